@@ -1,0 +1,19 @@
+"""Described, logical and live hardware."""
+
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.cluster.device import (
+    Device,
+    Link,
+    full_device_name,
+    short_device_name,
+)
+from tf_placer.cluster.preset import preset_names
+
+__all__ = [
+    "Cluster",
+    "Device",
+    "Link",
+    "full_device_name",
+    "preset_names",
+    "short_device_name",
+]

@@ -3,51 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
+import os
 
 import numpy as np
 
+from tf_placer.cluster.cluster_file import read_cluster_file
+from tf_placer.cluster.device import Device, Link, check_devices, check_links
+from tf_placer.cluster.logical import logical_devices
+from tf_placer.cluster.preset import preset_path
 
-@dataclasses.dataclass(frozen=True)
-class Device:
-    """One TensorFlow device and what the cost model needs to know of it.
-
-    Attributes:
-      name: TensorFlow device string, for example ``/job:localhost/replica:0/task:0/device:GPU:0``.
-      type: TensorFlow device type, ``"CPU"`` or ``"GPU"`` (what kernels are registered for).
-      model: hardware model that the costs are tabulated for, for example ``"k40"``.
-      memory_bytes: memory an executing graph may use.
-      streams: ops that run at once (1 for a GPU).
-      peak_flops: fp32 multiply-adds count two, per second, all streams together.
-      memory_bytes_per_s: peak memory bandwidth.
-      launch_ns: fixed cost of starting one op, in nanoseconds.
-    """
-
-    name: str
-    type: str
-    model: str
-    memory_bytes: int
-    streams: int
-    peak_flops: float
-    memory_bytes_per_s: float
-    launch_ns: int
-
-
-@dataclasses.dataclass(frozen=True)
-class Link:
-    """A one-way path between two devices.
-
-    Attributes:
-      source, target: device positions in the cluster.
-      latency_ns: time before the first byte arrives.
-      bytes_per_s: bandwidth of the path.
-      channel: id of the physical channel it occupies; transfers on one channel queue.
-    """
-
-    source: int
-    target: int
-    latency_ns: int
-    bytes_per_s: float
-    channel: str
+__all__ = ["Cluster", "Device", "Link"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,9 +27,119 @@ class Cluster:
       links: D * (D - 1) links.
       kind: ``"described"`` (simulate only), ``"local"`` (one live worker process per
         device) or ``"logical"`` (devices of this process).
+
+    Raises:
+      InputError: a device is listed twice, or a pair has no link or two.
     """
 
     name: str
     devices: tuple[Device, ...]
     links: tuple[Link, ...]
     kind: str = "described"
+
+    def __post_init__(self) -> None:
+        check_devices(self.devices)
+        check_links(self.devices, self.links)
+
+    @classmethod
+    def preset(cls, name: str) -> Cluster:
+        """A described machine by name, for example ``"p100x2"``; GPUs first, the host CPU last.
+
+        Raises:
+          InputError: unknown name; the message gives the nearest ones.
+        """
+        _, devices, links = read_cluster_file(preset_path(name))
+        return cls(name, devices, links)
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str]) -> Cluster:
+        """A described machine from a TOML file (the format: ``read_cluster_file``).
+
+        Raises:
+          InputError: one line that names the file, the item and the remedy.
+        """
+        return cls(*read_cluster_file(path))
+
+    @classmethod
+    def logical(cls, n: int) -> Cluster:
+        """``n`` logical CPU devices of this process: for correctness, not for speed.
+
+        The caller makes TensorFlow have them (``tf.config.set_logical_device_configuration``)
+        before its first op runs.
+
+        Raises:
+          InputError: ``n`` is less than 1.
+        """
+        devices, links = logical_devices(n)
+        return cls(f"logical{n}", devices, links, kind="logical")
+
+    @property
+    def num_devices(self) -> int:
+        return len(self.devices)
+
+    def capacity_bytes(self) -> np.ndarray:
+        """[D] int64, memory of each device."""
+        return np.array([device.memory_bytes for device in self.devices], np.int64)
+
+    def streams(self) -> np.ndarray:
+        """[D] int32, ops that each device runs at once."""
+        return np.array([device.streams for device in self.devices], np.int32)
+
+    def link_latency_ns(self) -> np.ndarray:
+        """[D, D] int64, from row to column; 0 on the diagonal."""
+        latency_ns = np.zeros((self.num_devices, self.num_devices), np.int64)
+        for link in self.links:
+            latency_ns[link.source, link.target] = link.latency_ns
+        return latency_ns
+
+    def link_bytes_per_s(self) -> np.ndarray:
+        """[D, D] int64, from row to column; at least 1, also on the (unused) diagonal."""
+        bytes_per_s = np.ones((self.num_devices, self.num_devices), np.int64)
+        for link in self.links:
+            bytes_per_s[link.source, link.target] = max(1, round(link.bytes_per_s))
+        return bytes_per_s
+
+    def channel_of_link(self) -> np.ndarray:
+        """[D, D] int32, channel number from row to column; -1 on the diagonal.
+
+        Channels are numbered from 0 in the order in which they first appear by (row, column),
+        whatever the order of ``links``.
+        """
+        channel = np.full((self.num_devices, self.num_devices), -1, np.int32)
+        numbers: dict[str, int] = {}
+        for link in self._ordered_links():
+            channel[link.source, link.target] = numbers.setdefault(link.channel, len(numbers))
+        return channel
+
+    def to_toml(self) -> str:
+        """The cluster as a cluster file with every device and link spelled out.
+
+        ``from_file`` of it gives the same devices and the same links, in (source, target) order.
+        """
+        lines = [f"name = {_quote(self.name)}"]
+        for device in self.devices:
+            lines += ["", "[[device]]"]
+            lines += [f"{key} = {_toml_value(value)}" for key, value in dataclasses.asdict(device).items()]
+        for link in self._ordered_links():
+            values = dataclasses.asdict(link)
+            values["source"] = self.devices[link.source].name
+            values["target"] = self.devices[link.target].name
+            lines += ["", "[[link]]"] + [f"{key} = {_toml_value(value)}" for key, value in values.items()]
+        return "\n".join(lines) + "\n"
+
+    def fingerprint(self) -> str:
+        """Hex digest of devices and links; the name and the order of ``links`` do not count."""
+        nameless = dataclasses.replace(self, name="")
+        return hashlib.sha256(nameless.to_toml().encode()).hexdigest()[:16]
+
+    def _ordered_links(self) -> list[Link]:
+        return sorted(self.links, key=lambda link: (link.source, link.target))
+
+
+def _toml_value(value: str | int | float) -> str:
+    return _quote(value) if isinstance(value, str) else repr(value)
+
+
+def _quote(text: str) -> str:
+    """A TOML basic string; JSON's escapes are a subset of TOML's."""
+    return json.dumps(text)

@@ -1,0 +1,19 @@
+"""The simulator: a C++ TensorFlow op, its typed wrapper, and the slow reference it must equal."""
+
+from tf_placer.ops.reference_simulator import ReferenceResult
+from tf_placer.ops.reference_simulator import reference_simulate
+from tf_placer.ops.simulator import Schedule
+from tf_placer.ops.simulator import Simulation
+from tf_placer.ops.simulator import simulate
+from tf_placer.ops.simulator import simulate_schedule
+from tf_placer.ops.simulator_inputs import SimulatorInputs
+
+__all__ = [
+    "ReferenceResult",
+    "Schedule",
+    "Simulation",
+    "SimulatorInputs",
+    "reference_simulate",
+    "simulate",
+    "simulate_schedule",
+]

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+from collections.abc import Sequence
 
 import numpy as np
 
 from tf_placer.cluster.cluster import Cluster
+from tf_placer.errors import InputError
+from tf_placer.problem.tensors import tensor_table
+from tf_placer.problem.topological import topological_order
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Problem:
     """Everything a search needs, as arrays; no TensorFlow graph inside.
 
@@ -25,14 +30,17 @@ class Problem:
       tensor_producer: [T] int32, ascending.
       tensor_bytes: [T] int64.
       consumer_offset: [T + 1] int32; ``consumer_op[consumer_offset[t]:consumer_offset[t + 1]]``
-        are the distinct ops that wait for tensor t, ascending.
+        are the distinct ops that wait for tensor t, ascending, each after its producer.
       consumer_op: [E] int32.
       resident_bytes: [U] int64, memory that stays on the unit's device (variables).
       allowed: [U, D] bool, devices that have kernels for every op of the unit.
       priority: [N] int32, lower runs first among the ready ops of a device.
       op_names: [N] op names.
       op_types: [N] TensorFlow op types ("" when unknown).
+      output_shapes: [N] shapes of each op's outputs; a description for learned policies, which
+        for a graph without shapes is the bytes of each output as a vector's length.
       fingerprint: hex digest of the graph this was built from.
+      guessed_op_types: op type -> number of ops whose cost is a guess.
     """
 
     name: str
@@ -48,4 +56,156 @@ class Problem:
     priority: np.ndarray
     op_names: tuple[str, ...]
     op_types: tuple[str, ...]
+    output_shapes: tuple[tuple[tuple[int, ...], ...], ...]
     fingerprint: str
+    guessed_op_types: dict[str, int] = dataclasses.field(default_factory=dict)
+
+    @property
+    def num_ops(self) -> int:
+        return len(self.unit_of_op)
+
+    @property
+    def num_units(self) -> int:
+        return len(self.resident_bytes)
+
+    @property
+    def num_devices(self) -> int:
+        return len(self.cluster.devices)
+
+    @staticmethod
+    def from_arrays(
+        compute_ns: np.ndarray,
+        edges: np.ndarray,
+        edge_bytes: np.ndarray,
+        resident_bytes: np.ndarray,
+        output_bytes: np.ndarray,
+        allowed: np.ndarray,
+        cluster: Cluster,
+        names: Sequence[str] | None = None,
+        edge_tensor: np.ndarray | None = None,
+        name: str = "arrays",
+    ) -> Problem:
+        """A graph that was profiled elsewhere: one op per unit, no TensorFlow graph needed.
+
+        Args:
+          compute_ns: [U, D] int64.
+          edges: [E, 2] int32, producer unit and consumer unit.
+          edge_bytes: [E] int64.
+          resident_bytes: [U] int64, memory that stays.
+          output_bytes: [U] int64, memory of the unit's output beyond its edges' tensors:
+            what exceeds their sum is held while the unit runs.
+          allowed: [U, D] bool.
+          cluster: D devices.
+          names: [U] names for reports.
+          edge_tensor: [E] int32; edges of one producer with one id are one tensor and
+            cross to a device once. Default: each edge is a tensor of its own.
+          name: name for reports.
+
+        Raises:
+          InputError: shapes disagree, a number is negative, or the graph has a cycle.
+        """
+        arrays = _check_arrays(compute_ns, edges, edge_bytes, resident_bytes, output_bytes, allowed, cluster)
+        compute_ns, edges, edge_bytes, resident_bytes, output_bytes, allowed = arrays
+        num_units = len(compute_ns)
+        names = tuple(names) if names is not None else tuple(f"unit_{u}" for u in range(num_units))
+        if len(names) != num_units:
+            raise InputError(f"names has {len(names)} entries, expected {num_units}: one per row of compute_ns")
+        order = topological_order(num_units, edges)
+        if len(order) != num_units:
+            stuck = int(np.setdiff1d(np.arange(num_units), order)[0])
+            raise InputError(f"edges form a cycle through unit {stuck} ({names[stuck]!r}); a step must be acyclic")
+        op_of_unit = np.argsort(order)
+        if edge_tensor is None:
+            edge_tensor = np.arange(len(edges))
+        scratch = _outputs_nobody_reads(num_units, edges, np.asarray(edge_tensor), edge_bytes, output_bytes)
+        table = tensor_table(
+            np.concatenate([op_of_unit[edges], op_of_unit[scratch[:, :1]].repeat(2, axis=1)]),
+            np.concatenate([np.asarray(edge_tensor), np.full(len(scratch), -1)]),
+            np.concatenate([edge_bytes, scratch[:, 1]]),
+        ).without_self_consumers()
+        digest = hashlib.sha256()
+        for array in (compute_ns, edges, edge_bytes, edge_tensor, resident_bytes, output_bytes):
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return Problem(
+            name=name,
+            cluster=cluster,
+            unit_of_op=order.astype(np.int32),
+            compute_ns=compute_ns[order],
+            tensor_producer=table.producer,
+            tensor_bytes=table.num_bytes,
+            consumer_offset=table.consumer_offset,
+            consumer_op=table.consumer_op,
+            resident_bytes=resident_bytes,
+            allowed=allowed,
+            priority=np.zeros(num_units, np.int32),
+            op_names=tuple(names[u] for u in order),
+            op_types=("",) * num_units,
+            output_shapes=tuple(((int(output_bytes[u]),),) for u in order),
+            fingerprint=digest.hexdigest(),
+        )
+
+    def check_legal(self, device_of_unit: np.ndarray) -> None:
+        """Raises InputError unless ``device_of_unit`` [U] is a legal placement of this problem."""
+        if device_of_unit.shape != (self.num_units,):
+            raise InputError(
+                f"placement has shape {device_of_unit.shape}, expected ({self.num_units},): one device per unit"
+            )
+        outside = (device_of_unit < 0) | (device_of_unit >= self.num_devices)
+        if outside.any():
+            unit = int(np.argmax(outside))
+            raise InputError(
+                f"unit {unit} ({self.name_of_unit(unit)!r}) is on device {int(device_of_unit[unit])}, "
+                f"but the cluster {self.cluster.name!r} has devices 0 to {self.num_devices - 1}"
+            )
+        illegal = ~self.allowed[np.arange(self.num_units), device_of_unit]
+        if illegal.any():
+            unit = int(np.argmax(illegal))
+            device = self.cluster.devices[int(device_of_unit[unit])]
+            legal = [d.name for d, ok in zip(self.cluster.devices, self.allowed[unit], strict=True) if ok]
+            raise InputError(
+                f"op {self.name_of_unit(unit)!r} has no kernel on {device.name}; it can run on {', '.join(legal)}"
+            )
+
+    def name_of_unit(self, unit: int) -> str:
+        """The name of the unit's first op."""
+        return self.op_names[int(np.argmax(self.unit_of_op == unit))]
+
+
+def _check_arrays(compute_ns, edges, edge_bytes, resident_bytes, output_bytes, allowed, cluster):
+    """Converts to the documented dtypes and checks shapes and signs."""
+    compute_ns = np.asarray(compute_ns, np.int64)
+    if compute_ns.ndim != 2 or compute_ns.shape[1] != len(cluster.devices):
+        raise InputError(
+            f"compute_ns has shape {compute_ns.shape}, expected (units, {len(cluster.devices)}): "
+            f"a column per device of cluster {cluster.name!r}"
+        )
+    num_units = len(compute_ns)
+    edges = np.asarray(edges, np.int32).reshape(-1, 2)
+    wanted = {
+        "edge_bytes": (np.asarray(edge_bytes, np.int64), (len(edges),)),
+        "resident_bytes": (np.asarray(resident_bytes, np.int64), (num_units,)),
+        "output_bytes": (np.asarray(output_bytes, np.int64), (num_units,)),
+        "allowed": (np.asarray(allowed, bool), compute_ns.shape),
+    }
+    for argument, (array, shape) in wanted.items():
+        if array.shape != shape:
+            raise InputError(f"{argument} has shape {array.shape}, expected {shape}")
+    for argument, array in [("compute_ns", compute_ns), *((k, v[0]) for k, v in wanted.items())]:
+        if array.dtype != bool and (array < 0).any():
+            raise InputError(f"{argument} has a negative entry ({array.min()}); costs and sizes are at least 0")
+    if len(edges) and (edges.min() < 0 or edges.max() >= num_units):
+        raise InputError(f"edges name unit {edges.max()} or below 0; units are 0 to {num_units - 1}")
+    homeless = ~wanted["allowed"][0].any(axis=1)
+    if homeless.any():
+        raise InputError(f"allowed gives unit {int(np.argmax(homeless))} no device at all; allow at least one")
+    return compute_ns, edges, *(array for array, _ in wanted.values())
+
+
+def _outputs_nobody_reads(num_units, edges, edge_tensor, edge_bytes, output_bytes):
+    """[S, 2] (unit, bytes): what a unit holds while it runs, beyond the tensors that others read."""
+    table = tensor_table(edges, edge_tensor, edge_bytes)
+    read_bytes = np.zeros(num_units, np.int64)
+    np.add.at(read_bytes, table.producer, table.num_bytes)
+    excess = np.maximum(output_bytes - read_bytes, 0)
+    units = np.flatnonzero(excess)
+    return np.stack([units, excess[units]], axis=1)

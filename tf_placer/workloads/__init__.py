@@ -1,0 +1,8 @@
+"""Training steps to place, by name."""
+
+from tf_placer.workloads.registry import build
+from tf_placer.workloads.registry import function
+from tf_placer.workloads.registry import names
+from tf_placer.workloads.workload import Workload
+
+__all__ = ["Workload", "build", "function", "names"]

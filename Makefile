@@ -1,0 +1,55 @@
+# Everything a fresh clone needs: `make test` and `make demo` set up what they use, once.
+# Needs Python 3.11, g++ and make; `make bazel-test` also needs Bazel 4.
+
+PYTHON_FOR_VENV ?= python3
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+
+# A stamp is written only after its step succeeded, so an interrupted step is run again.
+VENV_STAMP := $(VENV)/.stamp
+OP_STAMP := $(VENV)/.op.stamp
+OP_SOURCES := $(wildcard tf_placer/ops/cc/*.cc tf_placer/ops/cc/*.h) tf_placer/ops/build.py
+
+export TF_CPP_MIN_LOG_LEVEL ?= 2
+
+.PHONY: setup demo test test-slow test-all bazel-test format build-files clean
+.DEFAULT_GOAL := setup
+
+setup: $(OP_STAMP)
+
+$(VENV_STAMP): requirements.txt
+	@$(PYTHON_FOR_VENV) -c 'import sys; v = sys.version_info[:2]; \
+	  sys.exit(None if v == (3, 11) else f"Python 3.11 is needed and {sys.executable} is {v[0]}.{v[1]}; name another: make PYTHON_FOR_VENV=python3.11")'
+	test -x $(PYTHON) || $(PYTHON_FOR_VENV) -m venv $(VENV)
+	$(PYTHON) -m pip install --requirement requirements.txt
+	touch $@
+
+$(OP_STAMP): $(VENV_STAMP) $(OP_SOURCES)
+	$(PYTHON) -m tf_placer.ops.build
+	touch $@
+
+demo: setup
+	$(PYTHON) -m experiments.demo
+
+test: setup
+	$(PYTHON) -m pytest -m "not slow"
+
+test-slow: setup
+	$(PYTHON) -m pytest -m slow
+
+test-all: setup
+	$(PYTHON) -m pytest
+
+# Bazel builds its own copy of the op; it takes only TensorFlow and the interpreter from .venv.
+bazel-test: $(VENV_STAMP)
+	bazel test //...
+
+format: $(VENV_STAMP)
+	$(PYTHON) -m ruff check --fix .
+	$(PYTHON) -m ruff format .
+
+build-files: $(VENV_STAMP)
+	$(PYTHON) -m tools.sync_build
+
+clean:
+	rm -rf $(VENV) build out *.egg-info .pytest_cache .ruff_cache .mypy_cache

@@ -1,0 +1,272 @@
+"""TensorFlow's hard colocation rules: one function per rule, each merge with its reason.
+
+The rules are those of TensorFlow 2.21's ``ColocationGraph`` (the Placer), found in its
+behaviour with soft placement off and held to it by
+``tests/colocation/runtime_agreement_test.py``; ``forwarded_resources`` and ``loop_frames`` go further,
+for the reasons they give.
+
+Functional control flow. ``While``, ``If`` and ``Case`` are one op here, with their bodies in
+the function library. They follow ``resource_edges`` like any other op, so a loop shares a
+device with every variable that it captures. This is what the Placer itself demands of
+a ``While`` that is run as an op. One that is lowered becomes ``Enter``/``Switch`` ops whose
+resource edges tie each body read to its variable, so a variable elsewhere would pull body
+ops off the loop's device silently: the merge keeps "the loop runs where it was put" true.
+Function calls (``PartitionedCall``) are exempt, as in the Placer: their bodies are placed
+op by op.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import re
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from tensorflow.core.framework import types_pb2
+
+from colocation.argument_types import (
+    input_types,
+    is_ref,
+    op_definition,
+    output_types,
+    takes_special_inputs,
+)
+from colocation.graph_index import GraphIndex
+
+# InputColocationExemptionRegistry of TensorFlow 2.21: ops that only forward a resource
+# input into a function that is placed by itself.
+EXEMPT_OP_TYPES = frozenset(
+    {
+        "DeleteMultiDeviceIterator",
+        "ExperimentalGroupByReducerDataset",
+        "ExperimentalGroupByWindowDataset",
+        "ExperimentalMapAndBatchDataset",
+        "ExperimentalParallelInterleaveDataset",
+        "ExperimentalScanDataset",
+        "ExperimentalTakeWhileDataset",
+        "FilterDataset",
+        "FlatMapDataset",
+        "GeneratorDataset",
+        "GroupByReducerDataset",
+        "GroupByWindowDataset",
+        "IdentityN",
+        "InterleaveDataset",
+        "LegacyParallelInterleaveDatasetV2",
+        "MapAndBatchDataset",
+        "MapDataset",
+        "ParallelFilterDataset",
+        "ParallelInterleaveDataset",
+        "ParallelInterleaveDatasetV2",
+        "ParallelInterleaveDatasetV3",
+        "ParallelInterleaveDatasetV4",
+        "ParallelMapDataset",
+        "ParallelMapDatasetV2",
+        "PartitionedCall",
+        "ReduceDataset",
+        "RpcServerRegister",
+        "ScanDataset",
+        "StatefulPartitionedCall",
+        "TakeWhileDataset",
+    }
+)
+
+_CLASS_PREFIX = b"loc:@"
+_DATASET_NAME = re.compile(r"Dataset(V\d+)?$")
+_ENTER_TYPES = frozenset({"Enter", "RefEnter"})
+_EXIT_TYPES = frozenset({"Exit", "RefExit"})
+
+
+@dataclasses.dataclass(frozen=True)
+class Merge:
+    """Two ops that must (or, from a heuristic, should) share a device.
+
+    Attributes:
+      op_a, op_b: op ids.
+      rule: name of the rule function.
+      reason: one line for a reader who asks why.
+    """
+
+    op_a: int
+    op_b: int
+    rule: str
+    reason: str
+
+
+Rule = Callable[[GraphIndex], Iterator[Merge]]
+
+
+def resource_edges(index: GraphIndex) -> Iterator[Merge]:
+    """A resource handle stays in one device's resource manager: its users must be there."""
+    for producer, consumer, dtype in _special_inputs(index):
+        if dtype == types_pb2.DT_RESOURCE and index.op_types[consumer] not in EXEMPT_OP_TYPES:
+            reason = f"{index.names[consumer]} takes a resource handle from {index.names[producer]}"
+            yield Merge(producer, consumer, "resource_edges", reason)
+
+
+def forwarded_resources(index: GraphIndex) -> Iterator[Merge]:
+    """An exempt op that hands a resource on (``IdentityN``, a call) stays with what it is given.
+
+    The Placer accepts an ``IdentityN`` away from the variable that it forwards, puts the
+    users of its output beside it, and the step fails when they look for the variable there. For a
+    call it looks into the body to see which input comes out; we tie all of them, which is
+    stricter only for a call that returns one resource out of several.
+    """
+    for producer, consumer, dtype in _special_inputs(index):
+        if (
+            dtype == types_pb2.DT_RESOURCE
+            and index.op_types[consumer] in EXEMPT_OP_TYPES
+            and types_pb2.DT_RESOURCE in output_types(index.graph_def.node[consumer])
+        ):
+            reason = f"{index.names[consumer]} hands on the resource handle of {index.names[producer]}"
+            yield Merge(producer, consumer, "forwarded_resources", reason)
+
+
+def ref_edges(index: GraphIndex) -> Iterator[Merge]:
+    """A v1 ref tensor is a pointer to its variable's buffer: who takes it must be there."""
+    for producer, consumer, dtype in _special_inputs(index):
+        if is_ref(dtype) and index.op_types[consumer] not in EXEMPT_OP_TYPES:
+            reason = f"{index.names[consumer]} takes a reference to the buffer of {index.names[producer]}"
+            yield Merge(producer, consumer, "ref_edges", reason)
+
+
+def class_lists(index: GraphIndex) -> Iterator[Merge]:
+    """``_class`` entries ``loc:@x`` tie the node to x and to all that name x, x present or not."""
+    first_of_class: dict[str, int] = {}
+    for op, node in enumerate(index.graph_def.node):
+        if "_class" not in node.attr:
+            continue
+        for entry in node.attr["_class"].list.s:
+            if not entry.startswith(_CLASS_PREFIX):
+                continue
+            name = entry[len(_CLASS_PREFIX) :].decode()
+            target = first_of_class.setdefault(name, index.id_of_name.get(name, op))
+            if target != op:
+                yield Merge(target, op, "class_lists", f"{node.name} has _class loc:@{name}")
+
+
+def dataset_variant_edges(index: GraphIndex) -> Iterator[Merge]:
+    """A dataset op reads its input datasets through a variant that may not cross devices."""
+    for producer, consumer, dtype in _special_inputs(index):
+        if (
+            dtype == types_pb2.DT_VARIANT
+            and is_dataset_op(index.op_types[producer])
+            and is_dataset_op(index.op_types[consumer])
+        ):
+            reason = f"{index.names[consumer]} reads the dataset of {index.names[producer]}"
+            yield Merge(producer, consumer, "dataset_variant_edges", reason)
+
+
+def loop_frames(index: GraphIndex) -> Iterator[Merge]:
+    """A v1 loop is one unit: all ops of an outermost frame, nested frames included.
+
+    Ours, not the Placer's: TensorFlow can spread a loop, at the price of a copy of its control
+    ops on each device and of a message each iteration.
+    """
+    first_of_loop: dict[int, int] = {}
+    for op, loop in enumerate(outermost_loops(index)):
+        if loop < 0:
+            continue
+        first = first_of_loop.setdefault(loop, op)
+        if first != op:
+            reason = f"{index.names[op]} is inside the loop that {index.names[loop]} enters"
+            yield Merge(first, op, "loop_frames", reason)
+
+
+RULES: tuple[Rule, ...] = (
+    resource_edges,
+    forwarded_resources,
+    ref_edges,
+    class_lists,
+    dataset_variant_edges,
+    loop_frames,
+)
+
+
+def is_dataset_op(op_type: str) -> bool:
+    """Returns whether the Placer takes it for a dataset: ``*Dataset``, ``*DatasetV<n>``, one variant out."""
+    definition = op_definition(op_type)
+    if definition is None or len(definition.output_arg) != 1:
+        return False
+    if definition.output_arg[0].type != types_pb2.DT_VARIANT:
+        return False
+    return op_type == "DatasetFromGraph" or _DATASET_NAME.search(op_type) is not None
+
+
+def outermost_loops(index: GraphIndex) -> list[int]:
+    """Finds for each op the outermost v1 loop around it, in one breadth-first pass.
+
+    ``Enter`` opens a frame (one per parent frame and ``frame_name``) and belongs to it, so does
+    ``Exit``, whose output is outside. An op is in the frame of its inputs.
+
+    Returns:
+      [N]: an ``Enter`` op that stands for the loop, or -1 outside of loops.
+    """
+    loops = [-1] * index.num_ops
+    if not _ENTER_TYPES.intersection(index.op_types):
+        return loops
+    successors = _successors(index)
+    enter_of_frame: list[int] = [-1]  # frame 0 is the graph itself
+    parent_of_frame = [0]
+    frame_of_key: dict[tuple[int, str], int] = {}
+    frame_of_op: list[int | None] = [None] * index.num_ops
+
+    def visit(op: int, frame: int) -> None:
+        if index.op_types[op] in _ENTER_TYPES:
+            key = (frame, index.graph_def.node[op].attr["frame_name"].s.decode())
+            if key not in frame_of_key:
+                frame_of_key[key] = len(enter_of_frame)
+                enter_of_frame.append(op)
+                parent_of_frame.append(frame)
+            frame = frame_of_key[key]
+        frame_of_op[op] = frame
+        queue.append(op)
+
+    queue: collections.deque[int] = collections.deque()
+    for op, node in enumerate(index.graph_def.node):
+        if not node.input:
+            visit(op, 0)
+    while queue:
+        op = queue.popleft()
+        frame = frame_of_op[op]
+        assert frame is not None  # visit() sets it before it queues the op
+        outside = parent_of_frame[frame] if index.op_types[op] in _EXIT_TYPES else frame
+        for successor in successors[op]:
+            if frame_of_op[successor] is None:
+                visit(successor, outside)
+    outermost = list(enter_of_frame)
+    for frame, parent in enumerate(parent_of_frame):
+        if parent:  # parents come before their children
+            outermost[frame] = outermost[parent]
+    for op, op_frame in enumerate(frame_of_op):
+        if op_frame:
+            loops[op] = outermost[op_frame]
+    return loops
+
+
+def _successors(index: GraphIndex) -> list[list[int]]:
+    """Consumers of each op, data before control: [N] lists of op ids."""
+    successors: list[list[int]] = [[] for _ in range(index.num_ops)]
+    edges = np.concatenate([index.data_edges[:, [0, 2]], index.control_edges])
+    for producer, consumer in edges.tolist():
+        successors[producer].append(consumer)
+    return successors
+
+
+def _special_inputs(index: GraphIndex) -> Iterator[tuple[int, int, int]]:
+    """Yields (producer, consumer, dtype) of the data edges whose consumer may take special types."""
+    consumer_of_types = -1
+    types: list[int] = []
+    for producer, _, consumer, position in index.data_edges.tolist():
+        op_type = index.op_types[consumer]
+        if not takes_special_inputs(op_type):
+            # A function called by its name is inlined before placement, like PartitionedCall.
+            continue
+        if consumer != consumer_of_types:
+            types, consumer_of_types = input_types(index.graph_def.node[consumer]), consumer
+        if position >= len(types):
+            raise ValueError(
+                f"node {index.names[consumer]!r} ({op_type}) has more than the {len(types)} inputs it "
+                f"declares; the GraphDef is damaged"
+            )
+        yield producer, consumer, types[position]

@@ -1,0 +1,121 @@
+"""Colocation units: the sets of ops that share a device."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from colocation.constraints import RULES, Merge
+from colocation.disjoint_set import DisjointSet
+from colocation.graph_index import GraphIndex, index_graph
+
+
+@dataclasses.dataclass(frozen=True)
+class Units:
+    """A partition of the N ops of a graph into U units.
+
+    Attributes:
+      unit_of_op: [N] int32; units are numbered by their smallest op id.
+      member_offset: [U + 1] int64; unit u's ops are
+        ``member_op[member_offset[u]:member_offset[u + 1]]``.
+      member_op: [N] int64, ascending within a unit.
+      merges: the N - U merges that made the units, in the order of the rules. A merge of two ops
+        that were together already is left out, so these are the edges of a forest.
+      union_find_steps: work that the disjoint set did; linear in the graph.
+    """
+
+    unit_of_op: np.ndarray  # [N]
+    member_offset: np.ndarray  # [U + 1]
+    member_op: np.ndarray  # [N]
+    merges: tuple[Merge, ...]
+    union_find_steps: int
+
+    @property
+    def num_units(self) -> int:
+        return len(self.member_offset) - 1
+
+    def members(self, unit: int) -> np.ndarray:
+        """Returns the unit's op ids, ascending."""
+        return self.member_op[self.member_offset[unit] : self.member_offset[unit + 1]]
+
+    def sizes(self) -> np.ndarray:
+        """Returns [U] ops per unit."""
+        return np.diff(self.member_offset)
+
+    def why(self, op_a: int, op_b: int) -> tuple[Merge, ...]:
+        """Explains why two ops share a unit.
+
+        Returns:
+          The chain of merges that leads from ``op_a`` to ``op_b``; each shares an op with the
+          next. Empty for an op and itself.
+
+        Raises:
+          ValueError: the two ops are in different units.
+        """
+        if self.unit_of_op[op_a] != self.unit_of_op[op_b]:
+            raise ValueError(f"ops {op_a} and {op_b} are in different units; nothing ties them")
+        merges_of_op: dict[int, list[Merge]] = collections.defaultdict(list)
+        for merge in self.merges:
+            merges_of_op[merge.op_a].append(merge)
+            merges_of_op[merge.op_b].append(merge)
+        # Search from op_b, so that walking back from op_a gives the chain in reading order.
+        toward_b: dict[int, tuple[int, Merge] | None] = {op_b: None}
+        queue = collections.deque([op_b])
+        while op_a not in toward_b:
+            op = queue.popleft()
+            for merge in merges_of_op[op]:
+                other = merge.op_b if merge.op_a == op else merge.op_a
+                if other not in toward_b:
+                    toward_b[other] = (op, merge)
+                    queue.append(other)
+        chain = []
+        step = toward_b[op_a]
+        while step is not None:
+            chain.append(step[1])
+            step = toward_b[step[0]]
+        return tuple(chain)
+
+
+Heuristic = Callable[[GraphIndex, Units], Iterable[Merge]]
+
+
+def form_units(graph: tf.compat.v1.GraphDef | GraphIndex, heuristics: Sequence[Heuristic] = ()) -> Units:
+    """Forms the units that TensorFlow's hard rules demand, then those that heuristics suggest.
+
+    Linear in ops and edges (times the inverse Ackermann function of union-find).
+
+    Args:
+      graph: the graph, indexed or not.
+      heuristics: soft rules of ``colocation.heuristics``, applied in this order; each sees the
+        units formed before it.
+
+    Raises:
+      ValueError: the GraphDef is damaged; the message names the node.
+    """
+    index = graph if isinstance(graph, GraphIndex) else index_graph(graph)
+    sets = DisjointSet(index.num_ops)
+    merges: list[Merge] = []
+    for rule in RULES:
+        merges.extend(merge for merge in rule(index) if sets.union(merge.op_a, merge.op_b))
+    units = _snapshot(sets, merges)
+    for heuristic in heuristics:
+        merges.extend(merge for merge in heuristic(index, units) if sets.union(merge.op_a, merge.op_b))
+        units = _snapshot(sets, merges)
+    return units
+
+
+def _snapshot(sets: DisjointSet, merges: list[Merge]) -> Units:
+    unit_of_op = sets.labels()
+    num_units = int(unit_of_op.max()) + 1 if len(unit_of_op) else 0
+    sizes = np.bincount(unit_of_op, minlength=num_units)
+    return Units(
+        unit_of_op=unit_of_op,
+        member_offset=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+        member_op=np.argsort(unit_of_op, kind="stable"),
+        merges=tuple(merges),
+        union_find_steps=sets.steps,
+    )

@@ -1,0 +1,169 @@
+"""The layout of docs/architecture.md, section 3, holds: arrows point down, and there is no cycle."""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+import pathlib
+
+import pytest
+
+from tools.module_map import Module, imported_modules, read_module, source_modules
+
+# Longest prefix wins. tf_placer.errors and tf_placer.files are leaves that every band may use.
+BANDS = {
+    "colocation": 0,
+    "tf_placer.errors": 0,
+    "tf_placer.files": 0,
+    "tf_placer.graph": 1,
+    "tf_placer.workloads": 1,
+    "tf_placer.cluster": 1,
+    "tf_placer.ops": 1,
+    "tf_placer.costs": 2,
+    "tf_placer.problem": 2,
+    "tf_placer.evaluation": 3,
+    "tf_placer.grouper": 3,
+    "tf_placer.placer": 3,
+    "tf_placer.encoder": 3,
+    "tf_placer.agents": 4,
+    "tf_placer.planners": 4,
+    "tf_placer.search": 5,
+    "tf_placer.rewrite": 5,
+    "tf_placer": 6,
+    "experiments": 7,
+}
+MAX_FUNCTION_LINES = 80
+SHAPELESS_NAMES = {"utils", "util", "common", "helpers", "helper", "misc"}
+
+
+@pytest.fixture(scope="module")
+def modules(root: pathlib.Path) -> dict[str, Module]:
+    """Every module that is installed; tools/ is not part of the layout."""
+    return {name: module for name, module in source_modules(root).items() if not name.startswith("tools")}
+
+
+def band_of(name: str) -> int:
+    """The band of the longest listed prefix of a dotted name.
+
+    Raises:
+      KeyError: no prefix is listed.
+    """
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        prefix = ".".join(parts[:length])
+        # A new folder under tf_placer must be given a band; only modules fall under the face's.
+        if prefix in BANDS:
+            return BANDS[prefix]
+    raise KeyError(name)
+
+
+def test_every_folder_has_a_band(modules: dict[str, Module]) -> None:
+    packages = {
+        ".".join(name.split(".")[:2]) for name, module in modules.items() if len(module.path.parts) > 2
+    }
+    packages = {name for name in packages if name.startswith("tf_placer.")}
+    assert packages, "no package found: the test looks in the wrong place"
+    assert sorted(packages - BANDS.keys()) == [], (
+        "give the new folder a band here and in docs/architecture.md"
+    )
+
+
+def test_arrows_point_to_equal_or_lower_bands(modules: dict[str, Module]) -> None:
+    upward = [
+        f"{name} (band {band_of(name)}) imports {used} (band {band_of(used)})"
+        for name, module in modules.items()
+        for used in sorted(imported_modules(module, modules))
+        if band_of(used) > band_of(name)
+    ]
+    assert upward == []
+
+
+def test_nothing_imports_experiments(modules: dict[str, Module]) -> None:
+    importers = [
+        name
+        for name, module in modules.items()
+        if not name.startswith("experiments")
+        and any(used.startswith("experiments") for used in imported_modules(module, modules))
+    ]
+    assert importers == []
+
+
+def test_no_cycle_between_modules(modules: dict[str, Module]) -> None:
+    assert_no_cycle({name: imported_modules(module, modules) for name, module in modules.items()})
+
+
+def test_no_cycle_between_folders(modules: dict[str, Module]) -> None:
+    # tf_placer/ itself holds leaves and the face, so its modules count one by one.
+    def folder(name: str) -> str:
+        return name if modules[name].folder == "tf_placer" else modules[name].folder
+
+    edges: dict[str, set[str]] = {}
+    for name, module in modules.items():
+        uses = {folder(used) for used in imported_modules(module, modules)}
+        edges.setdefault(folder(name), set()).update(uses - {folder(name)})
+    assert_no_cycle(edges)
+
+
+def assert_no_cycle(edges: dict[str, set[str]]) -> None:
+    """Fails with the cycle's members."""
+    try:
+        graphlib.TopologicalSorter(edges).prepare()
+    except graphlib.CycleError as error:
+        pytest.fail(f"import cycle: {' <- '.join(error.args[1])}")
+
+
+def test_flags_are_defined_in_command_line_modules_only(modules: dict[str, Module]) -> None:
+    offenders = [
+        name
+        for name, module in modules.items()
+        if not name.startswith("experiments")
+        and name != "tf_placer.__main__"
+        and any(_imports_flags(node) for node in ast.walk(module.tree))
+    ]
+    assert offenders == []
+
+
+def _imports_flags(node: ast.AST) -> bool:
+    if isinstance(node, ast.ImportFrom):
+        return node.module == "absl.flags" or (
+            node.module == "absl" and any(alias.name == "flags" for alias in node.names)
+        )
+    return isinstance(node, ast.Import) and any(
+        alias.name in ("absl.flags", "argparse") for alias in node.names
+    )
+
+
+def test_names_say_what_a_module_holds(modules: dict[str, Module]) -> None:
+    offenders = [name for name in modules if SHAPELESS_NAMES & set(name.split("."))]
+    assert offenders == []
+
+
+def test_functions_fit_on_a_screen(root: pathlib.Path) -> None:
+    found = list(source_modules(root).values())
+    found += [read_module(root, file) for file in (root / "tests").rglob("*.py")]
+    long = [
+        f"{module.path}:{node.lineno} {node.name} has {node.end_lineno - node.lineno + 1} lines"
+        for module in found
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.end_lineno is not None
+        and node.end_lineno - node.lineno >= MAX_FUNCTION_LINES
+    ]
+    assert long == []
+
+
+def test_the_rules_see_a_violation(tmp_path: pathlib.Path) -> None:
+    # The tests above pass on an empty list too; this one shows that the list fills.
+    low = tmp_path / "colocation" / "low.py"
+    high = tmp_path / "tf_placer" / "search" / "high.py"
+    for file, text in (
+        (low, "def f():\n    from tf_placer.search import high\n"),
+        (high, "import colocation.low\n"),
+    ):
+        file.parent.mkdir(parents=True)
+        file.write_text(text)
+    found = source_modules(tmp_path)
+    assert imported_modules(found["colocation.low"], found) == {"tf_placer.search.high"}
+    assert band_of("tf_placer.search.high") > band_of("colocation.low")
+    with pytest.raises(pytest.fail.Exception, match="import cycle"):
+        assert_no_cycle({name: imported_modules(module, found) for name, module in found.items()})

@@ -1,0 +1,119 @@
+"""BUILD files and modules are in step."""
+
+from __future__ import annotations
+
+import ast
+import collections
+import pathlib
+
+import pytest
+
+from tools.module_map import SOURCE_ROOTS, source_modules
+from tools.sync_build import HEADER, render_all
+
+
+def rules_of(root: pathlib.Path, file: pathlib.Path) -> list[tuple[str, dict[str, ast.expr]]]:
+    """(rule, attributes) of every rule in a BUILD file; BUILD syntax is a subset of Python's."""
+    tree = ast.parse(file.read_text(encoding="utf-8"), str(file.relative_to(root)))
+    return [
+        (node.func.id, {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg})
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    ]
+
+
+def build_files(root: pathlib.Path) -> list[pathlib.Path]:
+    found = [file for top in (*SOURCE_ROOTS, "tests") for file in (root / top).rglob("BUILD")]
+    assert found, "no BUILD file found: the test looks in the wrong place"
+    return found
+
+
+def test_generated_build_files_are_up_to_date(root: pathlib.Path) -> None:
+    stale = [
+        path
+        for path, text in render_all(root).items()
+        if not (root / path).exists() or (root / path).read_text(encoding="utf-8") != text
+    ]
+    assert stale == [], "run `make build-files`"
+
+
+def test_no_generated_build_file_is_left_behind(root: pathlib.Path) -> None:
+    wanted = render_all(root)
+    left = [
+        str(file.relative_to(root))
+        for file in build_files(root)
+        if file.read_text(encoding="utf-8").startswith(HEADER) and str(file.relative_to(root)) not in wanted
+    ]
+    assert left == [], "the folder has no module any more: delete its BUILD file"
+
+
+def test_every_module_is_in_exactly_one_library(root: pathlib.Path) -> None:
+    listed: collections.Counter[str] = collections.Counter()
+    for file in build_files(root):
+        for rule, attributes in rules_of(root, file):
+            if rule == "py_library":
+                listed.update(
+                    str((file.parent / name).relative_to(root))
+                    for name in ast.literal_eval(attributes["srcs"])
+                )
+    modules = [str(module.path) for module in source_modules(root).values()]
+    assert sorted(listed.elements()) == sorted(modules)
+
+
+def test_every_test_file_has_exactly_one_test_rule(root: pathlib.Path) -> None:
+    listed: collections.Counter[str] = collections.Counter()
+    for file in build_files(root):
+        for rule, attributes in rules_of(root, file):
+            if rule == "pytest_test":
+                listed[str((file.parent / ast.literal_eval(attributes["src"])).relative_to(root))] += 1
+    test_files = [str(file.relative_to(root)) for file in (root / "tests").rglob("*_test.py")]
+    assert sorted(listed.elements()) == sorted(test_files)
+
+
+def test_every_test_file_has_a_test(root: pathlib.Path) -> None:
+    # Bazel's runner accepts a file whose tests are all slow, so an empty file must be caught here.
+    empty = [
+        str(file.relative_to(root))
+        for file in (root / "tests").rglob("*_test.py")
+        if not any(
+            isinstance(node, ast.FunctionDef) and node.name.startswith("test")
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        )
+    ]
+    assert empty == []
+
+
+@pytest.fixture
+def small_repository(tmp_path: pathlib.Path) -> pathlib.Path:
+    files = {
+        "tf_placer/__init__.py": "from tf_placer.cluster import Device\n",
+        "tf_placer/errors.py": "",
+        "tf_placer/cluster/__init__.py": "from tf_placer.cluster.device import Device\n",
+        "tf_placer/cluster/device.py": "from tf_placer import errors\nARGS = ['-m', 'colocation.tool']\n",
+        "tf_placer/cluster/presets/one.toml": "",
+        "colocation/tool.py": "",
+        "tests/tf_placer/cluster/device_test.py": "import tf_placer.cluster.device\ndef test_it(): pass\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def test_rendering_follows_imports_children_and_data(small_repository: pathlib.Path) -> None:
+    files = render_all(small_repository)
+    assert sorted(files) == [
+        "colocation/BUILD",
+        "tests/tf_placer/cluster/BUILD",
+        "tf_placer/BUILD",
+        "tf_placer/cluster/BUILD",
+    ]
+    cluster = files["tf_placer/cluster/BUILD"]
+    assert 'srcs = [\n        "__init__.py",\n        "device.py",\n    ]' in cluster
+    # The preset in a folder without modules, the imported leaf and the module that is started as a child.
+    assert 'data = ["presets/one.toml"]' in cluster
+    assert 'deps = [\n        "//colocation",\n        "//tf_placer:errors",\n    ]' in cluster
+    # The face and the leaf are targets of their own.
+    assert 'name = "errors"' in files["tf_placer/BUILD"]
+    assert 'deps = ["//tf_placer/cluster"]' in files["tf_placer/BUILD"]
+    assert 'deps = ["//tf_placer/cluster"]' in files["tests/tf_placer/cluster/BUILD"]

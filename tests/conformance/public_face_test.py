@@ -1,0 +1,145 @@
+"""Each package's face is written by hand, agrees with its `__all__`, and is documented."""
+
+from __future__ import annotations
+
+import ast
+import pathlib
+
+import pytest
+
+from tools.module_map import Module, source_modules
+
+
+@pytest.fixture(scope="module")
+def modules(root: pathlib.Path) -> dict[str, Module]:
+    return source_modules(root)
+
+
+def faces(modules: dict[str, Module]) -> list[Module]:
+    """The packages that re-export something."""
+    found = [module for module in modules.values() if module.is_package and exported(module) is not None]
+    assert found, "no package has an __all__"
+    return found
+
+
+def exported(module: Module) -> list[str] | None:
+    """The literal value of `__all__`, or None where there is none."""
+    for node in module.tree.body:
+        if isinstance(node, ast.Assign) and any(
+            isinstance(target, ast.Name) and target.id == "__all__" for target in node.targets
+        ):
+            return list(ast.literal_eval(node.value))
+    return None
+
+
+def bound_names(module: Module) -> dict[str, str]:
+    """Public name -> dotted origin of every import and definition at the top of a module."""
+    origins: dict[str, str] = {}
+    for node in module.tree.body:
+        if isinstance(node, ast.ImportFrom) and node.module != "__future__":
+            origins |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            origins[node.name] = f"{module.name}.{node.name}"
+        elif isinstance(node, ast.Assign):
+            names = [target.id for target in node.targets if isinstance(target, ast.Name)]
+            origins |= {name: f"{module.name}.{name}" for name in names}
+    return {name: origin for name, origin in origins.items() if not name.startswith("_")}
+
+
+def test_all_agrees_with_the_imports(modules: dict[str, Module]) -> None:
+    wrong = []
+    for module in faces(modules):
+        names, listed = set(bound_names(module)), exported(module) or []
+        wrong += [f"{module.path}: {name} is in __all__ twice" for name in listed if listed.count(name) > 1]
+        wrong += [
+            f"{module.path}: {name} is in __all__ but not imported" for name in sorted(set(listed) - names)
+        ]
+        wrong += [
+            f"{module.path}: {name} is imported but not in __all__" for name in sorted(names - set(listed))
+        ]
+    assert wrong == []
+
+
+def test_a_package_that_imports_has_all(modules: dict[str, Module]) -> None:
+    silent = [
+        str(module.path)
+        for module in modules.values()
+        if module.is_package and bound_names(module) and exported(module) is None
+    ]
+    assert silent == []
+
+
+def test_one_name_per_line(modules: dict[str, Module]) -> None:
+    crowded = [
+        f"{module.path}:{node.lineno}"
+        for module in faces(modules)
+        for node in module.tree.body
+        if isinstance(node, ast.ImportFrom) and len(node.names) > 1
+    ]
+    assert crowded == []
+
+
+def test_public_names_have_docstrings(modules: dict[str, Module]) -> None:
+    undocumented = []
+    for module in faces(modules):
+        for name in exported(module) or []:
+            origin = bound_names(module).get(name)
+            if origin is not None and not is_documented(origin, modules):
+                undocumented.append(f"{module.path}: {name} ({origin})")
+    assert undocumented == []
+
+
+def is_documented(origin: str, modules: dict[str, Module]) -> bool:
+    """Whether the definition behind a dotted name, followed through re-exports, has a docstring.
+
+    A constant counts as documented by its name and the comment above it.
+    """
+    if origin in modules:
+        return ast.get_docstring(modules[origin].tree) is not None
+    module_name, _, name = origin.rpartition(".")
+    module = modules.get(module_name)
+    if module is None:
+        return False  # exported from somewhere that is not ours
+    for node in module.tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name:
+            return ast.get_docstring(node) is not None
+    next_origin = bound_names(module).get(name)
+    if next_origin is None:
+        return False
+    return next_origin == origin or is_documented(next_origin, modules)
+
+
+def test_modules_have_docstrings(modules: dict[str, Module]) -> None:
+    bare = [
+        str(module.path)
+        for module in modules.values()
+        if module.tree.body and not ast.get_docstring(module.tree)
+    ]
+    assert bare == []
+
+
+def test_public_functions_and_classes_have_docstrings(modules: dict[str, Module]) -> None:
+    bare = [
+        f"{module.path}:{node.lineno} {node.name}"
+        for module in modules.values()
+        for node in module.tree.body
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+        and not node.name.startswith("_")
+        and not ast.get_docstring(node)
+    ]
+    assert bare == []
+
+
+def test_a_missing_docstring_is_seen(tmp_path: pathlib.Path) -> None:
+    package = tmp_path / "colocation"
+    package.mkdir()
+    (package / "__init__.py").write_text(
+        "from colocation.a import f\nfrom colocation.a import g\n__all__ = ['f']\n"
+    )
+    (package / "a.py").write_text("def f():\n    return 1\ndef g():\n    '''G.'''\n")
+    found = source_modules(tmp_path)
+    assert not is_documented("colocation.f", found)
+    assert is_documented("colocation.g", found)
+    assert not is_documented("colocation.missing", found)
+    with pytest.raises(AssertionError, match="g is imported but not in __all__"):
+        test_all_agrees_with_the_imports(found)

@@ -1,0 +1,112 @@
+"""Cluster files: what may be left out, and one clear line for every mistake."""
+
+import pytest
+
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.errors import InputError
+
+_GOOD = """
+[[device]]
+name = "GPU:0"
+type = "GPU"
+model = "k40"
+memory_bytes = 1_000
+streams = 1
+
+[[device]]
+name = "CPU:0"
+type = "CPU"
+memory_bytes = 2_000
+streams = 3
+
+[[link]]
+source = "GPU:0"
+target = "CPU:0"
+latency_ns = 5
+bytes_per_s = 1e9
+channel = "bus"
+duplex = true
+"""
+
+
+def _read(tmp_path, text):
+    path = tmp_path / "box.toml"
+    path.write_text(text)
+    return Cluster.from_file(path)
+
+
+def test_values_in_the_file_replace_the_model(tmp_path):
+    cluster = _read(tmp_path, _GOOD)
+    gpu, cpu = cluster.devices
+    assert (cluster.name, gpu.model, gpu.memory_bytes, cpu.streams) == ("box", "k40", 1000, 3)
+    assert gpu.peak_flops == 4.29e12  # models.toml, K40
+    assert cluster.link_latency_ns().tolist() == [[0, 5], [5, 0]]
+    assert cluster.channel_of_link().tolist() == [[-1, 0], [0, -1]]
+
+
+def test_lists_stand_for_all_pairs_and_give_each_its_channel(tmp_path):
+    cluster = _read(
+        tmp_path,
+        """
+        [[device]]
+        name = ["GPU:0", "GPU:1", "GPU:2"]
+        model = "v100"
+        [[link]]
+        source = ["GPU:0", "GPU:1", "GPU:2"]
+        target = ["GPU:0", "GPU:1", "GPU:2"]
+        type = "pcie3_x16"
+        channel = "{source} out"
+        """,
+    )
+    assert cluster.channel_of_link().tolist() == [[-1, 0, 0], [1, -1, 1], [2, 2, -1]]
+
+
+def test_full_device_strings_of_other_tasks_are_kept(tmp_path):
+    text = _GOOD.replace('"CPU:0"', '"/job:worker/replica:0/task:1/device:CPU:0"')
+    assert _read(tmp_path, text).devices[1].name == "/job:worker/replica:0/task:1/device:CPU:0"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("duplex = true", "", r"no link .*CPU:0 -> .*GPU:0; add a \[\[link\]\]"),
+        ("latency_ns = 5", "latency_ns = -5", r"\[\[link\]\] 1: latency_ns = -5 .* at least 0"),
+        ("bytes_per_s = 1e9", "bytes_per_s = 0", r"\[\[link\]\] 1: bytes_per_s = 0 .* positive"),
+        ("bytes_per_s = 1e9", "bytes_per_s = nan", "bytes_per_s = nan"),
+        ("memory_bytes = 1_000", "memory_bytes = -1", r"\[\[device\]\] 1: memory_bytes = -1 .* at least 1"),
+        ("streams = 3", "streams = 0", r"\[\[device\]\] 2: streams = 0 .* at least 1"),
+        ("streams = 3", 'streams = "3"', r"streams = '3' .* integer"),
+        ("streams = 3", "streams = true", "streams = True .* integer"),
+        ("streams = 3", "stream = 3", r"\[\[device\]\] 2: unknown key 'stream'; did you mean 'streams'"),
+        ("latency_ns = 5", "latency = 5", r"'latency_ns' is missing \(is 'latency' a misspelling of it\?\)"),
+        ("duplex = true", "duplex = 1", "duplex = 1 .* true or false"),
+        ('model = "k40"', 'model = "k41"', "unknown device model 'k41'; did you mean 'k40'"),
+        ('model = "k40"', 'model = "haswell"', "is no GPU"),
+        ("latency_ns = 5", 'type = "pcie3_x17"', "unknown link type 'pcie3_x17'; did you mean 'pcie3_x16'"),
+        ('target = "CPU:0"', 'target = "CPU:1"', r"no \[\[device\]\] is named 'CPU:1'"),
+        ('target = "CPU:0"', 'target = "GPU:0"', "to itself"),
+        ('name = "CPU:0"\ntype = "CPU"', 'name = "GPU:0"\ntype = "GPU"', "listed twice"),
+        ('name = "CPU:0"', 'name = "the cpu"', "not a TensorFlow device name"),
+        ('type = "CPU"', 'type = "GPU"', "must agree"),
+        ('type = "CPU"', 'type = "TPU"', 'give "CPU" or "GPU"'),
+        ('name = "GPU:0"', "name = []", "a string or a list of strings"),
+        ("[[device]]", "[[devices]]", "unknown key 'devices'; did you mean 'device'"),
+        ("streams = 3", "streams = ", "not valid TOML: .*line"),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_file_item_and_remedy(tmp_path, old, new, message):
+    assert old in _GOOD, "the case must change the file"
+    with pytest.raises(InputError, match=message) as caught:
+        _read(tmp_path, _GOOD.replace(old, new))
+    assert "box.toml" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"nowhere\.toml: cannot read .*No such file"):
+        Cluster.from_file(tmp_path / "nowhere.toml")
+
+
+def test_links_listed_twice_are_refused(tmp_path):
+    with pytest.raises(InputError, match=r"GPU:0 -> .*CPU:0 is listed twice"):
+        _read(tmp_path, _GOOD + _GOOD[_GOOD.index("[[link]]") :])

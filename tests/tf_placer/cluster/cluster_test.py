@@ -1,0 +1,116 @@
+"""Cluster: presets, the simulator's arrays, logical devices, writing back to TOML."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tf_placer.cluster.cluster import Cluster, Device, Link
+from tf_placer.cluster.preset import preset_names
+from tf_placer.errors import InputError
+
+_PRESETS = (
+    "a100x8", "h100x8", "k40x2", "k40x4", "k40x8", "k80x2", "k80x4",
+    "p100x1", "p100x2", "p100x4", "p100x8", "v100x4",
+)  # fmt: skip
+
+
+def _device(index: int) -> Device:
+    return Device(f"/job:localhost/replica:0/task:0/device:GPU:{index}", "GPU", "k40", 8, 1, 1e12, 1e11, 5)
+
+
+def test_presets_are_the_documented_ones():
+    assert preset_names() == _PRESETS
+
+
+@pytest.mark.parametrize("name", _PRESETS)
+def test_preset_has_its_gpus_first_and_the_host_cpu_last(name):
+    cluster = Cluster.preset(name)
+    model, _, count = name.rpartition("x")
+    assert [d.model for d in cluster.devices[:-1]] == [model] * int(count)
+    assert cluster.devices[0].name == "/job:localhost/replica:0/task:0/device:GPU:0"
+    assert cluster.devices[-1].name == "/job:localhost/replica:0/task:0/device:CPU:0"
+    assert (cluster.name, cluster.kind) == (name, "described")
+    assert len(cluster.links) == len(cluster.devices) * (len(cluster.devices) - 1)
+
+
+def test_gpus_of_one_board_share_the_uplink_but_not_their_own_lanes():
+    channel = Cluster.preset("k80x2").channel_of_link()  # devices GPU:0, GPU:1, CPU:0
+    assert channel[0, 2] == channel[1, 2], "both GPUs of a K80 board go up the same slot"
+    assert channel[2, 0] == channel[2, 1], "and down the same slot"
+    assert len({channel[0, 1], channel[1, 0], channel[0, 2], channel[2, 0]}) == 4
+
+
+def test_arrays_hold_the_links_of_a_hand_written_cluster():
+    links = (Link(1, 0, 7, 3e9, "b"), Link(0, 1, 5, 2e9, "a"))
+    cluster = Cluster("two", (_device(0), _device(1)), links)
+    np.testing.assert_array_equal(cluster.capacity_bytes(), np.array([8, 8], np.int64))
+    np.testing.assert_array_equal(cluster.streams(), np.array([1, 1], np.int32))
+    np.testing.assert_array_equal(cluster.link_latency_ns(), [[0, 5], [7, 0]])
+    np.testing.assert_array_equal(cluster.link_bytes_per_s(), [[1, 2_000_000_000], [3_000_000_000, 1]])
+    # Numbered by (row, column), so 0 -> 1 comes first although it is listed second.
+    np.testing.assert_array_equal(cluster.channel_of_link(), [[-1, 0], [1, -1]])
+    assert cluster.link_latency_ns().dtype == cluster.link_bytes_per_s().dtype == np.int64
+    assert cluster.channel_of_link().dtype == np.int32
+
+
+def test_a_cluster_of_one_device_needs_no_link():
+    assert Cluster("one", (_device(0),), ()).channel_of_link().tolist() == [[-1]]
+
+
+@pytest.mark.parametrize(
+    ("devices", "links", "message"),
+    [
+        ((), (), "no device"),
+        ((_device(0), _device(0)), (), "listed twice"),
+        ((_device(0), _device(1)), (Link(0, 1, 1, 1.0, "a"),), "no link .*GPU:1 -> .*GPU:0"),
+        ((_device(0),), (Link(0, 0, 1, 1.0, "a"),), "to itself"),
+        ((_device(0),), (Link(0, 3, 1, 1.0, "a"),), "outside"),
+    ],
+)
+def test_a_broken_cluster_is_refused(devices, links, message):
+    with pytest.raises(InputError, match=message):
+        Cluster("broken", devices, links)
+
+
+@pytest.mark.parametrize("name", ["k80x4", "v100x4"])
+def test_written_toml_reads_back_as_the_same_cluster(name, tmp_path):
+    cluster = Cluster.preset(name)
+    path = tmp_path / "copy.toml"
+    path.write_text(cluster.to_toml())
+    copy = Cluster.from_file(path)
+    assert copy.devices == cluster.devices
+    assert sorted(copy.links, key=repr) == sorted(cluster.links, key=repr)
+    assert copy.fingerprint() == cluster.fingerprint()
+
+
+def test_logical_cluster_survives_toml_although_its_model_is_not_listed(tmp_path):
+    path = tmp_path / "logical.toml"
+    path.write_text(Cluster.logical(2).to_toml())
+    assert Cluster.from_file(path).devices == Cluster.logical(2).devices
+
+
+def test_fingerprint_depends_on_every_number_and_not_on_the_name():
+    cluster = Cluster.preset("p100x2")
+    assert dataclasses.replace(cluster, name="other").fingerprint() == cluster.fingerprint()
+    slower = dataclasses.replace(cluster.links[0], latency_ns=cluster.links[0].latency_ns + 1)
+    changed = dataclasses.replace(cluster, links=(slower, *cluster.links[1:]))
+    assert changed.fingerprint() != cluster.fingerprint()
+
+
+def test_logical_devices_are_this_process_cpus():
+    cluster = Cluster.logical(3)
+    assert [d.name for d in cluster.devices] == [
+        f"/job:localhost/replica:0/task:0/device:CPU:{i}" for i in range(3)
+    ]
+    assert cluster.kind == "logical"
+
+
+def test_unknown_preset_names_the_nearest():
+    with pytest.raises(InputError, match=r"unknown cluster preset 'k4x2'; did you mean .*'k40x2'"):
+        Cluster.preset("k4x2")
+
+
+def test_no_logical_device_is_refused():
+    with pytest.raises(InputError, match="ask for 1 or more"):
+        Cluster.logical(0)

@@ -1,0 +1,110 @@
+"""The local cluster: what it says of this machine, and that its workers never outlive their owner."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.cluster.local import local_cluster
+from tf_placer.cluster.local_workers import LocalWorkers, WorkerError
+from tf_placer.errors import InputError
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+
+
+def _alive(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
+            return stat.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def _wait_dead(pids, timeout_s: float) -> list[int]:
+    """Waits until the processes are gone; returns those that are not."""
+    deadline = time.monotonic() + timeout_s
+    while any(map(_alive, pids)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return [pid for pid in pids if _alive(pid)]
+
+
+def test_one_device_per_core_and_a_link_each_way():
+    cluster = local_cluster()
+    cores = len(os.sched_getaffinity(0))
+    assert cluster.kind == "local"
+    assert [device.name for device in cluster.devices] == [
+        f"/job:worker/replica:0/task:{task}/device:CPU:0" for task in range(cores)
+    ]
+    pairs = {(link.source, link.target) for link in cluster.links}
+    assert pairs == {(a, b) for a in range(cores) for b in range(cores) if a != b}
+    assert len({link.channel for link in cluster.links}) == len(cluster.links)
+    # A core of any machine of this century does 0.1 GFLOP/s and none does 10 TFLOP/s.
+    assert 1e8 < cluster.devices[0].peak_flops < 1e13
+    assert 1e8 < cluster.devices[0].memory_bytes_per_s < 1e13
+    total_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert 0 < sum(device.memory_bytes for device in cluster.devices) < total_bytes
+
+
+@pytest.mark.parametrize("cores", [0, 10_000])
+def test_a_number_of_cores_that_is_not_there_is_refused(cores):
+    with pytest.raises(InputError, match=f"cores={cores}"):
+        local_cluster(cores)
+
+
+def test_described_hardware_cannot_be_started():
+    cluster = Cluster("paper", local_cluster(1).devices, (), kind="described")
+    with pytest.raises(InputError, match="'paper' is described"):
+        LocalWorkers(cluster)
+
+
+def test_a_session_reaches_each_pinned_worker_and_none_survives_the_block():
+    cluster = local_cluster()
+    cores = sorted(os.sched_getaffinity(0))
+    with LocalWorkers(cluster) as workers:
+        pids = workers.pids
+        assert len(set(pids)) == len(cluster.devices)
+        for core, pid in zip(cores, pids, strict=True):
+            threads = os.listdir(f"/proc/{pid}/task")
+            assert {core} == set().union(*(os.sched_getaffinity(int(thread)) for thread in threads))
+        with tf.compat.v1.Session(workers.target, graph=tf.Graph()) as session:
+            names = {device.name for device in session.list_devices()}
+        assert {device.name for device in cluster.devices} <= names
+        assert workers.death() is None
+    assert not any(map(_alive, pids))
+
+
+def test_no_worker_survives_a_killed_parent():
+    script = textwrap.dedent(
+        """
+        import time
+        from tf_placer.cluster.local import local_cluster
+        from tf_placer.cluster.local_workers import LocalWorkers
+        workers = LocalWorkers(local_cluster())
+        workers.start()
+        print(*workers.pids, flush=True)
+        time.sleep(600)
+        """
+    )
+    parent = subprocess.Popen([sys.executable, "-c", script], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
+    pids = [int(word) for word in parent.stdout.readline().split()]
+    assert pids and all(map(_alive, pids))
+    parent.send_signal(signal.SIGKILL)
+    parent.communicate()
+    assert not _wait_dead(pids, timeout_s=10.0)
+
+
+def test_a_worker_that_cannot_start_says_why(monkeypatch, tmp_path):
+    broken = tmp_path / "broken.py"
+    broken.write_text("raise SystemExit('no TensorFlow here')\n")
+    monkeypatch.setattr("tf_placer.cluster.worker_process.__file__", str(broken))
+    workers = LocalWorkers(local_cluster(1))
+    with pytest.raises(WorkerError, match="no TensorFlow here"):
+        workers.start()
+    assert workers.pids == ()

@@ -1,0 +1,113 @@
+"""REINFORCE for the Hierarchical planner: sample, simulate, learn in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import sonnet as snt
+import tensorflow as tf
+
+from tf_placer.agents.hdp.config import HdpConfig
+from tf_placer.agents.hdp.policy import HdpPolicy, Scores
+from tf_placer.agents.losses import reinforce_loss
+from tf_placer.agents.rewards import square_root_reward
+from tf_placer.problem.problem import Problem
+
+# [B, U] int32 placements -> step times [B] float32 in seconds, and [B] bool: does it run.
+EvaluateFn = Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
+
+
+class UpdateStats(NamedTuple):
+    """One update's sample.
+
+    Attributes:
+      runtime_s: [B] float32 step times; not meaningful where not valid.
+      valid: [B] bool.
+      best_placement: [U] int32, the fastest valid placement of the sample (the first one if none is).
+      group_entropy, device_entropy: mean entropy of one decision, in nats.
+    """
+
+    runtime_s: tf.Tensor
+    valid: tf.Tensor
+    best_placement: tf.Tensor
+    group_entropy: tf.Tensor
+    device_entropy: tf.Tensor
+
+
+class HdpLearner(snt.Module):
+    """Trains an ``HdpPolicy`` (Mirhoseini et al. 2018, section 3.2)
+
+    gradient_groups  = 1/m sum_i grad log p(g_i) 1/k sum_j A_ij
+    gradient_devices = 1/m sum_i 1/k sum_j grad log p(d_j | g_i) A_ij,   A = R - moving average of R
+    """
+
+    def __init__(self, problem: Problem, config: HdpConfig, evaluate: EvaluateFn, reference_s: float, seed: int):
+        super().__init__(name="hdp_learner")
+        self.policy = HdpPolicy(problem, config, seed)
+        self._config = config
+        self._evaluate = evaluate
+        self._reference_s = reference_s
+        self._seed = tf.constant([seed, 0x4D5], tf.int32)
+        self._optimizer = snt.optimizers.Adam(config.learning_rate)
+        self.updates = tf.Variable(0, trainable=False, name="updates")
+        self.baseline = tf.Variable(0.0, trainable=False, name="baseline")
+        self.spread = tf.Variable(1.0, trainable=False, name="spread")
+
+    @property
+    def samples_per_update(self) -> int:
+        """B = m * k."""
+        return self._config.groupings * self._config.placements
+
+    @tf.function
+    def update(self) -> UpdateStats:
+        """Draws B placements, evaluates them and takes one optimizer step."""
+        config = self._config
+        seeds = tf.random.split(tf.random.fold_in(self._seed, self.updates), 2)
+        fade = tf.cast(self.updates, tf.float32) / max(config.noise_updates, 1)
+        noise = self.policy.draw_noise(config.noise_amplitude * tf.maximum(0.0, 1.0 - fade), seeds[0])
+        with tf.GradientTape() as tape:
+            actions, scores = self.policy.sample(noise, seeds[1])
+            placements = self.policy.placements(actions)
+            runtime_s, valid = self._evaluate(placements)
+            reward = square_root_reward(runtime_s, valid, self._reference_s, config.failing_reward)
+            loss = self._loss(scores, reward, valid)
+        self._learn(tape, loss)
+        best = tf.argmin(tf.where(valid, runtime_s, np.float32(np.inf)))
+        return UpdateStats(
+            runtime_s,
+            valid,
+            placements[best],
+            tf.reduce_mean(scores.group_entropy),
+            tf.reduce_mean(scores.device_entropy),
+        )
+
+    def _loss(self, scores: Scores, reward: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
+        """Both networks' losses, and the baseline's step."""
+        config = self._config
+        mean = tf.reduce_mean(reward)
+        first = tf.equal(self.updates, 0)
+        baseline = tf.where(first, mean, self.baseline)
+        square = tf.reduce_mean(tf.square(reward - baseline))
+        spread = tf.where(first, square, self.spread)
+        advantage = reward - baseline
+        if config.normalize_advantage:
+            advantage /= tf.sqrt(spread) + 1e-6
+        decay = config.baseline_decay
+        self.baseline.assign(decay * baseline + (1 - decay) * mean)
+        self.spread.assign(decay * spread + (1 - decay) * square)
+        may_teach = tf.logical_or(valid, self.updates < config.valid_only_after)
+        weight = tf.cast(may_teach, tf.float32)
+        shape = [config.groupings, config.placements]
+        group_advantage = tf.reduce_mean(tf.reshape(weight * advantage, shape), axis=1)
+        return reinforce_loss(
+            tf.reshape(scores.device_log_prob, [-1]), advantage, weight
+        ) + reinforce_loss(scores.group_log_prob, group_advantage, tf.ones_like(group_advantage))
+
+    def _learn(self, tape: tf.GradientTape, loss: tf.Tensor) -> None:
+        variables = self.policy.trainable_variables
+        gradients = tape.gradient(loss, variables)
+        clipped, _ = tf.clip_by_global_norm(gradients, self._config.gradient_clip)
+        self._optimizer.apply(clipped, variables)
+        self.updates.assign_add(1)

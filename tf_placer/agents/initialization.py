@@ -1,0 +1,18 @@
+"""Seeded initial weights that leave TensorFlow's global seed alone."""
+
+from __future__ import annotations
+
+import sonnet as snt
+import tensorflow as tf
+
+
+def draw_weights(module: snt.Module, seed: int) -> None:
+    """Draws every weight matrix anew: truncated normal of standard deviation 1 / sqrt(fan-in).
+
+    That is Sonnet's own default, from a seed of ours; vectors (biases) keep their values.
+    """
+    for number, variable in enumerate(module.trainable_variables):
+        if variable.shape.rank == 2:
+            deviation = float(variable.shape[0]) ** -0.5
+            draw = tf.random.stateless_truncated_normal(variable.shape, seed=[seed, number], stddev=deviation)
+            variable.assign(draw)

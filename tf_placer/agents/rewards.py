@@ -1,0 +1,25 @@
+"""The one place where a time becomes a reward."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+
+def square_root_reward(
+    runtime_s: tf.Tensor, valid: tf.Tensor, reference_s: float, failing_reward: float
+) -> tf.Tensor:
+    """R = -sqrt(r / r_ref), or the failing reward (Mirhoseini et al. 2018, section 3).
+
+    Departure: relative to a named reference time (the best single device), so that rewards and
+    learning rates mean the same on every graph and machine. The papers use seconds.
+
+    Args:
+      runtime_s: [B] float32 step times.
+      valid: [B] bool, False where the placement does not run.
+      reference_s: r_ref.
+      failing_reward: R of a placement that does not run.
+
+    Returns:
+      [B] float32, higher is better; -1 is the reference itself.
+    """
+    return tf.where(valid, -tf.sqrt(runtime_s / reference_s), failing_reward)

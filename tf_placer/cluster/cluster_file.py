@@ -1,0 +1,154 @@
+"""Reads a cluster file (TOML) into devices and links."""
+
+from __future__ import annotations
+
+import functools
+import os
+import pathlib
+import tomllib
+from typing import Any
+
+from tf_placer.cluster.device import (
+    Device,
+    Link,
+    check_devices,
+    check_links,
+    full_device_name,
+    short_device_name,
+)
+from tf_placer.cluster.toml_table import TomlTable, nearest
+from tf_placer.errors import InputError
+
+_MODELS_PATH = pathlib.Path(__file__).parent / "models.toml"
+_DEVICE_NUMBERS = ("memory_bytes", "streams", "peak_flops", "memory_bytes_per_s", "launch_ns")
+
+
+def read_cluster_file(path: str | os.PathLike[str]) -> tuple[str, tuple[Device, ...], tuple[Link, ...]]:
+    """Reads the name, devices and links of a cluster file.
+
+    The format, with what may be left out:
+
+    - ``name``: of the cluster; the file's own name without it.
+    - ``[[device]]``: ``name`` (``"GPU:0"`` or a full device string), ``type`` (``"CPU"`` or ``"GPU"``; the
+      name's without it), ``model`` (an entry of ``models.toml``; ``generic_gpu`` or ``generic_cpu``) and, each
+      replacing the model's value, ``memory_bytes streams peak_flops memory_bytes_per_s launch_ns``.
+    - ``[[link]]``: ``source``, ``target``, ``latency_ns`` and ``bytes_per_s`` (or ``type``, a link of
+      ``models.toml``), ``channel`` (a channel of its own), ``duplex`` (false): also the way back.
+    - ``name``, ``source`` and ``target`` may be lists: the entry is repeated for each (each pair of
+      different devices). In ``channel``, ``{source}`` and ``{target}`` stand for the short device names, so
+      that one entry can give each device a channel of its own.
+    - Any other key is an error; numbers say where they come from in comments.
+
+    Raises:
+      InputError: one line that names the file, the item and the remedy.
+    """
+    path = pathlib.Path(path)
+    try:
+        document = TomlTable(_load(path), "cluster file")
+        name = document.string("name", path.stem)
+        devices = tuple(device for table in document.tables("device") for device in _devices(table))
+        link_tables = document.tables("link")
+        document.reject_unread()
+        check_devices(devices)
+        links = tuple(link for table in link_tables for link in _links(table, devices))
+        check_links(devices, links)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    return name, devices, links
+
+
+def _load(path: pathlib.Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(
+            f"cannot read the cluster file ({error.strerror}); give the path of a TOML file"
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"not valid TOML: {error}; fix the syntax there") from error
+
+
+@functools.cache
+def _models() -> dict[str, Any]:
+    """Device models and link types that cluster files refer to."""
+    return _load(_MODELS_PATH)
+
+
+def _devices(table: TomlTable) -> list[Device]:
+    """The device or devices of one ``[[device]]``."""
+    names = [full_device_name(name) for name in table.strings("name")]
+    device_type = table.string("type", short_device_name(names[0]).partition(":")[0])
+    if device_type not in ("CPU", "GPU"):
+        raise InputError(f'{table.where}: type = {device_type!r} is not supported; give "CPU" or "GPU"')
+    defaults = _model_defaults(table, device_type)
+    for name in names:
+        if short_device_name(name).partition(":")[0] != device_type:
+            raise InputError(
+                f"{table.where}: device {name!r} has type = {device_type!r}; name and type must agree"
+            )
+    model = table.string("model", f"generic_{device_type.lower()}")
+    values = {
+        "memory_bytes": table.integer("memory_bytes", 1, defaults.get("memory_bytes")),
+        "streams": table.integer("streams", 1, defaults.get("streams")),
+        "peak_flops": table.positive_float("peak_flops", defaults.get("peak_flops")),
+        "memory_bytes_per_s": table.positive_float("memory_bytes_per_s", defaults.get("memory_bytes_per_s")),
+        "launch_ns": table.integer("launch_ns", 0, defaults.get("launch_ns")),
+    }
+    table.reject_unread()
+    return [Device(name=name, type=device_type, model=model, **values) for name in names]
+
+
+def _model_defaults(table: TomlTable, device_type: str) -> dict[str, Any]:
+    """Values of the table's device model; a model that is not listed is fine where no value is left out."""
+    name, known = table.string("model", f"generic_{device_type.lower()}"), _models()["device"]
+    if name not in known:
+        if all(table.has(key) for key in _DEVICE_NUMBERS):
+            return {}
+        missing = ", ".join(key for key in _DEVICE_NUMBERS if not table.has(key))
+        raise InputError(
+            f"{table.where}: unknown device model {name!r}; {nearest(name, known)} (or give {missing})"
+        )
+    if known[name]["type"] != device_type:
+        raise InputError(f"{table.where}: model {name!r} is no {device_type}; change name, type or model")
+    return known[name]
+
+
+def _links(table: TomlTable, devices: tuple[Device, ...]) -> list[Link]:
+    """The link or links of one ``[[link]]``; lists stand for all pairs of different devices."""
+    sources = [_position(table, name, devices) for name in table.strings("source")]
+    targets = [_position(table, name, devices) for name in table.strings("target")]
+    defaults = _link_defaults(table)
+    latency_ns = table.integer("latency_ns", 0, defaults.get("latency_ns"))
+    bytes_per_s = table.positive_float("bytes_per_s", defaults.get("bytes_per_s"))
+    channel = table.string("channel", "{source} -> {target}")
+    duplex = table.boolean("duplex", False)
+    table.reject_unread()
+    several = len(sources) > 1 or len(targets) > 1
+    pairs = [(s, t) for s in sources for t in targets if s != t or not several]
+    if duplex:
+        pairs += [(t, s) for s, t in pairs]
+    short = [short_device_name(device.name) for device in devices]
+    return [
+        Link(
+            s, t, latency_ns, bytes_per_s, channel.replace("{source}", short[s]).replace("{target}", short[t])
+        )
+        for s, t in pairs
+    ]
+
+
+def _link_defaults(table: TomlTable) -> dict[str, Any]:
+    if not table.has("type"):
+        return {}
+    name, known = table.string("type"), _models()["link"]
+    if name not in known:
+        raise InputError(f"{table.where}: unknown link type {name!r}; {nearest(name, known)}")
+    return known[name]
+
+
+def _position(table: TomlTable, name: str, devices: tuple[Device, ...]) -> int:
+    """Position of the device that a link calls ``name``."""
+    names = [device.name for device in devices]
+    full = full_device_name(name)
+    if full not in names:
+        raise InputError(f"{table.where}: no [[device]] is named {name!r}; {nearest(full, names)}")
+    return names.index(full)

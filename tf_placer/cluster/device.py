@@ -1,0 +1,121 @@
+"""Devices and links: the two things a cluster is made of."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+from tf_placer.errors import InputError
+
+_NAME = re.compile(
+    r"(?:/job:(?P<job>\w+))?(?:/replica:(?P<replica>\d+))?(?:/task:(?P<task>\d+))?"
+    r"(?:/device:|/)?(?P<type>[A-Za-z_]+):(?P<index>\d+)"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Device:
+    """One TensorFlow device and what the cost model needs to know of it.
+
+    Attributes:
+      name: TensorFlow device string, for example ``/job:localhost/replica:0/task:0/device:GPU:0``.
+      type: TensorFlow device type, ``"CPU"`` or ``"GPU"`` (what kernels are registered for).
+      model: hardware model that the costs are tabulated for, for example ``"k40"``.
+      memory_bytes: memory an executing graph may use.
+      streams: ops that run at once (1 for a GPU).
+      peak_flops: fp32 multiply-adds count two, per second, all streams together.
+      memory_bytes_per_s: peak memory bandwidth.
+      launch_ns: fixed cost of starting one op, in nanoseconds.
+    """
+
+    name: str
+    type: str
+    model: str
+    memory_bytes: int
+    streams: int
+    peak_flops: float
+    memory_bytes_per_s: float
+    launch_ns: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Link:
+    """A one-way path between two devices.
+
+    Attributes:
+      source, target: device positions in the cluster.
+      latency_ns: time before the first byte arrives.
+      bytes_per_s: bandwidth of the path.
+      channel: id of the physical channel it occupies; transfers on one channel queue.
+    """
+
+    source: int
+    target: int
+    latency_ns: int
+    bytes_per_s: float
+    channel: str
+
+
+def full_device_name(name: str) -> str:
+    """Completes a device name: ``"GPU:0"`` -> ``"/job:localhost/replica:0/task:0/device:GPU:0"``.
+
+    Raises:
+      InputError: it is not a TensorFlow device name.
+    """
+    match = _NAME.fullmatch(name)
+    if match is None:
+        raise InputError(
+            f"{name!r} is not a TensorFlow device name; write 'GPU:0' or '/job:a/task:0/device:CPU:0'"
+        )
+    part = match.groupdict()
+    return (
+        f"/job:{part['job'] or 'localhost'}/replica:{part['replica'] or 0}/task:{part['task'] or 0}"
+        f"/device:{part['type'].upper()}:{part['index']}"
+    )
+
+
+def short_device_name(name: str) -> str:
+    """The part after ``device:`` of a full device name: ``"GPU:0"``."""
+    return name.rpartition("device:")[2]
+
+
+def check_devices(devices: tuple[Device, ...]) -> None:
+    """Checks that there are devices and that their names are distinct.
+
+    Raises:
+      InputError: says which device, and what to write.
+    """
+    if not devices:
+        raise InputError("no device; add at least one [[device]]")
+    seen: set[str] = set()
+    for device in devices:
+        if device.name in seen:
+            raise InputError(f"device {device.name!r} is listed twice; give each [[device]] its own name")
+        seen.add(device.name)
+
+
+def check_links(devices: tuple[Device, ...], links: tuple[Link, ...]) -> None:
+    """Checks that every ordered pair of different devices has exactly one link.
+
+    Raises:
+      InputError: says which pair, and what to write.
+    """
+    names = [device.name for device in devices]
+    pairs: set[tuple[int, int]] = set()
+    for link in links:
+        pair = (link.source, link.target)
+        if not (0 <= link.source < len(names) and 0 <= link.target < len(names)):
+            raise InputError(f"link {pair} names a device position outside 0..{len(names) - 1}")
+        text = f"{names[link.source]} -> {names[link.target]}"
+        if link.source == link.target:
+            raise InputError(f"link {text} joins a device to itself; remove it")
+        if pair in pairs:
+            raise InputError(f"link {text} is listed twice; keep one (duplex = true also adds the way back)")
+        pairs.add(pair)
+    for source, source_name in enumerate(names):
+        for target, target_name in enumerate(names):
+            if source != target and (source, target) not in pairs:
+                raise InputError(
+                    f"no link {source_name} -> {target_name}; add a [[link]] for it, "
+                    "or duplex = true to the one for the other direction"
+                )

@@ -1,0 +1,211 @@
+"""Starts, watches and ends the worker processes of a live cluster."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import select
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from typing import IO
+
+import tensorflow as tf
+
+from tf_placer.cluster import worker_process
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.errors import InputError
+
+_LOOPBACK = "127.0.0.1"
+_START_ATTEMPTS = 3
+_STDERR_TAIL_BYTES = 2000
+
+
+class WorkerError(RuntimeError):
+    """A worker process did not start or has died; the message holds the end of its stderr."""
+
+
+class LocalWorkers:
+    """The worker processes of a ``kind="local"`` cluster, one per task of its device names.
+
+        with LocalWorkers(cluster) as workers:
+            with tf.compat.v1.Session(workers.target, graph=graph) as session:
+                ...
+
+    They end with the ``with`` block, with the interpreter, and with this process even if it is
+    killed. They listen on loopback only, because TensorFlow's servers know no authentication.
+    """
+
+    def __init__(
+        self, cluster: Cluster, inter_op_threads: int = 2, start_timeout_s: float = 120.0
+    ) -> None:
+        """Describes the workers; ``start`` (or ``with``) starts them.
+
+        Args:
+          cluster: from ``local_cluster()``.
+          inter_op_threads: see ``WorkerSpec``.
+          start_timeout_s: most seconds until all have imported TensorFlow and listen.
+
+        Raises:
+          InputError: the cluster's devices are not local workers.
+        """
+        if cluster.kind != "local":
+            raise InputError(
+                f"cluster {cluster.name!r} is {cluster.kind}, so nothing can run on it; use Cluster.local() to measure"
+            )
+        specs = [tf.DeviceSpec.from_string(device.name) for device in cluster.devices]
+        self._jobs = sorted({spec.job for spec in specs})
+        self._tasks = sorted({spec.task for spec in specs})
+        if len(self._jobs) != 1 or self._tasks != list(range(len(self._tasks))):
+            raise InputError(
+                f"cluster {cluster.name!r} has jobs {self._jobs} and tasks {self._tasks}; "
+                "a local cluster has one job with tasks 0, 1, 2, ..."
+            )
+        self._has_gpus = any(device.type == "GPU" for device in cluster.devices)
+        self._inter_op_threads = inter_op_threads
+        self._start_timeout_s = start_timeout_s
+        self._addresses: tuple[str, ...] = ()
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._stderrs: list[IO[bytes]] = []
+
+    @property
+    def target(self) -> str:
+        """The session target: worker 0, whose master runs the graph on all of them."""
+        return f"grpc://{self._addresses[0]}"
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """[tasks] process ids."""
+        return tuple(process.pid for process in self._processes)
+
+    def __enter__(self) -> LocalWorkers:
+        self.start()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Starts all workers and waits until they listen; does nothing if they already do.
+
+        Raises:
+          WorkerError: one died or did not listen in time.
+        """
+        if self._processes:
+            return
+        atexit.register(self.close)
+        for attempt in range(1, _START_ATTEMPTS + 1):
+            try:
+                self._start_once()
+                return
+            except WorkerError:
+                # Another process may have taken a free port before the worker bound it.
+                self.close()
+                if attempt == _START_ATTEMPTS:
+                    raise
+            except BaseException:
+                self.close()
+                raise
+
+    def close(self) -> None:
+        """Ends all workers and waits until they are gone. May be called twice, from any thread."""
+        atexit.unregister(self.close)
+        processes, self._processes = self._processes, []
+        for process in processes:
+            process.kill()
+        for process in processes:
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
+        stderrs, self._stderrs = self._stderrs, []
+        for stderr in stderrs:
+            stderr.close()
+
+    def kill(self) -> None:
+        """Kills all workers but keeps their records, so that ``death`` can still tell about them.
+
+        A client blocked in a session on them gets an error within moments: this is how a deadline ends a step.
+        """
+        for process in self._processes:
+            process.kill()
+
+    def death(self) -> str | None:
+        """One line about the first worker that is dead, or None while all live."""
+        for task, process in enumerate(self._processes):
+            status = process.poll()
+            if status is not None:
+                cause = f"was killed by signal {-status}" if status < 0 else f"exited with status {status}"
+                return f"worker {task} (pid {process.pid}) {cause}{self._last_words(task)}"
+        return None
+
+    def _start_once(self) -> None:
+        self._addresses = tuple(f"{_LOOPBACK}:{port}" for port in _free_ports(len(self._tasks)))
+        cores = sorted(os.sched_getaffinity(0))
+        for task in self._tasks:
+            spec = worker_process.WorkerSpec(
+                job=self._jobs[0],
+                task=task,
+                addresses=self._addresses,
+                core=None if self._has_gpus else cores[task % len(cores)],
+                intra_op_threads=0 if self._has_gpus else 1,
+                inter_op_threads=self._inter_op_threads,
+                parent_pid=os.getpid(),
+            )
+            self._spawn(spec)
+        deadline = time.monotonic() + self._start_timeout_s
+        for task in self._tasks:
+            self._wait_ready(task, deadline)
+
+    def _spawn(self, spec: worker_process.WorkerSpec) -> None:
+        stderr = tempfile.TemporaryFile()
+        self._stderrs.append(stderr)
+        # By path, not with -m: that would import all of tf_placer first, unpinned, in every worker. -P
+        # keeps this folder off the worker's import path.
+        process = subprocess.Popen(
+            [sys.executable, "-P", worker_process.__file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+        )
+        self._processes.append(process)
+        assert process.stdin is not None
+        try:
+            process.stdin.write(spec.to_json().encode() + b"\n")
+            process.stdin.flush()
+        except BrokenPipeError as error:
+            process.wait()
+            raise WorkerError(f"{self.death()}; it could not be started") from error
+
+    def _wait_ready(self, task: int, deadline: float) -> None:
+        stdout = self._processes[task].stdout
+        assert stdout is not None
+        remaining_s = deadline - time.monotonic()
+        readable, _, _ = select.select([stdout], [], [], max(remaining_s, 0.0))
+        if not readable:
+            raise WorkerError(f"worker {task} did not listen within {self._start_timeout_s} s{self._last_words(task)}")
+        if stdout.readline().decode().strip() != worker_process.READY:
+            self._processes[task].wait()
+            raise WorkerError(f"worker {task} could not start its server{self._last_words(task)}")
+
+    def _last_words(self, task: int) -> str:
+        # A descriptor of our own: reading through the shared one would move the worker's write position.
+        with open(f"/proc/self/fd/{self._stderrs[task].fileno()}", "rb") as stderr:
+            stderr.seek(0, os.SEEK_END)
+            stderr.seek(max(stderr.tell() - _STDERR_TAIL_BYTES, 0))
+            lines = stderr.read().decode(errors="replace").strip().splitlines()
+        return f"; last line of its stderr: {lines[-1]}" if lines else ""
+
+
+def _free_ports(count: int) -> list[int]:
+    """Distinct loopback ports that are free now."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for listener in sockets:
+            listener.bind((_LOOPBACK, 0))
+        return [listener.getsockname()[1] for listener in sockets]
+    finally:
+        for listener in sockets:
+            listener.close()

@@ -1,0 +1,46 @@
+"""Logical CPU devices of this process, described as a cluster."""
+
+from __future__ import annotations
+
+import os
+
+from tf_placer.cluster.device import Device, Link, full_device_name
+from tf_placer.errors import InputError
+
+# Estimates for one general-purpose core. Logical devices share one thread pool, so no number here can make
+# a time true; they only have to be positive and equal for all of them.
+_PEAK_FLOPS = 5e10
+_MEMORY_BYTES_PER_S = 1e10
+_LAUNCH_NS = 2_000
+_LATENCY_NS = 2_000
+
+
+def logical_devices(n: int) -> tuple[tuple[Device, ...], tuple[Link, ...]]:
+    """``n`` equal CPU devices that share the machine's memory, and links on one channel.
+
+    Raises:
+      InputError: ``n`` is less than 1.
+    """
+    if n < 1:
+        raise InputError(f"a logical cluster of {n} devices is not possible; ask for 1 or more")
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // n
+    devices = tuple(
+        Device(
+            name=full_device_name(f"CPU:{i}"),
+            type="CPU",
+            model="logical_cpu",
+            memory_bytes=memory_bytes,
+            streams=1,
+            peak_flops=_PEAK_FLOPS,
+            memory_bytes_per_s=_MEMORY_BYTES_PER_S,
+            launch_ns=_LAUNCH_NS,
+        )
+        for i in range(n)
+    )
+    links = tuple(
+        Link(source, target, _LATENCY_NS, _MEMORY_BYTES_PER_S, "memory")
+        for source in range(n)
+        for target in range(n)
+        if source != target
+    )
+    return devices, links

@@ -1,0 +1,107 @@
+"""One pinned TensorFlow server process; run by ``LocalWorkers``, never imported for its effects.
+
+The parent writes one line of JSON (``WorkerSpec``) to stdin and keeps the pipe open; the worker answers
+``READY`` on stdout when its server accepts sessions. It lives exactly as long as its parent wants it:
+end of stdin, or another parent process, ends it at once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import select
+import signal
+import sys
+import threading
+
+READY = "READY"
+_PARENT_POLL_S = 0.5
+
+
+@dataclasses.dataclass(frozen=True)
+class WorkerSpec:
+    """What one worker must be.
+
+    Attributes:
+      job, task: its place in the TensorFlow cluster.
+      addresses: [tasks] ``host:port`` of every task of the job, loopback only.
+      core: the one core to run on, or None to leave the process unpinned (GPU workers).
+      intra_op_threads: threads inside one op; 0 lets TensorFlow choose.
+      inter_op_threads: threads that run ops. With 1 a worker's sends wait until its executor
+        is idle, which makes a split program slower than one device; 2 or more send at once.
+      parent_pid: the process that must stay alive.
+    """
+
+    job: str
+    task: int
+    addresses: tuple[str, ...]
+    core: int | None
+    intra_op_threads: int
+    inter_op_threads: int
+    parent_pid: int
+
+    def to_json(self) -> str:
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> WorkerSpec:
+        fields = json.loads(text)
+        return cls(**{**fields, "addresses": tuple(fields["addresses"])})
+
+
+def pin_to_core(core: int) -> None:
+    """Pins every thread this process has; threads started later inherit it."""
+    for thread in os.listdir("/proc/self/task"):
+        os.sched_setaffinity(int(thread), {core})
+
+
+def die_with_parent(parent_pid: int) -> None:
+    """Ends this process when stdin closes or the parent is gone, even by SIGKILL.
+
+    Not ``prctl(PR_SET_PDEATHSIG)``: that fires when the *thread* that started the worker ends, and
+    a search may start its workers from a thread of its own.
+    """
+    stdin = sys.stdin.fileno()
+    while os.getppid() == parent_pid:
+        readable, _, _ = select.select([stdin], [], [], _PARENT_POLL_S)
+        if readable and not os.read(stdin, 4096):
+            break
+    os.kill(os.getpid(), signal.SIGKILL)  # TensorFlow's servers have no orderly end
+
+
+def read_line(descriptor: int) -> str:
+    """Reads one line unbuffered, so that the watch sees everything after it, end included."""
+    line = bytearray()
+    while not line.endswith(b"\n"):
+        byte = os.read(descriptor, 1)
+        if not byte:
+            raise EOFError("the parent closed the pipe before it wrote a worker spec")
+        line += byte
+    return line.decode()
+
+
+def main() -> None:
+    spec = WorkerSpec.from_json(read_line(sys.stdin.fileno()))
+    if spec.core is not None:
+        pin_to_core(spec.core)
+    watch = threading.Thread(target=die_with_parent, args=(spec.parent_pid,), daemon=True)
+    watch.start()
+
+    import tensorflow as tf  # after pinning, so that every thread TensorFlow starts is pinned too
+
+    config = tf.compat.v1.ConfigProto(
+        intra_op_parallelism_threads=spec.intra_op_threads,
+        inter_op_parallelism_threads=spec.inter_op_threads,
+        allow_soft_placement=False,
+    )
+    config.gpu_options.allow_growth = True
+    if spec.core is not None:
+        config.device_count["GPU"] = 0
+    server = tf.distribute.Server({spec.job: list(spec.addresses)}, spec.job, spec.task, config=config)
+    print(READY, flush=True)
+    server.join()
+
+
+if __name__ == "__main__":
+    main()

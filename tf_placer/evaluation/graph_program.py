@@ -1,0 +1,141 @@
+"""A placed graph made runnable by itself: variables and inputs resident, nothing fetched."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+import numpy as np
+import tensorflow as tf
+
+from tf_placer.errors import InputError
+from tf_placer.graph.item import Feed, Item
+
+_SCOPE = "tf_placer_program"
+
+# One gRPC message holds at most 2 GB; weights are sent in messages well below that.
+_MAX_MESSAGE_BYTES = 256 << 20
+_MAX_VALUE_BYTES = (2 << 30) - (1 << 20)
+
+
+@dataclasses.dataclass(frozen=True)
+class Assignment:
+    """One value to send before the first step.
+
+    Attributes:
+      placeholder: name of the tensor to feed ("node:0").
+      op: name of the op that assigns it.
+      value: what to feed.
+    """
+
+    placeholder: str
+    op: str
+    value: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class GraphProgram:
+    """A graph whose steps need no feeding and no fetching.
+
+    Attributes:
+      graph_def: the placed graph plus the ops that hold, assign and start things.
+      assignments: values of the variables and inputs, to send once.
+      step_ops: one NoOp per device, each after the outputs on that device; running all of them is
+        one step. One NoOp for all would add a message from every device to every step.
+    """
+
+    graph_def: tf.compat.v1.GraphDef
+    assignments: tuple[Assignment, ...]
+    step_ops: tuple[str, ...]
+
+
+def build_program(item: Item, placed: tf.compat.v1.GraphDef) -> GraphProgram:
+    """Makes a placed graph runnable, with its inputs and variables living on their devices.
+
+    A timed step must not include the sending of its inputs, so every fed ``Placeholder`` becomes a
+    read of a variable on the placeholder's device. No value is put in the graph: it would not fit in
+    a GraphDef's 2 GB.
+
+    Args:
+      item: the program; its feeds, fetches, control outputs and variables are used.
+      placed: its graph with a device on every node.
+
+    Raises:
+      InputError: the item runs nothing, or one value is too large for a message.
+    """
+    graph_def = tf.compat.v1.GraphDef()
+    graph_def.CopyFrom(placed)
+    node_of_name = {node.name: node for node in graph_def.node}
+    assignments = []
+    for i, feed in enumerate(item.feeds):
+        handle = _make_resident(graph_def, node_of_name[feed.node], feed, f"{_SCOPE}/input_{i}")
+        assignments.append(_add_assignment(graph_def, handle, feed.value, f"{_SCOPE}/input_{i}"))
+    for i, variable in enumerate(item.variables):
+        handle = node_of_name[variable.node]
+        assignments.append(_add_assignment(graph_def, handle, variable.value, f"{_SCOPE}/variable_{i}"))
+    step_ops = _add_step_ops(item, graph_def, node_of_name)
+    return GraphProgram(graph_def, tuple(assignments), step_ops)
+
+
+def batches(assignments: tuple[Assignment, ...]) -> Iterator[list[Assignment]]:
+    """Splits assignments, in order, into runs that each fit in one message."""
+    batch: list[Assignment] = []
+    batch_bytes = 0
+    for assignment in assignments:
+        if batch and batch_bytes + assignment.value.nbytes > _MAX_MESSAGE_BYTES:
+            yield batch
+            batch, batch_bytes = [], 0
+        batch.append(assignment)
+        batch_bytes += assignment.value.nbytes
+    if batch:
+        yield batch
+
+
+def _make_resident(
+    graph_def: tf.compat.v1.GraphDef, placeholder: tf.compat.v1.NodeDef, feed: Feed, prefix: str
+) -> tf.compat.v1.NodeDef:
+    """Turns a placeholder into a read of a new variable; returns the variable's handle."""
+    handle = graph_def.node.add(name=f"{prefix}/handle", op="VarHandleOp", device=placeholder.device)
+    handle.attr["dtype"].type = feed.dtype.as_datatype_enum
+    handle.attr["shape"].shape.CopyFrom(tf.TensorShape(np.shape(feed.value)).as_proto())
+    handle.attr["shared_name"].s = handle.name.encode()
+    placeholder.op = "ReadVariableOp"
+    placeholder.input.append(handle.name)
+    placeholder.attr.clear()
+    placeholder.attr["dtype"].type = feed.dtype.as_datatype_enum
+    return handle
+
+
+def _add_assignment(
+    graph_def: tf.compat.v1.GraphDef, handle: tf.compat.v1.NodeDef, value: np.ndarray, prefix: str
+) -> Assignment:
+    if value.nbytes > _MAX_VALUE_BYTES:
+        raise InputError(
+            f"variable or input {handle.name!r} holds {value.nbytes} bytes, more than one message can carry "
+            f"({_MAX_VALUE_BYTES}); split it into several variables"
+        )
+    dtype = handle.attr["dtype"].type
+    placeholder = graph_def.node.add(name=f"{prefix}/value", op="Placeholder", device=handle.device)
+    placeholder.attr["dtype"].type = dtype
+    placeholder.attr["shape"].shape.CopyFrom(tf.TensorShape(value.shape).as_proto())
+    assign = graph_def.node.add(name=f"{prefix}/assign", op="AssignVariableOp", device=handle.device)
+    assign.input.extend([handle.name, placeholder.name])
+    assign.attr["dtype"].type = dtype
+    return Assignment(f"{placeholder.name}:0", assign.name, value)
+
+
+def _add_step_ops(
+    item: Item, graph_def: tf.compat.v1.GraphDef, node_of_name: dict[str, tf.compat.v1.NodeDef]
+) -> tuple[str, ...]:
+    outputs = [tensor.partition(":")[0] for tensor in item.fetches] + list(item.control_outputs)
+    if not outputs:
+        raise InputError(f"{item.name!r} has neither outputs nor side effects, so there is nothing to run")
+    outputs_of_device: dict[str, dict[str, None]] = {}
+    for name in outputs:
+        outputs_of_device.setdefault(node_of_name[name].device, {})[name] = None
+    step_ops = []
+    for i, (device, names) in enumerate(outputs_of_device.items()):
+        step = graph_def.node.add(name=f"{_SCOPE}/step_{i}", op="NoOp", device=device)
+        step.input.extend(f"^{name}" for name in names)
+        step_ops.append(step.name)
+    return tuple(step_ops)

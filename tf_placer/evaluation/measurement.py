@@ -1,0 +1,51 @@
+"""What an evaluator says about a batch of placements."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+
+import numpy as np
+
+
+class Status(enum.IntEnum):
+    """How a placement fared. Anything but OK has no running time."""
+
+    OK = 0
+    OUT_OF_MEMORY = 1
+    TIMEOUT = 2
+    CRASHED = 3
+    ILLEGAL = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Measurement:
+    """The result of evaluating B placements.
+
+    Attributes:
+      runtime_s: [B] float64, seconds of one step; nan where the status is not OK.
+      peak_bytes: [B, D] int64, most memory in use on each device, or None when not measured.
+      status: [B] int32 of ``Status``.
+      messages: [B] one line each, "" where there is nothing to say.
+    """
+
+    runtime_s: np.ndarray
+    peak_bytes: np.ndarray | None
+    status: np.ndarray
+    messages: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        batch = len(self.messages)
+        if self.runtime_s.shape != (batch,) or self.status.shape != (batch,):
+            raise ValueError(
+                f"runtime_s {self.runtime_s.shape}, status {self.status.shape} and {batch} messages "
+                "must be of one length"
+            )
+        if self.peak_bytes is not None and (self.peak_bytes.ndim != 2 or len(self.peak_bytes) != batch):
+            raise ValueError(f"peak_bytes has shape {self.peak_bytes.shape}, but [B={batch}, D] is needed")
+        if np.any(np.isnan(self.runtime_s) != (self.status != Status.OK)):
+            raise ValueError("runtime_s must be nan exactly where status is not OK")
+
+    @property
+    def batch(self) -> int:
+        return len(self.messages)

@@ -1,0 +1,185 @@
+"""Times placements on the real TensorFlow runtime: the evaluator with the last word."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from tf_placer.cluster.local_workers import LocalWorkers, WorkerError
+from tf_placer.errors import InputError
+from tf_placer.evaluation.graph_program import build_program
+from tf_placer.evaluation.measurement import Measurement, Status
+from tf_placer.evaluation.runtime_session import DeadlineExceeded, WorkerDied, open_program, watched
+from tf_placer.graph.item import Item
+from tf_placer.problem.problem import Problem
+from tf_placer.rewrite.graph_def import place_graph
+
+
+@dataclasses.dataclass(frozen=True)
+class RuntimeConfig:
+    """How a placement is timed.
+
+    Attributes:
+      warmup_steps: untimed steps first; they allocate memory and make the kernels.
+      steps: timed steps.
+      keep: the reported time is the median of this many last timed steps.
+      deadline_s: most seconds for one placement, loading included.
+      inter_op_threads: threads that run ops in each worker, see ``WorkerSpec``.
+    """
+
+    warmup_steps: int = 2
+    steps: int = 10
+    keep: int = 5
+    deadline_s: float = 300.0
+    inter_op_threads: int = 2
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.keep <= self.steps or self.warmup_steps < 0 or self.deadline_s <= 0:
+            raise InputError(f"{self}: need 1 <= keep <= steps, warmup_steps >= 0 and deadline_s > 0")
+
+
+class RuntimeEvaluator:
+    """Runs placements on worker processes and times one step of each.
+
+        with RuntimeEvaluator(item, problem) as evaluator:
+            measurement = evaluator.evaluate(device_of_unit)  # [B, U] -> [B]
+
+    Placed graphs run in the workers only, so that a placement that brings TensorFlow down ends as a status;
+    the next one gets fresh workers. The workers start with the first evaluation and stay warm.
+    """
+
+    def __init__(self, item: Item, problem: Problem, config: RuntimeConfig = RuntimeConfig()) -> None:
+        """Checks that the problem is about this item and this machine; starts nothing.
+
+        Raises:
+          InputError: the cluster is not live, or the problem was built from another graph.
+        """
+        if problem.op_names != item.index.names:
+            raise InputError(
+                f"problem {problem.name!r} ({problem.num_ops} ops) is not about item {item.name!r} "
+                f"({item.index.num_ops} ops); build it from this item"
+            )
+        self._item = item
+        self._problem = problem
+        self._config = config
+        self._workers = LocalWorkers(problem.cluster, config.inter_op_threads)
+
+    def __enter__(self) -> RuntimeEvaluator:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the workers; an evaluation after that starts new ones."""
+        self._workers.close()
+
+    @property
+    def worker_pids(self) -> tuple[int, ...]:
+        """Process ids of the live workers, empty before the first evaluation."""
+        return self._workers.pids
+
+    def evaluate(self, device_of_unit: np.ndarray) -> Measurement:
+        """Times one step of each placement, one after the other.
+
+        Args:
+          device_of_unit: [B, U] integer device positions in ``problem.cluster``.
+
+        Returns:
+          Median times; ``peak_bytes`` is None: the runtime does not report it for CPU workers.
+
+        Raises:
+          InputError: wrong shape. A device that is not there or not allowed is status ILLEGAL.
+          WorkerError: the workers cannot be started at all.
+        """
+        units = self._problem.num_units
+        if device_of_unit.ndim != 2 or device_of_unit.shape[1] != units:
+            raise InputError(f"device_of_unit has shape {device_of_unit.shape}, but [B, {units}] is needed")
+        return _collect([self._evaluate_one(row) for row in device_of_unit])
+
+    def _evaluate_one(self, device_of_unit: np.ndarray) -> Outcome:
+        try:
+            self._problem.check_legal(device_of_unit)
+            devices = self._problem.cluster.devices
+            device_of_op = [devices[d].name for d in device_of_unit[self._problem.unit_of_op]]
+            placed = place_graph(self._item.graph_def, device_of_op)
+        except InputError as error:
+            return Outcome(Status.ILLEGAL, str(error))
+        return measure_graph(self._workers, self._item, placed, self._config)
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """How one placed graph fared; ``step_s`` are its timed steps ([] unless OK)."""
+
+    status: Status
+    message: str = ""
+    step_s: tuple[float, ...] = ()
+    runtime_s: float = float("nan")
+
+
+def measure_graph(
+    workers: LocalWorkers, item: Item, placed: tf.compat.v1.GraphDef, config: RuntimeConfig
+) -> Outcome:
+    """Times one placed graph; never raises for what the graph does.
+
+    Args:
+      workers: started if need be; closed, so that the next use starts fresh ones, after a failure
+        that may have damaged them.
+      item: the program that was placed.
+      placed: its graph with a device on every node.
+      config: steps and deadline.
+
+    Raises:
+      WorkerError: the workers cannot be started at all.
+    """
+    workers.start()
+    try:
+        program = build_program(item, placed)
+        with watched(workers, config.deadline_s), open_program(workers, program) as step:
+            step_s = time_steps(step, config)
+        return Outcome(Status.OK, "", tuple(step_s), float(np.median(step_s[-config.keep :])))
+    except DeadlineExceeded as error:
+        workers.close()
+        return Outcome(Status.TIMEOUT, str(error))
+    except WorkerDied as error:
+        workers.close()
+        return Outcome(Status.CRASHED, str(error))
+    except tf.errors.ResourceExhaustedError as error:
+        workers.close()
+        return Outcome(Status.OUT_OF_MEMORY, _first_line(error))
+    except (tf.errors.InvalidArgumentError, tf.errors.NotFoundError, ValueError) as error:
+        return Outcome(Status.ILLEGAL, _first_line(error))
+    except tf.errors.OpError as error:
+        workers.close()
+        return Outcome(Status.CRASHED, _first_line(error))
+
+
+def time_steps(step: Callable[[], None], config: RuntimeConfig) -> list[float]:
+    """Seconds of each of ``config.steps`` steps after the warm-up."""
+    for _ in range(config.warmup_steps):
+        step()
+    times_s = []
+    for _ in range(config.steps):
+        start = time.perf_counter()
+        step()
+        times_s.append(time.perf_counter() - start)
+    return times_s
+
+
+def _collect(outcomes: Sequence[Outcome]) -> Measurement:
+    return Measurement(
+        runtime_s=np.array([outcome.runtime_s for outcome in outcomes], np.float64),
+        peak_bytes=None,
+        status=np.array([outcome.status for outcome in outcomes], np.int32),
+        messages=tuple(outcome.message for outcome in outcomes),
+    )
+
+
+def _first_line(error: Exception) -> str:
+    text = error.message if isinstance(error, tf.errors.OpError) else str(error)
+    return f"{type(error).__name__}: {text.strip().splitlines()[0] if text.strip() else 'no message'}"

@@ -1,0 +1,16 @@
+"""Whole files or none: results appear under their name only when complete."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+
+
+def write_atomically(path: pathlib.Path, text: str) -> None:
+    """Writes to ``path.new``, syncs and renames, so that ``path`` is never half-written."""
+    temporary = path.with_name(path.name + ".new")
+    with open(temporary, "w", encoding="utf8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)

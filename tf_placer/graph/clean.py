@@ -1,0 +1,31 @@
+"""The clean-ups, in order: each keeps the numbers and frees the placement."""
+
+from __future__ import annotations
+
+from tf_placer.graph.bypass_loop_handles import bypass_loop_handles
+from tf_placer.graph.bypass_noops import bypass_noops
+from tf_placer.graph.clone_constants import clone_constants
+from tf_placer.graph.inline_calls import inline_calls
+from tf_placer.graph.program import Program
+from tf_placer.graph.prune import prune
+from tf_placer.graph.split_identity_n import split_identity_n
+from tf_placer.graph.topological_order import topological_order
+
+CLEAN_UPS = (
+    inline_calls,
+    bypass_loop_handles,
+    split_identity_n,
+    prune,  # before bypassing: the `end` of a call that nobody waits for goes
+    topological_order,
+    bypass_noops,
+    prune,  # after it: side effects named through a NoOp may be mere reads
+    clone_constants,
+    topological_order,
+)
+
+
+def clean(program: Program) -> Program:
+    """Returns the program after all ``CLEAN_UPS``; its nodes are in topological order."""
+    for clean_up in CLEAN_UPS:
+        program = clean_up(program)
+    return program

@@ -1,0 +1,174 @@
+"""A traced ``tf.function`` as one Program: captures become variables and constants, inputs feeds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework import node_def_pb2
+from tensorflow.python.eager.polymorphic_function import concrete_function
+from tensorflow.python.ops import gen_resource_variable_ops, handle_data_util
+
+from tf_placer.errors import InputError
+from tf_placer.graph.output_specs import tensor_bytes
+from tf_placer.graph.program import Feed, ItemVariable, Program, fresh_name, with_nodes
+
+
+def program_of_function(fn: Any, *example_args: Any) -> Program:
+    """Traces ``fn`` on example arguments and returns its graph, calls not inlined yet.
+
+    Args:
+      fn: a ``tf.function`` or ``ConcreteFunction``.
+      *example_args: what it would be called with; tensors and arrays become feeds.
+
+    Returns:
+      The program; each captured variable is a ``VarHandleOp`` with a unique ``shared_name``,
+      other captured tensors are constants, and requested devices are dropped.
+
+    Raises:
+      InputError: ``fn`` is not a function of those, the arguments do not fit, or it captures
+        what has no value to restore (a dataset, a table).
+    """
+    example_args = tf.nest.map_structure(lambda x: tf.constant(x) if isinstance(x, np.ndarray) else x, example_args)
+    concrete = _concrete_function(fn, example_args)
+    # Right after tracing: taking a gradient later changes this graph's loops and branches.
+    graph_def = concrete.graph.as_graph_def()
+    values = _input_values(concrete, example_args)
+    captures = dict(zip(_names(concrete.graph.internal_captures), concrete.captured_inputs, strict=True))
+    handles = {name: value for name, value in values.items() if value.dtype == tf.resource}
+    replaced = _Captures(graph_def, concrete, {**captures, **handles})
+    nodes = [replaced.node(node) for node in graph_def.node]
+    feeds = {name: _feed(name, value) for name, value in values.items() if name not in handles}
+    for node in nodes:
+        node.device = ""
+        if node.name in feeds:
+            node.attr["shape"].shape.CopyFrom(tf.TensorShape(feeds[node.name].shape).as_proto())
+            node.attr.pop("_output_shapes", None)
+    result = with_nodes(graph_def, nodes)
+    for function in result.library.function:
+        for node in function.node_def:
+            node.device = ""
+    return Program(
+        graph_def=result,
+        feeds=tuple(feeds.values()),
+        fetches=tuple(replaced.renamed_input(tensor.name) for tensor in concrete.outputs),
+        control_outputs=tuple(op.name for op in concrete.graph.control_outputs),
+        variables=tuple(replaced.variables),
+    )
+
+
+def _concrete_function(fn: Any, example_args: tuple) -> concrete_function.ConcreteFunction:
+    if isinstance(fn, concrete_function.ConcreteFunction):
+        return fn
+    if not hasattr(fn, "get_concrete_function"):
+        raise InputError(f"{fn!r} is not a tf.function; decorate it with @tf.function")
+    try:
+        return fn.get_concrete_function(*example_args)
+    except TypeError as error:
+        message = " ".join(str(error).split())
+        raise InputError(f"the example arguments do not fit the function: {message}") from error
+
+
+def _input_values(concrete, example_args: tuple) -> dict[str, tf.Tensor]:
+    """Returns the example value of each input placeholder that is no capture."""
+    captured = set(_names(concrete.graph.internal_captures))
+    inputs = [tensor for tensor in concrete.graph.inputs if tensor.op.name not in captured]
+    leaves = [
+        leaf.handle if isinstance(leaf, tf.Variable) else leaf
+        for leaf in tf.nest.flatten(example_args, expand_composites=True)
+    ]
+    values = [leaf for leaf in leaves if isinstance(leaf, tf.Tensor)]
+    if len(values) != len(inputs):
+        raise InputError(
+            f"function {concrete.name!r} takes {len(inputs)} tensors, but the example arguments "
+            f"hold {len(values)}; pass a tf.Tensor or numpy array for each"
+        )
+    for tensor, value in zip(inputs, values, strict=True):
+        if value.dtype != tensor.dtype or not tensor.shape.is_compatible_with(value.shape):
+            raise InputError(
+                f"input {tensor.op.name!r} takes {tensor.dtype.name} {tensor.shape}, but its example "
+                f"is {value.dtype.name} {value.shape}"
+            )
+    return {tensor.op.name: value for tensor, value in zip(inputs, values, strict=True)}
+
+
+def _feed(name: str, value: tf.Tensor) -> Feed:
+    return Feed(name, tuple(value.shape.as_list()), value.dtype, value.numpy())
+
+
+def _names(tensors) -> list[str]:
+    return [tensor.op.name for tensor in tensors]
+
+
+class _Captures:
+    """What replaces each captured placeholder."""
+
+    def __init__(self, graph_def, concrete, captures: dict[str, tf.Tensor]):
+        self.variables: list[ItemVariable] = []
+        self._new_name: dict[str, str] = {}
+        self._new_node: dict[str, node_def_pb2.NodeDef] = {}
+        taken = {node.name for node in graph_def.node}
+        variable_name = {id(v.handle): v.name.partition(":")[0] for v in concrete.graph.variables}
+        for name, value in captures.items():
+            if value.dtype == tf.resource:
+                wanted = variable_name.get(id(value), name)
+                node_name = name if wanted == name else fresh_name(wanted, taken)
+                variable = _variable(node_name, value, concrete.graph.get_tensor_by_name(f"{name}:0"))
+                self.variables.append(variable)
+                self._new_node[name] = _handle_node(variable)
+                self._new_name[name] = variable.node
+            else:
+                self._new_node[name] = _constant_node(name, value)
+
+    def node(self, node: node_def_pb2.NodeDef) -> node_def_pb2.NodeDef:
+        """Returns what stands for a node of the traced graph: a new node, or a rewired copy."""
+        result = node_def_pb2.NodeDef()
+        result.CopyFrom(self._new_node.get(node.name, node))
+        for position, text in enumerate(result.input):
+            result.input[position] = self.renamed_input(text)
+        return result
+
+    def renamed_input(self, text: str) -> str:
+        """Returns an input text that names the variable instead of its placeholder."""
+        prefix = "^" if text.startswith("^") else ""
+        name, colon, output = text.removeprefix("^").partition(":")
+        return f"{prefix}{self._new_name.get(name, name)}{colon}{output}"
+
+
+def _variable(node: str, handle: tf.Tensor, placeholder: tf.Tensor) -> ItemVariable:
+    """Reads the variable behind a resource handle; its placeholder knows the dtype."""
+    capture = placeholder.op.name
+    data = handle_data_util.get_resource_handle_data(placeholder)
+    if not data.is_set or len(data.shape_and_type) != 1:
+        raise InputError(
+            f"capture {capture!r} is a resource other than a variable (a table, an iterator); "
+            "look it up or iterate outside the function and pass tensors"
+        )
+    dtype = tf.as_dtype(data.shape_and_type[0].dtype)
+    try:
+        value = gen_resource_variable_ops.read_variable_op(handle, dtype).numpy()
+    except tf.errors.OpError as error:
+        raise InputError(f"variable {node!r} cannot be read; give it a value before placing") from error
+    return ItemVariable(node, tuple(value.shape), dtype, tensor_bytes(value.shape, dtype), value, capture)
+
+
+def _handle_node(variable: ItemVariable) -> node_def_pb2.NodeDef:
+    node = node_def_pb2.NodeDef(name=variable.node, op="VarHandleOp")
+    node.attr["dtype"].type = variable.dtype.as_datatype_enum
+    node.attr["shape"].shape.CopyFrom(tf.TensorShape(variable.shape).as_proto())
+    node.attr["shared_name"].s = variable.node.encode()
+    node.attr["container"].s = b""
+    return node
+
+
+def _constant_node(name: str, value: tf.Tensor) -> node_def_pb2.NodeDef:
+    if value.dtype == tf.variant or not hasattr(value, "numpy"):
+        raise InputError(
+            f"capture {name!r} ({value.dtype.name}) has no value that a graph can hold (a dataset, say); "
+            "iterate outside the function and pass tensors"
+        )
+    node = node_def_pb2.NodeDef(name=name, op="Const")
+    node.attr["dtype"].type = value.dtype.as_datatype_enum
+    node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value.numpy(), dtype=value.dtype, shape=value.shape))
+    return node

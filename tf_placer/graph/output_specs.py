@@ -1,0 +1,81 @@
+"""Shape, dtype and bytes of every tensor of a graph.
+
+Shapes are TensorFlow's own static shape inference, with each input as large as its example.
+Bytes are elements times the size of the dtype; a string counts 16 bytes an element (its handle
+and a short text: the true length is not static); resources and variants count 0, since what
+moves between devices, if anything, is not in the handle.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import tensorflow as tf
+from tensorflow.python.framework import smart_cond
+
+from tf_placer.errors import InputError
+
+STRING_BYTES = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class OutputSpec:
+    """One output tensor of an op: static shape, dtype, bytes (0 for resources and variants)."""
+
+    shape: tuple[int, ...]
+    dtype: tf.DType
+    num_bytes: int
+
+
+def output_specs(graph_def: tf.compat.v1.GraphDef) -> tuple[tuple[OutputSpec, ...], ...]:
+    """Returns the specs of each node's outputs, [N] tuples in ``graph_def`` order.
+
+    Raises:
+      InputError: TensorFlow rejects the graph, or a shape is not static.
+    """
+    graph = tf.Graph()
+    with graph.as_default():
+        try:
+            tf.graph_util.import_graph_def(graph_def, name="")
+        except (ValueError, tf.errors.OpError) as error:
+            message = str(error).splitlines()[0]
+            raise InputError(f"TensorFlow does not accept the graph: {message}") from error
+        return tuple(
+            tuple(_spec(tensor) for tensor in graph.get_operation_by_name(node.name).outputs)
+            for node in graph_def.node
+        )
+
+
+def tensor_bytes(shape: tuple[int, ...], dtype: tf.DType) -> int:
+    """Returns the bytes a tensor counts, by the rule in the module docstring."""
+    if dtype in (tf.resource, tf.variant):
+        return 0
+    return math.prod(shape) * (STRING_BYTES if dtype == tf.string else dtype.size)
+
+
+def _spec(tensor: tf.Tensor) -> OutputSpec:
+    dtype = tensor.dtype.base_dtype
+    shape = tensor.shape
+    if not shape.is_fully_defined():
+        shape = _folded_shape(tensor, dtype)
+    static = tuple(shape.as_list())
+    return OutputSpec(static, dtype, tensor_bytes(static, dtype))
+
+
+def _folded_shape(tensor: tf.Tensor, dtype: tf.DType) -> tf.TensorShape:
+    """Finds a shape that inference leaves open but that the value, a constant, tells.
+
+    ``BroadcastGradientArgs`` is such an op: its value follows from static shapes.
+    """
+    if dtype in (tf.resource, tf.variant):
+        # A list of handles has no static length sometimes; it counts 0 bytes anyway.
+        return tf.TensorShape([])
+    value = smart_cond.smart_constant_value(tensor)  # folds in C++: more ops than tf.get_static_value
+    if value is None:
+        raise InputError(
+            f"op {tensor.op.name!r} ({tensor.op.type}) output {tensor.value_index} has the shape "
+            f"{tensor.shape}, which depends on data; give example arguments with a static shape "
+            "or wrap the tensor in tf.ensure_shape"
+        )
+    return tf.TensorShape(value.shape)

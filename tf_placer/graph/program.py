@@ -1,0 +1,77 @@
+"""One graph with its inputs, outputs, side effects and variables."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+
+
+@dataclasses.dataclass(frozen=True)
+class ItemVariable:
+    """A captured variable: its ``VarHandleOp`` node and the eager value behind it.
+
+    Attributes:
+      node: name of the ``VarHandleOp``; also its ``shared_name``.
+      shape, dtype, num_bytes: of the variable's value.
+      value: the value when the program was captured.
+      capture: name of the traced graph's placeholder that stood for the handle.
+    """
+
+    node: str
+    shape: tuple[int, ...]
+    dtype: tf.DType
+    num_bytes: int
+    value: np.ndarray
+    capture: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Feed:
+    """An input of the program: a ``Placeholder`` node and the example value given for it."""
+
+    node: str
+    shape: tuple[int, ...]
+    dtype: tf.DType
+    value: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """What a clean-up takes and returns: a graph and the names in it that matter.
+
+    A clean-up never changes the ``graph_def`` it was given; it returns a new Program.
+
+    Attributes:
+      graph_def: nodes and the library functions they call.
+      feeds: inputs.
+      fetches: tensors that are the program's results, ``"node:i"``.
+      control_outputs: nodes that must run for their side effects, results or not.
+      variables: captured variables.
+    """
+
+    graph_def: tf.compat.v1.GraphDef
+    feeds: tuple[Feed, ...]
+    fetches: tuple[str, ...]
+    control_outputs: tuple[str, ...]
+    variables: tuple[ItemVariable, ...]
+
+
+def with_nodes(graph_def: tf.compat.v1.GraphDef, nodes) -> tf.compat.v1.GraphDef:
+    """Returns a graph of (copies of) ``nodes`` with ``graph_def``'s library and versions."""
+    result = tf.compat.v1.GraphDef()
+    result.node.extend(nodes)
+    result.library.CopyFrom(graph_def.library)
+    result.versions.CopyFrom(graph_def.versions)
+    return result
+
+
+def fresh_name(name: str, taken: set[str]) -> str:
+    """Returns ``name`` or the first free ``name_1``, ``name_2``...; adds it to ``taken``."""
+    candidate, number = name, 0
+    while candidate in taken:
+        number += 1
+        candidate = f"{name}_{number}"
+    taken.add(candidate)
+    return candidate

@@ -1,0 +1,88 @@
+"""Removes what no result and no side effect needs.
+
+Control outputs that only read state (``ReadVariableOp``) are dropped first: TensorFlow lists
+every stateful op, but a read that nothing uses changes nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+
+import tensorflow as tf
+from tensorflow.core.framework import attr_value_pb2, node_def_pb2
+
+from colocation.graph_index import parse_input
+from tf_placer.graph.program import Program
+
+READ_ONLY_OPS = frozenset(
+    {"Placeholder", "ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VarHandleOp", "VariableShape"}
+)
+
+
+def prune(program: Program) -> Program:
+    """Returns the program with needed nodes, functions, feeds and variables only."""
+    node_of = {node.name: node for node in program.graph_def.node}
+    control_outputs = [name for name in program.control_outputs if node_of[name].op not in READ_ONLY_OPS]
+    needed: set[str] = set()
+    frontier = [*control_outputs, *(parse_input(text)[1] for text in program.fetches)]
+    while frontier:
+        name = frontier.pop()
+        if name not in needed:
+            needed.add(name)
+            frontier.extend(parse_input(text)[1] for text in node_of[name].input)
+    graph_def = tf.compat.v1.GraphDef()
+    graph_def.versions.CopyFrom(program.graph_def.versions)
+    graph_def.node.extend(node for node in program.graph_def.node if node.name in needed)
+    _repair_classes(graph_def.node, needed)
+    _keep_functions(program.graph_def.library, graph_def)
+    return dataclasses.replace(
+        program,
+        graph_def=graph_def,
+        control_outputs=tuple(control_outputs),
+        feeds=tuple(feed for feed in program.feeds if feed.node in needed),
+        variables=tuple(variable for variable in program.variables if variable.node in needed),
+    )
+
+
+def _repair_classes(nodes: Iterable[node_def_pb2.NodeDef], needed: set[str]) -> None:
+    """Names a surviving member where the ``loc:@`` class was called after a removed node."""
+    survivor: dict[str, str] = {}
+    for node in nodes:
+        if "_class" not in node.attr:
+            continue
+        values = node.attr["_class"].list.s
+        for position, value in enumerate(values):
+            target = value.decode().removeprefix("loc:@")
+            if target not in needed:
+                values[position] = f"loc:@{survivor.setdefault(target, node.name)}".encode()
+
+
+def _keep_functions(library, graph_def: tf.compat.v1.GraphDef) -> None:
+    """Copies the functions that ``graph_def``'s nodes need, directly or not, in library order."""
+    function_of = {function.signature.name: function for function in library.function}
+    needed: set[str] = set()
+    frontier = [name for node in graph_def.node for name in function_names(node)]
+    while frontier:
+        name = frontier.pop()
+        if name in function_of and name not in needed:
+            needed.add(name)
+            frontier.extend(n for node in function_of[name].node_def for n in function_names(node))
+    graph_def.library.function.extend(f for f in library.function if f.signature.name in needed)
+    graph_def.library.gradient.extend(
+        g for g in library.gradient if g.function_name in needed and g.gradient_func in needed
+    )
+
+
+def function_names(node: node_def_pb2.NodeDef) -> list[str]:
+    """Returns the names of the functions a node may call: in its attributes, and its own op type."""
+    return [node.op, *(name for value in node.attr.values() for name in _names_in(value))]
+
+
+def _names_in(value: attr_value_pb2.AttrValue) -> list[str]:
+    kind = value.WhichOneof("value")
+    if kind == "func":
+        return [value.func.name]
+    if kind == "list":
+        return [function.name for function in value.list.func]
+    return []

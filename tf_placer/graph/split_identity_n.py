@@ -1,0 +1,75 @@
+"""Splits every ``IdentityN`` into one ``Identity`` per input.
+
+Keras optimizers send all gradients through one ``IdentityN``: as one op it would gather every
+gradient on one device and send each back. Each part copies one tensor, so the values are the same.
+A node that waits for the ``IdentityN`` (``^``) waits for all its parts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from tensorflow.core.framework import node_def_pb2
+
+from colocation.graph_index import parse_input
+from tf_placer.graph.program import Program, fresh_name, with_nodes
+
+
+def split_identity_n(program: Program) -> Program:
+    """Returns the program without ``IdentityN``; part i of ``x`` is called ``x/i``."""
+    taken = {node.name for node in program.graph_def.node}
+    parts = {
+        node.name: [fresh_name(f"{node.name}/{i}", taken) for i in range(len(node.attr["T"].list.type))]
+        for node in program.graph_def.node
+        if node.op == "IdentityN"
+    }
+    if not parts:
+        return program
+    nodes: list[node_def_pb2.NodeDef] = []
+    for node in program.graph_def.node:
+        new_nodes = _split(node, parts[node.name]) if node.name in parts else [_copy(node)]
+        for new_node in new_nodes:
+            _rewire(new_node, parts)
+        nodes.extend(new_nodes)
+    return dataclasses.replace(
+        program,
+        graph_def=with_nodes(program.graph_def, nodes),
+        fetches=tuple(_part_of(text, parts) for text in program.fetches),
+        control_outputs=tuple(
+            part for name in program.control_outputs for part in parts.get(name, [name])
+        ),
+    )
+
+
+def _split(node: node_def_pb2.NodeDef, names: list[str]) -> list[node_def_pb2.NodeDef]:
+    controls = [text for text in node.input if text.startswith("^")]
+    split = []
+    for position, name in enumerate(names):
+        part = node_def_pb2.NodeDef(
+            name=name, op="Identity", device=node.device, input=[node.input[position], *controls]
+        )
+        part.attr["T"].type = node.attr["T"].list.type[position]
+        split.append(part)
+    return split
+
+
+def _rewire(node: node_def_pb2.NodeDef, parts: dict[str, list[str]]) -> None:
+    inputs: list[str] = []
+    for text in node.input:
+        if text.startswith("^"):
+            inputs.extend(f"^{part}" for part in parts.get(text[1:], [text[1:]]))
+        else:
+            inputs.append(_part_of(text, parts))
+    del node.input[:]
+    node.input.extend(inputs)
+
+
+def _part_of(text: str, parts: dict[str, list[str]]) -> str:
+    _, name, output = parse_input(text)
+    return f"{parts[name][output]}:0" if name in parts else text
+
+
+def _copy(node: node_def_pb2.NodeDef) -> node_def_pb2.NodeDef:
+    result = node_def_pb2.NodeDef()
+    result.CopyFrom(node)
+    return result

@@ -1,0 +1,53 @@
+"""The Hierarchical planner's Grouper: a feed-forward softmax over groups for each unit."""
+
+from __future__ import annotations
+
+import numpy as np
+import sonnet as snt
+import tensorflow as tf
+
+
+class FeedForwardGrouper(snt.Module):
+    """Assigns units to groups independently of each other (Mirhoseini et al. 2018, section 3).
+
+    hidden = relu(W1 [embedding(type), features] + b1); logits = W2 hidden + b2.
+    """
+
+    def __init__(
+        self, num_groups: int, num_types: int, type_embedding_width: int, hidden_width: int, name: str | None = None
+    ):
+        """Creates the layers.
+
+        Args:
+          num_groups: G, width of the softmax.
+          num_types: size of the op-type vocabulary.
+          type_embedding_width: width of the learned op-type embedding.
+          hidden_width: H.
+          name: module name.
+        """
+        super().__init__(name=name)
+        self.num_groups = num_groups
+        self._type_embedding = snt.Embed(num_types, type_embedding_width, name="type_embedding")
+        self._hidden = snt.Linear(hidden_width, name="hidden")
+        self._logits = snt.Linear(num_groups, w_init=snt.initializers.Zeros(), name="logits")
+
+    def hidden(self, type_of_unit: tf.Tensor, features: tf.Tensor) -> tf.Tensor:
+        """[U, H] hidden activations of units with op types [U] int32 and features [U, F]."""
+        return tf.nn.relu(self._hidden(tf.concat([self._type_embedding(type_of_unit), features], axis=1)))
+
+    def __call__(self, type_of_unit: tf.Tensor, features: tf.Tensor) -> tf.Tensor:
+        """[U, G] logits of each unit's group."""
+        return self._logits(self.hidden(type_of_unit, features))
+
+    def start_from_prototypes(self, prototypes: np.ndarray, sharpness: float) -> None:
+        """Sets the last layer so that each unit starts in the group whose prototype it resembles.
+
+        softmax_g(-s |h - c_g|^2) = softmax_g(2 s c_g . h - s |c_g|^2), because |h|^2 is common
+        to all groups: a linear layer with W = 2 s c and b = -s |c|^2.
+
+        Args:
+          prototypes: [G, H] one point c_g of the hidden space for each group.
+          sharpness: s; 0 is the paper's uniform start.
+        """
+        self._logits.w.assign(2.0 * sharpness * prototypes.T)
+        self._logits.b.assign(-sharpness * np.square(prototypes).sum(axis=1))

@@ -1,0 +1,39 @@
+// Event-driven simulation of placements: the algorithm alone, no tensors, std only.
+//
+// The model is written down, precisely and slowly, in tf_placer/ops/reference_simulator.py; the two
+// must agree to the nanosecond and to the byte.
+
+#ifndef TF_PLACER_OPS_CC_SIMULATOR_H_
+#define TF_PLACER_OPS_CC_SIMULATOR_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "simulation_plan.h"
+
+namespace tf_placer {
+
+// Where one simulation at a time keeps its state; made once per thread, used for any number of
+// placements of the plan it was made for.
+class Workspace {
+ public:
+  explicit Workspace(const SimulationPlan& plan);
+  ~Workspace();
+
+ private:
+  friend class Simulation;
+  struct Arrays;
+  std::unique_ptr<Arrays> arrays_;
+};
+
+// Simulates one placement.
+//   device_of_unit  [U], each in [0, D)
+//   runtime_ns      when everything has ended
+//   peak_bytes      [D]
+//   start_ns, end_ns  [N], or both nullptr when the schedule is not wanted
+void Simulate(const SimulationPlan& plan, const int32_t* device_of_unit, Workspace* workspace,
+              int64_t* runtime_ns, int64_t* peak_bytes, int64_t* start_ns, int64_t* end_ns);
+
+}  // namespace tf_placer
+
+#endif  // TF_PLACER_OPS_CC_SIMULATOR_H_

@@ -1,0 +1,76 @@
+#include "tensorflow/core/framework/common_shape_fns.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/shape_inference.h"
+
+namespace tf_placer {
+namespace {
+
+using tensorflow::shape_inference::DimensionHandle;
+using tensorflow::shape_inference::InferenceContext;
+using tensorflow::shape_inference::ShapeHandle;
+
+absl::Status SimulatePlacementsShape(InferenceContext* c) {
+  ShapeHandle device_of_unit, unit_of_op, streams;
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 2, &device_of_unit));
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(1), 1, &unit_of_op));
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(9), 1, &streams));
+  const DimensionHandle batch = c->Dim(device_of_unit, 0);
+  bool with_schedule = false;
+  TF_RETURN_IF_ERROR(c->GetAttr("with_schedule", &with_schedule));
+  const ShapeHandle schedule =
+      c->Matrix(with_schedule ? batch : c->MakeDim(0), c->Dim(unit_of_op, 0));
+  c->set_output(0, c->Vector(batch));
+  c->set_output(1, c->Matrix(batch, c->Dim(streams, 0)));
+  c->set_output(2, schedule);
+  c->set_output(3, schedule);
+  return absl::OkStatus();
+}
+
+REGISTER_OP("TfPlacerSimulatePlacements")
+    .Attr("with_schedule: bool = false")
+    .Input("device_of_unit: int32")
+    .Input("unit_of_op: int32")
+    .Input("compute_ns: int64")
+    .Input("priority: int32")
+    .Input("tensor_producer: int32")
+    .Input("tensor_bytes: int64")
+    .Input("consumer_offset: int32")
+    .Input("consumer_op: int32")
+    .Input("resident_bytes: int64")
+    .Input("streams: int32")
+    .Input("link_latency_ns: int64")
+    .Input("link_bytes_per_s: int64")
+    .Input("channel_of_link: int32")
+    .Output("runtime_ns: int64")
+    .Output("peak_bytes: int64")
+    .Output("start_ns: int64")
+    .Output("end_ns: int64")
+    .SetShapeFn(SimulatePlacementsShape)
+    .Doc(R"doc(
+Simulates a batch of placements of one graph on one cluster.
+
+The model is that of tf_placer/ops/reference_simulator.py. All inputs but the first
+are examined once: a kernel keeps what it prepared from them while it is given the
+same tensors again.
+
+device_of_unit: [B, U] device of every unit, one row per placement.
+unit_of_op: [N] unit of every op; ops are in topological order.
+compute_ns: [N, D] time of every op on every device, 0 for free.
+priority: [N] lower runs first among the ready ops of a device.
+tensor_producer: [T] ascending.
+tensor_bytes: [T].
+consumer_offset: [T + 1] where the consumers of every tensor begin.
+consumer_op: [E] distinct and ascending within a tensor.
+resident_bytes: [U] memory that stays on the unit's device.
+streams: [D] ops that a device runs at once.
+link_latency_ns: [D, D] source, target; the diagonal is not read.
+link_bytes_per_s: [D, D] the diagonal is not read.
+channel_of_link: [D, D] in [0, D * D); the diagonal is not read.
+runtime_ns: [B] when everything has ended.
+peak_bytes: [B, D] most memory in use at a moment.
+start_ns: [B, N] with a schedule, else [0, N].
+end_ns: [B, N] with a schedule, else [0, N].
+)doc");
+
+}  // namespace
+}  // namespace tf_placer

@@ -1,0 +1,211 @@
+"""The simulator's model, written to be read: the oracle that the C++ op must equal.
+
+Ops compute on devices, tensors travel through channels. Time is int64 nanoseconds and everything is
+deterministic. The state changes at *moments*; what happens at a moment happens in this order:
+
+1. *Ends.* Every computation and every transfer that is due ends. An op is *ready* once every tensor
+   it waits for is on its device. A ready op that costs nothing there starts and ends at once and so
+   may make further ops ready. When an op ends, each of its tensors is handed to each other device
+   that has consumers of it, once however many they are.
+2. *Queues.* The transfers handed over in 1 join the queues of their channels, by tensor id, then
+   target device. A channel moves one tensor at a time, in the order of its queue, and is occupied for
+   ``latency_ns + ceil(bytes * 1e9 / bytes_per_s)``. Channels do not disturb computation. If a
+   transfer that takes no time has thereby ended, 1 is repeated.
+3. *Starts.* Every device with a free stream starts its ready op with the least (priority, moment it
+   became ready, op index), until it has no free stream or no ready op.
+
+Between producer ends of different moments the queues are first in, first out; so a channel serves by
+(end of the producer, tensor id, target), as long as no transfer takes no time.
+
+Memory of a device is what lives there after step 3, at every moment, so what is freed at a moment
+makes room for what is allocated at it:
+
+* the resident bytes of the units placed on it, always;
+* an op's outputs, from the start of the op until it has ended, their last consumer on this device has
+  ended, and all their transfers have ended;
+* a received copy, from the start of its transfer until its last consumer on this device has ended.
+
+The step takes until everything has ended.
+"""
+
+from __future__ import annotations
+
+import collections
+import heapq
+from typing import NamedTuple
+
+import numpy as np
+
+from tf_placer.ops.simulator_inputs import SimulatorInputs
+
+_NS_PER_SECOND = 1_000_000_000
+
+
+class ReferenceResult(NamedTuple):
+    """Of one placement, what the op gives for a batch."""
+
+    runtime_ns: int
+    peak_bytes: list[int]  # [D]
+    start_ns: list[int]  # [N]
+    end_ns: list[int]  # [N]
+
+
+def transfer_ns(num_bytes: int, latency_ns: int, bytes_per_s: int) -> int:
+    """Time that a tensor occupies its channel, in exact integers."""
+    return latency_ns + -(-num_bytes * _NS_PER_SECOND // bytes_per_s)
+
+
+def reference_simulate(inputs: SimulatorInputs, device_of_unit: np.ndarray) -> ReferenceResult:
+    """Simulates one placement, slowly.
+
+    Args:
+      inputs: the graph and the cluster.
+      device_of_unit: [U] device of every unit.
+    """
+    return _Reference(inputs, device_of_unit).run()
+
+
+class _Reference:
+    """One run. Who lives where is a set of holders per (tensor, device): bytes live while it has a member."""
+
+    def __init__(self, inputs: SimulatorInputs, device_of_unit: np.ndarray) -> None:
+        self._inputs = inputs
+        num_ops, num_devices = inputs.compute_ns.shape
+        self._device = [int(device_of_unit[unit]) for unit in inputs.unit_of_op]
+        self._cost_ns = [int(inputs.compute_ns[op, self._device[op]]) for op in range(num_ops)]
+        self._consumers = [
+            [int(op) for op in inputs.consumer_op[inputs.consumer_offset[t] : inputs.consumer_offset[t + 1]]]
+            for t in range(len(inputs.tensor_producer))
+        ]
+        self._inputs_of: dict[int, list[int]] = {op: [] for op in range(num_ops)}
+        self._outputs_of: dict[int, list[int]] = {op: [] for op in range(num_ops)}
+        for tensor, producer in enumerate(inputs.tensor_producer):
+            self._outputs_of[int(producer)].append(tensor)
+            for op in self._consumers[tensor]:
+                self._inputs_of[op].append(tensor)
+        self._missing = {op: set(tensors) for op, tensors in self._inputs_of.items()}
+        self._now_ns = 0
+        self._agenda: list[tuple[int, str, tuple[int, ...]]] = []  # heap of (due, kind, what)
+        self._ready: list[list[tuple[int, int, int]]] = [[] for _ in range(num_devices)]
+        self._free_ready: list[int] = []
+        self._busy = [0] * num_devices
+        self._handed_over: list[tuple[int, int, int]] = []
+        self._queues: dict[int, collections.deque[tuple[int, int, int]]] = collections.defaultdict(collections.deque)
+        self._holders: dict[tuple[int, int], set[object]] = {}
+        self._resident = [0] * num_devices
+        for unit, num_bytes in enumerate(inputs.resident_bytes):
+            self._resident[int(device_of_unit[unit])] += int(num_bytes)
+        self._bytes = list(self._resident)
+        self._peak = list(self._resident)
+        self._start_ns = [-1] * num_ops
+        self._end_ns = [-1] * num_ops
+
+    def run(self) -> ReferenceResult:
+        for op in [op for op, tensors in self._missing.items() if not tensors]:
+            self._become_ready(op)
+        while True:
+            self._end_free_ops()
+            self._queue_transfers()
+            if self._agenda and self._agenda[0][0] == self._now_ns:
+                self._end_all_due()
+                continue
+            self._start_ops()
+            self._peak = [max(pair) for pair in zip(self._peak, self._bytes, strict=True)]
+            if not self._agenda:
+                return ReferenceResult(self._now_ns, self._peak, self._start_ns, self._end_ns)
+            self._now_ns = self._agenda[0][0]
+            self._end_all_due()
+
+    def _end_all_due(self) -> None:
+        due = []
+        while self._agenda and self._agenda[0][0] == self._now_ns:
+            due.append(heapq.heappop(self._agenda))
+        for _, kind, what in due:
+            if kind == "compute":
+                self._busy[self._device[what[0]]] -= 1
+                self._end_op(what[0])
+            else:
+                self._end_transfer(*what)
+
+    def _become_ready(self, op: int) -> None:
+        if self._cost_ns[op] == 0:
+            self._free_ready.append(op)
+        else:
+            key = (int(self._inputs.priority[op]), self._now_ns, op)
+            heapq.heappush(self._ready[self._device[op]], key)
+
+    def _end_free_ops(self) -> None:
+        while self._free_ready:
+            op = self._free_ready.pop()
+            self._begin_op(op)
+            self._end_op(op)
+
+    def _begin_op(self, op: int) -> None:
+        self._start_ns[op] = self._now_ns
+        for tensor in self._outputs_of[op]:
+            self._hold(tensor, self._device[op], {("producer", op)})
+
+    def _end_op(self, op: int) -> None:
+        here = self._device[op]
+        self._end_ns[op] = self._now_ns
+        for tensor in self._inputs_of[op]:
+            self._release(tensor, here, ("consumer", op))
+        for tensor in self._outputs_of[op]:
+            consumers = self._consumers[tensor]
+            targets = sorted({self._device[consumer] for consumer in consumers} - {here})
+            self._holders[tensor, here] |= {("consumer", c) for c in consumers if self._device[c] == here}
+            self._holders[tensor, here] |= {("transfer", target) for target in targets}
+            self._release(tensor, here, ("producer", op))
+            self._handed_over += [(tensor, target, here) for target in targets]
+        for tensor in self._outputs_of[op]:
+            self._arrive(tensor, here)
+
+    def _arrive(self, tensor: int, device: int) -> None:
+        for op in self._consumers[tensor]:
+            if self._device[op] == device:
+                self._missing[op].remove(tensor)
+                if not self._missing[op]:
+                    self._become_ready(op)
+
+    def _queue_transfers(self) -> None:
+        for tensor, target, source in sorted(self._handed_over):
+            channel = int(self._inputs.channel_of_link[source, target])
+            self._queues[channel].append((tensor, target, source))
+            if len(self._queues[channel]) == 1:
+                self._begin_transfer(channel)
+        self._handed_over = []
+
+    def _begin_transfer(self, channel: int) -> None:
+        tensor, target, source = self._queues[channel][0]
+        takes_ns = transfer_ns(
+            int(self._inputs.tensor_bytes[tensor]),
+            int(self._inputs.link_latency_ns[source, target]),
+            int(self._inputs.link_bytes_per_s[source, target]),
+        )
+        waiting = {("consumer", op) for op in self._consumers[tensor] if self._device[op] == target}
+        self._hold(tensor, target, waiting)
+        heapq.heappush(self._agenda, (self._now_ns + takes_ns, "transfer", (channel,)))
+
+    def _end_transfer(self, channel: int) -> None:
+        tensor, target, source = self._queues[channel].popleft()
+        if self._queues[channel]:
+            self._begin_transfer(channel)
+        self._release(tensor, source, ("transfer", target))
+        self._arrive(tensor, target)
+
+    def _start_ops(self) -> None:
+        for device, ready in enumerate(self._ready):
+            while ready and self._busy[device] < self._inputs.streams[device]:
+                _, _, op = heapq.heappop(ready)
+                self._busy[device] += 1
+                self._begin_op(op)
+                heapq.heappush(self._agenda, (self._now_ns + self._cost_ns[op], "compute", (op,)))
+
+    def _hold(self, tensor: int, device: int, holders: set) -> None:
+        self._holders[tensor, device] = set(holders)
+        self._bytes[device] += int(self._inputs.tensor_bytes[tensor])
+
+    def _release(self, tensor: int, device: int, holder: object) -> None:
+        self._holders[tensor, device].remove(holder)
+        if not self._holders[tensor, device]:
+            self._bytes[device] -= int(self._inputs.tensor_bytes[tensor])

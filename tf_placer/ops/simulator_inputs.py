@@ -1,0 +1,103 @@
+"""The arrays of one graph and one cluster that placements are simulated on."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+import numpy as np
+import tensorflow as tf
+
+from tf_placer.errors import InputError
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SimulatorInputs:
+    """Everything the simulator needs but the placements; copied, of the stated type, and read-only.
+
+    Ops are in topological order. A tensor is one output of one op; a control dependency is a tensor
+    of 0 bytes. The op checks the values and names the position of the first wrong one.
+
+    Attributes:
+      unit_of_op: [N] int32, in [0, U).
+      compute_ns: [N, D] int64, time of each op on each device; 0 = free.
+      priority: [N] int32, lower runs first among the ready ops of a device.
+      tensor_producer: [T] int32, ascending.
+      tensor_bytes: [T] int64.
+      consumer_offset: [T + 1] int32, where each tensor's consumers begin in ``consumer_op``.
+      consumer_op: [E] int32, distinct and ascending within a tensor, after its producer.
+      resident_bytes: [U] int64, memory that stays on the unit's device.
+      streams: [D] int32, ops that a device runs at once.
+      link_latency_ns: [D, D] int64 from source to target; the diagonal is not read.
+      link_bytes_per_s: [D, D] int64; the diagonal is not read.
+      channel_of_link: [D, D] int32, transfers of one channel queue; -1 on the diagonal.
+
+    Raises:
+      InputError: an array has the wrong number of dimensions, or is not of whole numbers.
+    """
+
+    unit_of_op: np.ndarray
+    compute_ns: np.ndarray
+    priority: np.ndarray
+    tensor_producer: np.ndarray
+    tensor_bytes: np.ndarray
+    consumer_offset: np.ndarray
+    consumer_op: np.ndarray
+    resident_bytes: np.ndarray
+    streams: np.ndarray
+    link_latency_ns: np.ndarray
+    link_bytes_per_s: np.ndarray
+    channel_of_link: np.ndarray
+
+    def __post_init__(self) -> None:
+        for name, (dtype, rank) in _ARRAYS.items():
+            object.__setattr__(self, name, _exact(name, getattr(self, name), dtype, rank))
+
+    @property
+    def num_ops(self) -> int:
+        return len(self.unit_of_op)
+
+    @property
+    def num_units(self) -> int:
+        return len(self.resident_bytes)
+
+    @property
+    def num_devices(self) -> int:
+        return len(self.streams)
+
+    @functools.cached_property
+    def tensors(self) -> dict[str, tf.Tensor]:
+        """The arrays as CPU tensors, made once: the op prepares anew whenever it is given others."""
+        with tf.init_scope(), tf.device("CPU:0"):
+            return {name: tf.constant(getattr(self, name)) for name in _ARRAYS}
+
+
+_ARRAYS = {
+    "unit_of_op": (np.int32, 1),
+    "compute_ns": (np.int64, 2),
+    "priority": (np.int32, 1),
+    "tensor_producer": (np.int32, 1),
+    "tensor_bytes": (np.int64, 1),
+    "consumer_offset": (np.int32, 1),
+    "consumer_op": (np.int32, 1),
+    "resident_bytes": (np.int64, 1),
+    "streams": (np.int32, 1),
+    "link_latency_ns": (np.int64, 2),
+    "link_bytes_per_s": (np.int64, 2),
+    "channel_of_link": (np.int32, 2),
+}
+
+
+def _exact(name: str, value: np.ndarray, dtype: type, rank: int) -> np.ndarray:
+    """A read-only copy of ``value`` as ``dtype``, or an error where that would change a number."""
+    given = np.asarray(value)
+    if given.ndim != rank:
+        raise InputError(f"SimulatorInputs.{name}: expected {rank} dimensions, got shape {given.shape}")
+    limits = np.iinfo(dtype)
+    if given.size and (
+        given.dtype.kind not in "iub" or int(given.min()) < limits.min or int(given.max()) > limits.max
+    ):
+        raise InputError(f"SimulatorInputs.{name}: expected whole numbers that fit {dtype.__name__}, got {given.dtype}")
+    copy = np.array(given, dtype, order="C")
+    copy.setflags(write=False)
+    return copy

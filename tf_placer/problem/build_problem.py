@@ -1,0 +1,86 @@
+"""Item and cluster to Problem: units, op costs, tensors."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from colocation.heuristics import attach_constants
+from colocation.units import Units, form_units
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.costs.analytic import analytic_costs
+from tf_placer.errors import InputError
+from tf_placer.graph.item import Item
+from tf_placer.problem.problem import Problem
+from tf_placer.problem.tensors import TensorTable, tensor_table
+
+
+def build_problem(item: Item, cluster: Cluster) -> Problem:
+    """Describes placing ``item`` on ``cluster``, with analytic op costs.
+
+    Units are TensorFlow's hard colocation rules plus constants attached to their only
+    reader (a constant on another device than its reader helps nobody).
+
+    Raises:
+      InputError: an op, or the ops of one unit together, have a kernel on no device of the cluster.
+    """
+    units = form_units(item.index, heuristics=(attach_constants,))
+    costs = analytic_costs(item, cluster)
+    allowed = np.ones((units.num_units, len(cluster.devices)), bool)
+    np.logical_and.at(allowed, units.unit_of_op, costs.allowed)
+    _check_every_unit_has_a_device(allowed, costs.allowed, units, item, cluster)
+    resident_bytes = np.zeros(units.num_units, np.int64)
+    for variable in item.variables:
+        resident_bytes[units.unit_of_op[item.index.id_of_name[variable.node]]] += variable.num_bytes
+    table = item_tensors(item)
+    return Problem(
+        name=item.name,
+        cluster=cluster,
+        unit_of_op=units.unit_of_op,
+        compute_ns=costs.compute_ns,
+        tensor_producer=table.producer,
+        tensor_bytes=table.num_bytes,
+        consumer_offset=table.consumer_offset,
+        consumer_op=table.consumer_op,
+        resident_bytes=resident_bytes,
+        allowed=allowed,
+        priority=np.zeros(item.index.num_ops, np.int32),
+        op_names=item.index.names,
+        op_types=item.index.op_types,
+        output_shapes=tuple(tuple(spec.shape for spec in outputs) for outputs in item.outputs),
+        fingerprint=item.fingerprint,
+        guessed_op_types=dict(costs.guessed),
+    )
+
+
+def item_tensors(item: Item) -> TensorTable:
+    """The item's tensors: every output with bytes or readers, and one of 0 bytes per op with control readers."""
+    index = item.index
+    op_of_output = np.repeat(np.arange(index.num_ops), [len(o) for o in item.outputs])
+    output_number = np.concatenate([np.arange(len(o)) for o in item.outputs] or [np.zeros(0, int)])
+    output_bytes = np.array([spec.num_bytes for outputs in item.outputs for spec in outputs], np.int64)
+    first_output = np.concatenate([[0], np.cumsum([len(o) for o in item.outputs])]).astype(np.int64)
+    data, control = index.data_edges, index.control_edges
+    held = output_bytes > 0
+    edges = np.concatenate([data[:, [0, 2]], control, np.stack([op_of_output, op_of_output], axis=1)[held]])
+    tensor = np.concatenate([data[:, 1], np.full(len(control), -1), output_number[held]])
+    num_bytes = np.concatenate(
+        [output_bytes[first_output[data[:, 0]] + data[:, 1]], np.zeros(len(control), np.int64), output_bytes[held]]
+    )
+    return tensor_table(edges, tensor, num_bytes).without_self_consumers()
+
+
+def _check_every_unit_has_a_device(
+    allowed: np.ndarray, op_allowed: np.ndarray, units: Units, item: Item, cluster: Cluster
+) -> None:
+    homeless = ~allowed.any(axis=1)
+    if not homeless.any():
+        return
+    unit = int(np.argmax(homeless))
+    ops = np.flatnonzero(units.unit_of_op == unit)
+    blocked = next((op for op in ops if not op_allowed[op].any()), None)
+    if blocked is not None:
+        name, op_type = item.index.names[blocked], item.index.op_types[blocked]
+        raise InputError(f"op {name!r} ({op_type}) has a kernel on no device of cluster {cluster.name!r}")
+    worst = sorted(ops, key=lambda op: op_allowed[op].sum())[:2]
+    names = " and ".join(repr(item.index.names[op]) for op in worst)
+    raise InputError(f"ops {names} must share a device, but no device of cluster {cluster.name!r} runs both")

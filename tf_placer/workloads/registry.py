@@ -1,0 +1,70 @@
+"""Every workload by name."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from tf_placer.errors import InputError
+from tf_placer.graph.item import Item
+from tf_placer.workloads.branches_small import branches_small
+from tf_placer.workloads.dense_small import dense_small
+from tf_placer.workloads.inception_v3 import inception_v3, inception_v3_small
+from tf_placer.workloads.lstm_lm_small import lstm_lm_small
+from tf_placer.workloads.resnet50 import resnet50
+from tf_placer.workloads.transformer_small import transformer_small
+from tf_placer.workloads.workload import Workload
+
+_FAMILIES: dict[str, Callable[..., Workload]] = {
+    "branches_small": branches_small,
+    "dense_small": dense_small,
+    "inception_v3": inception_v3,
+    "inception_v3_small": inception_v3_small,
+    "lstm_lm_small": lstm_lm_small,
+    "resnet50": resnet50,
+    "transformer_small": transformer_small,
+}
+
+
+def names() -> tuple[str, ...]:
+    """Returns the names of all workloads, sorted."""
+    return tuple(sorted(_FAMILIES))
+
+
+def build(name: str, **overrides: Any) -> Item:
+    """Builds, traces and cleans up a workload.
+
+    Args:
+      name: one of ``names()``.
+      **overrides: arguments of the family's function, for example ``batch=8``.
+
+    Raises:
+      InputError: unknown name or override.
+    """
+    workload = _workload(name, overrides)
+    return Item.from_function(workload.function, *workload.example_args, name=name)
+
+
+def function(name: str, **overrides: Any) -> tuple[Any, tuple]:
+    """Builds a workload and returns its (``tf.function``, example arguments), untraced.
+
+    Raises:
+      InputError: unknown name or override.
+    """
+    workload = _workload(name, overrides)
+    return workload.function, workload.example_args
+
+
+def _workload(name: str, overrides: dict[str, Any]) -> Workload:
+    family = _FAMILIES.get(name)
+    if family is None:
+        near = difflib.get_close_matches(name, names(), n=3) or names()
+        raise InputError(f"no workload is called {name!r}; did you mean {', '.join(near)}?")
+    accepted = inspect.signature(family).parameters
+    for override in overrides:
+        if override not in accepted:
+            near = difflib.get_close_matches(override, accepted, n=3) or accepted
+            raise InputError(f"workload {name!r} has no setting {override!r}; did you mean {', '.join(near)}?")
+    return family(**overrides)

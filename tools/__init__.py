@@ -1,0 +1,1 @@
+"""Programs that keep the repository itself in order; not installed."""

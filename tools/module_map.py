@@ -1,0 +1,107 @@
+"""Which modules the repository has, and which of them each imports (read with ast, nothing is run)."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import functools
+import itertools
+import pathlib
+
+SOURCE_ROOTS = ("colocation", "tf_placer", "experiments", "tools")
+
+
+@dataclasses.dataclass(frozen=True)
+class Module:
+    """One Python file of the repository.
+
+    Attributes:
+      name: dotted name; a package's ``__init__`` has the package's name.
+      path: relative to the repository root.
+      tree: the parsed source.
+    """
+
+    name: str
+    path: pathlib.PurePosixPath
+    tree: ast.Module
+
+    @property
+    def folder(self) -> str:
+        """The folder as a dotted name, e.g. ``tf_placer.cluster``."""
+        return ".".join(self.path.parts[:-1])
+
+    @property
+    def is_package(self) -> bool:
+        return self.path.name == "__init__.py"
+
+
+@functools.cache
+def source_modules(root: pathlib.Path) -> dict[str, Module]:
+    """Returns every module below SOURCE_ROOTS, by dotted name, sorted.
+
+    Args:
+      root: the repository root.
+
+    Raises:
+      SyntaxError: a file is not Python 3.11.
+    """
+    modules = {}
+    for top in SOURCE_ROOTS:
+        for file in sorted((root / top).rglob("*.py")):
+            module = read_module(root, file)
+            modules[module.name] = module
+    return modules
+
+
+def read_module(root: pathlib.Path, file: pathlib.Path) -> Module:
+    """Parses one file below root."""
+    relative = pathlib.PurePosixPath(file.relative_to(root).as_posix())
+    parts = relative.with_suffix("").parts
+    name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+    return Module(name, relative, ast.parse(file.read_text(encoding="utf-8"), str(relative)))
+
+
+def imported_modules(module: Module, known: dict[str, Module]) -> set[str]:
+    """Returns the names in `known` that `module` imports, at any depth of its code.
+
+    ``from package import name`` counts as the submodule where there is one, else as the
+    package. Importing ``a.b.c`` also runs ``a`` and ``a.b``, which is not counted: every
+    module would then depend on the public face of its package.
+    """
+    found: set[str] = set()
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            source = _absolute_source(module, node)
+            for alias in node.names:
+                submodule = f"{source}.{alias.name}"
+                found.add(submodule if submodule in known else source)
+    return (found & known.keys()) - {module.name}
+
+
+def started_modules(module: Module, known: dict[str, Module]) -> set[str]:
+    """Returns the names in `known` that stand behind a ``"-m"`` in a list, i.e. are run as a child process.
+
+    ``-m package`` is the package's ``__main__``.
+    """
+    found: set[str] = set()
+    for node in ast.walk(module.tree):
+        if not isinstance(node, ast.List | ast.Tuple | ast.Call):
+            continue
+        items = node.args if isinstance(node, ast.Call) else node.elts
+        texts = [item.value if isinstance(item, ast.Constant) else None for item in items]
+        for flag, target in itertools.pairwise(texts):
+            if flag == "-m" and isinstance(target, str):
+                main = f"{target}.__main__"
+                found.add(main if main in known else target)
+    return (found & known.keys()) - {module.name}
+
+
+def _absolute_source(module: Module, node: ast.ImportFrom) -> str:
+    """The dotted name behind ``from ... import``, with leading dots resolved."""
+    if not node.level:
+        return node.module or ""
+    package = module.name.split(".") if module.is_package else module.name.split(".")[:-1]
+    base = package[: len(package) - node.level + 1]
+    return ".".join([*base, node.module] if node.module else base)

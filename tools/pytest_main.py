@@ -1,0 +1,31 @@
+"""Runs pytest on one file inside Bazel's runfiles; the main module of every `pytest_test`."""
+
+import os
+import pathlib
+import sys
+import tempfile
+
+import pytest
+
+# Built by Bazel beside the sources; relative to the runfiles' workspace, the directory of the test.
+_OPS_LIBRARY = pathlib.Path("tf_placer/ops/cc/libtf_placer_ops.so")
+
+
+def main(test_file: str) -> int:
+    """Returns pytest's exit status for the fast tests of one file."""
+    if _OPS_LIBRARY.exists():
+        os.environ["TF_PLACER_OPS_LIBRARY"] = str(_OPS_LIBRARY.absolute())
+    # Bazel gives no home directory, and matplotlib wants one for its font cache.
+    os.environ.setdefault("MPLCONFIGDIR", tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR")))
+    options = ["-c", "pyproject.toml", "--rootdir=.", "-p", "no:cacheprovider", "-m", "not slow"]
+    status = pytest.main([*options, test_file])
+    if (
+        status == pytest.ExitCode.NO_TESTS_COLLECTED
+        and "pytest.mark.slow" in pathlib.Path(test_file).read_text()
+    ):
+        return 0
+    return int(status)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
