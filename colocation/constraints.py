@@ -1,28 +1,28 @@
 """TensorFlow's hard colocation rules: one function per rule, each merge with its reason.
 
-The rules are those of TensorFlow 2.21's ``ColocationGraph`` (the Placer), found in its
-behaviour with soft placement off and held to it by
-``tests/colocation/runtime_agreement_test.py``; ``forwarded_resources`` and ``loop_frames`` go further,
-for the reasons they give.
+Most are those of TensorFlow 2.21's Placer, found in its behaviour with soft placement off;
+``forwarded_resources`` and ``switch_inputs`` are what the runtime needs beyond the Placer, and
+``loop_frames`` is a choice of ours. ``tests/colocation/runtime_agreement_test.py`` holds them
+to the runtime in both directions.
 
 Functional control flow. ``While``, ``If`` and ``Case`` are one op here, with their bodies in
 the function library. They follow ``resource_edges`` like any other op, so a loop shares a
 device with every variable that it captures. This is what the Placer itself demands of
 a ``While`` that is run as an op. One that is lowered becomes ``Enter``/``Switch`` ops whose
 resource edges tie each body read to its variable, so a variable elsewhere would pull body
-ops off the loop's device silently: the merge keeps "the loop runs where it was put" true.
+ops off the loop's device silently: the merge keeps "the loop's work runs where it was put" true.
+Its ``Enter``, ``Merge``, ``Switch`` and ``NextIteration`` are another matter: TensorFlow puts those
+of each loop input where that input is made, so an input from elsewhere crosses twice an iteration.
 Function calls (``PartitionedCall``) are exempt, as in the Placer: their bodies are placed
 op by op.
 """
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import re
 from collections.abc import Callable, Iterator
 
-import numpy as np
 from tensorflow.core.framework import types_pb2
 
 from colocation.argument_types import (
@@ -32,6 +32,7 @@ from colocation.argument_types import (
     output_types,
     takes_special_inputs,
 )
+from colocation.frames import outermost_loops
 from colocation.graph_index import GraphIndex
 
 # InputColocationExemptionRegistry of TensorFlow 2.21: ops that only forward a resource
@@ -73,8 +74,7 @@ EXEMPT_OP_TYPES = frozenset(
 
 _CLASS_PREFIX = b"loc:@"
 _DATASET_NAME = re.compile(r"Dataset(V\d+)?$")
-_ENTER_TYPES = frozenset({"Enter", "RefEnter"})
-_EXIT_TYPES = frozenset({"Exit", "RefExit"})
+_SWITCH_TYPES = frozenset({"Switch", "RefSwitch", "_SwitchN"})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,11 +157,24 @@ def dataset_variant_edges(index: GraphIndex) -> Iterator[Merge]:
             yield Merge(producer, consumer, "dataset_variant_edges", reason)
 
 
+def switch_inputs(index: GraphIndex) -> Iterator[Merge]:
+    """A ``Switch`` runs where its data input is made, whatever its device says.
+
+    Not the Placer's: when the graph is partitioned, the runtime moves a ``Switch`` to its data
+    input (it can then drop the dead branch before sending), an ``Exit`` to its input, and
+    ``Enter`` and ``NextIteration`` to their first consumer. ``loop_frames`` ties the other three.
+    """
+    for producer, _, consumer, position in index.data_edges.tolist():
+        if position == 0 and index.op_types[consumer] in _SWITCH_TYPES:
+            reason = f"the runtime moves {index.names[consumer]} to its data input {index.names[producer]}"
+            yield Merge(producer, consumer, "switch_inputs", reason)
+
+
 def loop_frames(index: GraphIndex) -> Iterator[Merge]:
     """A v1 loop is one unit: all ops of an outermost frame, nested frames included.
 
-    Ours, not the Placer's: TensorFlow can spread a loop, at the price of a copy of its control
-    ops on each device and of a message each iteration.
+    Stricter than TensorFlow, which can spread a loop's work, at the price of a copy of its control
+    ops on each device and of a message each iteration (and moves them, see ``switch_inputs``).
     """
     first_of_loop: dict[int, int] = {}
     for op, loop in enumerate(outermost_loops(index)):
@@ -179,6 +192,7 @@ RULES: tuple[Rule, ...] = (
     ref_edges,
     class_lists,
     dataset_variant_edges,
+    switch_inputs,
     loop_frames,
 )
 
@@ -191,66 +205,6 @@ def is_dataset_op(op_type: str) -> bool:
     if definition.output_arg[0].type != types_pb2.DT_VARIANT:
         return False
     return op_type == "DatasetFromGraph" or _DATASET_NAME.search(op_type) is not None
-
-
-def outermost_loops(index: GraphIndex) -> list[int]:
-    """Finds for each op the outermost v1 loop around it, in one breadth-first pass.
-
-    ``Enter`` opens a frame (one per parent frame and ``frame_name``) and belongs to it, so does
-    ``Exit``, whose output is outside. An op is in the frame of its inputs.
-
-    Returns:
-      [N]: an ``Enter`` op that stands for the loop, or -1 outside of loops.
-    """
-    loops = [-1] * index.num_ops
-    if not _ENTER_TYPES.intersection(index.op_types):
-        return loops
-    successors = _successors(index)
-    enter_of_frame: list[int] = [-1]  # frame 0 is the graph itself
-    parent_of_frame = [0]
-    frame_of_key: dict[tuple[int, str], int] = {}
-    frame_of_op: list[int | None] = [None] * index.num_ops
-
-    def visit(op: int, frame: int) -> None:
-        if index.op_types[op] in _ENTER_TYPES:
-            key = (frame, index.graph_def.node[op].attr["frame_name"].s.decode())
-            if key not in frame_of_key:
-                frame_of_key[key] = len(enter_of_frame)
-                enter_of_frame.append(op)
-                parent_of_frame.append(frame)
-            frame = frame_of_key[key]
-        frame_of_op[op] = frame
-        queue.append(op)
-
-    queue: collections.deque[int] = collections.deque()
-    for op, node in enumerate(index.graph_def.node):
-        if not node.input:
-            visit(op, 0)
-    while queue:
-        op = queue.popleft()
-        frame = frame_of_op[op]
-        assert frame is not None  # visit() sets it before it queues the op
-        outside = parent_of_frame[frame] if index.op_types[op] in _EXIT_TYPES else frame
-        for successor in successors[op]:
-            if frame_of_op[successor] is None:
-                visit(successor, outside)
-    outermost = list(enter_of_frame)
-    for frame, parent in enumerate(parent_of_frame):
-        if parent:  # parents come before their children
-            outermost[frame] = outermost[parent]
-    for op, op_frame in enumerate(frame_of_op):
-        if op_frame:
-            loops[op] = outermost[op_frame]
-    return loops
-
-
-def _successors(index: GraphIndex) -> list[list[int]]:
-    """Consumers of each op, data before control: [N] lists of op ids."""
-    successors: list[list[int]] = [[] for _ in range(index.num_ops)]
-    edges = np.concatenate([index.data_edges[:, [0, 2]], index.control_edges])
-    for producer, consumer in edges.tolist():
-        successors[producer].append(consumer)
-    return successors
 
 
 def _special_inputs(index: GraphIndex) -> Iterator[tuple[int, int, int]]:

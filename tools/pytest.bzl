@@ -1,19 +1,18 @@
 """A test file run by pytest under Bazel."""
 
-def pytest_test(name, src, support = [], data = [], deps = [], **kwargs):
+def pytest_test(name, src, data = [], deps = [], **kwargs):
     """One py_test that runs the fast tests of one file.
 
     Args:
       name: of the target.
       src: the test file.
-      support: other modules of the same folder that it imports, a conftest.py for example.
       data: files it reads.
       deps: libraries it imports.
       **kwargs: passed to py_test.
     """
     native.py_test(
         name = name,
-        srcs = ["//tools:pytest_main.py", src] + support,
+        srcs = ["//tools:pytest_main.py", src],
         main = "//tools:pytest_main.py",
         args = ["$(rootpath %s)" % src],
         data = data + ["//:pytest_config"],

@@ -4,9 +4,9 @@
 
 One ``py_library`` for each folder, its ``deps`` from the imports; in ``tf_placer/`` itself one for
 each module, because ``errors`` is at the bottom of the layout and the public face at the top.
-One ``pytest_test`` for each test file. ``tests/conformance/build_files_test.py`` fails when a
-file on disk differs from what this writes. BUILD files that do not start with HEADER are
-written by hand and left alone.
+One ``pytest_test`` for each test file, and a library ``support`` of what a folder's tests share.
+``tests/conformance/build_files_test.py`` fails when a file on disk differs from what this writes.
+BUILD files that do not start with HEADER are written by hand and left alone.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ from tools.module_map import Module, imported_modules, read_module, source_modul
 HEADER = "# Written by `make build-files` from the files beside it; edit tools/sync_build.py instead.\n"
 
 _VISIBILITY = 'package(default_visibility = ["//visibility:public"])\n'
+# For the tests that read the checkout itself.
+_CHECKOUT = 'filegroup(\n    name = "checkout",\n    srcs = glob(["*"]),\n)\n'
 # Split into one target for each module, see above.
 _SPLIT_FOLDER = "tf_placer"
 # What a folder's modules need beyond files of their own folder.
-_EXTRA_DATA = {"tf_placer.ops": ["//tf_placer/ops/cc:libtf_placer_ops.so", "//tf_placer/ops/cc:sources"]}
+_EXTRA_DATA = {"tf_placer/ops": ["//tf_placer/ops/cc:libtf_placer_ops.so", "//tf_placer/ops/cc:sources"]}
 # These tests look at the checkout as a whole.
 _WHOLE_CHECKOUT = "tests/conformance"
 _NOT_DATA = {".py", ".pyc", ".so", ".new"}
@@ -40,101 +42,104 @@ def main() -> None:
 
 def render_all(root: pathlib.Path) -> dict[str, str]:
     """Returns what each generated BUILD file must hold, by its path relative to the root."""
-    modules = source_modules(root)
-    folders: dict[str, list[Module]] = {}
-    for module in modules.values():
-        folders.setdefault(module.folder, []).append(module)
-    files = {
-        f"{folder.replace('.', '/')}/BUILD": _render_source_folder(root, folder, members, modules)
-        for folder, members in folders.items()
-    }
-    test_folders = sorted({file.parent for file in (root / "tests").rglob("*.py")})
-    # tests/conformance names every other package, itself included.
-    packages = [*(str(pathlib.PurePosixPath(path).parent) for path in files)]
-    packages += [folder.relative_to(root).as_posix() for folder in test_folders]
-    for folder in test_folders:
-        path = folder.relative_to(root).as_posix()
-        files[f"{path}/BUILD"] = _render_test_folder(root, folder, modules, packages)
-    return files
+    sources = source_modules(root)
+    tests = [read_module(root, file) for file in sorted((root / "tests").rglob("*.py"))]
+    support = {module.name: module for module in tests if not _is_test(module)}
+    known = sources | support
+    packages = sorted({module.folder.replace(".", "/") for module in [*sources.values(), *tests]})
+    rendered = {}
+    for package in packages:
+        if package.split("/")[0] == "tests":
+            members = [module for module in tests if module.folder.replace(".", "/") == package]
+            text = _render_test_folder(root / package, package, members, known, packages)
+        else:
+            members = [module for module in sources.values() if module.folder.replace(".", "/") == package]
+            text = _render_source_folder(root / package, package, members, known)
+        rendered[f"{package}/BUILD"] = text
+    return rendered
 
 
 def _render_source_folder(
-    root: pathlib.Path, folder: str, members: list[Module], modules: dict[str, Module]
+    folder: pathlib.Path, package: str, members: list[Module], known: dict[str, Module]
 ) -> str:
     """The BUILD file of a folder of modules."""
-    data = _data_files(root / folder.replace(".", "/")) + _EXTRA_DATA.get(folder, [])
-    if folder == _SPLIT_FOLDER:
+    data = _data_files(folder) + _EXTRA_DATA.get(package, [])
+    if package == _SPLIT_FOLDER:
         targets = [([member], data if member.is_package else []) for member in members]
     else:
         targets = [(members, data)]
-    rules = []
-    for target_members, target_data in targets:
-        label = _label(target_members[0])
-        uses: set[str] = set()
-        for member in target_members:
-            uses |= imported_modules(member, modules) | started_modules(member, modules)
-        rules.append(
-            _rule(
-                "py_library",
-                name=label.partition(":")[2],
-                srcs=[member.path.name for member in target_members],
-                data=target_data,
-                deps=_labels(uses, modules, without=label, package="//" + folder.replace(".", "/")),
-            )
-        )
-    if folder == "tools":
+    rules = [_library(group, group_data, known) for group, group_data in targets]
+    if package == "tools":
         rules.insert(0, 'exports_files(["pytest_main.py"])\n')
-    return "\n".join([HEADER + _VISIBILITY, *rules, _checkout()])
+    return "\n".join([HEADER + _VISIBILITY, *rules, _CHECKOUT])
 
 
 def _render_test_folder(
-    root: pathlib.Path, folder: pathlib.Path, modules: dict[str, Module], packages: list[str]
+    folder: pathlib.Path, package: str, members: list[Module], known: dict[str, Module], packages: list[str]
 ) -> str:
-    """The BUILD file of a folder of tests."""
-    path = folder.relative_to(root).as_posix()
-    files = [read_module(root, file) for file in sorted(folder.glob("*.py"))]
-    support = [file for file in files if not file.path.name.endswith("_test.py")]
+    """The BUILD file of a folder of tests: its test files, and a library of what they share."""
     data = _data_files(folder)
-    if path == _WHOLE_CHECKOUT:
-        data += [
-            "//:checkout",
-            "//tf_placer/ops/cc:sources",
-            *(f"//{package}:checkout" for package in packages),
-        ]
-    load = 'load("//tools:pytest.bzl", "pytest_test")\n'
+    if package == _WHOLE_CHECKOUT:
+        data += ["//:checkout", "//tf_placer/ops/cc:sources", *(f"//{name}:checkout" for name in packages)]
     rules = []
-    for file in files:
-        if file in support:
-            continue
-        uses: set[str] = set()
-        for member in [file, *support]:
-            uses |= imported_modules(member, modules) | started_modules(member, modules)
-        rules.append(
-            _rule(
-                "pytest_test",
-                name=file.path.stem,
-                src=file.path.name,
-                support=[member.path.name for member in support],
-                data=data,
-                deps=_labels(uses, modules, without=""),
+    shared = [module for module in members if not _is_test(module)]
+    if shared:
+        rules.append(_library(shared, data, known))
+    # A conftest.py reaches the folders below its own.
+    above = {_label(module) for module in known.values() if _is_conftest_above(module, package)}
+    for member in members:
+        if _is_test(member):
+            deps = _targets_used([member], known) | above | {_label(module) for module in shared}
+            rules.append(
+                _rule(
+                    "pytest_test",
+                    name=member.path.stem,
+                    src=member.path.name,
+                    data=data,
+                    deps=_labels(deps, "//" + package),
+                )
             )
-        )
-    return "\n".join([HEADER + load, _VISIBILITY, *rules, _checkout()])
+    load = 'load("//tools:pytest.bzl", "pytest_test")\n\n'
+    return "\n".join([HEADER + load + _VISIBILITY, *rules, _CHECKOUT])
+
+
+def _is_test(module: Module) -> bool:
+    return module.path.name.endswith("_test.py")
+
+
+def _is_conftest_above(module: Module, package: str) -> bool:
+    return module.path.name == "conftest.py" and package.startswith(f"{module.path.parent}/")
+
+
+def _library(members: list[Module], data: list[str], known: dict[str, Module]) -> str:
+    """A py_library of some modules of one folder."""
+    label = _label(members[0])
+    package, _, name = label.partition(":")
+    deps = _labels(_targets_used(members, known) - {label}, package)
+    return _rule("py_library", name=name, srcs=[member.path.name for member in members], data=data, deps=deps)
+
+
+def _targets_used(members: list[Module], known: dict[str, Module]) -> set[str]:
+    """The full labels of what some modules import or start."""
+    used: set[str] = set()
+    for member in members:
+        used |= imported_modules(member, known) | started_modules(member, known)
+    return {_label(known[name]) for name in used}
 
 
 def _label(module: Module) -> str:
     """The target that holds a module."""
     package = "//" + "/".join(module.path.parts[:-1])
-    folder_name = module.path.parts[-2]
+    if module.path.parts[0] == "tests":
+        return f"{package}:support"
     if module.folder != _SPLIT_FOLDER or module.is_package:
-        return f"{package}:{folder_name}"
+        return f"{package}:{module.path.parts[-2]}"
     return f"{package}:{module.path.stem}"
 
 
-def _labels(names: set[str], modules: dict[str, Module], without: str, package: str = "") -> list[str]:
-    """The sorted targets of the named modules, short where Bazel allows."""
-    labels = sorted({_label(modules[name]) for name in names} - {without})
-    return [_short(label, package) for label in labels]
+def _labels(labels: set[str], package: str) -> list[str]:
+    """Labels sorted, and as short as Bazel allows in a package."""
+    return [_short(label, package) for label in sorted(labels)]
 
 
 def _short(label: str, package: str) -> str:
@@ -155,11 +160,6 @@ def _data_files(folder: pathlib.Path) -> list[str]:
         elif not (entry / "BUILD").exists() and not any(entry.rglob("*.py")):
             found += [f"{entry.name}/{inner}" for inner in _data_files(entry)]
     return sorted(found)
-
-
-def _checkout() -> str:
-    """A target for tests that read the checkout itself."""
-    return 'filegroup(\n    name = "checkout",\n    srcs = glob(["*"]),\n)\n'
 
 
 def _rule(kind: str, **attributes: str | list[str]) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import tensorflow as tf
@@ -12,6 +13,17 @@ tf1 = tf.compat.v1
 raw = tf.raw_ops
 
 SHAPE = (2,)
+
+
+@contextlib.contextmanager
+def control_flow(*, functional: bool) -> Iterator[None]:
+    """Builds loops and conds as ``While``/``If``, or as v1 frames; the process's setting is restored."""
+    before = tf1.control_flow_v2_enabled()
+    (tf1.enable_control_flow_v2 if functional else tf1.disable_control_flow_v2)()
+    try:
+        yield
+    finally:
+        (tf1.enable_control_flow_v2 if before else tf1.disable_control_flow_v2)()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,10 +152,11 @@ def _v1_loop(b: _Builder) -> None:
             a += raw.ReadVariableOp(resource=handle, dtype=tf.float32)
         if nested:
             a = tf1.while_loop(lambda j, c: j < 2, lambda j, c: (j + 1, c * 0.5), [0, a])[1]
+        a.set_shape(SHAPE)  # a queue's or list's element does not tell its shape through Enter
         return i + 1, a
 
-    tf1.disable_control_flow_v2()
-    b.pool.append(tf1.while_loop(lambda i, a: i < 2, step, [0, x])[1])
+    with control_flow(functional=False):
+        b.pool.append(tf1.while_loop(lambda i, a: i < 2, step, [0, x])[1])
 
 
 def _functional_loop(b: _Builder) -> None:
@@ -152,9 +165,12 @@ def _functional_loop(b: _Builder) -> None:
     def step(i: tf.Tensor, a: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         if handle is not None:
             a += raw.ReadVariableOp(resource=handle, dtype=tf.float32)
-        return i + 1, a * 0.5
+        a *= 0.5
+        a.set_shape(SHAPE)
+        return i + 1, a
 
-    _with_control_flow_v2(lambda: b.pool.append(tf1.while_loop(lambda i, a: i < 2, step, [0, b.draw()])[1]))
+    with control_flow(functional=True):
+        b.pool.append(tf1.while_loop(lambda i, a: i < 2, step, [0, b.draw()])[1])
 
 
 def _functional_cond(b: _Builder) -> None:
@@ -163,7 +179,8 @@ def _functional_cond(b: _Builder) -> None:
     def then() -> tf.Tensor:
         return x + raw.ReadVariableOp(resource=handle, dtype=tf.float32)
 
-    _with_control_flow_v2(lambda: b.pool.append(tf1.cond(pred, then, lambda: x * 2.0)))
+    with control_flow(functional=True):
+        b.pool.append(tf1.cond(pred, then, lambda: x * 2.0))
 
 
 def _queue(b: _Builder) -> None:
@@ -186,7 +203,9 @@ def _tensor_array(b: _Builder) -> None:
 def _tensor_list(b: _Builder) -> None:
     """Variants that are no datasets: free to cross devices."""
     shape = tf.constant(SHAPE)
-    empty = raw.EmptyTensorList(element_shape=shape, max_num_elements=tf.constant(-1), element_dtype=tf.float32)
+    empty = raw.EmptyTensorList(
+        element_shape=shape, max_num_elements=tf.constant(-1), element_dtype=tf.float32
+    )
     pushed = raw.TensorListPushBack(input_handle=empty, tensor=b.draw())
     item = raw.TensorListGetItem(
         input_handle=pushed, index=tf.constant(0), element_shape=shape, element_dtype=tf.float32
@@ -244,12 +263,17 @@ def random_graph(seed: int) -> RandomGraph:
             and not op._control_outputs
             and not any(out.consumers() for out in op.outputs)
         ]
-        return RandomGraph(graph.as_graph_def(), tuple(sorted(initializers)), tuple(step))
+    graph_def = graph.as_graph_def()
+    if rng.random() < 0.5:
+        _strip_implied_classes(graph_def)
+    return RandomGraph(graph_def, tuple(sorted(initializers)), tuple(step))
 
 
-def _with_control_flow_v2(build: Callable[[], None]) -> None:
-    tf1.enable_control_flow_v2()
-    try:
-        build()
-    finally:
-        tf1.disable_control_flow_v2()
+def _strip_implied_classes(graph_def: tf1.GraphDef) -> None:
+    """Removes the ``_class`` that Python adds to users of a ref, so that the ref alone ties them."""
+    for node in graph_def.node:
+        if (
+            node.op in ("Assign", "AssignAdd", "ApplyGradientDescent", "RefIdentity")
+            and "_class" in node.attr
+        ):
+            del node.attr["_class"]

@@ -57,6 +57,11 @@ def test_every_module_is_in_exactly_one_library(root: pathlib.Path) -> None:
                     for name in ast.literal_eval(attributes["srcs"])
                 )
     modules = [str(module.path) for module in source_modules(root).values()]
+    modules += [
+        str(file.relative_to(root))
+        for file in (root / "tests").rglob("*.py")
+        if not file.name.endswith("_test.py")
+    ]
     assert sorted(listed.elements()) == sorted(modules)
 
 
@@ -81,6 +86,18 @@ def test_every_test_file_has_a_test(root: pathlib.Path) -> None:
         )
     ]
     assert empty == []
+
+
+def test_bazel_compiles_the_op_as_the_package_does(root: pathlib.Path) -> None:
+    [flags] = [
+        ast.literal_eval(node.value)
+        for node in source_modules(root)["tf_placer.ops.build"].tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_FLAGS"
+    ]
+    build_text = (root / "tf_placer/ops/cc/BUILD").read_text(encoding="utf-8")
+    shaping = [flag for flag in flags if flag.startswith(("-O", "-D", "-m"))]
+    assert shaping, "tf_placer/ops/build.py no longer names its optimization level in _FLAGS"
+    assert [flag for flag in shaping if f'"{flag}"' not in build_text] == []
 
 
 @pytest.fixture

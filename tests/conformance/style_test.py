@@ -17,7 +17,13 @@ def run(root: pathlib.Path, *command: str) -> str:
     # Bazel's PYTHONPATH names the runfiles, which mypy would then take for an installed package.
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     result = subprocess.run(
-        [sys.executable, "-m", *command], cwd=root, capture_output=True, text=True, check=False, timeout=240, env=environment
+        [sys.executable, "-m", *command],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+        env=environment,
     )
     if f"No module named {command[0]}" in result.stderr:
         pytest.fail(f"{command[0]} is not installed; `pip install --requirement requirements.txt`")

@@ -30,8 +30,8 @@ def read_cluster_file(path: str | os.PathLike[str]) -> tuple[str, tuple[Device, 
 
     - ``name``: of the cluster; the file's own name without it.
     - ``[[device]]``: ``name`` (``"GPU:0"`` or a full device string), ``type`` (``"CPU"`` or ``"GPU"``; the
-      name's without it), ``model`` (an entry of ``models.toml``; ``generic_gpu`` or ``generic_cpu``) and, each
-      replacing the model's value, ``memory_bytes streams peak_flops memory_bytes_per_s launch_ns``.
+      name's without it), ``model`` (an entry of ``models.toml``; ``generic_gpu`` or ``generic_cpu``)
+      and, each replacing the model's value, ``memory_bytes streams peak_flops memory_bytes_per_s launch_ns``.
     - ``[[link]]``: ``source``, ``target``, ``latency_ns`` and ``bytes_per_s`` (or ``type``, a link of
       ``models.toml``), ``channel`` (a channel of its own), ``duplex`` (false): also the way back.
     - ``name``, ``source`` and ``target`` may be lists: the entry is repeated for each (each pair of
@@ -87,15 +87,16 @@ def _devices(table: TomlTable) -> list[Device]:
                 f"{table.where}: device {name!r} has type = {device_type!r}; name and type must agree"
             )
     model = table.string("model", f"generic_{device_type.lower()}")
-    values = {
-        "memory_bytes": table.integer("memory_bytes", 1, defaults.get("memory_bytes")),
-        "streams": table.integer("streams", 1, defaults.get("streams")),
-        "peak_flops": table.positive_float("peak_flops", defaults.get("peak_flops")),
-        "memory_bytes_per_s": table.positive_float("memory_bytes_per_s", defaults.get("memory_bytes_per_s")),
-        "launch_ns": table.integer("launch_ns", 0, defaults.get("launch_ns")),
-    }
+    memory_bytes = table.integer("memory_bytes", 1, defaults.get("memory_bytes"))
+    streams = table.integer("streams", 1, defaults.get("streams"))
+    peak_flops = table.positive_float("peak_flops", defaults.get("peak_flops"))
+    memory_bytes_per_s = table.positive_float("memory_bytes_per_s", defaults.get("memory_bytes_per_s"))
+    launch_ns = table.integer("launch_ns", 0, defaults.get("launch_ns"))
     table.reject_unread()
-    return [Device(name=name, type=device_type, model=model, **values) for name in names]
+    return [
+        Device(name, device_type, model, memory_bytes, streams, peak_flops, memory_bytes_per_s, launch_ns)
+        for name in names
+    ]
 
 
 def _model_defaults(table: TomlTable, device_type: str) -> dict[str, Any]:

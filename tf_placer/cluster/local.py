@@ -3,75 +3,131 @@
 from __future__ import annotations
 
 import functools
+import glob
 import json
 import os
 import subprocess
 import sys
+from typing import Any
 
-from tf_placer.cluster import cpu_probe
-from tf_placer.cluster.cluster import Cluster, Device, Link
+from tf_placer.cluster import cpu_probe, gpu_probe
+from tf_placer.cluster.device import Device, Link
 from tf_placer.errors import InputError
 
-_JOB = "worker"
+_WORKER = "/job:worker/replica:0/task:"
 
 # Between pinned workers on loopback gRPC: measured 0.1 to 1.4 GB/s under load, because serializing and
 # receiving take the same core's time as the ops. The middle of that range, and an idle worker's round trip.
 _GRPC_LATENCY_NS = 200_000
 _GRPC_BYTES_PER_S = 0.5e9
 
-# TensorFlow's executor on one core: about 5 us to schedule an op and call its kernel.
+# Estimates: a pinned copy of a few bytes, and what PCIe 3.0 x16 delivers of its 16 GB/s.
+_PCIE_LATENCY_NS = 10_000
+_PCIE_BYTES_PER_S = 12e9
+
+# Estimates: what TensorFlow's executor adds to an op, on a core and with a CUDA launch.
 _CPU_LAUNCH_NS = 5_000
+_GPU_LAUNCH_NS = 8_000
+
+_PROBE_TIMEOUT_S = 120
+_GPU_MATRIX_SIZE = 4096
 
 
-def local_cluster(cores: int | None = None) -> Cluster:
-    """Describes one single-core TensorFlow worker per core this process may use.
+def local_devices(cores: int | None = None) -> tuple[tuple[Device, ...], tuple[Link, ...]]:
+    """The devices of this machine that placed programs can be timed on, and their links.
 
-    Starts nothing that stays: ``LocalWorkers(cluster)`` does. Compute rate and memory bandwidth of a core are
-    measured once per process by a short probe (``cpu_probe``, under a second) and rounded to two
-    digits; link figures are the constants above; memory is the machine's available memory divided
-    among the workers, less one share for the caller.
+    With GPUs: the GPUs and the host CPU of one worker process. Without: one single-core worker process
+    per core this process may use. Starts nothing that stays; ``LocalWorkers`` does. Compute rates and
+    memory bandwidths are measured once per process by a short probe in a child (``cpu_probe``,
+    ``gpu_probe``) and rounded to two digits; link and launch figures are the constants above; the
+    memory of a CPU worker is the machine's available memory divided among the workers and the caller.
 
     Args:
-      cores: workers to describe, at most the cores this process may use; all of them when None.
+      cores: describe this many single-core workers, GPUs or not; None for all there is.
 
     Raises:
       InputError: more workers than cores, or none.
     """
     usable = sorted(os.sched_getaffinity(0))
+    if cores is None and glob.glob("/dev/nvidia[0-9]*"):
+        return _gpu_devices(tuple(usable))
     count = len(usable) if cores is None else cores
     if not 1 <= count <= len(usable):
-        raise InputError(f"cores={count}, but this process may use {len(usable)} cores; ask for 1 to {len(usable)}")
-    peak_flops, memory_bytes_per_s = _probe_core(usable[0])
+        raise InputError(
+            f"cores={count}, but this process may use {len(usable)} cores; ask for 1 to {len(usable)}"
+        )
     memory_bytes = _available_memory_bytes() // (count + 1)
     devices = tuple(
-        Device(
-            name=f"/job:{_JOB}/replica:0/task:{task}/device:CPU:0",
-            type="CPU",
-            model="local_cpu",
-            memory_bytes=memory_bytes,
-            streams=1,
-            peak_flops=peak_flops,
-            memory_bytes_per_s=memory_bytes_per_s,
-            launch_ns=_CPU_LAUNCH_NS,
-        )
-        for task in range(count)
+        _cpu_device(f"{_WORKER}{task}/device:CPU:0", memory_bytes, usable[:1]) for task in range(count)
     )
-    links = tuple(
-        Link(source, target, _GRPC_LATENCY_NS, _GRPC_BYTES_PER_S, channel=f"grpc:{source}->{target}")
+    return devices, _links(count, _GRPC_LATENCY_NS, _GRPC_BYTES_PER_S, "grpc")
+
+
+def _gpu_devices(cores: tuple[int, ...]) -> tuple[tuple[Device, ...], tuple[Link, ...]]:
+    gpus = tuple(
+        Device(
+            name=f"{_WORKER}0/device:GPU:{i}",
+            type="GPU",
+            model=f"local_{gpu['model']}".replace(" ", "_").lower(),
+            memory_bytes=gpu["memory_bytes"],
+            streams=1,
+            peak_flops=_two_digits(gpu["peak_flops"]),
+            memory_bytes_per_s=_two_digits(gpu["memory_bytes_per_s"]),
+            launch_ns=_GPU_LAUNCH_NS,
+        )
+        for i, gpu in enumerate(_probe_gpus())
+    )
+    if not gpus:
+        raise InputError(
+            "this machine has GPUs that TensorFlow cannot use; "
+            "repair the driver, or ask for CPU workers with cores="
+        )
+    host = _cpu_device(f"{_WORKER}0/device:CPU:0", _available_memory_bytes() // 2, cores)
+    return (*gpus, host), _links(len(gpus) + 1, _PCIE_LATENCY_NS, _PCIE_BYTES_PER_S, "pcie")
+
+
+def _cpu_device(name: str, memory_bytes: int, cores: tuple[int, ...] | list[int]) -> Device:
+    rates = _probe_core(cores[0])
+    return Device(
+        name=name,
+        type="CPU",
+        model="local_cpu",
+        memory_bytes=memory_bytes,
+        streams=len(cores),
+        peak_flops=len(cores) * _two_digits(rates["peak_flops"]),
+        memory_bytes_per_s=_two_digits(rates["memory_bytes_per_s"]),
+        launch_ns=_CPU_LAUNCH_NS,
+    )
+
+
+def _links(count: int, latency_ns: int, bytes_per_s: float, kind: str) -> tuple[Link, ...]:
+    return tuple(
+        Link(source, target, latency_ns, bytes_per_s, channel=f"{kind}:{source}->{target}")
         for source in range(count)
         for target in range(count)
         if source != target
     )
-    return Cluster(name="local", devices=devices, links=links, kind="local")
 
 
 @functools.cache
-def _probe_core(core: int) -> tuple[float, float]:
-    """(fp32 FLOP/s, memory bytes/s) of one core, two digits of each."""
-    command = [sys.executable, "-P", cpu_probe.__file__, str(core)]
-    result = subprocess.run(command, check=True, capture_output=True, timeout=60)
-    rates = json.loads(result.stdout)
-    return float(f"{rates['peak_flops']:.1e}"), float(f"{rates['memory_bytes_per_s']:.1e}")
+def _probe_core(core: int) -> dict[str, float]:
+    return _run_probe(cpu_probe.__file__, str(core))
+
+
+@functools.cache
+def _probe_gpus() -> list[dict[str, Any]]:
+    return _run_probe(gpu_probe.__file__, "GPU", str(_GPU_MATRIX_SIZE))
+
+
+def _run_probe(path: str, *arguments: str) -> Any:
+    """Runs a probe by path, so that it does not import all of tf_placer, and reads its line of JSON."""
+    command = [sys.executable, "-P", path, *arguments]
+    result = subprocess.run(command, check=True, capture_output=True, timeout=_PROBE_TIMEOUT_S)
+    return json.loads(result.stdout)
+
+
+def _two_digits(rate: float) -> float:
+    return float(f"{rate:.1e}")
 
 
 def _available_memory_bytes() -> int:

@@ -38,13 +38,11 @@ class LocalWorkers:
     killed. They listen on loopback only, because TensorFlow's servers know no authentication.
     """
 
-    def __init__(
-        self, cluster: Cluster, inter_op_threads: int = 2, start_timeout_s: float = 120.0
-    ) -> None:
+    def __init__(self, cluster: Cluster, inter_op_threads: int = 2, start_timeout_s: float = 120.0) -> None:
         """Describes the workers; ``start`` (or ``with``) starts them.
 
         Args:
-          cluster: from ``local_cluster()``.
+          cluster: from ``Cluster.local()``.
           inter_op_threads: see ``WorkerSpec``.
           start_timeout_s: most seconds until all have imported TensorFlow and listen.
 
@@ -53,7 +51,8 @@ class LocalWorkers:
         """
         if cluster.kind != "local":
             raise InputError(
-                f"cluster {cluster.name!r} is {cluster.kind}, so nothing can run on it; use Cluster.local() to measure"
+                f"cluster {cluster.name!r} is {cluster.kind}, so nothing can run on it; "
+                "use Cluster.local() to measure"
             )
         specs = [tf.DeviceSpec.from_string(device.name) for device in cluster.devices]
         self._jobs = sorted({spec.job for spec in specs})
@@ -127,7 +126,7 @@ class LocalWorkers:
     def kill(self) -> None:
         """Kills all workers but keeps their records, so that ``death`` can still tell about them.
 
-        A client blocked in a session on them gets an error within moments: this is how a deadline ends a step.
+        A client blocked in a session on them gets an error within moments: so a deadline ends a step.
         """
         for process in self._processes:
             process.kill()
@@ -160,7 +159,7 @@ class LocalWorkers:
             self._wait_ready(task, deadline)
 
     def _spawn(self, spec: worker_process.WorkerSpec) -> None:
-        stderr = tempfile.TemporaryFile()
+        stderr = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the worker
         self._stderrs.append(stderr)
         # By path, not with -m: that would import all of tf_placer first, unpinned, in every worker. -P
         # keeps this folder off the worker's import path.
@@ -185,7 +184,9 @@ class LocalWorkers:
         remaining_s = deadline - time.monotonic()
         readable, _, _ = select.select([stdout], [], [], max(remaining_s, 0.0))
         if not readable:
-            raise WorkerError(f"worker {task} did not listen within {self._start_timeout_s} s{self._last_words(task)}")
+            raise WorkerError(
+                f"worker {task} did not listen within {self._start_timeout_s} s{self._last_words(task)}"
+            )
         if stdout.readline().decode().strip() != worker_process.READY:
             self._processes[task].wait()
             raise WorkerError(f"worker {task} could not start its server{self._last_words(task)}")

@@ -1,0 +1,8 @@
+"""What ops cost on each device, and which devices have kernels for them."""
+
+from tf_placer.costs.analytic import (
+    OpCosts,
+    analytic_costs,
+)
+
+__all__ = ["OpCosts", "analytic_costs"]

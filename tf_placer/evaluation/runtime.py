@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import tensorflow as tf
 
-from tf_placer.cluster.local_workers import LocalWorkers, WorkerError
+from tf_placer.cluster.local_workers import LocalWorkers
 from tf_placer.errors import InputError
 from tf_placer.evaluation.graph_program import build_program
 from tf_placer.evaluation.measurement import Measurement, Status

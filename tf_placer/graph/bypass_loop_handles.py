@@ -32,9 +32,7 @@ def bypass_loop_handles(program: Program) -> Program:
     return dataclasses.replace(program, graph_def=with_nodes(program.graph_def, nodes))
 
 
-def _passed_handles(
-    loop: node_def_pb2.NodeDef, body: function_pb2.FunctionDef
-) -> dict[tuple[str, int], str]:
+def _passed_handles(loop: node_def_pb2.NodeDef, body: function_pb2.FunctionDef) -> dict[tuple[str, int], str]:
     """Returns {(loop, output): loop input} of the resources that the body returns as they came."""
     node_of = {node.name: node for node in body.node_def}
     passed = {}

@@ -32,18 +32,13 @@ def bypass_noops(program: Program) -> Program:
         copy = node_def_pb2.NodeDef()
         copy.CopyFrom(node)
         controls = dict.fromkeys(
-            name
-            for text in node.input
-            if text.startswith("^")
-            for name in replaced.get(text[1:], [text[1:]])
+            name for text in node.input if text.startswith("^") for name in replaced.get(text[1:], [text[1:]])
         )
         del copy.input[:]
         copy.input.extend(text for text in node.input if not text.startswith("^"))
         copy.input.extend(f"^{name}" for name in controls)
         if node.op == "NoOp":
-            expanded[node.name] = list(
-                dict.fromkeys(name for c in controls for name in expanded.get(c, [c]))
-            )
+            expanded[node.name] = list(dict.fromkeys(name for c in controls for name in expanded.get(c, [c])))
             if min(len(controls), fan_out[node.name]) <= 1:
                 replaced[node.name] = list(controls)
                 continue

@@ -8,10 +8,12 @@ from tf_placer.graph.clone_constants import clone_constants
 from tf_placer.graph.inline_calls import inline_calls
 from tf_placer.graph.program import Program
 from tf_placer.graph.prune import prune
+from tf_placer.graph.release_results import release_results
 from tf_placer.graph.split_identity_n import split_identity_n
 from tf_placer.graph.topological_order import topological_order
 
 CLEAN_UPS = (
+    release_results,  # first, while a call is still one control output
     inline_calls,
     bypass_loop_handles,
     split_identity_n,

@@ -69,9 +69,14 @@ def _node_text(node: node_def_pb2.NodeDef, position: dict[str, int], functions: 
         for key in sorted(node.attr)
         if key not in _NAMES and not key.startswith("_")
     ]
-    classes = sorted(
-        str(position.get(value.decode().removeprefix("loc:@"), "")) for value in node.attr["_class"].list.s
-    ) if "_class" in node.attr else []
+    classes = (
+        sorted(
+            str(position.get(value.decode().removeprefix("loc:@"), ""))
+            for value in node.attr["_class"].list.s
+        )
+        if "_class" in node.attr
+        else []
+    )
     return [functions.digest(node.op), data, control, attributes, classes]
 
 

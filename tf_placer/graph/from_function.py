@@ -30,10 +30,12 @@ def program_of_function(fn: Any, *example_args: Any) -> Program:
       InputError: ``fn`` is not a function of those, the arguments do not fit, or it captures
         what has no value to restore (a dataset, a table).
     """
-    example_args = tf.nest.map_structure(lambda x: tf.constant(x) if isinstance(x, np.ndarray) else x, example_args)
+    example_args = tf.nest.map_structure(_as_tensor, example_args)
     concrete = _concrete_function(fn, example_args)
     # Right after tracing: taking a gradient later changes this graph's loops and branches.
     graph_def = concrete.graph.as_graph_def()
+    # A gradient taken before has appended what it needs to the outputs.
+    outputs = concrete.outputs[: len(concrete.function_type.flat_outputs)]
     values = _input_values(concrete, example_args)
     captures = dict(zip(_names(concrete.graph.internal_captures), concrete.captured_inputs, strict=True))
     handles = {name: value for name, value in values.items() if value.dtype == tf.resource}
@@ -52,10 +54,14 @@ def program_of_function(fn: Any, *example_args: Any) -> Program:
     return Program(
         graph_def=result,
         feeds=tuple(feeds.values()),
-        fetches=tuple(replaced.renamed_input(tensor.name) for tensor in concrete.outputs),
+        fetches=tuple(replaced.renamed_input(tensor.name) for tensor in outputs),
         control_outputs=tuple(op.name for op in concrete.graph.control_outputs),
         variables=tuple(replaced.variables),
     )
+
+
+def _as_tensor(value: Any) -> Any:
+    return tf.constant(value) if isinstance(value, np.ndarray) else value
 
 
 def _concrete_function(fn: Any, example_args: tuple) -> concrete_function.ConcreteFunction:
@@ -170,5 +176,6 @@ def _constant_node(name: str, value: tf.Tensor) -> node_def_pb2.NodeDef:
         )
     node = node_def_pb2.NodeDef(name=name, op="Const")
     node.attr["dtype"].type = value.dtype.as_datatype_enum
-    node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value.numpy(), dtype=value.dtype, shape=value.shape))
+    proto = tf.make_tensor_proto(value.numpy(), dtype=value.dtype, shape=value.shape)
+    node.attr["value"].tensor.CopyFrom(proto)
     return node

@@ -116,7 +116,10 @@ class _Inliner:
             return None
         body = self._library.get(name)
         if body is None:
-            raise InputError(f"call {node.name!r} names function {name!r}, which is not in the graph's library")
+            raise InputError(
+                f"call {node.name!r} names function {name!r}, which the graph's library lacks; "
+                "the graph is damaged"
+            )
         compiled = node.attr.get("_XlaMustCompile") or body.attr.get("_XlaMustCompile")
         return None if compiled is not None and compiled.b else name
 
@@ -152,7 +155,8 @@ class _Inliner:
                 f"call {call.name!r} has control inputs and function {body.signature.name!r} an old-style "
                 "loop (Enter), which cannot be inlined; trace it with tf.compat.v1.enable_control_flow_v2()"
             )
-        begin = node_def_pb2.NodeDef(name=fresh_name(f"{call.name}/begin", self._taken), op="NoOp", input=waits)
+        name = fresh_name(f"{call.name}/begin", self._taken)
+        begin = node_def_pb2.NodeDef(name=name, op="NoOp", input=waits)
         waiting: set[str] = set()
         for node in nodes:
             if any(parse_input(text)[1] in waiting for text in node.input):
@@ -182,7 +186,9 @@ class _Wiring:
         """Translates ``arg``, ``node:output_arg:k`` or ``^node``."""
         if text.startswith("^"):
             name = text[1:]
-            return f"^{self._names[name]}" if name in self._names else f"^{parse_input(self._inputs[name])[1]}"
+            if name in self._names:
+                return f"^{self._names[name]}"
+            return f"^{parse_input(self._inputs[name])[1]}"
         name, _, rest = text.partition(":")
         if not rest:
             return self._inputs[name]

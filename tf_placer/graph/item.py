@@ -53,7 +53,7 @@ class Item:
             captures cannot be restored, or the shape of a tensor cannot be known.
         """
         program = program_of_function(fn, *example_args)
-        return Item.from_program(name or getattr(fn, "__name__", "function"), program)
+        return Item.from_program(name or str(getattr(fn, "__name__", "function")), program)
 
     @staticmethod
     def from_program(name: str, program: Program) -> Item:

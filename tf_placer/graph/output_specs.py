@@ -12,7 +12,7 @@ import dataclasses
 import math
 
 import tensorflow as tf
-from tensorflow.python.framework import smart_cond
+from tensorflow.python.framework import tensor_util
 
 from tf_placer.errors import InputError
 
@@ -71,7 +71,8 @@ def _folded_shape(tensor: tf.Tensor, dtype: tf.DType) -> tf.TensorShape:
     if dtype in (tf.resource, tf.variant):
         # A list of handles has no static length sometimes; it counts 0 bytes anyway.
         return tf.TensorShape([])
-    value = smart_cond.smart_constant_value(tensor)  # folds in C++: more ops than tf.get_static_value
+    # Folds with the ops' own kernels; tf.get_static_value knows a handful of ops only.
+    value = tensor_util.try_evaluate_constant(tensor)
     if value is None:
         raise InputError(
             f"op {tensor.op.name!r} ({tensor.op.type}) output {tensor.value_index} has the shape "

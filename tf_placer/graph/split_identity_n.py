@@ -35,9 +35,7 @@ def split_identity_n(program: Program) -> Program:
         program,
         graph_def=with_nodes(program.graph_def, nodes),
         fetches=tuple(_part_of(text, parts) for text in program.fetches),
-        control_outputs=tuple(
-            part for name in program.control_outputs for part in parts.get(name, [name])
-        ),
+        control_outputs=tuple(part for name in program.control_outputs for part in parts.get(name, [name])),
     )
 
 

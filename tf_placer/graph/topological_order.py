@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import heapq
 
+import numpy as np
 from tensorflow.core.framework import node_def_pb2
 
 from colocation.graph_index import index_graph
@@ -25,8 +26,8 @@ def topological_order(program: Program) -> Program:
     index = index_graph(graph_def)
     consumers: list[list[int]] = [[] for _ in range(index.num_ops)]
     waiting_for = [0] * index.num_ops
-    edges = [(int(p), int(c)) for p, _, c, _ in index.data_edges] + [(int(p), int(c)) for p, c in index.control_edges]
-    for producer, consumer in edges:
+    edges = np.concatenate([index.data_edges[:, [0, 2]], index.control_edges])
+    for producer, consumer in edges.tolist():
         if index.op_types[producer] not in ("NextIteration", "RefNextIteration"):
             consumers[producer].append(consumer)
             waiting_for[consumer] += 1

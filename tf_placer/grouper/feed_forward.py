@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
@@ -29,25 +28,9 @@ class FeedForwardGrouper(snt.Module):
         self.num_groups = num_groups
         self._type_embedding = snt.Embed(num_types, type_embedding_width, name="type_embedding")
         self._hidden = snt.Linear(hidden_width, name="hidden")
-        self._logits = snt.Linear(num_groups, w_init=snt.initializers.Zeros(), name="logits")
-
-    def hidden(self, type_of_unit: tf.Tensor, features: tf.Tensor) -> tf.Tensor:
-        """[U, H] hidden activations of units with op types [U] int32 and features [U, F]."""
-        return tf.nn.relu(self._hidden(tf.concat([self._type_embedding(type_of_unit), features], axis=1)))
+        self._logits = snt.Linear(num_groups, name="logits")
 
     def __call__(self, type_of_unit: tf.Tensor, features: tf.Tensor) -> tf.Tensor:
-        """[U, G] logits of each unit's group."""
-        return self._logits(self.hidden(type_of_unit, features))
-
-    def start_from_prototypes(self, prototypes: np.ndarray, sharpness: float) -> None:
-        """Sets the last layer so that each unit starts in the group whose prototype it resembles.
-
-        softmax_g(-s |h - c_g|^2) = softmax_g(2 s c_g . h - s |c_g|^2), because |h|^2 is common
-        to all groups: a linear layer with W = 2 s c and b = -s |c|^2.
-
-        Args:
-          prototypes: [G, H] one point c_g of the hidden space for each group.
-          sharpness: s; 0 is the paper's uniform start.
-        """
-        self._logits.w.assign(2.0 * sharpness * prototypes.T)
-        self._logits.b.assign(-sharpness * np.square(prototypes).sum(axis=1))
+        """[U, G] logits of each unit's group, of units with op types [U] int32 and features [U, F]."""
+        hidden = tf.nn.relu(self._hidden(tf.concat([self._type_embedding(type_of_unit), features], axis=1)))
+        return self._logits(hidden)

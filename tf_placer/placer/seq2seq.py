@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -32,11 +33,12 @@ class Seq2SeqPlacer(snt.Module):
     steps, and step g emits the device of group g:
 
       state = LSTM([embedding(device of group g - 1), memory_g], state)
-      score_j = v . tanh(W_m memory_j + W_s state)          content attention over the groups
+      score_j = (W_s state) . memory_j / sqrt(H)            content attention over the groups
       logits = C tanh(u / T),  u = W [state, sum_j softmax(score)_j memory_j]
 
-    Departure: the decoder also reads memory_g, the encoding of the very group it places;
-    the papers leave finding it to the attention.
+    Departures: the decoder also reads memory_g, the encoding of the very group it places (the
+    papers leave finding it to the attention); and the content score is Luong et al.'s product
+    (2015), whose tensors are H times smaller than those of Bahdanau's sum.
     """
 
     def __init__(
@@ -67,12 +69,17 @@ class Seq2SeqPlacer(snt.Module):
         self._decoder = snt.LSTM(hidden_width, name="decoder")
         # Row D is the input of the first step, when no device has been chosen yet.
         self._device_embedding = snt.Embed(num_devices + 1, hidden_width, name="device_embedding")
-        self._attend_memory = snt.Linear(hidden_width, with_bias=False, name="attend_memory")
-        self._attend_state = snt.Linear(hidden_width, name="attend_state")
-        self._attend_score = snt.Linear(1, with_bias=False, name="attend_score")
+        self._query = snt.Linear(hidden_width, with_bias=False, name="query")
         self._logits = snt.Linear(num_devices, name="logits")
         self.num_devices = num_devices
         self.hidden_width = hidden_width
+
+    def prefer_device(self, device: int, probability: float) -> None:
+        """Sets the last layer's bias so that untrained weights choose ``device`` about that often."""
+        others = (1.0 - probability) / max(self.num_devices - 1, 1)
+        bounded = min(math.log(probability / others) / 2, 0.99 * self._tanh_constant)
+        bias = self._temperature * math.atanh(bounded / self._tanh_constant)
+        self._logits.b.assign([bias if d == device else -bias for d in range(self.num_devices)])
 
     def sample(self, groups: tf.Tensor, samples: int, logits_noise: tf.Tensor, seed: tf.Tensor) -> Decoded:
         """Draws K placements for each grouping.
@@ -121,12 +128,11 @@ class Seq2SeqPlacer(snt.Module):
         """Runs the decoder; ``choose`` takes the step and its logits [M, K, D] to actions [M, K]."""
         groupings, steps = groups.shape[0], groups.shape[1]
         memory, state = self._encode(groups)
-        keys = self._attend_memory(memory)[:, tf.newaxis]  # [M, 1, G, H]
         state = tf.nest.map_structure(lambda s: tf.repeat(s, samples, axis=0), state)
         noise = tf.broadcast_to(logits_noise, [groupings, samples, steps, self.num_devices])
 
         def body(step, action, state, all_actions, all_logits):
-            logits, state = self._step(action, state, memory[:, step], memory, keys)
+            logits, state = self._step(action, state, memory[:, step], memory)
             logits += noise[:, :, step]
             action = choose(step, logits)
             return step + 1, action, state, all_actions.write(step, action), all_logits.write(step, logits)
@@ -149,17 +155,16 @@ class Seq2SeqPlacer(snt.Module):
         )
 
     def _step(
-        self, action: tf.Tensor, state: snt.LSTMState, memory_here: tf.Tensor, memory: tf.Tensor, keys: tf.Tensor
+        self, action: tf.Tensor, state: snt.LSTMState, memory_here: tf.Tensor, memory: tf.Tensor
     ) -> tuple[tf.Tensor, snt.LSTMState]:
         """One decoder step: last actions [M, K], memory of the group to place [M, H] -> logits [M, K, D]."""
         groupings, samples = action.shape
         here = tf.repeat(memory_here, samples, axis=0)
         inputs = tf.concat([self._device_embedding(tf.reshape(action, [-1])), here], axis=1)
         output, state = self._decoder(inputs, state)
-        query = tf.reshape(self._attend_state(output), [groupings, samples, 1, self.hidden_width])
-        weight = tf.nn.softmax(self._attend_score(tf.tanh(keys + query)), axis=2)  # [M, K, G, 1]
-        context = tf.linalg.matmul(tf.squeeze(weight, 3), memory)  # [M, K, H]
         output = tf.reshape(output, [groupings, samples, self.hidden_width])
+        score = tf.linalg.matmul(self._query(output), memory, transpose_b=True) / self.hidden_width**0.5
+        context = tf.linalg.matmul(tf.nn.softmax(score), memory)  # [M, K, H]
         unbounded = self._logits(tf.concat([output, context], axis=2))
         return self._tanh_constant * tf.tanh(unbounded / self._temperature), state
 

@@ -46,6 +46,16 @@ def unit_graph(problem: Problem) -> UnitGraph:
     return UnitGraph(problem.num_units, edges, total)
 
 
+def local_edges(graph: UnitGraph, least_bytes: int = 65) -> UnitGraph:
+    """The graph without its thin edges.
+
+    A scalar such as the learning rate feeds every layer's update: along it any two units are a
+    few steps apart, and distance says nothing about place.
+    """
+    thick = graph.edge_bytes >= least_bytes
+    return dataclasses.replace(graph, edges=graph.edges[thick], edge_bytes=graph.edge_bytes[thick])
+
+
 def breadth_first_rank(graph: UnitGraph) -> np.ndarray:
     """[U] int32 rank of each unit in an undirected breadth-first walk from unit 0 on.
 
@@ -55,15 +65,48 @@ def breadth_first_rank(graph: UnitGraph) -> np.ndarray:
     rank = np.full(graph.num_units, -1, np.int32)
     found = 0
     for start in range(graph.num_units):
-        if rank[start] >= 0:
-            continue
-        rank[start] = found
-        found += 1
-        queue = collections.deque([start])
+        queue = collections.deque([start] if rank[start] < 0 else [])
         while queue:
-            for unit in neighbors[queue.popleft()]:
-                if rank[unit] < 0:
-                    rank[unit] = found
-                    found += 1
-                    queue.append(unit)
+            unit = queue.popleft()
+            if rank[unit] >= 0:
+                continue
+            rank[unit] = found
+            found += 1
+            queue.extend(neighbors[unit])
     return rank
+
+
+def landmark_distances(graph: UnitGraph, count: int, generator: np.random.Generator) -> np.ndarray:
+    """[U, count] float32 hops to landmark units, 1 = the farthest unit that landmark reaches.
+
+    Landmarks are drawn far from those before, with probability proportional to squared distance
+    (k-means++ seeding, Arthur & Vassilvitskii 2007). What a landmark does not reach is at 2.
+    Together the distances locate a unit in the graph (You et al. 2019, "Position-aware Graph
+    Neural Networks").
+    """
+    neighbors = graph.neighbors("both")
+    nearest = np.ones(graph.num_units)
+    columns = []
+    for _ in range(count):
+        weights = np.square(nearest)
+        total = weights.sum()
+        landmark = generator.choice(graph.num_units, p=weights / total if total else None)
+        hops = _hops(neighbors, int(landmark))
+        columns.append(np.where(hops >= 0, hops / max(hops.max(), 1), 2.0))
+        # Isolated units reach nothing and would be drawn for ever: only reached ones count as far.
+        nearest = np.where(hops >= 0, np.minimum(nearest, columns[-1]), nearest)
+    return np.stack(columns, axis=1).astype(np.float32)
+
+
+def _hops(neighbors: list[np.ndarray], start: int) -> np.ndarray:
+    """[U] int32 hops from ``start``, -1 where there is no path."""
+    hops = np.full(len(neighbors), -1, np.int32)
+    hops[start] = 0
+    queue = collections.deque([start])
+    while queue:
+        unit = queue.popleft()
+        for other in neighbors[unit]:
+            if hops[other] < 0:
+                hops[other] = hops[unit] + 1
+                queue.append(other)
+    return hops

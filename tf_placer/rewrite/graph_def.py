@@ -55,10 +55,14 @@ def _devices_in_node_order(
         return list(device_of_op)
     for name in names:
         if name not in device_of_op:
-            raise InputError(f"the placement gives no device for node {name!r}; was it made for another graph?")
+            raise InputError(
+                f"the placement gives no device for node {name!r}; was it made for another graph?"
+            )
     if len(device_of_op) != len(names):
         stranger = next(iter(device_of_op.keys() - set(names)))
-        raise InputError(f"the placement names node {stranger!r}, which the graph lacks; was it made for another graph?")
+        raise InputError(
+            f"the placement names node {stranger!r}, which the graph lacks; was it made for another graph?"
+        )
     return [device_of_op[name] for name in names]
 
 
@@ -70,7 +74,8 @@ def _check_full(device: str) -> None:
     parts = (spec.job, spec.replica, spec.task, spec.device_type, spec.device_index)
     if any(part is None for part in parts):
         raise InputError(
-            f"device {device!r} is not a full device string; write it like /job:localhost/replica:0/task:0/device:CPU:0"
+            f"device {device!r} is not a full device string; "
+            "write it like /job:localhost/replica:0/task:0/device:CPU:0"
         )
 
 

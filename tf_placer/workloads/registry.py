@@ -60,11 +60,13 @@ def function(name: str, **overrides: Any) -> tuple[Any, tuple]:
 def _workload(name: str, overrides: dict[str, Any]) -> Workload:
     family = _FAMILIES.get(name)
     if family is None:
-        near = difflib.get_close_matches(name, names(), n=3) or names()
+        near = difflib.get_close_matches(name, names(), n=3) or list(names())
         raise InputError(f"no workload is called {name!r}; did you mean {', '.join(near)}?")
-    accepted = inspect.signature(family).parameters
+    accepted = list(inspect.signature(family).parameters)
     for override in overrides:
         if override not in accepted:
             near = difflib.get_close_matches(override, accepted, n=3) or accepted
-            raise InputError(f"workload {name!r} has no setting {override!r}; did you mean {', '.join(near)}?")
+            raise InputError(
+                f"workload {name!r} has no setting {override!r}; did you mean {', '.join(near)}?"
+            )
     return family(**overrides)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import keras
 
-from tf_placer.workloads.sentences import sentence_batch
 from tf_placer.workloads.optimizers import optimizer_named
+from tf_placer.workloads.sentences import sentence_batch
 from tf_placer.workloads.train_step import begin, train_step
 from tf_placer.workloads.workload import Workload
 

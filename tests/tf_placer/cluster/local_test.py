@@ -1,5 +1,6 @@
 """The local cluster: what it says of this machine, and that its workers never outlive their owner."""
 
+import json
 import os
 import signal
 import subprocess
@@ -11,12 +12,17 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
+from tf_placer.cluster import gpu_probe, local
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.cluster.local import local_cluster
+from tf_placer.cluster.local import local_devices
 from tf_placer.cluster.local_workers import LocalWorkers, WorkerError
 from tf_placer.errors import InputError
 
 REPOSITORY = Path(__file__).resolve().parents[3]
+
+
+def _local_cluster(cores: int | None = None) -> Cluster:
+    return Cluster("local", *local_devices(cores or len(os.sched_getaffinity(0))), kind="local")
 
 
 def _alive(pid: int) -> bool:
@@ -36,7 +42,7 @@ def _wait_dead(pids, timeout_s: float) -> list[int]:
 
 
 def test_one_device_per_core_and_a_link_each_way():
-    cluster = local_cluster()
+    cluster = _local_cluster()
     cores = len(os.sched_getaffinity(0))
     assert cluster.kind == "local"
     assert [device.name for device in cluster.devices] == [
@@ -55,17 +61,44 @@ def test_one_device_per_core_and_a_link_each_way():
 @pytest.mark.parametrize("cores", [0, 10_000])
 def test_a_number_of_cores_that_is_not_there_is_refused(cores):
     with pytest.raises(InputError, match=f"cores={cores}"):
-        local_cluster(cores)
+        local_devices(cores)
+
+
+def test_gpus_come_before_the_host_cpu(monkeypatch):
+    gpu = {
+        "memory_bytes": 1 << 34,
+        "peak_flops": 1.234e13,
+        "memory_bytes_per_s": 9.87e11,
+        "model": "Tesla T9",
+    }
+    monkeypatch.setattr(local, "_probe_gpus", lambda: [gpu, gpu])
+    monkeypatch.setattr(local.glob, "glob", lambda pattern: ["/dev/nvidia0", "/dev/nvidia1"])
+    cluster = Cluster("local", *local_devices(), kind="local")
+    assert [device.name for device in cluster.devices] == [
+        f"/job:worker/replica:0/task:0/device:{name}" for name in ("GPU:0", "GPU:1", "CPU:0")
+    ]
+    assert cluster.devices[0].peak_flops == 1.2e13  # two digits of the measurement
+    assert cluster.devices[0].model == "local_tesla_t9"
+    assert cluster.devices[2].streams == len(os.sched_getaffinity(0))
+
+
+def test_the_gpu_probe_measures_any_device_type():
+    # There may be no GPU here; the host CPU stands for one.
+    command = [sys.executable, "-P", gpu_probe.__file__, "CPU", "256"]
+    (report,) = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    assert report["memory_bytes"] > 0
+    assert 1e8 < report["peak_flops"] < 1e14
+    assert 1e7 < report["memory_bytes_per_s"] < 1e14
 
 
 def test_described_hardware_cannot_be_started():
-    cluster = Cluster("paper", local_cluster(1).devices, (), kind="described")
+    cluster = Cluster("paper", _local_cluster(1).devices, (), kind="described")
     with pytest.raises(InputError, match="'paper' is described"):
         LocalWorkers(cluster)
 
 
 def test_a_session_reaches_each_pinned_worker_and_none_survives_the_block():
-    cluster = local_cluster()
+    cluster = _local_cluster()
     cores = sorted(os.sched_getaffinity(0))
     with LocalWorkers(cluster) as workers:
         pids = workers.pids
@@ -84,15 +117,18 @@ def test_no_worker_survives_a_killed_parent():
     script = textwrap.dedent(
         """
         import time
-        from tf_placer.cluster.local import local_cluster
+        from tf_placer.cluster.cluster import Cluster
+        from tf_placer.cluster.local import local_devices
         from tf_placer.cluster.local_workers import LocalWorkers
-        workers = LocalWorkers(local_cluster())
+        workers = LocalWorkers(Cluster("local", *local_devices(2), kind="local"))
         workers.start()
         print(*workers.pids, flush=True)
         time.sleep(600)
         """
     )
-    parent = subprocess.Popen([sys.executable, "-c", script], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
+    parent = subprocess.Popen(
+        [sys.executable, "-c", script], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True
+    )
     pids = [int(word) for word in parent.stdout.readline().split()]
     assert pids and all(map(_alive, pids))
     parent.send_signal(signal.SIGKILL)
@@ -104,7 +140,7 @@ def test_a_worker_that_cannot_start_says_why(monkeypatch, tmp_path):
     broken = tmp_path / "broken.py"
     broken.write_text("raise SystemExit('no TensorFlow here')\n")
     monkeypatch.setattr("tf_placer.cluster.worker_process.__file__", str(broken))
-    workers = LocalWorkers(local_cluster(1))
+    workers = LocalWorkers(_local_cluster(1))
     with pytest.raises(WorkerError, match="no TensorFlow here"):
         workers.start()
     assert workers.pids == ()

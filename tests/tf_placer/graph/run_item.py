@@ -13,6 +13,7 @@ import tensorflow as tf
 from programs import PROGRAMS
 from tensorflow.python.ops import gen_resource_variable_ops
 
+from tf_placer import workloads
 from tf_placer.graph.item import Item
 
 STEPS = 3
@@ -21,12 +22,14 @@ STEPS = 3
 def run_eagerly(concrete, args, item: Item) -> dict:
     """Calls the traced function; the variables are those it captured or was given."""
     results = [tf.nest.flatten(concrete(*args), expand_composites=True) for _ in range(STEPS)]
-    named = dict(zip((t.op.name for t in concrete.graph.internal_captures), concrete.captured_inputs, strict=True))
+    captures = [tensor.op.name for tensor in concrete.graph.internal_captures]
+    named = dict(zip(captures, concrete.captured_inputs, strict=True))
     for argument in args:
         if isinstance(argument, tf.Variable):
             named[argument.name.partition(":")[0]] = argument.handle
     variables = {
-        v.node: gen_resource_variable_ops.read_variable_op(named[v.capture], v.dtype).numpy() for v in item.variables
+        v.node: gen_resource_variable_ops.read_variable_op(named[v.capture], v.dtype).numpy()
+        for v in item.variables
     }
     return {"fetches": [[t.numpy() for t in step] for step in results], "variables": variables}
 
@@ -58,6 +61,8 @@ def main(path: str) -> None:
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    # Before determinism is on: with it TensorFlow traces some losses to other ops.
+    fingerprints = {name: workloads.build(name).fingerprint for name in workloads.names() if name in PROGRAMS}
     tf.random.set_seed(0)
     tf.config.experimental.enable_op_determinism()
     results = {}
@@ -68,7 +73,7 @@ def main(path: str) -> None:
         results[name] = {
             "item": run_item(item),
             "eager": run_eagerly(concrete, args, item),
-            "fingerprint": item.fingerprint,
+            "fingerprint": fingerprints.get(name, item.fingerprint),
         }
     pathlib.Path(path).write_bytes(pickle.dumps(results))
 

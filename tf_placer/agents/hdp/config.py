@@ -14,7 +14,11 @@ class HdpConfig:
       grouper_hidden: width of the Grouper's hidden layer.
       type_embedding: width of the op-type embedding.
       type_vocabulary: most common op types that get a row of their own.
-      grouper_sharpness: how firmly units start in the group of their prototype (paper: 0, uniform).
+      landmarks: units to which every unit's distance is a feature (paper: 0).
+      imitation_steps: Adam steps that fit the Grouper to a min-cut partition first (paper: 0).
+      imitation_rate: their learning rate.
+      start_probability: how often an untrained Placer chooses the best single device; 0 leaves it
+        unbiased (paper).
       placer_hidden: H (paper: 256).
       tanh_constant: C of the bounded logits.
       temperature: T of the bounded logits.
@@ -24,6 +28,8 @@ class HdpConfig:
       gradient_clip: global norm.
       baseline_decay: of the moving-average baseline.
       normalize_advantage: divide by a moving estimate of its spread (paper: no).
+      entropy_bonus: weight of the Placer's mean decision entropy in the objective at the start (paper: 0).
+      entropy_updates: updates until the bonus has faded to 0.
       noise_amplitude: of the uniform noise on both networks' logits at the start.
       noise_updates: updates until the noise is off.
       valid_only_after: updates after which only placements that run may teach.
@@ -34,7 +40,10 @@ class HdpConfig:
     grouper_hidden: int = 64
     type_embedding: int = 20
     type_vocabulary: int = 200
-    grouper_sharpness: float = 8.0
+    landmarks: int = 32
+    imitation_steps: int = 300
+    imitation_rate: float = 1e-2
+    start_probability: float = 0.9
     placer_hidden: int = 64
     tanh_constant: float = 5.0
     temperature: float = 10.0
@@ -44,6 +53,8 @@ class HdpConfig:
     gradient_clip: float = 1.0
     baseline_decay: float = 0.9
     normalize_advantage: bool = True
+    entropy_bonus: float = 0.0
+    entropy_updates: int = 500
     noise_amplitude: float = 0.1
     noise_updates: int = 500
     valid_only_after: int = 500

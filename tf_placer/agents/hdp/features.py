@@ -9,7 +9,13 @@ import numpy as np
 import tensorflow as tf
 
 from tf_placer.problem.problem import Problem
-from tf_placer.problem.unit_graph import UnitGraph, breadth_first_rank, unit_graph
+from tf_placer.problem.unit_graph import (
+    UnitGraph,
+    breadth_first_rank,
+    landmark_distances,
+    local_edges,
+    unit_graph,
+)
 
 MAX_OUTPUTS = 6
 MAX_DIMS = 4
@@ -21,14 +27,16 @@ GROUP_SHAPE_WIDTH = 16
 class UnitFeatures:
     """Inputs of the Grouper (Mirhoseini et al. 2018, section 3), one row per unit.
 
-    A unit is described by its costliest op. Where the paper feeds raw sizes and ranks, sizes
-    are log(1 + x) / 10 and ranks are divided by U: raw ones saturate the softmax at the start.
+    A unit is described by its costliest op. Departures: where the paper feeds raw sizes and
+    ranks, sizes are log(1 + x) / 10 and ranks are divided by U, because raw ones saturate the
+    softmax at the start; and distances to landmark units are added, without which the Grouper
+    cannot tell parallel branches apart.
 
     Attributes:
       type_of_unit: [U] int32 position in ``vocabulary``; the last entry stands for the rest.
       vocabulary: op types, most common first.
-      dense: [U, 6 * 4 + 6 + 6] float32: output sizes, then breadth-first ranks of up to 6
-        producers and 6 consumers; absent entries are -1.
+      dense: [U, 6 * 4 + 6 + 6 + L] float32: output sizes, then breadth-first ranks of up to 6
+        producers and 6 consumers (absent entries are -1), then distances to L landmarks.
       group_columns: [U, 16] float32: log sizes of the first 4 outputs, absent ones 0, to be
         summed over a group.
       type_of_op: [N] int32.
@@ -43,7 +51,7 @@ class UnitFeatures:
     graph: UnitGraph
 
 
-def unit_features(problem: Problem, type_vocabulary: int) -> UnitFeatures:
+def unit_features(problem: Problem, type_vocabulary: int, landmarks: int, seed: int) -> UnitFeatures:
     """Describes every unit of ``problem``."""
     common = collections.Counter(problem.op_types).most_common(type_vocabulary)
     vocabulary = (*(op_type for op_type, _ in common), "other")
@@ -56,7 +64,8 @@ def unit_features(problem: Problem, type_vocabulary: int) -> UnitFeatures:
         for output, shape in enumerate(problem.output_shapes[op][:MAX_OUTPUTS]):
             dims = np.array(shape[:MAX_DIMS], np.float32)
             sizes[unit, output, : len(dims)] = np.log1p(dims) / 10
-    ranks = breadth_first_rank(graph) / problem.num_units
+    local = local_edges(graph)
+    ranks = breadth_first_rank(local) / problem.num_units
     return UnitFeatures(
         type_of_unit=type_of_op[leader],
         vocabulary=vocabulary,
@@ -65,6 +74,7 @@ def unit_features(problem: Problem, type_vocabulary: int) -> UnitFeatures:
                 sizes.reshape(problem.num_units, -1),
                 _neighbor_ranks(graph.neighbors("in"), ranks),
                 _neighbor_ranks(graph.neighbors("out"), ranks),
+                landmark_distances(local, landmarks, np.random.default_rng(seed)),
             ],
             axis=1,
         ).astype(np.float32),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
@@ -25,13 +24,13 @@ class UpdateStats(NamedTuple):
     Attributes:
       runtime_s: [B] float32 step times; not meaningful where not valid.
       valid: [B] bool.
-      best_placement: [U] int32, the fastest valid placement of the sample (the first one if none is).
+      placements: [B, U] int32.
       group_entropy, device_entropy: mean entropy of one decision, in nats.
     """
 
     runtime_s: tf.Tensor
     valid: tf.Tensor
-    best_placement: tf.Tensor
+    placements: tf.Tensor
     group_entropy: tf.Tensor
     device_entropy: tf.Tensor
 
@@ -43,9 +42,9 @@ class HdpLearner(snt.Module):
     gradient_devices = 1/m sum_i 1/k sum_j grad log p(d_j | g_i) A_ij,   A = R - moving average of R
     """
 
-    def __init__(self, problem: Problem, config: HdpConfig, evaluate: EvaluateFn, reference_s: float, seed: int):
+    def __init__(self, problem: Problem, config: HdpConfig, evaluate: EvaluateFn, reference_s: float, start_device: int, seed: int):
         super().__init__(name="hdp_learner")
-        self.policy = HdpPolicy(problem, config, seed)
+        self.policy = HdpPolicy(problem, config, start_device, seed)
         self._config = config
         self._evaluate = evaluate
         self._reference_s = reference_s
@@ -65,8 +64,7 @@ class HdpLearner(snt.Module):
         """Draws B placements, evaluates them and takes one optimizer step."""
         config = self._config
         seeds = tf.random.split(tf.random.fold_in(self._seed, self.updates), 2)
-        fade = tf.cast(self.updates, tf.float32) / max(config.noise_updates, 1)
-        noise = self.policy.draw_noise(config.noise_amplitude * tf.maximum(0.0, 1.0 - fade), seeds[0])
+        noise = self.policy.draw_noise(config.noise_amplitude * self._fade(config.noise_updates), seeds[0])
         with tf.GradientTape() as tape:
             actions, scores = self.policy.sample(noise, seeds[1])
             placements = self.policy.placements(actions)
@@ -74,11 +72,10 @@ class HdpLearner(snt.Module):
             reward = square_root_reward(runtime_s, valid, self._reference_s, config.failing_reward)
             loss = self._loss(scores, reward, valid)
         self._learn(tape, loss)
-        best = tf.argmin(tf.where(valid, runtime_s, np.float32(np.inf)))
         return UpdateStats(
             runtime_s,
             valid,
-            placements[best],
+            placements,
             tf.reduce_mean(scores.group_entropy),
             tf.reduce_mean(scores.device_entropy),
         )
@@ -101,9 +98,16 @@ class HdpLearner(snt.Module):
         weight = tf.cast(may_teach, tf.float32)
         shape = [config.groupings, config.placements]
         group_advantage = tf.reduce_mean(tf.reshape(weight * advantage, shape), axis=1)
-        return reinforce_loss(
-            tf.reshape(scores.device_log_prob, [-1]), advantage, weight
-        ) + reinforce_loss(scores.group_log_prob, group_advantage, tf.ones_like(group_advantage))
+        bonus = config.entropy_bonus * self._fade(config.entropy_updates)
+        return (
+            reinforce_loss(tf.reshape(scores.device_log_prob, [-1]), advantage, weight)
+            + reinforce_loss(scores.group_log_prob, group_advantage, tf.ones_like(group_advantage))
+            - bonus * tf.reduce_mean(scores.device_entropy)
+        )
+
+    def _fade(self, updates: int) -> tf.Tensor:
+        """Goes from 1 to 0 over that many updates."""
+        return tf.maximum(0.0, 1.0 - tf.cast(self.updates, tf.float32) / max(updates, 1))
 
     def _learn(self, tape: tf.GradientTape, loss: tf.Tensor) -> None:
         variables = self.policy.trainable_variables

@@ -11,10 +11,11 @@ import tensorflow_probability as tfp
 
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.features import GroupEmbedder, unit_features
-from tf_placer.agents.hdp.prototypes import spread_prototypes
+from tf_placer.agents.hdp.imitation import imitate_partition
 from tf_placer.agents.initialization import draw_weights
 from tf_placer.grouper.feed_forward import FeedForwardGrouper
 from tf_placer.placer.seq2seq import Seq2SeqPlacer
+from tf_placer.planners.partition import min_cut_partition
 from tf_placer.problem.problem import Problem
 
 
@@ -49,9 +50,9 @@ class Noise(NamedTuple):
 class HdpPolicy(snt.Module):
     """p(groups) p(devices | groups) over the placements of one problem."""
 
-    def __init__(self, problem: Problem, config: HdpConfig, seed: int, name: str = "hdp"):
+    def __init__(self, problem: Problem, config: HdpConfig, start_device: int, seed: int, name: str = "hdp"):
         super().__init__(name=name)
-        features = unit_features(problem, config.type_vocabulary)
+        features = unit_features(problem, config.type_vocabulary, config.landmarks, seed)
         self.config = config
         self.num_units = problem.num_units
         self.num_groups = min(config.num_groups, problem.num_units)
@@ -69,9 +70,15 @@ class HdpPolicy(snt.Module):
         self.grouper(self._type_of_unit, self._dense)
         self.placer.greedy(tf.zeros([1, min(2, self.num_groups), self._embed.width]))
         draw_weights(self, seed)
-        hidden = self.grouper.hidden(self._type_of_unit, self._dense).numpy()
-        prototypes = spread_prototypes(hidden, self.num_groups, np.random.default_rng(seed))
-        self.grouper.start_from_prototypes(prototypes, config.grouper_sharpness)
+        if config.start_probability:
+            self.placer.prefer_device(start_device, config.start_probability)
+        if config.imitation_steps:
+            partition = min_cut_partition(problem, features.graph, self.num_groups)
+            imitate_partition(self.group_logits, self.grouper.trainable_variables, partition, config)
+
+    def group_logits(self) -> tf.Tensor:
+        """[U, G]."""
+        return self.grouper(self._type_of_unit, self._dense)
 
     def draw_noise(self, amplitude: tf.Tensor, seed: tf.Tensor) -> Noise:
         """Uniform noise in [-amplitude, amplitude] for the logits of one update."""
@@ -117,8 +124,7 @@ class HdpPolicy(snt.Module):
 
     def _groups(self, noise: Noise) -> tfp.distributions.Categorical:
         """[M, U] distribution over groups."""
-        logits = self.grouper(self._type_of_unit, self._dense)
-        return tfp.distributions.Categorical(logits=logits + noise.group)
+        return tfp.distributions.Categorical(logits=self.group_logits() + noise.group)
 
     def _embeddings(self, group_of_unit: tf.Tensor) -> tf.Tensor:
         """[M, U] -> [M, G, F]."""

@@ -1,7 +1,9 @@
 #include "simulation_plan.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <numeric>
 #include <utility>
 
 namespace tf_placer {
@@ -10,8 +12,10 @@ namespace {
 __extension__ typedef __int128 int128;
 
 constexpr int64_t kNsPerSecond = 1000000000;
-// Sums are held below this, so that no time and no memory count can overflow int64.
-constexpr int64_t kLargestSum = int64_t{1} << 62;
+// Sums are held below this, so that no time and no memory count can overflow int64, a time not even
+// with the number of the device or channel behind it (at most D * D, 12 bits), as the simulator keeps it.
+constexpr int64_t kLargestSumBytes = int64_t{1} << 62;
+constexpr int64_t kLargestSumNs = int64_t{1} << 50;
 
 std::string At(const char* what, int64_t position, const std::string& problem) {
   return std::string(what) + "[" + std::to_string(position) + "] " + problem;
@@ -20,6 +24,16 @@ std::string At(const char* what, int64_t position, const std::string& problem) {
 // latency + ceil(bytes / bandwidth), exactly.
 int128 TransferNs(int64_t latency_ns, int64_t bytes, int64_t bytes_per_s) {
   return latency_ns + (int128{bytes} * kNsPerSecond + bytes_per_s - 1) / bytes_per_s;
+}
+
+std::vector<int64_t> Distinct(std::vector<int64_t> values) {
+  std::sort(values.begin(), values.end());
+  values.erase(std::unique(values.begin(), values.end()), values.end());
+  return values;
+}
+
+int32_t RowOf(const std::vector<int64_t>& distinct, int64_t value) {
+  return std::lower_bound(distinct.begin(), distinct.end(), value) - distinct.begin();
 }
 
 std::string CheckOps(const SimulatorArrays& a) {
@@ -105,8 +119,8 @@ std::string CheckSums(const SimulatorArrays& a) {
     sum_bytes += a.tensor_bytes[t];
   }
   for (int64_t u = 0; u < a.num_units; ++u) sum_bytes += a.resident_bytes[u];
-  if (sum_ns > kLargestSum) return "the sum of all compute and transfer times exceeds 2^62 ns";
-  if (sum_bytes > kLargestSum) return "the sum of tensor_bytes and resident_bytes exceeds 2^62";
+  if (sum_ns > kLargestSumNs) return "the sum of all compute and transfer times exceeds 2^50 ns (13 days)";
+  if (sum_bytes > kLargestSumBytes) return "the sum of tensor_bytes and resident_bytes exceeds 2^62";
   return "";
 }
 
@@ -124,29 +138,63 @@ SimulationPlan::SimulationPlan(const SimulatorArrays& a)
     : num_ops(a.num_ops),
       num_units(a.num_units),
       num_devices(a.num_devices),
-      num_shared(0),
       max_transfers(0),
-      unit_of_op(a.unit_of_op, a.unit_of_op + a.num_ops),
-      compute_ns(a.compute_ns, a.compute_ns + int64_t{a.num_ops} * a.num_devices),
-      free_on(a.num_ops, 0),
-      pending(a.num_ops, 0),
+      inits(a.num_ops),
       priority(a.priority, a.priority + a.num_ops),
       ops(a.num_ops + 1, Op{0, 0, 0, 0}),
-      resident_bytes(a.resident_bytes, a.resident_bytes + a.num_units),
       streams(a.streams, a.streams + a.num_devices) {
   uniform_priority = std::adjacent_find(priority.begin(), priority.end(),
                                         std::not_equal_to<int32_t>()) == priority.end();
-  for (int64_t n = 0; n < num_ops; ++n) {
-    for (int d = 0; d < num_devices; ++d) {
-      free_on[n] |= uint64_t{compute_ns[n * num_devices + d] == 0} << d;
-    }
+  for (int32_t u = 0; u < num_units; ++u) {
+    if (a.resident_bytes[u] > 0) resident.push_back({u, a.resident_bytes[u]});
   }
-  for (int64_t e = 0; e < a.num_consumers; ++e) ++pending[a.consumer_op[e]];
-  for (int32_t n = 0; n < num_ops; ++n) {
-    if (pending[n] == 0) sources.push_back(n);
-  }
+  AddOps(a);
   AddLinks(a);
   AddTensors(a);
+  AddSharedInputs();
+}
+
+void SimulationPlan::AddOps(const SimulatorArrays& a) {
+  const int width = num_devices + 1;
+  std::vector<int64_t> rows(int64_t{num_ops} * width, 0);
+  for (int32_t t = 0; t < a.num_tensors; ++t) rows[int64_t{a.tensor_producer[t]} * width] += a.tensor_bytes[t];
+  for (int64_t n = 0; n < num_ops; ++n) {
+    std::copy_n(a.compute_ns + n * num_devices, num_devices, rows.begin() + n * width + 1);
+  }
+  const auto less = [&rows, width](int64_t left, int64_t right) {
+    const auto begin = rows.begin();
+    return std::lexicographical_compare(begin + left * width, begin + (left + 1) * width,
+                                        begin + right * width, begin + (right + 1) * width);
+  };
+  // Stable, and numbered in the order of the ops: ops that run together have their rows together.
+  std::vector<int32_t> by_cost(num_ops), first_with_cost(num_ops);
+  std::iota(by_cost.begin(), by_cost.end(), 0);
+  std::stable_sort(by_cost.begin(), by_cost.end(), less);
+  for (int32_t i = 0; i < num_ops; ++i) {
+    const bool is_new = i == 0 || less(by_cost[i - 1], by_cost[i]);
+    first_with_cost[by_cost[i]] = is_new ? by_cost[i] : first_with_cost[by_cost[i - 1]];
+  }
+  for (int32_t n = 0; n < num_ops; ++n) {
+    if (first_with_cost[n] != n) {
+      ops[n].cost = ops[first_with_cost[n]].cost;
+      continue;
+    }
+    ops[n].cost = free_on.size();
+    costs.insert(costs.end(), rows.begin() + int64_t{n} * width, rows.begin() + int64_t{n + 1} * width);
+    free_on.push_back(0);
+    for (int d = 0; d < num_devices; ++d) {
+      free_on.back() |= uint64_t{a.compute_ns[int64_t{n} * num_devices + d] == 0} << d;
+    }
+  }
+  std::vector<int32_t> pending(num_ops, 0);
+  for (int64_t e = 0; e < a.num_consumers; ++e) ++pending[a.consumer_op[e]];
+  const uint64_t everywhere = ~uint64_t{0} >> (kMaxDevices - num_devices);
+  for (int32_t n = 0; n < num_ops; ++n) {
+    const uint64_t free = free_on[ops[n].cost];
+    const Free where = free == 0 ? Free::kNowhere : free == everywhere ? Free::kEverywhere : Free::kSomewhere;
+    inits[n] = {a.unit_of_op[n], pending[n], static_cast<uint32_t>(where)};
+    if (pending[n] == 0) sources.push_back(n);
+  }
 }
 
 void SimulationPlan::AddLinks(const SimulatorArrays& a) {
@@ -163,9 +211,7 @@ void SimulationPlan::AddLinks(const SimulatorArrays& a) {
   num_link_classes = classes.size();
   num_channels = channels.size();
 
-  size_bytes.assign(a.tensor_bytes, a.tensor_bytes + a.num_tensors);
-  std::sort(size_bytes.begin(), size_bytes.end());
-  size_bytes.erase(std::unique(size_bytes.begin(), size_bytes.end()), size_bytes.end());
+  size_bytes = Distinct(std::vector<int64_t>(a.tensor_bytes, a.tensor_bytes + a.num_tensors));
   transfer_ns.resize(size_bytes.size() * num_link_classes);
   for (size_t s = 0; s < size_bytes.size(); ++s) {
     for (const auto& [kind, index] : classes) {
@@ -176,43 +222,48 @@ void SimulationPlan::AddLinks(const SimulatorArrays& a) {
 }
 
 void SimulationPlan::AddTensors(const SimulatorArrays& a) {
-  std::vector<std::pair<int32_t, int32_t>> uses;  // (consumer, row of the use counters)
+  std::vector<int64_t> bytes_at_end(num_ops, 0);
   for (int32_t t = 0; t < a.num_tensors; ++t) {
     const int32_t begin = a.consumer_offset[t];
     const int32_t fanout = a.consumer_offset[t + 1] - begin;
     const int64_t bytes = a.tensor_bytes[t];
-    Op& producer = ops[a.tensor_producer[t]];
-    producer.start_bytes += bytes;
     if (fanout == 0) {
-      producer.end_bytes += bytes;
+      bytes_at_end[a.tensor_producer[t]] += bytes;
       continue;
     }
     ++ops[a.tensor_producer[t] + 1].tensor_begin;
     max_transfers += std::min(fanout, num_devices - 1);
-    const int32_t size_class =
-        std::lower_bound(size_bytes.begin(), size_bytes.end(), bytes) - size_bytes.begin();
+    const int32_t size = RowOf(size_bytes, bytes);
     if (fanout == 1) {
-      ops[a.consumer_op[begin]].end_bytes += bytes;
-      tensors.push_back({a.consumer_op[begin], 0, size_class, -1});
-      continue;
+      bytes_at_end[a.consumer_op[begin]] += bytes;
+      tensors.push_back({a.consumer_op[begin], size});
+    } else {
+      const int32_t first = consumers.size();
+      consumers.insert(consumers.end(), a.consumer_op + begin, a.consumer_op + begin + fanout);
+      tensors.push_back({~static_cast<int32_t>(shared.size()), size});
+      shared.push_back({first, first + fanout, size});
     }
-    const int32_t first = consumers.size();
-    consumers.insert(consumers.end(), a.consumer_op + begin, a.consumer_op + begin + fanout);
-    tensors.push_back({first, first + fanout, size_class, num_shared});
-    shared_bytes.push_back(bytes);
-    if (bytes > 0) {
-      for (int32_t i = first; i < first + fanout; ++i) uses.emplace_back(consumers[i], num_shared);
-    }
-    ++num_shared;
   }
-  std::sort(uses.begin(), uses.end());
-  for (const auto& [op, row] : uses) {
-    ++ops[op + 1].shared_begin;
-    shared_inputs.push_back(row);
-  }
+  end_bytes = Distinct(bytes_at_end);
   for (int64_t n = 0; n < num_ops; ++n) {
+    ops[n].end_bytes = RowOf(end_bytes, bytes_at_end[n]);
     ops[n + 1].tensor_begin += ops[n].tensor_begin;
-    ops[n + 1].shared_begin += ops[n].shared_begin;
+  }
+}
+
+// Tensors of no bytes are left out: nobody needs to know when they are freed.
+void SimulationPlan::AddSharedInputs() {
+  for (const Shared& tensor : shared) {
+    if (size_bytes[tensor.size] == 0) continue;
+    for (int32_t i = tensor.begin; i < tensor.end; ++i) ++ops[consumers[i] + 1].shared_begin;
+  }
+  for (int64_t n = 0; n < num_ops; ++n) ops[n + 1].shared_begin += ops[n].shared_begin;
+  shared_inputs.resize(ops[num_ops].shared_begin);
+  std::vector<int32_t> next;
+  for (const Op& op : ops) next.push_back(op.shared_begin);
+  for (int32_t row = 0; row < static_cast<int32_t>(shared.size()); ++row) {
+    if (size_bytes[shared[row].size] == 0) continue;
+    for (int32_t i = shared[row].begin; i < shared[row].end; ++i) shared_inputs[next[consumers[i]]++] = row;
   }
 }
 

@@ -46,56 +46,69 @@ class SimulationPlan {
   // `arrays` must have passed CheckArrays; they are read here and not kept.
   explicit SimulationPlan(const SimulatorArrays& arrays);
 
-  // Static facts of one op. Its tensors are [tensor_begin, (op + 1)->tensor_begin) and the shared
-  // inputs whose uses it must count down are [shared_begin, (op + 1)->shared_begin).
+  // A simulation reads these in an order that no cache can guess, so they are kept small: numbers that
+  // repeat (sizes, costs) are rows of tables. An op's tensors are rows [tensor_begin, next op's
+  // tensor_begin), and the inputs whose uses it must count down are rows of `shared_inputs`, alike.
   struct Op {
     int32_t tensor_begin;
     int32_t shared_begin;
-    int64_t start_bytes;  // all outputs
-    int64_t end_bytes;    // inputs nobody else reads, and outputs nobody reads
+    int32_t cost;       // row of `costs`
+    int32_t end_bytes;  // row of `end_bytes`: inputs nobody else reads, and outputs nobody reads
   };
 
-  // A tensor that somebody consumes. One read once needs no use counter, and names its reader here.
+  // A tensor that somebody consumes.
   struct Tensor {
-    int32_t first;         // the only consumer, or the begin in `consumers` when shared
-    int32_t last;          // end in `consumers`; unused when there is one consumer
-    int32_t size_class;    // row of `size_bytes` and `transfer_ns`
-    int32_t shared_index;  // row of the use counters, -1 when there is one consumer
+    int32_t consumer;  // the only one, or ~row of `shared` when there are several
+    int32_t size;      // row of `size_bytes` and `transfer_ns`
   };
 
-  // The part of an op that a simulation touches for every edge: 8 bytes, so that an edge is one
-  // cache miss at most.
-  struct OpState {
-    int32_t pending;  // tensors it still waits for
-    uint16_t device;
-    uint16_t queue;  // its device, or D when it is free there
+  // A tensor with several consumers, rows [begin, end) of `consumers`. It needs use counters.
+  struct Shared {
+    int32_t begin;
+    int32_t end;
+    int32_t size;
+  };
+
+  // What to begin with for every op: what it waits for, and whether it is free on all devices, on none,
+  // or, which is rare, on those of `free_on`.
+  enum class Free : uint8_t { kNowhere, kEverywhere, kSomewhere };
+  struct OpInit {
+    int32_t unit;
+    int32_t pending : 30;
+    uint32_t free : 2;
+  };
+
+  struct Resident {
+    int32_t unit;
+    int64_t bytes;
   };
 
   int num_ops, num_units, num_devices, num_link_classes, num_channels;
-  int num_shared;          // tensors with several consumers
   int64_t max_transfers;   // of one placement
   bool uniform_priority;
-  std::vector<int32_t> unit_of_op;          // [N]
-  std::vector<int64_t> compute_ns;          // [N, D]
-  std::vector<uint64_t> free_on;            // [N] bit d: costs nothing on device d
-  std::vector<int32_t> pending;             // [N]
-  std::vector<int32_t> priority;            // [N]
-  std::vector<int32_t> sources;             // ops that wait for nothing
-  std::vector<Op> ops;                      // [N + 1]
-  std::vector<Tensor> tensors;              // consumed tensors, in the order of their ids
-  std::vector<int32_t> consumers;           // of shared tensors
-  std::vector<int32_t> shared_inputs;       // rows of the use counters
-  std::vector<int64_t> shared_bytes;        // [num_shared]
-  std::vector<int64_t> resident_bytes;      // [U]
-  std::vector<int32_t> streams;             // [D]
-  std::vector<int64_t> size_bytes;          // [distinct sizes]
-  std::vector<int64_t> transfer_ns;         // [distinct sizes, num_link_classes]
-  std::vector<int32_t> link_class;          // [D, D]
-  std::vector<int32_t> channel;             // [D, D], renumbered to [0, num_channels)
+  std::vector<OpInit> inits;            // [N]
+  std::vector<int32_t> priority;        // [N]
+  std::vector<int32_t> sources;         // ops that wait for nothing
+  std::vector<Op> ops;                  // [N + 1]
+  std::vector<Tensor> tensors;          // in the order of their ids
+  std::vector<Shared> shared;
+  std::vector<int32_t> consumers;       // of shared tensors
+  std::vector<int32_t> shared_inputs;   // rows of `shared`
+  std::vector<int64_t> costs;           // [distinct costs, D + 1]: output bytes, then compute_ns
+  std::vector<uint64_t> free_on;        // [distinct costs] bit d: nothing on device d
+  std::vector<int64_t> size_bytes;      // [distinct sizes]
+  std::vector<int64_t> transfer_ns;     // [distinct sizes, num_link_classes]
+  std::vector<int64_t> end_bytes;       // [distinct sums]
+  std::vector<Resident> resident;       // units that keep memory
+  std::vector<int32_t> streams;         // [D]
+  std::vector<int32_t> link_class;      // [D, D]
+  std::vector<int32_t> channel;         // [D, D], renumbered to [0, num_channels)
 
  private:
-  void AddTensors(const SimulatorArrays& arrays);
+  void AddOps(const SimulatorArrays& arrays);
   void AddLinks(const SimulatorArrays& arrays);
+  void AddTensors(const SimulatorArrays& arrays);
+  void AddSharedInputs();
 };
 
 }  // namespace tf_placer

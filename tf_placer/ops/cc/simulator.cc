@@ -4,23 +4,43 @@
 #include <functional>
 #include <tuple>
 
+// The whole simulation becomes one function, so that the compiler sees that the simulation's own fields
+// are not reached through any of its pointers and keeps them in registers.
+#define TF_PLACER_INLINE __attribute__((always_inline)) inline
+
+// A variant for each instruction set that helps to find the next event, chosen when the program starts.
+#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__)
+#define TF_PLACER_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define TF_PLACER_CLONES
+#endif
+
 namespace tf_placer {
 namespace {
 
+// What is due next on a device or channel ("slot"): the time, and behind it in kSlotBits the slot, so
+// that the least key says when and where at once.
+constexpr int kSlotBits = 12;
 constexpr int64_t kNever = INT64_MAX;
+constexpr int kSlotBlock = 8;  // slots are padded to a multiple of it
 
-// One tensor on its way, waiting or moving. Transfers of a channel form a list in FIFO order, and since
-// a channel never reorders, a transfer's end is known when it is queued.
+static_assert(kMaxDevices * kMaxDevices <= 1 << kSlotBits, "every device and channel needs a slot");
+
+// One tensor on its way, waiting or moving. The transfers of a channel form a list in FIFO order.
 struct Transfer {
-  int64_t end_ns;
-  int64_t bytes;
   int32_t tensor;
   int32_t next;  // behind it in its channel, -1 for none
   uint16_t source;
   uint16_t target;
 };
 
-// An op that computes on one of a device's streams.
+// What a simulation touches for every edge.
+struct OpState {
+  int32_t pending;  // tensors it still waits for
+  uint16_t device;
+  uint16_t queue;  // its device, or D when it is free there
+};
+
 struct Running {
   int64_t end_ns;
   int32_t op;
@@ -40,20 +60,16 @@ struct Ready {
 struct Channel {
   int32_t head;
   int32_t tail;
-  int64_t tail_end_ns;
 };
 
 struct DeviceState {
-  int32_t* ready;        // [N] in the order of readiness
-  int32_t ready_head;    // next to start
-  int32_t ready_sorted;  // [ready_sorted, ready_tail) became ready at the present time
+  int32_t* ready_head;    // the next op to start, in the order of readiness
+  int32_t* ready_sorted;  // from here on, ops became ready at the present time and are not sorted
+  Running* running;       // [streams], latest end first
+  Ready* heap;            // [N] when priorities differ
   int32_t num_running;
   int32_t streams;
-  Running* running;  // [streams], latest end first
-  Ready* heap;       // [N]
   int32_t heap_size;
-  int64_t bytes;
-  int64_t peak_bytes;
 };
 
 // Memory that is not touched until it is needed.
@@ -62,325 +78,407 @@ std::unique_ptr<T[]> Uninitialized(int64_t size) {
   return std::unique_ptr<T[]>(new T[std::max<int64_t>(size, 1)]);
 }
 
+int PaddedSlots(const SimulationPlan& plan) {
+  return (plan.num_devices + plan.num_channels + kSlotBlock - 1) / kSlotBlock * kSlotBlock;
+}
+
 }  // namespace
 
 struct Workspace::Arrays {
   explicit Arrays(const SimulationPlan& plan)
-      : state(Uninitialized<SimulationPlan::OpState>(plan.num_ops)),
-        uses(Uninitialized<int32_t>(int64_t{plan.num_shared} * plan.num_devices)),
+      : state(Uninitialized<OpState>(plan.num_ops)),
+        uses(Uninitialized<int32_t>(static_cast<int64_t>(plan.shared.size()) * (plan.num_devices + 1))),
         transfers(Uninitialized<Transfer>(plan.max_transfers)),
         fresh(Uninitialized<uint64_t>(plan.max_transfers)),
         ready(Uninitialized<int32_t>(int64_t{plan.num_ops} * (plan.num_devices + 1))),
+        ready_end(plan.num_devices + 1),
         heap(Uninitialized<Ready>(plan.uniform_priority ? 0 : int64_t{plan.num_ops} * plan.num_devices)),
-        channels(plan.num_channels),
         devices(plan.num_devices),
-        ready_tail(plan.num_devices + 1),
-        next_ns(plan.num_devices + plan.num_channels) {
-    int64_t slots = 0;
-    for (const int32_t streams : plan.streams) slots += std::min(streams, plan.num_ops);
-    running = Uninitialized<Running>(slots);
+        bytes(plan.num_devices),
+        channels(plan.num_channels),
+        due(PaddedSlots(plan)) {
+    int64_t streams = 0;
+    for (const int32_t of_device : plan.streams) streams += std::min(of_device, plan.num_ops);
+    running = Uninitialized<Running>(streams);
+    for (size_t row = 0; row < plan.shared.size(); ++row) {
+      uses[row * (plan.num_devices + 1) + plan.num_devices] = plan.shared[row].size;
+    }
   }
 
-  std::unique_ptr<SimulationPlan::OpState[]> state;  // [N]
-  std::unique_ptr<int32_t[]> uses;       // [num_shared, D] what keeps a shared tensor on a device
+  std::unique_ptr<OpState[]> state;  // [N]
+  std::unique_ptr<int32_t[]> uses;  // [shared, D + 1]: what keeps a shared tensor on each
+                                    // device, then its row of `size_bytes`
   std::unique_ptr<Transfer[]> transfers;
-  std::unique_ptr<uint64_t[]> fresh;     // transfers made at the present time, not yet queued
-  std::unique_ptr<int32_t[]> ready;      // [D + 1, N], the last row for ops that are free
-  std::unique_ptr<Ready[]> heap;         // [D, N]
+  std::unique_ptr<uint64_t[]> fresh;  // transfers handed over at the present time, not yet queued
+  std::unique_ptr<int32_t[]> ready;   // [D + 1, N], the last row for ops that are free
+  std::vector<int32_t*> ready_end;    // [D + 1]
+  std::unique_ptr<Ready[]> heap;      // [D, N]
   std::unique_ptr<Running[]> running;
-  std::vector<Channel> channels;
   std::vector<DeviceState> devices;
-  std::vector<int32_t> ready_tail;       // [D + 1]
-  std::vector<int64_t> next_ns;          // [D + C] when each device's and channel's next end is due
+  std::vector<int64_t> bytes;  // [D] in use now
+  std::vector<Channel> channels;
+  std::vector<int64_t> due;  // [slots] keys; devices first, then channels, then padding
 };
 
 Workspace::Workspace(const SimulationPlan& plan) : arrays_(std::make_unique<Arrays>(plan)) {}
 Workspace::~Workspace() = default;
 
+// One run over one placement. The order of what happens at one time is that of the reference simulator.
+template <bool kUniformPriority, bool kWithSchedule>
 class Simulation {
  public:
-  Simulation(const SimulationPlan& plan, Workspace* workspace, int64_t* start_ns, int64_t* end_ns)
-      : plan_(plan),
-        num_devices_(plan.num_devices),
-        num_slots_(plan.num_devices + plan.num_channels),
+  TF_PLACER_INLINE Simulation(const SimulationPlan& plan, Workspace* workspace, int64_t* peak_bytes,
+                              int64_t* start_ns, int64_t* end_ns)
+      : num_devices_(plan.num_devices),
+        num_ops_(plan.num_ops),
+        num_slots_(PaddedSlots(plan)),
+        num_link_classes_(plan.num_link_classes),
         ops_(plan.ops.data()),
         tensors_(plan.tensors.data()),
+        consumers_(plan.consumers.data()),
+        shared_inputs_(plan.shared_inputs.data()),
+        shared_(plan.shared.data()),
+        freed_bytes_(plan.end_bytes.data()),
+        size_bytes_(plan.size_bytes.data()),
+        transfer_ns_(plan.transfer_ns.data()),
+        costs_(plan.costs.data()),
+        link_class_(plan.link_class.data()),
+        channel_(plan.channel.data()),
+        priority_(plan.priority.data()),
         state_(workspace->arrays_->state.get()),
         uses_(workspace->arrays_->uses.get()),
         transfers_(workspace->arrays_->transfers.get()),
         fresh_(workspace->arrays_->fresh.get()),
         free_ready_(workspace->arrays_->ready.get() + int64_t{plan.num_devices} * plan.num_ops),
-        ready_(workspace->arrays_->ready.get()),
+        ready_end_(workspace->arrays_->ready_end.data()),
         devices_(workspace->arrays_->devices.data()),
+        bytes_(workspace->arrays_->bytes.data()),
         channels_(workspace->arrays_->channels.data()),
-        ready_tail_(workspace->arrays_->ready_tail.data()),
-        next_ns_(workspace->arrays_->next_ns.data()),
+        due_(workspace->arrays_->due.data()),
+        peak_bytes_(peak_bytes),
         start_ns_(start_ns),
         end_ns_(end_ns) {
     Running* running = workspace->arrays_->running.get();
     for (int d = 0; d < num_devices_; ++d) {
-      DeviceState& device = devices_[d];
-      device = DeviceState{};
-      device.ready = ready_ + int64_t{d} * plan.num_ops;
-      device.streams = std::min(plan.streams[d], plan.num_ops);
-      device.running = running;
-      device.heap = workspace->arrays_->heap.get() + int64_t{d} * plan.num_ops;
-      running += device.streams;
+      const int64_t row = int64_t{d} * num_ops_;
+      int32_t* const ready = workspace->arrays_->ready.get() + row;
+      const int32_t streams = std::min(plan.streams[d], num_ops_);
+      Ready* const heap = kUniformPriority ? nullptr : workspace->arrays_->heap.get() + row;
+      devices_[d] = {ready, ready, running, heap, 0, streams, 0};
+      ready_end_[d] = ready;
+      running += streams;
     }
-    std::fill_n(ready_tail_, num_devices_ + 1, 0);
-    std::fill_n(next_ns_, num_slots_, kNever);
+    ready_end_[num_devices_] = free_ready_;
+    std::fill_n(bytes_, num_devices_, 0);
+    std::fill_n(peak_bytes_, num_devices_, 0);
+    std::fill_n(due_, num_slots_, kNever);
   }
 
-  int64_t Run(const int32_t* device_of_unit) {
-    Place(device_of_unit);
-    for (const int32_t op : plan_.sources) MakeReady(op, 1);
+  TF_PLACER_INLINE int64_t Run(const SimulationPlan& plan, const int32_t* device_of_unit) {
+    Place(plan, device_of_unit);
+    for (const int32_t op : plan.sources) MakeReady(op, 1);
+    EndFreeOps();
+    int64_t due = kNever;
     while (true) {
-      EndFreeOps();
-      QueueTransfers();
+      due = QueueTransfers(due);
       // A transfer can take no time at all; the ops it makes ready belong to this moment too.
-      if (!ends_now_) {
-        StartOps();
-        const int64_t due_ns = *std::min_element(next_ns_, next_ns_ + num_slots_);
-        if (due_ns == kNever) return now_ns_;
-        now_ns_ = due_ns;
+      if (due >> kSlotBits != now_ns_) {
+        due = StartOps(due);
+        if (due == kNever) return now_ns_;
+        now_ns_ = due >> kSlotBits;
       }
-      ends_now_ = false;
-      EndDue();
+      do {
+        EndSlot(due & ((1 << kSlotBits) - 1));
+        EndFreeOps();
+        due = LeastDue();
+      } while (due >> kSlotBits == now_ns_);
     }
-  }
-
-  void PeakBytes(int64_t* peak_bytes) const {
-    for (int d = 0; d < num_devices_; ++d) peak_bytes[d] = devices_[d].peak_bytes;
   }
 
  private:
-  void Place(const int32_t* device_of_unit) {
-    for (int u = 0; u < plan_.num_units; ++u) devices_[device_of_unit[u]].bytes += plan_.resident_bytes[u];
-    for (int n = 0; n < plan_.num_ops; ++n) {
-      const int32_t device = device_of_unit[plan_.unit_of_op[n]];
-      const bool free = (plan_.free_on[n] >> device) & 1;
-      state_[n] = {plan_.pending[n], static_cast<uint16_t>(device),
-                   static_cast<uint16_t>(free ? num_devices_ : device)};
+  TF_PLACER_INLINE void Place(const SimulationPlan& plan, const int32_t* device_of_unit) {
+    for (const auto& resident : plan.resident) bytes_[device_of_unit[resident.unit]] += resident.bytes;
+    const SimulationPlan::OpInit* const inits = plan.inits.data();
+    for (int n = 0; n < num_ops_; ++n) {
+      const int32_t device = device_of_unit[inits[n].unit];
+      int32_t free = inits[n].free;
+      if (free == static_cast<int32_t>(SimulationPlan::Free::kSomewhere)) {
+        free = (plan.free_on[ops_[n].cost] >> device) & 1;
+      }
+      state_[n] = {inits[n].pending, static_cast<uint16_t>(device),
+                   static_cast<uint16_t>(device + free * (num_devices_ - device))};
     }
   }
+
+  TF_PLACER_INLINE int64_t LeastDue() const {
+    int64_t least[kSlotBlock];
+    for (int i = 0; i < kSlotBlock; ++i) least[i] = due_[i];
+    for (int block = kSlotBlock; block < num_slots_; block += kSlotBlock) {
+      for (int i = 0; i < kSlotBlock; ++i) least[i] = std::min(least[i], due_[block + i]);
+    }
+    for (int half = kSlotBlock / 2; half > 0; half /= 2) {
+      for (int i = 0; i < half; ++i) least[i] = std::min(least[i], least[i + half]);
+    }
+    return least[0];
+  }
+
+  static TF_PLACER_INLINE int64_t DueKey(int64_t end_ns, int32_t slot) { return end_ns << kSlotBits | slot; }
 
   // Without a branch, since whether an op becomes ready is as good as random: it is always written
   // behind its queue, which grows by it or does not.
-  void MakeReady(int32_t op, int32_t yes) {
-    const int32_t queue = state_[op].queue;
-    ready_[int64_t{queue} * plan_.num_ops + ready_tail_[queue]] = op;
-    ready_tail_[queue] += yes;
+  TF_PLACER_INLINE void MakeReady(int32_t op, int32_t yes) {
+    int32_t*& end = ready_end_[state_[op].queue];
+    *end = op;
+    end += yes;
+    __builtin_prefetch(ops_ + op);
   }
 
-  void EndFreeOps() {
-    while (ready_tail_[num_devices_] > 0) {
-      const int32_t op = free_ready_[--ready_tail_[num_devices_]];
-      devices_[state_[op].device].bytes += ops_[op].start_bytes;
-      if (start_ns_ != nullptr) start_ns_[op] = now_ns_;
-      EndOp(op);
+  // A tensor is at `device`: if `op` is there too, that is one less to wait for.
+  TF_PLACER_INLINE void Arrive(int32_t op, int32_t device) {
+    const int32_t here = state_[op].device == device;
+    MakeReady(op, ((state_[op].pending -= here) == 0) & here);
+  }
+
+  // Output bytes, then the time on every device.
+  TF_PLACER_INLINE const int64_t* CostOf(int32_t op) const {
+    return costs_ + int64_t{ops_[op].cost} * (num_devices_ + 1);
+  }
+
+  TF_PLACER_INLINE void EndFreeOps() {
+    while (ready_end_[num_devices_] != free_ready_) {
+      const int32_t op = *--ready_end_[num_devices_];
+      const int32_t device = state_[op].device;
+      bytes_[device] += CostOf(op)[0];
+      if (kWithSchedule) start_ns_[op] = now_ns_;
+      EndOp(op, device);
     }
   }
 
-  void EndOp(int32_t op) {
-    const int32_t device = state_[op].device;
-    if (end_ns_ != nullptr) end_ns_[op] = now_ns_;
-    int64_t freed_bytes = ops_[op].end_bytes;
-    for (int32_t i = ops_[op].shared_begin; i < ops_[op + 1].shared_begin; ++i) {
-      freed_bytes += ReleaseShared(plan_.shared_inputs[i], device);
+  TF_PLACER_INLINE void EndOp(int32_t op, int32_t device) {
+    if (kWithSchedule) end_ns_[op] = now_ns_;
+    const SimulationPlan::Op* const facts = ops_ + op;
+    int64_t freed_bytes = freed_bytes_[facts->end_bytes];
+    for (int32_t i = facts->shared_begin; i < facts[1].shared_begin; ++i) {
+      freed_bytes += ReleaseShared(shared_inputs_[i], device);
     }
-    devices_[device].bytes -= freed_bytes;
-    for (int32_t t = ops_[op].tensor_begin; t < ops_[op + 1].tensor_begin; ++t) {
-      if (tensors_[t].shared_index < 0) {
-        SendToOne(t, device);
+    bytes_[device] -= freed_bytes;
+    for (int32_t t = facts->tensor_begin; t < facts[1].tensor_begin; ++t) {
+      const int32_t consumer = tensors_[t].consumer;
+      if (consumer >= 0) {
+        const int32_t target = state_[consumer].device;
+        Arrive(consumer, device);
+        fresh_[num_fresh_] = FreshKey(t, device, target);
+        num_fresh_ += target != device;
       } else {
-        SendToAll(t, device);
+        SendShared(t, ~consumer, device);
       }
+    }
+  }
+
+  TF_PLACER_INLINE void SendShared(int32_t tensor, int32_t row, int32_t source) {
+    int32_t* const uses = uses_ + int64_t{row} * (num_devices_ + 1);
+    for (int d = 0; d < num_devices_; ++d) uses[d] = 0;
+    uint64_t targets = 0;
+    for (int32_t i = shared_[row].begin; i < shared_[row].end; ++i) {
+      const int32_t device = state_[consumers_[i]].device;
+      ++uses[device];
+      targets |= uint64_t{1} << device;
+      Arrive(consumers_[i], source);
+    }
+    targets &= ~(uint64_t{1} << source);
+    for (; targets != 0; targets &= targets - 1) {
+      ++uses[source];
+      fresh_[num_fresh_++] = FreshKey(tensor, source, __builtin_ctzll(targets));
     }
   }
 
   // Counts down what keeps a shared tensor on a device; returns the bytes that this frees.
-  int64_t ReleaseShared(int32_t shared_index, int32_t device) {
-    const int32_t left = --uses_[int64_t{shared_index} * num_devices_ + device];
-    return left == 0 ? plan_.shared_bytes[shared_index] : 0;
-  }
-
-  void SendToOne(int32_t tensor, int32_t source) {
-    const int32_t consumer = tensors_[tensor].first;
-    const int32_t device = state_[consumer].device;
-    const int32_t local = device == source;
-    MakeReady(consumer, (state_[consumer].pending -= local) == 0 && local);
-    fresh_[num_fresh_] = FreshKey(tensor, source, device);
-    num_fresh_ += 1 - local;
-  }
-
-  void SendToAll(int32_t tensor, int32_t source) {
-    int32_t* uses = uses_ + int64_t{tensors_[tensor].shared_index} * num_devices_;
-    std::fill_n(uses, num_devices_, 0);
-    uint64_t devices = 0;
-    for (int32_t i = tensors_[tensor].first; i < tensors_[tensor].last; ++i) {
-      const int32_t consumer = plan_.consumers[i];
-      const int32_t device = state_[consumer].device;
-      const int32_t local = device == source;
-      ++uses[device];
-      devices |= uint64_t{1} << device;
-      MakeReady(consumer, (state_[consumer].pending -= local) == 0 && local);
-    }
-    devices &= ~(uint64_t{1} << source);
-    for (; devices != 0; devices &= devices - 1) {
-      ++uses[source];
-      fresh_[num_fresh_++] = FreshKey(tensor, source, __builtin_ctzll(devices));
-    }
+  TF_PLACER_INLINE int64_t ReleaseShared(int32_t row, int32_t device) {
+    int32_t* const uses = uses_ + int64_t{row} * (num_devices_ + 1);
+    const int32_t left = --uses[device];
+    return size_bytes_[uses[num_devices_]] & -int64_t{left == 0};
   }
 
   // Sorts by tensor, then target.
-  static uint64_t FreshKey(int32_t tensor, int32_t source, int32_t target) {
+  static TF_PLACER_INLINE uint64_t FreshKey(int32_t tensor, int32_t source, int32_t target) {
     return static_cast<uint64_t>(tensor) << 16 | static_cast<uint64_t>(target) << 8 | source;
   }
 
-  void QueueTransfers() {
-    if (num_fresh_ == 0) return;
-    if (!std::is_sorted(fresh_, fresh_ + num_fresh_)) std::sort(fresh_, fresh_ + num_fresh_);
-    for (int64_t i = 0; i < num_fresh_; ++i) QueueTransfer(fresh_[i]);
+  // Returns the least of `due` and what becomes due.
+  TF_PLACER_INLINE int64_t QueueTransfers(int64_t due) {
+    if (num_fresh_ > 1 && !std::is_sorted(fresh_, fresh_ + num_fresh_)) std::sort(fresh_, fresh_ + num_fresh_);
+    for (int64_t i = 0; i < num_fresh_; ++i) {
+      const int32_t tensor = fresh_[i] >> 16;
+      const int32_t target = (fresh_[i] >> 8) & 0xff;
+      const int32_t source = fresh_[i] & 0xff;
+      due = std::min(due, QueueTransfer(tensor, source, target));
+    }
     num_fresh_ = 0;
+    return due;
   }
 
-  void QueueTransfer(uint64_t key) {
-    const int32_t tensor = key >> 16;
-    const int32_t target = (key >> 8) & 0xff;
-    const int32_t source = key & 0xff;
-    const int32_t link = source * num_devices_ + target;
-    const int32_t size = tensors_[tensor].size_class;
-    const int64_t transfer_ns =
-        plan_.transfer_ns[int64_t{size} * plan_.num_link_classes + plan_.link_class[link]];
-    const int32_t slot = num_devices_ + plan_.channel[link];
-    Channel& channel = channels_[plan_.channel[link]];
-    Transfer& transfer = transfers_[num_transfers_];
-    const bool idle = next_ns_[slot] == kNever;
-    const int64_t end_ns = (idle ? now_ns_ : channel.tail_end_ns) + transfer_ns;
-    transfer = {end_ns, plan_.size_bytes[size], tensor, -1, static_cast<uint16_t>(source),
-                static_cast<uint16_t>(target)};
-    if (idle) {
-      channel.head = num_transfers_;
-      next_ns_[slot] = end_ns;
-      ends_now_ |= end_ns == now_ns_;
-      devices_[target].bytes += transfer.bytes;
+  TF_PLACER_INLINE int64_t QueueTransfer(int32_t tensor, int32_t source, int32_t target) {
+    const int32_t index = NewTransfer();
+    const int32_t channel_index = channel_[source * num_devices_ + target];
+    const int32_t slot = num_devices_ + channel_index;
+    Channel& channel = channels_[channel_index];
+    transfers_[index] = {tensor, -1, static_cast<uint16_t>(source), static_cast<uint16_t>(target)};
+    if (due_[slot] == kNever) {
+      StartTransfer(slot, index);
     } else {
-      transfers_[channel.tail].next = num_transfers_;
+      transfers_[channel.tail].next = index;
     }
-    channel.tail = num_transfers_++;
-    channel.tail_end_ns = end_ns;
+    channel.tail = index;
+    return due_[slot];
   }
 
-  void EndDue() {
-    for (int slot = 0; slot < num_slots_; ++slot) {
-      if (next_ns_[slot] != now_ns_) continue;
-      if (slot < num_devices_) {
-        EndComputation(slot);
-      } else {
-        EndTransfer(slot);
-      }
+  // Memory of a transfer that has ended is taken first: it is still in the cache.
+  TF_PLACER_INLINE int32_t NewTransfer() {
+    if (ended_transfers_ < 0) return num_transfers_++;
+    const int32_t index = ended_transfers_;
+    ended_transfers_ = transfers_[index].next;
+    return index;
+  }
+
+  TF_PLACER_INLINE void StartTransfer(int32_t slot, int32_t index) {
+    const Transfer& transfer = transfers_[index];
+    const int32_t size = tensors_[transfer.tensor].size;
+    const int32_t consumer = tensors_[transfer.tensor].consumer;
+    // As for ops. One of the two is wasted: cheaper than to ask which.
+    __builtin_prefetch(state_ + std::max(consumer, 0));
+    __builtin_prefetch(shared_ + std::max(~consumer, 0));
+    const int32_t link = transfer.source * num_devices_ + transfer.target;
+    const int64_t transfer_ns = transfer_ns_[int64_t{size} * num_link_classes_ + link_class_[link]];
+    channels_[slot - num_devices_].head = index;
+    due_[slot] = DueKey(now_ns_ + transfer_ns, slot);
+    bytes_[transfer.target] += size_bytes_[size];
+  }
+
+  TF_PLACER_INLINE void EndSlot(int32_t slot) {
+    if (slot < num_devices_) {
+      EndComputation(slot);
+    } else {
+      EndTransfer(slot);
     }
   }
 
-  void EndComputation(int32_t d) {
+  TF_PLACER_INLINE void EndComputation(int32_t d) {
     DeviceState& device = devices_[d];
-    do {
-      EndOp(device.running[--device.num_running].op);
-    } while (device.num_running > 0 && device.running[device.num_running - 1].end_ns == now_ns_);
-    next_ns_[d] = device.num_running > 0 ? device.running[device.num_running - 1].end_ns : kNever;
+    const int32_t op = device.running[--device.num_running].op;
+    due_[d] = device.num_running > 0 ? DueKey(device.running[device.num_running - 1].end_ns, d) : kNever;
+    EndOp(op, d);
   }
 
-  void EndTransfer(int32_t slot) {
-    Channel& channel = channels_[slot - num_devices_];
-    const Transfer& transfer = transfers_[channel.head];
+  TF_PLACER_INLINE void EndTransfer(int32_t slot) {
+    const int32_t index = channels_[slot - num_devices_].head;
+    const Transfer transfer = transfers_[index];
+    transfers_[index].next = ended_transfers_;
+    ended_transfers_ = index;
     if (transfer.next < 0) {
-      next_ns_[slot] = kNever;
+      due_[slot] = kNever;
     } else {
-      const Transfer& next = transfers_[transfer.next];
-      channel.head = transfer.next;
-      next_ns_[slot] = next.end_ns;
-      ends_now_ |= next.end_ns == now_ns_;
-      devices_[next.target].bytes += next.bytes;
+      StartTransfer(slot, transfer.next);
     }
     const SimulationPlan::Tensor& tensor = tensors_[transfer.tensor];
-    if (tensor.shared_index < 0) {
-      devices_[transfer.source].bytes -= transfer.bytes;
-      MakeReady(tensor.first, --state_[tensor.first].pending == 0);
+    if (tensor.consumer >= 0) {
+      bytes_[transfer.source] -= size_bytes_[tensor.size];
+      MakeReady(tensor.consumer, --state_[tensor.consumer].pending == 0);
       return;
     }
-    devices_[transfer.source].bytes -= ReleaseShared(tensor.shared_index, transfer.source);
-    for (int32_t i = tensor.first; i < tensor.last; ++i) {
-      const int32_t consumer = plan_.consumers[i];
-      const int32_t here = state_[consumer].device == transfer.target;
-      MakeReady(consumer, (state_[consumer].pending -= here) == 0 && here);
-    }
+    const SimulationPlan::Shared& shared = shared_[~tensor.consumer];
+    bytes_[transfer.source] -= ReleaseShared(~tensor.consumer, transfer.source);
+    for (int32_t i = shared.begin; i < shared.end; ++i) Arrive(consumers_[i], transfer.target);
   }
 
-  void StartOps() {
+  // Returns the least of `due` and what becomes due. Everything at the present time has happened after
+  // it, so this is when memory is compared with its peak.
+  TF_PLACER_INLINE int64_t StartOps(int64_t due) {
     for (int d = 0; d < num_devices_; ++d) {
       DeviceState& device = devices_[d];
-      const int32_t tail = ready_tail_[d];
-      if (plan_.uniform_priority) {
-        if (tail - device.ready_sorted > 1) std::sort(device.ready + device.ready_sorted, device.ready + tail);
-        device.ready_sorted = tail;
-        while (device.num_running < device.streams && device.ready_head < tail) {
-          StartOp(d, device.ready[device.ready_head++]);
+      int32_t* const end = ready_end_[d];
+      if (kUniformPriority) {
+        if (end - device.ready_sorted > 1) std::sort(device.ready_sorted, end);
+        device.ready_sorted = end;
+        while (device.ready_head != end && device.num_running < device.streams) {
+          due = std::min(due, StartOp(d, *device.ready_head++));
         }
       } else {
-        for (int32_t i = device.ready_sorted; i < tail; ++i) {
-          const int32_t op = device.ready[i];
-          device.heap[device.heap_size++] = {plan_.priority[op], op, now_ns_};
+        for (; device.ready_sorted != end; ++device.ready_sorted) {
+          const int32_t op = *device.ready_sorted;
+          device.heap[device.heap_size++] = {priority_[op], op, now_ns_};
           std::push_heap(device.heap, device.heap + device.heap_size, std::greater<Ready>());
         }
-        device.ready_sorted = tail;
-        while (device.num_running < device.streams && device.heap_size > 0) {
+        while (device.heap_size > 0 && device.num_running < device.streams) {
           std::pop_heap(device.heap, device.heap + device.heap_size, std::greater<Ready>());
-          StartOp(d, device.heap[--device.heap_size].op);
+          due = std::min(due, StartOp(d, device.heap[--device.heap_size].op));
         }
       }
-      device.peak_bytes = std::max(device.peak_bytes, device.bytes);
+      peak_bytes_[d] = std::max(peak_bytes_[d], bytes_[d]);
     }
+    return due;
   }
 
-  void StartOp(int32_t d, int32_t op) {
+  TF_PLACER_INLINE int64_t StartOp(int32_t d, int32_t op) {
     DeviceState& device = devices_[d];
-    if (start_ns_ != nullptr) start_ns_[op] = now_ns_;
-    device.bytes += ops_[op].start_bytes;
-    const int64_t end_ns = now_ns_ + plan_.compute_ns[int64_t{op} * num_devices_ + d];
+    if (kWithSchedule) start_ns_[op] = now_ns_;
+    const int64_t* const cost = CostOf(op);
+    bytes_[d] += cost[0];
+    const int64_t end_ns = now_ns_ + cost[1 + d];
+    // It ends some events from now: time to fetch what it will need then.
+    __builtin_prefetch(tensors_ + ops_[op].tensor_begin);
+    __builtin_prefetch(shared_inputs_ + ops_[op].shared_begin);
+    __builtin_prefetch(freed_bytes_ + ops_[op].end_bytes);
     int32_t i = device.num_running++;
     for (; i > 0 && device.running[i - 1].end_ns < end_ns; --i) device.running[i] = device.running[i - 1];
     device.running[i] = {end_ns, op};
-    next_ns_[d] = device.running[device.num_running - 1].end_ns;
+    return due_[d] = DueKey(device.running[device.num_running - 1].end_ns, d);
   }
 
-  const SimulationPlan& plan_;
-  const int32_t num_devices_;
-  const int32_t num_slots_;
+  const int32_t num_devices_, num_ops_, num_slots_, num_link_classes_;
   const SimulationPlan::Op* const ops_;
   const SimulationPlan::Tensor* const tensors_;
-  SimulationPlan::OpState* const state_;
+  const int32_t* const consumers_;
+  const int32_t* const shared_inputs_;
+  const SimulationPlan::Shared* const shared_;
+  const int64_t* const freed_bytes_;
+  const int64_t* const size_bytes_;
+  const int64_t* const transfer_ns_;
+  const int64_t* const costs_;
+  const int32_t* const link_class_;
+  const int32_t* const channel_;
+  const int32_t* const priority_;
+  OpState* const state_;
   int32_t* const uses_;
   Transfer* const transfers_;
   uint64_t* const fresh_;
   int32_t* const free_ready_;
-  int32_t* const ready_;
+  int32_t** const ready_end_;
   DeviceState* const devices_;
+  int64_t* const bytes_;
   Channel* const channels_;
-  int32_t* const ready_tail_;
-  int64_t* const next_ns_;
+  int64_t* const due_;
+  int64_t* const peak_bytes_;
   int64_t* const start_ns_;
   int64_t* const end_ns_;
   int64_t now_ns_ = 0;
   int64_t num_fresh_ = 0;
   int32_t num_transfers_ = 0;
-  bool ends_now_ = false;
+  int32_t ended_transfers_ = -1;  // a list of them
 };
 
+TF_PLACER_CLONES
 void Simulate(const SimulationPlan& plan, const int32_t* device_of_unit, Workspace* workspace,
               int64_t* runtime_ns, int64_t* peak_bytes, int64_t* start_ns, int64_t* end_ns) {
-  Simulation simulation(plan, workspace, start_ns, end_ns);
-  *runtime_ns = simulation.Run(device_of_unit);
-  simulation.PeakBytes(peak_bytes);
+  const bool with_schedule = start_ns != nullptr;
+  if (plan.uniform_priority && !with_schedule) {
+    *runtime_ns = Simulation<true, false>(plan, workspace, peak_bytes, start_ns, end_ns).Run(plan, device_of_unit);
+  } else if (plan.uniform_priority) {
+    *runtime_ns = Simulation<true, true>(plan, workspace, peak_bytes, start_ns, end_ns).Run(plan, device_of_unit);
+  } else if (!with_schedule) {
+    *runtime_ns = Simulation<false, false>(plan, workspace, peak_bytes, start_ns, end_ns).Run(plan, device_of_unit);
+  } else {
+    *runtime_ns = Simulation<false, true>(plan, workspace, peak_bytes, start_ns, end_ns).Run(plan, device_of_unit);
+  }
 }
 
 }  // namespace tf_placer

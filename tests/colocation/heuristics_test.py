@@ -1,0 +1,164 @@
+"""Each soft rule on a graph of a few ops; contraction against the obvious loop."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from colocation.graph_index import GraphIndex, index_graph
+from colocation.heuristics import (
+    attach_constants,
+    attach_metadata,
+    default_groups,
+    name_scope,
+    single_consumer,
+)
+from colocation.units import Heuristic, form_units
+
+tf1 = tf.compat.v1
+
+
+def graph(*ops: str) -> GraphIndex:
+    """Each op is "name:Type input input..."; the type may be left out (NoOp, which takes anything)."""
+    graph_def = tf1.GraphDef()
+    for text in ops:
+        head, *inputs = text.split()
+        name, _, op_type = head.partition(":")
+        node = graph_def.node.add(name=name, op=op_type or "NoOp", input=inputs)
+        node.attr["T"].type = tf.float32.as_datatype_enum  # what Shape and Reshape ask for
+    return index_graph(graph_def)
+
+
+def groups(index: GraphIndex, *heuristics: Heuristic) -> set[frozenset[str]]:
+    units = form_units(index, heuristics)
+    return {frozenset(index.names[op] for op in units.members(u)) for u in range(units.num_units)}
+
+
+def sets(*texts: str) -> set[frozenset[str]]:
+    return {frozenset(text.split()) for text in texts}
+
+
+def test_single_consumer_stops_where_an_output_fans_out_to_sinks():
+    index = graph("a", "b a", "s1 b", "s2 b", "c", "s3 c")
+    assert groups(index, single_consumer()) == sets("a b", "s1", "s2", "c s3")
+
+
+def test_single_consumer_treats_groups_as_ops():
+    # b and c have d alone, then a has the group of d alone.
+    index = graph("a", "b a", "c a", "d b c")
+    assert groups(index, single_consumer()) == sets("a b c d")
+    assert groups(index, single_consumer(recursive=False)) == sets("a", "b c d")
+
+
+def test_single_consumer_and_control_edges():
+    index = graph("a", "b a", "c ^a")
+    assert groups(index, single_consumer()) == sets("a b", "c")
+    assert groups(index, single_consumer(follow_control_edges=True)) == sets("a", "b", "c")
+
+
+def naive_contraction(num_ops: int, edges: list[tuple[int, int]]) -> np.ndarray:
+    group = list(range(num_ops))
+    while True:
+        successors: dict[int, set[int]] = {}
+        for a, b in edges:
+            if group[a] != group[b]:
+                successors.setdefault(group[a], set()).add(group[b])
+        single = next(((g, *s) for g, s in sorted(successors.items()) if len(s) == 1), None)
+        if single is None:
+            return np.unique(group, return_inverse=True)[1]
+        low, high = sorted(single)
+        group = [low if g == high else g for g in group]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_contraction_equals_the_naive_loop(seed: int):
+    rng = np.random.default_rng(seed)
+    num_ops = int(rng.integers(2, 30))
+    edges = [tuple(sorted(e)) for e in rng.integers(num_ops, size=(num_ops, 2)).tolist() if e[0] != e[1]]
+    index = graph(*(" ".join([f"n{b}", *(f"n{a}" for a, c in edges if c == b)]) for b in range(num_ops)))
+    units = form_units(index, [single_consumer()])
+    np.testing.assert_array_equal(units.unit_of_op, naive_contraction(num_ops, edges), err_msg=f"seed {seed}")
+
+
+def test_contraction_survives_cycles_between_groups():
+    # The groups {a, d} and {b, c} feed each other: one successor each.
+    index = graph("p/a", "q/b p/a", "q/c", "p/d q/c")
+    scopes = name_scope(r"^(\w)/")
+    assert groups(index, scopes) == sets("p/a p/d", "q/b q/c")
+    assert groups(index, scopes, single_consumer()) == sets("p/a p/d q/b q/c")
+
+
+def test_name_scope_groups_by_what_is_captured():
+    index = graph("lstm_0/step_0/x", "lstm_0/step_1/x", "lstm_0/step_0/y", "lstm_1/step_0/x", "z")
+    assert groups(index, name_scope(r"lstm_(\d+)/step_(\d+)/")) == sets(
+        "lstm_0/step_0/x lstm_0/step_0/y", "lstm_0/step_1/x", "lstm_1/step_0/x", "z"
+    )
+    assert len(groups(index, name_scope(r"lstm_\d+/"))) == 3
+    with pytest.raises(ValueError, match="not a regular expression"):
+        name_scope("(")
+
+
+def test_default_groups_of_tf_gradients():
+    with tf.Graph().as_default() as g:
+        x = tf1.placeholder(tf.float32, (2, 2), name="x")
+        y = tf.tanh(tf.matmul(x, x, name="product"), name="squash")
+        tf1.gradients(y, x)
+    index = index_graph(g.as_graph_def())
+    result = groups(index, default_groups)
+    of = {name: group for group in result for name in group}
+    assert of["gradients/squash_grad/TanhGrad"] is of["squash"]
+    assert of["gradients/product_grad/MatMul"] is of["gradients/product_grad/MatMul_1"] is of["product"]
+    assert of["product"] is not of["squash"]
+    assert of["x"] == {"x"}
+
+
+def test_default_groups_of_a_tape():
+    @tf.function
+    def step(x: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            with tf.name_scope("layer"):
+                y = tf.tanh(tf.matmul(x, x, name="product"), name="squash")
+        return tape.gradient(y, x)
+
+    index = index_graph(step.get_concrete_function(tf.TensorSpec((2, 2))).graph.as_graph_def())
+    units = form_units(index, [default_groups])
+    gradients = [
+        name for name in index.names if "gradient_tape" in name and name.split("/")[-1][:6] == "MatMul"
+    ]
+    assert gradients
+    for name in gradients:
+        forward = index.id_of_name["layer/product"]
+        assert units.unit_of_op[index.id_of_name[name]] == units.unit_of_op[forward], name
+
+
+def test_default_groups_fall_back_to_the_scope_and_leave_strangers():
+    index = graph(
+        "m/d/MatMul", "m/d/Add", "gradient_tape/m/d/BiasGrad", "gradient_tape/other/x", "gradient_tape"
+    )
+    assert groups(index, default_groups) == sets(
+        "m/d/MatMul gradient_tape/m/d/BiasGrad", "m/d/Add", "gradient_tape/other/x", "gradient_tape"
+    )
+
+
+def test_attach_constants():
+    index = graph("one:Const", "two:Const", "a one two", "b two", "none:Const")
+    assert groups(index, attach_constants) == sets("one a", "two", "b", "none")
+    # Two readers in one unit are one reader.
+    tied = graph("two:Const", "p/a two", "p/b two")
+    assert groups(tied, name_scope("p/"), attach_constants) == sets("two p/a p/b")
+
+
+def test_attach_metadata():
+    index = graph("x", "shape:Shape x", "y:Reshape x shape")
+    assert groups(index, attach_metadata) == sets("x shape", "y")
+
+
+def test_heuristics_only_add_to_the_hard_units():
+    index = graph("v:VarHandleOp", "r:ReadVariableOp v", "c:Const", "a:AddV2 r c")
+    hard = groups(index)
+    assert hard == sets("v r", "c", "a")
+    assert groups(index, attach_constants) == sets("v r", "c a")
+    merges = form_units(index, [attach_constants]).merges
+    assert [m.rule for m in merges] == ["resource_edges", "attach_constants"]

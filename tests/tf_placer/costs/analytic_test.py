@@ -1,0 +1,160 @@
+"""Analytic costs: rooflines by hand, loops and branches, and whole steps against published times."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.cluster.device import Device, Link
+from tf_placer.costs.analytic import OpCosts, analytic_costs
+from tf_placer.costs.efficiency import EFFICIENCY_OF_TYPE, Efficiency, run_time_ns
+from tf_placer.costs.work import Kind
+from tf_placer.graph.item import Item
+from tf_placer.workloads import build
+
+
+def _cluster() -> Cluster:
+    # 1 Tflop/s and 100 GB/s GPU; CPU of two streams that share 100 Gflop/s and 10 GB/s.
+    gpu = Device("/job:localhost/replica:0/task:0/device:GPU:0", "GPU", "toy", 1, 1, 1e12, 1e11, 5_000)
+    cpu = Device("/job:localhost/replica:0/task:0/device:CPU:0", "CPU", "toy", 1, 2, 1e11, 1e10, 1_000)
+    return Cluster("toy", (gpu, cpu), (Link(0, 1, 1, 1e9, "a"), Link(1, 0, 1, 1e9, "b")))
+
+
+def _costs(fn, *args) -> tuple[Item, OpCosts]:
+    item = Item.from_function(tf.function(fn, autograph=False), *args)
+    return item, analytic_costs(item, _cluster())
+
+
+def _row(item: Item, op_type: str) -> int:
+    return item.index.op_types.index(op_type)
+
+
+def test_memory_bound_op_takes_launch_plus_bytes_over_bandwidth():
+    item, costs = _costs(lambda x: x + 1.0, tf.zeros([1_000_000]))
+    # 8,000,004 bytes. GPU: at 0.75 of 100 GB/s 106,666.7 ns, plus 5,000. CPU stream: at 0.6 of 5 GB/s
+    # 2,666,668 ns, plus 1,000.
+    np.testing.assert_array_equal(costs.compute_ns[_row(item, "AddV2")], [111_667, 2_667_668])
+
+
+def test_compute_bound_op_takes_launch_plus_flops_over_rate():
+    item, costs = _costs(tf.linalg.matmul, tf.zeros([1000, 1000]), tf.zeros([1000, 1000]))
+    # 2e9 FLOPs. GPU at 0.7 Tflop/s: 2,857,142.9 ns. CPU stream at 0.6 x 50 Gflop/s: 66,666,666.7 ns.
+    np.testing.assert_array_equal(costs.compute_ns[_row(item, "MatMul")], [2_862_143, 66_667_667])
+
+
+def test_free_ops_cost_exactly_zero_on_every_device():
+    item, costs = _costs(lambda x: tf.reshape(x, [10, 10]) * 2.0, tf.zeros([100]))
+    for op_type in ("Placeholder", "Reshape", "Const"):
+        assert costs.compute_ns[_row(item, op_type)].tolist() == [0, 0]
+    assert (costs.compute_ns[_row(item, "Mul")] > 0).all()
+
+
+def test_host_memory_kernels_of_the_gpu_take_cpu_time():
+    item, costs = _costs(lambda i: i + 1, tf.constant(3))
+    row = costs.compute_ns[_row(item, "AddV2")]
+    # 12 bytes at 0.6 x 5 GB/s are 4 ns, plus the CPU's launch of 1,000.
+    assert row.tolist() == [1_004, 1_004]
+
+
+def test_an_op_type_without_formula_is_counted_and_never_zero():
+    item, costs = _costs(lambda x: tf.linalg.cholesky(x), tf.eye(100))
+    assert costs.guessed == {"Cholesky": 1}
+    assert "Cholesky x 1" in costs.report()
+    # 80,000 bytes at 0.75 of 100 GB/s: 1,066.7 ns, plus 5,000.
+    assert costs.compute_ns[_row(item, "Cholesky"), 0] == 6_067
+
+
+def _loop(count):
+    def body(i, y):
+        return i + 1, tf.matmul(y, y)
+
+    def step(x):
+        return tf.while_loop(lambda i, _: i < 10, body, (0, x), maximum_iterations=count)
+
+    return step
+
+
+def test_a_loop_costs_its_body_times_its_trip_count():
+    times = {}
+    for count in (1, 7):
+        item, costs = _costs(_loop(count), tf.eye(100))
+        assert costs.guessed == {}
+        times[count] = costs.compute_ns[_while(item)]
+    np.testing.assert_array_equal(times[7], 7 * times[1])
+    # At least the product: 2e6 FLOPs at 0.7 Tflop/s are 2,857 ns, plus 5,000.
+    assert times[1][0] >= 7_857
+
+
+def test_a_loop_of_unknown_length_is_a_guess():
+    item, costs = _costs(_loop(None), tf.eye(100))
+    assert [t for t in costs.guessed if t.endswith("While")] == [item.index.op_types[_while(item)]]
+    assert (costs.compute_ns[_while(item)] > 0).all()
+
+
+def _while(item: Item) -> int:
+    return next(i for i, t in enumerate(item.index.op_types) if t in ("While", "StatelessWhile"))
+
+
+def test_a_branch_costs_its_longest_side():
+    def step(x):
+        return tf.cond(x[0, 0] > 0.0, lambda: tf.matmul(x, x), lambda: x + 1.0)
+
+    item, costs = _costs(step, tf.eye(1000))
+    row = next(i for i, t in enumerate(item.index.op_types) if t in ("If", "StatelessIf"))
+    assert costs.compute_ns[row, 0] == 2_862_143  # the product, as above
+
+
+def test_a_loop_may_not_run_where_its_body_has_no_kernel():
+    def step(x):
+        return tf.while_loop(
+            lambda i, _: i < 3, lambda i, s: (i + 1, tf.strings.join([s, s])), (0, x), maximum_iterations=3
+        )
+
+    item, costs = _costs(step, tf.constant("a"))
+    assert costs.allowed[_while(item)].tolist() == [False, True]
+
+
+def test_run_time_of_nothing_is_an_empty_array():
+    empty = np.zeros(0)
+    assert run_time_ns(empty.astype(np.int64), empty, empty, _cluster().devices[0]).shape == (0,)
+
+
+def test_every_kind_of_work_has_an_efficiency_between_0_and_1():
+    for table in EFFICIENCY_OF_TYPE.values():
+        assert set(table) == set(Kind) - {Kind.FREE}
+        assert all(0 < share <= 1 for e in table.values() for share in dataclasses.astuple(e))
+        assert all(isinstance(e, Efficiency) for e in table.values())
+
+
+# Seconds per step of 32 images: 32 / (images per second at batch 64, synthetic data, fp32), from TensorFlow's
+# own benchmark page of 2017 (tensorflow.org/performance/benchmarks): one P100 142 and 219, one K80 30.5 and
+# 51.9. Those models use fused batch normalization; Keras's move more bytes.
+_PUBLISHED_S = {
+    ("inception_v3", "p100x1"): 32 / 142,
+    ("inception_v3", "k80x2"): 32 / 30.5,
+    ("resnet50", "p100x1"): 32 / 219,
+    ("resnet50", "k80x2"): 32 / 51.9,
+}
+
+
+@pytest.mark.parametrize("workload", ["inception_v3", "resnet50"])
+def test_whole_steps_are_within_a_factor_of_two_of_published_times(workload):
+    item = build(workload)
+    for preset in ("p100x1", "k80x2"):
+        costs = analytic_costs(item, Cluster.preset(preset))
+        ratio = costs.compute_ns[:, 0].sum() / 1e9 / _PUBLISHED_S[workload, preset]
+        assert 0.5 < ratio < 2.0, f"{workload} on {preset}: {ratio:.2f} of the published time"
+        assert costs.guessed == {}
+        assert costs.allowed.any(axis=1).all()
+
+
+@pytest.mark.parametrize("workload", ["dense_small", "branches_small", "lstm_lm_small", "transformer_small"])
+def test_every_op_of_the_small_workloads_has_a_device_and_a_formula(workload):
+    item = build(workload)
+    costs = analytic_costs(item, Cluster.preset("k40x2"))
+    assert costs.compute_ns.shape == costs.allowed.shape == (item.index.num_ops, 3)
+    assert costs.compute_ns.dtype == np.int64
+    assert costs.guessed == {}
+    assert costs.allowed.any(axis=1).all()

@@ -1,0 +1,84 @@
+"""A placed graph becomes a program that needs no feeding and no fetching."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tf_placer.errors import InputError
+from tf_placer.evaluation import graph_program
+from tf_placer.evaluation.graph_program import Assignment, batches, build_program
+from tf_placer.graph.item import Item
+from tf_placer.graph.program import Program
+from tf_placer.rewrite.graph_def import place_graph
+
+CPU = [f"/job:localhost/replica:0/task:0/device:CPU:{i}" for i in range(2)]
+
+
+@pytest.fixture(scope="module")
+def item() -> Item:
+    """Adds its input to a variable and returns the sum."""
+    total = tf.Variable([1.0, 2.0], name="total")
+
+    @tf.function
+    def add(x):
+        return tf.reduce_sum(total.assign_add(x))
+
+    return Item.from_function(add, tf.constant([10.0, 20.0]), name="add")
+
+
+def _alternating(item: Item) -> tf.compat.v1.GraphDef:
+    (variable,) = item.variables
+    touching = {node.name for node in item.graph_def.node if variable.node in node.input} | {variable.node}
+    return place_graph(
+        item.graph_def, {node.name: CPU[node.name in touching] for node in item.graph_def.node}
+    )
+
+
+def test_it_runs_by_itself_from_the_given_values(item):
+    program = build_program(item, _alternating(item))
+    graph = tf.Graph()
+    with graph.as_default():
+        tf.import_graph_def(program.graph_def, name="")
+    with tf.compat.v1.Session(
+        graph=graph, config=tf.compat.v1.ConfigProto(device_count={"CPU": 2})
+    ) as session:
+        for assignment in program.assignments:
+            session.run(assignment.op, {assignment.placeholder: assignment.value})
+        session.run(list(program.step_ops))
+        total = session.run(item.fetches[0])
+    # [1, 2] + [10, 20] once by the step and once by the fetch: [21, 42].
+    assert total == 63.0
+
+
+def test_every_added_op_lives_with_what_it_serves(item):
+    placed = _alternating(item)
+    snapshot = placed.SerializeToString(deterministic=True)
+    program = build_program(item, placed)
+    assert placed.SerializeToString(deterministic=True) == snapshot
+    device = {node.name: node.device for node in program.graph_def.node}
+    assert all(device.values())
+    for node in program.graph_def.node:
+        if node.op in ("AssignVariableOp", "ReadVariableOp"):
+            assert device[node.name] == device[node.input[0]]
+        if node.name in program.step_ops:
+            assert {device[text.removeprefix("^")] for text in node.input} == {node.device}
+
+
+def test_nothing_to_run_is_bad_input():
+    nothing = Program(tf.compat.v1.GraphDef(), (), (), (), ())
+    with pytest.raises(InputError, match="nothing to run"):
+        build_program(Item.from_program("nothing", nothing), tf.compat.v1.GraphDef())
+
+
+def test_values_are_sent_in_messages_of_bounded_size(monkeypatch):
+    monkeypatch.setattr(graph_program, "_MAX_MESSAGE_BYTES", 100)
+    sizes = [60, 40, 1, 200, 99, 1]  # 60 + 40 fill a message, 200 is one alone, 99 + 1 fill one
+    values = tuple(Assignment(f"p{i}:0", f"a{i}", np.zeros(size, np.int8)) for i, size in enumerate(sizes))
+    assert [[a.value.nbytes for a in batch] for batch in batches(values)] == [[60, 40], [1], [200], [99, 1]]
+    assert list(batches(())) == []
+
+
+def test_a_value_that_fits_in_no_message_is_named(item, monkeypatch):
+    monkeypatch.setattr(graph_program, "_MAX_VALUE_BYTES", 7)
+    with pytest.raises(InputError, match=r"holds 8 bytes.*split it"):
+        build_program(item, _alternating(item))

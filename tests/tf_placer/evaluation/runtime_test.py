@@ -1,0 +1,186 @@
+"""Placements timed on real worker processes, and what happens when those die."""
+
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.cluster.local import local_devices
+from tf_placer.errors import InputError
+from tf_placer.evaluation.graph_program import build_program
+from tf_placer.evaluation.measurement import Status
+from tf_placer.evaluation.runtime import RuntimeConfig, RuntimeEvaluator, measure_graph
+from tf_placer.evaluation.runtime_session import session_config
+from tf_placer.graph.item import Item
+from tf_placer.problem.build_problem import build_problem
+from tf_placer.problem.problem import Problem
+from tf_placer.rewrite.graph_def import place_graph
+
+pytestmark = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores for two workers")
+
+QUICK = RuntimeConfig(warmup_steps=1, steps=3, keep=2, deadline_s=60.0)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Cluster:
+    return Cluster("local", *local_devices(2), kind="local")
+
+
+def two_chains(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Two chains of matrix products that do not need each other."""
+    left, right = x, x
+    for i in range(3):
+        left = tf.matmul(left, x, name=f"left_{i}")
+        right = tf.matmul(right, x + 1.0, name=f"right_{i}")
+    return tf.reduce_sum(left), tf.reduce_sum(right)
+
+
+def endless(x: tf.Tensor) -> tf.Tensor:
+    return tf.while_loop(lambda y: tf.reduce_all(y > -1.0), lambda y: tf.abs(y), [x])[0]
+
+
+def _item(function) -> Item:
+    x = tf.constant(np.random.default_rng(0).random((64, 64), np.float32) / 64)
+    return Item.from_function(tf.function(function), x, name=function.__name__)
+
+
+def _on_worker_0(problem: Problem, batch: int = 1) -> np.ndarray:
+    return np.zeros((batch, problem.num_units), np.int64)
+
+
+def _alive(pid: int) -> bool:
+    return os.path.exists(f"/proc/{pid}")
+
+
+@pytest.fixture(scope="module")
+def chains(cluster):
+    """Two chains as an item, its problem and an evaluator."""
+    item = _item(two_chains)
+    problem = build_problem(item, cluster)
+    with RuntimeEvaluator(item, problem, QUICK) as evaluator:
+        yield item, problem, evaluator
+        pids = evaluator.worker_pids
+    assert pids and not any(map(_alive, pids))
+
+
+def _split(item: Item) -> list[int]:
+    return [int("right" in name) for name in item.index.names]
+
+
+def test_times_of_a_batch_are_positive(chains):
+    item, problem, evaluator = chains
+    placements = _on_worker_0(problem, batch=2)
+    placements[1, problem.unit_of_op] = _split(item)
+    measurement = evaluator.evaluate(placements)
+    assert measurement.status.tolist() == [Status.OK, Status.OK], measurement.messages
+    assert (measurement.runtime_s > 0).all()
+    assert measurement.peak_bytes is None
+    assert evaluator.evaluate(_on_worker_0(problem, batch=0)).batch == 0
+
+
+def test_two_workers_compute_the_same_as_one(chains, cluster):
+    item, problem, evaluator = chains
+    evaluator.evaluate(_on_worker_0(problem))  # starts the workers
+    results = []
+    for devices in ([0] * item.index.num_ops, _split(item)):
+        placed = place_graph(item.graph_def, [cluster.devices[d].name for d in devices])
+        program = build_program(item, placed)
+        graph = tf.Graph()
+        with graph.as_default():
+            tf.import_graph_def(program.graph_def, name="")
+        target = evaluator._workers.target
+        with tf.compat.v1.Session(target, graph=graph, config=session_config()) as session:
+            for assignment in program.assignments:
+                session.run(assignment.op, {assignment.placeholder: assignment.value})
+            results.append([value.tobytes() for value in session.run(list(item.fetches))])
+    assert results[0] == results[1]
+
+
+def test_a_killed_worker_is_a_status_and_the_next_evaluation_works(chains):
+    item, problem, evaluator = chains
+    placement = _on_worker_0(problem)
+    evaluator.evaluate(placement)
+    before = evaluator.worker_pids
+    os.kill(before[1], signal.SIGKILL)
+    measurement = evaluator.evaluate(placement)
+    assert measurement.status.tolist() == [Status.CRASHED]
+    assert np.isnan(measurement.runtime_s).all()
+    assert "killed by signal 9" in measurement.messages[0]
+    assert not any(map(_alive, before))
+    assert evaluator.evaluate(placement).status.tolist() == [Status.OK]
+    assert not set(before) & set(evaluator.worker_pids)
+
+
+def test_a_worker_killed_during_a_step_ends_it(cluster):
+    item = _item(endless)
+    problem = build_problem(item, cluster)
+    with RuntimeEvaluator(item, problem, QUICK) as evaluator:
+        workers = evaluator._workers
+        workers.start()
+        timer = threading.Timer(2.0, os.kill, (workers.pids[0], signal.SIGKILL))
+        timer.start()
+        started = time.monotonic()
+        measurement = evaluator.evaluate(_on_worker_0(problem))
+        timer.join()
+    assert measurement.status.tolist() == [Status.CRASHED], measurement.messages
+    assert time.monotonic() - started < QUICK.deadline_s / 2
+
+
+def test_a_step_without_end_is_a_timeout(cluster):
+    item = _item(endless)
+    problem = build_problem(item, cluster)
+    config = RuntimeConfig(warmup_steps=0, steps=1, keep=1, deadline_s=2.0)
+    with RuntimeEvaluator(item, problem, config) as evaluator:
+        measurement = evaluator.evaluate(_on_worker_0(problem))
+        assert evaluator.worker_pids == ()
+    assert measurement.status.tolist() == [Status.TIMEOUT], measurement.messages
+
+
+def test_what_tensorflow_refuses_is_illegal(chains):
+    item, problem, evaluator = chains
+    elsewhere = "/job:worker/replica:0/task:7/device:CPU:0"
+    outcome = measure_graph(
+        evaluator._workers, item, place_graph(item.graph_def, [elsewhere] * item.index.num_ops), QUICK
+    )
+    assert outcome.status == Status.ILLEGAL
+    assert "task:7" in outcome.message
+    measurement = evaluator.evaluate(_on_worker_0(problem) + 2)
+    assert measurement.status.tolist() == [Status.ILLEGAL]
+
+
+def test_variables_of_one_placement_are_gone_before_the_next(cluster):
+    big = tf.Variable(tf.zeros([8 << 20]), name="big")  # 32 MiB
+
+    @tf.function
+    def read(x):
+        return tf.reduce_sum(big) + x
+
+    item = Item.from_function(read, tf.constant(1.0), name="read")
+    problem = build_problem(item, cluster)
+    with RuntimeEvaluator(item, problem, QUICK) as evaluator:
+        placement = _on_worker_0(problem, batch=4)
+        evaluator.evaluate(placement)
+        before = _resident_bytes(evaluator.worker_pids[0])
+        evaluator.evaluate(np.repeat(placement, 2, axis=0))
+        grown = _resident_bytes(evaluator.worker_pids[0]) - before
+    assert grown < 3 * big.shape[0] * 4  # eight more placements, not eight more variables
+
+
+def _resident_bytes(pid: int) -> int:
+    with open(f"/proc/{pid}/statm", encoding="ascii") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_wrong_arguments_are_named(chains):
+    _, problem, evaluator = chains
+    with pytest.raises(InputError, match=r"shape \(1, 1\)"):
+        evaluator.evaluate(np.zeros((1, 1), np.int64))
+    with pytest.raises(InputError, match="keep <= steps"):
+        RuntimeConfig(steps=2, keep=3)
+    with pytest.raises(InputError, match="build it from this item"):
+        RuntimeEvaluator(_item(endless), problem)

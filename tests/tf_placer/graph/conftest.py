@@ -1,0 +1,53 @@
+"""Small graphs for the clean-ups, and the programs run for real."""
+
+import os
+import pathlib
+import pickle
+import subprocess
+import sys
+
+import pytest
+import tensorflow as tf
+
+from tf_placer.graph.program import Program
+
+ROOT = pathlib.Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory) -> dict:
+    """What each program of programs.py computed, as traced and as an Item; see run_item.py."""
+    output = tmp_path_factory.mktemp("runs") / "runs.pickle"
+    command = [sys.executable, str(pathlib.Path(__file__).with_name("run_item.py")), str(output)]
+    child = subprocess.run(command, cwd=ROOT, env=_environment(), capture_output=True, text=True, check=False)
+    assert child.returncode == 0, child.stderr
+    return pickle.loads(output.read_bytes())
+
+
+@pytest.fixture
+def program_of():
+    """Makes a Program of lines ``name = Op(input, ...)``: every tensor is a float."""
+    return _program_of
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "12345"}
+
+
+def _program_of(text: str, fetches=(), control_outputs=()) -> Program:
+    graph_def = tf.compat.v1.GraphDef()
+    for line in text.strip().splitlines():
+        name, _, call = (part.strip() for part in line.partition("="))
+        op, _, arguments = call.rstrip(")").partition("(")
+        node = graph_def.node.add(name=name, op=op)
+        node.input.extend(argument.strip() for argument in arguments.split(",") if argument.strip())
+        data = [argument for argument in node.input if not argument.startswith("^")]
+        if op == "IdentityN":
+            node.attr["T"].list.type.extend([tf.float32.as_datatype_enum] * len(data))
+        elif op in ("Const", "Placeholder"):
+            node.attr["dtype"].type = tf.float32.as_datatype_enum
+            if op == "Const":
+                node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(1.5))
+        elif op not in ("NoOp", "ReadVariableOp", "AssignVariableOp", "VarHandleOp"):
+            node.attr["T"].type = tf.float32.as_datatype_enum
+    return Program(graph_def, (), tuple(fetches), tuple(control_outputs), ())

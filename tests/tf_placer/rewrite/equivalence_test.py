@@ -1,0 +1,53 @@
+"""A placed program computes the same numbers, bit for bit, and runs where it was put."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+PROGRAMS = ("dense", "branch_and_loop", "random_numbers", "convolution_with_a_nested_function")
+
+
+@pytest.fixture(scope="module")
+def reports() -> dict[str, dict]:
+    """What ``equivalence_process`` found for 20 random placements of each program."""
+    result = subprocess.run(
+        [sys.executable, "-m", "tests.tf_placer.rewrite.equivalence_process"],
+        cwd=REPOSITORY,
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "2"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr[-4000:]
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+def test_every_program_is_checked(reports):
+    assert set(reports) == set(PROGRAMS)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_losses_and_variables_are_bitwise_equal(reports, program):
+    report = reports[program]
+    assert report["different"] == []
+    # Three losses and each variable; and the steps do something, or equality would mean little.
+    assert report["compared"] == 3 + report["variables"] and report["variables"] > 0
+    assert report["losses_differ"]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_every_op_ran_where_it_was_put(reports, program):
+    report = reports[program]
+    assert report["misplaced"] == []
+    assert min(report["devices_used"]) > 1
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_the_item_is_left_alone(reports, program):
+    assert reports[program]["graph_untouched"]

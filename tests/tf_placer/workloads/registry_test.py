@@ -1,0 +1,67 @@
+"""Every workload by name, the same each time, with settings that exist."""
+
+import numpy as np
+import pytest
+
+from tf_placer import workloads
+from tf_placer.errors import InputError
+
+SMALL = ("branches_small", "dense_small", "lstm_lm_small", "transformer_small")
+
+
+def test_names():
+    assert workloads.names() == tuple(sorted((*SMALL, "inception_v3", "inception_v3_small", "resnet50")))
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_two_builds_are_equal_in_names_and_values(name):
+    first, second = workloads.build(name), workloads.build(name)
+    assert first.name == name
+    assert first.index.names == second.index.names
+    assert first.fingerprint == second.fingerprint
+    assert [v.node for v in first.variables] == [v.node for v in second.variables]
+    for a, b in zip((*first.variables, *first.feeds), (*second.variables, *second.feeds), strict=True):
+        np.testing.assert_array_equal(a.value, b.value)
+
+
+def test_seed_changes_values_only():
+    first, second = workloads.build("dense_small"), workloads.build("dense_small", seed=1)
+    assert first.fingerprint == second.fingerprint
+    assert not np.array_equal(first.feeds[0].value, second.feeds[0].value)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_training_lowers_the_loss(name):
+    step, args = workloads.function(name)
+    losses = [float(step(*args)) for _ in range(30)]
+    assert losses[-1] < losses[0]
+
+
+def test_branches_have_their_layers():
+    # Each dense layer multiplies once forward and twice backward, the input's layers once less.
+    item = workloads.build("branches_small", branches=3, depth=2)
+    layers, first_layers = 3 * 2 + 1, 3
+    assert item.index.op_types.count("MatMul") == 3 * layers - first_layers
+
+
+def test_images_and_optimizers_are_overrides():
+    small = workloads.build("resnet50", batch=2, image_size=32, classes=7)
+    assert [feed.shape for feed in small.feeds] == [(2, 32, 32, 3), (2,)]
+    assert small.index.op_types.count("Conv2D") == 53  # 1 + 16 blocks x 3 + 4 shortcuts
+    plain = len(workloads.build("dense_small", optimizer="sgd").variables)
+    # Momentum has one slot for each of 4 kernels and 4 biases.
+    assert len(workloads.build("dense_small", optimizer="momentum").variables) == plain + 8
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides", "message"),
+    [
+        ("inception_v4", {}, "no workload is called 'inception_v4'; did you mean inception_v3"),
+        ("zzz", {}, "no workload is called 'zzz'; did you mean .*resnet50"),
+        ("dense_small", {"bacth": 1}, "has no setting 'bacth'; did you mean batch"),
+        ("dense_small", {"optimizer": "adm"}, "no optimizer is called 'adm'; did you mean adam"),
+    ],
+)
+def test_bad_names_are_told_with_the_nearest(name, overrides, message):
+    with pytest.raises(InputError, match=message):
+        workloads.build(name, **overrides)

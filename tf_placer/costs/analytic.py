@@ -1,0 +1,163 @@
+"""Analytic op costs: work of each op against the rates of each device."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+
+import numpy as np
+
+from colocation.graph_index import GraphIndex
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.costs.efficiency import run_time_ns
+from tf_placer.costs.formulas import work_of
+from tf_placer.costs.function_body import FunctionLibrary
+from tf_placer.costs.kernels import find_kernel
+from tf_placer.costs.op_view import OpView
+from tf_placer.costs.trip_count import trip_count
+from tf_placer.graph.item import Item
+from tf_placer.graph.output_specs import OutputSpec
+
+_LOOPS = frozenset({"While", "StatelessWhile"})
+_BRANCHES = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
+_CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
+
+
+@dataclasses.dataclass(frozen=True)
+class OpCosts:
+    """What every op costs on every device, and where it may run.
+
+    Attributes:
+      compute_ns: [N, D] int64, launch included; 0 for ops that start no kernel (``free_ops.REASONS``).
+      allowed: [N, D] bool, the device has a kernel for the op (and for all ops it calls).
+      guessed: op type -> ops of this type whose cost is a guess; ops in the body of a loop,
+        branch or call count too.
+    """
+
+    compute_ns: np.ndarray
+    allowed: np.ndarray
+    guessed: dict[str, int]
+
+    def report(self) -> str:
+        """One line that says how much of the costs is guessed."""
+        if not self.guessed:
+            return f"{len(self.compute_ns)} ops, no cost guessed"
+        counts = ", ".join(f"{op_type} x {count}" for op_type, count in sorted(self.guessed.items()))
+        return f"{len(self.compute_ns)} ops, cost guessed from their bytes (loops: one iteration): {counts}"
+
+
+def analytic_costs(item: Item, cluster: Cluster) -> OpCosts:
+    """Estimates the time of every op of a program on every device of a cluster.
+
+    An op takes ``launch + max(flops / rate, bytes / bandwidth)`` (``efficiency.run_time_ns``), with FLOPs and
+    bytes from its type's formula (``formulas.FORMULA_OF_TYPE``). An op of unknown type moves its inputs and
+    outputs once and is counted in ``guessed``. An op whose GPU kernel keeps its outputs in host memory
+    takes as long as on the cluster's first CPU. A loop takes its body and condition times its trip
+    count (once, and guessed, where that is unknown), a branch its longest branch.
+
+    Args:
+      item: the program, N ops.
+      cluster: D devices.
+
+    Returns:
+      Costs; a row of ``allowed`` is all False where no device of the cluster has a kernel.
+    """
+    library = FunctionLibrary(item.graph_def)
+    return _graph_costs(item.index, item.outputs, library, cluster)
+
+
+def _graph_costs(
+    index: GraphIndex, outputs: tuple[tuple[OutputSpec, ...], ...], library: FunctionLibrary, cluster: Cluster
+) -> OpCosts:
+    views = _op_views(index, outputs)
+    works = [work_of(view) for view in views]
+    calling = [op for op, view in enumerate(views) if _calls_functions(view, library)]
+    kind = np.array([work.kind for work in works], np.int64)
+    flops = np.array([work.flops for work in works], np.float64)
+    num_bytes = np.array([work.num_bytes for work in works], np.float64)
+    times = [run_time_ns(kind, flops, num_bytes, device) for device in cluster.devices]
+    compute_ns = np.stack(times, axis=1) if len(works) else np.zeros((0, len(cluster.devices)), np.int64)
+    allowed, on_host = _kernel_tables(index, cluster)
+    host = next((d for d, device in enumerate(cluster.devices) if device.type == "CPU"), None)
+    if host is not None:
+        compute_ns = np.where(on_host, compute_ns[:, host : host + 1], compute_ns)
+    guessed = collections.Counter(view.type for view, work in zip(views, works, strict=True) if work.guessed)
+    for op in calling:
+        guessed[views[op].type] -= 1
+        costs = _call_costs(index, op, views[op], library, cluster)
+        compute_ns[op] = costs.compute_ns.sum(axis=0)
+        allowed[op] = costs.allowed.all(axis=0)
+        guessed.update(costs.guessed)
+    return OpCosts(compute_ns, allowed, {op_type: count for op_type, count in guessed.items() if count > 0})
+
+
+def _op_views(index: GraphIndex, outputs: tuple[tuple[OutputSpec, ...], ...]) -> list[OpView]:
+    inputs: list[list[OutputSpec]] = [[] for _ in range(index.num_ops)]
+    for producer, output, consumer, _ in index.data_edges.tolist():
+        inputs[consumer].append(outputs[producer][output])
+    return [OpView(node, tuple(inputs[op]), outputs[op]) for op, node in enumerate(index.graph_def.node)]
+
+
+def _kernel_tables(index: GraphIndex, cluster: Cluster) -> tuple[np.ndarray, np.ndarray]:
+    """Per op and device: [N, D] bool "has a kernel" and [N, D] bool "which is CPU code"."""
+    allowed = np.zeros((index.num_ops, len(cluster.devices)), bool)
+    on_host = np.zeros_like(allowed)
+    for device_type in sorted({device.type for device in cluster.devices}):
+        columns = [d for d, device in enumerate(cluster.devices) if device.type == device_type]
+        for op, node in enumerate(index.graph_def.node):
+            kernel = find_kernel(node, device_type)
+            if kernel is not None:
+                allowed[op, columns] = True
+                on_host[op, columns] = kernel.on_host
+    return allowed, on_host
+
+
+def _calls_functions(view: OpView, library: FunctionLibrary) -> bool:
+    return view.type in _LOOPS | _BRANCHES | _CALLS or view.type in library
+
+
+def _call_costs(
+    index: GraphIndex, op: int, view: OpView, library: FunctionLibrary, cluster: Cluster
+) -> OpCosts:
+    """Costs of an op that calls functions; the sum over rows is the op's time on each device."""
+    attributes = view.node.attr
+    if view.type in _LOOPS:
+        parts = [
+            _function_costs(attributes[key].func.name, view.inputs, library, cluster)
+            for key in ("body", "cond")
+        ]
+        iterations = trip_count(index, op)
+        if iterations is None:
+            return _joined(parts, 1, {view.type: 1})
+        return _joined(parts, iterations, {})
+    if view.type in _BRANCHES:
+        names = [f.name for f in attributes["branches"].list.func] or [
+            attributes[key].func.name for key in ("then_branch", "else_branch")
+        ]
+        parts = [_function_costs(name, view.inputs[1:], library, cluster) for name in names]
+        longest = np.max([part.compute_ns.sum(axis=0) for part in parts], axis=0)
+        return dataclasses.replace(_joined(parts, 1, {}), compute_ns=longest[None, :])
+    name = view.type if view.type in library else attributes["f"].func.name
+    return _function_costs(name, view.inputs, library, cluster)
+
+
+def _function_costs(
+    name: str, inputs: tuple[OutputSpec, ...], library: FunctionLibrary, cluster: Cluster
+) -> OpCosts:
+    body = library.body(name, inputs)
+    costs = _graph_costs(body.index, body.outputs, library, cluster)
+    if body.is_shape_known:
+        return costs
+    return dataclasses.replace(costs, guessed={**costs.guessed, f"{name} (unknown shapes)": 1})
+
+
+def _joined(parts: list[OpCosts], times: int, guessed: dict[str, int]) -> OpCosts:
+    """The rows of all parts, each taking ``times`` as long."""
+    counts = collections.Counter(guessed)
+    for part in parts:
+        counts.update(part.guessed)
+    return OpCosts(
+        compute_ns=times * np.concatenate([part.compute_ns for part in parts]),
+        allowed=np.concatenate([part.allowed for part in parts]),
+        guessed=dict(counts),
+    )

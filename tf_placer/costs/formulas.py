@@ -1,0 +1,46 @@
+"""The one table from op type to cost formula."""
+
+from __future__ import annotations
+
+from tf_placer.costs import (
+    batch_normalization,
+    convolution,
+    elementwise,
+    free_ops,
+    gather_scatter,
+    matrix_product,
+    pooling,
+    random_numbers,
+    rearrangement,
+    reduction,
+    variable_update,
+)
+from tf_placer.costs.formula import Formula
+from tf_placer.costs.op_view import OpView
+from tf_placer.costs.work import Kind, Work
+
+_FAMILIES = (
+    batch_normalization,
+    convolution,
+    elementwise,
+    free_ops,
+    gather_scatter,
+    matrix_product,
+    pooling,
+    random_numbers,
+    rearrangement,
+    reduction,
+    variable_update,
+)
+
+FORMULA_OF_TYPE: dict[str, Formula] = {
+    op_type: formula for family in _FAMILIES for op_type, formula in family.FORMULAS.items()
+}
+
+
+def work_of(op: OpView) -> Work:
+    """Work of one op that calls no function; of unknown types a guess: all its bytes, once, and marked."""
+    formula = FORMULA_OF_TYPE.get(op.type)
+    if formula is None:
+        return Work(Kind.STREAMING, 0.0, op.moved_bytes, guessed=True)
+    return formula(op)

@@ -1,0 +1,73 @@
+"""Bodies of called functions as graphs with known shapes."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import tensorflow as tf
+from tensorflow.python.framework import function_def_to_graph
+
+from colocation.graph_index import GraphIndex, index_graph
+from tf_placer.graph.output_specs import OutputSpec, tensor_bytes
+
+
+@dataclasses.dataclass(frozen=True)
+class FunctionBody:
+    """One function of the library, instantiated for the shapes it is called with.
+
+    Attributes:
+      index: its ops; arguments are placeholders.
+      outputs: [N] outputs of each op; a dimension that stays unknown counts as 1.
+      arguments: op id of each argument.
+      is_shape_known: the bytes of every output were known.
+    """
+
+    index: GraphIndex
+    outputs: tuple[tuple[OutputSpec, ...], ...]
+    arguments: tuple[int, ...]
+    is_shape_known: bool
+
+
+class FunctionLibrary:
+    """The functions of a GraphDef; bodies are made once per function and input shapes."""
+
+    def __init__(self, graph_def: tf.compat.v1.GraphDef):
+        self._functions = {f.signature.name: f for f in graph_def.library.function}
+        self._library = graph_def.library
+        self._bodies: dict[tuple[str, tuple[tuple[int, ...], ...]], FunctionBody] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._functions
+
+    def body(self, name: str, inputs: tuple[OutputSpec, ...]) -> FunctionBody:
+        """The body of a function called with these inputs."""
+        key = (name, tuple(spec.shape for spec in inputs))
+        if key not in self._bodies:
+            self._bodies[key] = self._instantiate(name, inputs)
+        return self._bodies[key]
+
+    def _instantiate(self, name: str, inputs: tuple[OutputSpec, ...]) -> FunctionBody:
+        with tf.Graph().as_default():
+            # The functions this one calls must be known where it is rebuilt.
+            tf.graph_util.import_graph_def(tf.compat.v1.GraphDef(library=self._library), name="")
+            graph = function_def_to_graph.function_def_to_graph(
+                self._functions[name], input_shapes=[tf.TensorShape(spec.shape) for spec in inputs]
+            )
+        index = index_graph(graph.as_graph_def())
+        ops = [graph.get_operation_by_name(node_name) for node_name in index.names]
+        return FunctionBody(
+            index=index,
+            outputs=tuple(tuple(_spec(tensor) for tensor in op.outputs) for op in ops),
+            arguments=tuple(index.id_of_name[tensor.op.name] for tensor in graph.inputs),
+            is_shape_known=all(_is_known(t) for op in ops for t in op.outputs),
+        )
+
+
+def _spec(tensor: tf.Tensor) -> OutputSpec:
+    shape = () if tensor.shape.rank is None else tuple(1 if d is None else d for d in tensor.shape.as_list())
+    return OutputSpec(shape, tensor.dtype, tensor_bytes(shape, tensor.dtype))
+
+
+def _is_known(tensor: tf.Tensor) -> bool:
+    """Whether the tensor's bytes are known; a handle or a list counts 0 bytes whatever its shape."""
+    return tensor.dtype in (tf.resource, tf.variant) or tensor.shape.is_fully_defined()

@@ -1,0 +1,107 @@
+"""Times placements in the simulator: thousands a second."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tf_placer.errors import InputError
+from tf_placer.evaluation.measurement import Measurement, Status
+from tf_placer.ops.simulator import Schedule, simulate, simulate_schedule
+from tf_placer.ops.simulator_inputs import SimulatorInputs
+from tf_placer.problem.problem import Problem
+
+
+class SimulatedTimes(NamedTuple):
+    """``SimulatedEvaluator.evaluate`` inside a graph.
+
+    Attributes:
+      runtime_s: [B] float32, of every placement, also those that do not fit.
+      peak_bytes: [B, D] int64.
+      fits: [B] bool, no device over its capacity.
+    """
+
+    runtime_s: tf.Tensor
+    peak_bytes: tf.Tensor
+    fits: tf.Tensor
+
+
+class SimulatedEvaluator:
+    """Runs placements through the event simulator (docs/architecture.md, section 5).
+
+        evaluator = SimulatedEvaluator(problem)
+        measurement = evaluator.evaluate(device_of_unit)  # [B, U] -> [B]
+    """
+
+    def __init__(self, problem: Problem):
+        self._problem = problem
+        self._capacity_bytes = problem.cluster.capacity_bytes()
+        self._inputs = SimulatorInputs(
+            unit_of_op=problem.unit_of_op,
+            compute_ns=problem.compute_ns,
+            priority=problem.priority,
+            tensor_producer=problem.tensor_producer,
+            tensor_bytes=problem.tensor_bytes,
+            consumer_offset=problem.consumer_offset,
+            consumer_op=problem.consumer_op,
+            resident_bytes=problem.resident_bytes,
+            streams=problem.cluster.streams(),
+            link_latency_ns=problem.cluster.link_latency_ns(),
+            link_bytes_per_s=problem.cluster.link_bytes_per_s(),
+            channel_of_link=problem.cluster.channel_of_link(),
+        )
+
+    @property
+    def inputs(self) -> SimulatorInputs:
+        """The arrays that the simulator reads."""
+        return self._inputs
+
+    def times(self, device_of_unit: tf.Tensor) -> SimulatedTimes:
+        """Simulates legal placements [B, U] int32, eagerly or inside a ``tf.function``."""
+        runtime_ns, peak_bytes = simulate(self._inputs, device_of_unit)
+        return SimulatedTimes(
+            runtime_s=tf.cast(tf.cast(runtime_ns, tf.float64) / 1e9, tf.float32),
+            peak_bytes=peak_bytes,
+            fits=tf.reduce_all(peak_bytes <= self._capacity_bytes, axis=1),
+        )
+
+    def evaluate(self, device_of_unit: np.ndarray) -> Measurement:
+        """Simulates one step of each placement.
+
+        Args:
+          device_of_unit: [B, U] device positions; one that is not allowed is status ILLEGAL.
+
+        Raises:
+          InputError: wrong shape.
+        """
+        devices = np.asarray(device_of_unit, np.int32)
+        if devices.ndim != 2 or devices.shape[1] != self._problem.num_units:
+            raise InputError(f"device_of_unit has shape {devices.shape}, expected [B, {self._problem.num_units}]")
+        known = ((devices >= 0) & (devices < self._problem.num_devices)).all(axis=1)
+        inside = np.where(known[:, np.newaxis], devices, 0)
+        legal = known & self._problem.allowed[np.arange(self._problem.num_units), inside].all(axis=1)
+        runtime_ns, peak_bytes = (x.numpy() for x in simulate(self._inputs, inside))
+        over = np.maximum(peak_bytes - self._capacity_bytes, 0)
+        status = np.where(over.any(axis=1), Status.OUT_OF_MEMORY, Status.OK)
+        status = np.where(legal, status, Status.ILLEGAL).astype(np.int32)
+        return Measurement(
+            runtime_s=np.where(status == Status.OK, runtime_ns / 1e9, np.nan),
+            peak_bytes=peak_bytes,
+            status=status,
+            messages=tuple(self._message(s, row) for s, row in zip(status, over, strict=True)),
+        )
+
+    def schedule(self, device_of_unit: np.ndarray) -> Schedule:
+        """When each op of placements [B, U] starts and ends."""
+        return simulate_schedule(self._inputs, device_of_unit)
+
+    def _message(self, status: int, over_bytes: np.ndarray) -> str:
+        if status == Status.OUT_OF_MEMORY:
+            worst = int(over_bytes.argmax())
+            name = self._problem.cluster.devices[worst].name
+            return f"{name} is {over_bytes[worst]} bytes over its memory"
+        if status == Status.ILLEGAL:
+            return "an op is on a device that is not there or has no kernel for it"
+        return ""

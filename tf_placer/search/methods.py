@@ -1,0 +1,65 @@
+"""Every search method by name."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+
+from tf_placer.agents.hdp.config import HdpConfig
+from tf_placer.agents.hdp.learner import HdpLearner
+from tf_placer.errors import InputError
+from tf_placer.planners.random_blocks import RandomBlocks
+from tf_placer.planners.single_device import single_device_placements
+from tf_placer.search.round import Context, Method, Round, evaluated
+
+RANDOM_BATCH = 16
+
+
+def hdp(context: Context, config: HdpConfig = HdpConfig()) -> Iterator[Round]:
+    """Hierarchical planner: Grouper and Placer trained with REINFORCE (Mirhoseini et al. 2018)."""
+
+    def evaluate(placements):
+        times = context.evaluator.times(placements)
+        return times.runtime_s, times.fits
+
+    learner = HdpLearner(context.problem, config, evaluate, context.reference_s, context.start_device, context.seed)
+    while True:
+        update = learner.update()
+        yield Round(update.placements, update.runtime_s.numpy(), update.valid.numpy())
+
+
+def random(context: Context) -> Iterator[Round]:
+    """Random search over block placements of every granularity."""
+    blocks = RandomBlocks(context.problem, context.seed)
+    while True:
+        yield evaluated(context, blocks.draw(RANDOM_BATCH))
+
+
+def single(context: Context) -> Iterator[Round]:
+    """Everything on one device, each in turn."""
+    yield evaluated(context, single_device_placements(context.problem))
+
+
+_METHODS: dict[str, Method] = {"hdp": hdp, "random": random, "single": single}
+
+
+def names() -> tuple[str, ...]:
+    """Names of all methods, sorted."""
+    return tuple(sorted(_METHODS))
+
+
+def describe(name: str) -> str:
+    """The first sentence about a method."""
+    return str(find(name).__doc__).splitlines()[0]
+
+
+def find(name: str) -> Method:
+    """The method called ``name``.
+
+    Raises:
+      InputError: unknown name; the message gives the nearest ones.
+    """
+    if name not in _METHODS:
+        near = difflib.get_close_matches(name, names(), n=3) or names()
+        raise InputError(f"no method is called {name!r}; did you mean {', '.join(near)}?")
+    return _METHODS[name]

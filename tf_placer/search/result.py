@@ -1,0 +1,62 @@
+"""What a search found, and how it got there."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from tf_placer.problem.bounds import LowerBounds
+from tf_placer.problem.placement import Placement
+
+
+@dataclasses.dataclass(frozen=True)
+class HistoryEntry:
+    """The search after one round.
+
+    Attributes:
+      evaluations: placements tried so far.
+      elapsed_s: seconds since the start.
+      best_s: fastest step so far, nan while nothing ran.
+      mean_s: mean step of the round's placements that ran, nan if none did.
+      failed: placements of the round that did not run.
+    """
+
+    evaluations: int
+    elapsed_s: float
+    best_s: float
+    mean_s: float
+    failed: int
+
+
+@dataclasses.dataclass(frozen=True)
+class SearchResult:
+    """The best placement of one search.
+
+    Attributes:
+      placement: the fastest placement that runs.
+      method, seed: what found it.
+      runtime_s: its step time, by the evaluator that searched.
+      peak_bytes: device name -> most memory in use.
+      bounds: no placement is faster than these.
+      single_device_s: step time of the best single device, None when none fits.
+      evaluations: placements tried.
+      search_s: wall-clock seconds.
+      interrupted: True when stopped by Ctrl-C.
+      history: one entry per round.
+    """
+
+    placement: Placement
+    method: str
+    seed: int
+    runtime_s: float
+    peak_bytes: dict[str, int]
+    bounds: LowerBounds
+    single_device_s: float | None
+    evaluations: int
+    search_s: float
+    interrupted: bool
+    history: tuple[HistoryEntry, ...]
+
+    @property
+    def lower_bound_s(self) -> float:
+        """The best of ``bounds``, in seconds."""
+        return self.bounds.best_s

@@ -1,0 +1,57 @@
+"""What a search method yields: a batch of evaluated placements."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import tensorflow as tf
+
+from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.problem.problem import Problem
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Round:
+    """B placements that a method tried together.
+
+    Attributes:
+      device_of_unit: [B, U] int32; a tensor, so that only the best row is ever copied out.
+      runtime_s: [B] float; not meaningful where not ``valid``.
+      valid: [B] bool, the placement runs and fits.
+    """
+
+    device_of_unit: tf.Tensor
+    runtime_s: np.ndarray
+    valid: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Context:
+    """What every method is given.
+
+    Attributes:
+      problem: what to place.
+      evaluator: times placements.
+      reference_s: step time of the best single device, for rewards.
+      start_device: that device.
+      seed: fixes everything random.
+    """
+
+    problem: Problem
+    evaluator: SimulatedEvaluator
+    reference_s: float
+    start_device: int
+    seed: int
+
+
+# Yields rounds until the caller stops asking, or for good when there is nothing more to try.
+Method = Callable[[Context], Iterator[Round]]
+
+
+def evaluated(context: Context, device_of_unit: np.ndarray) -> Round:
+    """Evaluates placements [B, U] as one round."""
+    placements = tf.constant(device_of_unit, tf.int32)
+    times = context.evaluator.times(placements)
+    return Round(placements, times.runtime_s.numpy(), times.fits.numpy())
