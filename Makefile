@@ -1,7 +1,7 @@
 # Everything a fresh clone needs: `make test` and `make demo` set up what they use, once.
 # Needs Python 3.11, g++ and make; `make bazel-test` also needs Bazel 4.
 
-PYTHON_FOR_VENV ?= python3
+PYTHON_FOR_VENV ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 
@@ -18,9 +18,9 @@ export TF_CPP_MIN_LOG_LEVEL ?= 2
 setup: $(OP_STAMP)
 
 $(VENV_STAMP): requirements.txt
-	@$(PYTHON_FOR_VENV) -c 'import sys; v = sys.version_info[:2]; \
-	  sys.exit(None if v == (3, 11) else f"Python 3.11 is needed and {sys.executable} is {v[0]}.{v[1]}; name another: make PYTHON_FOR_VENV=python3.11")'
-	test -x $(PYTHON) || $(PYTHON_FOR_VENV) -m venv $(VENV)
+	@$(PYTHON_FOR_VENV) -c 'import sys; v = sys.version_info[:2]; v == (3, 11) or sys.exit( \
+	  f"Python 3.11 is needed; {sys.executable} is {v[0]}.{v[1]}: make PYTHON_FOR_VENV=/path/to/python3.11")'
+	$(PYTHON) -m pip --version >/dev/null 2>&1 || $(PYTHON_FOR_VENV) -m venv --clear $(VENV)
 	$(PYTHON) -m pip install --requirement requirements.txt
 	touch $@
 

@@ -1,0 +1,32 @@
+"""Finds which device should run which operation of a TensorFlow program."""
+
+import tf_placer.native_log  # noqa: F401 - before everything that imports TensorFlow
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.errors import InputError
+from tf_placer.evaluation.measurement import Measurement
+from tf_placer.evaluation.measurement import Status
+from tf_placer.evaluation.runtime import RuntimeEvaluator
+from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.graph.item import Item
+from tf_placer.problem.build_problem import build_problem
+from tf_placer.problem.placement import Placement
+from tf_placer.problem.problem import Problem
+from tf_placer.rewrite.apply_placement import apply_placement
+from tf_placer.search.result import SearchResult
+from tf_placer.search.search import search
+
+__all__ = [
+    "Cluster",
+    "InputError",
+    "Item",
+    "Measurement",
+    "Placement",
+    "Problem",
+    "RuntimeEvaluator",
+    "SearchResult",
+    "SimulatedEvaluator",
+    "Status",
+    "apply_placement",
+    "build_problem",
+    "search",
+]

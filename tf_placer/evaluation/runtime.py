@@ -11,9 +11,9 @@ import tensorflow as tf
 
 from tf_placer.cluster.local_workers import LocalWorkers
 from tf_placer.errors import InputError
-from tf_placer.evaluation.graph_program import build_program
+from tf_placer.evaluation.graph_program import GraphProgram, build_program
 from tf_placer.evaluation.measurement import Measurement, Status
-from tf_placer.evaluation.runtime_session import DeadlineExceeded, WorkerDied, open_program, watched
+from tf_placer.evaluation.runtime_session import DeadlineExceeded, WorkerDied, open_program, run_watched
 from tf_placer.graph.item import Item
 from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.graph_def import place_graph
@@ -140,8 +140,7 @@ def measure_graph(
     workers.start()
     try:
         program = build_program(item, placed)
-        with watched(workers, config.deadline_s), open_program(workers, program) as step:
-            step_s = time_steps(step, config)
+        step_s = run_watched(workers, config.deadline_s, lambda: _time_program(workers, program, config))
         return Outcome(Status.OK, "", tuple(step_s), float(np.median(step_s[-config.keep :])))
     except DeadlineExceeded as error:
         workers.close()
@@ -151,12 +150,17 @@ def measure_graph(
         return Outcome(Status.CRASHED, str(error))
     except tf.errors.ResourceExhaustedError as error:
         workers.close()
-        return Outcome(Status.OUT_OF_MEMORY, _first_line(error))
+        return Outcome(Status.OUT_OF_MEMORY, _one_line(error))
     except (tf.errors.InvalidArgumentError, tf.errors.NotFoundError, ValueError) as error:
-        return Outcome(Status.ILLEGAL, _first_line(error))
+        return Outcome(Status.ILLEGAL, _one_line(error))
     except tf.errors.OpError as error:
         workers.close()
-        return Outcome(Status.CRASHED, _first_line(error))
+        return Outcome(Status.CRASHED, _one_line(error))
+
+
+def _time_program(workers: LocalWorkers, program: GraphProgram, config: RuntimeConfig) -> list[float]:
+    with open_program(workers, program, config.deadline_s) as step:
+        return time_steps(step, config)
 
 
 def time_steps(step: Callable[[], None], config: RuntimeConfig) -> list[float]:
@@ -180,6 +184,10 @@ def _collect(outcomes: Sequence[Outcome]) -> Measurement:
     )
 
 
-def _first_line(error: Exception) -> str:
+def _one_line(error: Exception) -> str:
+    """What went wrong, without the Python stack that a session error starts with."""
     text = error.message if isinstance(error, tf.errors.OpError) else str(error)
-    return f"{type(error).__name__}: {text.strip().splitlines()[0] if text.strip() else 'no message'}"
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    # The stack ends with a line "Node: 'name'"; the runtime's own message follows.
+    start = max((i + 1 for i, line in enumerate(lines[:-1]) if line.startswith("Node: ")), default=0)
+    return f"{type(error).__name__}: {lines[start] if lines else 'no message'}"

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import tensorflow as tf
 
 from tf_placer.cluster.local_workers import LocalWorkers
 from tf_placer.evaluation.graph_program import GraphProgram, batches
 
+_Result = TypeVar("_Result")
+
 _WATCH_PERIOD_S = 0.2
+_OBITUARY_S = 2.0  # from a lost connection until the process counts as dead
+_UNWIND_S = 2.0  # for a client to notice that its workers are gone
 
 
 class DeadlineExceeded(RuntimeError):
@@ -23,64 +29,76 @@ class WorkerDied(RuntimeError):
     """A worker process ended while the program ran; the others have been killed."""
 
 
-def session_config() -> tf.compat.v1.ConfigProto:
+def session_config(deadline_s: float = 0.0) -> tf.compat.v1.ConfigProto:
     """A session that runs the graph as it is placed, with storage of its own.
 
     Grappler and the L1 passes move and merge ops across devices, soft placement hides mistakes; all are
     off. ``isolate_session_state`` frees the variables of one placement before the next.
+
+    Args:
+      deadline_s: most seconds for one call to a remote session; 0 for no end.
     """
     config = tf.compat.v1.ConfigProto(allow_soft_placement=False, isolate_session_state=True)
     config.graph_options.rewrite_options.disable_meta_optimizer = True
     config.graph_options.optimizer_options.opt_level = tf.compat.v1.OptimizerOptions.L0
+    config.operation_timeout_in_ms = round(deadline_s * 1000)
     return config
 
 
-@contextlib.contextmanager
-def watched(workers: LocalWorkers, deadline_s: float) -> Iterator[None]:
-    """Ends the block when the deadline passes or a worker dies, by killing all workers.
+def run_watched(workers: LocalWorkers, deadline_s: float, function: Callable[[], _Result]) -> _Result:
+    """Calls ``function``, which uses sessions on ``workers``, and stops waiting when it cannot end well.
 
-    TensorFlow's own timeouts do not cover session creation, and a session on a dead worker can wait
-    for ever; a client whose workers are gone always gets an error. After either, start new workers.
+    The call has a thread of its own, because a client can wait for ever: opening a session on a dead
+    worker retries silently, and TensorFlow's own timeout is not asked everywhere. When the deadline passes or
+    a worker dies, all workers are killed, which ends most calls at once; a call that still hangs is
+    left to its session's ``operation_timeout_in_ms``. After that, start new workers.
 
     Raises:
       DeadlineExceeded: ``deadline_s`` seconds passed.
-      WorkerDied: a worker ended by itself.
+      WorkerDied: a worker ended by itself, before or during the call.
+      Exception: whatever else ``function`` raised.
     """
-    finished = threading.Event()
-    failures: list[Exception] = []
+    future: concurrent.futures.Future[_Result] = concurrent.futures.Future()
 
-    def watch() -> None:
-        deadline = time.monotonic() + deadline_s
-        while not finished.wait(_WATCH_PERIOD_S):
-            death = workers.death()
-            if death is not None:
-                failures.append(WorkerDied(death))
-            elif time.monotonic() > deadline:
-                failures.append(DeadlineExceeded(f"not done after {deadline_s} s"))
-            if failures:
-                workers.kill()
-                return
+    def call() -> None:
+        try:
+            future.set_result(function())
+        except BaseException as error:  # noqa: BLE001 - handed over whole to the waiting thread
+            future.set_exception(error)
 
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
+    deadline = time.monotonic() + deadline_s
+    _raise_if_dead(workers)
+    threading.Thread(target=call, daemon=True, name="tf_placer_session").start()
+    while not concurrent.futures.wait([future], timeout=_WATCH_PERIOD_S).done:
+        try:
+            _raise_if_dead(workers)
+            if time.monotonic() > deadline:
+                raise DeadlineExceeded(f"not done after {deadline_s:g} s")
+        except (WorkerDied, DeadlineExceeded):
+            workers.kill()
+            concurrent.futures.wait([future], timeout=_UNWIND_S)
+            raise
     try:
-        yield
-    except tf.errors.OpError as error:
-        # Losing the connection is news of a death that the watcher may not have seen yet.
-        if isinstance(error, (tf.errors.UnavailableError, tf.errors.AbortedError)) and not failures:
-            watcher.join(timeout=5 * _WATCH_PERIOD_S)
-        if failures:
-            raise failures[0] from error
+        return future.result()
+    except (tf.errors.UnavailableError, tf.errors.AbortedError):
+        # A lost connection may be news of a death that has not been recorded yet.
+        obituary = time.monotonic() + _OBITUARY_S
+        while time.monotonic() < obituary:
+            _raise_if_dead(workers)
+            time.sleep(_WATCH_PERIOD_S)
         raise
-    finally:
-        finished.set()
-        watcher.join()
-    if failures:  # the block finished in the moment in which its workers died
-        raise failures[0]
+
+
+def _raise_if_dead(workers: LocalWorkers) -> None:
+    death = workers.death()
+    if death is not None:
+        raise WorkerDied(death)
 
 
 @contextlib.contextmanager
-def open_program(workers: LocalWorkers, program: GraphProgram) -> Iterator[Callable[[], None]]:
+def open_program(
+    workers: LocalWorkers, program: GraphProgram, deadline_s: float
+) -> Iterator[Callable[[], None]]:
     """Loads a program onto the workers, sends its values, and gives the function that runs one step.
 
     Raises:
@@ -90,9 +108,15 @@ def open_program(workers: LocalWorkers, program: GraphProgram) -> Iterator[Calla
     graph = tf.Graph()
     with graph.as_default():
         tf.import_graph_def(program.graph_def, name="")
-    with tf.compat.v1.Session(workers.target, graph=graph, config=session_config()) as session:
+    config = session_config(deadline_s)
+    # closing() and not the session's own block, which closes in a thread that dies noisily if the workers have.
+    with contextlib.closing(tf.compat.v1.Session(workers.target, graph=graph, config=config)) as session:
         for batch in batches(program.assignments):
             values = {assignment.placeholder: assignment.value for assignment in batch}
             session.run([graph.get_operation_by_name(a.op) for a in batch], feed_dict=values)
-        step = session.make_callable([graph.get_operation_by_name(name) for name in program.step_ops])
-        yield lambda: step() and None
+        run = session.make_callable([graph.get_operation_by_name(name) for name in program.step_ops])
+
+        def step() -> None:
+            run()  # returns a None for each step op
+
+        yield step

@@ -34,3 +34,8 @@ class FeedForwardGrouper(snt.Module):
         """[U, G] logits of each unit's group, of units with op types [U] int32 and features [U, F]."""
         hidden = tf.nn.relu(self._hidden(tf.concat([self._type_embedding(type_of_unit), features], axis=1)))
         return self._logits(hidden)
+
+    def sharpen(self, factor: float) -> None:
+        """Multiplies all logits by a factor: above 1, every unit is surer of its group."""
+        self._logits.w.assign(factor * self._logits.w)
+        self._logits.b.assign(factor * self._logits.b)

@@ -1,0 +1,11 @@
+"""What is to be placed: ``Problem``, ``Placement``, and how good one can be."""
+
+from tf_placer.problem.bounds import LowerBounds
+from tf_placer.problem.bounds import lower_bounds
+from tf_placer.problem.build_problem import build_problem
+from tf_placer.problem.placement import Placement
+from tf_placer.problem.problem import Problem
+from tf_placer.problem.unit_graph import UnitGraph
+from tf_placer.problem.unit_graph import unit_graph
+
+__all__ = ["LowerBounds", "Placement", "Problem", "UnitGraph", "build_problem", "lower_bounds", "unit_graph"]

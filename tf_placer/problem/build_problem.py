@@ -7,7 +7,6 @@ import numpy as np
 from colocation.heuristics import attach_constants
 from colocation.units import Units, form_units
 from tf_placer.cluster.cluster import Cluster
-
 from tf_placer.costs.analytic import analytic_costs
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item

@@ -15,7 +15,7 @@ from tf_placer.workloads.workload import Workload
 
 
 def inception_v3(
-    batch: int = 32, image_size: int = 299, classes: int = 1000, optimizer: str = "sgd", seed: int = 0
+    batch: int = 32, image_size: int = 299, classes: int = 1000, optimizer: str = "rmsprop", seed: int = 0
 ) -> Workload:
     """Returns a training step on [batch, image_size, image_size, 3]."""
     begin(seed)

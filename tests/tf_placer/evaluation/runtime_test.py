@@ -102,7 +102,7 @@ def test_two_workers_compute_the_same_as_one(chains, cluster):
 
 
 def test_a_killed_worker_is_a_status_and_the_next_evaluation_works(chains):
-    item, problem, evaluator = chains
+    _, problem, evaluator = chains
     placement = _on_worker_0(problem)
     evaluator.evaluate(placement)
     before = evaluator.worker_pids
@@ -116,6 +116,7 @@ def test_a_killed_worker_is_a_status_and_the_next_evaluation_works(chains):
     assert not set(before) & set(evaluator.worker_pids)
 
 
+@pytest.mark.slow
 def test_a_worker_killed_during_a_step_ends_it(cluster):
     item = _item(endless)
     problem = build_problem(item, cluster)
@@ -153,6 +154,7 @@ def test_what_tensorflow_refuses_is_illegal(chains):
     assert measurement.status.tolist() == [Status.ILLEGAL]
 
 
+@pytest.mark.slow
 def test_variables_of_one_placement_are_gone_before_the_next(cluster):
     big = tf.Variable(tf.zeros([8 << 20]), name="big")  # 32 MiB
 

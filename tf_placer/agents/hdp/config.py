@@ -17,6 +17,8 @@ class HdpConfig:
       landmarks: units to which every unit's distance is a feature (paper: 0).
       imitation_steps: Adam steps that fit the Grouper to a min-cut partition first (paper: 0).
       imitation_rate: their learning rate.
+      grouper_sharpness: factor on the Grouper's last layer after the imitation; the noise of an
+        undecided Grouper hides the Placer's own effect.
       start_probability: how often an untrained Placer chooses the best single device; 0 leaves it
         unbiased (paper).
       placer_hidden: H (paper: 256).
@@ -24,37 +26,45 @@ class HdpConfig:
       temperature: T of the bounded logits.
       groupings: m, groupings drawn per update.
       placements: k, placements drawn per grouping (paper: 4).
-      learning_rate: Adam's (paper: 0.1).
-      gradient_clip: global norm.
+      learning_rate: Adam's, for the Placer (paper: 0.1).
+      grouper_learning_rate: Adam's, for the Grouper (paper: 0.1).
+      gradient_clip: global norm of each network's gradient. One norm for both starves the Placer,
+        because the Grouper's loss is a sum over thousands of units.
       baseline_decay: of the moving-average baseline.
       normalize_advantage: divide by a moving estimate of its spread (paper: no).
-      entropy_bonus: weight of the Placer's mean decision entropy in the objective at the start (paper: 0).
-      entropy_updates: updates until the bonus has faded to 0.
+      entropy_start, entropy_end: the Placer's mean decision entropy, in nats, is steered from one
+        to the other (paper: left alone).
+      entropy_updates: over this many updates.
+      entropy_rate: how fast the weight of the entropy in the objective follows.
       noise_amplitude: of the uniform noise on both networks' logits at the start.
       noise_updates: updates until the noise is off.
       valid_only_after: updates after which only placements that run may teach.
       failing_reward: reward of a placement that does not run.
     """
 
-    num_groups: int = 64
+    num_groups: int = 32
     grouper_hidden: int = 64
     type_embedding: int = 20
     type_vocabulary: int = 200
     landmarks: int = 32
     imitation_steps: int = 300
     imitation_rate: float = 1e-2
+    grouper_sharpness: float = 3.0
     start_probability: float = 0.9
     placer_hidden: int = 64
     tanh_constant: float = 5.0
     temperature: float = 10.0
     groupings: int = 1
-    placements: int = 16
-    learning_rate: float = 3e-3
+    placements: int = 128
+    learning_rate: float = 1e-3
+    grouper_learning_rate: float = 1e-5
     gradient_clip: float = 1.0
     baseline_decay: float = 0.9
     normalize_advantage: bool = True
-    entropy_bonus: float = 0.0
-    entropy_updates: int = 500
+    entropy_start: float = 0.3
+    entropy_end: float = 0.05
+    entropy_updates: int = 400
+    entropy_rate: float = 0.05
     noise_amplitude: float = 0.1
     noise_updates: int = 500
     valid_only_after: int = 500

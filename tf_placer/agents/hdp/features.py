@@ -69,19 +69,24 @@ def unit_features(problem: Problem, type_vocabulary: int, landmarks: int, seed: 
     return UnitFeatures(
         type_of_unit=type_of_op[leader],
         vocabulary=vocabulary,
-        dense=np.concatenate(
+        dense=_standardized(
             [
                 sizes.reshape(problem.num_units, -1),
                 _neighbor_ranks(graph.neighbors("in"), ranks),
                 _neighbor_ranks(graph.neighbors("out"), ranks),
                 landmark_distances(local, landmarks, np.random.default_rng(seed)),
             ],
-            axis=1,
-        ).astype(np.float32),
+        ),
         group_columns=np.maximum(sizes[:, :4], 0).reshape(problem.num_units, GROUP_SHAPE_WIDTH),
         type_of_op=type_of_op,
         graph=graph,
     )
+
+
+def _standardized(blocks: list[np.ndarray]) -> np.ndarray:
+    """Joins blocks of columns [U, .] and gives each column mean 0 and deviation 1 over the units."""
+    columns = np.concatenate(blocks, axis=1)
+    return ((columns - columns.mean(axis=0)) / (columns.std(axis=0) + 1e-6)).astype(np.float32)
 
 
 def costliest_op(problem: Problem) -> np.ndarray:

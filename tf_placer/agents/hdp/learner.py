@@ -49,8 +49,12 @@ class HdpLearner(snt.Module):
         self._evaluate = evaluate
         self._reference_s = reference_s
         self._seed = tf.constant([seed, 0x4D5], tf.int32)
-        self._optimizer = snt.optimizers.Adam(config.learning_rate)
+        self._steps = (
+            (self.policy.placer, snt.optimizers.Adam(config.learning_rate)),
+            (self.policy.grouper, snt.optimizers.Adam(config.grouper_learning_rate)),
+        )
         self.updates = tf.Variable(0, trainable=False, name="updates")
+        self.entropy_weight = tf.Variable(1.0, trainable=False, name="entropy_weight")
         self.baseline = tf.Variable(0.0, trainable=False, name="baseline")
         self.spread = tf.Variable(1.0, trainable=False, name="spread")
 
@@ -98,11 +102,14 @@ class HdpLearner(snt.Module):
         weight = tf.cast(may_teach, tf.float32)
         shape = [config.groupings, config.placements]
         group_advantage = tf.reduce_mean(tf.reshape(weight * advantage, shape), axis=1)
-        bonus = config.entropy_bonus * self._fade(config.entropy_updates)
+        entropy = tf.reduce_mean(scores.device_entropy)
+        target = config.entropy_end + (config.entropy_start - config.entropy_end) * self._fade(config.entropy_updates)
+        error = tf.clip_by_value(tf.stop_gradient(entropy) / target - 1.0, -1.0, 1.0)
+        self.entropy_weight.assign(tf.clip_by_value(self.entropy_weight * tf.exp(-config.entropy_rate * error),1e-3,1e3))
         return (
             reinforce_loss(tf.reshape(scores.device_log_prob, [-1]), advantage, weight)
             + reinforce_loss(scores.group_log_prob, group_advantage, tf.ones_like(group_advantage))
-            - bonus * tf.reduce_mean(scores.device_entropy)
+            - self.entropy_weight * entropy
         )
 
     def _fade(self, updates: int) -> tf.Tensor:
@@ -110,8 +117,10 @@ class HdpLearner(snt.Module):
         return tf.maximum(0.0, 1.0 - tf.cast(self.updates, tf.float32) / max(updates, 1))
 
     def _learn(self, tape: tf.GradientTape, loss: tf.Tensor) -> None:
-        variables = self.policy.trainable_variables
-        gradients = tape.gradient(loss, variables)
-        clipped, _ = tf.clip_by_global_norm(gradients, self._config.gradient_clip)
-        self._optimizer.apply(clipped, variables)
+        networks = [network.trainable_variables for network, _ in self._steps]
+        for (_, optimizer), variables, gradients in zip(
+            self._steps, networks, tape.gradient(loss, networks), strict=True
+        ):
+            clipped, _ = tf.clip_by_global_norm(gradients, self._config.gradient_clip)
+            optimizer.apply(clipped, variables)
         self.updates.assign_add(1)

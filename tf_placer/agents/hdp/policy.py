@@ -75,6 +75,7 @@ class HdpPolicy(snt.Module):
         if config.imitation_steps:
             partition = min_cut_partition(problem, features.graph, self.num_groups)
             imitate_partition(self.group_logits, self.grouper.trainable_variables, partition, config)
+            self.grouper.sharpen(config.grouper_sharpness)
 
     def group_logits(self) -> tf.Tensor:
         """[U, G]."""

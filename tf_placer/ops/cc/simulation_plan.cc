@@ -179,7 +179,7 @@ void SimulationPlan::AddOps(const SimulatorArrays& a) {
       ops[n].cost = ops[first_with_cost[n]].cost;
       continue;
     }
-    ops[n].cost = free_on.size();
+    ops[n].cost = costs.size();
     costs.insert(costs.end(), rows.begin() + int64_t{n} * width, rows.begin() + int64_t{n + 1} * width);
     free_on.push_back(0);
     for (int d = 0; d < num_devices; ++d) {
@@ -190,7 +190,7 @@ void SimulationPlan::AddOps(const SimulatorArrays& a) {
   for (int64_t e = 0; e < a.num_consumers; ++e) ++pending[a.consumer_op[e]];
   const uint64_t everywhere = ~uint64_t{0} >> (kMaxDevices - num_devices);
   for (int32_t n = 0; n < num_ops; ++n) {
-    const uint64_t free = free_on[ops[n].cost];
+    const uint64_t free = free_on[ops[n].cost / width];
     const Free where = free == 0 ? Free::kNowhere : free == everywhere ? Free::kEverywhere : Free::kSomewhere;
     inits[n] = {a.unit_of_op[n], pending[n], static_cast<uint32_t>(where)};
     if (pending[n] == 0) sources.push_back(n);
@@ -205,18 +205,19 @@ void SimulationPlan::AddLinks(const SimulatorArrays& a) {
   for (int i = 0; i < num_devices * num_devices; ++i) {
     if (i / num_devices == i % num_devices) continue;
     const std::pair<int64_t, int64_t> kind(a.link_latency_ns[i], a.link_bytes_per_s[i]);
-    link_class[i] = classes.emplace(kind, classes.size()).first->second;
+    link_class[i] = classes.emplace(kind, classes.size() + 1).first->second;
     channel[i] = channels.emplace(a.channel_of_link[i], channels.size()).first->second;
   }
-  num_link_classes = classes.size();
   num_channels = channels.size();
+  num_link_classes_ = classes.size();
 
-  size_bytes = Distinct(std::vector<int64_t>(a.tensor_bytes, a.tensor_bytes + a.num_tensors));
-  transfer_ns.resize(size_bytes.size() * num_link_classes);
-  for (size_t s = 0; s < size_bytes.size(); ++s) {
-    for (const auto& [kind, index] : classes) {
-      transfer_ns[s * num_link_classes + index] =
-          static_cast<int64_t>(TransferNs(kind.first, size_bytes[s], kind.second));
+  distinct_bytes_ = Distinct(std::vector<int64_t>(a.tensor_bytes, a.tensor_bytes + a.num_tensors));
+  for (const int64_t bytes : distinct_bytes_) {
+    const size_t row = sizes.size();
+    sizes.resize(row + 1 + num_link_classes_);
+    sizes[row] = bytes;
+    for (const auto& [kind, column] : classes) {
+      sizes[row + column] = static_cast<int64_t>(TransferNs(kind.first, bytes, kind.second));
     }
   }
 }
@@ -233,7 +234,7 @@ void SimulationPlan::AddTensors(const SimulatorArrays& a) {
     }
     ++ops[a.tensor_producer[t] + 1].tensor_begin;
     max_transfers += std::min(fanout, num_devices - 1);
-    const int32_t size = RowOf(size_bytes, bytes);
+    const int32_t size = RowOf(distinct_bytes_, bytes) * (1 + num_link_classes_);
     if (fanout == 1) {
       bytes_at_end[a.consumer_op[begin]] += bytes;
       tensors.push_back({a.consumer_op[begin], size});
@@ -254,7 +255,7 @@ void SimulationPlan::AddTensors(const SimulatorArrays& a) {
 // Tensors of no bytes are left out: nobody needs to know when they are freed.
 void SimulationPlan::AddSharedInputs() {
   for (const Shared& tensor : shared) {
-    if (size_bytes[tensor.size] == 0) continue;
+    if (sizes[tensor.size] == 0) continue;
     for (int32_t i = tensor.begin; i < tensor.end; ++i) ++ops[consumers[i] + 1].shared_begin;
   }
   for (int64_t n = 0; n < num_ops; ++n) ops[n + 1].shared_begin += ops[n].shared_begin;
@@ -262,8 +263,8 @@ void SimulationPlan::AddSharedInputs() {
   std::vector<int32_t> next;
   for (const Op& op : ops) next.push_back(op.shared_begin);
   for (int32_t row = 0; row < static_cast<int32_t>(shared.size()); ++row) {
-    if (size_bytes[shared[row].size] == 0) continue;
-    for (int32_t i = shared[row].begin; i < shared[row].end; ++i) shared_inputs[next[consumers[i]]++] = row;
+    if (sizes[shared[row].size] == 0) continue;
+    for (int32_t i = shared[row].begin; i < shared[row].end; ++i) shared_inputs[next[consumers[i]]++] = row * (num_devices + 1);
   }
 }
 

@@ -52,17 +52,18 @@ class SimulationPlan {
   struct Op {
     int32_t tensor_begin;
     int32_t shared_begin;
-    int32_t cost;       // row of `costs`
+    int32_t cost;       // begin of a row of `costs`
     int32_t end_bytes;  // row of `end_bytes`: inputs nobody else reads, and outputs nobody reads
   };
 
   // A tensor that somebody consumes.
   struct Tensor {
     int32_t consumer;  // the only one, or ~row of `shared` when there are several
-    int32_t size;      // row of `size_bytes` and `transfer_ns`
+    int32_t size;      // begin of a row of `sizes`
   };
 
-  // A tensor with several consumers, rows [begin, end) of `consumers`. It needs use counters.
+  // A tensor with several consumers, rows [begin, end) of `consumers`. It needs use counters: a row of
+  // D + 1 numbers in the workspace, D counters and `size`.
   struct Shared {
     int32_t begin;
     int32_t end;
@@ -83,7 +84,7 @@ class SimulationPlan {
     int64_t bytes;
   };
 
-  int num_ops, num_units, num_devices, num_link_classes, num_channels;
+  int num_ops, num_units, num_devices, num_channels;
   int64_t max_transfers;   // of one placement
   bool uniform_priority;
   std::vector<OpInit> inits;            // [N]
@@ -93,15 +94,14 @@ class SimulationPlan {
   std::vector<Tensor> tensors;          // in the order of their ids
   std::vector<Shared> shared;
   std::vector<int32_t> consumers;       // of shared tensors
-  std::vector<int32_t> shared_inputs;   // rows of `shared`
+  std::vector<int32_t> shared_inputs;   // begins of rows of use counters
   std::vector<int64_t> costs;           // [distinct costs, D + 1]: output bytes, then compute_ns
   std::vector<uint64_t> free_on;        // [distinct costs] bit d: nothing on device d
-  std::vector<int64_t> size_bytes;      // [distinct sizes]
-  std::vector<int64_t> transfer_ns;     // [distinct sizes, num_link_classes]
+  std::vector<int64_t> sizes;           // [distinct sizes, 1 + link classes]: bytes, then transfer_ns
   std::vector<int64_t> end_bytes;       // [distinct sums]
   std::vector<Resident> resident;       // units that keep memory
   std::vector<int32_t> streams;         // [D]
-  std::vector<int32_t> link_class;      // [D, D]
+  std::vector<int32_t> link_class;      // [D, D] column of `sizes`
   std::vector<int32_t> channel;         // [D, D], renumbered to [0, num_channels)
 
  private:
@@ -109,6 +109,9 @@ class SimulationPlan {
   void AddLinks(const SimulatorArrays& arrays);
   void AddTensors(const SimulatorArrays& arrays);
   void AddSharedInputs();
+
+  int num_link_classes_;
+  std::vector<int64_t> distinct_bytes_;  // ascending
 };
 
 }  // namespace tf_placer

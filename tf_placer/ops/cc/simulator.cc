@@ -8,21 +8,14 @@
 // are not reached through any of its pointers and keeps them in registers.
 #define TF_PLACER_INLINE __attribute__((always_inline)) inline
 
-// A variant for each instruction set that helps to find the next event, chosen when the program starts.
-#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__)
-#define TF_PLACER_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define TF_PLACER_CLONES
-#endif
-
 namespace tf_placer {
 namespace {
 
 // What is due next on a device or channel ("slot"): the time, and behind it in kSlotBits the slot, so
-// that the least key says when and where at once.
+// that the least key says when and where at once. The keys are the leaves of a tournament: node i holds
+// the lesser of nodes 2i and 2i + 1, so node 1 is what happens next.
 constexpr int kSlotBits = 12;
 constexpr int64_t kNever = INT64_MAX;
-constexpr int kSlotBlock = 8;  // slots are padded to a multiple of it
 
 static_assert(kMaxDevices * kMaxDevices <= 1 << kSlotBits, "every device and channel needs a slot");
 
@@ -78,8 +71,10 @@ std::unique_ptr<T[]> Uninitialized(int64_t size) {
   return std::unique_ptr<T[]>(new T[std::max<int64_t>(size, 1)]);
 }
 
-int PaddedSlots(const SimulationPlan& plan) {
-  return (plan.num_devices + plan.num_channels + kSlotBlock - 1) / kSlotBlock * kSlotBlock;
+int NumLeaves(const SimulationPlan& plan) {
+  int leaves = 1;
+  while (leaves < plan.num_devices + plan.num_channels) leaves *= 2;
+  return leaves;
 }
 
 }  // namespace
@@ -96,7 +91,7 @@ struct Workspace::Arrays {
         devices(plan.num_devices),
         bytes(plan.num_devices),
         channels(plan.num_channels),
-        due(PaddedSlots(plan)) {
+        due(2 * NumLeaves(plan)) {
     int64_t streams = 0;
     for (const int32_t of_device : plan.streams) streams += std::min(of_device, plan.num_ops);
     running = Uninitialized<Running>(streams);
@@ -107,7 +102,7 @@ struct Workspace::Arrays {
 
   std::unique_ptr<OpState[]> state;  // [N]
   std::unique_ptr<int32_t[]> uses;  // [shared, D + 1]: what keeps a shared tensor on each
-                                    // device, then its row of `size_bytes`
+                                    // device, then its size
   std::unique_ptr<Transfer[]> transfers;
   std::unique_ptr<uint64_t[]> fresh;  // transfers handed over at the present time, not yet queued
   std::unique_ptr<int32_t[]> ready;   // [D + 1, N], the last row for ops that are free
@@ -117,30 +112,29 @@ struct Workspace::Arrays {
   std::vector<DeviceState> devices;
   std::vector<int64_t> bytes;  // [D] in use now
   std::vector<Channel> channels;
-  std::vector<int64_t> due;  // [slots] keys; devices first, then channels, then padding
+  std::vector<int64_t> due;  // the tournament; as leaves the devices, the channels, then padding
 };
 
 Workspace::Workspace(const SimulationPlan& plan) : arrays_(std::make_unique<Arrays>(plan)) {}
 Workspace::~Workspace() = default;
 
 // One run over one placement. The order of what happens at one time is that of the reference simulator.
-template <bool kUniformPriority, bool kWithSchedule>
+// kDevices is D where it is known when this is compiled, which makes loops over devices cheap, or 0.
+template <int kDevices, bool kUniformPriority, bool kWithSchedule>
 class Simulation {
  public:
   TF_PLACER_INLINE Simulation(const SimulationPlan& plan, Workspace* workspace, int64_t* peak_bytes,
                               int64_t* start_ns, int64_t* end_ns)
       : num_devices_(plan.num_devices),
         num_ops_(plan.num_ops),
-        num_slots_(PaddedSlots(plan)),
-        num_link_classes_(plan.num_link_classes),
+        num_leaves_(NumLeaves(plan)),
         ops_(plan.ops.data()),
         tensors_(plan.tensors.data()),
         consumers_(plan.consumers.data()),
         shared_inputs_(plan.shared_inputs.data()),
         shared_(plan.shared.data()),
         freed_bytes_(plan.end_bytes.data()),
-        size_bytes_(plan.size_bytes.data()),
-        transfer_ns_(plan.transfer_ns.data()),
+        sizes_(plan.sizes.data()),
         costs_(plan.costs.data()),
         link_class_(plan.link_class.data()),
         channel_(plan.channel.data()),
@@ -171,31 +165,33 @@ class Simulation {
     ready_end_[num_devices_] = free_ready_;
     std::fill_n(bytes_, num_devices_, 0);
     std::fill_n(peak_bytes_, num_devices_, 0);
-    std::fill_n(due_, num_slots_, kNever);
+    std::fill_n(due_, 2 * num_leaves_, kNever);
   }
 
   TF_PLACER_INLINE int64_t Run(const SimulationPlan& plan, const int32_t* device_of_unit) {
     Place(plan, device_of_unit);
     for (const int32_t op : plan.sources) MakeReady(op, 1);
     EndFreeOps();
-    int64_t due = kNever;
+    touched_ = ~uint64_t{0} >> (kMaxDevices - num_devices_);
     while (true) {
-      due = QueueTransfers(due);
+      QueueTransfers();
       // A transfer can take no time at all; the ops it makes ready belong to this moment too.
-      if (due >> kSlotBits != now_ns_) {
-        due = StartOps(due);
-        if (due == kNever) return now_ns_;
-        now_ns_ = due >> kSlotBits;
+      if (due_[1] >= after_now_) {
+        StartOps();
+        if (due_[1] == kNever) return now_ns_;
+        now_ns_ = due_[1] >> kSlotBits;
+        after_now_ = (now_ns_ + 1) << kSlotBits;
       }
       do {
-        EndSlot(due & ((1 << kSlotBits) - 1));
+        EndSlot(due_[1] & ((1 << kSlotBits) - 1));
         EndFreeOps();
-        due = LeastDue();
-      } while (due >> kSlotBits == now_ns_);
+      } while (due_[1] < after_now_);
     }
   }
 
  private:
+  TF_PLACER_INLINE int32_t D() const { return kDevices > 0 ? kDevices : num_devices_; }
+
   TF_PLACER_INLINE void Place(const SimulationPlan& plan, const int32_t* device_of_unit) {
     for (const auto& resident : plan.resident) bytes_[device_of_unit[resident.unit]] += resident.bytes;
     const SimulationPlan::OpInit* const inits = plan.inits.data();
@@ -203,26 +199,27 @@ class Simulation {
       const int32_t device = device_of_unit[inits[n].unit];
       int32_t free = inits[n].free;
       if (free == static_cast<int32_t>(SimulationPlan::Free::kSomewhere)) {
-        free = (plan.free_on[ops_[n].cost] >> device) & 1;
+        free = (plan.free_on[ops_[n].cost / (D() + 1)] >> device) & 1;
       }
       state_[n] = {inits[n].pending, static_cast<uint16_t>(device),
-                   static_cast<uint16_t>(device + free * (num_devices_ - device))};
+                   static_cast<uint16_t>(device + free * (D() - device))};
     }
   }
 
-  TF_PLACER_INLINE int64_t LeastDue() const {
-    int64_t least[kSlotBlock];
-    for (int i = 0; i < kSlotBlock; ++i) least[i] = due_[i];
-    for (int block = kSlotBlock; block < num_slots_; block += kSlotBlock) {
-      for (int i = 0; i < kSlotBlock; ++i) least[i] = std::min(least[i], due_[block + i]);
-    }
-    for (int half = kSlotBlock / 2; half > 0; half /= 2) {
-      for (int i = 0; i < half; ++i) least[i] = std::min(least[i], least[i + half]);
-    }
-    return least[0];
+  TF_PLACER_INLINE void SetDue(int32_t slot, int64_t end_ns) {
+    SetKey(slot, end_ns << kSlotBits | slot);
   }
 
-  static TF_PLACER_INLINE int64_t DueKey(int64_t end_ns, int32_t slot) { return end_ns << kSlotBits | slot; }
+  TF_PLACER_INLINE void SetKey(int32_t slot, int64_t key) {
+    size_t node = num_leaves_ + slot;
+    due_[node] = key;
+    while (node > 1) {
+      const int64_t other = due_[node ^ 1];
+      key = other < key ? other : key;
+      node >>= 1;
+      due_[node] = key;
+    }
+  }
 
   // Without a branch, since whether an op becomes ready is as good as random: it is always written
   // behind its queue, which grows by it or does not.
@@ -230,7 +227,6 @@ class Simulation {
     int32_t*& end = ready_end_[state_[op].queue];
     *end = op;
     end += yes;
-    __builtin_prefetch(ops_ + op);
   }
 
   // A tensor is at `device`: if `op` is there too, that is one less to wait for.
@@ -241,12 +237,12 @@ class Simulation {
 
   // Output bytes, then the time on every device.
   TF_PLACER_INLINE const int64_t* CostOf(int32_t op) const {
-    return costs_ + int64_t{ops_[op].cost} * (num_devices_ + 1);
+    return costs_ + ops_[op].cost;
   }
 
   TF_PLACER_INLINE void EndFreeOps() {
-    while (ready_end_[num_devices_] != free_ready_) {
-      const int32_t op = *--ready_end_[num_devices_];
+    while (ready_end_[D()] != free_ready_) {
+      const int32_t op = *--ready_end_[D()];
       const int32_t device = state_[op].device;
       bytes_[device] += CostOf(op)[0];
       if (kWithSchedule) start_ns_[op] = now_ns_;
@@ -256,6 +252,7 @@ class Simulation {
 
   TF_PLACER_INLINE void EndOp(int32_t op, int32_t device) {
     if (kWithSchedule) end_ns_[op] = now_ns_;
+    fresh_sorted_ &= num_fresh_ == 0;  // one op hands its tensors over in order
     const SimulationPlan::Op* const facts = ops_ + op;
     int64_t freed_bytes = freed_bytes_[facts->end_bytes];
     for (int32_t i = facts->shared_begin; i < facts[1].shared_begin; ++i) {
@@ -276,8 +273,8 @@ class Simulation {
   }
 
   TF_PLACER_INLINE void SendShared(int32_t tensor, int32_t row, int32_t source) {
-    int32_t* const uses = uses_ + int64_t{row} * (num_devices_ + 1);
-    for (int d = 0; d < num_devices_; ++d) uses[d] = 0;
+    int32_t* const uses = uses_ + row * (D() + 1);
+    for (int d = 0; d < D(); ++d) uses[d] = 0;
     uint64_t targets = 0;
     for (int32_t i = shared_[row].begin; i < shared_[row].end; ++i) {
       const int32_t device = state_[consumers_[i]].device;
@@ -293,10 +290,10 @@ class Simulation {
   }
 
   // Counts down what keeps a shared tensor on a device; returns the bytes that this frees.
-  TF_PLACER_INLINE int64_t ReleaseShared(int32_t row, int32_t device) {
-    int32_t* const uses = uses_ + int64_t{row} * (num_devices_ + 1);
+  TF_PLACER_INLINE int64_t ReleaseShared(int32_t uses_row, int32_t device) {
+    int32_t* const uses = uses_ + uses_row;
     const int32_t left = --uses[device];
-    return size_bytes_[uses[num_devices_]] & -int64_t{left == 0};
+    return sizes_[uses[D()]] & -int64_t{left == 0};
   }
 
   // Sorts by tensor, then target.
@@ -304,40 +301,30 @@ class Simulation {
     return static_cast<uint64_t>(tensor) << 16 | static_cast<uint64_t>(target) << 8 | source;
   }
 
-  // Returns the least of `due` and what becomes due.
-  TF_PLACER_INLINE int64_t QueueTransfers(int64_t due) {
-    if (num_fresh_ > 1 && !std::is_sorted(fresh_, fresh_ + num_fresh_)) std::sort(fresh_, fresh_ + num_fresh_);
+  TF_PLACER_INLINE void QueueTransfers() {
+    if (!fresh_sorted_) std::sort(fresh_, fresh_ + num_fresh_);
     for (int64_t i = 0; i < num_fresh_; ++i) {
       const int32_t tensor = fresh_[i] >> 16;
       const int32_t target = (fresh_[i] >> 8) & 0xff;
       const int32_t source = fresh_[i] & 0xff;
-      due = std::min(due, QueueTransfer(tensor, source, target));
+      QueueTransfer(tensor, source, target);
     }
     num_fresh_ = 0;
-    return due;
+    fresh_sorted_ = true;
   }
 
-  TF_PLACER_INLINE int64_t QueueTransfer(int32_t tensor, int32_t source, int32_t target) {
-    const int32_t index = NewTransfer();
-    const int32_t channel_index = channel_[source * num_devices_ + target];
-    const int32_t slot = num_devices_ + channel_index;
+  TF_PLACER_INLINE void QueueTransfer(int32_t tensor, int32_t source, int32_t target) {
+    const int32_t index = num_transfers_++;
+    const int32_t channel_index = channel_[source * D() + target];
+    const int32_t slot = D() + channel_index;
     Channel& channel = channels_[channel_index];
     transfers_[index] = {tensor, -1, static_cast<uint16_t>(source), static_cast<uint16_t>(target)};
-    if (due_[slot] == kNever) {
+    if (due_[num_leaves_ + slot] == kNever) {
       StartTransfer(slot, index);
     } else {
       transfers_[channel.tail].next = index;
     }
     channel.tail = index;
-    return due_[slot];
-  }
-
-  // Memory of a transfer that has ended is taken first: it is still in the cache.
-  TF_PLACER_INLINE int32_t NewTransfer() {
-    if (ended_transfers_ < 0) return num_transfers_++;
-    const int32_t index = ended_transfers_;
-    ended_transfers_ = transfers_[index].next;
-    return index;
   }
 
   TF_PLACER_INLINE void StartTransfer(int32_t slot, int32_t index) {
@@ -347,15 +334,14 @@ class Simulation {
     // As for ops. One of the two is wasted: cheaper than to ask which.
     __builtin_prefetch(state_ + std::max(consumer, 0));
     __builtin_prefetch(shared_ + std::max(~consumer, 0));
-    const int32_t link = transfer.source * num_devices_ + transfer.target;
-    const int64_t transfer_ns = transfer_ns_[int64_t{size} * num_link_classes_ + link_class_[link]];
-    channels_[slot - num_devices_].head = index;
-    due_[slot] = DueKey(now_ns_ + transfer_ns, slot);
-    bytes_[transfer.target] += size_bytes_[size];
+    const int32_t link = transfer.source * D() + transfer.target;
+    channels_[slot - D()].head = index;
+    SetDue(slot, now_ns_ + sizes_[size + link_class_[link]]);
+    bytes_[transfer.target] += sizes_[size];
   }
 
   TF_PLACER_INLINE void EndSlot(int32_t slot) {
-    if (slot < num_devices_) {
+    if (slot < D()) {
       EndComputation(slot);
     } else {
       EndTransfer(slot);
@@ -365,84 +351,94 @@ class Simulation {
   TF_PLACER_INLINE void EndComputation(int32_t d) {
     DeviceState& device = devices_[d];
     const int32_t op = device.running[--device.num_running].op;
-    due_[d] = device.num_running > 0 ? DueKey(device.running[device.num_running - 1].end_ns, d) : kNever;
+    if (device.num_running > 0) {
+      SetDue(d, device.running[device.num_running - 1].end_ns);
+    } else {
+      SetKey(d, kNever);
+    }
+    touched_ |= uint64_t{1} << d;
     EndOp(op, d);
   }
 
   TF_PLACER_INLINE void EndTransfer(int32_t slot) {
-    const int32_t index = channels_[slot - num_devices_].head;
-    const Transfer transfer = transfers_[index];
-    transfers_[index].next = ended_transfers_;
-    ended_transfers_ = index;
+    const Transfer& transfer = transfers_[channels_[slot - D()].head];
     if (transfer.next < 0) {
-      due_[slot] = kNever;
+      SetKey(slot, kNever);
     } else {
       StartTransfer(slot, transfer.next);
     }
+    touched_ |= uint64_t{1} << transfer.target;
     const SimulationPlan::Tensor& tensor = tensors_[transfer.tensor];
     if (tensor.consumer >= 0) {
-      bytes_[transfer.source] -= size_bytes_[tensor.size];
+      bytes_[transfer.source] -= sizes_[tensor.size];
       MakeReady(tensor.consumer, --state_[tensor.consumer].pending == 0);
       return;
     }
     const SimulationPlan::Shared& shared = shared_[~tensor.consumer];
-    bytes_[transfer.source] -= ReleaseShared(~tensor.consumer, transfer.source);
+    bytes_[transfer.source] -= ReleaseShared(~tensor.consumer * (D() + 1), transfer.source);
     for (int32_t i = shared.begin; i < shared.end; ++i) Arrive(consumers_[i], transfer.target);
   }
 
-  // Returns the least of `due` and what becomes due. Everything at the present time has happened after
-  // it, so this is when memory is compared with its peak.
-  TF_PLACER_INLINE int64_t StartOps(int64_t due) {
-    for (int d = 0; d < num_devices_; ++d) {
+  // Everything else at the present time has happened before, so this is when memory is compared with
+  // its peak. Whatever ends makes ops ready on one device only, so few devices are worth a look.
+  TF_PLACER_INLINE void StartOps() {
+    for (; touched_ != 0; touched_ &= touched_ - 1) {
+      const int d = __builtin_ctzll(touched_);
       DeviceState& device = devices_[d];
-      int32_t* const end = ready_end_[d];
       if (kUniformPriority) {
-        if (end - device.ready_sorted > 1) std::sort(device.ready_sorted, end);
-        device.ready_sorted = end;
-        while (device.ready_head != end && device.num_running < device.streams) {
-          due = std::min(due, StartOp(d, *device.ready_head++));
-        }
+        StartInOrder(d, device);
       } else {
-        for (; device.ready_sorted != end; ++device.ready_sorted) {
-          const int32_t op = *device.ready_sorted;
-          device.heap[device.heap_size++] = {priority_[op], op, now_ns_};
-          std::push_heap(device.heap, device.heap + device.heap_size, std::greater<Ready>());
-        }
-        while (device.heap_size > 0 && device.num_running < device.streams) {
-          std::pop_heap(device.heap, device.heap + device.heap_size, std::greater<Ready>());
-          due = std::min(due, StartOp(d, device.heap[--device.heap_size].op));
-        }
+        StartByPriority(d, device);
       }
-      peak_bytes_[d] = std::max(peak_bytes_[d], bytes_[d]);
     }
-    return due;
+    for (int d = 0; d < D(); ++d) peak_bytes_[d] = std::max(peak_bytes_[d], bytes_[d]);
   }
 
-  TF_PLACER_INLINE int64_t StartOp(int32_t d, int32_t op) {
+  TF_PLACER_INLINE void StartInOrder(int d, DeviceState& device) {
+    int32_t* const end = ready_end_[d];
+    if (end - device.ready_sorted > 1) std::sort(device.ready_sorted, end);
+    device.ready_sorted = end;
+    while (device.ready_head != end && device.num_running < device.streams) {
+      StartOp(d, *device.ready_head++);
+    }
+  }
+
+  TF_PLACER_INLINE void StartByPriority(int d, DeviceState& device) {
+    for (; device.ready_sorted != ready_end_[d]; ++device.ready_sorted) {
+      const int32_t op = *device.ready_sorted;
+      device.heap[device.heap_size++] = {priority_[op], op, now_ns_};
+      std::push_heap(device.heap, device.heap + device.heap_size, std::greater<Ready>());
+    }
+    while (device.heap_size > 0 && device.num_running < device.streams) {
+      std::pop_heap(device.heap, device.heap + device.heap_size, std::greater<Ready>());
+      StartOp(d, device.heap[--device.heap_size].op);
+    }
+  }
+
+  TF_PLACER_INLINE void StartOp(int32_t d, int32_t op) {
     DeviceState& device = devices_[d];
     if (kWithSchedule) start_ns_[op] = now_ns_;
     const int64_t* const cost = CostOf(op);
     bytes_[d] += cost[0];
-    const int64_t end_ns = now_ns_ + cost[1 + d];
     // It ends some events from now: time to fetch what it will need then.
     __builtin_prefetch(tensors_ + ops_[op].tensor_begin);
     __builtin_prefetch(shared_inputs_ + ops_[op].shared_begin);
     __builtin_prefetch(freed_bytes_ + ops_[op].end_bytes);
+    const int64_t end_ns = now_ns_ + cost[1 + d];
     int32_t i = device.num_running++;
     for (; i > 0 && device.running[i - 1].end_ns < end_ns; --i) device.running[i] = device.running[i - 1];
     device.running[i] = {end_ns, op};
-    return due_[d] = DueKey(device.running[device.num_running - 1].end_ns, d);
+    SetDue(d, device.running[device.num_running - 1].end_ns);
   }
 
-  const int32_t num_devices_, num_ops_, num_slots_, num_link_classes_;
+  const int32_t num_devices_, num_ops_, num_leaves_;
   const SimulationPlan::Op* const ops_;
   const SimulationPlan::Tensor* const tensors_;
   const int32_t* const consumers_;
   const int32_t* const shared_inputs_;
   const SimulationPlan::Shared* const shared_;
   const int64_t* const freed_bytes_;
-  const int64_t* const size_bytes_;
-  const int64_t* const transfer_ns_;
+  const int64_t* const sizes_;
   const int64_t* const costs_;
   const int32_t* const link_class_;
   const int32_t* const channel_;
@@ -461,24 +457,32 @@ class Simulation {
   int64_t* const start_ns_;
   int64_t* const end_ns_;
   int64_t now_ns_ = 0;
+  int64_t after_now_ = int64_t{1} << kSlotBits;  // the first key of the next nanosecond
   int64_t num_fresh_ = 0;
+  bool fresh_sorted_ = true;
+  uint64_t touched_ = 0;  // devices where an op may start
   int32_t num_transfers_ = 0;
-  int32_t ended_transfers_ = -1;  // a list of them
 };
 
-TF_PLACER_CLONES
+template <int kDevices, bool kUniformPriority, bool kWithSchedule>
+int64_t Run(const SimulationPlan& plan, const int32_t* device_of_unit, Workspace* workspace,
+            int64_t* peak_bytes, int64_t* start_ns, int64_t* end_ns) {
+  Simulation<kDevices, kUniformPriority, kWithSchedule> simulation(plan, workspace, peak_bytes, start_ns,
+                                                                   end_ns);
+  return simulation.Run(plan, device_of_unit);
+}
+
 void Simulate(const SimulationPlan& plan, const int32_t* device_of_unit, Workspace* workspace,
               int64_t* runtime_ns, int64_t* peak_bytes, int64_t* start_ns, int64_t* end_ns) {
-  const bool with_schedule = start_ns != nullptr;
-  if (plan.uniform_priority && !with_schedule) {
-    *runtime_ns = Simulation<true, false>(plan, workspace, peak_bytes, start_ns, end_ns).Run(plan, device_of_unit);
-  } else if (plan.uniform_priority) {
-    *runtime_ns = Simulation<true, true>(plan, workspace, peak_bytes, start_ns, end_ns).Run(plan, device_of_unit);
-  } else if (!with_schedule) {
-    *runtime_ns = Simulation<false, false>(plan, workspace, peak_bytes, start_ns, end_ns).Run(plan, device_of_unit);
-  } else {
-    *runtime_ns = Simulation<false, true>(plan, workspace, peak_bytes, start_ns, end_ns).Run(plan, device_of_unit);
+  auto* run = plan.uniform_priority ? Run<0, true, true> : Run<0, false, true>;
+  if (start_ns == nullptr) {
+    run = !plan.uniform_priority   ? Run<0, false, false>
+          : plan.num_devices == 2 ? Run<2, true, false>
+          : plan.num_devices == 3 ? Run<3, true, false>
+          : plan.num_devices == 5 ? Run<5, true, false>
+                                  : Run<0, true, false>;
   }
+  *runtime_ns = run(plan, device_of_unit, workspace, peak_bytes, start_ns, end_ns);
 }
 
 }  // namespace tf_placer

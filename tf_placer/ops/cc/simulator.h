@@ -21,7 +21,7 @@ class Workspace {
   ~Workspace();
 
  private:
-  template <bool kUniformPriority, bool kWithSchedule>
+  template <int kDevices, bool kUniformPriority, bool kWithSchedule>
   friend class Simulation;
   struct Arrays;
   std::unique_ptr<Arrays> arrays_;

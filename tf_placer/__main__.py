@@ -1,0 +1,210 @@
+"""The command line: ``python -m tf_placer COMMAND --flag=value``, also installed as ``tf-placer``."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import pathlib
+import sys
+from collections.abc import Callable, Sequence
+
+import rich.console
+from absl import flags
+
+from tf_placer import workloads
+from tf_placer.cluster.preset import preset_names
+from tf_placer.command_line.cluster_choice import choose_cluster
+from tf_placer.command_line.measure import measure
+from tf_placer.command_line.place import Request, compare, place
+from tf_placer.command_line.report import Report, check_out
+from tf_placer.errors import InputError
+from tf_placer.search import methods
+from tf_placer.search.budget import Budget
+
+OK, OUR_FAILURE, BAD_INPUT = 0, 1, 2
+DEFAULT_BUDGET_S = 60.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """One command.
+
+    Attributes:
+      help: one line.
+      define: adds its flags.
+      required: flags that have no default.
+      run: does it.
+    """
+
+    help: str
+    define: Callable[[flags.FlagValues], None]
+    required: tuple[str, ...]
+    run: Callable[[flags.FlagValues, rich.console.Console], None]
+
+
+def _no_flags(values: flags.FlagValues) -> None:
+    """Lists take no flags."""
+
+
+def _workload_flags(values: flags.FlagValues) -> None:
+    flags.DEFINE_string("workload", None, "What to place; `workloads` lists them.", values)
+    flags.DEFINE_string("cluster", None, "A preset (`clusters` lists them), a .toml file, or local.", values)
+
+
+def _search_flags(values: flags.FlagValues) -> None:
+    _workload_flags(values)
+    flags.DEFINE_float(
+        "budget_s",
+        None,
+        f"Seconds for each method; {DEFAULT_BUDGET_S:g} without budget_evaluations.",
+        flag_values=values,
+    )
+    flags.DEFINE_integer("budget_evaluations", None, "Most placements each method tries.", flag_values=values)
+    flags.DEFINE_integer("seed", 0, "Fixes everything random.", flag_values=values)
+    flags.DEFINE_string("out", None, "Folder for summary.json, placement.json, placed_graph.pb.", values)
+
+
+def _place_flags(values: flags.FlagValues) -> None:
+    _search_flags(values)
+    flags.DEFINE_string("method", "hdp", "How to search; `methods` lists them.", values)
+
+
+def _compare_flags(values: flags.FlagValues) -> None:
+    _search_flags(values)
+    flags.DEFINE_list(
+        "methods", ["single", "random", "hdp"], "Methods, separated by commas.", flag_values=values
+    )
+
+
+def _measure_flags(values: flags.FlagValues) -> None:
+    _workload_flags(values)
+    values["cluster"].value = "local"
+    flags.DEFINE_string("placement", None, "The placement.json to time.", values)
+
+
+def _request(values: flags.FlagValues, budget: Budget) -> Request:
+    seed = values.seed if "seed" in values else 0
+    return Request(values.workload, choose_cluster(values.cluster), budget, seed)
+
+
+def _budget(values: flags.FlagValues) -> Budget:
+    default_s = DEFAULT_BUDGET_S if values.budget_evaluations is None else math.inf
+    return Budget(default_s if values.budget_s is None else values.budget_s, values.budget_evaluations)
+
+
+def _place(values: flags.FlagValues, console: rich.console.Console) -> None:
+    methods.find(values.method)
+    out = pathlib.Path(values.out)
+    check_out(out)
+    _finish(place(_request(values, _budget(values)), values.method, console), out, console)
+
+
+def _compare(values: flags.FlagValues, console: rich.console.Console) -> None:
+    if not values.methods:
+        raise InputError("--methods names no method; for example --methods=single,random,hdp")
+    for method in values.methods:
+        methods.find(method)
+    out = pathlib.Path(values.out)
+    check_out(out)
+    _finish(compare(_request(values, _budget(values)), values.methods, console), out, console)
+
+
+def _finish(report: Report, out: pathlib.Path, console: rich.console.Console) -> None:
+    report.print(console)
+    for path in report.write(out):
+        console.print(f"wrote {path}", soft_wrap=True)
+
+
+def _measure(values: flags.FlagValues, console: rich.console.Console) -> None:
+    measure(_request(values, Budget(evaluations=1)), pathlib.Path(values.placement), console)
+
+
+def _clusters(values: flags.FlagValues, console: rich.console.Console) -> None:
+    for name in (*preset_names(), "local"):
+        console.print(name)
+
+
+def _workloads(values: flags.FlagValues, console: rich.console.Console) -> None:
+    for name in workloads.names():
+        console.print(name)
+
+
+def _methods(values: flags.FlagValues, console: rich.console.Console) -> None:
+    for name in methods.names():
+        console.print(f"{name}: {methods.describe(name)}", soft_wrap=True)
+
+
+COMMANDS = {
+    "place": Command("find a placement", _place_flags, ("workload", "cluster", "out"), _place),
+    "compare": Command("try several methods", _compare_flags, ("workload", "cluster", "out"), _compare),
+    "measure": Command("time a plan on this machine", _measure_flags, ("workload", "placement"), _measure),
+    "clusters": Command("list the described machines", _no_flags, (), _clusters),
+    "workloads": Command("list what can be placed", _no_flags, (), _workloads),
+    "methods": Command("list the search methods", _no_flags, (), _methods),
+}
+
+
+def run(argv: Sequence[str], console: rich.console.Console | None = None) -> int:
+    """Runs one command.
+
+    Args:
+      argv: command and flags, without the program's name.
+      console: where results go; standard output when not given.
+
+    Returns:
+      The exit status: 0 done, 2 bad input, told in one line on stderr. A failure of ours is an exception.
+    """
+    console = console or rich.console.Console(highlight=False)
+    try:
+        if not argv or argv[0] in ("help", "--help", "-h"):
+            console.print(usage(), soft_wrap=True, markup=False)
+            return OK if argv else BAD_INPUT
+        command = _command_named(argv[0])
+        values = flags.FlagValues()
+        command.define(values)
+        if {"--help", "-h"} & set(argv[1:]):
+            console.print(f"{argv[0]}: {command.help}\n{values.get_help()}", soft_wrap=True, markup=False)
+            return OK
+        _parse(values, argv, command.required)
+        command.run(values, console)
+    except (InputError, flags.Error) as error:
+        sys.stderr.write(f"tf-placer: {' '.join(str(error).split())}\n")
+        return BAD_INPUT
+    return OK
+
+
+def usage() -> str:
+    """What the program can do, one command a line."""
+    lines = [f"  {name:<10} {command.help}" for name, command in COMMANDS.items()]
+    return "\n".join(["usage: tf-placer COMMAND --flag=value (COMMAND --help lists its flags)", *lines])
+
+
+def _command_named(name: str) -> Command:
+    if name not in COMMANDS:
+        near = difflib.get_close_matches(name, COMMANDS, n=3) or COMMANDS
+        raise InputError(f"unknown command {name!r}; did you mean {', '.join(near)}?")
+    return COMMANDS[name]
+
+
+def _parse(values: flags.FlagValues, argv: Sequence[str], required: Sequence[str]) -> None:
+    rest = values(argv)[1:]
+    if rest:
+        raise InputError(f"{argv[0]} takes flags only, got {rest[0]!r}; write --flag=value")
+    for name in required:
+        if not values[name].value:
+            raise InputError(f"{argv[0]} needs --{name}: {values[name].help}")
+
+
+def console_main() -> None:
+    """The entry point of ``tf-placer``; ends the process."""
+    try:
+        status = run(sys.argv[1:])
+    except KeyboardInterrupt:
+        sys.stderr.write("tf-placer: interrupted before there was anything to keep\n")
+        status = OUR_FAILURE
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    console_main()

@@ -1,0 +1,11 @@
+"""The Hierarchical planner (Mirhoseini et al. 2018)."""
+
+from tf_placer.agents.hdp.config import HdpConfig
+from tf_placer.agents.hdp.learner import HdpLearner
+from tf_placer.agents.hdp.learner import UpdateStats
+from tf_placer.agents.hdp.policy import Actions
+from tf_placer.agents.hdp.policy import HdpPolicy
+from tf_placer.agents.hdp.policy import Noise
+from tf_placer.agents.hdp.policy import Scores
+
+__all__ = ["Actions", "HdpConfig", "HdpLearner", "HdpPolicy", "Noise", "Scores", "UpdateStats"]

@@ -1,0 +1,95 @@
+"""One method's best placement, simulated and, where there are devices to ask, measured."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+import rich.console
+
+from tf_placer.errors import InputError
+from tf_placer.evaluation.measurement import Status
+from tf_placer.evaluation.runtime import RuntimeEvaluator
+from tf_placer.graph.item import Item
+from tf_placer.problem.problem import Problem
+from tf_placer.search import methods
+from tf_placer.search.budget import Budget
+from tf_placer.search.progress import ConsoleProgress
+from tf_placer.search.result import SearchResult
+from tf_placer.search.search import search
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate:
+    """What a method came up with.
+
+    Attributes:
+      method: its name.
+      result: its search, None when nothing it tried fits in memory.
+      measured_s: step time on the runtime, None when not measured or when it failed there.
+      status: how it fared last: in the simulator, or on the runtime once measured.
+      message: one line about a failure, "" where there is nothing to say.
+    """
+
+    method: str
+    result: SearchResult | None
+    measured_s: float | None = None
+    status: Status = Status.OK
+    message: str = ""
+
+    @property
+    def simulated_s(self) -> float | None:
+        """Step time in the simulator, None when nothing fits."""
+        return self.result.runtime_s if self.result else None
+
+    @property
+    def step_s(self) -> float | None:
+        """The word that counts: measured where something was, else simulated."""
+        if self.status != Status.OK:
+            return None
+        return self.simulated_s if self.measured_s is None else self.measured_s
+
+
+def find_candidate(
+    problem: Problem, method: str, budget: Budget, seed: int, console: rich.console.Console
+) -> Candidate:
+    """Searches with one method; a method that finds nothing that fits is a candidate without result.
+
+    Raises:
+      InputError: no method has this name.
+    """
+    methods.find(method)
+    progress = ConsoleProgress(f"{method} on {problem.cluster.name}", budget, console)
+    try:
+        result = search(problem, method, budget.seconds, budget.evaluations, seed, progress)
+    except InputError as error:
+        # The name and the budget are good: what is left is that nothing fits in memory.
+        return Candidate(method, None, status=Status.OUT_OF_MEMORY, message=str(error))
+    return Candidate(method, result)
+
+
+def measure_candidates(
+    item: Item, problem: Problem, candidates: Sequence[Candidate], console: rich.console.Console
+) -> list[Candidate]:
+    """Times every candidate that has a placement on the live devices of the problem's cluster.
+
+    Raises:
+      WorkerError: the workers cannot be started at all.
+    """
+    measured = []
+    with RuntimeEvaluator(item, problem) as evaluator:
+        for candidate in candidates:
+            if candidate.result is None:
+                measured.append(candidate)
+                continue
+            with console.status(f"measuring {candidate.method} on the runtime"):
+                times = evaluator.evaluate(candidate.result.placement.device_of_unit[np.newaxis])
+            status = Status(int(times.status[0]))
+            measured_s = float(times.runtime_s[0]) if status == Status.OK else None
+            measured.append(
+                dataclasses.replace(
+                    candidate, measured_s=measured_s, status=status, message=times.messages[0]
+                )
+            )
+    return measured

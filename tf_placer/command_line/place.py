@@ -1,0 +1,91 @@
+"""Places a workload with one method, or with several to compare them."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from collections.abc import Sequence
+
+import rich.console
+
+from tf_placer import workloads
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.command_line.candidate import Candidate, find_candidate, measure_candidates
+from tf_placer.command_line.report import Report
+from tf_placer.errors import InputError
+from tf_placer.graph.item import Item
+from tf_placer.problem.build_problem import build_problem
+from tf_placer.problem.problem import Problem
+from tf_placer.search.budget import Budget
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What to place where.
+
+    Attributes:
+      workload: a name of ``tf_placer.workloads.names()``.
+      cluster: the devices; a ``local`` one is also measured on.
+      budget: of the method, or of each method.
+      seed: of the search.
+    """
+
+    workload: str
+    cluster: Cluster
+    budget: Budget
+    seed: int
+
+
+def place(request: Request, method: str, console: rich.console.Console) -> Report:
+    """Finds one method's placement, and random search's with as many evaluations.
+
+    Args:
+      request: what to place where.
+      method: a name of ``tf_placer.search.methods.names()``.
+      console: is shown what goes on.
+
+    Raises:
+      InputError: bad input, or nothing fits in the cluster's memory.
+    """
+    item, problem = described(request, console)
+    chosen = find_candidate(problem, method, request.budget, request.seed, console)
+    baselines = [_single(problem, request.seed, console)] if method != "single" else []
+    if method not in ("single", "random") and chosen.result is not None and not chosen.result.interrupted:
+        same = Budget(evaluations=chosen.result.evaluations)
+        baselines.append(find_candidate(problem, "random", same, request.seed, console))
+    if problem.cluster.kind == "local" and chosen.result is not None:
+        chosen, *baselines = measure_candidates(item, problem, [chosen, *baselines], console)
+    return Report(item, problem, chosen, tuple(baselines))
+
+
+def compare(request: Request, methods: Sequence[str], console: rich.console.Console) -> Report:
+    """Gives every method the same budget; the report's ``chosen`` is the fastest.
+
+    Raises:
+      InputError: bad input, or nothing fits in the cluster's memory.
+    """
+    item, problem = described(request, console)
+    found = [find_candidate(problem, name, request.budget, request.seed, console) for name in methods]
+    if problem.cluster.kind == "local":
+        found = measure_candidates(item, problem, found, console)
+    timed = [candidate for candidate in found if candidate.step_s is not None]
+    if not timed:
+        raise InputError(found[0].message)
+    chosen = min(timed, key=lambda candidate: candidate.step_s or 0.0)
+    return Report(item, problem, chosen, tuple(c for c in found if c is not chosen))
+
+
+def described(request: Request, console: rich.console.Console) -> tuple[Item, Problem]:
+    """Builds the workload's graph and its problem on the cluster.
+
+    Raises:
+      InputError: an unknown workload, or one that the cluster cannot run.
+    """
+    with console.status(f"building {request.workload}"):
+        item = workloads.build(request.workload)
+        problem = build_problem(item, request.cluster)
+    return item, problem
+
+
+def _single(problem: Problem, seed: int, console: rich.console.Console) -> Candidate:
+    return find_candidate(problem, "single", Budget(evaluations=problem.num_devices), seed, console)

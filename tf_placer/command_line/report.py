@@ -1,0 +1,190 @@
+"""What `place` and `compare` say: a table for people, summary.json for programs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+from typing import Any
+
+import rich.console
+import rich.table
+
+from tf_placer.command_line.candidate import Candidate
+from tf_placer.errors import InputError
+from tf_placer.files import write_atomically
+from tf_placer.graph.item import Item
+from tf_placer.problem.problem import Problem
+from tf_placer.rewrite.apply_placement import apply_placement
+from tf_placer.search.result import SearchResult
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """One method's placement beside what it must beat.
+
+    Attributes:
+      item: the program.
+      problem: the program on the cluster.
+      chosen: the placement to write; it has a result.
+      baselines: the others.
+    """
+
+    item: Item
+    problem: Problem
+    chosen: Candidate
+    baselines: tuple[Candidate, ...]
+
+    def __post_init__(self) -> None:
+        if self.chosen.result is None:
+            raise InputError(self.chosen.message)
+
+    @property
+    def result(self) -> SearchResult:
+        """The search behind ``chosen``."""
+        assert self.chosen.result is not None  # checked when made
+        return self.chosen.result
+
+    @property
+    def recommended(self) -> Candidate:
+        """The fastest candidate by measured time, or by simulated time where nothing was measured.
+
+        A baseline wins a tie: a plan that gains nothing is not worth having.
+        """
+        ran = [c for c in (*self.baselines, self.chosen) if c.step_s is not None]
+        return min(ran, key=lambda c: c.step_s or 0.0, default=self.chosen)
+
+    def summary(self) -> dict[str, Any]:
+        """The content of summary.json: seconds are floats, what was not measured is None."""
+        bounds = self.result.bounds
+        return {
+            "workload": self.problem.name,
+            "cluster": self.problem.cluster.name,
+            "method": self.chosen.method,
+            "seed": self.result.seed,
+            "ops": self.problem.num_ops,
+            "units": self.problem.num_units,
+            "runtime_s": self.result.runtime_s,
+            "measured_s": self.chosen.measured_s,
+            "lower_bound_s": bounds.best_s,
+            "lower_bounds": {
+                "critical_path_s": bounds.critical_path_ns / 1e9,
+                "total_work_s": bounds.total_work_ns / 1e9,
+                "largest_unit_s": bounds.largest_unit_ns / 1e9,
+            },
+            "single_device_s": self.result.single_device_s,
+            "baselines": {c.method: c.simulated_s for c in self.baselines},
+            "baselines_measured": {c.method: c.measured_s for c in self.baselines},
+            "peak_bytes": self.result.peak_bytes,
+            "status": self.chosen.status.name,
+            "evaluations": self.result.evaluations,
+            "search_s": self.result.search_s,
+            "interrupted": self.result.interrupted,
+            "recommended": self.recommended.method,
+            "guessed_op_types": self.problem.guessed_op_types,
+        }
+
+    def print(self, console: rich.console.Console) -> None:
+        """Prints the table, the verdict, and what to know before believing either."""
+        console.print(self._table())
+        console.print(self.verdict(), soft_wrap=True)
+        for candidate in (*self.baselines, self.chosen):
+            if candidate.message:
+                console.print(f"{candidate.method}: {candidate.message}", soft_wrap=True)
+        if self.result.interrupted:
+            console.print("The search was interrupted; this is the best it had found.")
+        if self.problem.guessed_op_types:
+            guesses = ", ".join(f"{op} x {count}" for op, count in self.problem.guessed_op_types.items())
+            console.print(f"The cost of these ops is a guess: {guesses}.", soft_wrap=True)
+
+    def verdict(self) -> str:
+        """One sentence: what is gained over a single device, or that nothing is."""
+        single = next((c for c in self.baselines if c.method == "single"), None)
+        how = "in the simulator" if self.chosen.measured_s is None else "on the runtime"
+        if self.chosen.step_s is None:
+            return f"{self.chosen.method} did not run: {self.chosen.status.name}."
+        if self.chosen.method == "single":
+            return f"The best single device takes {_ms(self.chosen.step_s)} {how}; nothing here beats it."
+        if single is None or single.step_s is None:
+            return f"No single device was timed; {self.chosen.method} takes {_ms(self.chosen.step_s)} {how}."
+        gain = 1 - self.chosen.step_s / single.step_s
+        if gain <= 0:
+            return (
+                f"{self.chosen.method} is NOT faster than a single device {how} ({-gain:.1%} slower): "
+                "leave the program on one device."
+            )
+        return f"{self.chosen.method} is {gain:.1%} faster than a single device {how}."
+
+    def write(self, out: pathlib.Path) -> tuple[pathlib.Path, ...]:
+        """Writes placement.json, placed_graph.pb and summary.json into ``out``; returns their paths.
+
+        The summary comes last: where it lies, the rest is complete.
+        """
+        placed = apply_placement(self.item, self.result.placement)
+        out.mkdir(parents=True, exist_ok=True)
+        placement, graph, summary = (out / n for n in ("placement.json", "placed_graph.pb", "summary.json"))
+        self.result.placement.save(placement)
+        _write_bytes_atomically(graph, placed.SerializeToString(deterministic=True))
+        write_atomically(summary, json.dumps(self.summary(), indent=1, allow_nan=False) + "\n")
+        return placement, graph, summary
+
+    def _table(self) -> rich.table.Table:
+        problem = self.problem
+        table = rich.table.Table(
+            title=f"{problem.name} on {problem.cluster.name}: {problem.num_ops} ops in {problem.num_units} units"
+        )
+        table.add_column("step time of")
+        for column in ("simulated", "vs single", "measured", "evaluations"):
+            table.add_column(column, justify="right")
+        for candidate in (*self.baselines, self.chosen):
+            evaluations = candidate.result.evaluations if candidate.result else 0
+            table.add_row(
+                _row_name(candidate),
+                _ms(candidate.simulated_s),
+                _gain(candidate.simulated_s, self.result.single_device_s),
+                _ms(candidate.measured_s),
+                str(evaluations),
+            )
+        table.add_section()
+        bounds = self.result.bounds
+        for name, bound_ns in (
+            ("bound: critical path", bounds.critical_path_ns),
+            ("bound: total work", bounds.total_work_ns),
+            ("bound: largest unit", bounds.largest_unit_ns),
+        ):
+            table.add_row(
+                name, _ms(bound_ns / 1e9), _gain(bound_ns / 1e9, self.result.single_device_s), "", ""
+            )
+        return table
+
+
+def check_out(out: pathlib.Path) -> None:
+    """Raises InputError when results could not be written to ``out`` later; creates nothing."""
+    there = next(p for p in (out.absolute(), *out.absolute().parents) if p.exists())
+    if not there.is_dir():
+        raise InputError(f"--out={out}: {there} is a file; give a folder")
+    if not os.access(there, os.W_OK):
+        raise InputError(f"--out={out}: no permission to write in {there}; give another folder")
+
+
+def _row_name(candidate: Candidate) -> str:
+    return "single device" if candidate.method == "single" else candidate.method
+
+
+def _ms(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{1e3 * seconds:.3f} ms"
+
+
+def _gain(seconds: float | None, single_s: float | None) -> str:
+    return "-" if seconds is None or not single_s else f"{seconds / single_s - 1:+.1%}"
+
+
+def _write_bytes_atomically(path: pathlib.Path, content: bytes) -> None:
+    """``write_atomically`` for what is not text."""
+    temporary = path.with_name(path.name + ".new")
+    with open(temporary, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)

@@ -1,0 +1,44 @@
+"""Keeps TensorFlow's native start-up messages off the command line's stderr.
+
+Imported for its effect, before anything that imports TensorFlow, and only effective when this
+process is the command: a program that uses tf_placer as a library keeps its own log settings.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pathlib
+import sys
+
+
+def is_command() -> bool:
+    """Whether Python was started to run ``python -m tf_placer`` or ``tf-placer``."""
+    # While Python looks for the module that -m names, "-m" stands in place of its path.
+    return sys.argv[0] == "-m" or pathlib.Path(sys.argv[0]).name == "tf-placer"
+
+
+def import_quietly(module: str) -> None:
+    """Imports a module with file descriptor 2 pointing nowhere.
+
+    ``TF_CPP_MIN_LOG_LEVEL`` does not reach the messages of static initializers ("All log messages
+    before absl::InitializeLog() is called ..."), so nothing less helps. An ImportError is raised
+    as usual and printed after the descriptor is back.
+    """
+    sys.stderr.flush()
+    saved = os.dup(2)
+    with open(os.devnull, "w", encoding="utf8") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+        try:
+            importlib.import_module(module)
+        finally:
+            os.dup2(saved, 2)
+            os.close(saved)
+
+
+if is_command():
+    # 3 keeps even errors off: on a machine without a GPU the CUDA build logs a failed cuInit as one.
+    # What goes wrong in an op reaches Python as an exception all the same.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    import_quietly("tensorflow")
+    import_quietly("keras")

@@ -1,0 +1,29 @@
+"""A placement written into the graph it was made for."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from tf_placer.errors import InputError
+from tf_placer.graph.item import Item
+from tf_placer.problem.placement import Placement
+from tf_placer.rewrite.graph_def import place_graph
+
+
+def apply_placement(item: Item, placement: Placement) -> tf.compat.v1.GraphDef:
+    """Returns the item's graph with the placement's device on every node.
+
+    Args:
+      item: the program; its ``graph_def`` is left alone.
+      placement: one for a problem that was built from this item.
+
+    Raises:
+      InputError: the placement was made for another graph.
+    """
+    problem = placement.problem
+    if problem.fingerprint != item.fingerprint:
+        raise InputError(
+            f"the placement is for {problem.name!r} (fingerprint {problem.fingerprint[:12]}), but item "
+            f"{item.name!r} has fingerprint {item.fingerprint[:12]}; search a placement for this item"
+        )
+    return place_graph(item.graph_def, placement.device_names)
