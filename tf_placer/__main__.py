@@ -117,7 +117,10 @@ def _finish(report: Report, out: pathlib.Path, console: rich.console.Console) ->
 
 
 def _measure(values: flags.FlagValues, console: rich.console.Console) -> None:
-    measure(_request(values, Budget(evaluations=1)), pathlib.Path(values.placement), console)
+    plan = pathlib.Path(values.placement)
+    if not plan.is_file():  # before this machine is probed
+        raise InputError(f"--placement={plan}: no such file; give the placement.json of a run")
+    measure(_request(values, Budget(evaluations=1)), plan, console)
 
 
 def _clusters(values: flags.FlagValues, console: rich.console.Console) -> None:

@@ -7,10 +7,17 @@ import pathlib
 
 
 def write_atomically(path: pathlib.Path, text: str) -> None:
-    """Writes to ``path.new``, syncs and renames, so that ``path`` is never half-written."""
+    """Writes to ``path.new``, syncs and renames, so that ``path`` is never half-written.
+
+    What goes wrong leaves an older ``path`` as it was, and no ``path.new``.
+    """
     temporary = path.with_name(path.name + ".new")
-    with open(temporary, "w", encoding="utf8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    try:
+        with open(temporary, "w", encoding="utf8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

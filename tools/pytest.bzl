@@ -17,5 +17,7 @@ def pytest_test(name, src, data = [], deps = [], **kwargs):
         args = ["$(rootpath %s)" % src],
         data = data + ["//:pytest_config"],
         deps = deps,
+        # Two cores run two tests at a time, some of which trace whole models or start worker processes.
+        timeout = "long",
         **kwargs
     )

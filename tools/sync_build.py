@@ -20,7 +20,18 @@ HEADER = "# Written by `make build-files` from the files beside it; edit tools/s
 
 _VISIBILITY = 'package(default_visibility = ["//visibility:public"])\n'
 # For the tests that read the checkout itself.
-_CHECKOUT = 'filegroup(\n    name = "checkout",\n    srcs = glob(["*"]),\n)\n'
+_CHECKOUT = """\
+filegroup(
+    name = "checkout",
+    srcs = glob(
+        ["**"],
+        exclude = [
+            "**/*.pyc",
+            "**/*.so",
+        ],
+    ),
+)
+"""
 # Split into one target for each module, see above.
 _SPLIT_FOLDER = "tf_placer"
 # What a folder's modules need beyond files of their own folder.

@@ -5,33 +5,12 @@ from __future__ import annotations
 import ast
 import graphlib
 import pathlib
+import re
 
 import pytest
 
-from tools.module_map import Module, imported_modules, read_module, source_modules
+from tools.module_map import SOURCE_ROOTS, Module, imported_modules, read_module, source_modules
 
-# Longest prefix wins. tf_placer.errors and tf_placer.files are leaves that every band may use.
-BANDS = {
-    "colocation": 0,
-    "tf_placer.errors": 0,
-    "tf_placer.files": 0,
-    "tf_placer.graph": 1,
-    "tf_placer.workloads": 1,
-    "tf_placer.cluster": 1,
-    "tf_placer.ops": 1,
-    "tf_placer.costs": 2,
-    "tf_placer.problem": 2,
-    "tf_placer.evaluation": 3,
-    "tf_placer.grouper": 3,
-    "tf_placer.placer": 3,
-    "tf_placer.encoder": 3,
-    "tf_placer.agents": 4,
-    "tf_placer.planners": 4,
-    "tf_placer.search": 5,
-    "tf_placer.rewrite": 5,
-    "tf_placer": 6,
-    "experiments": 7,
-}
 MAX_FUNCTION_LINES = 80
 SHAPELESS_NAMES = {"utils", "util", "common", "helpers", "helper", "misc"}
 
@@ -42,40 +21,54 @@ def modules(root: pathlib.Path) -> dict[str, Module]:
     return {name: module for name, module in source_modules(root).items() if not name.startswith("tools")}
 
 
-def band_of(name: str) -> int:
+@pytest.fixture(scope="module")
+def bands(root: pathlib.Path) -> dict[str, int]:
+    return read_bands((root / "docs" / "architecture.md").read_text(encoding="utf-8"))
+
+
+def read_bands(text: str) -> dict[str, int]:
+    """Dotted name -> band, from the rows ``| band | `folder/`, `module.py` | ...`` of the layout's table."""
+    bands = {}
+    for number, cell in re.findall(r"^\| (\d) \| ([^|]*) \|", text, flags=re.MULTILINE):
+        for path in re.findall(r"`([\w/]+(?:/|\.py))`", cell):
+            # After its first entry a row names folders of tf_placer/ shortly.
+            full = path if path.split("/")[0] in SOURCE_ROOTS else f"tf_placer/{path}"
+            bands[full.removesuffix(".py").rstrip("/").replace("/", ".")] = int(number)
+    return bands
+
+
+def band_of(name: str, bands: dict[str, int]) -> int:
     """The band of the longest listed prefix of a dotted name.
 
     Raises:
       KeyError: no prefix is listed.
     """
     parts = name.split(".")
-    for length in range(len(parts), 0, -1):
-        prefix = ".".join(parts[:length])
-        # A new folder under tf_placer must be given a band; only modules fall under the face's.
-        if prefix in BANDS:
-            return BANDS[prefix]
-    raise KeyError(name)
+    prefixes = [".".join(parts[:length]) for length in range(len(parts), 0, -1)]
+    listed = next((prefix for prefix in prefixes if prefix in bands), name)
+    return bands[listed]
 
 
-def test_every_folder_has_a_band(modules: dict[str, Module]) -> None:
-    packages = {
-        ".".join(name.split(".")[:2]) for name, module in modules.items() if len(module.path.parts) > 2
-    }
-    packages = {name for name in packages if name.startswith("tf_placer.")}
-    assert packages, "no package found: the test looks in the wrong place"
-    assert sorted(packages - BANDS.keys()) == [], (
-        "give the new folder a band here and in docs/architecture.md"
-    )
+def test_every_folder_has_a_band(modules: dict[str, Module], bands: dict[str, int]) -> None:
+    folders = {".".join(module.path.parts[:2]) for module in modules.values() if len(module.path.parts) > 2}
+    assert folders, "no folder found: the test looks in the wrong place"
+    assert sorted(folders - bands.keys()) == [], "add the new folder to the table of docs/architecture.md"
 
 
-def test_arrows_point_to_equal_or_lower_bands(modules: dict[str, Module]) -> None:
+def test_every_folder_of_the_table_is_there(root: pathlib.Path, bands: dict[str, int]) -> None:
+    paths = [name.replace(".", "/") for name in bands]
+    gone = [path for path in paths if not (root / path).is_dir() and not (root / f"{path}.py").is_file()]
+    assert gone == []
+
+
+def test_arrows_point_to_equal_or_lower_bands(modules: dict[str, Module], bands: dict[str, int]) -> None:
     upward = [
-        f"{name} (band {band_of(name)}) imports {used} (band {band_of(used)})"
+        f"{name} (band {band_of(name, bands)}) imports {used} (band {band_of(used, bands)})"
         for name, module in modules.items()
         for used in sorted(imported_modules(module, modules))
-        if band_of(used) > band_of(name)
+        if band_of(used, bands) > band_of(name, bands)
     ]
-    assert upward == []
+    assert upward == [], "\n".join(upward)
 
 
 def test_nothing_imports_experiments(modules: dict[str, Module]) -> None:
@@ -164,6 +157,9 @@ def test_the_rules_see_a_violation(tmp_path: pathlib.Path) -> None:
         file.write_text(text)
     found = source_modules(tmp_path)
     assert imported_modules(found["colocation.low"], found) == {"tf_placer.search.high"}
-    assert band_of("tf_placer.search.high") > band_of("colocation.low")
+    table = "| 0 | `colocation/` | a |\n| 3 | `tf_placer/grouper/`, `search/` | b |\n| 6 | `tf_placer/` face | c |\n"
+    bands = read_bands(table)
+    assert bands == {"colocation": 0, "tf_placer.grouper": 3, "tf_placer.search": 3, "tf_placer": 6}
+    assert band_of("tf_placer.search.high", bands) > band_of("colocation.low", bands)
     with pytest.raises(pytest.fail.Exception, match="import cycle"):
         assert_no_cycle({name: imported_modules(module, found) for name, module in found.items()})

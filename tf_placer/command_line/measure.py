@@ -33,8 +33,6 @@ def measure(request: Request, plan: pathlib.Path, console: rich.console.Console)
     """
     if request.cluster.kind != "local":
         raise InputError(f"cluster {request.cluster.name!r} is only described; measure on --cluster=local")
-    if not plan.is_file():
-        raise InputError(f"--placement={plan}: no such file; give the placement.json of a run")
     item, problem = described(request, console)
     placement = Placement.load(plan, problem)
     devices = request.cluster.devices

@@ -132,7 +132,8 @@ class Report:
     def _table(self) -> rich.table.Table:
         problem = self.problem
         table = rich.table.Table(
-            title=f"{problem.name} on {problem.cluster.name}: {problem.num_ops} ops in {problem.num_units} units"
+            title=f"{problem.name} on {problem.cluster.name}: "
+            f"{problem.num_ops} ops in {problem.num_units} units"
         )
         table.add_column("step time of")
         for column in ("simulated", "vs single", "measured", "evaluations"):
@@ -177,7 +178,10 @@ def _ms(seconds: float | None) -> str:
 
 
 def _gain(seconds: float | None, single_s: float | None) -> str:
-    return "-" if seconds is None or not single_s else f"{seconds / single_s - 1:+.1%}"
+    if seconds is None or not single_s:
+        return "-"
+    # Rounded before it is shown, so that no difference is +0.0 and never -0.0.
+    return f"{round(seconds / single_s - 1, 3) + 0.0:+.1%}"
 
 
 def _write_bytes_atomically(path: pathlib.Path, content: bytes) -> None:

@@ -109,7 +109,7 @@ def open_program(
     with graph.as_default():
         tf.import_graph_def(program.graph_def, name="")
     config = session_config(deadline_s)
-    # closing() and not the session's own block, which closes in a thread that dies noisily if the workers have.
+    # Not the session's own block: that closes in a thread, which dies noisily if the workers have.
     with contextlib.closing(tf.compat.v1.Session(workers.target, graph=graph, config=config)) as session:
         for batch in batches(program.assignments):
             values = {assignment.placeholder: assignment.value for assignment in batch}

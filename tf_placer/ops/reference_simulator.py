@@ -3,14 +3,15 @@
 Ops compute on devices, tensors travel through channels. Time is int64 nanoseconds and everything is
 deterministic. The state changes at *moments*; what happens at a moment happens in this order:
 
-1. *Ends.* Every computation and every transfer that is due ends. An op is *ready* once every tensor
+1. *Ends.* Every computation and every transfer that is due ends; the channel goes on to the next
+   transfer of its queue, and ends that too if it takes no time. An op is *ready* once every tensor
    it waits for is on its device. A ready op that costs nothing there starts and ends at once and so
    may make further ops ready. When an op ends, each of its tensors is handed to each other device
    that has consumers of it, once however many they are.
 2. *Queues.* The transfers handed over in 1 join the queues of their channels, by tensor id, then
    target device. A channel moves one tensor at a time, in the order of its queue, and is occupied for
    ``latency_ns + ceil(bytes * 1e9 / bytes_per_s)``. Channels do not disturb computation. If a
-   transfer that takes no time has thereby ended, 1 is repeated.
+   transfer has thereby started that takes no time, 1 is repeated.
 3. *Starts.* Every device with a free stream starts its ready op with the least (priority, moment it
    became ready, op index), until it has no free stream or no ready op.
 
@@ -85,7 +86,7 @@ class _Reference:
                 self._inputs_of[op].append(tensor)
         self._missing = {op: set(tensors) for op, tensors in self._inputs_of.items()}
         self._now_ns = 0
-        self._agenda: list[tuple[int, str, tuple[int, ...]]] = []  # heap of (due, kind, what)
+        self._agenda: list[tuple[int, str, int]] = []  # heap of (due, kind, op or channel)
         self._ready: list[list[tuple[int, int, int]]] = [[] for _ in range(num_devices)]
         self._free_ready: list[int] = []
         self._busy = [0] * num_devices
@@ -117,15 +118,13 @@ class _Reference:
             self._end_all_due()
 
     def _end_all_due(self) -> None:
-        due = []
         while self._agenda and self._agenda[0][0] == self._now_ns:
-            due.append(heapq.heappop(self._agenda))
-        for _, kind, what in due:
+            _, kind, where = heapq.heappop(self._agenda)
             if kind == "compute":
-                self._busy[self._device[what[0]]] -= 1
-                self._end_op(what[0])
+                self._busy[self._device[where]] -= 1
+                self._end_op(where)
             else:
-                self._end_transfer(*what)
+                self._end_transfer(where)
 
     def _become_ready(self, op: int) -> None:
         if self._cost_ns[op] == 0:
@@ -184,7 +183,7 @@ class _Reference:
         )
         waiting = {("consumer", op) for op in self._consumers[tensor] if self._device[op] == target}
         self._hold(tensor, target, waiting)
-        heapq.heappush(self._agenda, (self._now_ns + takes_ns, "transfer", (channel,)))
+        heapq.heappush(self._agenda, (self._now_ns + takes_ns, "transfer", channel))
 
     def _end_transfer(self, channel: int) -> None:
         tensor, target, source = self._queues[channel].popleft()
@@ -199,7 +198,7 @@ class _Reference:
                 _, _, op = heapq.heappop(ready)
                 self._busy[device] += 1
                 self._begin_op(op)
-                heapq.heappush(self._agenda, (self._now_ns + self._cost_ns[op], "compute", (op,)))
+                heapq.heappush(self._agenda, (self._now_ns + self._cost_ns[op], "compute", op))
 
     def _hold(self, tensor: int, device: int, holders: set) -> None:
         self._holders[tensor, device] = set(holders)

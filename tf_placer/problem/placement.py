@@ -84,7 +84,7 @@ class Placement:
         for op, unit in zip(problem.op_names, problem.unit_of_op, strict=True):
             if op not in devices:
                 raise InputError(f"{source}: no device for op {op!r}; the plan must name every op of the graph")
-            device = column.get(devices[op])
+            device = column.get(devices[op]) if isinstance(devices[op], str) else None
             if device is None:
                 raise InputError(
                     f"{source}: op {op!r} is on {devices[op]!r}, which cluster {problem.cluster.name!r} lacks; "

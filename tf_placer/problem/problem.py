@@ -104,23 +104,22 @@ class Problem:
         Raises:
           InputError: shapes disagree, a number is negative, or the graph has a cycle.
         """
-        arrays = _check_arrays(compute_ns, edges, edge_bytes, resident_bytes, output_bytes, allowed, cluster)
-        compute_ns, edges, edge_bytes, resident_bytes, output_bytes, allowed = arrays
+        compute_ns, edges, edge_bytes, edge_tensor, resident_bytes, output_bytes, allowed = _check_arrays(
+            compute_ns, edges, edge_bytes, edge_tensor, resident_bytes, output_bytes, allowed, cluster
+        )
         num_units = len(compute_ns)
         names = tuple(names) if names is not None else tuple(f"unit_{u}" for u in range(num_units))
         if len(names) != num_units:
             raise InputError(f"names has {len(names)} entries, expected {num_units}: one per row of compute_ns")
         order = topological_order(num_units, edges)
         if len(order) != num_units:
-            stuck = int(np.setdiff1d(np.arange(num_units), order)[0])
+            stuck = _unit_on_cycle(np.setdiff1d(np.arange(num_units), order), edges)
             raise InputError(f"edges form a cycle through unit {stuck} ({names[stuck]!r}); a step must be acyclic")
         op_of_unit = np.argsort(order)
-        if edge_tensor is None:
-            edge_tensor = np.arange(len(edges))
-        scratch = _outputs_nobody_reads(num_units, edges, np.asarray(edge_tensor), edge_bytes, output_bytes)
+        scratch = _outputs_nobody_reads(num_units, edges, edge_tensor, edge_bytes, output_bytes)
         table = tensor_table(
             np.concatenate([op_of_unit[edges], op_of_unit[scratch[:, :1]].repeat(2, axis=1)]),
-            np.concatenate([np.asarray(edge_tensor), np.full(len(scratch), -1)]),
+            np.concatenate([edge_tensor, np.full(len(scratch), -1)]),
             np.concatenate([edge_bytes, scratch[:, 1]]),
         ).without_self_consumers()
         digest = hashlib.sha256()
@@ -171,7 +170,7 @@ class Problem:
         return self.op_names[int(np.argmax(self.unit_of_op == unit))]
 
 
-def _check_arrays(compute_ns, edges, edge_bytes, resident_bytes, output_bytes, allowed, cluster):
+def _check_arrays(compute_ns, edges, edge_bytes, edge_tensor, resident_bytes, output_bytes, allowed, cluster):
     """Converts to the documented dtypes and checks shapes and signs."""
     compute_ns = np.asarray(compute_ns, np.int64)
     if compute_ns.ndim != 2 or compute_ns.shape[1] != len(cluster.devices):
@@ -180,9 +179,14 @@ def _check_arrays(compute_ns, edges, edge_bytes, resident_bytes, output_bytes, a
             f"a column per device of cluster {cluster.name!r}"
         )
     num_units = len(compute_ns)
-    edges = np.asarray(edges, np.int32).reshape(-1, 2)
+    edges = np.asarray(edges, np.int32)
+    if edges.size and (edges.ndim != 2 or edges.shape[1] != 2):
+        raise InputError(f"edges has shape {edges.shape}, expected (edges, 2): producer unit and consumer unit")
+    edges = edges.reshape(-1, 2)
+    edge_tensor = np.arange(len(edges)) if edge_tensor is None else np.asarray(edge_tensor, np.int64)
     wanted = {
         "edge_bytes": (np.asarray(edge_bytes, np.int64), (len(edges),)),
+        "edge_tensor": (edge_tensor, (len(edges),)),
         "resident_bytes": (np.asarray(resident_bytes, np.int64), (num_units,)),
         "output_bytes": (np.asarray(output_bytes, np.int64), (num_units,)),
         "allowed": (np.asarray(allowed, bool), compute_ns.shape),
@@ -199,6 +203,17 @@ def _check_arrays(compute_ns, edges, edge_bytes, resident_bytes, output_bytes, a
     if homeless.any():
         raise InputError(f"allowed gives unit {int(np.argmax(homeless))} no device at all; allow at least one")
     return compute_ns, edges, *(array for array, _ in wanted.values())
+
+
+def _unit_on_cycle(stuck: np.ndarray, edges: np.ndarray) -> int:
+    """One of the ``stuck`` units (on a cycle or behind one) that is itself on a cycle."""
+    inside = edges[np.isin(edges[:, 0], stuck) & np.isin(edges[:, 1], stuck)]
+    producer = dict(zip(inside[:, 1].tolist(), inside[:, 0].tolist(), strict=True))
+    unit = int(stuck[0])
+    # Every stuck unit waits for a stuck one: as many steps back as there are units end on a cycle.
+    for _ in stuck:
+        unit = producer[unit]
+    return unit
 
 
 def _outputs_nobody_reads(num_units, edges, edge_tensor, edge_bytes, output_bytes):

@@ -1,0 +1,45 @@
+"""The road once: a described machine in the simulator, then this machine on the runtime.
+
+    python -m experiments.demo [--described_s=80] [--local_s=40] [--out=out/demo]
+
+On two cores about four minutes, start to end.
+"""
+
+from __future__ import annotations
+
+import pathlib
+
+import rich.console
+from absl import app, flags
+
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.command_line.place import Request, place
+from tf_placer.command_line.report import check_out
+from tf_placer.search.budget import Budget
+
+_DESCRIBED_S = flags.DEFINE_float("described_s", 80.0, "Search seconds for inception_v3 on k40x2.")
+_LOCAL_S = flags.DEFINE_float("local_s", 40.0, "Search seconds for inception_v3_small on this machine.")
+_SEED = flags.DEFINE_integer("seed", 0, "Fixes everything random.")
+_OUT = flags.DEFINE_string("out", "out/demo", "Folder for the results.")
+
+
+def main(argv: list[str]) -> None:
+    del argv
+    out = pathlib.Path(_OUT.value)
+    check_out(out)
+    console = rich.console.Console(highlight=False)
+    for workload, cluster, budget_s in (
+        ("inception_v3", Cluster.preset("k40x2"), _DESCRIBED_S.value),
+        ("inception_v3_small", Cluster.local(), _LOCAL_S.value),
+    ):
+        console.print(f"\nPlacing one training step of {workload} on {cluster.name}:", soft_wrap=True)
+        for device in cluster.devices:
+            console.print(f"  {device.name}  {device.model}", soft_wrap=True)
+        report = place(Request(workload, cluster, Budget(budget_s), _SEED.value), "hdp", console)
+        report.print(console)
+        for path in report.write(out / workload):
+            console.print(f"wrote {path}", soft_wrap=True)
+
+
+if __name__ == "__main__":
+    app.run(main)

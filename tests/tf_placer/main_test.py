@@ -1,0 +1,272 @@
+"""The command line: what it writes, and one line for every kind of bad input."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+import rich.console
+import tensorflow as tf
+
+from tf_placer import workloads
+from tf_placer.__main__ import run
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.problem.build_problem import build_problem
+from tf_placer.problem.placement import Placement
+from tf_placer.workloads import registry
+
+_ROOT = pathlib.Path(__file__).absolute().parents[2]
+_KEYS = {
+    "workload",
+    "cluster",
+    "method",
+    "seed",
+    "ops",
+    "units",
+    "runtime_s",
+    "measured_s",
+    "lower_bound_s",
+    "single_device_s",
+    "baselines",
+    "peak_bytes",
+    "status",
+    "evaluations",
+    "search_s",
+}
+
+_TWO_GPUS = """
+[[device]]
+name = ["GPU:0", "GPU:1"]
+[[link]]
+source = "GPU:0"
+target = "GPU:1"
+latency_ns = {latency_ns}
+bytes_per_s = 1e10
+duplex = {duplex}
+"""
+
+
+def command(*argv: str) -> tuple[int, str]:
+    """Exit status and standard output of one command run in this process."""
+    console = rich.console.Console(file=io.StringIO(), width=200)
+    status = run(argv, console)
+    return status, console.file.getvalue()
+
+
+def place_arguments(folder: pathlib.Path, **changed: str | None) -> list[str]:
+    """A good `place` command, with some flags changed, or left out where None."""
+    values: dict[str, str | None] = {
+        "workload": "dense_small",
+        "cluster": "k40x2",
+        "method": "random",
+        "budget_evaluations": "32",
+        "out": str(folder),
+        **changed,
+    }
+    return ["place", *(f"--{name}={value}" for name, value in values.items() if value is not None)]
+
+
+def test_place_writes_summary_placement_and_graph(tmp_path: pathlib.Path) -> None:
+    out = tmp_path / "deep" / "out"
+    status, text = command(*place_arguments(out, seed="3"))
+    assert status == 0, text
+    assert sorted(path.name for path in out.iterdir()) == [
+        "placed_graph.pb",
+        "placement.json",
+        "summary.json",
+    ]
+
+    summary = json.loads((out / "summary.json").read_text())
+    assert _KEYS <= summary.keys()
+    item = workloads.build("dense_small")
+    problem = build_problem(item, Cluster.preset("k40x2"))
+    wanted = ["dense_small", "k40x2", "random", 3, 32, problem.num_ops, problem.num_units]
+    assert [
+        summary[k] for k in ("workload", "cluster", "method", "seed", "evaluations", "ops", "units")
+    ] == wanted
+    assert summary["measured_s"] is None  # a described machine cannot be asked
+    assert summary["lower_bound_s"] <= summary["runtime_s"]
+    assert summary["baselines"]["single"] == pytest.approx(summary["single_device_s"], rel=1e-6)
+    assert set(summary["peak_bytes"]) == {device.name for device in problem.cluster.devices}
+
+    placement = Placement.load(out / "placement.json", problem)
+    graph_def = tf.compat.v1.GraphDef.FromString((out / "placed_graph.pb").read_bytes())
+    assert {node.name: node.device for node in graph_def.node} == placement.device_names
+
+
+def test_place_prints_the_table_and_where_the_results_are(tmp_path: pathlib.Path) -> None:
+    _, text = command(*place_arguments(tmp_path))
+    for row in ("single device", "random", "bound: critical path", "bound: total work"):
+        assert row in text
+    assert f"wrote {tmp_path / 'summary.json'}" in text
+
+
+def test_compare_gives_every_method_the_same_evaluations(tmp_path: pathlib.Path) -> None:
+    arguments = place_arguments(tmp_path, method=None)[1:]
+    status, _ = command("compare", *arguments, "--methods=single,random")
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert status == 0
+    times = {**summary["baselines"], summary["method"]: summary["runtime_s"]}
+    assert set(times) == {"single", "random"}
+    assert summary["runtime_s"] == min(times.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [("clusters", "k40x2"), ("workloads", "inception_v3"), ("methods", "random: Random search")],
+)
+def test_lists(name: str, line: str) -> None:
+    status, text = command(name)
+    assert status == 0
+    assert any(found.startswith(line) for found in text.splitlines())
+
+
+def assert_one_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: pathlib.Path, argv: list[str], *expected: str
+) -> None:
+    """The command ends with status 2 and one line that says all of ``expected``; ``out`` is not made."""
+    before = sorted(tmp_path.rglob("*"))
+    status, _ = command(*argv)
+    error = capsys.readouterr().err
+    assert status == 2
+    assert len(error.splitlines()) == 1, error
+    for words in expected:
+        assert words in error
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "expected"),
+    [
+        ("cluster", "k40x3", "'k40x2'"),
+        ("workload", "dense_smal", "dense_small"),
+        ("method", "randon", "random"),
+        ("budget_evaluations", "0", "budget_evaluations is 0"),
+        ("budget_s", "0", "budget_s is 0"),
+        ("budget_s", "nan", "budget_s is nan"),
+        ("budget_s", "soon", "--budget_s=soon"),
+        ("seeed", "1", "seed"),
+        ("workload", None, "needs --workload"),
+        ("out", None, "needs --out"),
+    ],
+)
+def test_bad_flags(
+    flag: str, value: str | None, expected: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert_one_line(capsys, tmp_path, place_arguments(tmp_path / "out", **{flag: value}), expected)
+
+
+def test_unknown_commands_and_stray_words(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert_one_line(capsys, tmp_path, ["plcae"], "'plcae'", "place")
+    assert_one_line(capsys, tmp_path, ["methods", "hdp"], "'hdp'", "--flag=value")
+
+
+@pytest.mark.parametrize(
+    ("latency_ns", "duplex", "expected"),
+    [(-5, "true", "latency_ns"), (1000, "false", "link")],
+    ids=["negative number", "missing link"],
+)
+def test_bad_cluster_files(
+    latency_ns: int,
+    duplex: str,
+    expected: str,
+    tmp_path: pathlib.Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = tmp_path / "box.toml"
+    file.write_text(_TWO_GPUS.format(latency_ns=latency_ns, duplex=duplex))
+    argv = place_arguments(tmp_path / "out", cluster=str(file))
+    assert_one_line(capsys, tmp_path, argv, "box.toml", expected)
+
+
+def test_an_output_folder_that_is_a_file(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "taken").write_text("")
+    assert_one_line(capsys, tmp_path, place_arguments(tmp_path / "taken" / "out"), "taken is a file")
+
+
+def unknown_shapes() -> workloads.Workload:
+    @tf.function
+    def positive(x: tf.Tensor) -> tf.Tensor:
+        return tf.boolean_mask(x, x > 0.0)
+
+    return workloads.Workload(positive, (tf.constant([1.0, -1.0]),))
+
+
+def strings() -> workloads.Workload:
+    @tf.function
+    def joined(words: tf.Tensor) -> tf.Tensor:
+        return tf.strings.reduce_join(words)
+
+    return workloads.Workload(joined, (tf.constant(["a", "b"]),))
+
+
+def test_a_workload_of_unknown_shapes(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(registry._FAMILIES, "unknown_shapes", unknown_shapes)
+    assert_one_line(capsys, tmp_path, place_arguments(tmp_path / "out", workload="unknown_shapes"), "shape")
+
+
+def test_an_op_that_no_device_has_a_kernel_for(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(registry._FAMILIES, "strings", strings)
+    file = tmp_path / "box.toml"
+    file.write_text(_TWO_GPUS.format(latency_ns=1000, duplex="true"))
+    argv = place_arguments(tmp_path / "out", workload="strings", cluster=str(file))
+    assert_one_line(capsys, tmp_path, argv, "ReduceJoin", "kernel on no device of cluster 'box'")
+
+
+def test_measure_refuses_what_is_not_here(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ["measure", "--workload=dense_small", "--cluster=k40x2"]
+    plan = tmp_path / "placement.json"
+    assert_one_line(capsys, tmp_path, [*argv, f"--placement={plan}"], "placement.json: no such file")
+    plan.write_text("{}")
+    assert_one_line(capsys, tmp_path, [*argv, f"--placement={plan}"], "only described", "--cluster=local")
+
+
+def test_measure_refuses_a_plan_for_another_graph(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = build_problem(workloads.build("dense_small", layers=4), Cluster.logical(1))
+    plan = tmp_path / "placement.json"
+    Placement(other, [0] * other.num_units).save(plan)
+    argv = ["measure", "--workload=dense_small", f"--placement={plan}"]
+    assert_one_line(capsys, tmp_path, argv, "placement.json", "was made for another graph")
+
+
+def test_as_a_process_one_line_and_nothing_of_tensorflows(tmp_path: pathlib.Path) -> None:
+    environment = {key: value for key, value in os.environ.items() if key != "TF_CPP_MIN_LOG_LEVEL"}
+    done = subprocess.run(
+        [sys.executable, "-m", "tf_placer", *place_arguments(tmp_path / "out", cluster="p100x3")],
+        cwd=_ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert "p100x2" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_place_on_this_machine_measures_and_the_plan_can_be_measured_again(tmp_path: pathlib.Path) -> None:
+    status, text = command(*place_arguments(tmp_path, cluster="local"))
+    assert status == 0, text
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["status"] == "OK"
+    assert summary["measured_s"] > 0
+    assert summary["baselines_measured"]["single"] > 0
+
+    status, text = command("measure", "--workload=dense_small", f"--placement={tmp_path / 'placement.json'}")
+    assert status == 0
+    devices = len(os.sched_getaffinity(0))
+    assert text.count(" OK ") >= min(devices, 2) + 1 or "GPU" in text

@@ -1,0 +1,104 @@
+// Tests of the simulator without TensorFlow: exits with 1 and says why when one fails.
+
+#include "simulator.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+namespace {
+
+using tf_placer::SimulationPlan;
+using tf_placer::SimulatorArrays;
+
+void Expect(bool holds, const std::string& what) {
+  if (holds) return;
+  std::fprintf(stderr, "failed: %s\n", what.c_str());
+  std::exit(1);
+}
+
+void ExpectEqual(int64_t got, int64_t expected, const std::string& what) {
+  Expect(got == expected, what + ": got " + std::to_string(got) + ", expected " + std::to_string(expected));
+}
+
+// Op 0 (100 ns, 5 bytes) feeds ops 1 and 2 (50 ns each); two devices, 10 ns and 1 ns a byte between them.
+struct Fork {
+  std::vector<int32_t> unit_of_op{0, 1, 2}, priority{0, 0, 0}, producer{0}, offset{0, 2}, consumer{1, 2};
+  std::vector<int64_t> compute_ns{100, 100, 50, 50, 50, 50}, bytes{5}, resident{1, 2, 4};
+  std::vector<int32_t> streams{1, 1}, channel{-1, 0, 1, -1};
+  std::vector<int64_t> latency_ns{0, 10, 10, 0}, bytes_per_s{0, 1000000000, 1000000000, 0};
+
+  SimulatorArrays Arrays() const {
+    SimulatorArrays a;
+    a.num_ops = a.num_units = 3;
+    a.num_tensors = 1;
+    a.num_consumers = a.num_devices = 2;
+    a.unit_of_op = unit_of_op.data();
+    a.compute_ns = compute_ns.data();
+    a.priority = priority.data();
+    a.tensor_producer = producer.data();
+    a.tensor_bytes = bytes.data();
+    a.consumer_offset = offset.data();
+    a.consumer_op = consumer.data();
+    a.resident_bytes = resident.data();
+    a.streams = streams.data();
+    a.link_latency_ns = latency_ns.data();
+    a.link_bytes_per_s = bytes_per_s.data();
+    a.channel_of_link = channel.data();
+    return a;
+  }
+};
+
+void TestPlacementsOfAFork() {
+  const Fork fork;
+  Expect(CheckArrays(fork.Arrays()).empty(), "a correct graph passes the check");
+  const SimulationPlan plan(fork.Arrays());
+  tf_placer::Workspace workspace(plan);
+  const struct {
+    std::vector<int32_t> device_of_unit;
+    int64_t runtime_ns, peak_0, peak_1;
+  } cases[] = {
+      {{0, 0, 0}, 200, 12, 0},  // 100 + 50 + 50; 1 + 2 + 4 resident and the 5
+      {{0, 1, 1}, 215, 6, 11},  // 100 + (10 + 5) + 50 + 50; 1 + 5 and 2 + 4 + 5
+      {{0, 0, 1}, 165, 8, 9},   // op 2 ends at 100 + 15 + 50; 1 + 2 + 5 and 4 + 5
+      {{0, 0, 0}, 200, 12, 0},  // again: the workspace remembers nothing
+  };
+  for (const auto& c : cases) {
+    int64_t runtime_ns = -1, peak_bytes[2] = {-1, -1}, start_ns[3], end_ns[3];
+    Simulate(plan, c.device_of_unit.data(), &workspace, &runtime_ns, peak_bytes, nullptr, nullptr);
+    ExpectEqual(runtime_ns, c.runtime_ns, "runtime");
+    ExpectEqual(peak_bytes[0], c.peak_0, "peak of device 0");
+    ExpectEqual(peak_bytes[1], c.peak_1, "peak of device 1");
+    Simulate(plan, c.device_of_unit.data(), &workspace, &runtime_ns, peak_bytes, start_ns, end_ns);
+    ExpectEqual(runtime_ns, c.runtime_ns, "runtime with schedule");
+    ExpectEqual(end_ns[2], c.runtime_ns, "end of op 2, always the last");
+    ExpectEqual(start_ns[2], c.runtime_ns - 50, "start of op 2");
+  }
+}
+
+void TestPlanSharesRows() {
+  const SimulationPlan plan((Fork().Arrays()));
+  ExpectEqual(plan.num_channels, 2, "channels");
+  ExpectEqual(plan.shared.size(), 1, "tensors with several consumers");
+  ExpectEqual(plan.max_transfers, 1, "a tensor crosses once to the other device");
+  ExpectEqual(plan.ops[1].cost, plan.ops[2].cost, "equal ops share a row of costs");
+}
+
+void TestChecks() {
+  Fork cyclic;
+  cyclic.consumer = {0, 2};
+  Expect(CheckArrays(cyclic.Arrays()).rfind("consumer_op[0]", 0) == 0, "an op cannot wait for itself");
+  Fork overflowing;
+  overflowing.bytes = {int64_t{1} << 61};
+  Expect(CheckArrays(overflowing.Arrays()).find("2^50 ns") != std::string::npos, "times cannot overflow");
+}
+
+}  // namespace
+
+int main() {
+  TestPlacementsOfAFork();
+  TestPlanSharesRows();
+  TestChecks();
+  return 0;
+}

@@ -1,0 +1,267 @@
+"""The simulator op on cases small enough to work out by hand, and on input it must refuse."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tf_placer.errors import InputError
+from tf_placer.ops.reference_simulator import reference_simulate
+from tf_placer.ops.simulator import simulate
+from tf_placer.ops.simulator import simulate_schedule
+from tf_placer.ops.simulator_inputs import SimulatorInputs
+
+
+def arrays(num_ops, tensors, compute_ns, num_devices=2, **changes):
+    """Arrays where every op is a unit; a link takes 10 ns and 1 ns a byte, each on a channel of its own.
+
+    Args:
+      num_ops: N.
+      tensors: (producer, bytes, consumers), by producer.
+      compute_ns: [N], the same on every device.
+      num_devices: D.
+      **changes: arrays to use instead.
+    """
+    square = (num_devices, num_devices)
+    channel = np.arange(num_devices**2).reshape(square)
+    return {
+        "unit_of_op": np.arange(num_ops),
+        "compute_ns": np.repeat(np.array(compute_ns)[:, None], num_devices, axis=1),
+        "priority": np.zeros(num_ops, int),
+        "tensor_producer": np.array([producer for producer, _, _ in tensors], int),
+        "tensor_bytes": np.array([num_bytes for _, num_bytes, _ in tensors], int),
+        "consumer_offset": np.cumsum([0] + [len(consumers) for _, _, consumers in tensors]),
+        "consumer_op": np.array([op for _, _, consumers in tensors for op in consumers], int),
+        "resident_bytes": np.zeros(num_ops, int),
+        "streams": np.ones(num_devices, int),
+        "link_latency_ns": np.full(square, 10),
+        "link_bytes_per_s": np.full(square, 10**9),
+        "channel_of_link": np.where(np.eye(num_devices, dtype=bool), -1, channel),
+    } | changes
+
+
+def outcome(inputs, *device_of_unit):
+    """(runtime, peaks, starts, ends) of one placement, after the reference has confirmed them."""
+    placement = np.array([device_of_unit], np.int32)
+    cost, schedule = simulate(inputs, placement), simulate_schedule(inputs, placement)
+    result = (
+        int(cost.runtime_ns[0]),
+        cost.peak_bytes.numpy()[0].tolist(),
+        schedule.start_ns.numpy()[0].tolist(),
+        schedule.end_ns.numpy()[0].tolist(),
+    )
+    assert result == tuple(reference_simulate(inputs, placement[0]))
+    return result
+
+
+CHAIN = arrays(2, [(0, 5, [1])], [100, 50])
+
+
+def test_chain_on_one_device():
+    # 100 + 50. The 5 bytes live from 0 to 150, on device 0 only.
+    assert outcome(SimulatorInputs(**CHAIN), 0, 0) == (150, [5, 0], [0, 100], [100, 150])
+
+
+def test_chain_over_two_devices_pays_the_transfer():
+    # 100 + (10 latency + 5 bytes at 1 ns) + 50 = 165.
+    assert outcome(SimulatorInputs(**CHAIN), 0, 1) == (165, [5, 5], [0, 115], [100, 165])
+
+
+def test_transfer_time_is_rounded_up():
+    # 5 bytes at 3 bytes a nanosecond take 1.67 ns: 2. 100 + 10 + 2 + 50.
+    inputs = SimulatorInputs(**CHAIN | {"link_bytes_per_s": np.full((2, 2), 3 * 10**9)})
+    assert outcome(inputs, 0, 1)[0] == 162
+
+
+def test_tensor_crosses_once_for_two_consumers():
+    # Op 0 ends at 100, its tensor is there at 115, ops 1 and 2 run one after the other: 115 + 50 + 50.
+    # Were it sent twice, op 2 would wait until 130, which changes nothing, but the peak would be 10.
+    inputs = SimulatorInputs(**arrays(3, [(0, 5, [1, 2])], [100, 50, 50]))
+    assert outcome(inputs, 0, 1, 1) == (215, [5, 5], [0, 115, 165], [100, 165, 215])
+
+
+def test_transfers_of_a_channel_queue_by_end_then_tensor():
+    # Ops 0 and 1 (free) end at 0. Tensor 0: 0 to 10 + 20 = 30. Tensor 1 queues: 30 to 30 + 10 + 5 = 45.
+    # Op 2 runs from 30 to 31, op 3 from 45 to 46. At 30 both copies are on device 1: 20 + 5.
+    inputs = SimulatorInputs(**arrays(4, [(0, 20, [2]), (1, 5, [3])], [0, 0, 1, 1]))
+    assert outcome(inputs, 0, 0, 1, 1) == (46, [25, 25], [0, 0, 30, 45], [0, 0, 31, 46])
+
+
+def test_channel_shared_by_both_directions():
+    # As above, but tensor 1 goes from device 1 to 0: with a channel of its own it arrives at 15, through
+    # a shared one at 45.
+    graph = arrays(4, [(0, 20, [2]), (1, 5, [3])], [0, 0, 1, 1])
+    assert outcome(SimulatorInputs(**graph), 0, 1, 1, 0)[2][3] == 15
+    shared = graph | {"channel_of_link": np.array([[-1, 3], [3, -1]])}
+    assert outcome(SimulatorInputs(**shared), 0, 1, 1, 0)[2][3] == 45
+
+
+def test_transfer_overlaps_computation():
+    # Op 0 ends at 10 and sends (10 + 5); op 1 keeps device 0 busy from 10 to 110; op 2 runs 25 to 32.
+    inputs = SimulatorInputs(**arrays(3, [(0, 5, [2])], [10, 100, 7]))
+    assert outcome(inputs, 0, 0, 1) == (110, [5, 5], [0, 10, 25], [10, 110, 32])
+
+
+def test_streams_run_at_once():
+    # Three ops of 10 on two streams: two at 0, the third at 10.
+    inputs = SimulatorInputs(**arrays(3, [], [10, 10, 10], num_devices=1, streams=np.array([2])))
+    assert outcome(inputs, 0, 0, 0) == (20, [0], [0, 0, 10], [10, 10, 20])
+
+
+def test_priority_goes_before_ready_time_and_index():
+    # All ready at 0 on one device: op 2 (priority -1), then 0 and 1 by index.
+    graph = arrays(3, [], [10, 10, 10], num_devices=1)
+    assert outcome(SimulatorInputs(**graph), 0, 0, 0)[2] == [0, 10, 20]
+    assert outcome(SimulatorInputs(**graph | {"priority": np.array([5, 5, -1])}), 0, 0, 0)[2] == [10, 20, 0]
+
+
+def test_free_ops_complete_in_a_cascade_on_a_busy_device():
+    # Op 1 keeps the device from 0 to 100; ops 0, 2, 3 are free and do not wait for it.
+    inputs = SimulatorInputs(**arrays(4, [(0, 8, [2]), (2, 8, [3])], [0, 100, 0, 0], num_devices=1))
+    assert outcome(inputs, 0, 0, 0, 0) == (100, [0], [0, 0, 0, 0], [0, 100, 0, 0])
+
+
+def test_memory_of_a_diamond():
+    # Op 0 (6 bytes out) feeds 1 and 2, those (20 and 30 out) feed 3 (40 out, nobody reads).
+    # Resident 1. At 0: 1 + 6. At 10 op 1: + 20 = 27. At 20 op 2: + 30 = 57. At 30: the 6 are freed and
+    # 40 allocated: 1 + 20 + 30 + 40 = 91.
+    graph = arrays(4, [(0, 6, [1, 2]), (1, 20, [3]), (2, 30, [3]), (3, 40, [])], [10] * 4, num_devices=1)
+    inputs = SimulatorInputs(**graph | {"resident_bytes": np.array([1, 0, 0, 0])})
+    assert outcome(inputs, 0, 0, 0, 0)[:2] == (40, [91])
+
+
+def test_what_is_freed_makes_room_at_the_same_moment():
+    # A chain of 10-byte tensors: at each moment the op's input and output live, never three.
+    inputs = SimulatorInputs(**arrays(4, [(0, 10, [1]), (1, 10, [2]), (2, 10, [3])], [5] * 4, num_devices=1))
+    assert outcome(inputs, 0, 0, 0, 0)[1] == [20]
+
+
+def test_source_copy_lives_until_its_transfer_has_ended():
+    # Op 0 sends 50 bytes (10 to 70). Op 1 allocates 7 bytes on device 0 from 10 to 80: 57 together.
+    inputs = SimulatorInputs(**arrays(3, [(0, 50, [2]), (1, 7, [])], [10, 70, 5]))
+    assert outcome(inputs, 0, 0, 1) == (80, [57, 50], [0, 10, 70], [10, 80, 75])
+
+
+def test_units_move_their_ops_together():
+    inputs = SimulatorInputs(**CHAIN | {"unit_of_op": np.array([0, 0]), "resident_bytes": np.array([9])})
+    assert outcome(inputs, 1) == (150, [0, 14], [0, 100], [100, 150])
+
+
+def test_large_numbers_stay_exact():
+    # 2^48 + 1 ns on each of two ops and 2^40 + 1 bytes at 10^9 a second: 2^40 + 1 ns and 10 of latency.
+    inputs = SimulatorInputs(**arrays(2, [(0, 2**40 + 1, [1])], [2**48 + 1] * 2))
+    assert outcome(inputs, 0, 1)[0] == 2 * (2**48 + 1) + 10 + 2**40 + 1
+
+
+def test_no_ops_no_placements():
+    empty = SimulatorInputs(**arrays(0, [], []))
+    assert outcome(empty) == (0, [0, 0], [], [])
+    nothing = simulate(SimulatorInputs(**CHAIN), np.zeros((0, 2), np.int32))
+    assert nothing.runtime_ns.shape == (0,) and nothing.peak_bytes.shape == (0, 2)
+    assert simulate_schedule(SimulatorInputs(**CHAIN), np.zeros((0, 2), np.int32)).start_ns.shape == (0, 2)
+
+
+def test_inside_a_function_with_static_shapes():
+    inputs = SimulatorInputs(**CHAIN)
+
+    @tf.function
+    def step(device_of_unit):
+        cost, schedule = simulate(inputs, device_of_unit), simulate_schedule(inputs, device_of_unit)
+        assert cost.runtime_ns.shape == (3,) and cost.peak_bytes.shape == (3, 2)
+        assert schedule.end_ns.shape == (3, 2)
+        return cost.runtime_ns
+
+    placements = tf.constant([[0, 0], [0, 1], [1, 1]])
+    assert step(placements).numpy().tolist() == [150, 165, 150]
+
+
+def test_two_problems_in_turn_are_not_mixed_up():
+    slow = SimulatorInputs(**CHAIN | {"compute_ns": np.full((2, 2), 1000)})
+    fast = SimulatorInputs(**CHAIN)
+    placement = np.zeros((1, 2), np.int32)
+    assert [int(simulate(i, placement).runtime_ns[0]) for i in (slow, fast, slow)] == [2000, 150, 2000]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"unit_of_op": [0, 2]}, r"unit_of_op\[1\] is 2, expected a unit in \[0, 2\)"),
+        ({"compute_ns": [[1, 1], [1, -1]]}, r"compute_ns\[3\] is negative"),
+        ({"compute_ns": [[1, 1]]}, r"compute_ns: expected shape \[2,2\], got \[1,2\]"),
+        ({"compute_ns": [[2**50, 1], [1, 1]]}, "exceeds 2\\^50 ns"),
+        ({"priority": [1]}, r"priority: expected shape \[2\], got \[1\]"),
+        ({"tensor_producer": [2]}, r"tensor_producer\[0\] is not an op"),
+        ({"tensor_bytes": [-1]}, r"tensor_bytes\[0\] is negative"),
+        ({"tensor_bytes": [2**62]}, "exceeds 2\\^"),
+        ({"consumer_offset": [0, 2]}, "must begin with 0 and end with the number of consumers, 1"),
+        ({"consumer_op": [0]}, "topological order"),
+        ({"consumer_op": [2]}, "topological order"),
+        ({"resident_bytes": [-1, 0]}, r"resident_bytes\[0\] is negative"),
+        ({"streams": [1, 0]}, r"streams\[1\] is below 1"),
+        ({"link_latency_ns": [[0, -1], [0, 0]]}, r"link_latency_ns\[1\] is negative"),
+        ({"link_bytes_per_s": [[1, 1], [0, 1]]}, r"link_bytes_per_s\[2\] is below 1"),
+        ({"channel_of_link": [[-1, -1], [0, -1]]}, r"channel_of_link\[1\]"),
+        ({"streams": [1] * 65, **{k: np.ones((65, 65), int) for k in ("link_latency_ns", "link_bytes_per_s", "channel_of_link")},
+          "compute_ns": np.ones((2, 65), int)}, "1 to 64 devices, got 65"),
+    ],
+)  # fmt: skip
+def test_refuses_wrong_arrays(change, message):
+    inputs = SimulatorInputs(**CHAIN | {name: np.array(value) for name, value in change.items()})
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        simulate(inputs, np.zeros((1, 2), np.int32))
+
+
+@pytest.mark.parametrize(
+    ("device_of_unit", "message"),
+    [
+        ([[0, 2]], r"device_of_unit\[0,1\]: expected a device in \[0, 2\), got 2"),
+        ([[0, 0], [-1, 0]], r"device_of_unit\[1,0\]"),
+        ([[0, 0, 0]], r"resident_bytes: expected shape \[3\], got \[2\]"),
+        ([0, 0], "[Ss]hape must be rank 2|expected shape \\[B,U\\]"),
+    ],
+)
+def test_refuses_wrong_placements(device_of_unit, message):
+    with pytest.raises((tf.errors.InvalidArgumentError, ValueError), match=message):
+        simulate(SimulatorInputs(**CHAIN), np.array(device_of_unit, np.int32))
+
+
+def test_inputs_refuse_fractions_and_ranks():
+    with pytest.raises(InputError, match="compute_ns: expected whole numbers"):
+        SimulatorInputs(**CHAIN | {"compute_ns": np.full((2, 2), 0.5)})
+    with pytest.raises(InputError, match="streams: expected 1 dimensions"):
+        SimulatorInputs(**CHAIN | {"streams": np.ones((1, 2), int)})
+    with pytest.raises(InputError, match="priority: expected whole numbers that fit int32"):
+        SimulatorInputs(**CHAIN | {"priority": np.array([2**31, 0])})
+
+
+def test_inputs_are_copies():
+    compute_ns = np.full((2, 2), 5)
+    inputs = SimulatorInputs(**CHAIN | {"compute_ns": compute_ns})
+    compute_ns[:] = 7
+    assert (inputs.compute_ns == 5).all() and not inputs.compute_ns.flags.writeable
+
+
+_THREADS_PROGRAM = """
+import sys
+import numpy as np
+import tensorflow as tf
+tf.config.threading.set_intra_op_parallelism_threads(int(sys.argv[1]))
+from tf_placer.ops import SimulatorInputs, simulate
+from tf_placer.workloads.synthetic import random_layered_arrays
+inputs = SimulatorInputs(**random_layered_arrays(2000, 3, seed=0)._asdict())
+placements = np.random.default_rng(1).integers(0, 3, (33, 2000), np.int32)
+cost = simulate(inputs, placements)
+print(len(set(cost.runtime_ns.numpy())), hash((cost.runtime_ns.numpy().tobytes(), cost.peak_bytes.numpy().tobytes())))
+"""
+
+
+def test_result_does_not_depend_on_the_number_of_threads():
+    runs = [
+        subprocess.Popen([sys.executable, "-c", _THREADS_PROGRAM, threads], stdout=subprocess.PIPE, text=True,
+                         env={"PYTHONHASHSEED": "0", "PYTHONPATH": ":".join(sys.path)})
+        for threads in ("1", "4")
+    ]  # fmt: skip
+    one, four = (run.communicate()[0] for run in runs)
+    assert one == four and int(one.split()[0]) == 33  # 33 different placements, 33 different runtimes

@@ -1,0 +1,121 @@
+"""Placements and their file."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from tests.tf_placer.problem.small_problems import problem_of, small_cluster
+from tf_placer.errors import InputError
+from tf_placer.problem.placement import Placement
+from tf_placer.problem.problem import Problem
+
+GPU0, GPU1 = (f"/job:localhost/replica:0/task:0/device:GPU:{d}" for d in (0, 1))
+
+
+@pytest.fixture
+def problem() -> Problem:
+    """Ops a, b, c; a and b are one unit."""
+    one_op_units = problem_of([1, 2, 3], [(0, 1), (1, 2)], names=["a", "b", "c"])
+    return dataclasses.replace(
+        one_op_units,
+        unit_of_op=np.array([0, 0, 1], np.int32),
+        resident_bytes=np.zeros(2, np.int64),
+        allowed=np.array([[True, True], [True, False]]),
+    )
+
+
+def plan(problem: Problem, **changes) -> str:
+    """The JSON of a good plan with some top-level entries replaced."""
+    return json.dumps(json.loads(Placement(problem, np.array([1, 0])).to_json()) | changes)
+
+
+def test_devices_of_units_and_ops(problem):
+    placement = Placement(problem, [1, 0])
+    assert placement.device_of_unit.dtype == np.int32
+    assert placement.device_of_op.tolist() == [1, 1, 0]
+    assert placement.device_names == {"a": GPU1, "b": GPU1, "c": GPU0}
+
+
+def test_a_placement_keeps_its_own_read_only_copy(problem):
+    given = np.array([1, 0], np.int32)
+    placement = Placement(problem, given)
+    given[0] = 0
+    assert placement.device_of_unit.tolist() == [1, 0]
+    with pytest.raises(ValueError, match="read-only"):
+        placement.device_of_unit[0] = 0
+
+
+@pytest.mark.parametrize(
+    ("devices", "message"), [([1, 1], "'c' has no kernel"), ([0], "shape"), ([0, 2], "device 2")]
+)
+def test_an_illegal_placement_cannot_be_made(problem, devices, message):
+    with pytest.raises(InputError, match=message):
+        Placement(problem, np.array(devices))
+
+
+def test_file_round_trip(problem, tmp_path):
+    path = tmp_path / "placement.json"
+    Placement(problem, np.array([1, 0])).save(path)
+    assert Placement.load(path, problem).device_of_unit.tolist() == [1, 0]
+    written = json.loads(path.read_text())
+    assert written["devices"] == {"a": GPU1, "b": GPU1, "c": GPU0}
+    assert written["fingerprint"] == problem.fingerprint and written["schema_version"] == 1
+    assert [p.name for p in tmp_path.iterdir()] == ["placement.json"]
+
+
+def test_an_edited_plan_is_read(problem):
+    edited = Placement(problem, np.array([1, 0])).to_json().replace(GPU1, GPU0)
+    assert Placement.from_json(edited, problem).device_of_unit.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"fingerprint": "0" * 64}, "another graph"),
+        ({"fingerprint": None}, "another graph"),
+        ({"schema_version": 2}, "schema version 2"),
+        ({"devices": [GPU0]}, "not a placement"),
+        ({"devices": {"a": GPU1, "b": GPU1}}, "no device for op 'c'"),
+        ({"devices": {"a": GPU1, "b": GPU0, "c": GPU0}}, "op 'b' is on .*GPU:0.*'a'.*must share"),
+        ({"devices": {"a": "GPU:7", "b": "GPU:7", "c": GPU0}}, "op 'a' is on 'GPU:7', which cluster 'toy2' lacks"),
+        ({"devices": {"a": [GPU1], "b": GPU1, "c": GPU0}}, "op 'a' is on "),
+        ({"devices": {"a": GPU1, "b": GPU1, "c": GPU1}}, "'c' has no kernel on .*GPU:1"),
+    ],
+)
+def test_a_bad_plan_is_told_in_one_line(problem, tmp_path, changes, message):
+    path = tmp_path / "edited.json"
+    path.write_text(plan(problem, **changes))
+    with pytest.raises(InputError, match=message) as error:
+        Placement.load(path, problem)
+    assert "\n" not in str(error.value)
+    if "kernel" not in message:
+        assert "edited.json" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"{truncated", r"edited\.json is not JSON \(line 1"),
+        (b"[]", r"edited\.json is not a placement"),
+        (b"\xff\xfe\x00", r"cannot read placement file .*edited\.json"),
+    ],
+)
+def test_other_files_are_no_plans(problem, tmp_path, content, message):
+    path = tmp_path / "edited.json"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        Placement.load(path, problem)
+
+
+def test_a_missing_file_is_named(problem, tmp_path):
+    with pytest.raises(InputError, match=r"cannot read placement file .*nowhere\.json"):
+        Placement.load(tmp_path / "nowhere.json", problem)
+
+
+def test_a_plan_for_a_cluster_with_more_devices_is_refused(problem):
+    text = plan(problem)
+    smaller = dataclasses.replace(problem, cluster=small_cluster(1), allowed=np.ones((2, 1), bool))
+    with pytest.raises(InputError, match="op 'a' is on .*GPU:1', which cluster 'toy1' lacks"):
+        Placement.from_json(text, smaller)

@@ -1,0 +1,99 @@
+"""Clusters and problems small enough to compute by hand: 1 byte crosses a link in 1 ns."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.cluster.device import Device, Link, full_device_name
+from tf_placer.problem.problem import Problem
+
+LATENCY_NS = 10
+
+
+def small_cluster(num_devices: int = 2, memory_bytes: int = 10**12, streams: int = 1) -> Cluster:
+    """Like GPUs; every ordered pair of them is a channel of its own, 10 ns + 1 ns a byte."""
+    devices = tuple(
+        Device(full_device_name(f"GPU:{d}"), "GPU", "toy", memory_bytes, streams, 1e12, 1e11, 0)
+        for d in range(num_devices)
+    )
+    pairs = [(a, b) for a in range(num_devices) for b in range(num_devices) if a != b]
+    links = tuple(Link(a, b, LATENCY_NS, 1e9, f"{a}to{b}") for a, b in pairs)
+    return Cluster(f"toy{num_devices}", devices, links)
+
+
+def problem_of(
+    compute_ns, edges, edge_bytes=0, cluster: Cluster | None = None, resident_bytes=0, output_bytes=0, **more
+) -> Problem:
+    """``Problem.from_arrays`` with one cost for all devices, and numbers for whole columns.
+
+    Args:
+      compute_ns: [U], or [U, D] where devices differ.
+      edges: pairs of units.
+      edge_bytes, resident_bytes, output_bytes: one number for all, or arrays.
+      cluster: two devices by default.
+      **more: ``names``, ``edge_tensor`` or ``allowed``.
+    """
+    cluster = cluster or small_cluster()
+    compute_ns = np.array(compute_ns, np.int64)
+    if compute_ns.ndim == 1:
+        compute_ns = np.repeat(compute_ns[:, np.newaxis], cluster.num_devices, axis=1)
+    edges = np.array(edges, np.int32).reshape(-1, 2)
+    units = len(compute_ns)
+    return Problem.from_arrays(
+        compute_ns=compute_ns,
+        edges=edges,
+        edge_bytes=np.broadcast_to(np.array(edge_bytes, np.int64), len(edges)),
+        resident_bytes=np.broadcast_to(np.array(resident_bytes, np.int64), units),
+        output_bytes=np.broadcast_to(np.array(output_bytes, np.int64), units),
+        allowed=more.pop("allowed", np.ones((units, cluster.num_devices), bool)),
+        cluster=cluster,
+        **more,
+    )
+
+
+def branches_problem(branches: int, length: int, num_devices: int = 2, op_ns: int = 1000) -> Problem:
+    """A source, independent chains of equal ops, and a sink; dear to cut inside a chain, cheap at its ends.
+
+    Unit 1 + i * branches + b is op i of branch b, so neither the numbering nor a breadth-first walk
+    keeps a branch together. With ``branches`` a multiple of D, the fastest placement puts whole
+    branches on devices, equally many on each: see ``branches_optimum_ns``.
+    """
+    unit = lambda i, b: 1 + i * branches + b  # noqa: E731
+    sink = 1 + branches * length
+    edges, edge_bytes = [], []
+    for b in range(branches):
+        edges += [(0, unit(0, b))] + [(unit(i, b), unit(i + 1, b)) for i in range(length - 1)]
+        edges += [(unit(length - 1, b), sink)]
+        edge_bytes += [100] + [4 * op_ns] * (length - 1) + [100]
+    return problem_of(
+        [10, *[op_ns] * (branches * length), 10],
+        edges,
+        edge_bytes,
+        cluster=small_cluster(num_devices),
+        # The source's output is one tensor that every branch reads.
+        edge_tensor=[0 if source == 0 else e + 1 for e, (source, _) in enumerate(edges)],
+    )
+
+
+def branches_optimum_ns(branches: int, length: int, num_devices: int = 2, op_ns: int = 1000) -> int:
+    """Step time of whole branches, equally many on each device, source and sink on the first.
+
+    The far device waits for the source's tensor (110 ns), computes its branches one op at a time, and
+    sends its last branch's end to the sink (110 ns); the first device is done 220 ns earlier.
+    """
+    return 10 + 110 + branches // num_devices * length * op_ns + 110 + 10
+
+
+def random_problem(generator: np.random.Generator, units: int, num_devices: int, streams: int = 1) -> Problem:
+    """Random costs, edges, tensors and permissions."""
+    pairs = [(a, b) for a in range(units) for b in range(a + 1, units) if generator.random() < 0.4]
+    allowed = generator.random((units, num_devices)) < 0.7
+    allowed[np.arange(units), generator.integers(0, num_devices, units)] = True
+    return problem_of(
+        generator.integers(0, 1000, (units, num_devices)),
+        pairs,
+        generator.integers(0, 500, len(pairs)),
+        cluster=small_cluster(num_devices, streams=streams),
+        allowed=allowed,
+    )

@@ -1,0 +1,80 @@
+"""The graph between units, and distances in it, on graphs drawn by hand."""
+
+import dataclasses
+
+import numpy as np
+
+from tests.tf_placer.problem.small_problems import problem_of
+from tf_placer.problem.unit_graph import breadth_first_rank, landmark_distances, local_edges, unit_graph
+
+
+def lists(neighbors):
+    return [n.tolist() for n in neighbors]
+
+
+def test_parallel_edges_add_up_and_edges_inside_a_unit_vanish():
+    problem = problem_of([1] * 4, [(0, 1), (0, 1), (0, 2), (1, 3), (2, 3)], [10, 20, 40, 80, 160])
+    # Units {0}, {1, 2}, {3}: 0 -> {1, 2} carries 10 + 20 + 40, {1, 2} -> 3 carries 80 + 160.
+    graph = unit_graph(
+        dataclasses.replace(
+            problem, unit_of_op=np.array([0, 1, 1, 2], np.int32), resident_bytes=np.zeros(3, np.int64)
+        )
+    )
+    assert graph.edges.tolist() == [[0, 1], [1, 2]]
+    assert graph.edge_bytes.tolist() == [70, 240]
+    merged = dataclasses.replace(
+        problem, unit_of_op=np.zeros(4, np.int32), resident_bytes=np.zeros(1, np.int64)
+    )
+    assert unit_graph(merged).edges.shape == (0, 2)
+
+
+def test_neighbors_by_direction():
+    graph = unit_graph(problem_of([1] * 4, [(0, 2), (1, 2), (2, 3)]))
+    assert lists(graph.neighbors("out")) == [[2], [2], [3], []]
+    assert lists(graph.neighbors("in")) == [[], [], [0, 1], [2]]
+    assert lists(graph.neighbors("both")) == [[2], [2], [0, 1, 3], [2]]
+
+
+def test_thin_edges_do_not_count_as_near():
+    graph = unit_graph(problem_of([1] * 3, [(0, 1), (1, 2)], [64, 65]))
+    assert local_edges(graph).edges.tolist() == [[1, 2]]
+    assert local_edges(graph).edge_bytes.tolist() == [65]
+
+
+def test_breadth_first_rank_by_hand():
+    # 0 - 3 - 1 and 0 - 4, and 2 by itself. From 0: 0, 3, 4, then 3's other neighbor 1; 2 starts anew.
+    graph = unit_graph(problem_of([1] * 5, [(0, 3), (1, 3), (0, 4)]))
+    assert breadth_first_rank(graph).tolist() == [0, 3, 4, 1, 2]
+
+
+def test_distances_on_a_path_are_hops_over_the_longest():
+    graph = unit_graph(problem_of([1] * 5, [(0, 1), (1, 2), (2, 3), (3, 4)]))
+    distances = landmark_distances(graph, 3, np.random.default_rng(0))
+    assert distances.shape == (5, 3) and distances.dtype == np.float32
+    for column in distances.T:
+        landmark = int(np.argmin(column))
+        hops = np.abs(np.arange(5) - landmark)
+        np.testing.assert_allclose(column, hops / hops.max(), rtol=1e-6)
+    assert len({int(np.argmin(c)) for c in distances.T}) > 1, "landmarks must spread"
+
+
+def test_what_a_landmark_does_not_reach_is_at_two():
+    graph = unit_graph(problem_of([1] * 3, [(0, 1)]))
+    distances = landmark_distances(graph, 8, np.random.default_rng(0))
+    assert (distances[2][distances[0] < 2] == 2).all()
+    # Both components get a landmark, and an isolated one is at distance 0 of itself.
+    assert (distances[:2] < 2).any() and (distances[2] == 0).any()
+
+
+def test_distances_are_a_matter_of_the_seed():
+    graph = unit_graph(problem_of([1] * 20, [(i, i + 1) for i in range(19)]))
+    same = [landmark_distances(graph, 4, np.random.default_rng(5)) for _ in range(2)]
+    np.testing.assert_array_equal(same[0], same[1])
+    assert (landmark_distances(graph, 4, np.random.default_rng(6)) != same[0]).any()
+
+
+def test_a_graph_of_one_unit():
+    graph = unit_graph(problem_of([1], []))
+    assert lists(graph.neighbors("both")) == [[]]
+    assert breadth_first_rank(graph).tolist() == [0]
+    assert landmark_distances(graph, 2, np.random.default_rng(0)).tolist() == [[0.0, 0.0]]
