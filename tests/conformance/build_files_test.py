@@ -34,7 +34,7 @@ def test_generated_build_files_are_up_to_date(root: pathlib.Path) -> None:
         for path, text in render_all(root).items()
         if not (root / path).exists() or (root / path).read_text(encoding="utf-8") != text
     ]
-    assert stale == [], "run `make build-files`"
+    assert stale == [], "\n".join(["run `make build-files`", *stale])
 
 
 def test_no_generated_build_file_is_left_behind(root: pathlib.Path) -> None:

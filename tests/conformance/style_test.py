@@ -46,7 +46,9 @@ def test_ruff_finds_nothing(root: pathlib.Path) -> None:
 
 
 def test_files_are_formatted(root: pathlib.Path) -> None:
-    report = run(root, "ruff", "format", "--no-cache", "--check", *python_files(root))
+    report = run(
+        root, "ruff", "format", "--no-cache", "--check", "--output-format=concise", *python_files(root)
+    )
     assert not report, f"run `make format`\n{report}"
 
 

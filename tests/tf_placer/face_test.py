@@ -61,17 +61,24 @@ def test_a_device_without_a_kernel_is_refused() -> None:
         tf_placer.Placement(problem, on_gpu)
 
 
-def readme_python() -> str:
-    """The Python block of the README."""
-    blocks = re.findall(r"```python\n(.*?)```", _README.read_text(encoding="utf8"), re.DOTALL)
-    assert len(blocks) == 1, "the README has one Python example"
+def readme_block(language: str) -> str:
+    """The one block of a language in the README."""
+    blocks = re.findall(rf"```{language}\n(.*?)```", _README.read_text(encoding="utf8"), re.DOTALL)
+    assert len(blocks) == 1, f"the README has one {language} example"
     return str(blocks[0])
+
+
+def test_the_readmes_cluster_file_is_one(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "box.toml").write_text(readme_block("toml"))
+    cluster = tf_placer.Cluster.from_file(tmp_path / "box.toml")
+    assert [device.type for device in cluster.devices] == ["GPU", "GPU", "CPU"]
+    assert cluster.devices[0].memory_bytes == 12_000_000_000  # replaces the model's
 
 
 @pytest.mark.slow
 def test_the_readmes_example_runs(tmp_path: pathlib.Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", readme_python()],
+        [sys.executable, "-c", readme_block("python")],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(_README.parent)},
         capture_output=True,

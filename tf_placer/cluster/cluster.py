@@ -11,6 +11,7 @@ import numpy as np
 
 from tf_placer.cluster.cluster_file import read_cluster_file
 from tf_placer.cluster.device import Device, Link, check_devices, check_links
+from tf_placer.cluster.local import local_devices
 from tf_placer.cluster.logical import logical_devices
 from tf_placer.cluster.preset import preset_path
 
@@ -59,6 +60,11 @@ class Cluster:
           InputError: one line that names the file, the item and the remedy.
         """
         return cls(*read_cluster_file(path))
+
+    @classmethod
+    def local(cls) -> Cluster:
+        """This machine's GPUs, or else one pinned CPU worker process per core."""
+        return cls("local", *local_devices(), kind="local")
 
     @classmethod
     def logical(cls, n: int) -> Cluster:

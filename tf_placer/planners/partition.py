@@ -20,7 +20,7 @@ def min_cut_partition(problem: Problem, graph: UnitGraph, parts: int) -> np.ndar
     Returns:
       [U] int32 parts, from 0; some may be empty.
     """
-    if parts <= 1 or not len(graph.edges):
+    if parts <= 1:
         return np.zeros(graph.num_units, np.int32)
     work_ns = np.zeros(problem.num_units)
     np.add.at(work_ns, problem.unit_of_op, problem.compute_ns.min(axis=1))

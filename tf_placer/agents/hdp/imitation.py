@@ -29,14 +29,11 @@ def imitate_partition(
     labels = tf.constant(partition)
 
     @tf.function
-    def fit() -> None:
-        for _ in tf.range(config.imitation_steps):
-            with tf.GradientTape() as tape:
-                loss = tf.reduce_mean(
-                    tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=group_logits())
-                )
-            optimizer.apply(tape.gradient(loss, variables), variables)
+    def step() -> None:
+        with tf.GradientTape() as tape:
+            logits = group_logits()
+            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
+        optimizer.apply(tape.gradient(loss, variables), variables)
 
-    with tf.init_scope():
-        optimizer._initialize(variables)
-    fit()
+    for _ in range(config.imitation_steps):
+        step()

@@ -8,6 +8,8 @@ from typing import NamedTuple
 import sonnet as snt
 import tensorflow as tf
 
+from tf_placer.agents.baselines import MovingAverageBaseline
+from tf_placer.agents.entropy import EntropySteering
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.policy import HdpPolicy, Scores
 from tf_placer.agents.losses import reinforce_loss
@@ -42,7 +44,25 @@ class HdpLearner(snt.Module):
     gradient_devices = 1/m sum_i 1/k sum_j grad log p(d_j | g_i) A_ij,   A = R - moving average of R
     """
 
-    def __init__(self, problem: Problem, config: HdpConfig, evaluate: EvaluateFn, reference_s: float, start_device: int, seed: int):
+    def __init__(
+        self,
+        problem: Problem,
+        config: HdpConfig,
+        evaluate: EvaluateFn,
+        reference_s: float,
+        start_device: int,
+        seed: int,
+    ):
+        """Builds and warm-starts the policy.
+
+        Args:
+          problem: what to place.
+          config: settings.
+          evaluate: times placements, inside a graph.
+          reference_s: step time that rewards are relative to.
+          start_device: the device that an untrained Placer prefers.
+          seed: fixes everything random.
+        """
         super().__init__(name="hdp_learner")
         self.policy = HdpPolicy(problem, config, start_device, seed)
         self._config = config
@@ -54,9 +74,8 @@ class HdpLearner(snt.Module):
             (self.policy.grouper, snt.optimizers.Adam(config.grouper_learning_rate)),
         )
         self.updates = tf.Variable(0, trainable=False, name="updates")
-        self.entropy_weight = tf.Variable(1.0, trainable=False, name="entropy_weight")
-        self.baseline = tf.Variable(0.0, trainable=False, name="baseline")
-        self.spread = tf.Variable(1.0, trainable=False, name="spread")
+        self.baseline = MovingAverageBaseline(config.baseline_decay, config.normalize_advantage)
+        self.steering = EntropySteering(config.entropy_rate)
 
     @property
     def samples_per_update(self) -> int:
@@ -85,31 +104,19 @@ class HdpLearner(snt.Module):
         )
 
     def _loss(self, scores: Scores, reward: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
-        """Both networks' losses, and the baseline's step."""
+        """Both networks' losses; an invalid sample teaches only in the first updates."""
         config = self._config
-        mean = tf.reduce_mean(reward)
-        first = tf.equal(self.updates, 0)
-        baseline = tf.where(first, mean, self.baseline)
-        square = tf.reduce_mean(tf.square(reward - baseline))
-        spread = tf.where(first, square, self.spread)
-        advantage = reward - baseline
-        if config.normalize_advantage:
-            advantage /= tf.sqrt(spread) + 1e-6
-        decay = config.baseline_decay
-        self.baseline.assign(decay * baseline + (1 - decay) * mean)
-        self.spread.assign(decay * spread + (1 - decay) * square)
-        may_teach = tf.logical_or(valid, self.updates < config.valid_only_after)
-        weight = tf.cast(may_teach, tf.float32)
-        shape = [config.groupings, config.placements]
-        group_advantage = tf.reduce_mean(tf.reshape(weight * advantage, shape), axis=1)
-        entropy = tf.reduce_mean(scores.device_entropy)
-        target = config.entropy_end + (config.entropy_start - config.entropy_end) * self._fade(config.entropy_updates)
-        error = tf.clip_by_value(tf.stop_gradient(entropy) / target - 1.0, -1.0, 1.0)
-        self.entropy_weight.assign(tf.clip_by_value(self.entropy_weight * tf.exp(-config.entropy_rate * error),1e-3,1e3))
+        may_teach = tf.cast(tf.logical_or(valid, self.updates < config.valid_only_after), tf.float32)
+        advantage = self.baseline.advantage(reward)
+        group_advantage = tf.reduce_mean(
+            tf.reshape(may_teach * advantage, [config.groupings, config.placements]), axis=1
+        )
+        fade = self._fade(config.entropy_updates)
+        target = config.entropy_end + (config.entropy_start - config.entropy_end) * fade
         return (
-            reinforce_loss(tf.reshape(scores.device_log_prob, [-1]), advantage, weight)
+            reinforce_loss(tf.reshape(scores.device_log_prob, [-1]), advantage, may_teach)
             + reinforce_loss(scores.group_log_prob, group_advantage, tf.ones_like(group_advantage))
-            - self.entropy_weight * entropy
+            - self.steering.bonus(tf.reduce_mean(scores.device_entropy), target)
         )
 
     def _fade(self, updates: int) -> tf.Tensor:

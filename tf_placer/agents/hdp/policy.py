@@ -41,7 +41,10 @@ class Scores(NamedTuple):
 
 
 class Noise(NamedTuple):
-    """Exploration noise on the logits of the Grouper [M, U, G] and the Placer [M, K, G, D]."""
+    """Exploration noise on the Grouper's logits [M, 1, G] and the Placer's [M, 1, G, D].
+
+    One draw for all units and samples of a grouping, so that it moves them together.
+    """
 
     group: tf.Tensor
     device: tf.Tensor

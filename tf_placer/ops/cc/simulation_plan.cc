@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <numeric>
+#include <unordered_map>
 #include <utility>
 
 namespace tf_placer {
@@ -245,9 +246,12 @@ void SimulationPlan::AddTensors(const SimulatorArrays& a) {
       shared.push_back({first, first + fanout, size});
     }
   }
-  end_bytes = Distinct(bytes_at_end);
+  // Numbered in the order of the ops, like `costs`.
+  std::unordered_map<int64_t, int32_t> row_of_bytes;
   for (int64_t n = 0; n < num_ops; ++n) {
-    ops[n].end_bytes = RowOf(end_bytes, bytes_at_end[n]);
+    const auto [row, is_new] = row_of_bytes.emplace(bytes_at_end[n], end_bytes.size());
+    if (is_new) end_bytes.push_back(bytes_at_end[n]);
+    ops[n].end_bytes = row->second;
     ops[n + 1].tensor_begin += ops[n].tensor_begin;
   }
 }

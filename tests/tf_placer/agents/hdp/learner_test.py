@@ -1,0 +1,99 @@
+"""The learner: one call an update, taught by what was executed, and it learns."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.tf_placer.problem.small_problems import branches_optimum_ns, branches_problem
+from tf_placer.agents.hdp.config import HdpConfig
+from tf_placer.agents.hdp.learner import HdpLearner
+from tf_placer.search import methods
+from tf_placer.search.search import search
+
+CONFIG = HdpConfig(
+    num_groups=6, placer_hidden=8, grouper_hidden=8, landmarks=4, imitation_steps=20, groupings=2, placements=3
+)
+PROBLEM = branches_problem(3, 4)
+
+
+def weighted_devices(placements):
+    """A time that tells placements apart, and valid where unit 0 is on device 0."""
+    weight = tf.range(1, PROBLEM.num_units + 1, dtype=tf.float32)
+    return 1.0 + tf.linalg.matvec(tf.cast(placements, tf.float32), weight), placements[:, 0] == 0
+
+
+def test_an_update_is_one_traced_call_about_exactly_what_was_executed():
+    evaluations = []
+
+    def evaluate(placements):
+        evaluations.append(placements.shape)
+        return weighted_devices(placements)
+
+    learner = HdpLearner(PROBLEM, CONFIG, evaluate, 1.0, 0, seed=3)
+    before = [v.numpy() for v in learner.policy.trainable_variables]
+    stats = [learner.update() for _ in range(4)]
+    assert learner.update.experimental_get_tracing_count() == 1
+    # Python was run when tracing and never again.
+    assert evaluations == [(6, PROBLEM.num_units)] == [(learner.samples_per_update, PROBLEM.num_units)]
+    for one in stats:
+        runtime_s, valid = weighted_devices(one.placements)
+        np.testing.assert_array_equal(one.runtime_s, runtime_s)
+        np.testing.assert_array_equal(one.valid, valid)
+    assert any((a.placements != stats[0].placements).numpy().any() for a in stats[1:])
+    after = [v.numpy() for v in learner.policy.trainable_variables]
+    assert any((a != b).any() for a, b in zip(after, before, strict=True))
+    assert int(learner.updates) == 4
+
+
+def test_failures_of_any_cause_get_the_failing_reward():
+    def evaluate(placements):
+        times, _ = weighted_devices(placements)
+        return times * float("nan"), tf.zeros_like(times, tf.bool)
+
+    learner = HdpLearner(PROBLEM, dataclasses.replace(CONFIG, failing_reward=-7.0), evaluate, 1.0, 0, seed=3)
+    for _ in range(3):
+        stats = learner.update()
+    assert not stats.valid.numpy().any()
+    assert float(learner.baseline) == pytest.approx(-7.0)
+    for variable in learner.policy.trainable_variables:
+        assert np.isfinite(variable.numpy()).all(), variable.name
+
+
+def test_it_learns_which_device_is_fast():
+    # A bandit: every unit on device 1 costs time. The start prefers device 1.
+    def evaluate(placements):
+        times = 1.0 + tf.reduce_mean(tf.cast(placements, tf.float32), axis=1)
+        return times, tf.ones_like(times, tf.bool)
+
+    config = dataclasses.replace(CONFIG, placements=16, learning_rate=1e-2)
+    learner = HdpLearner(PROBLEM, config, evaluate, 1.0, 1, seed=3)
+    means = [float(tf.reduce_mean(learner.update().runtime_s)) for _ in range(150)]
+    # At the start about nine tenths are on device 1.
+    assert means[0] > 1.6 and np.mean(means[-10:]) < 1.2, means[::15]
+
+
+LEARNING = HdpConfig(num_groups=16, placer_hidden=32, placements=32, entropy_updates=100, learning_rate=3e-3)
+
+
+def learning_hdp(context):
+    """The Hierarchical planner at a size for a graph of 42 units."""
+    return methods.hdp(context, LEARNING)
+
+
+def test_what_is_learned_is_better_than_what_was_sampled_at_first():
+    problem, evaluations, seed = branches_problem(4, 10), 6400, 0
+    learned = search(problem, learning_hdp, budget_evaluations=evaluations, seed=seed)
+    random = search(problem, "random", budget_evaluations=evaluations, seed=seed)
+    optimum_s = branches_optimum_ns(4, 10) / 1e9
+    first_hundred_s = next(e.best_s for e in reversed(learned.history) if e.evaluations <= 100)
+    last_mean_s = np.mean([e.mean_s for e in learned.history[-5:]])
+    report = (
+        f"optimum {optimum_s}, learned {learned.runtime_s}, random {random.runtime_s}, single "
+        f"{learned.single_device_s}, best of first hundred {first_hundred_s}, last mean {last_mean_s}, seed {seed}"
+    )
+    print(report)
+    assert learned.runtime_s < random.runtime_s, report
+    assert last_mean_s < first_hundred_s, report
+    assert learned.runtime_s <= 1.1 * optimum_s, report

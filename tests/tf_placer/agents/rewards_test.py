@@ -1,0 +1,25 @@
+"""Times to rewards, by hand."""
+
+import numpy as np
+import tensorflow as tf
+
+from tf_placer.agents.rewards import square_root_reward
+
+
+def test_rewards_by_hand():
+    times = tf.constant([2.0, 8.0, 0.5, 8.0])
+    rewards = square_root_reward(times, tf.constant([True, True, True, False]), 2.0, -10.0)
+    # -sqrt(2 / 2), -sqrt(8 / 2), -sqrt(0.5 / 2), and the failing reward.
+    np.testing.assert_allclose(rewards, [-1.0, -2.0, -0.5, -10.0])
+
+
+def test_the_reward_does_not_depend_on_the_unit_of_time():
+    times, valid = np.array([1.0, 3.0], np.float32), tf.constant([True, True])
+    np.testing.assert_allclose(
+        square_root_reward(times, valid, 2.0, -10.0), square_root_reward(1e-3 * times, valid, 2e-3, -10.0), rtol=1e-6
+    )
+
+
+def test_a_failure_without_a_time_is_still_a_reward():
+    times = tf.constant([float("nan"), float("inf")])
+    assert square_root_reward(times, tf.constant([False, False]), 1.0, -7.0).numpy().tolist() == [-7.0, -7.0]

@@ -1,0 +1,79 @@
+"""A real training step as a Problem: nothing is lost on the way."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tf_placer import workloads
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.planners.single_device import single_device_placements
+from tf_placer.problem.build_problem import build_problem, item_tensors
+
+
+@pytest.fixture(scope="module")
+def item():
+    return workloads.build("dense_small")
+
+
+@pytest.fixture(scope="module")
+def problem(item):
+    return build_problem(item, Cluster.preset("k40x2"))
+
+
+def test_every_op_is_there_with_a_unit_and_costs(item, problem):
+    assert problem.op_names == item.index.names and problem.op_types == item.index.op_types
+    assert problem.compute_ns.shape == (item.index.num_ops, 3)
+    assert set(problem.unit_of_op.tolist()) == set(range(problem.num_units))
+    assert problem.fingerprint == item.fingerprint
+    assert problem.compute_ns.sum(axis=0).min() > 0
+
+
+def test_tensor_bytes_add_up(item, problem):
+    assert problem.tensor_bytes.sum() == sum(spec.num_bytes for outputs in item.outputs for spec in outputs)
+
+
+def test_every_edge_of_the_graph_is_waited_for(item, problem):
+    producer = np.repeat(problem.tensor_producer, np.diff(problem.consumer_offset))
+    waited = set(zip(producer.tolist(), problem.consumer_op.tolist(), strict=True))
+    data, control = item.index.data_edges, item.index.control_edges
+    assert waited == set(map(tuple, data[:, [0, 2]].tolist())) | set(map(tuple, control.tolist()))
+    assert (producer < problem.consumer_op).all(), "ops must be in topological order"
+
+
+def test_control_edges_carry_no_bytes(item):
+    table = item_tensors(item)
+    # Each (producer, output) once, and at most one more of 0 bytes per op with control readers.
+    outputs = sum(len(o) for o in item.outputs)
+    extra = len(np.unique(item.index.control_edges[:, 0]))
+    assert len(table.producer) <= outputs + extra
+    assert (np.diff(table.producer) >= 0).all()
+
+
+def test_variables_stay(item, problem):
+    assert problem.resident_bytes.sum() == sum(v.num_bytes for v in item.variables) > 0
+    units = {problem.unit_of_op[item.index.id_of_name[v.node]] for v in item.variables}
+    assert units == set(np.flatnonzero(problem.resident_bytes).tolist())
+
+
+def test_every_single_device_placement_is_legal_and_runs(problem):
+    placements = single_device_placements(problem)
+    for placement in placements:
+        problem.check_legal(placement)
+    measurement = SimulatedEvaluator(problem).evaluate(placements)
+    assert (measurement.runtime_s > 0).all()
+    # On one GPU, every op runs there one after the other (all have kernels on both kinds of device).
+    if (placements[0] == 0).all():
+        assert measurement.runtime_s[0] == pytest.approx(problem.compute_ns[:, 0].sum() / 1e9)
+
+
+def test_an_op_without_a_kernel_anywhere_is_named(item):
+    from tf_placer.errors import InputError
+
+    cluster = Cluster.preset("k40x2")
+    alien = dataclasses.replace(
+        cluster, devices=tuple(dataclasses.replace(d, type="FPGA") for d in cluster.devices)
+    )
+    with pytest.raises(InputError, match=r"op '.*' \(.*\)|no device|FPGA"):
+        build_problem(item, alien)

@@ -1,0 +1,30 @@
+"""Progress: a bar on a terminal, lines elsewhere."""
+
+import io
+import re
+
+import pytest
+import rich.console
+
+from tf_placer.search.budget import Budget
+from tf_placer.search.progress import ConsoleProgress
+from tf_placer.search.result import HistoryEntry
+
+ENTRY = HistoryEntry(evaluations=5, elapsed_s=2.0, best_s=0.0123, mean_s=0.02, failed=0)
+
+
+@pytest.mark.parametrize("budget", [Budget(10.0), Budget(evaluations=20), Budget(10.0, 20)])
+@pytest.mark.parametrize("terminal", [False, True])
+def test_shows_best_and_count(budget, terminal):
+    stream = io.StringIO()
+    console = rich.console.Console(file=stream, force_terminal=terminal, width=120, color_system=None)
+    with ConsoleProgress("hdp", budget, console) as progress:
+        for _ in range(3):
+            progress.show(ENTRY)
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", stream.getvalue())
+    assert "best 12.300 ms, mean 20.000 ms, 5 tried" in text
+    if terminal:
+        # 2 of 10 s, or 5 of 20 evaluations, whichever is more.
+        assert ("25%" if budget.evaluations else "20%") in text
+    else:
+        assert text.count("\n") == 1, "a line every ten seconds, not for every round"

@@ -1,0 +1,30 @@
+"""Keeps a policy exploring for as long as it should."""
+
+from __future__ import annotations
+
+import sonnet as snt
+import tensorflow as tf
+
+MAX_WEIGHT = 1e3
+MIN_WEIGHT = 1e-3
+
+
+class EntropySteering(snt.Module):
+    """Weighs an entropy bonus so that the entropy follows a target (Haarnoja et al. 2018, section 5).
+
+    weight <- weight exp(-rate clip(entropy / target - 1, -1, 1)): more bonus while the policy is
+    surer than the target, less while it is less sure. A bonus of fixed weight either let the
+    policy collapse onto the single device or held it at random placements.
+    """
+
+    def __init__(self, rate: float):
+        super().__init__(name="entropy_steering")
+        self._rate = rate
+        self.weight = tf.Variable(1.0, trainable=False, name="weight")
+
+    def bonus(self, entropy: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+        """Scalar to add to the objective: weight * entropy; the weight then takes its step."""
+        error = tf.clip_by_value(tf.stop_gradient(entropy) / target - 1.0, -1.0, 1.0)
+        weight = self.weight * tf.exp(-self._rate * error)
+        self.weight.assign(tf.clip_by_value(weight, MIN_WEIGHT, MAX_WEIGHT))
+        return self.weight * entropy
