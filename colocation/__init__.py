@@ -1,15 +1,16 @@
 """Which ops of a TensorFlow graph must, or had better, share a device."""
 
 from colocation.constraints import Merge
-from colocation.graph_index import GraphIndex, index_graph
-from colocation.heuristics import (
-    attach_constants,
-    attach_metadata,
-    default_groups,
-    name_scope,
-    single_consumer,
-)
-from colocation.units import Heuristic, Units, form_units
+from colocation.graph_index import GraphIndex
+from colocation.graph_index import index_graph
+from colocation.heuristics import attach_constants
+from colocation.heuristics import attach_metadata
+from colocation.heuristics import default_groups
+from colocation.heuristics import name_scope
+from colocation.heuristics import single_consumer
+from colocation.units import Heuristic
+from colocation.units import Units
+from colocation.units import form_units
 
 __all__ = [
     "GraphIndex",

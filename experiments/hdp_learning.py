@@ -37,7 +37,9 @@ def learn(problem: Problem, budget_s: float, seeds: int) -> list[dict]:
         rows.append(summary(hdp, random))
         print(
             f"{problem.name} on {problem.cluster.name}, seed {seed}: "
-            + ", ".join(f"{key} {value:.4g}" for key, value in rows[-1].items() if not isinstance(value, list)),
+            + ", ".join(
+                f"{key} {value:.4g}" for key, value in rows[-1].items() if not isinstance(value, list)
+            ),
             flush=True,
         )
     return rows
@@ -46,6 +48,7 @@ def learn(problem: Problem, budget_s: float, seeds: int) -> list[dict]:
 def summary(hdp: SearchResult, random: SearchResult) -> dict:
     """Best of HDP and of random search, and how the mean sample moved, relative to single device."""
     single_s = hdp.single_device_s
+    assert single_s is not None, "every workload here fits on one device"
     first_hundred = next(entry for entry in hdp.history if entry.evaluations >= 100)
     tail = hdp.history[-10:]
     return {
@@ -56,7 +59,9 @@ def summary(hdp: SearchResult, random: SearchResult) -> dict:
         "last_mean": float(np.nanmean([entry.mean_s for entry in tail])) / single_s,
         "evaluations": hdp.evaluations,
         "lower_bound": hdp.lower_bound_s / single_s,
-        "hdp_history": [(entry.elapsed_s, entry.best_s / single_s, entry.mean_s / single_s) for entry in hdp.history],
+        "hdp_history": [
+            (entry.elapsed_s, entry.best_s / single_s, entry.mean_s / single_s) for entry in hdp.history
+        ],
     }
 
 
@@ -69,7 +74,9 @@ def plot(results: dict[str, list[dict]], path: pathlib.Path) -> None:
             axis.plot(seconds, mean, color=f"C{seed}", alpha=0.35, linewidth=0.8)
             axis.plot(seconds, best, color=f"C{seed}", label=f"seed {seed}")
         axis.axhline(1.0, color="black", linestyle=":", label="single device")
-        axis.axhline(np.mean([row["random"] for row in rows]), color="grey", linestyle="--", label="random, mean")
+        axis.axhline(
+            np.mean([row["random"] for row in rows]), color="grey", linestyle="--", label="random, mean"
+        )
         axis.set(title=title, xlabel="seconds", ylabel="step time / single device", ylim=(None, 1.35))
     np.atleast_1d(axes)[0].legend(fontsize=7)
     figure.savefig(path, dpi=120)
@@ -81,13 +88,18 @@ def main(argv: list[str]) -> None:
     out.mkdir(parents=True, exist_ok=True)
     inception = workloads.build("inception_v3")
     problems = {
-        f"Inception-V3 on {name}": (tf_placer.build_problem(inception, tf_placer.Cluster.preset(name)), FLAGS.budget_s)
+        f"Inception-V3 on {name}": (
+            tf_placer.build_problem(inception, tf_placer.Cluster.preset(name)),
+            FLAGS.budget_s,
+        )
         for name in ("k40x2", "p100x2")
     }
     synthetic = multi_branch_problem(tf_placer.Cluster.preset("k40x2"))
     problems["8 chains of 6 ops on k40x2"] = (synthetic, FLAGS.synthetic_budget_s)
     print(f"{synthetic.name}: no placement beats {1e3 * multi_branch_bound_s():.2f} ms", flush=True)
-    results = {title: learn(problem, budget_s, FLAGS.seeds) for title, (problem, budget_s) in problems.items()}
+    results = {
+        title: learn(problem, budget_s, FLAGS.seeds) for title, (problem, budget_s) in problems.items()
+    }
     for title, rows in results.items():
         wins = sum(row["hdp"] < 1 for row in rows)
         beats_random = sum(row["hdp"] < row["random"] for row in rows)

@@ -29,7 +29,17 @@ _WORKLOAD = flags.DEFINE_string("workload", "inception_v3", "The training step t
 _CLUSTER = flags.DEFINE_string("cluster", "k40x2", "Preset of the cluster it is placed on.")
 _SECONDS = flags.DEFINE_float("seconds", 3.0, "Time of each measurement.")
 _BATCH = flags.DEFINE_integer("batch", 64, "Placements of each call.")
-_SIZES = flags.DEFINE_list("sizes", ["1000", "3000", "10000", "30000", "100000"], "Ops of the synthetic graphs.")
+_SIZES = flags.DEFINE_list(
+    "sizes", ["1000", "3000", "10000", "30000", "100000"], "Ops of the synthetic graphs."
+)
+
+
+_BOUND = """\
+What bounds it: the events. Every computation and every transfer that ends is a turn of a loop whose
+branches (what ends next, who is where, who becomes ready) are as random as the placement, so that a
+processor mispredicts two or three of them a turn. Time grows with the events, that is with the edges
+that cross devices. Where the arrays outgrow the second-level cache an event costs more, but no longer
+more the larger the graph."""
 
 
 class Throughput(NamedTuple):
@@ -45,8 +55,8 @@ def main(argv: list[str]) -> None:
     item = workloads.build(_WORKLOAD.value)
     problem = tf_placer.build_problem(item, tf_placer.Cluster.preset(_CLUSTER.value))
     inputs = SimulatedEvaluator(problem).inputs
-    edges = len(inputs.consumer_op)
-    print(f"{_WORKLOAD.value} on {_CLUSTER.value}: {inputs.num_ops} ops, {inputs.num_units} units, {edges} edges")
+    size = f"{inputs.num_ops} ops, {inputs.num_units} units, {len(inputs.consumer_op)} edges"
+    print(f"{_WORKLOAD.value} on {_CLUSTER.value}: {size}")
     cores = sorted(os.sched_getaffinity(0))[:2]
     for count in range(1, len(cores) + 1):
         with _pinned_process(cores[:count]) as process:
@@ -58,9 +68,7 @@ def main(argv: list[str]) -> None:
             inputs = SimulatorInputs(**random_layered_arrays(num_ops, 3, seed=0)._asdict())
             result = process.submit(_measure, inputs, _BATCH.value, _SECONDS.value).result()
             print(f"  {num_ops:7,} ops: {result.per_s:8,.0f} placements/s, {_costs(inputs, result)}")
-    print("What bounds it: the events. Each computation or transfer that ends is one step of a loop whose branches\n"
-          "(what ends next, who becomes ready, who is where) are as random as the placement, so no processor can\n"
-          "predict them; edges that cross devices make most of the events. The time per event stays the same.")  # fmt: skip
+    print(_BOUND)
 
 
 def _costs(inputs: SimulatorInputs, result: Throughput) -> str:

@@ -6,15 +6,15 @@ import os
 import pathlib
 
 
-def write_atomically(path: pathlib.Path, text: str) -> None:
+def write_atomically(path: pathlib.Path, content: str | bytes) -> None:
     """Writes to ``path.new``, syncs and renames, so that ``path`` is never half-written.
 
     What goes wrong leaves an older ``path`` as it was, and no ``path.new``.
     """
     temporary = path.with_name(path.name + ".new")
     try:
-        with open(temporary, "w", encoding="utf8") as file:
-            file.write(text)
+        with open(temporary, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)

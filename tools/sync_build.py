@@ -167,7 +167,8 @@ def _data_files(folder: pathlib.Path) -> list[str]:
         if entry.name[0] in "._" or entry.name == "BUILD" or entry.suffix in _NOT_DATA:
             continue
         if entry.is_file():
-            found.append(entry.name)
+            # Bazel puts a test's launcher beside it, named like the test without a suffix.
+            found += [entry.name] if entry.suffix else []
         elif not (entry / "BUILD").exists() and not any(entry.rglob("*.py")):
             found += [f"{entry.name}/{inner}" for inner in _data_files(entry)]
     return sorted(found)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import sonnet as snt
 import tensorflow as tf
 
-MAX_WEIGHT = 1e3
+MAX_WEIGHT = (
+    1.0  # an unbounded weight overshot: it grew while the policy was sure, then undid what was learned
+)
 MIN_WEIGHT = 1e-3
 
 

@@ -1,12 +1,10 @@
 """Described, logical and live hardware."""
 
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.cluster.device import (
-    Device,
-    Link,
-    full_device_name,
-    short_device_name,
-)
+from tf_placer.cluster.device import Device
+from tf_placer.cluster.device import Link
+from tf_placer.cluster.device import full_device_name
+from tf_placer.cluster.device import short_device_name
 from tf_placer.cluster.preset import preset_names
 
 __all__ = [

@@ -125,7 +125,7 @@ class Report:
         out.mkdir(parents=True, exist_ok=True)
         placement, graph, summary = (out / n for n in ("placement.json", "placed_graph.pb", "summary.json"))
         self.result.placement.save(placement)
-        _write_bytes_atomically(graph, placed.SerializeToString(deterministic=True))
+        write_atomically(graph, placed.SerializeToString(deterministic=True))
         write_atomically(summary, json.dumps(self.summary(), indent=1, allow_nan=False) + "\n")
         return placement, graph, summary
 
@@ -182,13 +182,3 @@ def _gain(seconds: float | None, single_s: float | None) -> str:
         return "-"
     # Rounded before it is shown, so that no difference is +0.0 and never -0.0.
     return f"{round(seconds / single_s - 1, 3) + 0.0:+.1%}"
-
-
-def _write_bytes_atomically(path: pathlib.Path, content: bytes) -> None:
-    """``write_atomically`` for what is not text."""
-    temporary = path.with_name(path.name + ".new")
-    with open(temporary, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)

@@ -18,7 +18,7 @@ class SimulatedTimes(NamedTuple):
     """``SimulatedEvaluator.evaluate`` inside a graph.
 
     Attributes:
-      runtime_s: [B] float32, of every placement, also those that do not fit.
+      runtime_s: [B] float64, of every placement, also those that do not fit.
       peak_bytes: [B, D] int64.
       fits: [B] bool, no device over its capacity.
     """
@@ -31,8 +31,8 @@ class SimulatedTimes(NamedTuple):
 class SimulatedEvaluator:
     """Runs placements through the event simulator (docs/architecture.md, section 5).
 
-        evaluator = SimulatedEvaluator(problem)
-        measurement = evaluator.evaluate(device_of_unit)  # [B, U] -> [B]
+    evaluator = SimulatedEvaluator(problem)
+    measurement = evaluator.evaluate(device_of_unit)  # [B, U] -> [B]
     """
 
     def __init__(self, problem: Problem):
@@ -62,7 +62,7 @@ class SimulatedEvaluator:
         """Simulates legal placements [B, U] int32, eagerly or inside a ``tf.function``."""
         runtime_ns, peak_bytes = simulate(self._inputs, device_of_unit)
         return SimulatedTimes(
-            runtime_s=tf.cast(tf.cast(runtime_ns, tf.float64) / 1e9, tf.float32),
+            runtime_s=tf.cast(runtime_ns, tf.float64) / 1e9,
             peak_bytes=peak_bytes,
             fits=tf.reduce_all(peak_bytes <= self._capacity_bytes, axis=1),
         )
@@ -78,10 +78,12 @@ class SimulatedEvaluator:
         """
         devices = np.asarray(device_of_unit, np.int32)
         if devices.ndim != 2 or devices.shape[1] != self._problem.num_units:
-            raise InputError(f"device_of_unit has shape {devices.shape}, expected [B, {self._problem.num_units}]")
-        known = ((devices >= 0) & (devices < self._problem.num_devices)).all(axis=1)
+            raise InputError(
+                f"device_of_unit has shape {devices.shape}, expected [B, {self._problem.num_units}]"
+            )
+        known = np.all((devices >= 0) & (devices < self._problem.num_devices), axis=1)
         inside = np.where(known[:, np.newaxis], devices, 0)
-        legal = known & self._problem.allowed[np.arange(self._problem.num_units), inside].all(axis=1)
+        legal = known & np.all(self._problem.allowed[np.arange(self._problem.num_units), inside], axis=1)
         runtime_ns, peak_bytes = (x.numpy() for x in simulate(self._inputs, inside))
         over = np.maximum(peak_bytes - self._capacity_bytes, 0)
         status = np.where(over.any(axis=1), Status.OUT_OF_MEMORY, Status.OK)

@@ -13,7 +13,12 @@ class FeedForwardGrouper(snt.Module):
     """
 
     def __init__(
-        self, num_groups: int, num_types: int, type_embedding_width: int, hidden_width: int, name: str | None = None
+        self,
+        num_groups: int,
+        num_types: int,
+        type_embedding_width: int,
+        hidden_width: int,
+        name: str | None = None,
     ):
         """Creates the layers.
 

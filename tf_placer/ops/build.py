@@ -17,7 +17,6 @@ import tensorflow as tf
 from tf_placer.errors import InputError
 
 _SOURCE_DIR = pathlib.Path(__file__).parent / "cc"
-_SOURCES = ("simulation_plan.cc", "simulator.cc", "simulator_ops.cc", "simulator_kernel.cc")
 _FLAGS = ("-std=c++17", "-O3", "-DNDEBUG", "-fPIC", "-shared", "-Wall", "-Wno-sign-compare")
 
 
@@ -41,12 +40,11 @@ def build_library(force: bool = False) -> pathlib.Path:
         for folder in _folders():
             if (folder / name).exists():
                 return folder / name
-    folder = next(filter(_is_writable, _folders()), None)
-    if folder is None:
-        tried = ", ".join(map(str, _folders()))
-        raise InputError(f"no writable folder for the compiled ops (tried {tried}); set XDG_CACHE_HOME")
-    _compile(folder / name)
-    return folder / name
+    for folder in filter(_is_writable, _folders()):
+        _compile(folder / name)
+        return folder / name
+    tried = ", ".join(map(str, _folders()))
+    raise InputError(f"no writable folder for the compiled ops (tried {tried}); set XDG_CACHE_HOME")
 
 
 def _folders() -> list[pathlib.Path]:
@@ -64,7 +62,8 @@ def _is_writable(folder: pathlib.Path) -> bool:
 
 def _fingerprint() -> str:
     """Hex digest of all that the compiled code depends on."""
-    digest = hashlib.sha256(" ".join((tf.__version__, *_FLAGS, *tf.sysconfig.get_compile_flags()[1:])).encode())
+    flags = (*_FLAGS, *tf.sysconfig.get_compile_flags()[1:])  # the first one is a path
+    digest = hashlib.sha256(" ".join((tf.__version__, *flags)).encode())
     for path in sorted(_SOURCE_DIR.iterdir()):
         if path.suffix in (".cc", ".h"):
             digest.update(path.name.encode() + b"\0" + path.read_bytes())
@@ -77,9 +76,10 @@ def _compile(target: pathlib.Path) -> None:
         raise InputError(f"cannot compile the simulator: {compiler} not found; install g++ or set CXX")
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".build_") as scratch:
         built = pathlib.Path(scratch) / target.name
-        sources = [str(_SOURCE_DIR / name) for name in _SOURCES]
+        sources = map(str, sorted(_SOURCE_DIR.glob("*.cc")))
         command = [compiler, *_FLAGS, *tf.sysconfig.get_compile_flags(), *sources, "-o", str(built)]
-        done = subprocess.run([*command, *tf.sysconfig.get_link_flags()], capture_output=True, text=True, check=False)
+        command += tf.sysconfig.get_link_flags()
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             errors = [line for line in done.stderr.splitlines() if "error" in line] or [done.stderr.strip()]
             raise InputError(f"{compiler} could not compile the simulator: {errors[0]}")

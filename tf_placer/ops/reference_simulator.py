@@ -91,7 +91,7 @@ class _Reference:
         self._free_ready: list[int] = []
         self._busy = [0] * num_devices
         self._handed_over: list[tuple[int, int, int]] = []
-        self._queues: dict[int, collections.deque[tuple[int, int, int]]] = collections.defaultdict(collections.deque)
+        self._queues: dict[int, collections.deque] = collections.defaultdict(collections.deque)
         self._holders: dict[tuple[int, int], set[object]] = {}
         self._resident = [0] * num_devices
         for unit, num_bytes in enumerate(inputs.resident_bytes):

@@ -97,7 +97,8 @@ def _exact(name: str, value: np.ndarray, dtype: type, rank: int) -> np.ndarray:
     if given.size and (
         given.dtype.kind not in "iub" or int(given.min()) < limits.min or int(given.max()) > limits.max
     ):
-        raise InputError(f"SimulatorInputs.{name}: expected whole numbers that fit {dtype.__name__}, got {given.dtype}")
-    copy = np.array(given, dtype, order="C")
+        expected = f"whole numbers that fit {limits.dtype}"
+        raise InputError(f"SimulatorInputs.{name}: expected {expected}, got {given.dtype}")
+    copy: np.ndarray = np.array(given, dtype, order="C")
     copy.setflags(write=False)
     return copy

@@ -19,7 +19,9 @@ class Decoded(NamedTuple):
 
     def log_prob(self) -> tf.Tensor:
         """[M, K] log-probability of exactly ``actions``."""
-        return tf.reduce_sum(tfp.distributions.Categorical(logits=self.logits).log_prob(self.actions), axis=-1)
+        return tf.reduce_sum(
+            tfp.distributions.Categorical(logits=self.logits).log_prob(self.actions), axis=-1
+        )
 
     def entropy(self) -> tf.Tensor:
         """[M, K] sum over groups of each decision's entropy."""
@@ -60,7 +62,9 @@ class Seq2SeqPlacer(snt.Module):
         """
         super().__init__(name=name)
         if hidden_width % 2:
-            raise ValueError(f"hidden_width is {hidden_width}; it must be even, half for each encoder direction")
+            raise ValueError(
+                f"hidden_width is {hidden_width}; it must be even, half for each encoder direction"
+            )
         self._tanh_constant = tanh_constant
         self._temperature = temperature
         self._embed_group = snt.Linear(hidden_width, name="embed_group")
@@ -93,7 +97,9 @@ class Seq2SeqPlacer(snt.Module):
         shape = [groups.shape[0], samples, groups.shape[1], self.num_devices]
         # argmax(logits + Gumbel noise) is a draw from softmax(logits); all noise in one op, outside the loop.
         gumbel = tfp.distributions.Gumbel(0.0, 1.0).sample(shape, seed=seed)
-        return self._decode(groups, samples, logits_noise, lambda step, logits: _argmax(logits + gumbel[:, :, step]))
+        return self._decode(
+            groups, samples, logits_noise, lambda step, logits: _argmax(logits + gumbel[:, :, step])
+        )
 
     def score(self, groups: tf.Tensor, actions: tf.Tensor, logits_noise: tf.Tensor) -> Decoded:
         """Teacher forcing: the logits under which ``actions`` [M, K, G] would be drawn."""
@@ -114,7 +120,8 @@ class Seq2SeqPlacer(snt.Module):
         )
         memory = tf.transpose(tf.concat([forward, tf.reverse(backward, [0])], axis=2), [1, 0, 2])
         state = snt.LSTMState(
-            hidden=tf.concat([last.hidden, first.hidden], axis=1), cell=tf.concat([last.cell, first.cell], axis=1)
+            hidden=tf.concat([last.hidden, first.hidden], axis=1),
+            cell=tf.concat([last.cell, first.cell], axis=1),
         )
         return memory, state
 

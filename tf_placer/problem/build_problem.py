@@ -64,7 +64,11 @@ def item_tensors(item: Item) -> TensorTable:
     edges = np.concatenate([data[:, [0, 2]], control, np.stack([op_of_output, op_of_output], axis=1)[held]])
     tensor = np.concatenate([data[:, 1], np.full(len(control), -1), output_number[held]])
     num_bytes = np.concatenate(
-        [output_bytes[first_output[data[:, 0]] + data[:, 1]], np.zeros(len(control), np.int64), output_bytes[held]]
+        [
+            output_bytes[first_output[data[:, 0]] + data[:, 1]],
+            np.zeros(len(control), np.int64),
+            output_bytes[held],
+        ]
     )
     return tensor_table(edges, tensor, num_bytes).without_self_consumers()
 

@@ -11,7 +11,9 @@ ENDS_NS = 100_000
 OP_NS = 1_000_000
 
 
-def multi_branch_problem(cluster: Cluster, branches: int = 8, depth: int = 6, tensor_bytes: int = 1 << 20) -> Problem:
+def multi_branch_problem(
+    cluster: Cluster, branches: int = 8, depth: int = 6, tensor_bytes: int = 1 << 20
+) -> Problem:
     """``branches`` chains of ``depth`` ops of 1 ms, all fed by one source and read by one sink.
 
     CPUs may run nothing, so on two equal GPUs no placement ends before ``multi_branch_bound_s``:

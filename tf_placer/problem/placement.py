@@ -72,7 +72,9 @@ class Placement:
         try:
             text = pathlib.Path(path).read_text(encoding="utf8")
         except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"cannot read placement file {path}: {error}; give the placement.json of a run") from error
+            raise InputError(
+                f"cannot read placement file {path}: {error}; give the placement.json of a run"
+            ) from error
         return Placement.from_json(text, problem, source=str(path))
 
     @staticmethod
@@ -83,7 +85,9 @@ class Placement:
         device_of_unit = np.full(problem.num_units, -1, np.int32)
         for op, unit in zip(problem.op_names, problem.unit_of_op, strict=True):
             if op not in devices:
-                raise InputError(f"{source}: no device for op {op!r}; the plan must name every op of the graph")
+                raise InputError(
+                    f"{source}: no device for op {op!r}; the plan must name every op of the graph"
+                )
             device = column.get(devices[op]) if isinstance(devices[op], str) else None
             if device is None:
                 raise InputError(
@@ -104,9 +108,11 @@ def _plan_devices(text: str, problem: Problem, source: str) -> dict[str, str]:
     try:
         plan = json.loads(text)
     except json.JSONDecodeError as error:
-        raise InputError(f"{source} is not JSON (line {error.lineno}: {error.msg}); give a placement.json") from error
+        raise InputError(
+            f"{source} is not JSON (line {error.lineno}: {error.msg}); give a placement.json"
+        ) from error
     if not isinstance(plan, dict) or not isinstance(plan.get("devices"), dict):
-        raise InputError(f"{source} is not a placement: it has no object \"devices\"; give a placement.json")
+        raise InputError(f'{source} is not a placement: it has no object "devices"; give a placement.json')
     if plan.get("schema_version") != SCHEMA_VERSION:
         raise InputError(
             f"{source} has schema version {plan.get('schema_version')!r}, this program reads {SCHEMA_VERSION}; "

@@ -110,11 +110,15 @@ class Problem:
         num_units = len(compute_ns)
         names = tuple(names) if names is not None else tuple(f"unit_{u}" for u in range(num_units))
         if len(names) != num_units:
-            raise InputError(f"names has {len(names)} entries, expected {num_units}: one per row of compute_ns")
+            raise InputError(
+                f"names has {len(names)} entries, expected {num_units}: one per row of compute_ns"
+            )
         order = topological_order(num_units, edges)
         if len(order) != num_units:
             stuck = _unit_on_cycle(np.setdiff1d(np.arange(num_units), order), edges)
-            raise InputError(f"edges form a cycle through unit {stuck} ({names[stuck]!r}); a step must be acyclic")
+            raise InputError(
+                f"edges form a cycle through unit {stuck} ({names[stuck]!r}); a step must be acyclic"
+            )
         op_of_unit = np.argsort(order)
         scratch = _outputs_nobody_reads(num_units, edges, edge_tensor, edge_bytes, output_bytes)
         table = tensor_table(
@@ -181,7 +185,9 @@ def _check_arrays(compute_ns, edges, edge_bytes, edge_tensor, resident_bytes, ou
     num_units = len(compute_ns)
     edges = np.asarray(edges, np.int32)
     if edges.size and (edges.ndim != 2 or edges.shape[1] != 2):
-        raise InputError(f"edges has shape {edges.shape}, expected (edges, 2): producer unit and consumer unit")
+        raise InputError(
+            f"edges has shape {edges.shape}, expected (edges, 2): producer unit and consumer unit"
+        )
     edges = edges.reshape(-1, 2)
     edge_tensor = np.arange(len(edges)) if edge_tensor is None else np.asarray(edge_tensor, np.int64)
     wanted = {
@@ -196,12 +202,16 @@ def _check_arrays(compute_ns, edges, edge_bytes, edge_tensor, resident_bytes, ou
             raise InputError(f"{argument} has shape {array.shape}, expected {shape}")
     for argument, array in [("compute_ns", compute_ns), *((k, v[0]) for k, v in wanted.items())]:
         if array.dtype != bool and (array < 0).any():
-            raise InputError(f"{argument} has a negative entry ({array.min()}); costs and sizes are at least 0")
+            raise InputError(
+                f"{argument} has a negative entry ({array.min()}); costs and sizes are at least 0"
+            )
     if len(edges) and (edges.min() < 0 or edges.max() >= num_units):
         raise InputError(f"edges name unit {edges.max()} or below 0; units are 0 to {num_units - 1}")
     homeless = ~wanted["allowed"][0].any(axis=1)
     if homeless.any():
-        raise InputError(f"allowed gives unit {int(np.argmax(homeless))} no device at all; allow at least one")
+        raise InputError(
+            f"allowed gives unit {int(np.argmax(homeless))} no device at all; allow at least one"
+        )
     return compute_ns, edges, *(array for array, _ in wanted.values())
 
 

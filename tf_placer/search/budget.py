@@ -25,7 +25,9 @@ class Budget:
 
     def __post_init__(self) -> None:
         if not self.seconds > 0:
-            raise InputError(f"budget_s is {self.seconds}; give a search some time, for example --budget_s=60")
+            raise InputError(
+                f"budget_s is {self.seconds}; give a search some time, for example --budget_s=60"
+            )
         if self.evaluations is not None and self.evaluations < 1:
             raise InputError(f"budget_evaluations is {self.evaluations}; a search needs at least 1")
         if math.isinf(self.seconds) and self.evaluations is None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 
+import tensorflow as tf
+
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.learner import HdpLearner
 from tf_placer.errors import InputError
@@ -20,9 +22,11 @@ def hdp(context: Context, config: HdpConfig = HdpConfig()) -> Iterator[Round]:
 
     def evaluate(placements):
         times = context.evaluator.times(placements)
-        return times.runtime_s, times.fits
+        return tf.cast(times.runtime_s, tf.float32), times.fits
 
-    learner = HdpLearner(context.problem, config, evaluate, context.reference_s, context.start_device, context.seed)
+    learner = HdpLearner(
+        context.problem, config, evaluate, context.reference_s, context.start_device, context.seed
+    )
     while True:
         update = learner.update()
         yield Round(update.placements, update.runtime_s.numpy(), update.valid.numpy())

@@ -68,12 +68,16 @@ class ConsoleProgress:
 
     def show(self, entry: HistoryEntry) -> None:
         """Updates the bar, or prints a line when the last one is old enough."""
-        best = f"best {1e3 * entry.best_s:.3f} ms, mean {1e3 * entry.mean_s:.3f} ms, {entry.evaluations} tried"
+        best = (
+            f"best {1e3 * entry.best_s:.3f} ms, mean {1e3 * entry.mean_s:.3f} ms, {entry.evaluations} tried"
+        )
         if self._console.is_terminal:
             self._bar.update(self._task, completed=self._done(entry), best=best)
         elif time.monotonic() - self._last_line_s >= LINE_EVERY_S:
             self._last_line_s = time.monotonic()
-            self._console.print(f"{self._title}: {entry.elapsed_s:.0f} s, {best}", highlight=False, soft_wrap=True)
+            self._console.print(
+                f"{self._title}: {entry.elapsed_s:.0f} s, {best}", highlight=False, soft_wrap=True
+            )
 
     def _done(self, entry: HistoryEntry) -> float:
         """Fraction of the budget that is used, by whichever limit is nearer."""

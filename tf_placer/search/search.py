@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import tensorflow as tf
 
 from tf_placer.errors import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
@@ -51,21 +52,23 @@ def search(
     context = Context(problem, evaluator, reference_s, start_device, seed)
     recorder = Recorder(budget)
     interrupted = False
-    with progress or Silent() as shown:
+    shown = progress or Silent()
+    with shown:
         try:
             for batch in run(context):
                 recorder.add(batch)
-                (progress or shown).show(recorder.history[-1])
+                shown.show(recorder.history[-1])
                 if recorder.exhausted:
                     break
         except KeyboardInterrupt:
             interrupted = True
-    if recorder.best_placement is None:
+    best = recorder.best_placement
+    if best is None:
         raise InputError(
             f"method {name!r} found no placement of {problem.name!r} that fits in the memory of cluster "
             f"{problem.cluster.name!r} in {recorder.evaluations} tries; give it a larger budget or more devices"
         )
-    return _result(problem, evaluator, recorder, name, seed, single_device_s, interrupted)
+    return _result(Placement(problem, best), evaluator, recorder, name, seed, single_device_s, interrupted)
 
 
 def best_single_device(problem: Problem, evaluator: SimulatedEvaluator) -> tuple[int, float, float | None]:
@@ -75,7 +78,7 @@ def best_single_device(problem: Problem, evaluator: SimulatedEvaluator) -> tuple
       Its position; the step time there were memory unlimited; and the true step time, None when
       the step fits on no single device.
     """
-    times = evaluator.times(single_device_placements(problem))
+    times = evaluator.times(tf.constant(single_device_placements(problem)))
     runtime_s, fits = times.runtime_s.numpy(), times.fits.numpy()
     device = int(np.argmin(np.where(fits, runtime_s, np.inf) if fits.any() else runtime_s))
     reference_s = max(float(runtime_s[device]), 1e-9)
@@ -83,7 +86,7 @@ def best_single_device(problem: Problem, evaluator: SimulatedEvaluator) -> tuple
 
 
 def _result(
-    problem: Problem,
+    placement: Placement,
     evaluator: SimulatedEvaluator,
     recorder: Recorder,
     method: str,
@@ -91,15 +94,15 @@ def _result(
     single_device_s: float | None,
     interrupted: bool,
 ) -> SearchResult:
-    placement = Placement(problem, recorder.best_placement)
-    final = evaluator.evaluate(placement.device_of_unit[np.newaxis])
+    problem = placement.problem
+    final = evaluator.times(tf.constant(placement.device_of_unit[np.newaxis]))
     names = [device.name for device in problem.cluster.devices]
     return SearchResult(
         placement=placement,
         method=method,
         seed=seed,
         runtime_s=float(final.runtime_s[0]),
-        peak_bytes={name: int(b) for name, b in zip(names, final.peak_bytes[0], strict=True)},
+        peak_bytes={name: int(b) for name, b in zip(names, final.peak_bytes.numpy()[0], strict=True)},
         bounds=lower_bounds(problem),
         single_device_s=single_device_s,
         evaluations=recorder.evaluations,

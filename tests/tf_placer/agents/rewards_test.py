@@ -16,7 +16,9 @@ def test_rewards_by_hand():
 def test_the_reward_does_not_depend_on_the_unit_of_time():
     times, valid = np.array([1.0, 3.0], np.float32), tf.constant([True, True])
     np.testing.assert_allclose(
-        square_root_reward(times, valid, 2.0, -10.0), square_root_reward(1e-3 * times, valid, 2e-3, -10.0), rtol=1e-6
+        square_root_reward(times, valid, 2.0, -10.0),
+        square_root_reward(1e-3 * times, valid, 2e-3, -10.0),
+        rtol=1e-6,
     )
 
 

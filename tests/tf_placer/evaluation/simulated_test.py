@@ -67,7 +67,10 @@ def test_eager_graph_and_evaluate_agree(seed):
     placements = np.stack([generator.choice(np.flatnonzero(row), size=6) for row in problem.allowed], axis=1)
     evaluator = SimulatedEvaluator(problem)
     measured = evaluator.evaluate(placements)
-    for times in (evaluator.times(placements), tf.function(evaluator.times)(tf.constant(placements, tf.int32))):
+    for times in (
+        evaluator.times(placements),
+        tf.function(evaluator.times)(tf.constant(placements, tf.int32)),
+    ):
         np.testing.assert_allclose(times.runtime_s, measured.runtime_s, rtol=1e-6, err_msg=f"seed {seed}")
         np.testing.assert_array_equal(times.peak_bytes, measured.peak_bytes)
         np.testing.assert_array_equal(times.fits, measured.status == Status.OK)

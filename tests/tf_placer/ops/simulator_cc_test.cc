@@ -85,6 +85,32 @@ void TestPlanSharesRows() {
   ExpectEqual(plan.ops[1].cost, plan.ops[2].cost, "equal ops share a row of costs");
 }
 
+// Op 0 is free; op 1, in its unit, reads its 5 bytes and so does op 2: elsewhere, or in the unit too.
+void TestSettledOpsAreLeftOut() {
+  Fork fork;
+  fork.compute_ns = {0, 0, 50, 50, 50, 50};
+  fork.unit_of_op = {0, 0, 1};
+  ExpectEqual(SimulationPlan(fork.Arrays()).num_ops, 3, "a tensor leaves the unit");
+  fork.unit_of_op = {0, 0, 0};
+  ExpectEqual(SimulationPlan(fork.Arrays()).num_ops, 3, "two ops keep the tensor in memory");
+  fork.bytes = {0};
+  ExpectEqual(SimulationPlan(fork.Arrays()).num_ops, 2, "a tensor without bytes is in nobody's memory");
+  fork.bytes = {5};
+  fork.compute_ns = {0, 0, 0, 0, 50, 50};
+  const SimulationPlan plan(fork.Arrays());
+  ExpectEqual(plan.num_ops, 1, "op 1 ends at 0 too, so op 2 alone keeps the tensor");
+  tf_placer::Workspace workspace(plan);
+  const std::vector<int32_t> device_of_unit{1, 0, 0};
+  int64_t runtime_ns = -1, peak_bytes[2] = {-1, -1}, start_ns[3] = {-1, -1, -1}, end_ns[3] = {-1, -1, -1};
+  Simulate(plan, device_of_unit.data(), &workspace, &runtime_ns, peak_bytes, start_ns, end_ns);
+  ExpectEqual(runtime_ns, 50, "runtime of op 2");
+  ExpectEqual(peak_bytes[0], 6, "2 + 4 resident of the units without ops");
+  ExpectEqual(peak_bytes[1], 6, "1 resident and the 5 until op 2 ends");
+  ExpectEqual(end_ns[0], 0, "end of an op that is left out");
+  ExpectEqual(end_ns[1], 0, "end of another");
+  ExpectEqual(end_ns[2], 50, "end of the op that is left");
+}
+
 void TestChecks() {
   Fork cyclic;
   cyclic.consumer = {0, 2};
@@ -99,6 +125,7 @@ void TestChecks() {
 int main() {
   TestPlacementsOfAFork();
   TestPlanSharesRows();
+  TestSettledOpsAreLeftOut();
   TestChecks();
   return 0;
 }

@@ -75,8 +75,12 @@ def test_samples_follow_the_probabilities():
     share = float(tf.reduce_mean(tf.cast(sampled.actions, tf.float32)))
     # Five standard deviations of a binomial share.
     assert abs(share - p) < 5 * math.sqrt(p * (1 - p) / draws)
-    assert tf.reduce_all(placer.sample(groups, draws, NO_NOISE, tf.constant([7, 8])).actions == sampled.actions)
-    assert tf.reduce_any(placer.sample(groups, draws, NO_NOISE, tf.constant([7, 9])).actions != sampled.actions)
+    assert tf.reduce_all(
+        placer.sample(groups, draws, NO_NOISE, tf.constant([7, 8])).actions == sampled.actions
+    )
+    assert tf.reduce_any(
+        placer.sample(groups, draws, NO_NOISE, tf.constant([7, 9])).actions != sampled.actions
+    )
 
 
 def test_noise_is_part_of_the_policy(placer, groups):
@@ -102,8 +106,9 @@ def test_log_prob_and_entropy_by_hand():
 
 
 def test_untrained_logits_are_not_saturated(groups):
-    # Both inputs of the last layer are at most 1 each, 2 * width of them with weights of deviation 1 / sqrt(2 width):
-    # u has deviation <= 1, logits C u / T <= 0.5, their differences <= 0.7. Two deviations make p = sigmoid(1.4).
+    # Both inputs of the last layer are at most 1 each, 2 * width of them with weights of deviation
+    # 1 / sqrt(2 width): u has deviation <= 1, logits C u / T <= 0.5, their differences <= 0.7. Two deviations
+    # make p = sigmoid(1.4).
     p = 1 / (1 + math.exp(-1.4))
     least = -(p * math.log(p) + (1 - p) * math.log(1 - p))
     for seed in range(3):

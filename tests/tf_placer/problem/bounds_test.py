@@ -1,5 +1,6 @@
 """Lower bounds: by hand, and never above what brute force finds."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -30,7 +31,10 @@ def test_total_work_is_shared_among_devices():
     assert bounds.total_work_ns in (199, 200)
     assert bounds.critical_path_ns == bounds.largest_unit_ns == 100
     # Two streams a device halve it.
-    assert lower_bounds(problem_of([100] * 6, [], cluster=small_cluster(3, streams=2))).total_work_ns in (99, 100)
+    assert lower_bounds(problem_of([100] * 6, [], cluster=small_cluster(3, streams=2))).total_work_ns in (
+        99,
+        100,
+    )
 
 
 def test_total_work_of_unequal_devices_is_the_fractional_assignment():
@@ -41,8 +45,6 @@ def test_total_work_of_unequal_devices_is_the_fractional_assignment():
 
 
 def test_largest_unit_counts_all_its_ops_on_one_device():
-    import dataclasses
-
     problem = dataclasses.replace(
         problem_of([[10, 80], [10, 80], [70, 10]], [(0, 1), (1, 2)]),
         unit_of_op=np.zeros(3, np.int32),
@@ -62,7 +64,9 @@ def test_no_units():
 def test_no_legal_placement_beats_the_bounds(seed):
     generator = np.random.default_rng(seed)
     devices = int(generator.integers(1, 4))
-    problem = random_problem(generator, int(generator.integers(1, 6)), devices, streams=int(generator.integers(1, 3)))
+    problem = random_problem(
+        generator, int(generator.integers(1, 6)), devices, streams=int(generator.integers(1, 3))
+    )
     every = np.array(list(itertools.product(range(devices), repeat=problem.num_units)), np.int32)
     legal = problem.allowed[np.arange(problem.num_units), every].all(axis=1)
     best_s = np.nanmin(SimulatedEvaluator(problem).evaluate(every[legal]).runtime_s)

@@ -79,7 +79,10 @@ def test_an_edited_plan_is_read(problem):
         ({"devices": [GPU0]}, "not a placement"),
         ({"devices": {"a": GPU1, "b": GPU1}}, "no device for op 'c'"),
         ({"devices": {"a": GPU1, "b": GPU0, "c": GPU0}}, "op 'b' is on .*GPU:0.*'a'.*must share"),
-        ({"devices": {"a": "GPU:7", "b": "GPU:7", "c": GPU0}}, "op 'a' is on 'GPU:7', which cluster 'toy2' lacks"),
+        (
+            {"devices": {"a": "GPU:7", "b": "GPU:7", "c": GPU0}},
+            "op 'a' is on 'GPU:7', which cluster 'toy2' lacks",
+        ),
         ({"devices": {"a": [GPU1], "b": GPU1, "c": GPU0}}, "op 'a' is on "),
         ({"devices": {"a": GPU1, "b": GPU1, "c": GPU1}}, "'c' has no kernel on .*GPU:1"),
     ],
@@ -117,5 +120,5 @@ def test_a_missing_file_is_named(problem, tmp_path):
 def test_a_plan_for_a_cluster_with_more_devices_is_refused(problem):
     text = plan(problem)
     smaller = dataclasses.replace(problem, cluster=small_cluster(1), allowed=np.ones((2, 1), bool))
-    with pytest.raises(InputError, match="op 'a' is on .*GPU:1', which cluster 'toy1' lacks"):
+    with pytest.raises(InputError, match=r"op 'a' is on .*GPU:1', which cluster 'toy1' lacks"):
         Placement.from_json(text, smaller)

@@ -76,13 +76,13 @@ def branches_problem(branches: int, length: int, num_devices: int = 2, op_ns: in
     )
 
 
-def branches_optimum_ns(branches: int, length: int, num_devices: int = 2, op_ns: int = 1000) -> int:
-    """Step time of whole branches, equally many on each device, source and sink on the first.
+def branches_optimum_ns(branches: int, length: int, op_ns: int = 1000) -> int:
+    """Step time on two devices of half the branches on each, the sink on the device without the source.
 
-    The far device waits for the source's tensor (110 ns), computes its branches one op at a time, and
-    sends its last branch's end to the sink (110 ns); the first device is done 220 ns earlier.
+    The far device waits for the source's tensor (10 + 110 ns), computes its branches one op at a time, and
+    the sink; the results of the near one, done 110 ns earlier, cross meanwhile.
     """
-    return 10 + 110 + branches // num_devices * length * op_ns + 110 + 10
+    return 10 + 110 + branches // 2 * length * op_ns + 10
 
 
 def random_problem(generator: np.random.Generator, units: int, num_devices: int, streams: int = 1) -> Problem:

@@ -24,7 +24,9 @@ def test_nodes_on_and_after_a_cycle_are_missing():
 def test_every_edge_points_forward(seed):
     generator = np.random.default_rng(seed)
     name = generator.permutation(30)
-    edges = np.array([(name[a], name[b]) for a in range(30) for b in range(a + 1, 30) if generator.random() < 0.2])
+    edges = np.array(
+        [(name[a], name[b]) for a in range(30) for b in range(a + 1, 30) if generator.random() < 0.2]
+    )
     order = topological_order(30, np.concatenate([edges, edges[:3]]))  # a repeated edge counts once
     assert sorted(order) == list(range(30)), f"seed {seed}"
     position = np.argsort(order)

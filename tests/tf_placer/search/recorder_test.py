@@ -24,7 +24,11 @@ def test_the_best_is_the_best_seen_and_not_the_last():
     for times, first in ([3.0, 2.0], 10), ([1.0, 5.0], 20), ([4.0, 4.0], 30):
         recorder.add(round_of(times, first=first))
     assert recorder.best_s == 1.0 and recorder.best_placement.tolist() == [20]
-    assert [(e.evaluations, e.best_s, e.mean_s) for e in recorder.history] == [(2, 2, 2.5), (4, 1, 3), (6, 1, 4)]
+    assert [(e.evaluations, e.best_s, e.mean_s) for e in recorder.history] == [
+        (2, 2, 2.5),
+        (4, 1, 3),
+        (6, 1, 4),
+    ]
 
 
 def test_what_does_not_run_is_never_best():

@@ -38,7 +38,9 @@ def one_by_one(*placements, then=None):
     return method
 
 
-SMALL_HDP = HdpConfig(num_groups=8, placer_hidden=8, grouper_hidden=8, landmarks=4, imitation_steps=20, placements=16)
+SMALL_HDP = HdpConfig(
+    num_groups=8, placer_hidden=8, grouper_hidden=8, landmarks=4, imitation_steps=20, placements=16
+)
 
 
 def small_hdp(context):
@@ -83,8 +85,9 @@ def test_other_failures_of_a_method_are_not_swallowed(pair):
 
 def test_progress_is_told_every_round_and_closed(pair):
     class Listener(Silent):
-        shown: list = []
-        closed = False
+        def __init__(self):
+            self.shown = []
+            self.closed = False
 
         def show(self, entry):
             self.shown.append(entry)
@@ -93,11 +96,15 @@ def test_progress_is_told_every_round_and_closed(pair):
             self.closed = True
 
     listener = Listener()
-    result = search(pair, one_by_one([0, 0], [0, 1], then=interrupt), budget_evaluations=10, progress=listener)
+    result = search(
+        pair, one_by_one([0, 0], [0, 1], then=interrupt), budget_evaluations=10, progress=listener
+    )
     assert tuple(listener.shown) == result.history and listener.closed
 
 
-@pytest.mark.parametrize(("method", "budget"), [("single", 1), ("single", 7), ("random", 1), ("random", 23), (small_hdp, 7)])
+@pytest.mark.parametrize(
+    ("method", "budget"), [("single", 1), ("single", 7), ("random", 1), ("random", 23), (small_hdp, 7)]
+)
 def test_never_more_evaluations_than_asked(method, budget):
     result = search(branches_problem(2, 3), method, budget_evaluations=budget)
     assert result.evaluations == min(budget, 2 if method == "single" else budget)
@@ -125,8 +132,12 @@ def test_an_unknown_method_is_refused(pair):
 
 
 def test_nothing_fits_is_told():
-    problem = problem_of([1, 1], [], cluster=small_cluster(2, memory_bytes=10), resident_bytes=[20, 1], names=["a", "b"])
-    with pytest.raises(InputError, match=r"no placement of 'arrays' that fits in the memory of cluster 'toy2' in 20"):
+    problem = problem_of(
+        [1, 1], [], cluster=small_cluster(2, memory_bytes=10), resident_bytes=[20, 1], names=["a", "b"]
+    )
+    with pytest.raises(
+        InputError, match=r"no placement of 'arrays' that fits in the memory of cluster 'toy2' in 20"
+    ):
         search(problem, "random", budget_evaluations=20)
 
 

@@ -42,7 +42,7 @@ class HdpConfig:
       failing_reward: reward of a placement that does not run.
     """
 
-    num_groups: int = 32
+    num_groups: int = 64
     grouper_hidden: int = 64
     type_embedding: int = 20
     type_vocabulary: int = 200

@@ -130,9 +130,13 @@ class GroupEmbedder:
         """[U] int32 groups of all units -> [G, F] float32 embeddings of the groups."""
         groups, types = self._num_groups, self._num_types
         cell = tf.gather(group_of_unit, self._unit_of_op) * types + self._type_of_op
-        counts = tf.reshape(tf.math.bincount(cell, minlength=groups * types, maxlength=groups * types), [groups, types])
+        counts = tf.reshape(
+            tf.math.bincount(cell, minlength=groups * types, maxlength=groups * types), [groups, types]
+        )
         sizes = tf.math.unsorted_segment_sum(self._group_columns, group_of_unit, groups)
-        pair = tf.gather(group_of_unit, self._edge_source) * groups + tf.gather(group_of_unit, self._edge_target)
+        pair = tf.gather(group_of_unit, self._edge_source) * groups + tf.gather(
+            group_of_unit, self._edge_target
+        )
         edges = tf.reshape(tf.math.bincount(pair, minlength=groups**2, maxlength=groups**2), [groups, groups])
         return tf.concat(
             [

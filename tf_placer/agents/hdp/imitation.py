@@ -12,7 +12,10 @@ from tf_placer.agents.hdp.config import HdpConfig
 
 
 def imitate_partition(
-    group_logits: Callable[[], tf.Tensor], variables: Sequence[tf.Variable], partition: np.ndarray, config: HdpConfig
+    group_logits: Callable[[], tf.Tensor],
+    variables: Sequence[tf.Variable],
+    partition: np.ndarray,
+    config: HdpConfig,
 ) -> None:
     """Fits the Grouper to a given partition by cross-entropy.
 
@@ -32,7 +35,9 @@ def imitate_partition(
     def step() -> None:
         with tf.GradientTape() as tape:
             logits = group_logits()
-            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
+            loss = tf.reduce_mean(
+                tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+            )
         optimizer.apply(tape.gradient(loss, variables), variables)
 
     for _ in range(config.imitation_steps):

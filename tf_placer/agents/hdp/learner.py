@@ -73,6 +73,9 @@ class HdpLearner(snt.Module):
             (self.policy.placer, snt.optimizers.Adam(config.learning_rate)),
             (self.policy.grouper, snt.optimizers.Adam(config.grouper_learning_rate)),
         )
+        for network, optimizer in self._steps:
+            # Adam's slots, which would otherwise be made by the first update and have it traced twice.
+            optimizer._initialize(network.trainable_variables)
         self.updates = tf.Variable(0, trainable=False, name="updates")
         self.baseline = MovingAverageBaseline(config.baseline_decay, config.normalize_advantage)
         self.steering = EntropySteering(config.entropy_rate)

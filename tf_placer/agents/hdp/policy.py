@@ -104,7 +104,9 @@ class HdpPolicy(snt.Module):
         distribution = self._groups(noise)
         gumbel = tfp.distributions.Gumbel(0.0, 1.0).sample(tf.shape(distribution.logits), seed=seeds[0])
         group_of_unit = tf.argmax(distribution.logits + gumbel, axis=-1, output_type=tf.int32)
-        decoded = self.placer.sample(self._embeddings(group_of_unit), config.placements, noise.device, seeds[1])
+        decoded = self.placer.sample(
+            self._embeddings(group_of_unit), config.placements, noise.device, seeds[1]
+        )
         return Actions(group_of_unit, decoded.actions), _scores(distribution, group_of_unit, decoded)
 
     def score(self, actions: Actions, noise: Noise) -> Scores:

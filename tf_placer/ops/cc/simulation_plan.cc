@@ -7,25 +7,10 @@
 #include <unordered_map>
 #include <utility>
 
+#include "reduced_arrays.h"
+
 namespace tf_placer {
 namespace {
-
-__extension__ typedef __int128 int128;
-
-constexpr int64_t kNsPerSecond = 1000000000;
-// Sums are held below this, so that no time and no memory count can overflow int64, a time not even
-// with the number of the device or channel behind it (at most D * D, 12 bits), as the simulator keeps it.
-constexpr int64_t kLargestSumBytes = int64_t{1} << 62;
-constexpr int64_t kLargestSumNs = int64_t{1} << 50;
-
-std::string At(const char* what, int64_t position, const std::string& problem) {
-  return std::string(what) + "[" + std::to_string(position) + "] " + problem;
-}
-
-// latency + ceil(bytes / bandwidth), exactly.
-int128 TransferNs(int64_t latency_ns, int64_t bytes, int64_t bytes_per_s) {
-  return latency_ns + (int128{bytes} * kNsPerSecond + bytes_per_s - 1) / bytes_per_s;
-}
 
 std::vector<int64_t> Distinct(std::vector<int64_t> values) {
   std::sort(values.begin(), values.end());
@@ -37,128 +22,43 @@ int32_t RowOf(const std::vector<int64_t>& distinct, int64_t value) {
   return std::lower_bound(distinct.begin(), distinct.end(), value) - distinct.begin();
 }
 
-std::string CheckOps(const SimulatorArrays& a) {
-  for (int64_t n = 0; n < a.num_ops; ++n) {
-    if (a.unit_of_op[n] < 0 || a.unit_of_op[n] >= a.num_units) {
-      return At("unit_of_op", n, "is " + std::to_string(a.unit_of_op[n]) + ", expected a unit in [0, " +
-                                     std::to_string(a.num_units) + ")");
-    }
-  }
-  for (int64_t i = 0; i < int64_t{a.num_ops} * a.num_devices; ++i) {
-    if (a.compute_ns[i] < 0) return At("compute_ns", i, "is negative");
-  }
-  for (int64_t u = 0; u < a.num_units; ++u) {
-    if (a.resident_bytes[u] < 0) return At("resident_bytes", u, "is negative");
-  }
-  return "";
-}
-
-// Consumers must come after their producer: that is what rules out cycles.
-std::string CheckTensors(const SimulatorArrays& a) {
-  if (a.consumer_offset[0] != 0 || a.consumer_offset[a.num_tensors] != a.num_consumers) {
-    return "consumer_offset must begin with 0 and end with the number of consumers, " +
-           std::to_string(a.num_consumers);
-  }
-  for (int64_t t = 0; t < a.num_tensors; ++t) {
-    const int32_t producer = a.tensor_producer[t];
-    if (producer < 0 || producer >= a.num_ops) return At("tensor_producer", t, "is not an op");
-    if (t > 0 && producer < a.tensor_producer[t - 1]) return At("tensor_producer", t, "is not ascending");
-    if (a.tensor_bytes[t] < 0) return At("tensor_bytes", t, "is negative");
-    if (a.consumer_offset[t] > a.consumer_offset[t + 1] || a.consumer_offset[t + 1] > a.num_consumers) {
-      return At("consumer_offset", t + 1, "is below the one before it or beyond the consumers");
-    }
-    int32_t before = producer;
-    for (int64_t e = a.consumer_offset[t]; e < a.consumer_offset[t + 1]; ++e) {
-      if (a.consumer_op[e] <= before || a.consumer_op[e] >= a.num_ops) {
-        return At("consumer_op", e,
-                  "must be an op after its producer and after the consumer before it (topological order, "
-                  "distinct and ascending consumers)");
-      }
-      before = a.consumer_op[e];
-    }
-  }
-  return "";
-}
-
-std::string CheckCluster(const SimulatorArrays& a) {
-  const int32_t d = a.num_devices;
-  if (d < 1 || d > kMaxDevices) {
-    return "expected 1 to " + std::to_string(kMaxDevices) + " devices, got " + std::to_string(d);
-  }
-  for (int32_t i = 0; i < d; ++i) {
-    if (a.streams[i] < 1) return At("streams", i, "is below 1");
-  }
-  for (int32_t i = 0; i < d * d; ++i) {
-    if (i / d == i % d) continue;
-    if (a.link_latency_ns[i] < 0) return At("link_latency_ns", i, "is negative");
-    if (a.link_bytes_per_s[i] < 1) return At("link_bytes_per_s", i, "is below 1");
-    if (a.channel_of_link[i] < 0 || a.channel_of_link[i] >= d * d) {
-      return At("channel_of_link", i, "must be in [0, D * D)");
-    }
-  }
-  return "";
-}
-
-// Something is computing or on its way until the step ends, so the sum of all durations bounds it.
-std::string CheckSums(const SimulatorArrays& a) {
-  const int32_t d = a.num_devices;
-  int128 sum_ns = 0;
-  int128 sum_bytes = 0;
-  for (int64_t n = 0; n < a.num_ops; ++n) {
-    sum_ns += *std::max_element(a.compute_ns + n * d, a.compute_ns + (n + 1) * d);
-  }
-  int64_t latency_ns = 0;
-  int64_t bytes_per_s = INT64_MAX;
-  for (int32_t i = 0; i < d * d; ++i) {
-    if (i / d == i % d) continue;
-    latency_ns = std::max(latency_ns, a.link_latency_ns[i]);
-    bytes_per_s = std::min(bytes_per_s, a.link_bytes_per_s[i]);
-  }
-  for (int64_t t = 0; t < a.num_tensors; ++t) {
-    const int64_t targets = std::min(d - 1, a.consumer_offset[t + 1] - a.consumer_offset[t]);
-    if (targets > 0) sum_ns += targets * TransferNs(latency_ns, a.tensor_bytes[t], bytes_per_s);
-    sum_bytes += a.tensor_bytes[t];
-  }
-  for (int64_t u = 0; u < a.num_units; ++u) sum_bytes += a.resident_bytes[u];
-  if (sum_ns > kLargestSumNs) return "the sum of all compute and transfer times exceeds 2^50 ns (13 days)";
-  if (sum_bytes > kLargestSumBytes) return "the sum of tensor_bytes and resident_bytes exceeds 2^62";
-  return "";
-}
-
 }  // namespace
 
-std::string CheckArrays(const SimulatorArrays& arrays) {
-  for (const auto check : {CheckCluster, CheckOps, CheckTensors, CheckSums}) {
-    const std::string problem = check(arrays);
-    if (!problem.empty()) return problem;
-  }
-  return "";
-}
-
-SimulationPlan::SimulationPlan(const SimulatorArrays& a)
-    : num_ops(a.num_ops),
-      num_units(a.num_units),
-      num_devices(a.num_devices),
-      max_transfers(0),
-      inits(a.num_ops),
-      priority(a.priority, a.priority + a.num_ops),
-      ops(a.num_ops + 1, Op{0, 0, 0, 0}),
-      streams(a.streams, a.streams + a.num_devices) {
+SimulationPlan::SimulationPlan(const SimulatorArrays& arrays) {
+  const ReducedArrays reduced(arrays);
+  const SimulatorArrays a = reduced.Arrays();
+  num_all_ops = arrays.num_ops;
+  num_ops = a.num_ops;
+  num_devices = a.num_devices;
+  max_transfers = 0;
+  original_op = reduced.original_op;
+  inits.resize(num_ops);
+  ops.assign(num_ops + 1, Op{0, 0, 0, 0});
+  priority.assign(a.priority, a.priority + num_ops);
+  streams.assign(a.streams, a.streams + num_devices);
   uniform_priority = std::adjacent_find(priority.begin(), priority.end(),
                                         std::not_equal_to<int32_t>()) == priority.end();
-  for (int32_t u = 0; u < num_units; ++u) {
-    if (a.resident_bytes[u] > 0) resident.push_back({u, a.resident_bytes[u]});
-  }
+  AddResident(a, reduced.held_bytes);
   AddOps(a);
   AddLinks(a);
-  AddTensors(a);
+  AddTensors(a, reduced.held_bytes);
   AddSharedInputs();
+}
+
+void SimulationPlan::AddResident(const SimulatorArrays& a, const std::vector<int64_t>& held_bytes) {
+  std::vector<int64_t> bytes(a.resident_bytes, a.resident_bytes + a.num_units);
+  for (int32_t n = 0; n < num_ops; ++n) bytes[a.unit_of_op[n]] += held_bytes[n];
+  for (int32_t u = 0; u < a.num_units; ++u) {
+    if (bytes[u] > 0) resident.push_back({u, bytes[u]});
+  }
 }
 
 void SimulationPlan::AddOps(const SimulatorArrays& a) {
   const int width = num_devices + 1;
   std::vector<int64_t> rows(int64_t{num_ops} * width, 0);
-  for (int32_t t = 0; t < a.num_tensors; ++t) rows[int64_t{a.tensor_producer[t]} * width] += a.tensor_bytes[t];
+  for (int32_t t = 0; t < a.num_tensors; ++t) {
+    rows[int64_t{a.tensor_producer[t]} * width] += a.tensor_bytes[t];
+  }
   for (int64_t n = 0; n < num_ops; ++n) {
     std::copy_n(a.compute_ns + n * num_devices, num_devices, rows.begin() + n * width + 1);
   }
@@ -192,7 +92,9 @@ void SimulationPlan::AddOps(const SimulatorArrays& a) {
   const uint64_t everywhere = ~uint64_t{0} >> (kMaxDevices - num_devices);
   for (int32_t n = 0; n < num_ops; ++n) {
     const uint64_t free = free_on[ops[n].cost / width];
-    const Free where = free == 0 ? Free::kNowhere : free == everywhere ? Free::kEverywhere : Free::kSomewhere;
+    const Free where = free == 0            ? Free::kNowhere
+                       : free == everywhere ? Free::kEverywhere
+                                            : Free::kSomewhere;
     inits[n] = {a.unit_of_op[n], pending[n], static_cast<uint32_t>(where)};
     if (pending[n] == 0) sources.push_back(n);
   }
@@ -218,13 +120,13 @@ void SimulationPlan::AddLinks(const SimulatorArrays& a) {
     sizes.resize(row + 1 + num_link_classes_);
     sizes[row] = bytes;
     for (const auto& [kind, column] : classes) {
-      sizes[row + column] = static_cast<int64_t>(TransferNs(kind.first, bytes, kind.second));
+      sizes[row + column] = TransferNs(kind.first, bytes, kind.second);
     }
   }
 }
 
-void SimulationPlan::AddTensors(const SimulatorArrays& a) {
-  std::vector<int64_t> bytes_at_end(num_ops, 0);
+void SimulationPlan::AddTensors(const SimulatorArrays& a, const std::vector<int64_t>& held_bytes) {
+  std::vector<int64_t> bytes_at_end(held_bytes);
   for (int32_t t = 0; t < a.num_tensors; ++t) {
     const int32_t begin = a.consumer_offset[t];
     const int32_t fanout = a.consumer_offset[t + 1] - begin;
@@ -268,7 +170,9 @@ void SimulationPlan::AddSharedInputs() {
   for (const Op& op : ops) next.push_back(op.shared_begin);
   for (int32_t row = 0; row < static_cast<int32_t>(shared.size()); ++row) {
     if (sizes[shared[row].size] == 0) continue;
-    for (int32_t i = shared[row].begin; i < shared[row].end; ++i) shared_inputs[next[consumers[i]]++] = row * (num_devices + 1);
+    for (int32_t i = shared[row].begin; i < shared[row].end; ++i) {
+      shared_inputs[next[consumers[i]]++] = row * (num_devices + 1);
+    }
   }
 }
 

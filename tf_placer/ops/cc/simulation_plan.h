@@ -1,4 +1,4 @@
-// What a simulation needs of one graph and one cluster, checked and rearranged once. std only.
+// What a simulation needs of one graph and one cluster, rearranged once. std only.
 //
 // Letters: N ops, U units, T tensors, E consumers of
 // tensors, D devices.
@@ -7,38 +7,11 @@
 #define TF_PLACER_OPS_CC_SIMULATION_PLAN_H_
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
+#include "simulator_arrays.h"
+
 namespace tf_placer {
-
-// A device is a bit of a 64-bit mask.
-constexpr int kMaxDevices = 64;
-
-// Arrays of one graph and one cluster; they belong to the caller. Row-major.
-struct SimulatorArrays {
-  int32_t num_ops = 0;
-  int32_t num_units = 0;
-  int32_t num_tensors = 0;
-  int32_t num_consumers = 0;
-  int32_t num_devices = 0;
-  const int32_t* unit_of_op = nullptr;         // [N]
-  const int64_t* compute_ns = nullptr;         // [N, D], 0 = free
-  const int32_t* priority = nullptr;           // [N], lower first
-  const int32_t* tensor_producer = nullptr;    // [T], ascending
-  const int64_t* tensor_bytes = nullptr;       // [T]
-  const int32_t* consumer_offset = nullptr;    // [T + 1]
-  const int32_t* consumer_op = nullptr;        // [E], ascending within a tensor
-  const int64_t* resident_bytes = nullptr;     // [U]
-  const int32_t* streams = nullptr;            // [D]
-  const int64_t* link_latency_ns = nullptr;    // [D, D], the diagonal is not read
-  const int64_t* link_bytes_per_s = nullptr;   // [D, D], the diagonal is not read
-  const int32_t* channel_of_link = nullptr;    // [D, D], in [0, D * D) off the diagonal
-};
-
-// One line that says what is wrong with the arrays, or "" when nothing is. After "" no simulation can
-// read out of bounds, wait for ever or overflow.
-std::string CheckArrays(const SimulatorArrays& arrays);
 
 // What can be known of the arrays before a placement is: built once, read by every thread.
 class SimulationPlan {
@@ -84,13 +57,16 @@ class SimulationPlan {
     int64_t bytes;
   };
 
-  int num_ops, num_units, num_devices, num_channels;
+  int num_all_ops;  // N
+  int num_ops;      // M, those that are left to simulate
+  int num_devices, num_channels;
   int64_t max_transfers;   // of one placement
   bool uniform_priority;
-  std::vector<OpInit> inits;            // [N]
-  std::vector<int32_t> priority;        // [N]
+  std::vector<int32_t> original_op;     // [M] position among the N
+  std::vector<OpInit> inits;            // [M]
+  std::vector<int32_t> priority;        // [M]
   std::vector<int32_t> sources;         // ops that wait for nothing
-  std::vector<Op> ops;                  // [N + 1]
+  std::vector<Op> ops;                  // [M + 1]
   std::vector<Tensor> tensors;          // in the order of their ids
   std::vector<Shared> shared;
   std::vector<int32_t> consumers;       // of shared tensors
@@ -105,9 +81,10 @@ class SimulationPlan {
   std::vector<int32_t> channel;         // [D, D], renumbered to [0, num_channels)
 
  private:
+  void AddResident(const SimulatorArrays& arrays, const std::vector<int64_t>& held_bytes);
   void AddOps(const SimulatorArrays& arrays);
   void AddLinks(const SimulatorArrays& arrays);
-  void AddTensors(const SimulatorArrays& arrays);
+  void AddTensors(const SimulatorArrays& arrays, const std::vector<int64_t>& held_bytes);
   void AddSharedInputs();
 
   int num_link_classes_;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <tuple>
 
 // The whole simulation becomes one function, so that the compiler sees that the simulation's own fields
 // are not reached through any of its pointers and keeps them in registers.
@@ -19,104 +18,7 @@ constexpr int64_t kNever = INT64_MAX;
 
 static_assert(kMaxDevices * kMaxDevices <= 1 << kSlotBits, "every device and channel needs a slot");
 
-// One tensor on its way, waiting or moving. The transfers of a channel form a list in FIFO order.
-struct Transfer {
-  int32_t tensor;
-  int32_t next;  // behind it in its channel, -1 for none
-  uint16_t source;
-  uint16_t target;
-};
-
-// What a simulation touches for every edge.
-struct OpState {
-  int32_t pending;  // tensors it still waits for
-  uint16_t device;
-  uint16_t queue;  // its device, or D when it is free there
-};
-
-struct Running {
-  int64_t end_ns;
-  int32_t op;
-};
-
-// A ready op in a device's heap, used when priorities differ.
-struct Ready {
-  int32_t priority;
-  int32_t op;
-  int64_t ready_ns;
-
-  bool operator>(const Ready& other) const {
-    return std::tie(priority, ready_ns, op) > std::tie(other.priority, other.ready_ns, other.op);
-  }
-};
-
-struct Channel {
-  int32_t head;
-  int32_t tail;
-};
-
-struct DeviceState {
-  int32_t* ready_head;    // the next op to start, in the order of readiness
-  int32_t* ready_sorted;  // from here on, ops became ready at the present time and are not sorted
-  Running* running;       // [streams], latest end first
-  Ready* heap;            // [N] when priorities differ
-  int32_t num_running;
-  int32_t streams;
-  int32_t heap_size;
-};
-
-// Memory that is not touched until it is needed.
-template <typename T>
-std::unique_ptr<T[]> Uninitialized(int64_t size) {
-  return std::unique_ptr<T[]>(new T[std::max<int64_t>(size, 1)]);
-}
-
-int NumLeaves(const SimulationPlan& plan) {
-  int leaves = 1;
-  while (leaves < plan.num_devices + plan.num_channels) leaves *= 2;
-  return leaves;
-}
-
 }  // namespace
-
-struct Workspace::Arrays {
-  explicit Arrays(const SimulationPlan& plan)
-      : state(Uninitialized<OpState>(plan.num_ops)),
-        uses(Uninitialized<int32_t>(static_cast<int64_t>(plan.shared.size()) * (plan.num_devices + 1))),
-        transfers(Uninitialized<Transfer>(plan.max_transfers)),
-        fresh(Uninitialized<uint64_t>(plan.max_transfers)),
-        ready(Uninitialized<int32_t>(int64_t{plan.num_ops} * (plan.num_devices + 1))),
-        ready_end(plan.num_devices + 1),
-        heap(Uninitialized<Ready>(plan.uniform_priority ? 0 : int64_t{plan.num_ops} * plan.num_devices)),
-        devices(plan.num_devices),
-        bytes(plan.num_devices),
-        channels(plan.num_channels),
-        due(2 * NumLeaves(plan)) {
-    int64_t streams = 0;
-    for (const int32_t of_device : plan.streams) streams += std::min(of_device, plan.num_ops);
-    running = Uninitialized<Running>(streams);
-    for (size_t row = 0; row < plan.shared.size(); ++row) {
-      uses[row * (plan.num_devices + 1) + plan.num_devices] = plan.shared[row].size;
-    }
-  }
-
-  std::unique_ptr<OpState[]> state;  // [N]
-  std::unique_ptr<int32_t[]> uses;  // [shared, D + 1]: what keeps a shared tensor on each
-                                    // device, then its size
-  std::unique_ptr<Transfer[]> transfers;
-  std::unique_ptr<uint64_t[]> fresh;  // transfers handed over at the present time, not yet queued
-  std::unique_ptr<int32_t[]> ready;   // [D + 1, N], the last row for ops that are free
-  std::vector<int32_t*> ready_end;    // [D + 1]
-  std::unique_ptr<Ready[]> heap;      // [D, N]
-  std::unique_ptr<Running[]> running;
-  std::vector<DeviceState> devices;
-  std::vector<int64_t> bytes;  // [D] in use now
-  std::vector<Channel> channels;
-  std::vector<int64_t> due;  // the tournament; as leaves the devices, the channels, then padding
-};
-
-Workspace::Workspace(const SimulationPlan& plan) : arrays_(std::make_unique<Arrays>(plan)) {}
-Workspace::~Workspace() = default;
 
 // One run over one placement. The order of what happens at one time is that of the reference simulator.
 // kDevices is D where it is known when this is compiled, which makes loops over devices cheap, or 0.
@@ -127,7 +29,7 @@ class Simulation {
                               int64_t* start_ns, int64_t* end_ns)
       : num_devices_(plan.num_devices),
         num_ops_(plan.num_ops),
-        num_leaves_(NumLeaves(plan)),
+        num_leaves_(workspace->due.size() / 2),
         ops_(plan.ops.data()),
         tensors_(plan.tensors.data()),
         consumers_(plan.consumers.data()),
@@ -139,25 +41,26 @@ class Simulation {
         link_class_(plan.link_class.data()),
         channel_(plan.channel.data()),
         priority_(plan.priority.data()),
-        state_(workspace->arrays_->state.get()),
-        uses_(workspace->arrays_->uses.get()),
-        transfers_(workspace->arrays_->transfers.get()),
-        fresh_(workspace->arrays_->fresh.get()),
-        free_ready_(workspace->arrays_->ready.get() + int64_t{plan.num_devices} * plan.num_ops),
-        ready_end_(workspace->arrays_->ready_end.data()),
-        devices_(workspace->arrays_->devices.data()),
-        bytes_(workspace->arrays_->bytes.data()),
-        channels_(workspace->arrays_->channels.data()),
-        due_(workspace->arrays_->due.data()),
+        original_op_(plan.original_op.data()),
+        state_(workspace->state.get()),
+        uses_(workspace->uses.get()),
+        transfers_(workspace->transfers.get()),
+        fresh_(workspace->fresh.get()),
+        free_ready_(workspace->ready.get() + int64_t{plan.num_devices} * plan.num_ops),
+        ready_end_(workspace->ready_end.data()),
+        devices_(workspace->devices.data()),
+        bytes_(workspace->bytes.data()),
+        channels_(workspace->channels.data()),
+        due_(workspace->due.data()),
         peak_bytes_(peak_bytes),
         start_ns_(start_ns),
         end_ns_(end_ns) {
-    Running* running = workspace->arrays_->running.get();
+    Running* running = workspace->running.get();
     for (int d = 0; d < num_devices_; ++d) {
       const int64_t row = int64_t{d} * num_ops_;
-      int32_t* const ready = workspace->arrays_->ready.get() + row;
+      int32_t* const ready = workspace->ready.get() + row;
       const int32_t streams = std::min(plan.streams[d], num_ops_);
-      Ready* const heap = kUniformPriority ? nullptr : workspace->arrays_->heap.get() + row;
+      Ready* const heap = kUniformPriority ? nullptr : workspace->heap.get() + row;
       devices_[d] = {ready, ready, running, heap, 0, streams, 0};
       ready_end_[d] = ready;
       running += streams;
@@ -246,13 +149,13 @@ class Simulation {
       const int32_t op = *--ready_end_[D()];
       const int32_t device = state_[op].device;
       bytes_[device] += CostOf(op)[0];
-      if (kWithSchedule) start_ns_[op] = now_ns_;
+      if (kWithSchedule) start_ns_[original_op_[op]] = now_ns_;
       EndOp(op, device);
     }
   }
 
   TF_PLACER_INLINE void EndOp(int32_t op, int32_t device) {
-    if (kWithSchedule) end_ns_[op] = now_ns_;
+    if (kWithSchedule) end_ns_[original_op_[op]] = now_ns_;
     fresh_sorted_ &= num_fresh_ == 0;  // one op hands its tensors over in order
     const SimulationPlan::Op* const facts = ops_ + op;
     int64_t freed_bytes = freed_bytes_[facts->end_bytes];
@@ -283,11 +186,11 @@ class Simulation {
       targets |= uint64_t{1} << device;
       Arrive(consumers_[i], source);
     }
-    targets &= ~(uint64_t{1} << source);
-    for (; targets != 0; targets &= targets - 1) {
-      ++uses[source];
+    const int64_t fresh_before = num_fresh_;
+    for (targets &= ~(uint64_t{1} << source); targets != 0; targets &= targets - 1) {
       fresh_[num_fresh_++] = FreshKey(tensor, source, __builtin_ctzll(targets));
     }
+    uses[source] += num_fresh_ - fresh_before;
   }
 
   // Counts down what keeps a shared tensor on a device; returns the bytes that this frees.
@@ -419,7 +322,7 @@ class Simulation {
 
   TF_PLACER_INLINE void StartOp(int32_t d, int32_t op) {
     DeviceState& device = devices_[d];
-    if (kWithSchedule) start_ns_[op] = now_ns_;
+    if (kWithSchedule) start_ns_[original_op_[op]] = now_ns_;
     const int64_t* const cost = CostOf(op);
     bytes_[d] += cost[0];
     // It ends some events from now: time to fetch what it will need then.
@@ -445,6 +348,7 @@ class Simulation {
   const int32_t* const link_class_;
   const int32_t* const channel_;
   const int32_t* const priority_;
+  const int32_t* const original_op_;
   OpState* const state_;
   int32_t* const uses_;
   Transfer* const transfers_;
@@ -477,7 +381,11 @@ int64_t Run(const SimulationPlan& plan, const int32_t* device_of_unit, Workspace
 void Simulate(const SimulationPlan& plan, const int32_t* device_of_unit, Workspace* workspace,
               int64_t* runtime_ns, int64_t* peak_bytes, int64_t* start_ns, int64_t* end_ns) {
   auto* run = plan.uniform_priority ? Run<0, true, true> : Run<0, false, true>;
-  if (start_ns == nullptr) {
+  if (start_ns != nullptr) {
+    // The ops that the plan left out start and end at 0.
+    std::fill_n(start_ns, plan.num_all_ops, 0);
+    std::fill_n(end_ns, plan.num_all_ops, 0);
+  } else {
     run = !plan.uniform_priority   ? Run<0, false, false>
           : plan.num_devices == 2 ? Run<2, true, false>
           : plan.num_devices == 3 ? Run<3, true, false>

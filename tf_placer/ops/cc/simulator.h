@@ -7,25 +7,11 @@
 #define TF_PLACER_OPS_CC_SIMULATOR_H_
 
 #include <cstdint>
-#include <memory>
 
 #include "simulation_plan.h"
+#include "workspace.h"
 
 namespace tf_placer {
-
-// Where one simulation at a time keeps its state; made once per thread, used for any number of
-// placements of the plan it was made for.
-class Workspace {
- public:
-  explicit Workspace(const SimulationPlan& plan);
-  ~Workspace();
-
- private:
-  template <int kDevices, bool kUniformPriority, bool kWithSchedule>
-  friend class Simulation;
-  struct Arrays;
-  std::unique_ptr<Arrays> arrays_;
-};
 
 // Simulates one placement.
 //   device_of_unit  [U], each in [0, D)

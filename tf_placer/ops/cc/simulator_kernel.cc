@@ -7,6 +7,7 @@
 
 #include "simulation_plan.h"
 #include "simulator.h"
+#include "simulator_arrays.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/platform/errors.h"
 #include "tensorflow/core/platform/mutex.h"
@@ -133,17 +134,19 @@ class SimulatePlacementsOp : public OpKernel {
     OP_REQUIRES_OK(ctx, PlanOf(ctx, &cached));
     const SimulationPlan& plan = cached->plan;
 
+    const int64_t num_ops = ctx->input(kUnitOfOp).NumElements();
+    const int64_t num_units = ctx->input(kResidentBytes).NumElements();
     const auto device_of_unit_bxu = ctx->input(kDeviceOfUnit).matrix<int32_t>();
     const int64_t batch = device_of_unit_bxu.dimension(0);
     for (int64_t i = 0; i < device_of_unit_bxu.size(); ++i) {
       const int32_t device = device_of_unit_bxu.data()[i];
       OP_REQUIRES(ctx, device >= 0 && device < plan.num_devices,
-                  tensorflow::errors::InvalidArgument("device_of_unit[", i / plan.num_units, ",",
-                                                      i % plan.num_units, "]: expected a device in [0, ",
+                  tensorflow::errors::InvalidArgument("device_of_unit[", i / num_units, ",",
+                                                      i % num_units, "]: expected a device in [0, ",
                                                       plan.num_devices, "), got ", device));
     }
 
-    const TensorShape schedule_shape({with_schedule_ ? batch : 0, plan.num_ops});
+    const TensorShape schedule_shape({with_schedule_ ? batch : 0, num_ops});
     Tensor *runtime_ns, *peak_bytes, *start_ns, *end_ns;
     OP_REQUIRES_OK(ctx, ctx->allocate_output(0, TensorShape({batch}), &runtime_ns));
     OP_REQUIRES_OK(ctx, ctx->allocate_output(1, TensorShape({batch, plan.num_devices}), &peak_bytes));
@@ -158,15 +161,15 @@ class SimulatePlacementsOp : public OpKernel {
     const auto simulate = [&](int64_t begin, int64_t end) {
       Workspace workspace(plan);
       for (int64_t b = begin; b < end; ++b) {
-        Simulate(plan, device_of_unit_bxu.data() + b * plan.num_units, &workspace, runtime_ns_b + b,
+        Simulate(plan, device_of_unit_bxu.data() + b * num_units, &workspace, runtime_ns_b + b,
                  peak_bytes_bxd + b * plan.num_devices,
-                 with_schedule_ ? start_ns_bxn + b * plan.num_ops : nullptr,
-                 with_schedule_ ? end_ns_bxn + b * plan.num_ops : nullptr);
+                 with_schedule_ ? start_ns_bxn + b * num_ops : nullptr,
+                 with_schedule_ ? end_ns_bxn + b * num_ops : nullptr);
       }
     };
     constexpr int64_t kCyclesPerOp = 100;
     const auto* workers = ctx->device()->tensorflow_cpu_worker_threads();
-    tensorflow::Shard(workers->num_threads, workers->workers, batch, kCyclesPerOp * (plan.num_ops + 1),
+    tensorflow::Shard(workers->num_threads, workers->workers, batch, kCyclesPerOp * (num_ops + 1),
                       simulate);
   }
 

@@ -11,6 +11,12 @@ from tf_placer.agents.hdp.features import GROUP_SHAPE_WIDTH, GroupEmbedder, cost
 SIZES = 6 * 4
 
 
+def standardized(rows):
+    """Columns with mean 0 and deviation 1 over the units; constant ones are 0."""
+    columns = np.array(rows, float).reshape(len(rows), -1)
+    return (columns - columns.mean(axis=0)) / (columns.std(axis=0) + 1e-6)
+
+
 @pytest.fixture
 def problem():
     """Units 0 = {a}, 1 = {b, c}, 2 = {d}, 3 = {e}; edges a->b, a->d, c->e, d->e."""
@@ -21,7 +27,13 @@ def problem():
         resident_bytes=np.zeros(4, np.int64),
         allowed=np.ones((4, 2), bool),
         op_types=("Relu", "Const", "MatMul", "MatMul", "Relu"),
-        output_shapes=(((2, 3),), ((),), ((4,), (5, 6, 7, 8)), ((9,) * 6,), tuple((n,) for n in range(11, 18))),
+        output_shapes=(
+            ((2, 3),),
+            ((),),
+            ((4,), (5, 6, 7, 8)),
+            ((9,) * 6,),
+            tuple((n,) for n in range(11, 18)),
+        ),
     )
 
 
@@ -39,29 +51,31 @@ def test_rare_types_share_the_last_entry(problem):
 
 
 def test_sizes_of_six_outputs_of_four_dimensions(problem):
-    sizes = unit_features(problem, 200, 3, seed=0).dense[:, :SIZES].reshape(4, 6, 4)
-    log = lambda *dims: np.log1p(np.array(dims, np.float32)) / 10  # noqa: E731
-    np.testing.assert_allclose(sizes[1, 0], [*log(4), -1, -1, -1], rtol=1e-6)
-    np.testing.assert_allclose(sizes[1, 1], log(5, 6, 7, 8), rtol=1e-6)
-    assert (sizes[1, 2:] == -1).all()
-    np.testing.assert_allclose(sizes[2, 0], log(9, 9, 9, 9), rtol=1e-6)
-    # Unit 3 has seven outputs: the sixth counts, the seventh has no column.
-    np.testing.assert_allclose(sizes[3, :, 0], log(11, 12, 13, 14, 15, 16), rtol=1e-6)
+    sizes = np.full((4, 6, 4), -1.0)
+    sizes[0, 0, :2] = np.log1p([2, 3]) / 10
+    sizes[1, 0, 0] = np.log1p(4) / 10  # of op c, which costs more than b
+    sizes[1, 1] = np.log1p([5, 6, 7, 8]) / 10
+    sizes[2, 0] = np.log1p([9, 9, 9, 9]) / 10  # four of its six dimensions
+    sizes[3, :, 0] = np.log1p([11, 12, 13, 14, 15, 16]) / 10  # six of its seven outputs, the sixth among them
+    features = unit_features(problem, 200, 3, seed=0)
+    np.testing.assert_allclose(features.dense[:, :SIZES], standardized(sizes), atol=1e-4)
 
 
 def test_neighbors_are_ranks_padded_with_minus_one(problem):
     dense = unit_features(problem, 200, 3, seed=0).dense
-    incoming, outgoing = dense[:, SIZES : SIZES + 6], dense[:, SIZES + 6 : SIZES + 12]
     # Breadth-first from unit 0: 0, 1, 2, 3 by number; ranks are divided by the 4 units.
-    assert outgoing[0].tolist() == [0.25, 0.5, -1, -1, -1, -1]
-    assert incoming[3].tolist() == [0.25, 0.5, -1, -1, -1, -1]
-    assert (incoming[0] == -1).all() and (outgoing[3] == -1).all()
+    none, pad = [-1] * 6, [-1] * 4
+    incoming = [none, [0, -1, *pad], [0, -1, *pad], [0.25, 0.5, *pad]]
+    outgoing = [[0.25, 0.5, *pad], [0.75, -1, *pad], [0.75, -1, *pad], none]
+    np.testing.assert_allclose(dense[:, SIZES : SIZES + 6], standardized(incoming), atol=1e-4)
+    np.testing.assert_allclose(dense[:, SIZES + 6 : SIZES + 12], standardized(outgoing), atol=1e-4)
 
 
 def test_features_are_of_a_size_that_networks_bear(problem):
-    huge = dataclasses.replace(problem, output_shapes=(((2**31 - 1,) * 4,) * 6,) * 5)
-    dense = unit_features(huge, 200, 5, seed=0).dense
-    assert np.abs(dense).max() <= 2.2  # log(2^31) / 10 = 2.15
+    shapes = (((2**31 - 1,) * 4,) * 6, *problem.output_shapes[1:])
+    dense = unit_features(dataclasses.replace(problem, output_shapes=shapes), 200, 5, seed=0).dense
+    # One of U standardized numbers is at most sqrt(U - 1).
+    assert np.abs(dense).max() <= np.sqrt(3) + 1e-3
 
 
 def test_group_embedding_by_hand(problem):

@@ -13,7 +13,13 @@ from tf_placer.search import methods
 from tf_placer.search.search import search
 
 CONFIG = HdpConfig(
-    num_groups=6, placer_hidden=8, grouper_hidden=8, landmarks=4, imitation_steps=20, groupings=2, placements=3
+    num_groups=6,
+    placer_hidden=8,
+    grouper_hidden=8,
+    landmarks=4,
+    imitation_steps=20,
+    groupings=2,
+    placements=3,
 )
 PROBLEM = branches_problem(3, 4)
 
@@ -56,7 +62,7 @@ def test_failures_of_any_cause_get_the_failing_reward():
     for _ in range(3):
         stats = learner.update()
     assert not stats.valid.numpy().any()
-    assert float(learner.baseline) == pytest.approx(-7.0)
+    assert float(learner.baseline.average) == pytest.approx(-7.0)
     for variable in learner.policy.trainable_variables:
         assert np.isfinite(variable.numpy()).all(), variable.name
 
@@ -67,11 +73,13 @@ def test_it_learns_which_device_is_fast():
         times = 1.0 + tf.reduce_mean(tf.cast(placements, tf.float32), axis=1)
         return times, tf.ones_like(times, tf.bool)
 
-    config = dataclasses.replace(CONFIG, placements=16, learning_rate=1e-2)
+    config = dataclasses.replace(
+        CONFIG, placements=16, learning_rate=1e-2, entropy_start=0.05, entropy_end=0.05
+    )
     learner = HdpLearner(PROBLEM, config, evaluate, 1.0, 1, seed=3)
-    means = [float(tf.reduce_mean(learner.update().runtime_s)) for _ in range(150)]
+    means = [float(tf.reduce_mean(learner.update().runtime_s)) for _ in range(60)]
     # At the start about nine tenths are on device 1.
-    assert means[0] > 1.6 and np.mean(means[-10:]) < 1.2, means[::15]
+    assert means[0] > 1.6 and np.mean(means[-10:]) < 1.1, means[::5]
 
 
 LEARNING = HdpConfig(num_groups=16, placer_hidden=32, placements=32, entropy_updates=100, learning_rate=3e-3)
@@ -91,9 +99,9 @@ def test_what_is_learned_is_better_than_what_was_sampled_at_first():
     last_mean_s = np.mean([e.mean_s for e in learned.history[-5:]])
     report = (
         f"optimum {optimum_s}, learned {learned.runtime_s}, random {random.runtime_s}, single "
-        f"{learned.single_device_s}, best of first hundred {first_hundred_s}, last mean {last_mean_s}, seed {seed}"
+        f"{learned.single_device_s}, best of first hundred {first_hundred_s}, last mean {last_mean_s}, "
+        f"seed {seed}"
     )
-    print(report)
     assert learned.runtime_s < random.runtime_s, report
     assert last_mean_s < first_hundred_s, report
-    assert learned.runtime_s <= 1.1 * optimum_s, report
+    assert optimum_s * (1 - 1e-9) <= learned.runtime_s <= 1.1 * optimum_s, report

@@ -138,15 +138,19 @@ def test_reinforce_gradient_against_finite_differences(policy, noise):
     variables = policy.trainable_variables
     gradients = [tf.convert_to_tensor(g) for g in tape.gradient(loss, variables)]
     for variable, gradient in zip(variables, gradients, strict=True):
-        # Along the gradient itself, the loss changes by |gradient| a unit of length. In float32 a loss of about 10
-        # is off by 1e-6, which over a step of 2e-2 is 1e-4; curvature adds about step^2 of the norm.
+        # Along the gradient itself, the loss changes by |gradient| a unit of length. In float32 a loss of
+        # about 10 is off by 1e-6, which over a step of 2e-2 is 1e-4; curvature adds about step^2 of the norm.
         norm = float(tf.norm(gradient))
         if norm < 1e-2:
             continue
-        value, step = variable.numpy(), 1e-2
-        above, below = (variable.assign(value + s * gradient / norm) and float(loss_of()) for s in (step, -step))
+        value, step, loss_at = variable.numpy(), 1e-2, {}
+        for sign in (1, -1):
+            variable.assign(value + sign * step * gradient / norm)
+            loss_at[sign] = float(loss_of())
         variable.assign(value)
-        assert (above - below) / (2 * step) == pytest.approx(norm, rel=0.02, abs=5e-4), variable.name
+        assert (loss_at[1] - loss_at[-1]) / (2 * step) == pytest.approx(norm, rel=0.02, abs=5e-4), (
+            variable.name
+        )
     assert sum(float(tf.norm(g)) >= 1e-2 for g in gradients) >= 5
 
 

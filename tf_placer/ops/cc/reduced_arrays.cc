@@ -1,0 +1,96 @@
+#include "reduced_arrays.h"
+
+#include <algorithm>
+
+namespace tf_placer {
+
+ReducedArrays::ReducedArrays(const SimulatorArrays& full) : full_(full), new_op_(full.num_ops, -1) {
+  const std::vector<bool> settled = SettledOps();
+  const std::vector<bool> left_out = OpsLeftOut(settled);
+  KeepOps(left_out);
+  KeepTensors(settled, left_out);
+}
+
+// In topological order a producer's verdict stands before its consumers ask for it.
+std::vector<bool> ReducedArrays::SettledOps() const {
+  std::vector<bool> settled(full_.num_ops);
+  for (int64_t n = 0; n < full_.num_ops; ++n) {
+    const int64_t* const compute_ns = full_.compute_ns + n * full_.num_devices;
+    settled[n] = std::all_of(compute_ns, compute_ns + full_.num_devices, [](int64_t ns) { return ns == 0; });
+  }
+  for (int32_t t = 0; t < full_.num_tensors; ++t) {
+    const int32_t producer = full_.tensor_producer[t];
+    for (int32_t e = full_.consumer_offset[t]; e < full_.consumer_offset[t + 1]; ++e) {
+      const int32_t consumer = full_.consumer_op[e];
+      if (!settled[producer] || full_.unit_of_op[producer] != full_.unit_of_op[consumer]) {
+        settled[consumer] = false;
+      }
+    }
+  }
+  return settled;
+}
+
+std::vector<bool> ReducedArrays::OpsLeftOut(const std::vector<bool>& settled) const {
+  std::vector<bool> left_out(settled);
+  for (int32_t t = 0; t < full_.num_tensors; ++t) {
+    const int32_t producer = full_.tensor_producer[t];
+    int32_t holders = 0;
+    for (int32_t e = full_.consumer_offset[t]; e < full_.consumer_offset[t + 1]; ++e) {
+      const int32_t consumer = full_.consumer_op[e];
+      if (full_.unit_of_op[producer] != full_.unit_of_op[consumer]) left_out[producer] = false;
+      holders += !settled[consumer];
+    }
+    if (holders > 1 && full_.tensor_bytes[t] > 0) left_out[producer] = false;
+  }
+  return left_out;
+}
+
+void ReducedArrays::KeepOps(const std::vector<bool>& left_out) {
+  for (int32_t n = 0; n < full_.num_ops; ++n) {
+    if (left_out[n]) continue;
+    const int64_t* const compute_ns = full_.compute_ns + int64_t{n} * full_.num_devices;
+    new_op_[n] = original_op.size();
+    original_op.push_back(n);
+    unit_of_op_.push_back(full_.unit_of_op[n]);
+    priority_.push_back(full_.priority[n]);
+    compute_ns_.insert(compute_ns_.end(), compute_ns, compute_ns + full_.num_devices);
+  }
+  held_bytes.assign(original_op.size(), 0);
+}
+
+void ReducedArrays::KeepTensors(const std::vector<bool>& settled, const std::vector<bool>& left_out) {
+  consumer_offset_.push_back(0);
+  for (int32_t t = 0; t < full_.num_tensors; ++t) {
+    const int32_t producer = full_.tensor_producer[t];
+    for (int32_t e = full_.consumer_offset[t]; e < full_.consumer_offset[t + 1]; ++e) {
+      const int32_t consumer = full_.consumer_op[e];
+      if (settled[consumer]) continue;
+      if (left_out[producer]) {
+        held_bytes[new_op_[consumer]] += full_.tensor_bytes[t];
+      } else {
+        consumer_op_.push_back(new_op_[consumer]);
+      }
+    }
+    if (left_out[producer]) continue;
+    tensor_producer_.push_back(new_op_[producer]);
+    tensor_bytes_.push_back(full_.tensor_bytes[t]);
+    consumer_offset_.push_back(consumer_op_.size());
+  }
+}
+
+SimulatorArrays ReducedArrays::Arrays() const {
+  SimulatorArrays arrays = full_;
+  arrays.num_ops = original_op.size();
+  arrays.num_tensors = tensor_producer_.size();
+  arrays.num_consumers = consumer_op_.size();
+  arrays.unit_of_op = unit_of_op_.data();
+  arrays.compute_ns = compute_ns_.data();
+  arrays.priority = priority_.data();
+  arrays.tensor_producer = tensor_producer_.data();
+  arrays.tensor_bytes = tensor_bytes_.data();
+  arrays.consumer_offset = consumer_offset_.data();
+  arrays.consumer_op = consumer_op_.data();
+  return arrays;
+}
+
+}  // namespace tf_placer

@@ -1,0 +1,42 @@
+#include "workspace.h"
+
+#include <algorithm>
+
+namespace tf_placer {
+namespace {
+
+// Memory that is not touched until it is needed.
+template <typename T>
+std::unique_ptr<T[]> Uninitialized(int64_t size) {
+  return std::unique_ptr<T[]>(new T[std::max<int64_t>(size, 1)]);
+}
+
+int NumLeaves(const SimulationPlan& plan) {
+  int leaves = 1;
+  while (leaves < plan.num_devices + plan.num_channels) leaves *= 2;
+  return leaves;
+}
+
+}  // namespace
+
+Workspace::Workspace(const SimulationPlan& plan)
+    : state(Uninitialized<OpState>(plan.num_ops)),
+      uses(Uninitialized<int32_t>(static_cast<int64_t>(plan.shared.size()) * (plan.num_devices + 1))),
+      transfers(Uninitialized<Transfer>(plan.max_transfers)),
+      fresh(Uninitialized<uint64_t>(plan.max_transfers)),
+      ready(Uninitialized<int32_t>(int64_t{plan.num_ops} * (plan.num_devices + 1))),
+      ready_end(plan.num_devices + 1),
+      heap(Uninitialized<Ready>(plan.uniform_priority ? 0 : int64_t{plan.num_ops} * plan.num_devices)),
+      devices(plan.num_devices),
+      bytes(plan.num_devices),
+      channels(plan.num_channels),
+      due(2 * NumLeaves(plan)) {
+  int64_t streams = 0;
+  for (const int32_t of_device : plan.streams) streams += std::min(of_device, plan.num_ops);
+  running = Uninitialized<Running>(streams);
+  for (size_t row = 0; row < plan.shared.size(); ++row) {
+    uses[row * (plan.num_devices + 1) + plan.num_devices] = plan.shared[row].size;
+  }
+}
+
+}  // namespace tf_placer

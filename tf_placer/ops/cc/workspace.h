@@ -1,0 +1,83 @@
+// Where one simulation at a time keeps its state. std only.
+
+#ifndef TF_PLACER_OPS_CC_WORKSPACE_H_
+#define TF_PLACER_OPS_CC_WORKSPACE_H_
+
+#include <cstdint>
+#include <memory>
+#include <tuple>
+#include <vector>
+
+#include "simulation_plan.h"
+
+namespace tf_placer {
+
+// One tensor on its way, waiting or moving. The transfers of a channel form a list in FIFO order.
+struct Transfer {
+  int32_t tensor;
+  int32_t next;  // behind it in its channel, -1 for none
+  uint16_t source;
+  uint16_t target;
+};
+
+// What a simulation touches for every edge.
+struct OpState {
+  int32_t pending;  // tensors it still waits for
+  uint16_t device;
+  uint16_t queue;  // its device, or D when it is free there
+};
+
+struct Running {
+  int64_t end_ns;
+  int32_t op;
+};
+
+// A ready op in a device's heap, used when priorities differ.
+struct Ready {
+  int32_t priority;
+  int32_t op;
+  int64_t ready_ns;
+
+  bool operator>(const Ready& other) const {
+    return std::tie(priority, ready_ns, op) > std::tie(other.priority, other.ready_ns, other.op);
+  }
+};
+
+struct Channel {
+  int32_t head;
+  int32_t tail;
+};
+
+struct DeviceState {
+  int32_t* ready_head;    // the next op to start, in the order of readiness
+  int32_t* ready_sorted;  // from here on, ops became ready at the present time and are not sorted
+  Running* running;       // [streams], latest end first
+  Ready* heap;            // [N] when priorities differ
+  int32_t num_running;
+  int32_t streams;
+  int32_t heap_size;
+};
+
+// Made once per thread, and used for any number of placements of the plan it was made for: a simulation
+// allocates nothing.
+struct Workspace {
+  explicit Workspace(const SimulationPlan& plan);
+
+  std::unique_ptr<OpState[]> state;  // [N]
+  std::unique_ptr<int32_t[]> uses;  // [shared, D + 1]: what keeps a shared tensor on each
+                                    // device, then its size
+  std::unique_ptr<Transfer[]> transfers;
+  std::unique_ptr<uint64_t[]> fresh;  // transfers handed over at the present time, not yet queued
+  std::unique_ptr<int32_t[]> ready;   // [D + 1, N], the last row for ops that are free
+  std::vector<int32_t*> ready_end;    // [D + 1]
+  std::unique_ptr<Ready[]> heap;      // [D, N]
+  std::unique_ptr<Running[]> running;
+  std::vector<DeviceState> devices;
+  std::vector<int64_t> bytes;  // [D] in use now
+  std::vector<Channel> channels;
+  std::vector<int64_t> due;  // the tournament; as leaves the devices, the channels, then padding
+};
+
+}  // namespace tf_placer
+
+#endif  // TF_PLACER_OPS_CC_WORKSPACE_H_
