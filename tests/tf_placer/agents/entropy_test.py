@@ -10,13 +10,13 @@ from tf_placer.agents.entropy import MAX_WEIGHT, MIN_WEIGHT, EntropySteering
 
 def test_weight_by_hand():
     steering = EntropySteering(rate=0.1)
-    # Half of the target: error -0.5, so the weight becomes exp(0.05).
-    bonus = steering.bonus(tf.constant(0.2), tf.constant(0.4))
-    assert float(steering.weight) == pytest.approx(math.exp(0.05))
-    assert float(bonus) == pytest.approx(0.2 * math.exp(0.05))
-    # Ten times the target counts as twice.
-    steering.bonus(tf.constant(4.0), tf.constant(0.4))
-    assert float(steering.weight) == pytest.approx(math.exp(0.05 - 0.1))
+    # Ten times the target counts as twice: error 1, so the weight becomes exp(-0.1).
+    bonus = steering.bonus(tf.constant(4.0), tf.constant(0.4))
+    assert float(steering.weight) == pytest.approx(math.exp(-0.1))
+    assert float(bonus) == pytest.approx(4.0 * math.exp(-0.1))
+    # Half of the target: error -0.5.
+    steering.bonus(tf.constant(0.2), tf.constant(0.4))
+    assert float(steering.weight) == pytest.approx(math.exp(-0.1 + 0.05))
 
 
 def test_on_target_the_weight_stays_and_it_never_runs_away():
