@@ -36,10 +36,9 @@ _SIZES = flags.DEFINE_list(
 
 _BOUND = """\
 What bounds it: the events. Every computation and every transfer that ends is a turn of a loop whose
-branches (what ends next, who is where, who becomes ready) are as random as the placement, so that a
-processor mispredicts two or three of them a turn. Time grows with the events, that is with the edges
-that cross devices. Where the arrays outgrow the second-level cache an event costs more, but no longer
-more the larger the graph."""
+branches (what ends next, who is where, who becomes ready) are as random as the placement: a processor
+mispredicts about three of them a turn (by callgrind's count). Time grows with the events, that is with
+the edges that cross devices, and an event costs somewhat more where the arrays outgrow the caches."""
 
 
 class Throughput(NamedTuple):

@@ -24,7 +24,8 @@ def build_library(force: bool = False) -> pathlib.Path:
     """The shared object with the ops, compiled if there is none for this source and this TensorFlow.
 
     It is kept beside this module, or in the user's cache directory when that is read-only. Several
-    processes may build at once: each writes a file of its own and renames it.
+    processes may build at once: each writes a file of its own and renames it. The environment
+    variable TF_PLACER_OPS_LIBRARY names a library that was built elsewhere (by Bazel, say).
 
     Args:
       force: compile even if there is one.
@@ -33,8 +34,15 @@ def build_library(force: bool = False) -> pathlib.Path:
       Path of the library.
 
     Raises:
-      InputError: there is no g++, or it fails.
+      InputError: there is no g++, or it fails; or TF_PLACER_OPS_LIBRARY names no file.
     """
+    prebuilt = os.environ.get("TF_PLACER_OPS_LIBRARY")
+    if prebuilt and not force:
+        if not pathlib.Path(prebuilt).is_file():
+            raise InputError(
+                f"TF_PLACER_OPS_LIBRARY is {prebuilt}, which is no file; unset it to compile the ops"
+            )
+        return pathlib.Path(prebuilt)
     name = f"_tf_placer_ops_{_fingerprint()}.so"
     if not force:
         for folder in _folders():
@@ -81,7 +89,7 @@ def _compile(target: pathlib.Path) -> None:
         command += tf.sysconfig.get_link_flags()
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            errors = [line for line in done.stderr.splitlines() if "error" in line] or [done.stderr.strip()]
+            errors = [line for line in done.stderr.splitlines() if "error:" in line] or [done.stderr.strip()]
             raise InputError(f"{compiler} could not compile the simulator: {errors[0]}")
         os.replace(built, target)
 

@@ -86,16 +86,16 @@ def landmark_distances(graph: UnitGraph, count: int, generator: np.random.Genera
     """
     neighbors = graph.neighbors("both")
     nearest = np.ones(graph.num_units)
-    columns = []
-    for _ in range(count):
+    distances = np.zeros((graph.num_units, count), np.float32)
+    for column in range(count):
         weights = np.square(nearest)
         total = weights.sum()
         landmark = generator.choice(graph.num_units, p=weights / total if total else None)
         hops = _hops(neighbors, int(landmark))
-        columns.append(np.where(hops >= 0, hops / max(hops.max(), 1), 2.0))
+        distances[:, column] = np.where(hops >= 0, hops / max(hops.max(), 1), 2.0)
         # Isolated units reach nothing and would be drawn for ever: only reached ones count as far.
-        nearest = np.where(hops >= 0, np.minimum(nearest, columns[-1]), nearest)
-    return np.stack(columns, axis=1).astype(np.float32)
+        nearest = np.where(hops >= 0, np.minimum(nearest, distances[:, column]), nearest)
+    return distances
 
 
 def _hops(neighbors: list[np.ndarray], start: int) -> np.ndarray:

@@ -37,8 +37,18 @@ def test_failed_compilation_leaves_nothing_behind(tmp_path, monkeypatch):
     compiler.write_text("#!/bin/sh\necho 'x.cc:1: error: no luck' >&2\nexit 1\n")
     compiler.chmod(compiler.stat().st_mode | stat.S_IEXEC)
     target = tmp_path / "cache"
+    monkeypatch.delenv("TF_PLACER_OPS_LIBRARY", raising=False)  # Bazel sets it
     monkeypatch.setenv("CXX", str(compiler))
     monkeypatch.setattr(build, "_folders", lambda: [target])
     with pytest.raises(InputError, match="error: no luck"):
         build.build_library()
     assert os.listdir(target) == []
+
+
+def test_a_library_built_elsewhere_is_used(tmp_path, monkeypatch):
+    library = tmp_path / "ops.so"
+    monkeypatch.setenv("TF_PLACER_OPS_LIBRARY", str(library))
+    with pytest.raises(InputError, match=r"TF_PLACER_OPS_LIBRARY is .*ops\.so, which is no file"):
+        build.build_library()
+    library.touch()
+    assert build.build_library() == library

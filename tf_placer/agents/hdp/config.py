@@ -33,7 +33,7 @@ class HdpConfig:
       baseline_decay: of the moving-average baseline.
       normalize_advantage: divide by a moving estimate of its spread (paper: no).
       entropy_start, entropy_end: the Placer's mean decision entropy, in nats, is steered from one
-        to the other (paper: left alone).
+        to the other; 0 leaves it alone (paper). The end must be above 0.
       entropy_updates: over this many updates.
       entropy_rate: how fast the weight of the entropy in the objective follows.
       noise_amplitude: of the uniform noise on both networks' logits at the start.
@@ -69,3 +69,9 @@ class HdpConfig:
     noise_updates: int = 500
     valid_only_after: int = 500
     failing_reward: float = -10.0
+
+    def __post_init__(self) -> None:
+        if self.entropy_start and not 0 < self.entropy_end:
+            raise ValueError(
+                f"entropy_end is {self.entropy_end}; steering divides by it, so it must be above 0"
+            )

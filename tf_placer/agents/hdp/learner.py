@@ -114,13 +114,13 @@ class HdpLearner(snt.Module):
         group_advantage = tf.reduce_mean(
             tf.reshape(may_teach * advantage, [config.groupings, config.placements]), axis=1
         )
-        fade = self._fade(config.entropy_updates)
-        target = config.entropy_end + (config.entropy_start - config.entropy_end) * fade
-        return (
-            reinforce_loss(tf.reshape(scores.device_log_prob, [-1]), advantage, may_teach)
-            + reinforce_loss(scores.group_log_prob, group_advantage, tf.ones_like(group_advantage))
-            - self.steering.bonus(tf.reduce_mean(scores.device_entropy), target)
-        )
+        loss = reinforce_loss(tf.reshape(scores.device_log_prob, [-1]), advantage, may_teach)
+        loss += reinforce_loss(scores.group_log_prob, group_advantage, tf.ones_like(group_advantage))
+        if config.entropy_start:
+            fade = self._fade(config.entropy_updates)
+            target = config.entropy_end + (config.entropy_start - config.entropy_end) * fade
+            loss -= self.steering.bonus(tf.reduce_mean(scores.device_entropy), target)
+        return loss
 
     def _fade(self, updates: int) -> tf.Tensor:
         """Goes from 1 to 0 over that many updates."""
