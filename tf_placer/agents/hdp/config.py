@@ -71,7 +71,7 @@ class HdpConfig:
     failing_reward: float = -10.0
 
     def __post_init__(self) -> None:
-        if self.entropy_start and not 0 < self.entropy_end:
+        if self.entropy_start and self.entropy_end <= 0:
             raise ValueError(
                 f"entropy_end is {self.entropy_end}; steering divides by it, so it must be above 0"
             )
