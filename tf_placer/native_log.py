@@ -13,8 +13,9 @@ import sys
 
 
 def is_command() -> bool:
-    """Whether Python was started to run ``python -m tf_placer`` or ``tf-placer``."""
-    # While Python looks for the module that -m names, "-m" stands in place of its path.
+    """Whether Python was started to run ``python -m tf_placer``, an experiment, or ``tf-placer``."""
+    # While Python looks for the module that -m names, "-m" stands in place of its path, and this is imported
+    # then only if that module is in a package of ours.
     return sys.argv[0] == "-m" or pathlib.Path(sys.argv[0]).name == "tf-placer"
 
 

@@ -12,6 +12,8 @@ _NAME = re.compile(
     r"(?:/device:|/)?(?P<type>[A-Za-z_]+):(?P<index>\d+)"
 )
 
+DEVICE_TYPES = ("CPU", "GPU")
+
 
 @dataclasses.dataclass(frozen=True)
 class Device:
@@ -80,7 +82,7 @@ def short_device_name(name: str) -> str:
 
 
 def check_devices(devices: tuple[Device, ...]) -> None:
-    """Checks that there are devices and that their names are distinct.
+    """Checks that there are devices, of known types and distinct names.
 
     Raises:
       InputError: says which device, and what to write.
@@ -89,6 +91,10 @@ def check_devices(devices: tuple[Device, ...]) -> None:
         raise InputError("no device; add at least one [[device]]")
     seen: set[str] = set()
     for device in devices:
+        if device.type not in DEVICE_TYPES:
+            raise InputError(
+                f"device {device.name!r} has type {device.type!r}; costs are known for CPU and GPU"
+            )
         if device.name in seen:
             raise InputError(f"device {device.name!r} is listed twice; give each [[device]] its own name")
         seen.add(device.name)

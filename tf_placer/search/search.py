@@ -44,6 +44,7 @@ def search(
 
     Raises:
       InputError: no positive budget, an unknown method, or no placement tried fits in memory.
+      KeyboardInterrupt: Ctrl-C before any placement that fits was found.
     """
     budget = Budget(budget_s, budget_evaluations)
     name, run = (method, methods.find(method)) if isinstance(method, str) else (method.__name__, method)
@@ -63,6 +64,8 @@ def search(
         except KeyboardInterrupt:
             interrupted = True
     best = recorder.best_placement
+    if best is None and interrupted:
+        raise KeyboardInterrupt
     if best is None:
         raise InputError(
             f"method {name!r} found no placement of {problem.name!r} that fits in the memory of cluster "

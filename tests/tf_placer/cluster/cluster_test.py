@@ -41,6 +41,12 @@ def test_gpus_of_one_board_share_the_uplink_but_not_their_own_lanes():
     assert len({channel[0, 1], channel[1, 0], channel[0, 2], channel[2, 0]}) == 4
 
 
+def test_a_device_type_without_known_costs_is_refused():
+    tpu = dataclasses.replace(_device(0), type="TPU")
+    with pytest.raises(InputError, match="has type 'TPU'"):
+        Cluster("one", (tpu,), ())
+
+
 def test_arrays_hold_the_links_of_a_hand_written_cluster():
     links = (Link(1, 0, 7, 3e9, "b"), Link(0, 1, 5, 2e9, "a"))
     cluster = Cluster("two", (_device(0), _device(1)), links)

@@ -75,6 +75,11 @@ def test_ctrl_c_keeps_the_best_so_far(pair):
     assert result.runtime_s == pytest.approx(300e-9)
 
 
+def test_ctrl_c_before_there_is_anything_to_keep_is_not_a_result(pair):
+    with pytest.raises(KeyboardInterrupt):
+        search(pair, one_by_one(then=interrupt), budget_evaluations=10)
+
+
 def test_other_failures_of_a_method_are_not_swallowed(pair):
     def fail():
         raise RuntimeError("a bug")
