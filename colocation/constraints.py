@@ -14,7 +14,7 @@ ops off the loop's device silently: the merge keeps "the loop's work runs where 
 Its ``Enter``, ``Merge``, ``Switch`` and ``NextIteration`` are another matter: TensorFlow puts those
 of each loop input where that input is made, so an input from elsewhere crosses twice an iteration.
 Function calls (``PartitionedCall``) are exempt, as in the Placer: their bodies are placed
-op by op.
+op by op. Not so the body of a call that XLA must compile, which runs where the call is.
 """
 
 from __future__ import annotations
@@ -98,10 +98,27 @@ Rule = Callable[[GraphIndex], Iterator[Merge]]
 
 def resource_edges(index: GraphIndex) -> Iterator[Merge]:
     """A resource handle stays in one device's resource manager: its users must be there."""
+    compiled = _compiled_calls(index)
     for producer, consumer, dtype in _special_inputs(index):
-        if dtype == types_pb2.DT_RESOURCE and index.op_types[consumer] not in EXEMPT_OP_TYPES:
+        exempt = index.op_types[consumer] in EXEMPT_OP_TYPES and consumer not in compiled
+        if dtype == types_pb2.DT_RESOURCE and not exempt:
             reason = f"{index.names[consumer]} takes a resource handle from {index.names[producer]}"
             yield Merge(producer, consumer, "resource_edges", reason)
+
+
+def _compiled_calls(index: GraphIndex) -> frozenset[int]:
+    """Ids of the calls that XLA must compile whole."""
+    functions = {
+        function.signature.name
+        for function in index.graph_def.library.function
+        if "_XlaMustCompile" in function.attr and function.attr["_XlaMustCompile"].b
+    }
+    return frozenset(
+        op
+        for op, node in enumerate(index.graph_def.node)
+        if ("_XlaMustCompile" in node.attr and node.attr["_XlaMustCompile"].b)
+        or ("f" in node.attr and node.attr["f"].func.name in functions)
+    )
 
 
 def forwarded_resources(index: GraphIndex) -> Iterator[Merge]:

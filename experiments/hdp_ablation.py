@@ -1,4 +1,4 @@
-"""What each departure from the paper's Hierarchical planner is worth: each one undone alone.
+"""What each departure from the paper's Hierarchical planner that is a setting is worth: each undone alone.
 
     python -m experiments.hdp_ablation
 
@@ -46,13 +46,19 @@ VARIANTS: dict[str, dict] = {
     "hidden width 256": {"placer_hidden": 256},
     "learning rate 0.1, Placer": {"learning_rate": 0.1},
     "learning rate 0.1, Grouper": {"grouper_learning_rate": 0.1},
+    "frozen Grouper": {"grouper_learning_rate": 0.0},
+    "frozen random Grouper": {
+        "grouper_learning_rate": 0.0,
+        "imitation_steps": 0,
+        "grouper_sharpness": 1.0,
+    },
     "no landmarks": {"landmarks": 0},
     "uniform groups at the start": {"imitation_steps": 0, "grouper_sharpness": 1.0},
     "groups not sharpened": {"grouper_sharpness": 1.0},
     "unbiased Placer at the start": {"start_probability": 0.0},
     "advantage not normalized": {"normalize_advantage": False},
     "entropy left alone": {"entropy_start": 0.0},
-    "all of the paper's values": PAPER,
+    "the paper's value of every setting": PAPER,
 }
 
 

@@ -21,6 +21,7 @@ from tf_placer.command_line.report import Report, check_out
 from tf_placer.errors import InputError
 from tf_placer.search import methods
 from tf_placer.search.budget import Budget
+from tf_placer.search.search import MAX_SEED
 
 OK, OUR_FAILURE, BAD_INPUT = 0, 1, 2
 DEFAULT_BUDGET_S = 60.0
@@ -61,7 +62,9 @@ def _search_flags(values: flags.FlagValues) -> None:
         flag_values=values,
     )
     flags.DEFINE_integer("budget_evaluations", None, "Most placements each method tries.", flag_values=values)
-    flags.DEFINE_integer("seed", 0, "Fixes everything random.", flag_values=values)
+    flags.DEFINE_integer(
+        "seed", 0, "Fixes everything random.", lower_bound=0, upper_bound=MAX_SEED, flag_values=values
+    )
     flags.DEFINE_string("out", None, "Folder for summary.json, placement.json, placed_graph.pb.", values)
 
 

@@ -11,12 +11,16 @@ import os
 import pathlib
 import sys
 
+_OUR_PACKAGES = ("tf_placer", "experiments")
+
 
 def is_command() -> bool:
     """Whether Python was started to run ``python -m tf_placer``, an experiment, or ``tf-placer``."""
-    # While Python looks for the module that -m names, "-m" stands in place of its path, and this is imported
-    # then only if that module is in a package of ours.
-    return sys.argv[0] == "-m" or pathlib.Path(sys.argv[0]).name == "tf-placer"
+    # While Python looks for the module that -m names, "-m" stands in place of its path; orig_argv has the module.
+    if sys.argv[0] == "-m":
+        modules = (argument.removeprefix("-m") for argument in sys.orig_argv[1:])
+        return any(module.partition(".")[0] in _OUR_PACKAGES for module in modules)
+    return pathlib.Path(sys.argv[0]).name == "tf-placer"
 
 
 def import_quietly(module: str) -> None:

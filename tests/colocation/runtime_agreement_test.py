@@ -27,6 +27,9 @@ NUM_DEVICES = 4
 DEVICES = tuple(f"/job:localhost/replica:0/task:0/device:CPU:{d}" for d in range(NUM_DEVICES))
 # Rules of ours: TensorFlow spreads a loop when asked.
 OUR_RULES = frozenset({"loop_frames"})
+THEIR_RULES = frozenset(rule.__name__ for rule in RULES) - OUR_RULES
+# Every rule of theirs is undone in at least so many graphs.
+FORBIDDEN_PER_RULE = 5
 # Ops that the runtime replaces by others, named after them, before it places the graph.
 LOWERED = ("While", "StatelessWhile", "If", "StatelessIf")
 # What the lowering adds around the body. It puts these on the device of the input that they carry,
@@ -175,5 +178,10 @@ def test_what_units_forbid_does_not_run_where_it_was_put(record_property):
         outcomes[merge.rule, outcome] += 1
         assert outcome != "obeyed", f"seed {seed}: TensorFlow can split what we merged: {merge}"
     assert sum(outcomes.values()) > NUM_GRAPHS // 2
+    tried = collections.Counter(dict.fromkeys(THEIR_RULES, 0))
+    for (rule, _), count in outcomes.items():
+        tried[rule] += count
+    assert set(tried) == THEIR_RULES
+    assert min(tried.values()) >= FORBIDDEN_PER_RULE, tried
     record_property("placements_forbidden_and_not_obeyed", dict(outcomes))
     logging.getLogger(__name__).info("forbidden placements: %s", dict(outcomes))

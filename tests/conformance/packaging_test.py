@@ -5,8 +5,11 @@ from __future__ import annotations
 import ast
 import importlib.metadata
 import pathlib
+import shutil
+import subprocess
 import sys
 import tomllib
+import zipfile
 
 import pytest
 from packaging.requirements import Requirement
@@ -88,3 +91,43 @@ def test_the_command_exists(root: pathlib.Path, project: dict) -> None:
     module_name, _, function = project["scripts"]["tf-placer"].partition(":")
     tree = source_modules(root)[module_name].tree
     assert function in [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_all_that_an_installed_tf_placer_reads(
+    root: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    # A copy: setuptools leaves build/ in the source, and what an earlier build left there would be packed.
+    source = tmp_path / "source"
+    installed = sorted(set(SOURCE_ROOTS) - {"tools"})
+    for folder in (*installed, "tests", "tools"):
+        shutil.copytree(root / folder, source / folder, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+    for file in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(root / file, source / file)
+    # Compiled against this machine's TensorFlow, so it must stay here.
+    (source / "tf_placer" / "ops" / "_tf_placer_ops_0.so").touch()
+    options = ["--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check"]
+    subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", *options, "--wheel-dir", str(tmp_path), str(source)],
+        check=True,
+        timeout=300,
+    )
+    [wheel] = tmp_path.glob("tf_placer-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        [entry_points] = [name for name in names if name.endswith(".dist-info/entry_points.txt")]
+        assert "tf-placer = tf_placer.__main__:console_main" in archive.read(entry_points).decode()
+    packed = {name for name in names if ".dist-info/" not in name}
+    expected = {
+        str(file.relative_to(root))
+        for folder in installed
+        for file in (root / folder).rglob("*")
+        if file.suffix in (".py", ".cc", ".h", ".toml", ".json")
+    }
+    assert packed == expected
+    assert {
+        "tf_placer/ops/cc/simulator.cc",
+        "tf_placer/ops/cc/simulator.h",
+        "tf_placer/cluster/models.toml",
+        "tf_placer/cluster/presets/k40x2.toml",
+    } <= packed

@@ -114,6 +114,9 @@ def test_compare_gives_every_method_the_same_evaluations(tmp_path: pathlib.Path)
     times = {**summary["baselines"], summary["method"]: summary["runtime_s"]}
     assert set(times) == {"single", "random"}
     assert summary["runtime_s"] == min(times.values())
+    evaluations = {**summary["baselines_evaluations"], summary["method"]: summary["evaluations"]}
+    # There are only as many single devices as devices.
+    assert evaluations == {"random": 32, "single": 3}
 
 
 @pytest.mark.parametrize(
@@ -147,6 +150,8 @@ def assert_one_line(
         ("workload", "dense_smal", "dense_small"),
         ("method", "randon", "random"),
         ("budget_evaluations", "0", "budget_evaluations is 0"),
+        ("seed", "-1", "--seed=-1"),
+        ("seed", str(2**31), "--seed=2147483648"),
         ("budget_s", "0", "budget_s is 0"),
         ("budget_s", "nan", "budget_s is nan"),
         ("budget_s", "soon", "--budget_s=soon"),
@@ -159,6 +164,21 @@ def test_bad_flags(
     flag: str, value: str | None, expected: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert_one_line(capsys, tmp_path, place_arguments(tmp_path / "out", **{flag: value}), expected)
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "expected"),
+    [
+        ("methods", "single,hpd", "did you mean hdp"),
+        ("methods", "", "names no method"),
+        ("budget_evaluations", "0", "budget_evaluations is 0"),
+    ],
+)
+def test_bad_flags_of_compare(
+    flag: str, value: str, expected: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = place_arguments(tmp_path / "out", **{"method": None, flag: value})[1:]
+    assert_one_line(capsys, tmp_path, ["compare", *arguments], expected)
 
 
 def test_unknown_commands_and_stray_words(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,14 +27,24 @@ class MovingAverageBaseline(snt.Module):
         self.average = tf.Variable(0.0, trainable=False, name="average")
         self._square = tf.Variable(1.0, trainable=False, name="square")
 
-    def advantage(self, reward: tf.Tensor) -> tf.Tensor:
-        """[B] advantages against the baseline so far, which then takes in these rewards [B]."""
-        mean = tf.reduce_mean(reward)
+    def advantage(self, reward: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
+        """Compares rewards with the baseline so far, which then takes them in.
+
+        Args:
+          reward: [B].
+          weight: [B] 1 where the sample may teach; the others leave both averages alone.
+
+        Returns:
+          [B] advantages.
+        """
+        count = tf.reduce_sum(weight)
+        mean = tf.math.divide_no_nan(tf.reduce_sum(weight * reward), count)
         average = tf.where(self._started, self.average, mean)
         advantage = reward - average
-        mean_square = tf.reduce_mean(tf.square(advantage))
+        mean_square = tf.math.divide_no_nan(tf.reduce_sum(weight * tf.square(advantage)), count)
         square = tf.where(self._started, self._square, mean_square)
-        self._started.assign(True)
-        self.average.assign(self._decay * average + (1 - self._decay) * mean)
-        self._square.assign(self._decay * square + (1 - self._decay) * mean_square)
+        keep = tf.where(count > 0, self._decay, 1.0)
+        self.average.assign(keep * average + (1.0 - keep) * mean)
+        self._square.assign(keep * square + (1.0 - keep) * mean_square)
+        self._started.assign(tf.logical_or(self._started, count > 0))
         return advantage / (tf.sqrt(square) + 1e-6) if self._normalize else advantage

@@ -25,7 +25,7 @@ class EntropySteering(snt.Module):
         self.weight = tf.Variable(1.0, trainable=False, name="weight")
 
     def bonus(self, entropy: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
-        """Scalar to add to the objective: weight * entropy; the weight then takes its step."""
+        """Takes a step of the weight, then gives the scalar to add to the objective: weight * entropy."""
         error = tf.clip_by_value(tf.stop_gradient(entropy) / target - 1.0, -1.0, 1.0)
         weight = self.weight * tf.exp(-self._rate * error)
         self.weight.assign(tf.clip_by_value(weight, MIN_WEIGHT, MAX_WEIGHT))

@@ -9,7 +9,8 @@ import tensorflow as tf
 def draw_weights(module: snt.Module, seed: int) -> None:
     """Draws every weight matrix anew: truncated normal of standard deviation 1 / sqrt(fan-in).
 
-    That is Sonnet's own default, from a seed of ours; vectors (biases) keep their values.
+    That is what Sonnet draws for linear and recurrent layers, from a seed of ours; embeddings, which Sonnet
+    starts at deviation 1, start as small as the layers. Vectors (biases) keep their values.
     """
     for number, variable in enumerate(module.trainable_variables):
         if variable.shape.rank == 2:

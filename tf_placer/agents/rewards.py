@@ -14,7 +14,7 @@ def square_root_reward(
     learning rates mean the same on every graph and machine. The papers use seconds.
 
     Args:
-      runtime_s: [B] float32 step times.
+      runtime_s: [B] step times, of any float type.
       valid: [B] bool, False where the placement does not run.
       reference_s: r_ref.
       failing_reward: R of a placement that does not run.
@@ -22,4 +22,4 @@ def square_root_reward(
     Returns:
       [B] float32, higher is better; -1 is the reference itself.
     """
-    return tf.where(valid, -tf.sqrt(runtime_s / reference_s), failing_reward)
+    return tf.where(valid, -tf.sqrt(tf.cast(runtime_s / reference_s, tf.float32)), failing_reward)

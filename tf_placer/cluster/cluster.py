@@ -105,6 +105,16 @@ class Cluster:
             bytes_per_s[link.source, link.target] = max(1, round(link.bytes_per_s))
         return bytes_per_s
 
+    def link_chores(self) -> dict[str, np.ndarray]:
+        """[D, D] int64 each, from row to column: ``link_send_ns`` and the other three of ``Link``."""
+        arrays = {}
+        for field in ("send_ns", "send_ps_per_byte", "receive_ns", "receive_ps_per_byte"):
+            array = np.zeros((self.num_devices, self.num_devices), np.int64)
+            for link in self.links:
+                array[link.source, link.target] = getattr(link, field)
+            arrays[f"link_{field}"] = array
+        return arrays
+
     def channel_of_link(self) -> np.ndarray:
         """[D, D] int32, channel number from row to column; -1 on the diagonal.
 

@@ -9,6 +9,7 @@ import tomllib
 from typing import Any
 
 from tf_placer.cluster.device import (
+    DEVICE_TYPES,
     Device,
     Link,
     check_devices,
@@ -20,6 +21,7 @@ from tf_placer.cluster.toml_table import TomlTable, nearest
 from tf_placer.errors import InputError
 
 _MODELS_PATH = pathlib.Path(__file__).parent / "models.toml"
+_LINK_CHORES = ("send_ns", "send_ps_per_byte", "receive_ns", "receive_ps_per_byte")
 _DEVICE_NUMBERS = ("memory_bytes", "streams", "peak_flops", "memory_bytes_per_s", "launch_ns")
 
 
@@ -33,7 +35,8 @@ def read_cluster_file(path: str | os.PathLike[str]) -> tuple[str, tuple[Device, 
       name's without it), ``model`` (an entry of ``models.toml``; ``generic_gpu`` or ``generic_cpu``)
       and, each replacing the model's value, ``memory_bytes streams peak_flops memory_bytes_per_s launch_ns``.
     - ``[[link]]``: ``source``, ``target``, ``latency_ns`` and ``bytes_per_s`` (or ``type``, a link of
-      ``models.toml``), ``channel`` (a channel of its own), ``duplex`` (false): also the way back.
+      ``models.toml``), ``channel`` (a channel of its own), ``duplex`` (false): also the way back, and
+      ``send_ns send_ps_per_byte receive_ns receive_ps_per_byte`` (0; see ``Link``).
     - ``name``, ``source`` and ``target`` may be lists: the entry is repeated for each (each pair of
       different devices). In ``channel``, ``{source}`` and ``{target}`` stand for the short device names, so
       that one entry can give each device a channel of its own.
@@ -78,7 +81,7 @@ def _devices(table: TomlTable) -> list[Device]:
     """The device or devices of one ``[[device]]``."""
     names = [full_device_name(name) for name in table.strings("name")]
     device_type = table.string("type", short_device_name(names[0]).partition(":")[0])
-    if device_type not in ("CPU", "GPU"):
+    if device_type not in DEVICE_TYPES:
         raise InputError(f'{table.where}: type = {device_type!r} is not supported; give "CPU" or "GPU"')
     defaults = _model_defaults(table, device_type)
     for name in names:
@@ -123,6 +126,7 @@ def _links(table: TomlTable, devices: tuple[Device, ...]) -> list[Link]:
     bytes_per_s = table.positive_float("bytes_per_s", defaults.get("bytes_per_s"))
     channel = table.string("channel", "{source} -> {target}")
     duplex = table.boolean("duplex", False)
+    chores = {key: table.integer(key, 0, defaults.get(key, 0)) for key in _LINK_CHORES}
     table.reject_unread()
     several = len(sources) > 1 or len(targets) > 1
     pairs = [(s, t) for s in sources for t in targets if s != t or not several]
@@ -131,7 +135,12 @@ def _links(table: TomlTable, devices: tuple[Device, ...]) -> list[Link]:
     short = [short_device_name(device.name) for device in devices]
     return [
         Link(
-            s, t, latency_ns, bytes_per_s, channel.replace("{source}", short[s]).replace("{target}", short[t])
+            s,
+            t,
+            latency_ns,
+            bytes_per_s,
+            channel.replace("{source}", short[s]).replace("{target}", short[t]),
+            **chores,
         )
         for s, t in pairs
     ]

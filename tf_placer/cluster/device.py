@@ -13,6 +13,7 @@ _NAME = re.compile(
 )
 
 DEVICE_TYPES = ("CPU", "GPU")
+MAX_DEVICES = 64  # of the simulator
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +50,9 @@ class Link:
       latency_ns: time before the first byte arrives.
       bytes_per_s: bandwidth of the path.
       channel: id of the physical channel it occupies; transfers on one channel queue.
+      send_ns, send_ps_per_byte: time of the source device that sending a tensor takes, and picoseconds
+        of it per byte: 0 where hardware moves the bytes, not where the core that computes copies them.
+      receive_ns, receive_ps_per_byte: of the target device, alike.
     """
 
     source: int
@@ -56,6 +60,10 @@ class Link:
     latency_ns: int
     bytes_per_s: float
     channel: str
+    send_ns: int = 0
+    send_ps_per_byte: int = 0
+    receive_ns: int = 0
+    receive_ps_per_byte: int = 0
 
 
 def full_device_name(name: str) -> str:
@@ -82,13 +90,13 @@ def short_device_name(name: str) -> str:
 
 
 def check_devices(devices: tuple[Device, ...]) -> None:
-    """Checks that there are devices, of known types and distinct names.
+    """Checks that there are devices, of known types, distinct names and possible numbers.
 
     Raises:
       InputError: says which device, and what to write.
     """
-    if not devices:
-        raise InputError("no device; add at least one [[device]]")
+    if not 1 <= len(devices) <= MAX_DEVICES:
+        raise InputError(f"{len(devices)} devices; give 1 to {MAX_DEVICES} [[device]] entries")
     seen: set[str] = set()
     for device in devices:
         if device.type not in DEVICE_TYPES:
@@ -98,10 +106,17 @@ def check_devices(devices: tuple[Device, ...]) -> None:
         if device.name in seen:
             raise InputError(f"device {device.name!r} is listed twice; give each [[device]] its own name")
         seen.add(device.name)
+        for field in ("memory_bytes", "streams", "peak_flops", "memory_bytes_per_s"):
+            if not getattr(device, field) > 0:
+                raise InputError(
+                    f"device {device.name!r} has {field} {getattr(device, field)}; give more than 0"
+                )
+        if device.launch_ns < 0:
+            raise InputError(f"device {device.name!r} has launch_ns {device.launch_ns}; give 0 or more")
 
 
 def check_links(devices: tuple[Device, ...], links: tuple[Link, ...]) -> None:
-    """Checks that every ordered pair of different devices has exactly one link.
+    """Checks that every ordered pair of different devices has exactly one link, of possible numbers.
 
     Raises:
       InputError: says which pair, and what to write.
@@ -118,6 +133,11 @@ def check_links(devices: tuple[Device, ...], links: tuple[Link, ...]) -> None:
         if pair in pairs:
             raise InputError(f"link {text} is listed twice; keep one (duplex = true also adds the way back)")
         pairs.add(pair)
+        if not link.bytes_per_s > 0:
+            raise InputError(f"link {text} has bytes_per_s {link.bytes_per_s}; give more than 0")
+        for field in ("latency_ns", "send_ns", "send_ps_per_byte", "receive_ns", "receive_ps_per_byte"):
+            if getattr(link, field) < 0:
+                raise InputError(f"link {text} has {field} {getattr(link, field)}; give 0 or more")
     for source, source_name in enumerate(names):
         for target, target_name in enumerate(names):
             if source != target and (source, target) not in pairs:

@@ -29,6 +29,10 @@ _PCIE_BYTES_PER_S = 12e9
 _CPU_LAUNCH_NS = 5_000
 _GPU_LAUNCH_NS = 8_000
 
+# The cost model charges an op with a share of its device's peak rates (tf_placer/costs/efficiency.py; a test
+# compares), so what a probe reaches is that share of the peak: (matrix product, copy).
+PROBED_SHARES = {"CPU": (0.60, 0.60), "GPU": (0.70, 0.75)}
+
 _PROBE_TIMEOUT_S = 120
 _GPU_MATRIX_SIZE = 4096
 
@@ -71,8 +75,7 @@ def _gpu_devices(cores: tuple[int, ...]) -> tuple[tuple[Device, ...], tuple[Link
             model=f"local_{gpu['model']}".replace(" ", "_").lower(),
             memory_bytes=gpu["memory_bytes"],
             streams=1,
-            peak_flops=_two_digits(gpu["peak_flops"]),
-            memory_bytes_per_s=_two_digits(gpu["memory_bytes_per_s"]),
+            **_peak_rates("GPU", gpu, 1),
             launch_ns=_GPU_LAUNCH_NS,
         )
         for i, gpu in enumerate(_probe_gpus())
@@ -87,17 +90,24 @@ def _gpu_devices(cores: tuple[int, ...]) -> tuple[tuple[Device, ...], tuple[Link
 
 
 def _cpu_device(name: str, memory_bytes: int, cores: tuple[int, ...] | list[int]) -> Device:
-    rates = _probe_core(cores[0])
     return Device(
         name=name,
         type="CPU",
         model="local_cpu",
         memory_bytes=memory_bytes,
         streams=len(cores),
-        peak_flops=len(cores) * _two_digits(rates["peak_flops"]),
-        memory_bytes_per_s=_two_digits(rates["memory_bytes_per_s"]),
+        **_peak_rates("CPU", _probe_core(cores[0]), len(cores)),
         launch_ns=_CPU_LAUNCH_NS,
     )
+
+
+def _peak_rates(device_type: str, reached: dict[str, float], streams: int) -> dict[str, float]:
+    """Rates of a device whose streams each reach ``reached``."""
+    matrix_product, copy = PROBED_SHARES[device_type]
+    return {
+        "peak_flops": streams * _two_digits(reached["peak_flops"] / matrix_product),
+        "memory_bytes_per_s": streams * _two_digits(reached["memory_bytes_per_s"] / copy),
+    }
 
 
 def _links(count: int, latency_ns: int, bytes_per_s: float, kind: str) -> tuple[Link, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import select
 import socket
@@ -89,13 +90,17 @@ class LocalWorkers:
     def start(self) -> None:
         """Starts all workers and waits until they listen; does nothing if they already do.
 
+        Where one has died meanwhile, all are started anew.
+
         Raises:
           WorkerError: one died or did not listen in time.
         """
         if self._processes:
-            return
-        atexit.register(self.close)
+            if self.death() is None:
+                return
+            self.close()
         for attempt in range(1, _START_ATTEMPTS + 1):
+            atexit.register(self.close)
             try:
                 self._start_once()
                 return
@@ -117,7 +122,9 @@ class LocalWorkers:
         for process in processes:
             process.wait()
             for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
+                # Closing the pipe to a dead worker tries once more to send what it did not take.
+                with contextlib.suppress(BrokenPipeError):
+                    assert pipe is not None
                     pipe.close()
         stderrs, self._stderrs = self._stderrs, []
         for stderr in stderrs:
@@ -181,15 +188,18 @@ class LocalWorkers:
     def _wait_ready(self, task: int, deadline: float) -> None:
         stdout = self._processes[task].stdout
         assert stdout is not None
-        remaining_s = deadline - time.monotonic()
-        readable, _, _ = select.select([stdout], [], [], max(remaining_s, 0.0))
-        if not readable:
-            raise WorkerError(
-                f"worker {task} did not listen within {self._start_timeout_s} s{self._last_words(task)}"
-            )
-        if stdout.readline().decode().strip() != worker_process.READY:
-            self._processes[task].wait()
-            raise WorkerError(f"worker {task} could not start its server{self._last_words(task)}")
+        printed = b""
+        while worker_process.READY.encode() not in printed.split():
+            remaining_s = deadline - time.monotonic()
+            readable, _, _ = select.select([stdout], [], [], max(remaining_s, 0.0))
+            if not readable:
+                raise WorkerError(
+                    f"worker {task} did not listen within {self._start_timeout_s} s{self._last_words(task)}"
+                )
+            piece = os.read(stdout.fileno(), 4096)
+            if not piece:
+                raise WorkerError(f"worker {task} could not start its server{self._last_words(task)}")
+            printed += piece
 
     def _last_words(self, task: int) -> str:
         # A descriptor of our own: reading through the shared one would move the worker's write position.

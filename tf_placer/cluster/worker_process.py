@@ -100,6 +100,8 @@ def main() -> None:
         config.device_count["GPU"] = 0
     server = tf.distribute.Server({spec.job: list(spec.addresses)}, spec.job, spec.task, config=config)
     print(READY, flush=True)
+    # Nobody reads stdout from here on: a program that prints a lot would wait for ever.
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     server.join()
 
 

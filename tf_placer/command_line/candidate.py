@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import rich.console
 
-from tf_placer.errors import InputError
+from tf_placer.cluster.local_workers import WorkerError
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.graph.item import Item
@@ -17,7 +17,7 @@ from tf_placer.search import methods
 from tf_placer.search.budget import Budget
 from tf_placer.search.progress import ConsoleProgress
 from tf_placer.search.result import SearchResult
-from tf_placer.search.search import search
+from tf_placer.search.search import NothingFits, search
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,8 +63,7 @@ def find_candidate(
     progress = ConsoleProgress(f"{method} on {problem.cluster.name}", budget, console)
     try:
         result = search(problem, method, budget.seconds, budget.evaluations, seed, progress)
-    except InputError as error:
-        # The name and the budget are good: what is left is that nothing fits in memory.
+    except NothingFits as error:
         return Candidate(method, None, status=Status.OUT_OF_MEMORY, message=str(error))
     return Candidate(method, result)
 
@@ -74,22 +73,24 @@ def measure_candidates(
 ) -> list[Candidate]:
     """Times every candidate that has a placement on the live devices of the problem's cluster.
 
-    Raises:
-      WorkerError: the workers cannot be started at all.
+    A search is not thrown away because its result cannot be timed: after Ctrl-C, or when the workers do not
+    start, no candidate counts as measured, and each says why.
     """
-    measured = []
-    with RuntimeEvaluator(item, problem) as evaluator:
-        for candidate in candidates:
-            if candidate.result is None:
-                measured.append(candidate)
-                continue
-            with console.status(f"measuring {candidate.method} on the runtime"):
-                times = evaluator.evaluate(candidate.result.placement.device_of_unit[np.newaxis])
-            status = Status(int(times.status[0]))
-            measured_s = float(times.runtime_s[0]) if status == Status.OK else None
-            measured.append(
-                dataclasses.replace(
-                    candidate, measured_s=measured_s, status=status, message=times.messages[0]
-                )
-            )
-    return measured
+    try:
+        with RuntimeEvaluator(item, problem) as evaluator:
+            return [_measured(candidate, evaluator, console) for candidate in candidates]
+    except KeyboardInterrupt:
+        why = "not measured: interrupted"
+    except WorkerError as error:
+        why = f"not measured: {error}"
+    return [dataclasses.replace(candidate, message=candidate.message or why) for candidate in candidates]
+
+
+def _measured(candidate: Candidate, evaluator: RuntimeEvaluator, console: rich.console.Console) -> Candidate:
+    if candidate.result is None:
+        return candidate
+    with console.status(f"measuring {candidate.method} on the runtime"):
+        times = evaluator.evaluate(candidate.result.placement.device_of_unit[np.newaxis])
+    status = Status(int(times.status[0]))
+    measured_s = float(times.runtime_s[0]) if status == Status.OK else None
+    return dataclasses.replace(candidate, measured_s=measured_s, status=status, message=times.messages[0])

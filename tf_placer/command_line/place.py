@@ -70,7 +70,8 @@ def compare(request: Request, methods: Sequence[str], console: rich.console.Cons
     timed = [candidate for candidate in found if candidate.step_s is not None]
     if not timed:
         raise InputError(found[0].message)
-    chosen = min(timed, key=lambda candidate: candidate.step_s or 0.0)
+    # On a tie the single device: a plan that gains nothing is not worth having.
+    chosen = min(timed, key=lambda candidate: (candidate.step_s, candidate.method != "single"))
     return Report(item, problem, chosen, tuple(c for c in found if c is not chosen))
 
 

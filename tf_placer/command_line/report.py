@@ -76,6 +76,7 @@ class Report:
             "single_device_s": self.result.single_device_s,
             "baselines": {c.method: c.simulated_s for c in self.baselines},
             "baselines_measured": {c.method: c.measured_s for c in self.baselines},
+            "baselines_evaluations": {c.method: c.result.evaluations for c in self.baselines if c.result},
             "peak_bytes": self.result.peak_bytes,
             "status": self.chosen.status.name,
             "evaluations": self.result.evaluations,
@@ -114,16 +115,23 @@ class Report:
                 f"{self.chosen.method} is NOT faster than a single device {how} ({-gain:.1%} slower): "
                 "leave the program on one device."
             )
-        return f"{self.chosen.method} is {gain:.1%} faster than a single device {how}."
+        verdict = f"{self.chosen.method} is {gain:.1%} faster than a single device {how}."
+        if self.recommended is not self.chosen:
+            verdict += (
+                f" {self.recommended.method} is faster still, {_ms(self.recommended.step_s)}; "
+                f"the plan written is that of {self.chosen.method}."
+            )
+        return verdict
 
     def write(self, out: pathlib.Path) -> tuple[pathlib.Path, ...]:
         """Writes placement.json, placed_graph.pb and summary.json into ``out``; returns their paths.
 
-        The summary comes last: where it lies, the rest is complete.
+        The summary comes last, and that of an earlier run goes first: where it lies, the rest is complete.
         """
         placed = apply_placement(self.item, self.result.placement)
         out.mkdir(parents=True, exist_ok=True)
         placement, graph, summary = (out / n for n in ("placement.json", "placed_graph.pb", "summary.json"))
+        summary.unlink(missing_ok=True)
         self.result.placement.save(placement)
         write_atomically(graph, placed.SerializeToString(deterministic=True))
         write_atomically(summary, json.dumps(self.summary(), indent=1, allow_nan=False) + "\n")

@@ -18,13 +18,11 @@ class FunctionBody:
     Attributes:
       index: its ops; arguments are placeholders.
       outputs: [N] outputs of each op; a dimension that stays unknown counts as 1.
-      arguments: op id of each argument.
       is_shape_known: the bytes of every output were known.
     """
 
     index: GraphIndex
     outputs: tuple[tuple[OutputSpec, ...], ...]
-    arguments: tuple[int, ...]
     is_shape_known: bool
 
 
@@ -58,7 +56,6 @@ class FunctionLibrary:
         return FunctionBody(
             index=index,
             outputs=tuple(tuple(_spec(tensor) for tensor in op.outputs) for op in ops),
-            arguments=tuple(index.id_of_name[tensor.op.name] for tensor in graph.inputs),
             is_shape_known=all(_is_known(t) for op in ops for t in op.outputs),
         )
 

@@ -15,8 +15,8 @@ def trip_count(index: GraphIndex, loop: int) -> int | None:
     """Iterations of a While op, or None when the graph does not say.
 
     ``tf.while_loop`` passes its ``maximum_iterations`` as the loop's second input (-1: no limit). Loops over
-    a range and recurrent layers set it to their exact count, so it is taken for the count; where it is a
-    constant expression, its value is computed.
+    a range and recurrent layers set it to their exact count, so it is taken for the count, which charges a
+    loop that ends early too much; where it is a constant expression, its value is computed.
 
     Args:
       index: the graph with the loop.

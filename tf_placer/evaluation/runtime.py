@@ -13,7 +13,13 @@ from tf_placer.cluster.local_workers import LocalWorkers
 from tf_placer.errors import InputError
 from tf_placer.evaluation.graph_program import GraphProgram, build_program
 from tf_placer.evaluation.measurement import Measurement, Status
-from tf_placer.evaluation.runtime_session import DeadlineExceeded, WorkerDied, open_program, run_watched
+from tf_placer.evaluation.runtime_session import (
+    DeadlineExceeded,
+    MalformedGraph,
+    WorkerDied,
+    open_program,
+    run_watched,
+)
 from tf_placer.graph.item import Item
 from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.graph_def import place_graph
@@ -58,7 +64,7 @@ class RuntimeEvaluator:
         Raises:
           InputError: the cluster is not live, or the problem was built from another graph.
         """
-        if problem.op_names != item.index.names:
+        if problem.fingerprint != item.fingerprint:
             raise InputError(
                 f"problem {problem.name!r} ({problem.num_ops} ops) is not about item {item.name!r} "
                 f"({item.index.num_ops} ops); build it from this item"
@@ -114,11 +120,10 @@ class RuntimeEvaluator:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """How one placed graph fared; ``step_s`` are its timed steps ([] unless OK)."""
+    """How one placed graph fared; ``runtime_s`` is nan unless it is OK."""
 
     status: Status
     message: str = ""
-    step_s: tuple[float, ...] = ()
     runtime_s: float = float("nan")
 
 
@@ -135,13 +140,15 @@ def measure_graph(
       config: steps and deadline.
 
     Raises:
+      InputError: the item cannot be run by itself, however it is placed.
       WorkerError: the workers cannot be started at all.
     """
+    program = build_program(item, placed)
     workers.start()
+    target = workers.target
     try:
-        program = build_program(item, placed)
-        step_s = run_watched(workers, config.deadline_s, lambda: _time_program(workers, program, config))
-        return Outcome(Status.OK, "", tuple(step_s), float(np.median(step_s[-config.keep :])))
+        step_s = run_watched(workers, config.deadline_s, lambda: _time_program(target, program, config))
+        return Outcome(Status.OK, "", reported_s(step_s, config))
     except DeadlineExceeded as error:
         workers.close()
         return Outcome(Status.TIMEOUT, str(error))
@@ -151,15 +158,15 @@ def measure_graph(
     except tf.errors.ResourceExhaustedError as error:
         workers.close()
         return Outcome(Status.OUT_OF_MEMORY, _one_line(error))
-    except (tf.errors.InvalidArgumentError, tf.errors.NotFoundError, ValueError) as error:
+    except (tf.errors.InvalidArgumentError, tf.errors.NotFoundError, MalformedGraph) as error:
         return Outcome(Status.ILLEGAL, _one_line(error))
     except tf.errors.OpError as error:
         workers.close()
         return Outcome(Status.CRASHED, _one_line(error))
 
 
-def _time_program(workers: LocalWorkers, program: GraphProgram, config: RuntimeConfig) -> list[float]:
-    with open_program(workers, program, config.deadline_s) as step:
+def _time_program(target: str, program: GraphProgram, config: RuntimeConfig) -> list[float]:
+    with open_program(target, program, config.deadline_s) as step:
         return time_steps(step, config)
 
 
@@ -173,6 +180,11 @@ def time_steps(step: Callable[[], None], config: RuntimeConfig) -> list[float]:
         step()
         times_s.append(time.perf_counter() - start)
     return times_s
+
+
+def reported_s(step_s: Sequence[float], config: RuntimeConfig) -> float:
+    """The median of the last ``config.keep`` timed steps (Mirhoseini et al. 2018, section 4)."""
+    return float(np.median(step_s[-config.keep :]))
 
 
 def _collect(outcomes: Sequence[Outcome]) -> Measurement:

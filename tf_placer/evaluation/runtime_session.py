@@ -21,6 +21,10 @@ _OBITUARY_S = 2.0  # from a lost connection until the process counts as dead
 _UNWIND_S = 2.0  # for a client to notice that its workers are gone
 
 
+class MalformedGraph(RuntimeError):
+    """TensorFlow cannot import the graph."""
+
+
 class DeadlineExceeded(RuntimeError):
     """The program did not finish in time; its workers have been killed."""
 
@@ -96,21 +100,27 @@ def _raise_if_dead(workers: LocalWorkers) -> None:
 
 
 @contextlib.contextmanager
-def open_program(
-    workers: LocalWorkers, program: GraphProgram, deadline_s: float
-) -> Iterator[Callable[[], None]]:
-    """Loads a program onto the workers, sends its values, and gives the function that runs one step.
+def open_program(target: str, program: GraphProgram, deadline_s: float) -> Iterator[Callable[[], None]]:
+    """Loads a program onto workers, sends its values, and gives the function that runs one step.
+
+    Args:
+      target: of the workers; taken before the call, because who runs late must not reach their successors.
+      program: what to run.
+      deadline_s: most seconds for one call to the session.
 
     Raises:
-      tf.errors.OpError: TensorFlow refused the graph or failed to run it.
-      ValueError: the graph is malformed.
+      MalformedGraph: TensorFlow cannot import the graph.
+      tf.errors.OpError: it refused the graph or failed to run it.
     """
     graph = tf.Graph()
     with graph.as_default():
-        tf.import_graph_def(program.graph_def, name="")
+        try:
+            tf.import_graph_def(program.graph_def, name="")
+        except ValueError as error:
+            raise MalformedGraph(str(error)) from error
     config = session_config(deadline_s)
     # Not the session's own block: that closes in a thread, which dies noisily if the workers have.
-    with contextlib.closing(tf.compat.v1.Session(workers.target, graph=graph, config=config)) as session:
+    with contextlib.closing(tf.compat.v1.Session(target, graph=graph, config=config)) as session:
         for batch in batches(program.assignments):
             values = {assignment.placeholder: assignment.value for assignment in batch}
             session.run([graph.get_operation_by_name(a.op) for a in batch], feed_dict=values)

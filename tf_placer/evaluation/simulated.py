@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from tf_placer.errors import InputError
 from tf_placer.evaluation.measurement import Measurement, Status
+from tf_placer.exact import exact
 from tf_placer.ops.simulator import Schedule, simulate, simulate_schedule
 from tf_placer.ops.simulator_inputs import SimulatorInputs
 from tf_placer.problem.problem import Problem
@@ -51,6 +52,7 @@ class SimulatedEvaluator:
             link_latency_ns=problem.cluster.link_latency_ns(),
             link_bytes_per_s=problem.cluster.link_bytes_per_s(),
             channel_of_link=problem.cluster.channel_of_link(),
+            **problem.cluster.link_chores(),
         )
 
     @property
@@ -76,7 +78,7 @@ class SimulatedEvaluator:
         Raises:
           InputError: wrong shape.
         """
-        devices = np.asarray(device_of_unit, np.int32)
+        devices = exact("device_of_unit", device_of_unit, np.int32)
         if devices.ndim != 2 or devices.shape[1] != self._problem.num_units:
             raise InputError(
                 f"device_of_unit has shape {devices.shape}, expected [B, {self._problem.num_units}]"

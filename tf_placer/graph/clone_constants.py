@@ -44,7 +44,9 @@ def clone_constants(program: Program) -> Program:
 
 
 def _num_bytes(node: node_def_pb2.NodeDef) -> int:
-    return tensor_util.MakeNdarray(node.attr["value"].tensor).nbytes
+    value = tensor_util.MakeNdarray(node.attr["value"].tensor)
+    # Of strings NumPy counts pointers.
+    return node.attr["value"].tensor.ByteSize() if value.dtype == object else value.nbytes
 
 
 def _renamed(node: node_def_pb2.NodeDef, name: str) -> node_def_pb2.NodeDef:

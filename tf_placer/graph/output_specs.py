@@ -76,7 +76,8 @@ def _folded_shape(tensor: tf.Tensor, dtype: tf.DType) -> tf.TensorShape:
     if value is None:
         raise InputError(
             f"op {tensor.op.name!r} ({tensor.op.type}) output {tensor.value_index} has the shape "
-            f"{tensor.shape}, which depends on data; give example arguments with a static shape "
-            "or wrap the tensor in tf.ensure_shape"
+            f"{tensor.shape}, which depends on data; give example arguments with a static shape, "
+            "wrap an input of unknown rank in tf.ensure_shape, or replace an op like tf.boolean_mask by one of static "
+            "shape, like tf.where(condition, x, y)"
         )
     return tf.TensorShape(value.shape)

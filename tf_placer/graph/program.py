@@ -16,7 +16,6 @@ class ItemVariable:
       node: name of the ``VarHandleOp``; also its ``shared_name``.
       shape, dtype, num_bytes: of the variable's value.
       value: the value when the program was captured.
-      capture: name of the traced graph's placeholder that stood for the handle.
     """
 
     node: str
@@ -24,7 +23,6 @@ class ItemVariable:
     dtype: tf.DType
     num_bytes: int
     value: np.ndarray
-    capture: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

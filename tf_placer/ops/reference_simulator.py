@@ -1,6 +1,8 @@
 """The simulator's model, written to be read: the oracle that the C++ op must equal.
 
-Ops compute on devices, tensors travel through channels. Time is int64 nanoseconds and everything is
+Ops compute on devices, tensors travel through channels. Where a link says so, a device also works for a
+tensor that it sends or receives (a *chore*): on CPU workers, copying and waking up take the same
+core's time as the ops. Time is int64 nanoseconds and everything is
 deterministic. The state changes at *moments*; what happens at a moment happens in this order:
 
 1. *Ends.* Every computation and every transfer that is due ends; the channel goes on to the next
@@ -11,9 +13,14 @@ deterministic. The state changes at *moments*; what happens at a moment happens 
 2. *Queues.* The transfers handed over in 1 join the queues of their channels, by tensor id, then
    target device. A channel moves one tensor at a time, in the order of its queue, and is occupied for
    ``latency_ns + ceil(bytes * 1e9 / bytes_per_s)``. Channels do not disturb computation. If a
-   transfer has thereby started that takes no time, 1 is repeated.
-3. *Starts.* Every device with a free stream starts its ready op with the least (priority, moment it
-   became ready, op index), until it has no free stream or no ready op.
+   transfer has thereby started that takes no time, 1 is repeated. A transfer whose link takes
+   ``send_ns + ceil(bytes * send_ps_per_byte / 1000) > 0`` of the source's time joins the source's
+   chores instead, and its channel's queue at the moment when that chore has ended; one whose link
+   takes time of the target, alike, joins the target's chores when it has crossed, and the tensor
+   is there when that chore has ended. What joins at one moment joins by tensor id, then target.
+3. *Starts.* Every device with a free stream starts its chores, first in, first out, and then its ready
+   op with the least (priority, moment it became ready, op index), until it has no free stream or
+   nothing to start.
 
 Between producer ends of different moments the queues are first in, first out; so a channel serves by
 (end of the producer, tensor id, target), as long as no transfer takes no time.
@@ -33,7 +40,7 @@ from __future__ import annotations
 
 import collections
 import heapq
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -54,6 +61,11 @@ class ReferenceResult(NamedTuple):
 def transfer_ns(num_bytes: int, latency_ns: int, bytes_per_s: int) -> int:
     """Time that a tensor occupies its channel, in exact integers."""
     return latency_ns + -(-num_bytes * _NS_PER_SECOND // bytes_per_s)
+
+
+def chore_ns(num_bytes: int, fixed_ns: int, ps_per_byte: int) -> int:
+    """Time that a device spends on sending or receiving a tensor, in exact integers."""
+    return fixed_ns + -(-num_bytes * ps_per_byte // 1000)
 
 
 def reference_simulate(inputs: SimulatorInputs, device_of_unit: np.ndarray) -> ReferenceResult:
@@ -86,11 +98,12 @@ class _Reference:
                 self._inputs_of[op].append(tensor)
         self._missing = {op: set(tensors) for op, tensors in self._inputs_of.items()}
         self._now_ns = 0
-        self._agenda: list[tuple[int, str, int]] = []  # heap of (due, kind, op or channel)
+        self._agenda: list[tuple[int, str, Any]] = []  # heap of (due, kind, op or channel or chore)
         self._ready: list[list[tuple[int, int, int]]] = [[] for _ in range(num_devices)]
         self._free_ready: list[int] = []
         self._busy = [0] * num_devices
-        self._handed_over: list[tuple[int, int, int]] = []
+        self._handed_over: list[tuple[int, int, int, str]] = []
+        self._chores: list[collections.deque] = [collections.deque() for _ in range(num_devices)]
         self._queues: dict[int, collections.deque] = collections.defaultdict(collections.deque)
         self._holders: dict[tuple[int, int], set[object]] = {}
         self._resident = [0] * num_devices
@@ -123,6 +136,8 @@ class _Reference:
             if kind == "compute":
                 self._busy[self._device[where]] -= 1
                 self._end_op(where)
+            elif kind == "chore":
+                self._end_chore(*where)
             else:
                 self._end_transfer(where)
 
@@ -155,7 +170,7 @@ class _Reference:
             self._holders[tensor, here] |= {("consumer", c) for c in consumers if self._device[c] == here}
             self._holders[tensor, here] |= {("transfer", target) for target in targets}
             self._release(tensor, here, ("producer", op))
-            self._handed_over += [(tensor, target, here) for target in targets]
+            self._handed_over += [(tensor, target, here, "to send") for target in targets]
         for tensor in self._outputs_of[op]:
             self._arrive(tensor, here)
 
@@ -167,12 +182,29 @@ class _Reference:
                     self._become_ready(op)
 
     def _queue_transfers(self) -> None:
-        for tensor, target, source in sorted(self._handed_over):
-            channel = int(self._inputs.channel_of_link[source, target])
-            self._queues[channel].append((tensor, target, source))
-            if len(self._queues[channel]) == 1:
-                self._begin_transfer(channel)
+        for tensor, target, source, state in sorted(self._handed_over):
+            if state == "to send" and self._send_ns(tensor, target, source):
+                self._chores[source].append((tensor, target, source))
+            elif state == "crossed":
+                self._chores[target].append((tensor, target, source))
+            else:
+                channel = int(self._inputs.channel_of_link[source, target])
+                self._queues[channel].append((tensor, target, source))
+                if len(self._queues[channel]) == 1:
+                    self._begin_transfer(channel)
         self._handed_over = []
+
+    def _send_ns(self, tensor: int, target: int, source: int) -> int:
+        inputs, link = self._inputs, (source, target)
+        num_bytes = int(inputs.tensor_bytes[tensor])
+        return chore_ns(num_bytes, int(inputs.link_send_ns[link]), int(inputs.link_send_ps_per_byte[link]))
+
+    def _receive_ns(self, tensor: int, target: int, source: int) -> int:
+        inputs, link = self._inputs, (source, target)
+        num_bytes = int(inputs.tensor_bytes[tensor])
+        return chore_ns(
+            num_bytes, int(inputs.link_receive_ns[link]), int(inputs.link_receive_ps_per_byte[link])
+        )
 
     def _begin_transfer(self, channel: int) -> None:
         tensor, target, source = self._queues[channel][0]
@@ -190,10 +222,26 @@ class _Reference:
         if self._queues[channel]:
             self._begin_transfer(channel)
         self._release(tensor, source, ("transfer", target))
-        self._arrive(tensor, target)
+        if self._receive_ns(tensor, target, source):
+            self._handed_over.append((tensor, target, source, "crossed"))
+        else:
+            self._arrive(tensor, target)
+
+    def _end_chore(self, device: int, tensor: int, target: int, source: int) -> None:
+        self._busy[device] -= 1
+        if device == source:
+            self._handed_over.append((tensor, target, source, "sent"))
+        else:
+            self._arrive(tensor, target)
 
     def _start_ops(self) -> None:
         for device, ready in enumerate(self._ready):
+            chores = self._chores[device]
+            while chores and self._busy[device] < self._inputs.streams[device]:
+                transfer = chores.popleft()
+                takes_ns = (self._send_ns if device == transfer[2] else self._receive_ns)(*transfer)
+                self._busy[device] += 1
+                heapq.heappush(self._agenda, (self._now_ns + takes_ns, "chore", (device, *transfer)))
             while ready and self._busy[device] < self._inputs.streams[device]:
                 _, _, op = heapq.heappop(ready)
                 self._busy[device] += 1

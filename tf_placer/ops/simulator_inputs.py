@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_placer.errors import InputError
+from tf_placer.exact import exact
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -31,6 +32,9 @@ class SimulatorInputs:
       link_latency_ns: [D, D] int64 from source to target; the diagonal is not read.
       link_bytes_per_s: [D, D] int64; the diagonal is not read.
       channel_of_link: [D, D] int32, transfers of one channel queue; -1 on the diagonal.
+      link_send_ns, link_send_ps_per_byte: [D, D] int64, time of the source that sending a tensor takes,
+        and picoseconds of it per byte; 0 without.
+      link_receive_ns, link_receive_ps_per_byte: [D, D] int64, of the target, alike.
 
     Raises:
       InputError: an array has the wrong number of dimensions, or is not of whole numbers.
@@ -48,10 +52,17 @@ class SimulatorInputs:
     link_latency_ns: np.ndarray
     link_bytes_per_s: np.ndarray
     channel_of_link: np.ndarray
+    link_send_ns: np.ndarray | None = None
+    link_send_ps_per_byte: np.ndarray | None = None
+    link_receive_ns: np.ndarray | None = None
+    link_receive_ps_per_byte: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         for name, (dtype, rank) in _ARRAYS.items():
-            object.__setattr__(self, name, _exact(name, getattr(self, name), dtype, rank))
+            value = getattr(self, name)
+            if value is None:
+                value = np.zeros((self.num_devices, self.num_devices), np.int64)
+            object.__setattr__(self, name, _exact(name, value, dtype, rank))
 
     @property
     def num_ops(self) -> int:
@@ -85,20 +96,17 @@ _ARRAYS = {
     "link_latency_ns": (np.int64, 2),
     "link_bytes_per_s": (np.int64, 2),
     "channel_of_link": (np.int32, 2),
+    "link_send_ns": (np.int64, 2),
+    "link_send_ps_per_byte": (np.int64, 2),
+    "link_receive_ns": (np.int64, 2),
+    "link_receive_ps_per_byte": (np.int64, 2),
 }
 
 
 def _exact(name: str, value: np.ndarray, dtype: type, rank: int) -> np.ndarray:
-    """A read-only copy of ``value`` as ``dtype``, or an error where that would change a number."""
-    given = np.asarray(value)
-    if given.ndim != rank:
-        raise InputError(f"SimulatorInputs.{name}: expected {rank} dimensions, got shape {given.shape}")
-    limits = np.iinfo(dtype)
-    if given.size and (
-        given.dtype.kind not in "iub" or int(given.min()) < limits.min or int(given.max()) > limits.max
-    ):
-        expected = f"whole numbers that fit {limits.dtype}"
-        raise InputError(f"SimulatorInputs.{name}: expected {expected}, got {given.dtype}")
-    copy: np.ndarray = np.array(given, dtype, order="C")
+    """A read-only copy of ``value`` as ``dtype``."""
+    copy: np.ndarray = np.array(exact(f"SimulatorInputs.{name}", value, dtype), order="C")
+    if copy.ndim != rank:
+        raise InputError(f"SimulatorInputs.{name}: expected {rank} dimensions, got shape {copy.shape}")
     copy.setflags(write=False)
     return copy

@@ -38,9 +38,10 @@ class Seq2SeqPlacer(snt.Module):
       score_j = (W_s state) . memory_j / sqrt(H)            content attention over the groups
       logits = C tanh(u / T),  u = W [state, sum_j softmax(score)_j memory_j]
 
-    Departures: the decoder also reads memory_g, the encoding of the very group it places (the
-    papers leave finding it to the attention); and the content score is Luong et al.'s product
-    (2015), whose tensors are H times smaller than those of Bahdanau's sum.
+    Departures: a linear layer with ReLU brings the embeddings to width H first; each direction of the
+    encoder has H / 2, so that memory has H; the decoder also reads memory_g, the encoding of the very
+    group it places (the papers leave finding it to the attention); and the content score is Luong et
+    al.'s product (2015), whose tensors are H times smaller than those of Bahdanau's sum.
     """
 
     def __init__(

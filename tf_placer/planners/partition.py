@@ -23,7 +23,7 @@ def min_cut_partition(problem: Problem, graph: UnitGraph, parts: int) -> np.ndar
     if parts <= 1:
         return np.zeros(graph.num_units, np.int32)
     work_ns = np.zeros(problem.num_units)
-    np.add.at(work_ns, problem.unit_of_op, problem.compute_ns.min(axis=1))
+    np.add.at(work_ns, problem.unit_of_op, problem.fastest_ns())
     both = np.concatenate([graph.edges, graph.edges[:, ::-1]]).astype(np.int64)
     keys, position = np.unique(both[:, 0] * graph.num_units + both[:, 1], return_inverse=True)
     num_bytes = np.bincount(position, np.concatenate([graph.edge_bytes, graph.edge_bytes]))

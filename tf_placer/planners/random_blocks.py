@@ -12,8 +12,8 @@ class RandomBlocks:
     """Draws placements by cutting the breadth-first order of units into random blocks.
 
     Independent devices for thousands of units are always terrible, so a fair random search draws
-    the number of blocks log-uniformly from 1 to U, the devices in use from all non-empty
-    subsets, and a device for each block from those.
+    the number of blocks log-uniformly from 1 to U, the devices in use by a coin for each (a random
+    single one when all coins say no), and a device for each block from those.
     """
 
     def __init__(self, problem: Problem, seed: int):

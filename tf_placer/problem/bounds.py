@@ -16,7 +16,7 @@ class LowerBounds:
     Attributes:
       critical_path_ns: the longest chain of ops, each on its fastest device, transfers free.
       total_work_ns: all ops shared perfectly among all streams of all devices.
-      largest_unit_ns: the heaviest unit alone on its best device.
+      largest_unit_ns: the heaviest unit alone, shared perfectly among its best device's streams.
     """
 
     critical_path_ns: int
@@ -31,10 +31,8 @@ class LowerBounds:
 
 def lower_bounds(problem: Problem) -> LowerBounds:
     """Computes the bounds in O(N * D) steps."""
-    allowed_of_op = problem.allowed[problem.unit_of_op]
-    fastest_ns = np.where(allowed_of_op, problem.compute_ns, np.iinfo(np.int64).max).min(axis=1)
     return LowerBounds(
-        critical_path_ns=_critical_path_ns(problem, fastest_ns),
+        critical_path_ns=_critical_path_ns(problem, problem.fastest_ns()),
         total_work_ns=_total_work_ns(problem),
         largest_unit_ns=_largest_unit_ns(problem),
     )

@@ -21,7 +21,8 @@ def build_problem(item: Item, cluster: Cluster) -> Problem:
     reader (a constant on another device than its reader helps nobody).
 
     Raises:
-      InputError: an op, or the ops of one unit together, have a kernel on no device of the cluster.
+      InputError: an op, or the ops of one unit together, have a kernel on no device of the cluster; or the
+        graph holds a TensorFlow 1 loop.
     """
     units = form_units(item.index, heuristics=(attach_constants,))
     costs = analytic_costs(item, cluster)
@@ -61,6 +62,13 @@ def item_tensors(item: Item) -> TensorTable:
     first_output = np.concatenate([[0], np.cumsum([len(o) for o in item.outputs])]).astype(np.int64)
     data, control = index.data_edges, index.control_edges
     held = output_bytes > 0
+    back = np.flatnonzero(data[:, 2] <= data[:, 0])
+    if len(back):
+        producer, _, consumer, _ = data[back[0]]
+        raise InputError(
+            f"op {index.names[producer]!r} feeds the earlier op {index.names[consumer]!r}: a TensorFlow 1 loop; "
+            "make it a tf.while_loop of TensorFlow 2, which is placed as one unit"
+        )
     edges = np.concatenate([data[:, [0, 2]], control, np.stack([op_of_output, op_of_output], axis=1)[held]])
     tensor = np.concatenate([data[:, 1], np.full(len(control), -1), output_number[held]])
     num_bytes = np.concatenate(

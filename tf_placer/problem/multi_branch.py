@@ -16,7 +16,7 @@ def multi_branch_problem(
 ) -> Problem:
     """``branches`` chains of ``depth`` ops of 1 ms, all fed by one source and read by one sink.
 
-    CPUs may run nothing, so on two equal GPUs no placement ends before ``multi_branch_bound_s``:
+    CPUs may not run anything, so on two equal GPUs no placement ends before ``multi_branch_bound_s``:
     source and sink stand alone, and one device has at least half of the chains' work. Half of the
     chains on each device exceeds that by their transfers only.
 

@@ -9,6 +9,7 @@ import pathlib
 import numpy as np
 
 from tf_placer.errors import InputError
+from tf_placer.exact import exact
 from tf_placer.files import write_atomically
 from tf_placer.problem.problem import Problem
 
@@ -31,7 +32,7 @@ class Placement:
     device_of_unit: np.ndarray
 
     def __post_init__(self) -> None:
-        device_of_unit = np.array(self.device_of_unit, np.int32)
+        device_of_unit = exact("device_of_unit", self.device_of_unit, np.int32).copy()
         self.problem.check_legal(device_of_unit)
         device_of_unit.setflags(write=False)
         object.__setattr__(self, "device_of_unit", device_of_unit)
@@ -100,7 +101,10 @@ class Placement:
                     "must share its device, is elsewhere; give both the same device"
                 )
             device_of_unit[unit] = device
-        return Placement(problem, device_of_unit)
+        try:
+            return Placement(problem, device_of_unit)
+        except InputError as error:
+            raise InputError(f"{source}: {error}") from None
 
 
 def _plan_devices(text: str, problem: Problem, source: str) -> dict[str, str]:

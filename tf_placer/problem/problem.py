@@ -10,6 +10,7 @@ import numpy as np
 
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.errors import InputError
+from tf_placer.exact import exact
 from tf_placer.problem.tensors import tensor_table
 from tf_placer.problem.topological import topological_order
 
@@ -109,6 +110,9 @@ class Problem:
         )
         num_units = len(compute_ns)
         names = tuple(names) if names is not None else tuple(f"unit_{u}" for u in range(num_units))
+        if len(set(names)) != len(names):
+            twice = next(name for i, name in enumerate(names) if name in names[:i])
+            raise InputError(f"names has {twice!r} twice; a placement file needs distinct names")
         if len(names) != num_units:
             raise InputError(
                 f"names has {len(names)} entries, expected {num_units}: one per row of compute_ns"
@@ -147,6 +151,11 @@ class Problem:
             fingerprint=digest.hexdigest(),
         )
 
+    def fastest_ns(self) -> np.ndarray:
+        """[N] int64, time of each op on the fastest device that it may run on."""
+        allowed = self.allowed[self.unit_of_op]
+        return np.where(allowed, self.compute_ns, np.iinfo(np.int64).max).min(axis=1)
+
     def check_legal(self, device_of_unit: np.ndarray) -> None:
         """Raises InputError unless ``device_of_unit`` [U] is a legal placement of this problem."""
         if device_of_unit.shape != (self.num_units,):
@@ -176,26 +185,28 @@ class Problem:
 
 def _check_arrays(compute_ns, edges, edge_bytes, edge_tensor, resident_bytes, output_bytes, allowed, cluster):
     """Converts to the documented dtypes and checks shapes and signs."""
-    compute_ns = np.asarray(compute_ns, np.int64)
+    compute_ns = exact("compute_ns", compute_ns, np.int64)
     if compute_ns.ndim != 2 or compute_ns.shape[1] != len(cluster.devices):
         raise InputError(
             f"compute_ns has shape {compute_ns.shape}, expected (units, {len(cluster.devices)}): "
             f"a column per device of cluster {cluster.name!r}"
         )
     num_units = len(compute_ns)
-    edges = np.asarray(edges, np.int32)
+    edges = exact("edges", edges, np.int32)
     if edges.size and (edges.ndim != 2 or edges.shape[1] != 2):
         raise InputError(
             f"edges has shape {edges.shape}, expected (edges, 2): producer unit and consumer unit"
         )
     edges = edges.reshape(-1, 2)
-    edge_tensor = np.arange(len(edges)) if edge_tensor is None else np.asarray(edge_tensor, np.int64)
+    edge_tensor = (
+        np.arange(len(edges)) if edge_tensor is None else exact("edge_tensor", edge_tensor, np.int64)
+    )
     wanted = {
-        "edge_bytes": (np.asarray(edge_bytes, np.int64), (len(edges),)),
+        "edge_bytes": (exact("edge_bytes", edge_bytes, np.int64), (len(edges),)),
         "edge_tensor": (edge_tensor, (len(edges),)),
-        "resident_bytes": (np.asarray(resident_bytes, np.int64), (num_units,)),
-        "output_bytes": (np.asarray(output_bytes, np.int64), (num_units,)),
-        "allowed": (np.asarray(allowed, bool), compute_ns.shape),
+        "resident_bytes": (exact("resident_bytes", resident_bytes, np.int64), (num_units,)),
+        "output_bytes": (exact("output_bytes", output_bytes, np.int64), (num_units,)),
+        "allowed": (exact("allowed", allowed, bool), compute_ns.shape),
     }
     for argument, (array, shape) in wanted.items():
         if array.shape != shape:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 
-import tensorflow as tf
-
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.learner import HdpLearner
 from tf_placer.errors import InputError
@@ -22,7 +20,7 @@ def hdp(context: Context, config: HdpConfig = HdpConfig()) -> Iterator[Round]:
 
     def evaluate(placements):
         times = context.evaluator.times(placements)
-        return tf.cast(times.runtime_s, tf.float32), times.fits
+        return times.runtime_s, times.fits
 
     learner = HdpLearner(
         context.problem, config, evaluate, context.reference_s, context.start_device, context.seed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -19,6 +20,12 @@ from tf_placer.search.progress import Progress, Silent
 from tf_placer.search.recorder import Recorder
 from tf_placer.search.result import SearchResult
 from tf_placer.search.round import Context, Method
+
+MAX_SEED = 2**31 - 1
+
+
+class NothingFits(InputError):
+    """No placement that was tried fits in the devices' memory."""
 
 
 def search(
@@ -43,11 +50,14 @@ def search(
       progress: is shown every round; None shows nothing.
 
     Raises:
-      InputError: no positive budget, an unknown method, or no placement tried fits in memory.
+      InputError: no positive budget, a seed out of range or an unknown method.
+      NothingFits: no placement tried fits in memory.
       KeyboardInterrupt: Ctrl-C before any placement that fits was found.
     """
     budget = Budget(budget_s, budget_evaluations)
-    name, run = (method, methods.find(method)) if isinstance(method, str) else (method.__name__, method)
+    if not 0 <= seed <= MAX_SEED:
+        raise InputError(f"seed is {seed}; give a number from 0 to {MAX_SEED}")
+    name, run = (method, methods.find(method)) if isinstance(method, str) else (_name_of(method), method)
     evaluator = SimulatedEvaluator(problem)
     start_device, reference_s, single_device_s = best_single_device(problem, evaluator)
     context = Context(problem, evaluator, reference_s, start_device, seed)
@@ -67,11 +77,17 @@ def search(
     if best is None and interrupted:
         raise KeyboardInterrupt
     if best is None:
-        raise InputError(
+        raise NothingFits(
             f"method {name!r} found no placement of {problem.name!r} that fits in the memory of cluster "
             f"{problem.cluster.name!r} in {recorder.evaluations} tries; give it a larger budget or more devices"
         )
     return _result(Placement(problem, best), evaluator, recorder, name, seed, single_device_s, interrupted)
+
+
+def _name_of(method: Method) -> str:
+    """A method need not be a plain function: it may be one with some arguments filled in."""
+    inner = method.func if isinstance(method, functools.partial) else method
+    return getattr(inner, "__name__", type(inner).__name__)
 
 
 def best_single_device(problem: Problem, evaluator: SimulatedEvaluator) -> tuple[int, float, float | None]:

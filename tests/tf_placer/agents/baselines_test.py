@@ -7,28 +7,47 @@ import tensorflow as tf
 from tf_placer.agents.baselines import MovingAverageBaseline
 
 
+def advantage(baseline, *rewards):
+    """All of the rewards may teach."""
+    return baseline.advantage(tf.constant(rewards), tf.ones(len(rewards)))
+
+
 def test_the_first_batch_is_its_own_baseline():
     baseline = MovingAverageBaseline(decay=0.9, normalize=False)
-    np.testing.assert_allclose(baseline.advantage(tf.constant([-1.0, -3.0])), [1.0, -1.0])
+    np.testing.assert_allclose(advantage(baseline, -1.0, -3.0), [1.0, -1.0])
     assert float(baseline.average) == pytest.approx(-2.0)
 
 
 def test_later_batches_are_compared_with_the_past():
     baseline = MovingAverageBaseline(decay=0.9, normalize=False)
-    baseline.advantage(tf.constant([-2.0]))
+    advantage(baseline, -2.0)
     # Against -2, not against a mean that has seen this batch already.
-    np.testing.assert_allclose(baseline.advantage(tf.constant([-1.0, -1.0])), [1.0, 1.0])
+    np.testing.assert_allclose(advantage(baseline, -1.0, -1.0), [1.0, 1.0])
     assert float(baseline.average) == pytest.approx(0.9 * -2 + 0.1 * -1)
 
 
 def test_normalized_advantages_have_the_same_size_on_every_scale():
-    rewards = [tf.constant([-1.0, -3.0]), tf.constant([-2.0, -4.0])]
+    rewards = [(-1.0, -3.0), (-2.0, -4.0)]
     small, large = MovingAverageBaseline(0.9, True), MovingAverageBaseline(0.9, True)
     for reward in rewards:
-        np.testing.assert_allclose(small.advantage(reward), large.advantage(100 * reward), rtol=1e-4)
+        np.testing.assert_allclose(
+            advantage(small, *reward), advantage(large, *(100 * r for r in reward)), rtol=1e-4
+        )
 
 
 def test_equal_rewards_teach_nothing():
     baseline = MovingAverageBaseline(0.9, True)
     for _ in range(3):
-        assert np.abs(baseline.advantage(tf.constant([-10.0, -10.0]))).max() == 0
+        assert np.abs(advantage(baseline, -10.0, -10.0)).max() == 0
+
+
+def test_what_may_not_teach_does_not_move_the_baseline():
+    baseline = MovingAverageBaseline(0.9, False)
+    baseline.advantage(tf.constant([-10.0, -10.0]), tf.zeros(2))
+    # Nothing has been seen yet, so the first that may teach is its own baseline.
+    np.testing.assert_allclose(
+        baseline.advantage(tf.constant([-1.0, -10.0]), tf.constant([1.0, 0.0]))[0], 0.0
+    )
+    assert float(baseline.average) == pytest.approx(-1.0)
+    baseline.advantage(tf.constant([-10.0, -10.0]), tf.zeros(2))
+    assert float(baseline.average) == pytest.approx(-1.0)

@@ -41,6 +41,36 @@ def test_gpus_of_one_board_share_the_uplink_but_not_their_own_lanes():
     assert len({channel[0, 1], channel[1, 0], channel[0, 2], channel[2, 0]}) == 4
 
 
+def test_gpus_of_two_switches_meet_on_the_uplink_of_the_sender():
+    channel = Cluster.preset("k40x8").channel_of_link()  # GPU:0 to 3, GPU:4 to 7, CPU:0
+    cpu, switches = 8, ((0, 1, 2, 3), (4, 5, 6, 7))
+    for here, there in (switches, switches[::-1]):
+        uplink = {channel[gpu, target] for gpu in here for target in (*there, cpu)}
+        assert len(uplink) == 1, "to the host and to the other switch, all go up the same slot"
+        assert len({channel[cpu, gpu] for gpu in here}) == 1, "and what the host sends comes down the same"
+        for gpu in here:
+            lanes = {channel[gpu, other] for other in here if other != gpu}
+            assert len(lanes) == 1, "below its switch a GPU sends on its own lanes"
+            assert lanes.isdisjoint(uplink)
+    # A sender's lanes for each of 8 GPUs; up and down for each of 2 switches.
+    assert len(np.unique(channel[channel >= 0])) == 8 + 2 + 2
+
+
+def test_nvlinks_join_each_pair_alone_and_the_host_is_reached_by_one_uplink():
+    cluster = Cluster.preset("v100x4")
+    channel = cluster.channel_of_link()  # GPU:0 to 3, CPU:0
+    gpus, cpu = range(4), 4
+    wires = [channel[a, b] for a in gpus for b in gpus if a != b]
+    assert len(set(wires)) == 12, "every pair has wires of its own, each way"
+    assert len({channel[gpu, cpu] for gpu in gpus}) == len({channel[cpu, gpu] for gpu in gpus}) == 1
+    assert len({channel[0, cpu], channel[cpu, 0], *wires}) == 12 + 2
+    # NVLink between the GPUs and PCIe to the host; numbers of models.toml.
+    bytes_per_s = cluster.link_bytes_per_s()
+    assert {int(bytes_per_s[a, b]) for a in gpus for b in gpus if a != b} == {47_900_000_000}
+    assert {int(bytes_per_s[a, cpu]) for a in gpus} == {int(bytes_per_s[cpu, a]) for a in gpus}
+    assert bytes_per_s[0, cpu] == 10_000_000_000
+
+
 def test_a_device_type_without_known_costs_is_refused():
     tpu = dataclasses.replace(_device(0), type="TPU")
     with pytest.raises(InputError, match="has type 'TPU'"):

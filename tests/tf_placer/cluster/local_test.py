@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from tf_placer.cluster import gpu_probe, local
+from tf_placer.cluster import gpu_probe, local, worker_process
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.cluster.local import local_devices
+from tf_placer.cluster.local import PROBED_SHARES, local_devices
 from tf_placer.cluster.local_workers import LocalWorkers, WorkerError
+from tf_placer.costs.efficiency import EFFICIENCY_OF_TYPE
+from tf_placer.costs.work import Kind
 from tf_placer.errors import InputError
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -82,6 +84,13 @@ def test_gpus_come_before_the_host_cpu(monkeypatch):
     assert cluster.devices[2].streams == len(os.sched_getaffinity(0))
 
 
+@pytest.mark.parametrize("device_type", ["CPU", "GPU"])
+def test_what_a_probe_reaches_is_what_the_cost_model_charges(device_type):
+    efficiency = EFFICIENCY_OF_TYPE[device_type]
+    charged = (efficiency[Kind.MATRIX_PRODUCT].compute, efficiency[Kind.STREAMING].memory)
+    assert charged == PROBED_SHARES[device_type]
+
+
 def test_the_gpu_probe_measures_any_device_type():
     # There may be no GPU here; the host CPU stands for one.
     command = [sys.executable, "-P", gpu_probe.__file__, "CPU", "256"]
@@ -134,6 +143,21 @@ def test_no_worker_survives_a_killed_parent():
     parent.send_signal(signal.SIGKILL)
     parent.communicate()
     assert not _wait_dead(pids, timeout_s=10.0)
+
+
+def test_a_worker_may_print_before_and_after_it_is_ready(monkeypatch, tmp_path):
+    talkative = tmp_path / "talkative.py"
+    source = Path(worker_process.__file__).read_text()
+    source = source.replace("def main()", "print('a banner', flush=True)\n\n\ndef main()")
+    talkative.write_text(
+        source.replace("    server.join()", "    print('x' * 10**6, flush=True)\n    server.join()")
+    )
+    monkeypatch.setattr("tf_placer.cluster.worker_process.__file__", str(talkative))
+    with (
+        LocalWorkers(_local_cluster(1)) as workers,
+        tf.compat.v1.Session(workers.target, graph=tf.Graph()) as session,
+    ):
+        assert session.list_devices()
 
 
 def test_a_worker_that_cannot_start_says_why(monkeypatch, tmp_path):

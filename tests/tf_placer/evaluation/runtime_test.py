@@ -14,7 +14,7 @@ from tf_placer.cluster.local import local_devices
 from tf_placer.errors import InputError
 from tf_placer.evaluation.graph_program import build_program
 from tf_placer.evaluation.measurement import Status
-from tf_placer.evaluation.runtime import RuntimeConfig, RuntimeEvaluator, measure_graph
+from tf_placer.evaluation.runtime import RuntimeConfig, RuntimeEvaluator, measure_graph, reported_s
 from tf_placer.evaluation.runtime_session import session_config
 from tf_placer.graph.item import Item
 from tf_placer.problem.build_problem import build_problem
@@ -101,19 +101,25 @@ def test_two_workers_compute_the_same_as_one(chains, cluster):
     assert results[0] == results[1]
 
 
-def test_a_killed_worker_is_a_status_and_the_next_evaluation_works(chains):
+def test_a_worker_that_died_idle_costs_no_placement_its_result(chains):
     _, problem, evaluator = chains
     placement = _on_worker_0(problem)
     evaluator.evaluate(placement)
     before = evaluator.worker_pids
     os.kill(before[1], signal.SIGKILL)
-    measurement = evaluator.evaluate(placement)
-    assert measurement.status.tolist() == [Status.CRASHED]
-    assert np.isnan(measurement.runtime_s).all()
-    assert "killed by signal 9" in measurement.messages[0]
-    assert not any(map(_alive, before))
+    while evaluator._workers.death() is None:
+        time.sleep(0.01)
+    assert "killed by signal 9" in evaluator._workers.death()
     assert evaluator.evaluate(placement).status.tolist() == [Status.OK]
+    assert not any(map(_alive, before))
     assert not set(before) & set(evaluator.worker_pids)
+
+
+def test_the_reported_time_is_the_median_of_the_last_steps():
+    assert RuntimeConfig() == RuntimeConfig(warmup_steps=2, steps=10, keep=5)  # as HDP's paper
+    slow_start = [9.0] * 5 + [1.0, 2.0, 3.0, 40.0, 50.0]
+    assert reported_s(slow_start, RuntimeConfig()) == 3.0
+    assert reported_s([7.0, 5.0, 1.0, 2.0], RuntimeConfig(steps=4, keep=3)) == 2.0
 
 
 @pytest.mark.slow

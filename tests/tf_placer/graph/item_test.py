@@ -1,5 +1,7 @@
 """An Item is the same program: same numbers, all shapes known, nothing hidden in calls."""
 
+import time
+
 import keras
 import numpy as np
 import pytest
@@ -211,20 +213,31 @@ def test_bad_input_is_one_line_with_a_remedy(case, message):
     assert "\n" not in str(error.value)
 
 
-def test_ensured_shape_is_the_remedy():
+def looped(x):
+    """A loop's output has the shape that was known when it was traced, whatever the example's."""
+    return tf.while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, tf.sin(y)), (0, x))[1]
+
+
+def test_ensured_shape_is_the_remedy_for_an_input_of_unknown_rank():
+    anything = tf.function(input_signature=[tf.TensorSpec(None, tf.float32)])
+    example = tf.constant([1.0, -1.0, 3.0])
+
+    with pytest.raises(InputError, match=r"While.*an input of unknown rank in tf\.ensure_shape"):
+        Item.from_function(anything(looped), example)
+
+    item = Item.from_function(anything(lambda x: looped(tf.ensure_shape(x, (3,)))), example)
+    [loop] = [i for i, op_type in enumerate(item.index.op_types) if op_type in ("While", "StatelessWhile")]
+    assert [output.shape for output in item.outputs[loop]].count((3,)) == 1
+
+
+def test_ensured_shape_is_no_remedy_for_boolean_mask():
     @tf.function
     def step(x):
         return tf.ensure_shape(tf.boolean_mask(x, x > 0.0), (2,)) * 2.0
 
-    with pytest.raises(InputError, match="Where"):
+    # What boolean_mask is made of has no static shape itself, and the message says what to do instead.
+    with pytest.raises(InputError, match=r"'Where'.*replace an op like tf\.boolean_mask"):
         Item.from_function(step, tf.constant([1.0, -1.0, 3.0]))
-
-    @tf.function(input_signature=[tf.TensorSpec(None, tf.float32)])
-    def unranked(x):
-        return tf.ensure_shape(x, (3,)) * 2.0
-
-    item = Item.from_function(unranked, tf.constant([1.0, -1.0, 3.0]))
-    assert item.outputs[item.index.id_of_name["mul"]][0].shape == (3,)
 
 
 def test_gradient_taken_before_does_not_matter():
@@ -238,8 +251,15 @@ def test_gradient_taken_before_does_not_matter():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "ops"), [("inception_v3", 9000), ("resnet50", 6500)])
-def test_large_training_steps(name, ops):
+@pytest.mark.parametrize(
+    # The papers' graphs: Inception-V3 with RMSprop has 12,121 ops, ResNet-50 with SGD XXXX.
+    ("name", "ops", "image"),
+    [("inception_v3", 12_000, (32, 299, 299, 3)), ("resnet50", 6_700, (32, 224, 224, 3))],
+)
+def test_large_training_steps_are_built_within_a_minute(name, ops, image):
+    start = time.perf_counter()
     item = workloads.build(name)
+    elapsed_s = time.perf_counter() - start
     assert item.index.num_ops > ops
-    assert item.feeds[0].shape[0] == 32
+    assert [feed.shape for feed in item.feeds] == [image, image[:1]]
+    assert elapsed_s < 60.0

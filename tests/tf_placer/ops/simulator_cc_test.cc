@@ -28,6 +28,7 @@ struct Fork {
   std::vector<int64_t> compute_ns{100, 100, 50, 50, 50, 50}, bytes{5}, resident{1, 2, 4};
   std::vector<int32_t> streams{1, 1}, channel{-1, 0, 1, -1};
   std::vector<int64_t> latency_ns{0, 10, 10, 0}, bytes_per_s{0, 1000000000, 1000000000, 0};
+  std::vector<int64_t> send_ns{0, 0, 0, 0}, receive_ps{0, 0, 0, 0}, none{0, 0, 0, 0};
 
   SimulatorArrays Arrays() const {
     SimulatorArrays a;
@@ -46,6 +47,10 @@ struct Fork {
     a.link_latency_ns = latency_ns.data();
     a.link_bytes_per_s = bytes_per_s.data();
     a.channel_of_link = channel.data();
+    a.link_send_ns = send_ns.data();
+    a.link_send_ps_per_byte = none.data();
+    a.link_receive_ns = none.data();
+    a.link_receive_ps_per_byte = receive_ps.data();
     return a;
   }
 };
@@ -75,6 +80,22 @@ void TestPlacementsOfAFork() {
     ExpectEqual(end_ns[2], c.runtime_ns, "end of op 2, always the last");
     ExpectEqual(start_ns[2], c.runtime_ns - 50, "start of op 2");
   }
+}
+
+void TestChoresTakeTheDevicesTime() {
+  Fork fork;
+  fork.send_ns = {0, 3, 3, 0};
+  fork.receive_ps = {0, 1500, 1500, 0};  // 5 bytes: 7.5 ns, so 8
+  const SimulationPlan plan(fork.Arrays());
+  tf_placer::Workspace workspace(plan);
+  int64_t runtime_ns = -1, peak_bytes[2], start_ns[3], end_ns[3];
+  const std::vector<int32_t> device_of_unit{0, 0, 1};
+  Simulate(plan, device_of_unit.data(), &workspace, &runtime_ns, peak_bytes, start_ns, end_ns);
+  ExpectEqual(start_ns[1], 103, "op 1 waits for the send, which comes first");
+  ExpectEqual(start_ns[2], 126, "sent at 103, crossed at 118, received at 126");
+  ExpectEqual(runtime_ns, 176, "end of op 2");
+  Simulate(plan, device_of_unit.data(), &workspace, &runtime_ns, peak_bytes, nullptr, nullptr);
+  ExpectEqual(runtime_ns, 176, "the same without a schedule");
 }
 
 void TestPlanSharesRows() {
@@ -124,6 +145,7 @@ void TestChecks() {
 
 int main() {
   TestPlacementsOfAFork();
+  TestChoresTakeTheDevicesTime();
   TestPlanSharesRows();
   TestSettledOpsAreLeftOut();
   TestChecks();

@@ -10,6 +10,7 @@ from tf_placer.ops.simulator_inputs import SimulatorInputs
 NUM_PROBLEMS = 2400
 NUM_CHUNKS = 8
 PLACEMENTS_PER_PROBLEM = 3
+CHORES = ("link_send_ns", "link_send_ps_per_byte", "link_receive_ns", "link_receive_ps_per_byte")
 
 
 def random_inputs(rng: np.random.Generator) -> SimulatorInputs:
@@ -36,6 +37,7 @@ def random_inputs(rng: np.random.Generator) -> SimulatorInputs:
     channels = int(rng.integers(1, num_devices**2 + 1))
     latency_ns = rng.integers(0, 5, square) * int(rng.choice([0, 1, 1000]))
     uniform = rng.random() < 0.5
+    chores = {name: rng.integers(0, 5, square) * int(rng.choice([0, 0, 1, 1000])) for name in CHORES}
     return SimulatorInputs(
         unit_of_op=unit_of_op,
         compute_ns=compute_ns,
@@ -49,6 +51,7 @@ def random_inputs(rng: np.random.Generator) -> SimulatorInputs:
         link_latency_ns=latency_ns,
         link_bytes_per_s=rng.choice([3 * 10**8, 10**9, 7 * 10**9, 10**15], square),
         channel_of_link=np.where(np.eye(num_devices, dtype=bool), -1, rng.integers(0, channels, square)),
+        **chores,
     )
 
 
@@ -80,4 +83,6 @@ def test_random_problems_cover_what_they_must():
     assert any((p.compute_ns == 0).any(1).sum() > (p.compute_ns == 0).all(1).sum() for p in problems)
     off_diagonal = [p.channel_of_link[~np.eye(p.num_devices, dtype=bool)] for p in problems]
     assert sum(len(set(c)) < len(c) for c in off_diagonal) > 100  # shared channels
+    chores = [sum(np.any(getattr(p, name)) for name in CHORES) for p in problems]
+    assert set(chores) == {0, 1, 2, 3, 4}
     assert {0, 1, 2, 5} <= {fanout for p in problems for fanout in np.diff(p.consumer_offset)}

@@ -231,6 +231,15 @@ def test_refuses_wrong_placements(device_of_unit, message):
         simulate(SimulatorInputs(**CHAIN), np.array(device_of_unit, np.int32))
 
 
+def test_a_device_with_many_streams_sends_many_tensors_at_once():
+    # More chores than ops: an op with five outputs, all read elsewhere.
+    graph = arrays(2, [(0, 0, [1])] * 5, [10, 10], streams=np.array([8, 1]))
+    sends = {"link_send_ns": np.full((2, 2), 100), "link_bytes_per_s": np.full((2, 2), 10**15)}
+    inputs = SimulatorInputs(**graph | sends)
+    # All are sent from 10 to 110, then each takes 10 ns of the channel.
+    assert outcome(inputs, 0, 1)[2] == [0, 160]
+
+
 def test_inputs_refuse_fractions_and_ranks():
     with pytest.raises(InputError, match="compute_ns: expected whole numbers"):
         SimulatorInputs(**CHAIN | {"compute_ns": np.full((2, 2), 0.5)})

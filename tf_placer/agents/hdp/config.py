@@ -71,6 +71,11 @@ class HdpConfig:
     failing_reward: float = -10.0
 
     def __post_init__(self) -> None:
+        for field in ("num_groups", "groupings", "placements", "placer_hidden", "grouper_hidden"):
+            if getattr(self, field) < 1:
+                raise ValueError(f"{field} is {getattr(self, field)}; it must be at least 1")
+        if not 0 <= self.start_probability < 1:
+            raise ValueError(f"start_probability is {self.start_probability}; it must be in [0, 1)")
         if self.entropy_start and self.entropy_end <= 0:
             raise ValueError(
                 f"entropy_end is {self.entropy_end}; steering divides by it, so it must be above 0"

@@ -28,15 +28,17 @@ class UnitFeatures:
     """Inputs of the Grouper (Mirhoseini et al. 2018, section 3), one row per unit.
 
     A unit is described by its costliest op. Departures: where the paper feeds raw sizes and
-    ranks, sizes are log(1 + x) / 10 and ranks are divided by U, because raw ones saturate the
-    softmax at the start; and distances to landmark units are added, without which the Grouper
-    cannot tell parallel branches apart.
+    ranks, sizes are log(1 + x) / 10, ranks are divided by U and columns are standardized, because raw
+    ones saturate the softmax at the start; breadth-first ranks follow edges of 65 bytes and more, as
+    scalars that every op reads (a learning rate) would make all ops neighbors; and distances to
+    landmark units are added, without which the Grouper cannot tell parallel branches apart.
 
     Attributes:
       type_of_unit: [U] int32 position in ``vocabulary``; the last entry stands for the rest.
       vocabulary: op types, most common first.
       dense: [U, 6 * 4 + 6 + 6 + L] float32: output sizes, then breadth-first ranks of up to 6
-        producers and 6 consumers (absent entries are -1), then distances to L landmarks.
+        producers and 6 consumers (absent entries are -1), then distances to L landmarks; each
+        column then has mean 0 and deviation 1 over the units.
       group_columns: [U, 16] float32: log sizes of the first 4 outputs, absent ones 0, to be
         summed over a group.
       type_of_op: [N] int32.
@@ -91,7 +93,7 @@ def _standardized(blocks: list[np.ndarray]) -> np.ndarray:
 
 def costliest_op(problem: Problem) -> np.ndarray:
     """[U] the op of each unit with most work on its fastest device; the first one of equals."""
-    cost = problem.compute_ns.min(axis=1)
+    cost = problem.fastest_ns()
     order = np.lexsort((np.arange(problem.num_ops), -cost, problem.unit_of_op))
     first = np.searchsorted(problem.unit_of_op[order], np.arange(problem.num_units))
     return order[first]
@@ -109,7 +111,8 @@ def _neighbor_ranks(neighbors: list[np.ndarray], ranks: np.ndarray) -> np.ndarra
 class GroupEmbedder:
     """Group embeddings (Mirhoseini et al. 2018, section 3): type counts, sizes, adjacency.
 
-    Counts and summed sizes are log(1 + x), which keeps a group of thousands of ops in range.
+    Counts and summed sizes are log(1 + x), which keeps a group of thousands of ops in range; a unit adds the
+    log sizes of its costliest op, where the paper sums the raw sizes of all ops.
     """
 
     def __init__(self, problem: Problem, features: UnitFeatures, num_groups: int):

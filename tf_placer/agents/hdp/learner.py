@@ -16,7 +16,7 @@ from tf_placer.agents.losses import reinforce_loss
 from tf_placer.agents.rewards import square_root_reward
 from tf_placer.problem.problem import Problem
 
-# [B, U] int32 placements -> step times [B] float32 in seconds, and [B] bool: does it run.
+# [B, U] int32 placements -> step times [B] in seconds, and [B] bool: does it run.
 EvaluateFn = Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
 
 
@@ -24,7 +24,7 @@ class UpdateStats(NamedTuple):
     """One update's sample.
 
     Attributes:
-      runtime_s: [B] float32 step times; not meaningful where not valid.
+      runtime_s: [B] step times; not meaningful where not valid.
       valid: [B] bool.
       placements: [B, U] int32.
       group_entropy, device_entropy: mean entropy of one decision, in nats.
@@ -107,10 +107,10 @@ class HdpLearner(snt.Module):
         )
 
     def _loss(self, scores: Scores, reward: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
-        """Both networks' losses; an invalid sample teaches only in the first updates."""
+        """Both networks' losses; an invalid sample teaches, networks and baseline, only in the first updates."""
         config = self._config
         may_teach = tf.cast(tf.logical_or(valid, self.updates < config.valid_only_after), tf.float32)
-        advantage = self.baseline.advantage(reward)
+        advantage = self.baseline.advantage(reward, may_teach)
         group_advantage = tf.reduce_mean(
             tf.reshape(may_teach * advantage, [config.groupings, config.placements]), axis=1
         )

@@ -62,7 +62,7 @@ class HdpPolicy(snt.Module):
         self.num_devices = problem.num_devices
         self._type_of_unit = tf.constant(features.type_of_unit)
         self._dense = tf.constant(features.dense)
-        self._legal_device = tf.constant(_nearest_legal_device(problem.allowed))
+        self._legal_device = tf.constant(_legal_device_for(problem.allowed))
         self._embed = GroupEmbedder(problem, features, self.num_groups)
         self.grouper = FeedForwardGrouper(
             self.num_groups, len(features.vocabulary), config.type_embedding, config.grouper_hidden
@@ -146,7 +146,7 @@ def _scores(distribution: tfp.distributions.Categorical, group_of_unit: tf.Tenso
     )
 
 
-def _nearest_legal_device(allowed: np.ndarray) -> np.ndarray:
+def _legal_device_for(allowed: np.ndarray) -> np.ndarray:
     """[U, D] int32: d itself where the unit may run there, else the unit's first legal device."""
     wanted = np.broadcast_to(np.arange(allowed.shape[1]), allowed.shape)
     return np.where(allowed, wanted, allowed.argmax(axis=1)[:, np.newaxis]).astype(np.int32)

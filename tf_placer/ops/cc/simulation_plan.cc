@@ -1,6 +1,7 @@
 #include "simulation_plan.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <map>
 #include <numeric>
@@ -31,6 +32,7 @@ SimulationPlan::SimulationPlan(const SimulatorArrays& arrays) {
   num_ops = a.num_ops;
   num_devices = a.num_devices;
   max_transfers = 0;
+  has_chores = false;
   original_op = reduced.original_op;
   inits.resize(num_ops);
   ops.assign(num_ops + 1, Op{0, 0, 0, 0});
@@ -43,6 +45,7 @@ SimulationPlan::SimulationPlan(const SimulatorArrays& arrays) {
   AddLinks(a);
   AddTensors(a, reduced.held_bytes);
   AddSharedInputs();
+  max_running = num_ops + (has_chores ? 2 * max_transfers : 0);
 }
 
 void SimulationPlan::AddResident(const SimulatorArrays& a, const std::vector<int64_t>& held_bytes) {
@@ -101,26 +104,35 @@ void SimulationPlan::AddOps(const SimulatorArrays& a) {
 }
 
 void SimulationPlan::AddLinks(const SimulatorArrays& a) {
-  std::map<std::pair<int64_t, int64_t>, int32_t> classes;
+  std::map<std::array<int64_t, 6>, int32_t> classes;
   std::map<int32_t, int32_t> channels;
   link_class.assign(num_devices * num_devices, 0);
   channel.assign(num_devices * num_devices, 0);
   for (int i = 0; i < num_devices * num_devices; ++i) {
     if (i / num_devices == i % num_devices) continue;
-    const std::pair<int64_t, int64_t> kind(a.link_latency_ns[i], a.link_bytes_per_s[i]);
-    link_class[i] = classes.emplace(kind, classes.size() + 1).first->second;
+    const std::array<int64_t, 6> kind{a.link_latency_ns[i],       a.link_bytes_per_s[i],
+                                      a.link_send_ns[i],          a.link_send_ps_per_byte[i],
+                                      a.link_receive_ns[i],       a.link_receive_ps_per_byte[i]};
+    has_chores |= std::any_of(kind.begin() + 2, kind.end(), [](int64_t cost) { return cost > 0; });
+    link_class[i] = classes.emplace(kind, classes.size()).first->second;
     channel[i] = channels.emplace(a.channel_of_link[i], channels.size()).first->second;
   }
   num_channels = channels.size();
-  num_link_classes_ = classes.size();
+  const int per_class = has_chores ? 3 : 1;
+  for (int32_t& column : link_class) column = 1 + per_class * column;
+  size_columns_ = 1 + per_class * classes.size();
 
   distinct_bytes_ = Distinct(std::vector<int64_t>(a.tensor_bytes, a.tensor_bytes + a.num_tensors));
   for (const int64_t bytes : distinct_bytes_) {
     const size_t row = sizes.size();
-    sizes.resize(row + 1 + num_link_classes_);
+    sizes.resize(row + size_columns_);
     sizes[row] = bytes;
-    for (const auto& [kind, column] : classes) {
-      sizes[row + column] = TransferNs(kind.first, bytes, kind.second);
+    for (const auto& [kind, number] : classes) {
+      int64_t* const columns = &sizes[row + 1 + per_class * number];
+      columns[0] = TransferNs(kind[0], bytes, kind[1]);
+      if (!has_chores) continue;
+      columns[1] = ChoreNs(kind[2], bytes, kind[3]);
+      columns[2] = ChoreNs(kind[4], bytes, kind[5]);
     }
   }
 }
@@ -137,7 +149,7 @@ void SimulationPlan::AddTensors(const SimulatorArrays& a, const std::vector<int6
     }
     ++ops[a.tensor_producer[t] + 1].tensor_begin;
     max_transfers += std::min(fanout, num_devices - 1);
-    const int32_t size = RowOf(distinct_bytes_, bytes) * (1 + num_link_classes_);
+    const int32_t size = RowOf(distinct_bytes_, bytes) * size_columns_;
     if (fanout == 1) {
       bytes_at_end[a.consumer_op[begin]] += bytes;
       tensors.push_back({a.consumer_op[begin], size});

@@ -61,7 +61,9 @@ class SimulationPlan {
   int num_ops;      // M, those that are left to simulate
   int num_devices, num_channels;
   int64_t max_transfers;   // of one placement
+  int64_t max_running;     // computations and chores at once on one device
   bool uniform_priority;
+  bool has_chores;         // some link takes time of the devices that it joins
   std::vector<int32_t> original_op;     // [M] position among the N
   std::vector<OpInit> inits;            // [M]
   std::vector<int32_t> priority;        // [M]
@@ -73,7 +75,9 @@ class SimulationPlan {
   std::vector<int32_t> shared_inputs;   // begins of rows of use counters
   std::vector<int64_t> costs;           // [distinct costs, D + 1]: output bytes, then compute_ns
   std::vector<uint64_t> free_on;        // [distinct costs] bit d: nothing on device d
-  std::vector<int64_t> sizes;           // [distinct sizes, 1 + link classes]: bytes, then transfer_ns
+  // [distinct sizes, 1 + link classes]: bytes, then transfer_ns of each class of links; with chores
+  // [distinct sizes, 1 + 3 * link classes], as transfer_ns is followed by send_ns and receive_ns.
+  std::vector<int64_t> sizes;
   std::vector<int64_t> end_bytes;       // [distinct sums]
   std::vector<Resident> resident;       // units that keep memory
   std::vector<int32_t> streams;         // [D]
@@ -87,7 +91,7 @@ class SimulationPlan {
   void AddTensors(const SimulatorArrays& arrays, const std::vector<int64_t>& held_bytes);
   void AddSharedInputs();
 
-  int num_link_classes_;
+  int size_columns_;
   std::vector<int64_t> distinct_bytes_;  // ascending
 };
 

@@ -22,7 +22,7 @@ static_assert(kMaxDevices * kMaxDevices <= 1 << kSlotBits, "every device and cha
 
 // One run over one placement. The order of what happens at one time is that of the reference simulator.
 // kDevices is D where it is known when this is compiled, which makes loops over devices cheap, or 0.
-template <int kDevices, bool kUniformPriority, bool kWithSchedule>
+template <int kDevices, bool kUniformPriority, bool kWithSchedule, bool kChores>
 class Simulation {
  public:
   TF_PLACER_INLINE Simulation(const SimulationPlan& plan, Workspace* workspace, int64_t* peak_bytes,
@@ -59,9 +59,9 @@ class Simulation {
     for (int d = 0; d < num_devices_; ++d) {
       const int64_t row = int64_t{d} * num_ops_;
       int32_t* const ready = workspace->ready.get() + row;
-      const int32_t streams = std::min(plan.streams[d], num_ops_);
+      const int32_t streams = std::min<int64_t>(plan.streams[d], plan.max_running);
       Ready* const heap = kUniformPriority ? nullptr : workspace->heap.get() + row;
-      devices_[d] = {ready, ready, running, heap, 0, streams, 0};
+      devices_[d] = {ready, ready, running, heap, 0, streams, 0, {-1, -1}};
       ready_end_[d] = ready;
       running += streams;
     }
@@ -168,7 +168,7 @@ class Simulation {
       if (consumer >= 0) {
         const int32_t target = state_[consumer].device;
         Arrive(consumer, device);
-        fresh_[num_fresh_] = FreshKey(t, device, target);
+        fresh_[num_fresh_] = FreshKey(t, device, target, kToSend);
         num_fresh_ += target != device;
       } else {
         SendShared(t, ~consumer, device);
@@ -188,7 +188,7 @@ class Simulation {
     }
     const int64_t fresh_before = num_fresh_;
     for (targets &= ~(uint64_t{1} << source); targets != 0; targets &= targets - 1) {
-      fresh_[num_fresh_++] = FreshKey(tensor, source, __builtin_ctzll(targets));
+      fresh_[num_fresh_++] = FreshKey(tensor, source, __builtin_ctzll(targets), kToSend);
     }
     uses[source] += num_fresh_ - fresh_before;
   }
@@ -200,9 +200,18 @@ class Simulation {
     return sizes_[uses[D()]] & -int64_t{left == 0};
   }
 
-  // Sorts by tensor, then target.
-  static TF_PLACER_INLINE uint64_t FreshKey(int32_t tensor, int32_t source, int32_t target) {
-    return static_cast<uint64_t>(tensor) << 16 | static_cast<uint64_t>(target) << 8 | source;
+  enum TransferState { kToSend, kSent, kCrossed };
+
+  // Sorts by tensor, then target. A device number has 6 bits.
+  static TF_PLACER_INLINE uint64_t FreshKey(int32_t tensor, int32_t source, int32_t target,
+                                            TransferState state) {
+    return static_cast<uint64_t>(tensor) << 16 | static_cast<uint64_t>(target) << 8 | state << 6 | source;
+  }
+
+  // Something may be fresh already, and this need not come behind it.
+  TF_PLACER_INLINE void HandOver(const Transfer& transfer, TransferState state) {
+    fresh_sorted_ &= num_fresh_ == 0;
+    fresh_[num_fresh_++] = FreshKey(transfer.tensor, transfer.source, transfer.target, state);
   }
 
   TF_PLACER_INLINE void QueueTransfers() {
@@ -210,18 +219,42 @@ class Simulation {
     for (int64_t i = 0; i < num_fresh_; ++i) {
       const int32_t tensor = fresh_[i] >> 16;
       const int32_t target = (fresh_[i] >> 8) & 0xff;
-      const int32_t source = fresh_[i] & 0xff;
+      const int32_t source = fresh_[i] & 0x3f;
+      if (kChores) {
+        const int state = (fresh_[i] >> 6) & 0x3;
+        if (state == kCrossed || (state == kToSend && SendNs(tensor, source, target) > 0)) {
+          QueueChore(tensor, source, target, state == kCrossed ? target : source);
+          continue;
+        }
+      }
       QueueTransfer(tensor, source, target);
     }
     num_fresh_ = 0;
     fresh_sorted_ = true;
   }
 
+  TF_PLACER_INLINE int64_t SendNs(int32_t tensor, int32_t source, int32_t target) const {
+    return sizes_[tensors_[tensor].size + link_class_[source * D() + target] + 1];
+  }
+
+  TF_PLACER_INLINE int64_t ReceiveNs(int32_t tensor, int32_t source, int32_t target) const {
+    return sizes_[tensors_[tensor].size + link_class_[source * D() + target] + 2];
+  }
+
+  TF_PLACER_INLINE void QueueChore(int32_t tensor, int32_t source, int32_t target, int32_t device) {
+    const int32_t index = num_transfers_++;
+    transfers_[index] = {tensor, -1, static_cast<uint16_t>(source), static_cast<uint16_t>(target)};
+    TransferList& chores = devices_[device].chores;
+    (chores.head < 0 ? chores.head : transfers_[chores.tail].next) = index;
+    chores.tail = index;
+    touched_ |= uint64_t{1} << device;
+  }
+
   TF_PLACER_INLINE void QueueTransfer(int32_t tensor, int32_t source, int32_t target) {
     const int32_t index = num_transfers_++;
     const int32_t channel_index = channel_[source * D() + target];
     const int32_t slot = D() + channel_index;
-    Channel& channel = channels_[channel_index];
+    TransferList& channel = channels_[channel_index];
     transfers_[index] = {tensor, -1, static_cast<uint16_t>(source), static_cast<uint16_t>(target)};
     if (due_[num_leaves_ + slot] == kNever) {
       StartTransfer(slot, index);
@@ -261,7 +294,19 @@ class Simulation {
       SetKey(d, kNever);
     }
     touched_ |= uint64_t{1} << d;
-    EndOp(op, d);
+    if (kChores && op < 0) {
+      EndChore(transfers_[~op], d);
+    } else {
+      EndOp(op, d);
+    }
+  }
+
+  TF_PLACER_INLINE void EndChore(const Transfer& transfer, int32_t device) {
+    if (device == transfer.source) {
+      HandOver(transfer, kSent);
+    } else {
+      ArriveFromAfar(transfer);
+    }
   }
 
   TF_PLACER_INLINE void EndTransfer(int32_t slot) {
@@ -271,15 +316,25 @@ class Simulation {
     } else {
       StartTransfer(slot, transfer.next);
     }
+    const SimulationPlan::Tensor& tensor = tensors_[transfer.tensor];
+    bytes_[transfer.source] -= tensor.consumer >= 0
+                                   ? sizes_[tensor.size]
+                                   : ReleaseShared(~tensor.consumer * (D() + 1), transfer.source);
+    if (kChores && ReceiveNs(transfer.tensor, transfer.source, transfer.target) > 0) {
+      HandOver(transfer, kCrossed);
+    } else {
+      ArriveFromAfar(transfer);
+    }
+  }
+
+  TF_PLACER_INLINE void ArriveFromAfar(const Transfer& transfer) {
     touched_ |= uint64_t{1} << transfer.target;
     const SimulationPlan::Tensor& tensor = tensors_[transfer.tensor];
     if (tensor.consumer >= 0) {
-      bytes_[transfer.source] -= sizes_[tensor.size];
       MakeReady(tensor.consumer, --state_[tensor.consumer].pending == 0);
       return;
     }
     const SimulationPlan::Shared& shared = shared_[~tensor.consumer];
-    bytes_[transfer.source] -= ReleaseShared(~tensor.consumer * (D() + 1), transfer.source);
     for (int32_t i = shared.begin; i < shared.end; ++i) Arrive(consumers_[i], transfer.target);
   }
 
@@ -289,6 +344,7 @@ class Simulation {
     for (; touched_ != 0; touched_ &= touched_ - 1) {
       const int d = __builtin_ctzll(touched_);
       DeviceState& device = devices_[d];
+      if (kChores) StartChores(d, device);
       if (kUniformPriority) {
         StartInOrder(d, device);
       } else {
@@ -296,6 +352,17 @@ class Simulation {
       }
     }
     for (int d = 0; d < D(); ++d) peak_bytes_[d] = std::max(peak_bytes_[d], bytes_[d]);
+  }
+
+  TF_PLACER_INLINE void StartChores(int d, DeviceState& device) {
+    while (device.chores.head >= 0 && device.num_running < device.streams) {
+      const int32_t index = device.chores.head;
+      const Transfer& transfer = transfers_[index];
+      device.chores.head = transfer.next;
+      Occupy(d, ~index,
+             d == transfer.source ? SendNs(transfer.tensor, transfer.source, transfer.target)
+                                  : ReceiveNs(transfer.tensor, transfer.source, transfer.target));
+    }
   }
 
   TF_PLACER_INLINE void StartInOrder(int d, DeviceState& device) {
@@ -321,7 +388,6 @@ class Simulation {
   }
 
   TF_PLACER_INLINE void StartOp(int32_t d, int32_t op) {
-    DeviceState& device = devices_[d];
     if (kWithSchedule) start_ns_[original_op_[op]] = now_ns_;
     const int64_t* const cost = CostOf(op);
     bytes_[d] += cost[0];
@@ -329,7 +395,13 @@ class Simulation {
     __builtin_prefetch(tensors_ + ops_[op].tensor_begin);
     __builtin_prefetch(shared_inputs_ + ops_[op].shared_begin);
     __builtin_prefetch(freed_bytes_ + ops_[op].end_bytes);
-    const int64_t end_ns = now_ns_ + cost[1 + d];
+    Occupy(d, op, cost[1 + d]);
+  }
+
+  // `op` is ~transfer for a chore.
+  TF_PLACER_INLINE void Occupy(int32_t d, int32_t op, int64_t takes_ns) {
+    DeviceState& device = devices_[d];
+    const int64_t end_ns = now_ns_ + takes_ns;
     int32_t i = device.num_running++;
     for (; i > 0 && device.running[i - 1].end_ns < end_ns; --i) device.running[i] = device.running[i - 1];
     device.running[i] = {end_ns, op};
@@ -357,7 +429,7 @@ class Simulation {
   int32_t** const ready_end_;
   DeviceState* const devices_;
   int64_t* const bytes_;
-  Channel* const channels_;
+  TransferList* const channels_;
   int64_t* const due_;
   int64_t* const peak_bytes_;
   int64_t* const start_ns_;
@@ -370,28 +442,43 @@ class Simulation {
   int32_t num_transfers_ = 0;
 };
 
-template <int kDevices, bool kUniformPriority, bool kWithSchedule>
+template <int kDevices, bool kUniformPriority, bool kWithSchedule, bool kChores>
 int64_t Run(const SimulationPlan& plan, const int32_t* device_of_unit, Workspace* workspace,
             int64_t* peak_bytes, int64_t* start_ns, int64_t* end_ns) {
-  Simulation<kDevices, kUniformPriority, kWithSchedule> simulation(plan, workspace, peak_bytes, start_ns,
-                                                                   end_ns);
+  Simulation<kDevices, kUniformPriority, kWithSchedule, kChores> simulation(plan, workspace, peak_bytes,
+                                                                            start_ns, end_ns);
   return simulation.Run(plan, device_of_unit);
+}
+
+using RunFn = decltype(&Run<0, true, true, true>);
+
+template <bool kChores>
+RunFn Chosen(const SimulationPlan& plan, bool with_schedule) {
+  if (with_schedule) {
+    return plan.uniform_priority ? Run<0, true, true, kChores> : Run<0, false, true, kChores>;
+  }
+  if (!plan.uniform_priority) return Run<0, false, false, kChores>;
+  switch (plan.num_devices) {
+    case 2:
+      return Run<2, true, false, kChores>;
+    case 3:
+      return Run<3, true, false, kChores>;
+    case 5:
+      return Run<5, true, false, kChores>;
+    default:
+      return Run<0, true, false, kChores>;
+  }
 }
 
 void Simulate(const SimulationPlan& plan, const int32_t* device_of_unit, Workspace* workspace,
               int64_t* runtime_ns, int64_t* peak_bytes, int64_t* start_ns, int64_t* end_ns) {
-  auto* run = plan.uniform_priority ? Run<0, true, true> : Run<0, false, true>;
-  if (start_ns != nullptr) {
+  const bool with_schedule = start_ns != nullptr;
+  if (with_schedule) {
     // The ops that the plan left out start and end at 0.
     std::fill_n(start_ns, plan.num_all_ops, 0);
     std::fill_n(end_ns, plan.num_all_ops, 0);
-  } else {
-    run = !plan.uniform_priority   ? Run<0, false, false>
-          : plan.num_devices == 2 ? Run<2, true, false>
-          : plan.num_devices == 3 ? Run<3, true, false>
-          : plan.num_devices == 5 ? Run<5, true, false>
-                                  : Run<0, true, false>;
   }
+  const RunFn run = plan.has_chores ? Chosen<true>(plan, with_schedule) : Chosen<false>(plan, with_schedule);
   *runtime_ns = run(plan, device_of_unit, workspace, peak_bytes, start_ns, end_ns);
 }
 

@@ -8,6 +8,7 @@ namespace {
 __extension__ typedef __int128 int128;
 
 constexpr int64_t kNsPerSecond = 1000000000;
+constexpr int64_t kPsPerNs = 1000;
 // Sums are held below this, so that no time and no memory count can overflow int64, a time not even
 // with the number of the device or channel behind it (at most D * D, 12 bits), as the simulator keeps it.
 constexpr int64_t kLargestSumBytes = int64_t{1} << 62;
@@ -19,6 +20,10 @@ std::string At(const char* what, int64_t position, const std::string& problem) {
 
 int128 ExactTransferNs(int64_t latency_ns, int64_t bytes, int64_t bytes_per_s) {
   return latency_ns + (int128{bytes} * kNsPerSecond + bytes_per_s - 1) / bytes_per_s;
+}
+
+int128 ExactChoreNs(int64_t fixed_ns, int64_t bytes, int64_t ps_per_byte) {
+  return fixed_ns + (int128{bytes} * ps_per_byte + kPsPerNs - 1) / kPsPerNs;
 }
 
 std::string CheckOps(const SimulatorArrays& a) {
@@ -76,6 +81,10 @@ std::string CheckCluster(const SimulatorArrays& a) {
     if (i / d == i % d) continue;
     if (a.link_latency_ns[i] < 0) return At("link_latency_ns", i, "is negative");
     if (a.link_bytes_per_s[i] < 1) return At("link_bytes_per_s", i, "is below 1");
+    if (a.link_send_ns[i] < 0) return At("link_send_ns", i, "is negative");
+    if (a.link_send_ps_per_byte[i] < 0) return At("link_send_ps_per_byte", i, "is negative");
+    if (a.link_receive_ns[i] < 0) return At("link_receive_ns", i, "is negative");
+    if (a.link_receive_ps_per_byte[i] < 0) return At("link_receive_ps_per_byte", i, "is negative");
     if (a.channel_of_link[i] < 0 || a.channel_of_link[i] >= d * d) {
       return At("channel_of_link", i, "must be in [0, D * D)");
     }
@@ -93,14 +102,25 @@ std::string CheckSums(const SimulatorArrays& a) {
   }
   int64_t latency_ns = 0;
   int64_t bytes_per_s = INT64_MAX;
+  int128 chores_ns = 0;
+  int128 chores_ps_per_byte = 0;
   for (int32_t i = 0; i < d * d; ++i) {
     if (i / d == i % d) continue;
     latency_ns = std::max(latency_ns, a.link_latency_ns[i]);
     bytes_per_s = std::min(bytes_per_s, a.link_bytes_per_s[i]);
+    chores_ns = std::max(chores_ns, int128{a.link_send_ns[i]} + a.link_receive_ns[i]);
+    chores_ps_per_byte =
+        std::max(chores_ps_per_byte, int128{a.link_send_ps_per_byte[i]} + a.link_receive_ps_per_byte[i]);
+  }
+  if (chores_ns > kLargestSumNs || chores_ps_per_byte > kLargestSumNs) {
+    return "link_send_ns, link_receive_ns or their ps_per_byte exceed 2^50";
   }
   for (int64_t t = 0; t < a.num_tensors; ++t) {
     const int64_t targets = std::min(d - 1, a.consumer_offset[t + 1] - a.consumer_offset[t]);
-    if (targets > 0) sum_ns += targets * ExactTransferNs(latency_ns, a.tensor_bytes[t], bytes_per_s);
+    if (targets > 0) {
+      sum_ns += targets * (ExactTransferNs(latency_ns, a.tensor_bytes[t], bytes_per_s) +
+                           ExactChoreNs(chores_ns, a.tensor_bytes[t], chores_ps_per_byte) + 2);
+    }
     sum_bytes += a.tensor_bytes[t];
   }
   for (int64_t u = 0; u < a.num_units; ++u) sum_bytes += a.resident_bytes[u];
@@ -121,6 +141,10 @@ std::string CheckArrays(const SimulatorArrays& arrays) {
 
 int64_t TransferNs(int64_t latency_ns, int64_t bytes, int64_t bytes_per_s) {
   return static_cast<int64_t>(ExactTransferNs(latency_ns, bytes, bytes_per_s));
+}
+
+int64_t ChoreNs(int64_t fixed_ns, int64_t bytes, int64_t ps_per_byte) {
+  return static_cast<int64_t>(ExactChoreNs(fixed_ns, bytes, ps_per_byte));
 }
 
 }  // namespace tf_placer

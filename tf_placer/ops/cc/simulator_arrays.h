@@ -32,6 +32,10 @@ struct SimulatorArrays {
   const int64_t* link_latency_ns = nullptr;    // [D, D], the diagonal is not read
   const int64_t* link_bytes_per_s = nullptr;   // [D, D], the diagonal is not read
   const int32_t* channel_of_link = nullptr;    // [D, D], in [0, D * D) off the diagonal
+  const int64_t* link_send_ns = nullptr;              // [D, D], and so on; the diagonal is not read
+  const int64_t* link_send_ps_per_byte = nullptr;
+  const int64_t* link_receive_ns = nullptr;
+  const int64_t* link_receive_ps_per_byte = nullptr;
 };
 
 // One line that says what is wrong with the arrays, or "" when nothing is. After "" no simulation can
@@ -41,6 +45,9 @@ std::string CheckArrays(const SimulatorArrays& arrays);
 // Time that `bytes` occupy their channel: latency + ceil(bytes / bandwidth), exactly. The arguments must
 // have passed CheckArrays.
 int64_t TransferNs(int64_t latency_ns, int64_t bytes, int64_t bytes_per_s);
+
+// Time of a device that sending or receiving `bytes` takes: fixed + ceil(bytes * ps_per_byte / 1000).
+int64_t ChoreNs(int64_t fixed_ns, int64_t bytes, int64_t ps_per_byte);
 
 }  // namespace tf_placer
 

@@ -37,6 +37,10 @@ enum Input {
   kLinkLatencyNs,
   kLinkBytesPerS,
   kChannelOfLink,
+  kLinkSendNs,
+  kLinkSendPsPerByte,
+  kLinkReceiveNs,
+  kLinkReceivePsPerByte,
   kNumInputs,
 };
 
@@ -93,6 +97,10 @@ absl::Status CheckShapes(OpKernelContext* ctx) {
       {kLinkLatencyNs, "link_latency_ns", TensorShape({devices, devices})},
       {kLinkBytesPerS, "link_bytes_per_s", TensorShape({devices, devices})},
       {kChannelOfLink, "channel_of_link", TensorShape({devices, devices})},
+      {kLinkSendNs, "link_send_ns", TensorShape({devices, devices})},
+      {kLinkSendPsPerByte, "link_send_ps_per_byte", TensorShape({devices, devices})},
+      {kLinkReceiveNs, "link_receive_ns", TensorShape({devices, devices})},
+      {kLinkReceivePsPerByte, "link_receive_ps_per_byte", TensorShape({devices, devices})},
   };
   for (const auto& [input, name, shape] : expected) {
     TF_RETURN_IF_ERROR(CheckShape(ctx, input, name, shape));
@@ -119,6 +127,10 @@ SimulatorArrays ArraysOf(OpKernelContext* ctx) {
   arrays.link_latency_ns = ctx->input(kLinkLatencyNs).flat<int64_t>().data();
   arrays.link_bytes_per_s = ctx->input(kLinkBytesPerS).flat<int64_t>().data();
   arrays.channel_of_link = ctx->input(kChannelOfLink).flat<int32_t>().data();
+  arrays.link_send_ns = ctx->input(kLinkSendNs).flat<int64_t>().data();
+  arrays.link_send_ps_per_byte = ctx->input(kLinkSendPsPerByte).flat<int64_t>().data();
+  arrays.link_receive_ns = ctx->input(kLinkReceiveNs).flat<int64_t>().data();
+  arrays.link_receive_ps_per_byte = ctx->input(kLinkReceivePsPerByte).flat<int64_t>().data();
   return arrays;
 }
 

@@ -41,6 +41,10 @@ REGISTER_OP("TfPlacerSimulatePlacements")
     .Input("link_latency_ns: int64")
     .Input("link_bytes_per_s: int64")
     .Input("channel_of_link: int32")
+    .Input("link_send_ns: int64")
+    .Input("link_send_ps_per_byte: int64")
+    .Input("link_receive_ns: int64")
+    .Input("link_receive_ps_per_byte: int64")
     .Output("runtime_ns: int64")
     .Output("peak_bytes: int64")
     .Output("start_ns: int64")
@@ -66,6 +70,10 @@ streams: [D] ops that a device runs at once.
 link_latency_ns: [D, D] source, target; the diagonal is not read.
 link_bytes_per_s: [D, D] the diagonal is not read.
 channel_of_link: [D, D] in [0, D * D); the diagonal is not read.
+link_send_ns: [D, D] time of the source that a transfer takes; the diagonal is not read.
+link_send_ps_per_byte: [D, D] and picoseconds of it per byte.
+link_receive_ns: [D, D] time of the target, alike.
+link_receive_ps_per_byte: [D, D].
 runtime_ns: [B] when everything has ended.
 peak_bytes: [B, D] most memory in use at a moment.
 start_ns: [B, N] with a schedule, else [0, N].

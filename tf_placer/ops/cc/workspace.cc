@@ -22,7 +22,8 @@ int NumLeaves(const SimulationPlan& plan) {
 Workspace::Workspace(const SimulationPlan& plan)
     : state(Uninitialized<OpState>(plan.num_ops)),
       uses(Uninitialized<int32_t>(static_cast<int64_t>(plan.shared.size()) * (plan.num_devices + 1))),
-      transfers(Uninitialized<Transfer>(plan.max_transfers)),
+      // With chores a transfer is listed up to three times: to be sent, moving, to be received.
+      transfers(Uninitialized<Transfer>((plan.has_chores ? 3 : 1) * plan.max_transfers)),
       fresh(Uninitialized<uint64_t>(plan.max_transfers)),
       ready(Uninitialized<int32_t>(int64_t{plan.num_ops} * (plan.num_devices + 1))),
       ready_end(plan.num_devices + 1),
@@ -32,7 +33,7 @@ Workspace::Workspace(const SimulationPlan& plan)
       channels(plan.num_channels),
       due(2 * NumLeaves(plan)) {
   int64_t streams = 0;
-  for (const int32_t of_device : plan.streams) streams += std::min(of_device, plan.num_ops);
+  for (const int32_t of_device : plan.streams) streams += std::min<int64_t>(of_device, plan.max_running);
   running = Uninitialized<Running>(streams);
   for (size_t row = 0; row < plan.shared.size(); ++row) {
     uses[row * (plan.num_devices + 1) + plan.num_devices] = plan.shared[row].size;

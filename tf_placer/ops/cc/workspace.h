@@ -12,10 +12,11 @@
 
 namespace tf_placer {
 
-// One tensor on its way, waiting or moving. The transfers of a channel form a list in FIFO order.
+// One tensor on its way, waiting or moving. The transfers of a channel form a list in FIFO order, and so do
+// the chores of a device.
 struct Transfer {
   int32_t tensor;
-  int32_t next;  // behind it in its channel, -1 for none
+  int32_t next;  // behind it in its list, -1 for none
   uint16_t source;
   uint16_t target;
 };
@@ -43,7 +44,7 @@ struct Ready {
   }
 };
 
-struct Channel {
+struct TransferList {
   int32_t head;
   int32_t tail;
 };
@@ -56,6 +57,7 @@ struct DeviceState {
   int32_t num_running;
   int32_t streams;
   int32_t heap_size;
+  TransferList chores;    // waiting; empty when the head is -1
 };
 
 // Made once per thread, and used for any number of placements of the plan it was made for: a simulation
@@ -74,7 +76,7 @@ struct Workspace {
   std::unique_ptr<Running[]> running;
   std::vector<DeviceState> devices;
   std::vector<int64_t> bytes;  // [D] in use now
-  std::vector<Channel> channels;
+  std::vector<TransferList> channels;
   std::vector<int64_t> due;  // the tournament; as leaves the devices, the channels, then padding
 };
 

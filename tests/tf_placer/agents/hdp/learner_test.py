@@ -67,6 +67,82 @@ def test_failures_of_any_cause_get_the_failing_reward():
         assert np.isfinite(variable.numpy()).all(), variable.name
 
 
+def loss_and_gradient(learner, actions, noise, reward, valid):
+    """The learner's own loss of given actions, and its gradient in both networks' variables."""
+    variables = learner.policy.trainable_variables
+    with tf.GradientTape() as tape:
+        loss = learner._loss(learner.policy.score(actions, noise), tf.constant(reward), tf.constant(valid))
+    return float(loss), tape.gradient(loss, variables)
+
+
+def test_the_loss_is_the_papers_sum_over_exactly_the_executed_actions():
+    config = dataclasses.replace(CONFIG, normalize_advantage=False, entropy_start=0.0, noise_amplitude=0.0)
+    learner = HdpLearner(PROBLEM, config, weighted_devices, 1.0, 0, seed=3)
+    noise = learner.policy.draw_noise(tf.constant(0.0), tf.constant([1, 2]))
+    actions, scores = learner.policy.sample(noise, tf.constant([3, 4]))
+    reward = np.array([-1.0, -2.0, -4.0, -3.0, -1.5, -2.5], np.float32)  # m = 2 groupings of k = 3
+    loss, gradient = loss_and_gradient(learner, actions, noise, reward, [True] * 6)
+
+    advantage = (reward - reward.mean()).reshape(2, 3)
+    groups, devices = scores.group_log_prob.numpy(), scores.device_log_prob.numpy()
+    by_hand = -np.mean(advantage * devices) - np.mean(advantage.mean(axis=1) * groups)
+    assert loss == pytest.approx(by_hand, rel=1e-4)
+
+    with tf.GradientTape() as tape:
+        forced = learner.policy.score(actions, noise)
+        objective = tf.reduce_mean(advantage * forced.device_log_prob) + tf.reduce_mean(
+            advantage.mean(axis=1) * forced.group_log_prob
+        )
+    for ours, theirs in zip(
+        gradient, tape.gradient(objective, learner.policy.trainable_variables), strict=True
+    ):
+        np.testing.assert_allclose(
+            tf.convert_to_tensor(ours), -tf.convert_to_tensor(theirs), rtol=1e-3, atol=1e-6
+        )
+
+
+def test_after_a_while_what_does_not_run_teaches_nothing():
+    reward = np.array([-1.0, -10.0, -2.0, -10.0, -10.0, -3.0], np.float32)
+    valid = reward > -10
+    losses = {}
+    for after in (0, 1):  # at update 0 everything may teach, unless valid_only_after is 0
+        config = dataclasses.replace(
+            CONFIG, valid_only_after=after, normalize_advantage=False, entropy_start=0.0
+        )
+        learner = HdpLearner(PROBLEM, config, weighted_devices, 1.0, 0, seed=3)
+        noise = learner.policy.draw_noise(tf.constant(0.0), tf.constant([1, 2]))
+        actions, scores = learner.policy.sample(noise, tf.constant([3, 4]))
+        losses[after], _ = loss_and_gradient(learner, actions, noise, reward, valid)
+        taught = valid if after == 0 else np.ones(6, bool)
+        assert float(learner.baseline.average) == pytest.approx(reward[taught].mean())
+        advantage = np.where(taught, reward - reward[taught].mean(), 0.0).reshape(2, 3)
+        by_hand = -np.mean(advantage * scores.device_log_prob.numpy()) - np.mean(
+            advantage.mean(axis=1) * scores.group_log_prob.numpy()
+        )
+        assert losses[after] == pytest.approx(by_hand, rel=1e-4)
+    assert losses[0] != pytest.approx(losses[1], rel=1e-2)
+
+
+def test_it_never_stops_sampling():
+    # The old open-source controller froze to its last placement after 500 steps.
+    config = dataclasses.replace(
+        CONFIG, noise_updates=2, entropy_updates=2, valid_only_after=2, learning_rate=1e-9
+    )
+    learner = HdpLearner(PROBLEM, config, weighted_devices, 1.0, 0, seed=3)
+    late = [learner.update().placements.numpy() for _ in range(8)][-3:]
+    assert len({placement.tobytes() for update in late for placement in update}) > 3
+
+
+def test_the_traced_update_does_not_grow_with_the_number_of_groups():
+    # The old one unrolled its decoder in Python.
+    def nodes(groups):
+        config = dataclasses.replace(CONFIG, num_groups=groups)
+        learner = HdpLearner(PROBLEM, config, weighted_devices, 1.0, 0, seed=3)
+        return len(learner.update.get_concrete_function().graph.as_graph_def().node)
+
+    assert nodes(4) == nodes(12)
+
+
 def test_it_learns_which_device_is_fast():
     # A bandit: every unit on device 1 costs time. The start prefers device 1.
     def evaluate(placements):

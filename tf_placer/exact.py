@@ -1,0 +1,29 @@
+"""Arrays of whole numbers that come from outside, taken as they are or not at all."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tf_placer.errors import InputError
+
+
+def exact(name: str, value: object, dtype: type) -> np.ndarray:
+    """``value`` as an array of ``dtype``, when that changes no number.
+
+    Args:
+      name: what the array is called in the error.
+      value: array-like.
+      dtype: an integer type or bool.
+
+    Raises:
+      InputError: a fraction (seconds where nanoseconds are meant, say), a number out of range, or no numbers.
+    """
+    given = np.asarray(value)
+    if given.dtype.kind in "iufb":
+        with np.errstate(invalid="ignore"):
+            cast = given.astype(dtype)
+        if np.array_equal(cast, given):
+            return cast
+    raise InputError(
+        f"{name}: expected whole numbers that fit {np.dtype(dtype).name}, got {given.dtype} values that do not"
+    )
