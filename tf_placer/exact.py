@@ -21,7 +21,7 @@ def exact(name: str, value: object, dtype: type) -> np.ndarray:
     given = np.asarray(value)
     if given.dtype.kind in "iufb":
         with np.errstate(invalid="ignore"):
-            cast = given.astype(dtype)
+            cast: np.ndarray = given.astype(dtype)
         if np.array_equal(cast, given):
             return cast
     raise InputError(

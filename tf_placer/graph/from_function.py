@@ -40,7 +40,7 @@ def program_of_function(fn: Any, *example_args: Any) -> Program:
     captures = dict(zip(_names(concrete.graph.internal_captures), concrete.captured_inputs, strict=True))
     handles = {name: value for name, value in values.items() if value.dtype == tf.resource}
     replaced = _Captures(graph_def, concrete, {**captures, **handles})
-    nodes = [replaced.node(node) for node in graph_def.node if node.name not in replaced.aliases]
+    nodes = [replaced.node(node) for node in graph_def.node]
     feeds = {name: _feed(name, value) for name, value in values.items() if name not in handles}
     for node in nodes:
         node.device = ""
@@ -84,7 +84,13 @@ def _input_values(concrete, example_args: tuple) -> dict[str, tf.Tensor]:
         leaf.handle if isinstance(leaf, tf.Variable) else leaf
         for leaf in tf.nest.flatten(example_args, expand_composites=True)
     ]
-    values = [leaf for leaf in leaves if isinstance(leaf, tf.Tensor)]
+    # Tracing gives a variable one placeholder, however often it is passed; a tensor gets one each time.
+    variables = {id(leaf) for leaf in leaves if isinstance(leaf, tf.Tensor) and leaf.dtype == tf.resource}
+    values = []
+    for leaf in leaves:
+        if isinstance(leaf, tf.Tensor) and (leaf.dtype != tf.resource or id(leaf) in variables):
+            variables.discard(id(leaf))
+            values.append(leaf)
     if len(values) != len(inputs):
         raise InputError(
             f"function {concrete.name!r} takes {len(inputs)} tensors, but the example arguments "
@@ -112,24 +118,18 @@ class _Captures:
 
     def __init__(self, graph_def, concrete, captures: dict[str, tf.Tensor]):
         self.variables: list[ItemVariable] = []
-        # Placeholders of a variable that has one already: passed as an argument and closed over, say.
-        self.aliases: set[str] = set()
         self._new_name: dict[str, str] = {}
         self._new_node: dict[str, node_def_pb2.NodeDef] = {}
         taken = {node.name for node in graph_def.node}
         variable_name = {id(v.handle): v.name.partition(":")[0] for v in concrete.graph.variables}
-        node_of_handle: dict[int, str] = {}
         for name, value in captures.items():
-            if value.dtype == tf.resource and id(value) in node_of_handle:
-                self.aliases.add(name)
-                self._new_name[name] = node_of_handle[id(value)]
-            elif value.dtype == tf.resource:
+            if value.dtype == tf.resource:
                 wanted = variable_name.get(id(value), name)
                 node_name = name if wanted == name else fresh_name(wanted, taken)
                 variable = _variable(node_name, value, concrete.graph.get_tensor_by_name(f"{name}:0"))
                 self.variables.append(variable)
                 self._new_node[name] = _handle_node(variable)
-                self._new_name[name] = node_of_handle[id(value)] = variable.node
+                self._new_name[name] = variable.node
             else:
                 self._new_node[name] = _constant_node(name, value)
 
@@ -162,7 +162,7 @@ def _variable(node: str, handle: tf.Tensor, placeholder: tf.Tensor) -> ItemVaria
         value = gen_resource_variable_ops.read_variable_op(handle, dtype).numpy()
     except tf.errors.OpError as error:
         raise InputError(f"variable {node!r} cannot be read; give it a value before placing") from error
-    return ItemVariable(node, tuple(value.shape), dtype, tensor_bytes(value.shape, dtype), value)
+    return ItemVariable(node, tuple(value.shape), dtype, tensor_bytes(value.shape, dtype), value, capture)
 
 
 def _handle_node(variable: ItemVariable) -> node_def_pb2.NodeDef:

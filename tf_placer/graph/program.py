@@ -16,6 +16,7 @@ class ItemVariable:
       node: name of the ``VarHandleOp``; also its ``shared_name``.
       shape, dtype, num_bytes: of the variable's value.
       value: the value when the program was captured.
+      capture: name of the traced graph's placeholder that stood for the handle.
     """
 
     node: str
@@ -23,6 +24,7 @@ class ItemVariable:
     dtype: tf.DType
     num_bytes: int
     value: np.ndarray
+    capture: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,6 +12,11 @@ from tf_placer.errors import InputError
 from tf_placer.exact import exact
 
 
+def _no_chores() -> np.ndarray:
+    """Stands for an array that is 0 for every pair of devices, however many there are."""
+    return np.zeros((0, 0), np.int64)
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class SimulatorInputs:
     """Everything the simulator needs but the placements; copied, of the stated type, and read-only.
@@ -52,15 +57,15 @@ class SimulatorInputs:
     link_latency_ns: np.ndarray
     link_bytes_per_s: np.ndarray
     channel_of_link: np.ndarray
-    link_send_ns: np.ndarray | None = None
-    link_send_ps_per_byte: np.ndarray | None = None
-    link_receive_ns: np.ndarray | None = None
-    link_receive_ps_per_byte: np.ndarray | None = None
+    link_send_ns: np.ndarray = dataclasses.field(default_factory=_no_chores)
+    link_send_ps_per_byte: np.ndarray = dataclasses.field(default_factory=_no_chores)
+    link_receive_ns: np.ndarray = dataclasses.field(default_factory=_no_chores)
+    link_receive_ps_per_byte: np.ndarray = dataclasses.field(default_factory=_no_chores)
 
     def __post_init__(self) -> None:
         for name, (dtype, rank) in _ARRAYS.items():
             value = getattr(self, name)
-            if value is None:
+            if np.shape(value) == (0, 0):
                 value = np.zeros((self.num_devices, self.num_devices), np.int64)
             object.__setattr__(self, name, _exact(name, value, dtype, rank))
 

@@ -97,7 +97,7 @@ def test_a_cluster_of_one_device_needs_no_link():
 @pytest.mark.parametrize(
     ("devices", "links", "message"),
     [
-        ((), (), "no device"),
+        ((), (), "0 devices; give 1 to 64"),
         ((_device(0), _device(0)), (), "listed twice"),
         ((_device(0), _device(1)), (Link(0, 1, 1, 1.0, "a"),), "no link .*GPU:1 -> .*GPU:0"),
         ((_device(0),), (Link(0, 0, 1, 1.0, "a"),), "to itself"),

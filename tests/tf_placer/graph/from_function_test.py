@@ -7,18 +7,24 @@ from colocation.units import form_units
 from tf_placer.graph.item import Item
 
 
-def test_a_variable_that_is_an_argument_and_closed_over_is_one_variable():
+def test_a_variable_that_is_reached_twice_is_one_variable():
     weight = tf.Variable([1.0, 2.0], name="weight")
 
     @tf.function
-    def step(given):
+    def closed_over(given):
         given.assign_add([1.0, 1.0])
         return weight.read_value()
 
-    item = Item.from_function(step, weight)
-    assert [variable.node for variable in item.variables] == ["weight"]
-    assert item.index.op_types.count("VarHandleOp") == 1
-    np.testing.assert_array_equal(item.variables[0].value, [1.0, 2.0])
+    @tf.function
+    def passed_twice(first, second):
+        first.assign_add([1.0, 1.0])
+        return second.read_value()
+
+    for function, arguments in ((closed_over, [weight]), (passed_twice, [weight, weight])):
+        item = Item.from_function(function, *arguments)
+        assert len(item.variables) == 1
+        assert item.index.op_types.count("VarHandleOp") == 1
+        np.testing.assert_array_equal(item.variables[0].value, [1.0, 2.0])
 
 
 def test_a_compiled_call_shares_a_device_with_the_variables_it_reads():

@@ -1,4 +1,4 @@
-"""The shipped settings learn: what the planner samples moves, and chance with as many tries does worse."""
+"""The shipped settings learn: what the planner samples moves, and chance with as many tries does no better."""
 
 import numpy as np
 import pytest
@@ -10,18 +10,27 @@ from tf_placer.search.search import search
 EVALUATIONS = 12_800
 ROUND = 128  # samples of an update of HdpConfig()
 
+pytestmark = pytest.mark.slow
 
-@pytest.mark.slow
+
 @pytest.mark.parametrize("seed", range(3))
-def test_hdp_ends_sampling_better_than_the_best_it_began_with_and_beats_random_search(seed):
+def test_hdp_ends_sampling_better_than_the_best_it_began_with(seed):
     problem = multi_branch_problem(Cluster.preset("k40x2"))
-    hdp = search(problem, "hdp", budget_evaluations=EVALUATIONS, seed=seed)
-    assert [entry.evaluations for entry in hdp.history] == list(range(ROUND, EVALUATIONS + 1, ROUND))
-    first_best_s = hdp.history[0].best_s
-    last_mean_s = np.mean([entry.mean_s for entry in hdp.history[-5:]])
-    assert last_mean_s < first_best_s, (
-        f"the mean sample ends at {last_mean_s}, the first best was {first_best_s}"
+    result = search(problem, "hdp", budget_evaluations=EVALUATIONS, seed=seed)
+    assert [entry.evaluations for entry in result.history] == list(range(ROUND, EVALUATIONS + 1, ROUND))
+    first_best_s = result.history[0].best_s
+    last_mean_s = np.mean([entry.mean_s for entry in result.history[-5:]])
+    assert last_mean_s < first_best_s, f"seed {seed}: ends at {last_mean_s} s, began with {first_best_s} s"
+    # Half of the chains on each GPU: the bound and one crossing of 1 MiB (multi_branch_test.py).
+    assert result.runtime_s == pytest.approx(multi_branch_bound_s() + 109_858e-9)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_hdp_beats_random_search_with_as_many_evaluations_on_four_gpus(seed):
+    # Not on two: blocks of the breadth-first order meet the optimum there within 2,000 tries.
+    problem = multi_branch_problem(Cluster.preset("k40x4"), branches=16, depth=8)
+    hdp, random = (
+        search(problem, method, budget_evaluations=EVALUATIONS, seed=seed) for method in ("hdp", "random")
     )
-    random = search(problem, "random", budget_evaluations=EVALUATIONS, seed=seed)
-    assert random.evaluations == hdp.evaluations == EVALUATIONS
-    assert multi_branch_bound_s() <= hdp.runtime_s < random.runtime_s
+    assert hdp.evaluations == random.evaluations == EVALUATIONS
+    assert multi_branch_bound_s(16, 8, devices=4) < hdp.runtime_s < random.runtime_s, f"seed {seed}"
