@@ -36,7 +36,8 @@ class LocalWorkers:
                 ...
 
     They end with the ``with`` block, with the interpreter, and with this process even if it is
-    killed. They listen on loopback only, because TensorFlow's servers know no authentication.
+    killed. They talk over loopback, but TensorFlow's servers listen on every interface of the machine and know
+    no authentication: whoever reaches their ports can run graphs. Keep to machines whose network you trust.
     """
 
     def __init__(self, cluster: Cluster, inter_op_threads: int = 2, start_timeout_s: float = 120.0) -> None:

@@ -25,7 +25,7 @@ class WorkerSpec:
 
     Attributes:
       job, task: its place in the TensorFlow cluster.
-      addresses: [tasks] ``host:port`` of every task of the job, loopback only.
+      addresses: [tasks] ``host:port`` of every task of the job, on loopback.
       core: the one core to run on, or None to leave the process unpinned (GPU workers).
       intra_op_threads: threads inside one op; 0 lets TensorFlow choose.
       inter_op_threads: threads that run ops. With 1 a worker's sends wait until its executor
