@@ -99,8 +99,10 @@ def attach_constants(index: GraphIndex, units: Units) -> Iterator[Merge]:
     """Ties a ``Const`` to its consumer when one unit alone reads it.
 
     A constant costs nothing and is copied in when the step is built, so to place it apart only
-    adds a message; a search should not spend moves on it.
+    adds a message; a search should not spend moves on it. A constant that a hard rule ties to other ops stays
+    with those.
     """
+    unit_size = np.bincount(units.unit_of_op, minlength=units.num_units)
     consumers: dict[int, set[int]] = collections.defaultdict(set)
     reader: dict[int, int] = {}
     for producer, _, consumer, _ in index.data_edges.tolist():
@@ -108,7 +110,7 @@ def attach_constants(index: GraphIndex, units: Units) -> Iterator[Merge]:
             consumers[producer].add(int(units.unit_of_op[consumer]))
             reader.setdefault(producer, consumer)
     for constant, consuming_units in consumers.items():
-        if len(consuming_units) == 1:
+        if len(consuming_units) == 1 and unit_size[units.unit_of_op[constant]] == 1:
             reason = f"{index.names[constant]} is read by the unit of {index.names[reader[constant]]} alone"
             yield Merge(constant, reader[constant], "attach_constants", reason)
 

@@ -142,6 +142,12 @@ def test_default_groups_fall_back_to_the_scope_and_leave_strangers():
     )
 
 
+def test_a_constant_that_must_be_elsewhere_is_not_attached():
+    index = graph("v:Const", "tied:Const", "near v", "also v", "far tied")
+    index.graph_def.node[1].attr["_class"].list.s.append(b"loc:@v")
+    assert groups(index, attach_constants) == sets("v tied", "near", "also", "far")
+
+
 def test_attach_constants():
     index = graph("one:Const", "two:Const", "a one two", "b two", "none:Const")
     assert groups(index, attach_constants) == sets("one a", "two", "b", "none")

@@ -175,7 +175,8 @@ class Problem:
             device = self.cluster.devices[int(device_of_unit[unit])]
             legal = [d.name for d, ok in zip(self.cluster.devices, self.allowed[unit], strict=True) if ok]
             raise InputError(
-                f"op {self.name_of_unit(unit)!r} has no kernel on {device.name}; it can run on {', '.join(legal)}"
+                f"the unit of op {self.name_of_unit(unit)!r} has no kernel on {device.name}; "
+                f"it can run on {', '.join(legal)}"
             )
 
     def name_of_unit(self, unit: int) -> str:
