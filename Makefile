@@ -28,6 +28,8 @@ $(OP_STAMP): $(VENV_STAMP) $(OP_SOURCES)
 	$(PYTHON) -m tf_placer.ops.build
 	touch $@
 
+# The demo is for reading: what TensorFlow logs at start-up as errors (no GPU, say) stays off.
+demo: export TF_CPP_MIN_LOG_LEVEL = 3
 demo: setup
 	$(PYTHON) -m experiments.demo
 

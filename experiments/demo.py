@@ -1,6 +1,6 @@
 """The road once: a described machine in the simulator, then this machine on the runtime.
 
-    python -m experiments.demo [--described_s=60] [--local_s=25] [--out=out/demo]
+    python -m experiments.demo [--described_s=85] [--local_s=25] [--out=out/demo]
 
 On two cores about four minutes, start to end.
 """
@@ -17,7 +17,7 @@ from tf_placer.command_line.place import Request, place
 from tf_placer.command_line.report import check_out
 from tf_placer.search.budget import Budget
 
-_DESCRIBED_S = flags.DEFINE_float("described_s", 60.0, "Search seconds for inception_v3 on k40x2.")
+_DESCRIBED_S = flags.DEFINE_float("described_s", 85.0, "Search seconds for inception_v3 on k40x2.")
 _LOCAL_S = flags.DEFINE_float("local_s", 25.0, "Search seconds for inception_v3_small on this machine.")
 _SEED = flags.DEFINE_integer("seed", 0, "Fixes everything random.")
 _OUT = flags.DEFINE_string("out", "out/demo", "Folder for the results.")

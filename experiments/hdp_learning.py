@@ -23,7 +23,8 @@ from tf_placer.search.result import SearchResult
 
 FLAGS = flags.FLAGS
 flags.DEFINE_integer("seeds", 5, "how many seeds")
-flags.DEFINE_float("budget_s", 120.0, "seconds of HDP per seed on Inception-V3")
+flags.DEFINE_float("budget_s", 120.0, "seconds of HDP per seed on Inception-V3 and k40x2")
+flags.DEFINE_float("p100x2_budget_s", 60.0, "seconds of HDP per seed on Inception-V3 and p100x2")
 flags.DEFINE_float("synthetic_budget_s", 40.0, "seconds of HDP per seed on the multi-branch graph")
 flags.DEFINE_string("out", "out/hdp_learning", "folder for results.json and learning.png")
 
@@ -90,9 +91,9 @@ def main(argv: list[str]) -> None:
     problems = {
         f"Inception-V3 on {name}": (
             tf_placer.build_problem(inception, tf_placer.Cluster.preset(name)),
-            FLAGS.budget_s,
+            budget_s,
         )
-        for name in ("k40x2", "p100x2")
+        for name, budget_s in (("k40x2", FLAGS.budget_s), ("p100x2", FLAGS.p100x2_budget_s))
     }
     synthetic = multi_branch_problem(tf_placer.Cluster.preset("k40x2"))
     problems["8 chains of 6 ops on k40x2"] = (synthetic, FLAGS.synthetic_budget_s)

@@ -64,7 +64,7 @@ class HdpConfig:
     entropy_start: float = 0.3
     entropy_end: float = 0.02
     entropy_updates: int = 400
-    entropy_rate: float = 0.05
+    entropy_rate: float = 0.1
     noise_amplitude: float = 0.1
     noise_updates: int = 500
     valid_only_after: int = 500
