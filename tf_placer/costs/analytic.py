@@ -131,9 +131,12 @@ def _call_costs(
             return _joined(parts, 1, {view.type: 1})
         return _joined(parts, iterations, {})
     if view.type in _BRANCHES:
-        names = [f.name for f in attributes["branches"].list.func] or [
-            attributes[key].func.name for key in ("then_branch", "else_branch")
-        ]
+        # Asking a protocol buffer's map for a key that is not there would add it to the item's graph.
+        names = (
+            [f.name for f in attributes["branches"].list.func]
+            if "branches" in attributes
+            else [attributes[key].func.name for key in ("then_branch", "else_branch")]
+        )
         parts = [_function_costs(name, view.inputs[1:], library, cluster) for name in names]
         longest = np.max([part.compute_ns.sum(axis=0) for part in parts], axis=0)
         return dataclasses.replace(_joined(parts, 1, {}), compute_ns=longest[None, :])

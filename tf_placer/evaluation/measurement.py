@@ -27,12 +27,14 @@ class Measurement:
       peak_bytes: [B, D] int64, most memory in use on each device, or None when not measured.
       status: [B] int32 of ``Status``.
       messages: [B] one line each, "" where there is nothing to say.
+      spread_s: [B] float64, interquartile range of the timed steps; None where one step is like another.
     """
 
     runtime_s: np.ndarray
     peak_bytes: np.ndarray | None
     status: np.ndarray
     messages: tuple[str, ...]
+    spread_s: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         batch = len(self.messages)

@@ -2,50 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
-import time
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Sequence
 
 import numpy as np
-import tensorflow as tf
 
-from tf_placer.cluster.local_workers import LocalWorkers
+from tf_placer.cluster.workers import Workers, workers_of
 from tf_placer.errors import InputError
-from tf_placer.evaluation.graph_program import GraphProgram, build_program
+from tf_placer.evaluation.attempt import Attempt, try_on
 from tf_placer.evaluation.measurement import Measurement, Status
-from tf_placer.evaluation.runtime_session import (
-    DeadlineExceeded,
-    MalformedGraph,
-    WorkerDied,
-    open_program,
-    run_watched,
-)
 from tf_placer.graph.item import Item
 from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.graph_def import place_graph
-
-
-@dataclasses.dataclass(frozen=True)
-class RuntimeConfig:
-    """How a placement is timed.
-
-    Attributes:
-      warmup_steps: untimed steps first; they allocate memory and make the kernels.
-      steps: timed steps.
-      keep: the reported time is the median of this many last timed steps.
-      deadline_s: most seconds for one placement, loading included.
-      inter_op_threads: threads that run ops in each worker, see ``WorkerSpec``.
-    """
-
-    warmup_steps: int = 2
-    steps: int = 10
-    keep: int = 5
-    deadline_s: float = 300.0
-    inter_op_threads: int = 2
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.keep <= self.steps or self.warmup_steps < 0 or self.deadline_s <= 0:
-            raise InputError(f"{self}: need 1 <= keep <= steps, warmup_steps >= 0 and deadline_s > 0")
+from tf_placer.runtime.audit import Audit, AuditError, audit
+from tf_placer.runtime.graph_program import GraphProgram, build_program
+from tf_placer.runtime.race import race_steps
+from tf_placer.runtime.session import open_program
+from tf_placer.runtime.timing import RuntimeConfig, reported_s, spread_s, time_steps
 
 
 class RuntimeEvaluator:
@@ -72,7 +45,7 @@ class RuntimeEvaluator:
         self._item = item
         self._problem = problem
         self._config = config
-        self._workers = LocalWorkers(problem.cluster, config.inter_op_threads)
+        self._workers = workers_of(problem.cluster, config.inter_op_threads)
 
     def __enter__(self) -> RuntimeEvaluator:
         return self
@@ -105,101 +78,93 @@ class RuntimeEvaluator:
         units = self._problem.num_units
         if device_of_unit.ndim != 2 or device_of_unit.shape[1] != units:
             raise InputError(f"device_of_unit has shape {device_of_unit.shape}, but [B, {units}] is needed")
-        return _collect([self._evaluate_one(row) for row in device_of_unit])
+        return _collect([self._evaluate_one(row) for row in device_of_unit], self._config)
 
-    def _evaluate_one(self, device_of_unit: np.ndarray) -> Outcome:
+    def race(self, device_of_unit: np.ndarray, rounds: int = 20) -> list[list[float]]:
+        """Times placements in turn, step by step (``race_steps``): for a few that are close.
+
+        All of them are loaded at once, so their variables must fit together.
+
+        Args:
+          device_of_unit: [B, U]; placements that ``evaluate`` has found OK.
+          rounds: timed steps of each placement that stays in the race.
+
+        Returns:
+          Step times of each, in seconds; fewer for one that dropped out.
+
+        Raises:
+          RaceFailed: one of them did not run to the end.
+        """
+        programs = [self._program(row) for row in device_of_unit]
+
+        def run(target: str) -> list[list[float]]:
+            with contextlib.ExitStack() as stack:
+                loaded = [
+                    stack.enter_context(open_program(target, program, self._config.deadline_s))
+                    for program in programs
+                ]
+                return race_steps([one.step for one in loaded], rounds, self._config.warmup_steps)
+
+        attempt = try_on(self._workers, self._config.deadline_s * len(programs), run)
+        if attempt.value is None:
+            raise RaceFailed(f"{attempt.status.name}: {attempt.message}")
+        return attempt.value
+
+    def audit(self, device_of_unit: np.ndarray) -> Audit:
+        """Runs one step of a placement [U] and compares where its ops ran with where they were put.
+
+        Raises:
+          AuditError: the placement does not run.
+        """
+        program = self._program(device_of_unit)
+
+        def run(target: str) -> Audit:
+            with open_program(target, program, self._config.deadline_s) as loaded:
+                return audit(program, list(loaded.traced_step().partition_graphs))
+
+        attempt = try_on(self._workers, self._config.deadline_s, run)
+        if attempt.value is None:
+            raise AuditError(f"the placement does not run: {attempt.status.name}: {attempt.message}")
+        return attempt.value
+
+    def _evaluate_one(self, device_of_unit: np.ndarray) -> Attempt[list[float]]:
         try:
             self._problem.check_legal(device_of_unit)
-            devices = self._problem.cluster.devices
-            device_of_op = [devices[d].name for d in device_of_unit[self._problem.unit_of_op]]
-            placed = place_graph(self._item.graph_def, device_of_op)
         except InputError as error:
-            return Outcome(Status.ILLEGAL, str(error))
-        return measure_graph(self._workers, self._item, placed, self._config)
+            return Attempt(Status.ILLEGAL, str(error))
+        return time_program(self._workers, self._program(device_of_unit), self._config)
+
+    def _program(self, device_of_unit: np.ndarray) -> GraphProgram:
+        self._problem.check_legal(device_of_unit)
+        devices = self._problem.cluster.devices
+        device_of_op = [devices[d].name for d in device_of_unit[self._problem.unit_of_op]]
+        return build_program(self._item, place_graph(self._item.graph_def, device_of_op))
 
 
-@dataclasses.dataclass(frozen=True)
-class Outcome:
-    """How one placed graph fared; ``runtime_s`` is nan unless it is OK."""
-
-    status: Status
-    message: str = ""
-    runtime_s: float = float("nan")
+class RaceFailed(RuntimeError):
+    """A placement in a race did not run to the end."""
 
 
-def measure_graph(
-    workers: LocalWorkers, item: Item, placed: tf.compat.v1.GraphDef, config: RuntimeConfig
-) -> Outcome:
-    """Times one placed graph; never raises for what the graph does.
-
-    Args:
-      workers: started if need be; closed, so that the next use starts fresh ones, after a failure
-        that may have damaged them.
-      item: the program that was placed.
-      placed: its graph with a device on every node.
-      config: steps and deadline.
+def time_program(workers: Workers, program: GraphProgram, config: RuntimeConfig) -> Attempt[list[float]]:
+    """Step times of one program; never raises for what the program does.
 
     Raises:
-      InputError: the item cannot be run by itself, however it is placed.
       WorkerError: the workers cannot be started at all.
     """
-    program = build_program(item, placed)
-    workers.start()
-    target = workers.target
-    try:
-        step_s = run_watched(workers, config.deadline_s, lambda: _time_program(target, program, config))
-        return Outcome(Status.OK, "", reported_s(step_s, config))
-    except DeadlineExceeded as error:
-        workers.close()
-        return Outcome(Status.TIMEOUT, str(error))
-    except WorkerDied as error:
-        workers.close()
-        return Outcome(Status.CRASHED, str(error))
-    except tf.errors.ResourceExhaustedError as error:
-        workers.close()
-        return Outcome(Status.OUT_OF_MEMORY, _one_line(error))
-    except (tf.errors.InvalidArgumentError, tf.errors.NotFoundError, MalformedGraph) as error:
-        return Outcome(Status.ILLEGAL, _one_line(error))
-    except tf.errors.OpError as error:
-        workers.close()
-        return Outcome(Status.CRASHED, _one_line(error))
+
+    def run(target: str) -> list[float]:
+        with open_program(target, program, config.deadline_s) as loaded:
+            return time_steps(loaded.step, config)
+
+    return try_on(workers, config.deadline_s, run)
 
 
-def _time_program(target: str, program: GraphProgram, config: RuntimeConfig) -> list[float]:
-    with open_program(target, program, config.deadline_s) as step:
-        return time_steps(step, config)
-
-
-def time_steps(step: Callable[[], None], config: RuntimeConfig) -> list[float]:
-    """Seconds of each of ``config.steps`` steps after the warm-up."""
-    for _ in range(config.warmup_steps):
-        step()
-    times_s = []
-    for _ in range(config.steps):
-        start = time.perf_counter()
-        step()
-        times_s.append(time.perf_counter() - start)
-    return times_s
-
-
-def reported_s(step_s: Sequence[float], config: RuntimeConfig) -> float:
-    """The median of the last ``config.keep`` timed steps (Mirhoseini et al. 2018, section 4)."""
-    return float(np.median(step_s[-config.keep :]))
-
-
-def _collect(outcomes: Sequence[Outcome]) -> Measurement:
+def _collect(attempts: Sequence[Attempt[list[float]]], config: RuntimeConfig) -> Measurement:
+    nan = float("nan")
     return Measurement(
-        runtime_s=np.array([outcome.runtime_s for outcome in outcomes], np.float64),
+        runtime_s=np.array([reported_s(a.value, config) if a.value else nan for a in attempts]),
         peak_bytes=None,
-        status=np.array([outcome.status for outcome in outcomes], np.int32),
-        messages=tuple(outcome.message for outcome in outcomes),
+        status=np.array([a.status for a in attempts], np.int32),
+        messages=tuple(a.message for a in attempts),
+        spread_s=np.array([spread_s(a.value, config) if a.value else nan for a in attempts]),
     )
-
-
-def _one_line(error: Exception) -> str:
-    """What went wrong, without the Python stack that a session error starts with."""
-    text = error.message if isinstance(error, tf.errors.OpError) else str(error)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    # The stack ends with a line "Node: 'name'"; the runtime's own message follows.
-    start = max((i + 1 for i, line in enumerate(lines[:-1]) if line.startswith("Node: ")), default=0)
-    return f"{type(error).__name__}: {lines[start] if lines else 'no message'}"

@@ -106,6 +106,18 @@ def test_a_branch_costs_its_longest_side():
     assert costs.compute_ns[row, 0] == 2_862_143  # the product, as above
 
 
+def test_the_graph_is_only_read():
+    @tf.function
+    def step(x):
+        x = tf.while_loop(lambda y: tf.reduce_all(y < 8.0), lambda y: [y + 1.0], [x])[0]
+        return tf.cond(tf.reduce_sum(x) > 0.0, lambda: tf.sin(x), lambda: x)
+
+    item = Item.from_function(step, tf.zeros([100]))
+    before = item.graph_def.SerializeToString(deterministic=True)
+    analytic_costs(item, _cluster())
+    assert item.graph_def.SerializeToString(deterministic=True) == before
+
+
 def test_a_loop_may_not_run_where_its_body_has_no_kernel():
     def step(x):
         return tf.while_loop(

@@ -12,14 +12,15 @@ import tensorflow as tf
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.local import local_devices
 from tf_placer.errors import InputError
-from tf_placer.evaluation.graph_program import build_program
 from tf_placer.evaluation.measurement import Status
-from tf_placer.evaluation.runtime import RuntimeConfig, RuntimeEvaluator, measure_graph, reported_s
-from tf_placer.evaluation.runtime_session import session_config
+from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator, time_program
 from tf_placer.graph.item import Item
-from tf_placer.problem.build_problem import build_problem
+from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.graph_def import place_graph
+from tf_placer.runtime.graph_program import build_program
+from tf_placer.runtime.session import session_config
+from tf_placer.runtime.timing import RuntimeConfig, reported_s, spread_s
 
 pytestmark = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores for two workers")
 
@@ -61,7 +62,7 @@ def _alive(pid: int) -> bool:
 def chains(cluster):
     """Two chains as an item, its problem and an evaluator."""
     item = _item(two_chains)
-    problem = build_problem(item, cluster)
+    problem = analytic_problem(item, cluster)
     with RuntimeEvaluator(item, problem, QUICK) as evaluator:
         yield item, problem, evaluator
         pids = evaluator.worker_pids
@@ -120,12 +121,38 @@ def test_the_reported_time_is_the_median_of_the_last_steps():
     slow_start = [9.0] * 5 + [1.0, 2.0, 3.0, 40.0, 50.0]
     assert reported_s(slow_start, RuntimeConfig()) == 3.0
     assert reported_s([7.0, 5.0, 1.0, 2.0], RuntimeConfig(steps=4, keep=3)) == 2.0
+    assert spread_s(slow_start, RuntimeConfig()) == 40.0 - 2.0
+
+
+def test_a_race_times_placements_in_turn_and_an_audit_finds_every_op_in_place(chains):
+    item, problem, evaluator = chains
+    placements = _on_worker_0(problem, batch=2)
+    placements[1, problem.unit_of_op] = _split(item)
+    samples = evaluator.race(placements, rounds=4)
+    assert [len(times) for times in samples] == [4, 4]
+    assert min(map(min, samples)) > 0
+    for row in placements:
+        found = evaluator.audit(row)
+        found.check()
+        assert found.in_place > item.index.num_ops
+    assert found.added["_Recv"] >= 1
+
+
+def test_a_race_of_a_program_without_end_says_what_failed(cluster):
+    item = _item(endless)
+    problem = analytic_problem(item, cluster)
+    config = RuntimeConfig(warmup_steps=0, steps=1, keep=1, deadline_s=2.0)
+    with (
+        RuntimeEvaluator(item, problem, config) as evaluator,
+        pytest.raises(RaceFailed, match="TIMEOUT: not done after 2 s"),
+    ):
+        evaluator.race(_on_worker_0(problem))
 
 
 @pytest.mark.slow
 def test_a_worker_killed_during_a_step_ends_it(cluster):
     item = _item(endless)
-    problem = build_problem(item, cluster)
+    problem = analytic_problem(item, cluster)
     with RuntimeEvaluator(item, problem, QUICK) as evaluator:
         workers = evaluator._workers
         workers.start()
@@ -140,7 +167,7 @@ def test_a_worker_killed_during_a_step_ends_it(cluster):
 
 def test_a_step_without_end_is_a_timeout(cluster):
     item = _item(endless)
-    problem = build_problem(item, cluster)
+    problem = analytic_problem(item, cluster)
     config = RuntimeConfig(warmup_steps=0, steps=1, keep=1, deadline_s=2.0)
     with RuntimeEvaluator(item, problem, config) as evaluator:
         measurement = evaluator.evaluate(_on_worker_0(problem))
@@ -151,9 +178,8 @@ def test_a_step_without_end_is_a_timeout(cluster):
 def test_what_tensorflow_refuses_is_illegal(chains):
     item, problem, evaluator = chains
     elsewhere = "/job:worker/replica:0/task:7/device:CPU:0"
-    outcome = measure_graph(
-        evaluator._workers, item, place_graph(item.graph_def, [elsewhere] * item.index.num_ops), QUICK
-    )
+    placed = place_graph(item.graph_def, [elsewhere] * item.index.num_ops)
+    outcome = time_program(evaluator._workers, build_program(item, placed), QUICK)
     assert outcome.status == Status.ILLEGAL
     assert "task:7" in outcome.message
     measurement = evaluator.evaluate(_on_worker_0(problem) + 2)
@@ -169,7 +195,7 @@ def test_variables_of_one_placement_are_gone_before_the_next(cluster):
         return tf.reduce_sum(big) + x
 
     item = Item.from_function(read, tf.constant(1.0), name="read")
-    problem = build_problem(item, cluster)
+    problem = analytic_problem(item, cluster)
     with RuntimeEvaluator(item, problem, QUICK) as evaluator:
         placement = _on_worker_0(problem, batch=4)
         evaluator.evaluate(placement)

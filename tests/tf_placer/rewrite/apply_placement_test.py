@@ -9,7 +9,7 @@ from tf_placer import workloads
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
-from tf_placer.problem.build_problem import build_problem
+from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.apply_placement import apply_placement
 
@@ -21,7 +21,7 @@ def item() -> Item:
 
 @pytest.fixture
 def placement(item: Item) -> Placement:
-    problem = build_problem(item, Cluster.logical(3))
+    problem = analytic_problem(item, Cluster.logical(3))
     return Placement(problem, np.random.default_rng(0).integers(3, size=problem.num_units))
 
 

@@ -6,13 +6,13 @@ import concurrent.futures
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 import tensorflow as tf
 
-from tf_placer.cluster.local_workers import LocalWorkers
-from tf_placer.evaluation.graph_program import GraphProgram, batches
+from tf_placer.cluster.workers import Workers
+from tf_placer.runtime.graph_program import GraphProgram, batches
 
 _Result = TypeVar("_Result")
 
@@ -49,7 +49,7 @@ def session_config(deadline_s: float = 0.0) -> tf.compat.v1.ConfigProto:
     return config
 
 
-def run_watched(workers: LocalWorkers, deadline_s: float, function: Callable[[], _Result]) -> _Result:
+def run_watched(workers: Workers, deadline_s: float, function: Callable[[], _Result]) -> _Result:
     """Calls ``function``, which uses sessions on ``workers``, and stops waiting when it cannot end well.
 
     The call has a thread of its own, because a client can wait for ever: opening a session on a dead
@@ -93,15 +93,37 @@ def run_watched(workers: LocalWorkers, deadline_s: float, function: Callable[[],
         raise
 
 
-def _raise_if_dead(workers: LocalWorkers) -> None:
+def _raise_if_dead(workers: Workers) -> None:
     death = workers.death()
     if death is not None:
         raise WorkerDied(death)
 
 
+class LoadedProgram:
+    """A program on its workers, with its values sent; made by ``open_program``."""
+
+    def __init__(self, session: tf.compat.v1.Session, step_ops: Sequence[tf.Operation]) -> None:
+        self._session = session
+        self._step_ops = step_ops
+        self._run = session.make_callable(step_ops)
+
+    def step(self) -> None:
+        """Runs one step."""
+        self._run()  # returns a None for each step op
+
+    def traced_step(self) -> tf.compat.v1.RunMetadata:
+        """Runs one step, slower, and gives its ``step_stats`` and ``partition_graphs``."""
+        options = tf.compat.v1.RunOptions(
+            trace_level=tf.compat.v1.RunOptions.FULL_TRACE, output_partition_graphs=True
+        )
+        metadata = tf.compat.v1.RunMetadata()
+        self._session.run(self._step_ops, options=options, run_metadata=metadata)
+        return metadata
+
+
 @contextlib.contextmanager
-def open_program(target: str, program: GraphProgram, deadline_s: float) -> Iterator[Callable[[], None]]:
-    """Loads a program onto workers, sends its values, and gives the function that runs one step.
+def open_program(target: str, program: GraphProgram, deadline_s: float) -> Iterator[LoadedProgram]:
+    """Loads a program onto workers and sends its values.
 
     Args:
       target: of the workers; taken before the call, because who runs late must not reach their successors.
@@ -124,9 +146,4 @@ def open_program(target: str, program: GraphProgram, deadline_s: float) -> Itera
         for batch in batches(program.assignments):
             values = {assignment.placeholder: assignment.value for assignment in batch}
             session.run([graph.get_operation_by_name(a.op) for a in batch], feed_dict=values)
-        run = session.make_callable([graph.get_operation_by_name(name) for name in program.step_ops])
-
-        def step() -> None:
-            run()  # returns a None for each step op
-
-        yield step
+        yield LoadedProgram(session, [graph.get_operation_by_name(name) for name in program.step_ops])

@@ -5,11 +5,11 @@ import pytest
 import tensorflow as tf
 
 from tf_placer.errors import InputError
-from tf_placer.evaluation import graph_program
-from tf_placer.evaluation.graph_program import Assignment, batches, build_program
 from tf_placer.graph.item import Item
 from tf_placer.graph.program import Program
 from tf_placer.rewrite.graph_def import place_graph
+from tf_placer.runtime import graph_program
+from tf_placer.runtime.graph_program import Assignment, batches, build_program
 
 CPU = [f"/job:localhost/replica:0/task:0/device:CPU:{i}" for i in range(2)]
 

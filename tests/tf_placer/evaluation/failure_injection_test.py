@@ -1,0 +1,137 @@
+"""Workers that die or hang at every step of the protocol: a status, fresh workers, no orphan."""
+
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.cluster.local import local_devices
+from tf_placer.evaluation.measurement import Status
+from tf_placer.evaluation.runtime import RuntimeEvaluator
+from tf_placer.graph.item import Item
+from tf_placer.problem.analytic_problem import analytic_problem
+from tf_placer.runtime import session
+from tf_placer.runtime.timing import RuntimeConfig
+
+CONFIG = RuntimeConfig(warmup_steps=1, steps=3, keep=1, deadline_s=15.0)
+MOMENTS = ("values are sent", "warm-up", "a timed step", "the last timed step")
+FAULTS = {
+    signal.SIGKILL: Status.CRASHED,
+    signal.SIGSEGV: Status.CRASHED,
+    signal.SIGSTOP: Status.TIMEOUT,  # a hang
+}
+
+
+@pytest.fixture(scope="module")
+def evaluator():
+    weight = tf.Variable(tf.ones([64, 64]), name="weight")
+
+    @tf.function
+    def step(x):
+        weight.assign_add(0.001 * x)
+        return tf.reduce_sum(tf.matmul(weight, x))
+
+    item = Item.from_function(step, tf.ones([64, 64]), name="step")
+    problem = analytic_problem(item, Cluster("local", *local_devices(2), kind="local"))
+    with RuntimeEvaluator(item, problem, CONFIG) as evaluator:
+        yield evaluator
+        pids = evaluator.worker_pids
+    assert not any(os.path.exists(f"/proc/{pid}") for pid in pids)
+
+
+@pytest.fixture
+def placement(evaluator):
+    problem = evaluator._problem
+    row = np.zeros((1, problem.num_units), int)
+    row[0, -1] = 1
+    return row
+
+
+def strike(monkeypatch, moment, action):
+    """Calls ``action`` once, at a moment of the next evaluation."""
+    struck = []
+
+    def once():
+        if not struck:
+            struck.append(True)
+            action()
+
+    if moment == "values are sent":
+        original = session.batches
+        monkeypatch.setattr(session, "batches", lambda assignments: (once(), original(assignments))[1])
+        return
+    number = {"warm-up": 0, "a timed step": 1, "the last timed step": CONFIG.steps}[moment]
+    original_step, calls = session.LoadedProgram.step, []
+
+    def step(self):
+        if len(calls) == number:
+            once()
+        calls.append(True)
+        original_step(self)
+
+    monkeypatch.setattr(session.LoadedProgram, "step", step)
+
+
+def check_fault(evaluator, placement, monkeypatch, moment, fault, task):
+    assert evaluator.evaluate(placement).status.tolist() == [Status.OK]
+    before = evaluator.worker_pids
+    strike(monkeypatch, moment, lambda: os.kill(before[task], fault))
+    started = time.monotonic()
+    measured = evaluator.evaluate(placement)
+    assert measured.status.tolist() == [FAULTS[fault]], measured.messages
+    assert measured.messages[0] and "\n" not in measured.messages[0]
+    assert time.monotonic() - started < CONFIG.deadline_s + 5
+    assert not any(os.path.exists(f"/proc/{pid}") for pid in before), "an orphan"
+    monkeypatch.undo()
+    assert evaluator.evaluate(placement).status.tolist() == [Status.OK]
+    assert not set(before) & set(evaluator.worker_pids)
+
+
+def test_a_worker_that_is_killed_in_a_timed_step(evaluator, placement, monkeypatch):
+    check_fault(evaluator, placement, monkeypatch, "a timed step", signal.SIGKILL, task=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", [0, 1])
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_every_fault_at_every_moment(evaluator, placement, monkeypatch, moment, fault, task):
+    check_fault(evaluator, placement, monkeypatch, moment, fault, task)
+
+
+def test_an_op_that_raises_is_a_status_and_the_workers_live_on():
+    @tf.function
+    def step(x):
+        with tf.control_dependencies([tf.debugging.Assert(tf.reduce_sum(x) < 0.0, [x])]):
+            return tf.identity(x)
+
+    item = Item.from_function(step, tf.ones([2]), name="raising")
+    problem = analytic_problem(item, Cluster("local", *local_devices(2), kind="local"))
+    with RuntimeEvaluator(item, problem, CONFIG) as evaluator:
+        measured = evaluator.evaluate(np.zeros((2, problem.num_units), int))
+        assert evaluator.worker_pids
+    assert measured.status.tolist() == [Status.ILLEGAL] * 2
+    assert "assertion failed" in measured.messages[0]
+
+
+@pytest.mark.slow
+def test_two_hundred_placements_do_not_grow_memory(evaluator, placement):
+    def resident_bytes():
+        sizes = []
+        for pid in ("self", *evaluator.worker_pids):
+            with open(f"/proc/{pid}/statm", encoding="ascii") as statm:
+                sizes.append(int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE"))
+        return np.array(sizes)
+
+    evaluator.evaluate(np.repeat(placement, 20, axis=0))
+    before = resident_bytes()
+    pids = evaluator.worker_pids
+    measured = evaluator.evaluate(np.repeat(placement, 200, axis=0))
+    assert set(measured.status.tolist()) == {Status.OK}
+    assert evaluator.worker_pids == pids
+    # A leak of a placed function is 0.4 MiB each: 80 MiB.
+    assert (resident_bytes() - before).max() < 20 << 20, (resident_bytes() - before) / 2**20

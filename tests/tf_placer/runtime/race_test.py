@@ -1,0 +1,53 @@
+"""Races on a clock of our own: drift, drop-outs, and the best that stays."""
+
+import numpy as np
+
+from tf_placer.runtime.race import race_steps
+
+
+class Track:
+    """Programs whose steps move a clock: a time of their own, times noise, times the machine's drift."""
+
+    def __init__(self, means, noise=0.05, drift=0.0, seed=0):
+        self._rng = np.random.default_rng(seed)
+        self._now = 0.0
+        self._noise, self._drift = noise, drift
+        self.runs = [0] * len(means)
+        self.steps = [lambda i=i, mean=mean: self._run(i, mean) for i, mean in enumerate(means)]
+
+    def clock(self):
+        return self._now
+
+    def _run(self, i, mean):
+        self.runs[i] += 1
+        self._now += mean * self._rng.lognormal(0, self._noise) * (1 + self._drift * self._now)
+
+
+def race(track, rounds=20, **options):
+    return race_steps(track.steps, rounds, clock=track.clock, **options)
+
+
+def test_every_program_is_warmed_up_and_timed_in_turn():
+    track = Track([1.0, 1.0])
+    samples = race(track, rounds=4, warmup_rounds=3)
+    assert [len(s) for s in samples] == [4, 4]
+    assert track.runs == [7, 7]
+
+
+def test_who_is_clearly_slower_drops_out_early_and_the_best_stays():
+    stayed = 0
+    for seed in range(100):
+        samples = race(Track([1.3, 1.0, 1.01, 2.0], seed=seed))
+        stayed += len(samples[1]) == 20
+        assert len(samples[3]) == 8, "as soon as eight samples say something"
+        assert len(samples[0]) <= 14
+    assert stayed >= 98
+
+
+def test_drift_does_not_choose_the_winner():
+    # One after the other, the first would seem faster by half: the machine slows down all the time.
+    wins = 0
+    for seed in range(30):
+        samples = race(Track([1.1, 1.0], drift=0.02, seed=seed))
+        wins += np.median(samples[1]) < np.median(samples[0][: len(samples[1])])
+    assert wins >= 28

@@ -1,0 +1,73 @@
+"""Runs something on live workers so that every failure is a status, and the next run finds fresh workers."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import tensorflow as tf
+
+from tf_placer.cluster.workers import Workers
+from tf_placer.evaluation.measurement import Status
+from tf_placer.runtime.session import DeadlineExceeded, MalformedGraph, WorkerDied, run_watched
+
+_Value = TypeVar("_Value")
+
+# Lines of TensorFlow's messages that only say where the next line comes from.
+_IS_HEADING = re.compile(r"From /job:.*:$|Graph execution error:$|Detected at node .*$")
+
+
+@dataclasses.dataclass(frozen=True)
+class Attempt(Generic[_Value]):
+    """How it went: a value when ``status`` is OK, else one line that says what went wrong."""
+
+    status: Status
+    message: str = ""
+    value: _Value | None = None
+
+
+def try_on(workers: Workers, deadline_s: float, function: Callable[[str], _Value]) -> Attempt[_Value]:
+    """Calls ``function`` with the workers' session target; what the graph does never raises.
+
+    Args:
+      workers: started if need be; closed, so that the next use starts fresh ones, after a failure that may have
+        damaged them.
+      deadline_s: most seconds for the call.
+      function: uses sessions on the target.
+
+    Raises:
+      WorkerError: the workers cannot be started at all.
+    """
+    workers.start()
+    target = workers.target
+    try:
+        return Attempt(Status.OK, "", run_watched(workers, deadline_s, lambda: function(target)))
+    except (tf.errors.InvalidArgumentError, tf.errors.NotFoundError, MalformedGraph) as error:
+        return Attempt(Status.ILLEGAL, _one_line(error))
+    except (DeadlineExceeded, WorkerDied, tf.errors.OpError) as error:
+        workers.close()
+        return Attempt(
+            _status_of(error), _one_line(error) if isinstance(error, tf.errors.OpError) else str(error)
+        )
+
+
+def _status_of(error: Exception) -> Status:
+    # TensorFlow has a deadline of its own for each call, the same one.
+    if isinstance(error, DeadlineExceeded | tf.errors.DeadlineExceededError):
+        return Status.TIMEOUT
+    if isinstance(error, tf.errors.ResourceExhaustedError):
+        return Status.OUT_OF_MEMORY
+    return Status.CRASHED
+
+
+def _one_line(error: Exception) -> str:
+    """What went wrong, without the Python stack that a session error starts with."""
+    text = error.message if isinstance(error, tf.errors.OpError) else str(error)
+    lines = [
+        line.strip() for line in text.splitlines() if line.strip() and not _IS_HEADING.match(line.strip())
+    ]
+    # The stack ends with a line "Node: 'name'"; the runtime's own message follows.
+    start = max((i + 1 for i, line in enumerate(lines[:-1]) if line.startswith("Node: ")), default=0)
+    return f"{type(error).__name__}: {lines[start] if lines else 'no message'}"

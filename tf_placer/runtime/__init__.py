@@ -1,0 +1,1 @@
+"""Programs on live workers: made to run by themselves, loaded, run under a deadline."""

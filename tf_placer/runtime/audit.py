@@ -1,0 +1,116 @@
+"""What was asked is what runs: a plan compared with the graphs that the runtime made of it."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import enum
+
+import tensorflow as tf
+
+from colocation.graph_index import parse_input
+from tf_placer.runtime.graph_program import GraphProgram
+
+# Ops that the runtime replaces by simpler ones, which are named after them.
+_LOWERED_TYPES = frozenset({"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"})
+
+
+class Reason(enum.Enum):
+    """Why an op of the plan is in no graph that runs."""
+
+    PRUNED = "no output and no side effect of the step needs it"
+    LOWERED = "the runtime runs it as simpler ops, on the same device"
+
+
+@dataclasses.dataclass(frozen=True)
+class Audit:
+    """Where the ops of a plan run.
+
+    Attributes:
+      in_place: how many are where the plan puts them.
+      absent: op name -> why it does not run as such.
+      unexplained: op name -> what is wrong: on another device, or missing for no reason of ``Reason``.
+      added: type -> number of nodes that the runtime added (sends, receives, control flow).
+    """
+
+    in_place: int
+    absent: dict[str, Reason]
+    unexplained: dict[str, str]
+    added: dict[str, int]
+
+    def check(self) -> None:
+        """Raises AuditError when something is unexplained."""
+        if self.unexplained:
+            name, what = next(iter(self.unexplained.items()))
+            more = f" (and {len(self.unexplained) - 1} more)" if len(self.unexplained) > 1 else ""
+            raise AuditError(f"op {name!r} {what}{more}")
+
+    def summary(self) -> str:
+        """One line."""
+        reasons = collections.Counter(reason.name.lower() for reason in self.absent.values())
+        parts = [f"{self.in_place} ops where they were put"]
+        parts += [f"{count} {reason}" for reason, count in sorted(reasons.items())]
+        parts += [f"{len(self.unexplained)} UNEXPLAINED"] if self.unexplained else []
+        return ", ".join(parts)
+
+
+class AuditError(RuntimeError):
+    """The runtime ran something else than the plan."""
+
+
+def audit(program: GraphProgram, partition_graphs: list[tf.compat.v1.GraphDef]) -> Audit:
+    """Compares every node of a program with the partition graphs of one of its steps.
+
+    Args:
+      program: what was loaded, with a device on every node.
+      partition_graphs: of ``RunMetadata``.
+    """
+    devices_of: dict[str, set[str]] = collections.defaultdict(set)
+    added: dict[str, int] = collections.Counter()
+    planned = {node.name for node in program.graph_def.node}
+    lowered_devices: dict[str, set[str]] = collections.defaultdict(set)
+    lowered = {node.name for node in program.graph_def.node if node.op in _LOWERED_TYPES}
+    for graph in partition_graphs:
+        for node in graph.node:
+            if node.name in planned:
+                devices_of[node.name].add(node.device)
+                continue
+            added[node.op] += 1
+            origin = _longest_prefix(node.name, lowered)
+            if origin:
+                lowered_devices[origin].add(node.device)
+    needed = _needed(program)
+    in_place, absent, unexplained = 0, {}, {}
+    for node in program.graph_def.node:
+        found = devices_of.get(node.name, set())
+        if found == {node.device}:
+            in_place += 1
+        elif found:
+            unexplained[node.name] = f"is planned for {node.device} and runs on {', '.join(sorted(found))}"
+        elif node.name not in needed:
+            absent[node.name] = Reason.PRUNED
+        elif node.name in lowered and node.device in lowered_devices[node.name]:
+            absent[node.name] = Reason.LOWERED
+        else:
+            unexplained[node.name] = (
+                f"is planned for {node.device} and does not run, though the step needs it"
+            )
+    return Audit(in_place, absent, unexplained, dict(added))
+
+
+def _needed(program: GraphProgram) -> set[str]:
+    """Names of the nodes that a step depends on."""
+    inputs = {node.name: [parse_input(text)[1] for text in node.input] for node in program.graph_def.node}
+    found, pending = set(program.step_ops), list(program.step_ops)
+    while pending:
+        for name in inputs[pending.pop()]:
+            if name not in found:
+                found.add(name)
+                pending.append(name)
+    return found
+
+
+def _longest_prefix(name: str, names: set[str]) -> str:
+    while name and name not in names:
+        name = name.rpartition("/")[0]
+    return name
