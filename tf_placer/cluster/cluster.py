@@ -26,8 +26,8 @@ class Cluster:
       name: preset or file name, for reports.
       devices: [D] devices; column d of every ``[., D]`` array is ``devices[d]``.
       links: D * (D - 1) links.
-      kind: ``"described"`` (simulate only), ``"local"`` (one live worker process per
-        device) or ``"logical"`` (devices of this process).
+      kind: ``"described"`` (simulate only), ``"local"`` (live worker processes, started here), ``"remote"``
+        (servers that run elsewhere) or ``"logical"`` (devices of this process).
 
     Raises:
       InputError: a device is listed twice, or a pair has no link or two.
@@ -54,12 +54,13 @@ class Cluster:
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> Cluster:
-        """A described machine from a TOML file (the format: ``read_cluster_file``).
+        """A machine from a TOML file (the format: ``read_cluster_file``), live if its devices have addresses.
 
         Raises:
           InputError: one line that names the file, the item and the remedy.
         """
-        return cls(*read_cluster_file(path))
+        name, devices, links = read_cluster_file(path)
+        return cls(name, devices, links, kind="remote" if devices[0].address else "described")
 
     @classmethod
     def local(cls) -> Cluster:
@@ -78,6 +79,11 @@ class Cluster:
         """
         devices, links = logical_devices(n)
         return cls(f"logical{n}", devices, links, kind="logical")
+
+    @property
+    def is_live(self) -> bool:
+        """Whether placed programs can be timed on it."""
+        return self.kind in ("local", "remote")
 
     @property
     def num_devices(self) -> int:
@@ -135,7 +141,8 @@ class Cluster:
         lines = [f"name = {_quote(self.name)}"]
         for device in self.devices:
             lines += ["", "[[device]]"]
-            lines += [f"{key} = {_toml_value(value)}" for key, value in dataclasses.asdict(device).items()]
+            values = dataclasses.asdict(device)
+            lines += [f"{key} = {_toml_value(value)}" for key, value in values.items() if value != ""]
         for link in self._ordered_links():
             values = dataclasses.asdict(link)
             values["source"] = self.devices[link.source].name

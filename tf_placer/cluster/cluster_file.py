@@ -12,6 +12,7 @@ from tf_placer.cluster.device import (
     DEVICE_TYPES,
     Device,
     Link,
+    check_addresses,
     check_devices,
     check_links,
     full_device_name,
@@ -33,7 +34,8 @@ def read_cluster_file(path: str | os.PathLike[str]) -> tuple[str, tuple[Device, 
     - ``name``: of the cluster; the file's own name without it.
     - ``[[device]]``: ``name`` (``"GPU:0"`` or a full device string), ``type`` (``"CPU"`` or ``"GPU"``; the
       name's without it), ``model`` (an entry of ``models.toml``; ``generic_gpu`` or ``generic_cpu``)
-      and, each replacing the model's value, ``memory_bytes streams peak_flops memory_bytes_per_s launch_ns``.
+      and, each replacing the model's value, ``memory_bytes streams peak_flops memory_bytes_per_s launch_ns``;
+      and ``address`` (``"host:port"`` of the task's running server; then every device has one).
     - ``[[link]]``: ``source``, ``target``, ``latency_ns`` and ``bytes_per_s`` (or ``type``, a link of
       ``models.toml``), ``channel`` (a channel of its own), ``duplex`` (false): also the way back, and
       ``send_ns send_ps_per_byte receive_ns receive_ps_per_byte`` (0; see ``Link``).
@@ -53,6 +55,7 @@ def read_cluster_file(path: str | os.PathLike[str]) -> tuple[str, tuple[Device, 
         link_tables = document.tables("link")
         document.reject_unread()
         check_devices(devices)
+        check_addresses(devices)
         links = tuple(link for table in link_tables for link in _links(table, devices))
         check_links(devices, links)
     except InputError as error:
@@ -95,9 +98,20 @@ def _devices(table: TomlTable) -> list[Device]:
     peak_flops = table.positive_float("peak_flops", defaults.get("peak_flops"))
     memory_bytes_per_s = table.positive_float("memory_bytes_per_s", defaults.get("memory_bytes_per_s"))
     launch_ns = table.integer("launch_ns", 0, defaults.get("launch_ns"))
+    address = table.string("address") if table.has("address") else ""
     table.reject_unread()
     return [
-        Device(name, device_type, model, memory_bytes, streams, peak_flops, memory_bytes_per_s, launch_ns)
+        Device(
+            name,
+            device_type,
+            model,
+            memory_bytes,
+            streams,
+            peak_flops,
+            memory_bytes_per_s,
+            launch_ns,
+            address,
+        )
         for name in names
     ]
 

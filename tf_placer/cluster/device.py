@@ -14,6 +14,7 @@ _NAME = re.compile(
 
 DEVICE_TYPES = ("CPU", "GPU")
 MAX_DEVICES = 64  # of the simulator
+_ADDRESS = re.compile(r"[^\s:/]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +30,8 @@ class Device:
       peak_flops: fp32 multiply-adds count two, per second, all streams together.
       memory_bytes_per_s: peak memory bandwidth.
       launch_ns: fixed cost of starting one op, in nanoseconds.
+      address: ``host:port`` of the running ``tf.distribute.Server`` of its task; "" for a device that is only
+        described, or whose worker is started here.
     """
 
     name: str
@@ -39,6 +42,7 @@ class Device:
     peak_flops: float
     memory_bytes_per_s: float
     launch_ns: int
+    address: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,6 +110,10 @@ def check_devices(devices: tuple[Device, ...]) -> None:
         if device.name in seen:
             raise InputError(f"device {device.name!r} is listed twice; give each [[device]] its own name")
         seen.add(device.name)
+        if device.address and not _ADDRESS.fullmatch(device.address):
+            raise InputError(
+                f"device {device.name!r} has address {device.address!r}; write it like 'host:2222'"
+            )
         for field in ("memory_bytes", "streams", "peak_flops", "memory_bytes_per_s"):
             if not getattr(device, field) > 0:
                 raise InputError(
@@ -113,6 +121,31 @@ def check_devices(devices: tuple[Device, ...]) -> None:
                 )
         if device.launch_ns < 0:
             raise InputError(f"device {device.name!r} has launch_ns {device.launch_ns}; give 0 or more")
+
+
+def check_addresses(devices: tuple[Device, ...]) -> None:
+    """Checks that all devices or none have an address, and those of one task the same.
+
+    Raises:
+      InputError: says which device, and what to write.
+    """
+    with_address = [device for device in devices if device.address]
+    if not with_address:
+        return
+    without = next((device for device in devices if not device.address), None)
+    if without is not None:
+        raise InputError(
+            f"device {without.name!r} has no address and {with_address[0].name!r} has one; a cluster is either "
+            "live or described: give all devices an address, or none"
+        )
+    address_of_task: dict[str, str] = {}
+    for device in devices:
+        task = device.name.rpartition("/device:")[0]
+        if address_of_task.setdefault(task, device.address) != device.address:
+            raise InputError(
+                f"device {device.name!r} has address {device.address!r}, but another device of its task has "
+                f"{address_of_task[task]!r}; a task is one server"
+            )
 
 
 def check_links(devices: tuple[Device, ...], links: tuple[Link, ...]) -> None:

@@ -75,7 +75,8 @@ def _gpu_devices(cores: tuple[int, ...]) -> tuple[tuple[Device, ...], tuple[Link
             model=f"local_{gpu['model']}".replace(" ", "_").lower(),
             memory_bytes=gpu["memory_bytes"],
             streams=1,
-            **_peak_rates("GPU", gpu, 1),
+            peak_flops=_peak(gpu["peak_flops"], PROBED_SHARES["GPU"][0]),
+            memory_bytes_per_s=_peak(gpu["memory_bytes_per_s"], PROBED_SHARES["GPU"][1]),
             launch_ns=_GPU_LAUNCH_NS,
         )
         for i, gpu in enumerate(_probe_gpus())
@@ -90,24 +91,22 @@ def _gpu_devices(cores: tuple[int, ...]) -> tuple[tuple[Device, ...], tuple[Link
 
 
 def _cpu_device(name: str, memory_bytes: int, cores: tuple[int, ...] | list[int]) -> Device:
+    reached, shares = _probe_core(cores[0]), PROBED_SHARES["CPU"]
     return Device(
         name=name,
         type="CPU",
         model="local_cpu",
         memory_bytes=memory_bytes,
         streams=len(cores),
-        **_peak_rates("CPU", _probe_core(cores[0]), len(cores)),
+        peak_flops=len(cores) * _peak(reached["peak_flops"], shares[0]),
+        memory_bytes_per_s=len(cores) * _peak(reached["memory_bytes_per_s"], shares[1]),
         launch_ns=_CPU_LAUNCH_NS,
     )
 
 
-def _peak_rates(device_type: str, reached: dict[str, float], streams: int) -> dict[str, float]:
-    """Rates of a device whose streams each reach ``reached``."""
-    matrix_product, copy = PROBED_SHARES[device_type]
-    return {
-        "peak_flops": streams * _two_digits(reached["peak_flops"] / matrix_product),
-        "memory_bytes_per_s": streams * _two_digits(reached["memory_bytes_per_s"] / copy),
-    }
+def _peak(reached: float, share: float) -> float:
+    """The rate that ``reached`` is a share of, to two digits."""
+    return float(f"{reached / share:.1e}")
 
 
 def _links(count: int, latency_ns: int, bytes_per_s: float, kind: str) -> tuple[Link, ...]:
@@ -134,10 +133,6 @@ def _run_probe(path: str, *arguments: str) -> Any:
     command = [sys.executable, "-P", path, *arguments]
     result = subprocess.run(command, check=True, capture_output=True, timeout=_PROBE_TIMEOUT_S)
     return json.loads(result.stdout)
-
-
-def _two_digits(rate: float) -> float:
-    return float(f"{rate:.1e}")
 
 
 def _available_memory_bytes() -> int:

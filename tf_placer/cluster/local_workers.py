@@ -77,6 +77,11 @@ class LocalWorkers:
         return f"grpc://{self._addresses[0]}"
 
     @property
+    def addresses(self) -> tuple[str, ...]:
+        """[tasks] ``host:port``."""
+        return self._addresses
+
+    @property
     def pids(self) -> tuple[int, ...]:
         """[tasks] process ids."""
         return tuple(process.pid for process in self._processes)
