@@ -13,6 +13,7 @@ import rich.console
 from absl import flags
 
 from tf_placer import workloads
+from tf_placer.calibration.build_problem import COSTS
 from tf_placer.cluster.preset import preset_names
 from tf_placer.command_line.cluster_choice import choose_cluster
 from tf_placer.command_line.measure import measure
@@ -51,6 +52,9 @@ def _no_flags(values: flags.FlagValues) -> None:
 def _workload_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_string("workload", None, "What to place; `workloads` lists them.", values)
     flags.DEFINE_string("cluster", None, "A preset (`clusters` lists them), a .toml file, or local.", values)
+    flags.DEFINE_enum(
+        "costs", COSTS[0], COSTS, "Op costs: estimated, or measured on live devices.", flag_values=values
+    )
 
 
 def _search_flags(values: flags.FlagValues) -> None:
@@ -88,7 +92,7 @@ def _measure_flags(values: flags.FlagValues) -> None:
 
 def _request(values: flags.FlagValues, budget: Budget) -> Request:
     seed = values.seed if "seed" in values else 0
-    return Request(values.workload, choose_cluster(values.cluster), budget, seed)
+    return Request(values.workload, choose_cluster(values.cluster), budget, seed, values.costs)
 
 
 def _budget(values: flags.FlagValues) -> Budget:

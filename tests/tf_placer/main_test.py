@@ -16,7 +16,7 @@ import tensorflow as tf
 from tf_placer import workloads
 from tf_placer.__main__ import run
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.problem.build_problem import build_problem
+from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement
 from tf_placer.workloads import registry
 
@@ -84,7 +84,7 @@ def test_place_writes_summary_placement_and_graph(tmp_path: pathlib.Path) -> Non
     summary = json.loads((out / "summary.json").read_text())
     assert summary.keys() >= _KEYS
     item = workloads.build("dense_small")
-    problem = build_problem(item, Cluster.preset("k40x2"))
+    problem = analytic_problem(item, Cluster.preset("k40x2"))
     wanted = ["dense_small", "k40x2", "random", 3, 32, problem.num_ops, problem.num_units]
     assert [
         summary[k] for k in ("workload", "cluster", "method", "seed", "evaluations", "ops", "units")
@@ -253,7 +253,7 @@ def test_measure_refuses_what_is_not_here(tmp_path: pathlib.Path, capsys: pytest
 def test_measure_refuses_a_plan_for_another_graph(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    other = build_problem(workloads.build("dense_small", layers=4), Cluster.logical(1))
+    other = analytic_problem(workloads.build("dense_small", layers=4), Cluster.logical(1))
     plan = tmp_path / "placement.json"
     Placement(other, [0] * other.num_units).save(plan)
     argv = ["measure", "--workload=dense_small", f"--placement={plan}"]

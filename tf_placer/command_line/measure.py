@@ -18,7 +18,7 @@ from tf_placer.problem.placement import Placement
 
 
 def measure(request: Request, plan: pathlib.Path, console: rich.console.Console) -> Measurement:
-    """Times one step of the plan and of each single device, and prints a table.
+    """Times one step of the plan and of each single device, prints a table, and audits the plan.
 
     Args:
       request: the workload and the live cluster; budget and seed are not used.
@@ -30,8 +30,9 @@ def measure(request: Request, plan: pathlib.Path, console: rich.console.Console)
 
     Raises:
       InputError: the cluster is not live, or the plan is missing or for another graph or cluster.
+      AuditError: an op of the plan ran elsewhere.
     """
-    if request.cluster.kind != "local":
+    if not request.cluster.is_live:
         raise InputError(f"cluster {request.cluster.name!r} is only described; measure on --cluster=local")
     item, problem = described(request, console)
     placement = Placement.load(plan, problem)
@@ -40,18 +41,24 @@ def measure(request: Request, plan: pathlib.Path, console: rich.console.Console)
     simulated = SimulatedEvaluator(problem).evaluate(rows)
     with RuntimeEvaluator(item, problem) as evaluator, console.status("measuring on the runtime"):
         measured = evaluator.evaluate(rows)
+        found = evaluator.audit(rows[0]) if measured.status[0] == Status.OK else None
     names = [str(plan), *(f"everything on {device.name}" for device in devices)]
     console.print(_table(f"{problem.name} on {request.cluster.name}", names, simulated, measured))
+    if found is not None:
+        console.print(f"audit of {plan}: {found.summary()}", soft_wrap=True)
+        found.check()
     return measured
 
 
 def _table(title: str, names: list[str], simulated: Measurement, measured: Measurement) -> rich.table.Table:
     table = rich.table.Table(title=title)
     table.add_column("step time of", overflow="fold")
-    for column in ("simulated", "measured", "status"):
+    for column in ("simulated", "measured", "spread", "status"):
         table.add_column(column, justify="right")
     for row, name in enumerate(names):
         status = Status(int(measured.status[row]))
-        times = [f"{1e3 * m.runtime_s[row]:.3f} ms" for m in (simulated, measured)]
+        assert measured.spread_s is not None  # the runtime's steps differ
+        seconds = (simulated.runtime_s[row], measured.runtime_s[row], measured.spread_s[row])
+        times = [f"{1e3 * s:.3f} ms" for s in seconds]
         table.add_row(name, *times, measured.messages[row] or status.name)
     return table

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import rich.console
 
 from tf_placer import workloads
+from tf_placer.calibration.build_problem import build_problem
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.command_line.candidate import Candidate, find_candidate, measure_candidates
 from tf_placer.command_line.report import Report
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
-from tf_placer.problem.build_problem import build_problem
 from tf_placer.problem.problem import Problem
 from tf_placer.search.budget import Budget
 
@@ -27,12 +27,14 @@ class Request:
       cluster: the devices; a ``local`` one is also measured on.
       budget: of the method, or of each method.
       seed: of the search.
+      costs: a word of ``build_problem``.
     """
 
     workload: str
     cluster: Cluster
     budget: Budget
     seed: int
+    costs: str = "analytic"
 
 
 def place(request: Request, method: str, console: rich.console.Console) -> Report:
@@ -52,7 +54,7 @@ def place(request: Request, method: str, console: rich.console.Console) -> Repor
     if method not in ("single", "random") and chosen.result is not None and not chosen.result.interrupted:
         same = Budget(evaluations=chosen.result.evaluations)
         baselines.append(find_candidate(problem, "random", same, request.seed, console))
-    if problem.cluster.kind == "local" and chosen.result is not None:
+    if problem.cluster.is_live and chosen.result is not None:
         chosen, *baselines = measure_candidates(item, problem, [chosen, *baselines], console)
     return Report(item, problem, chosen, tuple(baselines))
 
@@ -65,7 +67,7 @@ def compare(request: Request, methods: Sequence[str], console: rich.console.Cons
     """
     item, problem = described(request, console)
     found = [find_candidate(problem, name, request.budget, request.seed, console) for name in methods]
-    if problem.cluster.kind == "local":
+    if problem.cluster.is_live:
         found = measure_candidates(item, problem, found, console)
     timed = [candidate for candidate in found if candidate.step_s is not None]
     if not timed:
@@ -83,7 +85,7 @@ def described(request: Request, console: rich.console.Console) -> tuple[Item, Pr
     """
     with console.status(f"building {request.workload}"):
         item = workloads.build(request.workload)
-        problem = build_problem(item, request.cluster)
+        problem = build_problem(item, request.cluster, request.costs)
     return item, problem
 
 

@@ -2,10 +2,18 @@
 
 from tf_placer.problem.bounds import LowerBounds
 from tf_placer.problem.bounds import lower_bounds
-from tf_placer.problem.build_problem import build_problem
+from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import UnitGraph
 from tf_placer.problem.unit_graph import unit_graph
 
-__all__ = ["LowerBounds", "Placement", "Problem", "UnitGraph", "build_problem", "lower_bounds", "unit_graph"]
+__all__ = [
+    "LowerBounds",
+    "Placement",
+    "Problem",
+    "UnitGraph",
+    "analytic_problem",
+    "lower_bounds",
+    "unit_graph",
+]

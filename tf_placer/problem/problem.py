@@ -156,6 +156,11 @@ class Problem:
         allowed = self.allowed[self.unit_of_op]
         return np.where(allowed, self.compute_ns, np.iinfo(np.int64).max).min(axis=1)
 
+    def everything_on(self, device: int) -> np.ndarray:
+        """[U] int32: every unit on ``device``; one without a kernel there on its first legal device."""
+        first_legal = self.allowed.argmax(axis=1)
+        return np.where(self.allowed[:, device], device, first_legal).astype(np.int32)
+
     def check_legal(self, device_of_unit: np.ndarray) -> None:
         """Raises InputError unless ``device_of_unit`` [U] is a legal placement of this problem."""
         if device_of_unit.shape != (self.num_units,):

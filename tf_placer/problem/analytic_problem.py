@@ -1,4 +1,4 @@
-"""Item and cluster to Problem: units, op costs, tensors."""
+"""Item and cluster to Problem, with estimated costs: units, op costs, tensors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tf_placer.problem.problem import Problem
 from tf_placer.problem.tensors import TensorTable, tensor_table
 
 
-def build_problem(item: Item, cluster: Cluster) -> Problem:
+def analytic_problem(item: Item, cluster: Cluster) -> Problem:
     """Describes placing ``item`` on ``cluster``, with analytic op costs.
 
     Units are TensorFlow's hard colocation rules plus constants attached to their only

@@ -12,10 +12,10 @@ from tf_placer.costs.analytic import analytic_costs
 from tf_placer.errors import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planners.single_device import single_device_placements
-from tf_placer.problem.build_problem import build_problem, item_tensors
+from tf_placer.problem.analytic_problem import analytic_problem, item_tensors
 
 # The package's face has a function of the module's name.
-build_problem_module = importlib.import_module("tf_placer.problem.build_problem")
+build_problem_module = importlib.import_module("tf_placer.problem.analytic_problem")
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def item():
 
 @pytest.fixture(scope="module")
 def problem(item):
-    return build_problem(item, Cluster.preset("k40x2"))
+    return analytic_problem(item, Cluster.preset("k40x2"))
 
 
 def test_every_op_is_there_with_a_unit_and_costs(item, problem):
@@ -84,5 +84,5 @@ def test_an_op_without_a_kernel_anywhere_is_named(item, monkeypatch):
     monkeypatch.setattr(build_problem_module, "analytic_costs", costs)
     name, op_type = item.index.names[7], item.index.op_types[7]
     with pytest.raises(InputError) as error:
-        build_problem(item, Cluster.preset("k40x2"))
+        analytic_problem(item, Cluster.preset("k40x2"))
     assert str(error.value) == f"op {name!r} ({op_type}) has a kernel on no device of cluster 'k40x2'"

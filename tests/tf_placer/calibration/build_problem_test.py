@@ -1,0 +1,83 @@
+"""Problems with costs measured on real workers."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tf_placer.calibration import profile as profile_module
+from tf_placer.calibration.build_problem import build_problem
+from tf_placer.calibration.cache import Cache
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.cluster.local import local_devices
+from tf_placer.errors import InputError
+from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.graph.item import Item
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    return Cluster("local", *local_devices(2), kind="local")
+
+
+@pytest.fixture(scope="module")
+def item():
+    weight = tf.Variable(tf.ones([256, 256]), name="weight")
+
+    @tf.function
+    def step(x):
+        y = tf.matmul(x, weight, name="product")
+        weight.assign_sub(1e-6 * y)
+        return tf.reduce_sum(y, name="total")
+
+    return Item.from_function(step, tf.ones([256, 256]), name="step")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("profiles")
+
+
+@pytest.fixture(scope="module")
+def profiled(item, cluster, folder):
+    return build_problem(item, cluster, "profiled", Cache(folder))
+
+
+def test_times_are_those_of_the_runtime(profiled, item, cluster):
+    estimated = build_problem(item, cluster)
+    assert profiled.compute_ns.shape == estimated.compute_ns.shape
+    costliest = profiled.op_names[int(profiled.compute_ns[:, 0].argmax())]
+    assert costliest == "product"
+    # 256^3 multiply-adds take a core between 0.1 and 30 ms.
+    product_ns = profiled.compute_ns[profiled.op_names.index("product"), 0]
+    assert 1e5 < product_ns < 3e7
+    np.testing.assert_array_equal(profiled.compute_ns[:, 0], profiled.compute_ns[:, 1])
+    assert profiled.guessed_op_types == {}
+    for link in profiled.cluster.links:
+        assert 1e4 < link.latency_ns + link.send_ns + link.receive_ns < 1e8
+
+
+def test_the_simulated_single_device_is_the_measured_one(profiled, item, cluster, folder):
+    found = profile_module.profile(item, profiled, cache=Cache(folder))
+    simulated = SimulatedEvaluator(profiled).evaluate(profiled.everything_on(0)[np.newaxis])
+    assert simulated.runtime_s[0] == pytest.approx(found.op_times["local_cpu"].step_s, rel=0.02)
+
+
+def test_a_second_problem_measures_nothing(profiled, item, cluster, folder, monkeypatch):
+    def no_measurement(*args, **kwargs):
+        raise AssertionError("measured again")
+
+    monkeypatch.setattr(profile_module, "measure_op_times", no_measurement)
+    monkeypatch.setattr(profile_module, "measure_hops", no_measurement)
+    again = build_problem(item, cluster, "profiled", Cache(folder))
+    np.testing.assert_array_equal(again.compute_ns, profiled.compute_ns)
+    assert again.cluster.links == profiled.cluster.links
+    with pytest.raises(AssertionError, match="measured again"):
+        build_problem(item, cluster, "profiled", Cache(folder / "elsewhere"))
+
+
+def test_bad_words_and_clusters_are_refused(item):
+    described = Cluster.preset("p100x1")
+    with pytest.raises(InputError, match="costs is 'guessed'; give one of analytic, profiled"):
+        build_problem(item, described, "guessed")
+    with pytest.raises(InputError, match="'p100x1' is described, so nothing can be profiled"):
+        build_problem(item, described, "profiled")

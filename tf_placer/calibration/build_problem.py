@@ -1,0 +1,38 @@
+"""Item and cluster to Problem, with estimated costs or with measured ones."""
+
+from __future__ import annotations
+
+from tf_placer.calibration.cache import Cache
+from tf_placer.calibration.profile import calibrated, profile
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.errors import InputError
+from tf_placer.graph.item import Item
+from tf_placer.problem.analytic_problem import analytic_problem
+from tf_placer.problem.problem import Problem
+
+COSTS = ("analytic", "profiled")
+
+
+def build_problem(
+    item: Item, cluster: Cluster, costs: str = "analytic", cache: Cache | None = None
+) -> Problem:
+    """Describes placing ``item`` on ``cluster``.
+
+    Args:
+      item: the program.
+      cluster: the devices.
+      costs: ``"analytic"``: estimated from FLOPs and bytes. ``"profiled"``: measured on the cluster's devices, where
+        it takes half a minute or so the first time and is kept on disk.
+      cache: where profiles are kept; ``calibration.cache.default_folder()`` without.
+
+    Raises:
+      InputError: an op has a kernel on no device; ``"profiled"`` for a cluster that is only described; or another
+        word for ``costs``.
+      WorkerError, WorkerDied, DeadlineExceeded: the program does not run on a single device.
+    """
+    if costs not in COSTS:
+        raise InputError(f"costs is {costs!r}; give one of {', '.join(COSTS)}")
+    if costs == "profiled" and not cluster.is_live:
+        raise InputError(f"cluster {cluster.name!r} is {cluster.kind}, so nothing can be profiled on it")
+    problem = analytic_problem(item, cluster)
+    return problem if costs == "analytic" else calibrated(problem, profile(item, problem, cache=cache))

@@ -1,0 +1,140 @@
+"""What a tensor costs between two live workers: time on the way, and time of both ends."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import scipy.optimize
+import tensorflow as tf
+
+from tf_placer.cluster.device import Link
+from tf_placer.cluster.workers import Workers
+from tf_placer.graph.item import Item
+from tf_placer.runtime.graph_program import GraphProgram, build_program
+from tf_placer.runtime.session import LoadedProgram, open_program, run_watched
+
+SIZES_BYTES = tuple(1 << power for power in range(10, 27, 2))  # 1 KB to 64 MB
+_HOPS = 8
+_DEADLINE_S = 120.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Hop:
+    """One tensor sent from one worker to the other: medians over several steps.
+
+    Attributes:
+      num_bytes: of the tensor.
+      elapsed_ns: from the end of its producer to the start of its consumer, on idle workers.
+      send_ns, receive_ns: processor time of the sending and of the receiving process.
+    """
+
+    num_bytes: int
+    elapsed_ns: float
+    send_ns: float
+    receive_ns: float
+
+
+def measure_hops(
+    workers: Workers, devices: Sequence[str], sizes_bytes: Sequence[int] = SIZES_BYTES
+) -> list[Hop]:
+    """Sends tensors of every size to and fro between two workers, one at a time.
+
+    Args:
+      workers: of the two devices; started if need be.
+      devices: two full device names of different tasks.
+      sizes_bytes: multiples of 4.
+    """
+    workers.start()
+    hops = []
+    for num_bytes in sizes_bytes:
+        there, nowhere = (_ping_pong(num_bytes, devices, hops) for hops in (_HOPS, 0))
+        with_hops = _cost_of_a_step(workers, there, num_bytes)
+        without = _cost_of_a_step(workers, nowhere, num_bytes)
+        # Half of the hops go each way; both processes send and receive as often.
+        elapsed_ns, busy_ns = (with_hops - without) / _HOPS
+        hops.append(Hop(num_bytes, elapsed_ns, busy_ns / 2, busy_ns / 2))
+    return hops
+
+
+def fit_link(link: Link, hops: Sequence[Hop]) -> Link:
+    """A link with latency, bandwidth and the ends' own work fitted to measured hops.
+
+    Each of the three parts is a constant and a rate, both at least 0, fitted to relative errors, because sizes
+    span five orders of magnitude.
+    """
+    num_bytes = np.array([hop.num_bytes for hop in hops], np.float64)
+    send = _line(num_bytes, np.array([hop.send_ns for hop in hops]))
+    receive = _line(num_bytes, np.array([hop.receive_ns for hop in hops]))
+    ends_ns = send[0] + receive[0] + (send[1] + receive[1]) * num_bytes
+    elapsed_ns = np.array([hop.elapsed_ns for hop in hops])
+    way = _line(num_bytes, np.maximum(elapsed_ns - ends_ns, 0), weight=elapsed_ns)
+    return dataclasses.replace(
+        link,
+        latency_ns=round(way[0]),
+        bytes_per_s=1e9 / max(way[1], 1e-3),
+        send_ns=round(send[0]),
+        send_ps_per_byte=round(1000 * send[1]),
+        receive_ns=round(receive[0]),
+        receive_ps_per_byte=round(1000 * receive[1]),
+    )
+
+
+def _line(num_bytes: np.ndarray, ns: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
+    """[2] constant and slope, at least 0, with least relative errors."""
+    scale = 1.0 / np.maximum(ns if weight is None else weight, 1.0)
+    table = np.stack([np.ones_like(num_bytes), num_bytes], axis=1) * scale[:, np.newaxis]
+    solution, _ = scipy.optimize.nnls(table, ns * scale)
+    return solution
+
+
+def _ping_pong(num_bytes: int, devices: Sequence[str], hops: int) -> GraphProgram:
+    """A step that hands a tensor from device to device and back, ``hops`` times."""
+    value = np.zeros(num_bytes // 4, np.float32)
+
+    @tf.function
+    def step(x: tf.Tensor) -> tf.Tensor:
+        for _ in range(_HOPS):
+            x = tf.identity(x)
+        return x[:1]
+
+    item = Item.from_function(step, tf.constant(value), name="ping_pong")
+    placed = tf.compat.v1.GraphDef()
+    placed.CopyFrom(item.graph_def)
+    chain = 0
+    for node in placed.node:
+        node.device = devices[0]
+        if node.op == "Identity":
+            chain += 1
+            node.device = devices[chain % 2 if chain <= hops else 0]
+    return build_program(item, placed)
+
+
+def _cost_of_a_step(workers: Workers, program: GraphProgram, num_bytes: int) -> np.ndarray:
+    """[2] median elapsed time of a step and processor time of all workers, in nanoseconds."""
+    target, pids = workers.target, workers.pids
+    steps = 9 if num_bytes > 1 << 22 else 41
+
+    def run() -> np.ndarray:
+        with open_program(target, program, _DEADLINE_S) as loaded:
+            for _ in range(3):
+                loaded.step()
+            return np.median([_one_step(loaded, pids) for _ in range(steps)], axis=0)
+
+    return run_watched(workers, _DEADLINE_S, run)
+
+
+def _one_step(loaded: LoadedProgram, pids: Sequence[int]) -> tuple[float, float]:
+    busy_before = sum(map(busy_ns, pids))
+    start = time.perf_counter_ns()
+    loaded.step()
+    elapsed_ns = time.perf_counter_ns() - start
+    return elapsed_ns, sum(map(busy_ns, pids)) - busy_before
+
+
+def busy_ns(pid: int) -> int:
+    """Processor time that a process of this user has used so far, all threads together, in nanoseconds."""
+    # What clock_getcpuclockid(3) computes; Python wraps it for threads of its own only.
+    return time.clock_gettime_ns((~pid << 3) | 2)

@@ -1,0 +1,89 @@
+"""Times of the ops of one program on one live device, from traces that are corrected for their own cost."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+
+from tf_placer.calibration.traces import median_times_ns, op_times_ns
+from tf_placer.cluster.workers import Workers
+from tf_placer.graph.item import Item
+from tf_placer.runtime.graph_program import build_program
+from tf_placer.runtime.session import open_program, run_watched
+from tf_placer.runtime.timing import RuntimeConfig, reported_s, time_steps
+
+
+@dataclasses.dataclass(frozen=True)
+class OpTimes:
+    """What the ops of a program take on one device.
+
+    Attributes:
+      op_ns: op name -> time, the executor's own work included, so that the sum is ``step_s``.
+      step_s: untraced step time with everything on the device.
+      tracing_ns: what tracing added to each op.
+      unmeasured: ops that no trace shows: the runtime folded or never ran them; they count as free.
+    """
+
+    op_ns: dict[str, int]
+    step_s: float
+    tracing_ns: float
+    unmeasured: tuple[str, ...]
+
+
+def measure_op_times(
+    workers: Workers,
+    item: Item,
+    placed: tf.compat.v1.GraphDef,
+    config: RuntimeConfig,
+    traced_steps: int = 7,
+) -> OpTimes:
+    """Runs a program whose ops are all on one device, untraced and traced.
+
+    A traced step takes longer than an untraced one by a few microseconds an op, and an untraced one longer than
+    its kernels by the executor's work between them. Both are taken to be alike for all ops that run: the
+    difference between the traced kernels' sum and the untraced step is spread over the ops.
+
+    Args:
+      workers: started if need be. With one inter-op thread, so that no two ops share the core and each
+        has its time to itself.
+      item: the program.
+      placed: its graph, all on one device (ops without a kernel there apart).
+      config: of the untraced steps.
+      traced_steps: medians are over this many.
+    """
+    program = build_program(item, placed)
+    workers.start()
+    target = workers.target
+
+    def run() -> tuple[list[float], list[dict[str, int]]]:
+        with open_program(target, program, config.deadline_s) as loaded:
+            step_s = time_steps(loaded.step, config)
+            names = set(item.index.names)
+            traces = [op_times_ns(loaded.traced_step(), names) for _ in range(traced_steps)]
+            return step_s, traces
+
+    step_s, traces = run_watched(workers, config.deadline_s, run)
+    return corrected(median_times_ns(traces), reported_s(step_s, config), item.index.names)
+
+
+def corrected(traced_ns: dict[str, float], step_s: float, op_names: tuple[str, ...]) -> OpTimes:
+    """Brings the sum of traced times to the untraced step, by the same amount for every op that runs."""
+    ns = np.array(list(traced_ns.values()))
+    excess = _uniform_excess(ns, 1e9 * step_s)
+    op_ns = {
+        name: int(value) for name, value in zip(traced_ns, np.rint(np.maximum(ns - excess, 0)), strict=True)
+    }
+    return OpTimes(op_ns, step_s, excess, tuple(name for name in op_names if name not in traced_ns))
+
+
+def _uniform_excess(ns: np.ndarray, total_ns: float) -> float:
+    """x with sum(max(ns - x, 0)) = total: negative where the executor takes more than tracing adds."""
+    if not len(ns):
+        return 0.0
+    low, high = min(0.0, (ns.sum() - total_ns) / len(ns)), float(ns.max())
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if np.maximum(ns - middle, 0).sum() > total_ns else (low, middle)
+    return (low + high) / 2
