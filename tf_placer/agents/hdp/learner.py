@@ -42,6 +42,10 @@ class HdpLearner(snt.Module):
 
     gradient_groups  = 1/m sum_i grad log p(g_i) 1/k sum_j A_ij
     gradient_devices = 1/m sum_i 1/k sum_j grad log p(d_j | g_i) A_ij,   A = R - moving average of R
+
+    Departures: each network's gradient is clipped by a norm of its own, because the Grouper's loss is a sum over
+    thousands of units and one norm for both starved the Placer; noise is one draw for all samples of a
+    grouping, and fades to 0 instead of stopping.
     """
 
     def __init__(
