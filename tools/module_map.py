@@ -83,7 +83,7 @@ def imported_modules(module: Module, known: dict[str, Module]) -> set[str]:
 def started_modules(module: Module, known: dict[str, Module]) -> set[str]:
     """Returns the names in `known` that stand behind a ``"-m"`` in a list, i.e. are run as a child process.
 
-    ``-m package`` is the package's ``__main__``.
+    ``-m package`` is the package's ``__main__``; the packages around a module are imported before it.
     """
     found: set[str] = set()
     for node in ast.walk(module.tree):
@@ -95,6 +95,8 @@ def started_modules(module: Module, known: dict[str, Module]) -> set[str]:
             if flag == "-m" and isinstance(target, str):
                 main = f"{target}.__main__"
                 found.add(main if main in known else target)
+                parts = target.split(".")
+                found.update(".".join(parts[:length]) for length in range(1, len(parts) + 1))
     return (found & known.keys()) - {module.name}
 
 

@@ -11,6 +11,7 @@ from tf_placer.errors import InputError
 from tf_placer.ops.reference_simulator import reference_simulate
 from tf_placer.ops.simulator import simulate, simulate_schedule
 from tf_placer.ops.simulator_inputs import SimulatorInputs
+from tf_placer.workloads import synthetic
 
 
 def arrays(num_ops, tensors, compute_ns, num_devices=2, **changes):
@@ -256,13 +257,13 @@ def test_inputs_are_copies():
     assert (inputs.compute_ns == 5).all() and not inputs.compute_ns.flags.writeable
 
 
-_THREADS_PROGRAM = """
+_THREADS_PROGRAM = f"""
 import sys
 import numpy as np
 import tensorflow as tf
 tf.config.threading.set_intra_op_parallelism_threads(int(sys.argv[1]))
 from tf_placer.ops import SimulatorInputs, simulate
-from tf_placer.workloads.synthetic import random_layered_arrays
+from {synthetic.__name__} import random_layered_arrays
 inputs = SimulatorInputs(**random_layered_arrays(2000, 3, seed=0)._asdict())
 placements = np.random.default_rng(1).integers(0, 3, (33, 2000), np.int32)
 cost = simulate(inputs, placements)
