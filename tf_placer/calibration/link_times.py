@@ -28,7 +28,8 @@ class Hop:
     Attributes:
       num_bytes: of the tensor.
       elapsed_ns: from the end of its producer to the start of its consumer, on idle workers.
-      send_ns, receive_ns: processor time of the sending and of the receiving process.
+      send_ns, receive_ns: processor time of the sending and of the receiving process. What is measured is their
+        sum, since both send and receive in turn; each is taken for half of it.
     """
 
     num_bytes: int
@@ -50,10 +51,8 @@ def measure_hops(
     workers.start()
     hops = []
     for num_bytes in sizes_bytes:
-        there, nowhere = (_ping_pong(num_bytes, devices, hops) for hops in (_HOPS, 0))
-        with_hops = _cost_of_a_step(workers, there, num_bytes)
-        without = _cost_of_a_step(workers, nowhere, num_bytes)
-        # Half of the hops go each way; both processes send and receive as often.
+        with_hops = _cost_of_a_step(workers, _ping_pong(num_bytes, devices, _HOPS), num_bytes)
+        without = _cost_of_a_step(workers, _ping_pong(num_bytes, devices, 0), num_bytes)
         elapsed_ns, busy_ns = (with_hops - without) / _HOPS
         hops.append(Hop(num_bytes, elapsed_ns, busy_ns / 2, busy_ns / 2))
     return hops
