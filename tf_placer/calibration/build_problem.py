@@ -14,7 +14,7 @@ COSTS = ("analytic", "profiled")
 
 
 def build_problem(
-    item: Item, cluster: Cluster, costs: str = "analytic", cache: Cache | None = None
+    item: Item, cluster: Cluster, costs: str | None = None, cache: Cache | None = None
 ) -> Problem:
     """Describes placing ``item`` on ``cluster``.
 
@@ -22,7 +22,7 @@ def build_problem(
       item: the program.
       cluster: the devices.
       costs: ``"analytic"``: estimated from FLOPs and bytes. ``"profiled"``: measured on the cluster's devices, where
-        it takes half a minute or so the first time and is kept on disk.
+        it takes half a minute or so the first time and is kept on disk. Without, profiled on live devices.
       cache: where profiles are kept; ``calibration.cache.default_folder()`` without.
 
     Raises:
@@ -30,6 +30,8 @@ def build_problem(
         word for ``costs``.
       WorkerError, WorkerDied, DeadlineExceeded: the program does not run on a single device.
     """
+    if costs is None:
+        costs = "profiled" if cluster.is_live else "analytic"
     if costs not in COSTS:
         raise InputError(f"costs is {costs!r}; give one of {', '.join(COSTS)}")
     if costs == "profiled" and not cluster.is_live:

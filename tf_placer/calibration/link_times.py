@@ -19,6 +19,8 @@ from tf_placer.runtime.session import LoadedProgram, open_program, run_watched
 SIZES_BYTES = tuple(1 << power for power in range(10, 27, 2))  # 1 KB to 64 MB
 _HOPS = 8
 _DEADLINE_S = 120.0
+# Where the ends' work explains all of the time on the way, a factor on the latency still has something to scale.
+_LEAST_LATENCY_NS = 20_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +74,7 @@ def fit_link(link: Link, hops: Sequence[Hop]) -> Link:
     way = _line(num_bytes, np.maximum(elapsed_ns - ends_ns, 0), weight=elapsed_ns)
     return dataclasses.replace(
         link,
-        latency_ns=round(way[0]),
+        latency_ns=max(round(way[0]), _LEAST_LATENCY_NS),
         bytes_per_s=1e9 / max(way[1], 1e-3),
         send_ns=round(send[0]),
         send_ps_per_byte=round(1000 * send[1]),

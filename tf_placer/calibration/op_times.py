@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -13,6 +15,8 @@ from tf_placer.graph.item import Item
 from tf_placer.runtime.graph_program import build_program
 from tf_placer.runtime.session import open_program, run_watched
 from tf_placer.runtime.timing import RuntimeConfig, reported_s, time_steps
+
+_Value = TypeVar("_Value")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +37,8 @@ class OpTimes:
 
 
 def measure_op_times(
-    workers: Workers,
+    timed: Workers,
+    traced: Workers,
     item: Item,
     placed: tf.compat.v1.GraphDef,
     config: RuntimeConfig,
@@ -42,30 +47,40 @@ def measure_op_times(
     """Runs a program whose ops are all on one device, untraced and traced.
 
     A traced step takes longer than an untraced one by a few microseconds an op, and an untraced one longer than
-    its kernels by the executor's work between them. Both are taken to be alike for all ops that run: the
-    difference between the traced kernels' sum and the untraced step is spread over the ops.
+    its kernels by the executor's work between them and by its threads' taking turns. All are taken to be alike for
+    every op that runs: the difference between the traced kernels' sum and the untraced step is spread over the ops.
 
     Args:
-      workers: started if need be. With one inter-op thread, so that no two ops share the core and each
-        has its time to itself.
+      timed: run the untraced steps, with the threads that placements are measured with.
+      traced: run the traced ones, with one inter-op thread: no two ops share the core and each has its
+        time to itself.
       item: the program.
       placed: its graph, all on one device (ops without a kernel there apart).
       config: of the untraced steps.
       traced_steps: medians are over this many.
     """
     program = build_program(item, placed)
+    names = set(item.index.names)
+
+    def run(target: str) -> list[float]:
+        with open_program(target, program, config.deadline_s) as loaded:
+            return time_steps(loaded.step, config)
+
+    def trace(target: str) -> list[dict[str, int]]:
+        with open_program(target, program, config.deadline_s) as loaded:
+            for _ in range(config.warmup_steps):
+                loaded.step()
+            return [op_times_ns(loaded.traced_step(), names) for _ in range(traced_steps)]
+
+    step_s = _on(timed, config.deadline_s, run)
+    traces = _on(traced, config.deadline_s, trace)
+    return corrected(median_times_ns(traces), reported_s(step_s, config), item.index.names)
+
+
+def _on(workers: Workers, deadline_s: float, function: Callable[[str], _Value]) -> _Value:
     workers.start()
     target = workers.target
-
-    def run() -> tuple[list[float], list[dict[str, int]]]:
-        with open_program(target, program, config.deadline_s) as loaded:
-            step_s = time_steps(loaded.step, config)
-            names = set(item.index.names)
-            traces = [op_times_ns(loaded.traced_step(), names) for _ in range(traced_steps)]
-            return step_s, traces
-
-    step_s, traces = run_watched(workers, config.deadline_s, run)
-    return corrected(median_times_ns(traces), reported_s(step_s, config), item.index.names)
+    return run_watched(workers, deadline_s, lambda: function(target))
 
 
 def corrected(traced_ns: dict[str, float], step_s: float, op_names: tuple[str, ...]) -> OpTimes:

@@ -13,9 +13,13 @@ import tensorflow as tf
 from tf_placer.calibration.cache import Cache
 from tf_placer.calibration.link_times import Hop, fit_link, measure_hops
 from tf_placer.calibration.op_times import OpTimes, measure_op_times
-from tf_placer.cluster.device import Device
+from tf_placer.calibration.refit import Correction
+from tf_placer.calibration.traffic import Traffic, measure_traffic, traffic_item
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.cluster.device import Device, Link
 from tf_placer.cluster.workers import workers_of
 from tf_placer.graph.item import Item
+from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.graph_def import place_graph
 from tf_placer.runtime.timing import RuntimeConfig
@@ -27,11 +31,13 @@ class Profile:
 
     Attributes:
       op_times: device model -> times of the ops with everything on such a device.
-      hops: what tensors of several sizes cost between two workers; empty on a single one.
+      hops: what single tensors of several sizes cost between two workers; empty where there is one worker.
+      traffic: what many cost among other work; None where there is one worker.
     """
 
     op_times: dict[str, OpTimes]
     hops: tuple[Hop, ...]
+    traffic: Traffic | None
 
 
 def profile(
@@ -39,47 +45,80 @@ def profile(
 ) -> Profile:
     """Measures a program on the devices of a live problem, one device of each model, or finds that it was.
 
+    What crossing costs is measured once for a machine, with programs of our own.
+
     Raises:
       WorkerError: the workers cannot be started.
       WorkerDied, DeadlineExceeded: the program does not run on a single device.
+      RaceFailed: the traffic program does not run.
     """
     cache = cache or Cache()
-    cluster = problem.cluster
-    # One op at a time: two ops that share a core would each be charged with the other's time.
-    workers = workers_of(cluster, inter_op_threads=1)
-    with contextlib.closing(workers):
-        op_times = {}
-        for position, device in _one_of_each_model(cluster.devices):
-            key = {"kind": "ops", "graph": item.fingerprint, **_hardware(device)}
-            found = cache.load(key)
-            if found is None:
-                placed = place_graph(item.graph_def, _everything_on(problem, position))
-                found = dataclasses.asdict(measure_op_times(workers, item, placed, config))
-                cache.save(key, found)
-            op_times[device.model] = OpTimes(**{**found, "unmeasured": tuple(found["unmeasured"])})
-    hops: tuple[Hop, ...] = ()
-    pair = _two_tasks(cluster.devices)
-    if pair is not None:
-        key = {"kind": "hops", "inter_op_threads": str(config.inter_op_threads), **_hardware(pair[0])}
-        found = cache.load(key)
-        if found is None:
-            with contextlib.closing(workers_of(cluster, config.inter_op_threads)) as senders:
-                found = [dataclasses.asdict(h) for h in measure_hops(senders, [d.name for d in pair])]
-            cache.save(key, found)
-        hops = tuple(Hop(**hop) for hop in found)
-    return Profile(op_times, hops)
+    op_times = _op_times(item, problem, config, cache)
+    pair = _two_workers(problem.cluster)
+    if pair is None:
+        return Profile(op_times, (), None)
+    hops = _hops(pair, config, cache)
+    return Profile(op_times, hops, _traffic(pair, hops, config, cache))
 
 
 def calibrated(problem: Problem, measured: Profile) -> Problem:
     """The problem with the profile's op times and links in place of the analytic ones."""
-    columns = []
-    for position, device in enumerate(problem.cluster.devices):
-        op_ns = measured.op_times[device.model].op_ns
-        column = np.array([op_ns.get(name, 0) for name in problem.op_names], np.int64)
-        columns.append(column if len(column) else problem.compute_ns[:, position])
     links = problem.cluster.links
     if measured.hops:
         links = tuple(fit_link(link, measured.hops) for link in links)
+    if measured.traffic is not None:
+        links = tuple(map(measured.traffic.correction.apply_to_link, links))
+    return _with_costs(problem, measured.op_times, links)
+
+
+def _op_times(item: Item, problem: Problem, config: RuntimeConfig, cache: Cache) -> dict[str, OpTimes]:
+    op_times = {}
+    timed = workers_of(problem.cluster, config.inter_op_threads)
+    # One op at a time: two ops that share a core would each be charged with the other's time.
+    traced = workers_of(problem.cluster, inter_op_threads=1)
+    with contextlib.closing(timed), contextlib.closing(traced):
+        for position, device in _one_of_each_model(problem.cluster.devices):
+            key = {"kind": "ops", "graph": item.fingerprint, **_hardware(device, config)}
+            found = cache.load(key)
+            if found is None:
+                placed = place_graph(item.graph_def, _everything_on(problem, position))
+                found = dataclasses.asdict(measure_op_times(timed, traced, item, placed, config))
+                cache.save(key, found)
+            op_times[device.model] = OpTimes(**{**found, "unmeasured": tuple(found["unmeasured"])})
+    return op_times
+
+
+def _hops(pair: Cluster, config: RuntimeConfig, cache: Cache) -> tuple[Hop, ...]:
+    key = {"kind": "hops", **_hardware(pair.devices[0], config)}
+    found = cache.load(key)
+    if found is None:
+        with contextlib.closing(workers_of(pair, config.inter_op_threads)) as senders:
+            hops = measure_hops(senders, [device.name for device in pair.devices])
+        found = [dataclasses.asdict(hop) for hop in hops]
+        cache.save(key, found)
+    return tuple(Hop(**hop) for hop in found)
+
+
+def _traffic(pair: Cluster, hops: Sequence[Hop], config: RuntimeConfig, cache: Cache) -> Traffic:
+    key = {"kind": "traffic", **_hardware(pair.devices[0], config)}
+    found = cache.load(key)
+    if found is None:
+        item = traffic_item()
+        problem = analytic_problem(item, pair)
+        links = tuple(fit_link(link, hops) for link in pair.links)
+        problem = _with_costs(problem, _op_times(item, problem, config, cache), links)
+        found = dataclasses.asdict(measure_traffic(item, problem, config))
+        cache.save(key, found)
+    times = {name: tuple(found[name]) for name in ("measured_s", "before_s", "after_s")}
+    return Traffic(Correction(**found["correction"]), **times)
+
+
+def _with_costs(problem: Problem, op_times: dict[str, OpTimes], links: tuple[Link, ...]) -> Problem:
+    columns = []
+    for position, device in enumerate(problem.cluster.devices):
+        op_ns = op_times[device.model].op_ns
+        column = np.array([op_ns.get(name, 0) for name in problem.op_names], np.int64)
+        columns.append(column if len(column) else problem.compute_ns[:, position])
     return dataclasses.replace(
         problem,
         compute_ns=np.stack(columns, axis=1),
@@ -95,10 +134,18 @@ def _one_of_each_model(devices: Sequence[Device]) -> list[tuple[int, Device]]:
     return list(first.values())
 
 
-def _two_tasks(devices: Sequence[Device]) -> tuple[Device, Device] | None:
-    """Two CPUs of different worker processes, or None where there is one process."""
-    cpus = [device for device in devices if device.type == "CPU"]
-    return (cpus[0], cpus[1]) if len(cpus) > 1 else None
+def _two_workers(cluster: Cluster) -> Cluster | None:
+    """The part of a cluster that is two CPUs of different workers, or None where there is one worker."""
+    cpus = [position for position, device in enumerate(cluster.devices) if device.type == "CPU"][:2]
+    if len(cpus) < 2:
+        return None
+    links = tuple(
+        dataclasses.replace(link, source=cpus.index(link.source), target=cpus.index(link.target))
+        for link in cluster.links
+        if link.source in cpus and link.target in cpus
+    )
+    devices = tuple(cluster.devices[position] for position in cpus)
+    return dataclasses.replace(cluster, devices=devices, links=links)
 
 
 def _everything_on(problem: Problem, position: int) -> list[str]:
@@ -106,9 +153,10 @@ def _everything_on(problem: Problem, position: int) -> list[str]:
     return [names[d] for d in problem.everything_on(position)[problem.unit_of_op]]
 
 
-def _hardware(device: Device) -> dict[str, str]:
+def _hardware(device: Device, config: RuntimeConfig) -> dict[str, str]:
     """What a time depends on besides the program."""
     return {
+        "inter_op_threads": str(config.inter_op_threads),
         "device": device.model,
         "processor": _processor_name(),
         "tensorflow": tf.__version__,

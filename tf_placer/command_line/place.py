@@ -11,11 +11,14 @@ from tf_placer import workloads
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.command_line.candidate import Candidate, find_candidate, measure_candidates
-from tf_placer.command_line.report import Report
+from tf_placer.command_line.report import Live, Report
 from tf_placer.errors import InputError
+from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.graph.item import Item
 from tf_placer.problem.problem import Problem
 from tf_placer.search.budget import Budget
+from tf_placer.search.live import LiveResult, Trial, search_live
+from tf_placer.search.progress import ConsoleProgress
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,11 +37,13 @@ class Request:
     cluster: Cluster
     budget: Budget
     seed: int
-    costs: str = "analytic"
+    costs: str | None = None
 
 
 def place(request: Request, method: str, console: rich.console.Console) -> Report:
     """Finds one method's placement, and random search's with as many evaluations.
+
+    On live devices the runtime has the last word: see ``search_live``.
 
     Args:
       request: what to place where.
@@ -49,13 +54,13 @@ def place(request: Request, method: str, console: rich.console.Console) -> Repor
       InputError: bad input, or nothing fits in the cluster's memory.
     """
     item, problem = described(request, console)
+    if problem.cluster.is_live:
+        return _place_live(item, problem, request, method, console)
     chosen = find_candidate(problem, method, request.budget, request.seed, console)
     baselines = [_single(problem, request.seed, console)] if method != "single" else []
     if method not in ("single", "random") and chosen.result is not None and not chosen.result.interrupted:
         same = Budget(evaluations=chosen.result.evaluations)
         baselines.append(find_candidate(problem, "random", same, request.seed, console))
-    if problem.cluster.is_live and chosen.result is not None:
-        chosen, *baselines = measure_candidates(item, problem, [chosen, *baselines], console)
     return Report(item, problem, chosen, tuple(baselines))
 
 
@@ -87,6 +92,29 @@ def described(request: Request, console: rich.console.Console) -> tuple[Item, Pr
         item = workloads.build(request.workload)
         problem = build_problem(item, request.cluster, request.costs)
     return item, problem
+
+
+def _place_live(
+    item: Item, problem: Problem, request: Request, method: str, console: rich.console.Console
+) -> Report:
+    """The report's ``chosen`` is what is recommended; the method's best and random search's stand beside it."""
+
+    def progress(title: str, budget: Budget) -> ConsoleProgress:
+        return ConsoleProgress(f"{title} on {problem.cluster.name}", budget, console)
+
+    with RuntimeEvaluator(item, problem) as evaluator:
+        found = search_live(problem, evaluator, method, request.budget, request.seed, progress)
+    names = dict.fromkeys(("single", "random", method))
+    trials = [trial for name in names if (trial := found.best_of(name)) is not None]
+    others = [_as_candidate(found, trial) for trial in trials if trial is not found.recommended]
+    chosen = _as_candidate(found, found.recommended)
+    return Report(item, problem, chosen, tuple(others), Live(method, found))
+
+
+def _as_candidate(found: LiveResult, trial: Trial) -> Candidate:
+    return Candidate(
+        trial.method, found.as_search_result(trial), trial.measured_s, trial.status, trial.message
+    )
 
 
 def _single(problem: Problem, seed: int, console: rich.console.Console) -> Candidate:

@@ -6,18 +6,35 @@ import dataclasses
 import json
 import os
 import pathlib
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import rich.console
 import rich.table
 
 from tf_placer.command_line.candidate import Candidate
 from tf_placer.errors import InputError
+from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.files import write_atomically
 from tf_placer.graph.item import Item
 from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.apply_placement import apply_placement
+from tf_placer.search.live import LiveResult
 from tf_placer.search.result import SearchResult
+
+
+@dataclasses.dataclass(frozen=True)
+class Live:
+    """What is told beyond the candidates where the runtime had the last word.
+
+    Attributes:
+      method: the one that was asked for.
+      found: its live search.
+    """
+
+    method: str
+    found: LiveResult
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,12 +46,14 @@ class Report:
       problem: the program on the cluster.
       chosen: the placement to write; it has a result.
       baselines: the others.
+      live: of a search on live devices; ``chosen`` is then what it recommends.
     """
 
     item: Item
     problem: Problem
     chosen: Candidate
     baselines: tuple[Candidate, ...]
+    live: Live | None = None
 
     def __post_init__(self) -> None:
         if self.chosen.result is None:
@@ -50,8 +69,11 @@ class Report:
     def recommended(self) -> Candidate:
         """The fastest candidate by measured time, or by simulated time where nothing was measured.
 
-        A baseline wins a tie: a plan that gains nothing is not worth having.
+        A baseline wins a tie: a plan that gains nothing is not worth having. A live search knows more of noise and
+        has decided.
         """
+        if self.live is not None:
+            return self.chosen
         ran = [c for c in (*self.baselines, self.chosen) if c.step_s is not None]
         return min(ran, key=lambda c: c.step_s or 0.0, default=self.chosen)
 
@@ -61,7 +83,7 @@ class Report:
         return {
             "workload": self.problem.name,
             "cluster": self.problem.cluster.name,
-            "method": self.chosen.method,
+            "method": self.live.method if self.live else self.chosen.method,
             "seed": self.result.seed,
             "ops": self.problem.num_ops,
             "units": self.problem.num_units,
@@ -84,6 +106,7 @@ class Report:
             "interrupted": self.result.interrupted,
             "recommended": self.recommended.method,
             "guessed_op_types": self.problem.guessed_op_types,
+            **(_live_summary(self.live.found) if self.live else {}),
         }
 
     def print(self, console: rich.console.Console) -> None:
@@ -100,7 +123,9 @@ class Report:
             console.print(f"The cost of these ops is a guess: {guesses}.", soft_wrap=True)
 
     def verdict(self) -> str:
-        """One sentence: what is gained over a single device, or that nothing is."""
+        """What is gained over a single device, or that nothing is."""
+        if self.live is not None:
+            return _live_verdict(self.live, (self.chosen, *self.baselines))
         single = next((c for c in self.baselines if c.method == "single"), None)
         how = "in the simulator" if self.chosen.measured_s is None else "on the runtime"
         if self.chosen.step_s is None:
@@ -166,6 +191,49 @@ class Report:
                 name, _ms(bound_ns / 1e9), _gain(bound_ns / 1e9, self.result.single_device_s), "", ""
             )
         return table
+
+
+def _live_verdict(live: Live, candidates: Sequence[Candidate]) -> str:
+    found = live.found
+    single = next((c for c in candidates if c.method == "single"), None)
+    lines = [f"Recommended: {_row_name(candidates[0])}. {found.why[0].upper()}{found.why[1:]}."]
+    if single is None or single.measured_s is None:
+        return lines[0]
+    for candidate in candidates:
+        if candidate.method == "single" or candidate.measured_s is None or candidate.simulated_s is None:
+            continue
+        measured = 1 - candidate.measured_s / single.measured_s
+        simulated = 1 - candidate.simulated_s / (single.simulated_s or float("nan"))
+        lines.append(
+            f"{candidate.method}: {_change(measured)} than the best single device on the runtime, "
+            f"{_change(simulated)} in the simulator fitted to what was measured."
+        )
+    return "\n".join(lines)
+
+
+def _change(gain: float) -> str:
+    return f"{abs(gain):.1%} {'faster' if gain > 0 else 'slower'}"
+
+
+def _live_summary(found: LiveResult) -> dict[str, Any]:
+    rows = np.stack([trial.device_of_unit for trial in found.trials])
+    simulated_s = SimulatedEvaluator(found.problem).evaluate(rows).runtime_s
+    return {
+        "why": found.why,
+        "correction": dataclasses.asdict(found.correction),
+        "trials": [
+            {
+                "method": trial.method,
+                "simulated_s": float(simulated),
+                "measured_s": trial.measured_s,
+                "raced": trial.raced,
+                "status": trial.status.name,
+                "message": trial.message,
+                "evaluations": trial.evaluations,
+            }
+            for trial, simulated in zip(found.trials, simulated_s, strict=True)
+        ],
+    }
 
 
 def check_out(out: pathlib.Path) -> None:

@@ -80,7 +80,9 @@ class RuntimeEvaluator:
             raise InputError(f"device_of_unit has shape {device_of_unit.shape}, but [B, {units}] is needed")
         return _collect([self._evaluate_one(row) for row in device_of_unit], self._config)
 
-    def race(self, device_of_unit: np.ndarray, rounds: int = 20) -> list[list[float]]:
+    def race(
+        self, device_of_unit: np.ndarray, rounds: int = 20, confidence: float = 0.99
+    ) -> list[list[float]]:
         """Times placements in turn, step by step (``race_steps``): for a few that are close.
 
         All of them are loaded at once, so their variables must fit together.
@@ -88,6 +90,7 @@ class RuntimeEvaluator:
         Args:
           device_of_unit: [B, U]; placements that ``evaluate`` has found OK.
           rounds: timed steps of each placement that stays in the race.
+          confidence: that one which drops out is slower than the leader; 1 keeps all to the end.
 
         Returns:
           Step times of each, in seconds; fewer for one that dropped out.
@@ -103,7 +106,8 @@ class RuntimeEvaluator:
                     stack.enter_context(open_program(target, program, self._config.deadline_s))
                     for program in programs
                 ]
-                return race_steps([one.step for one in loaded], rounds, self._config.warmup_steps)
+                steps = [one.step for one in loaded]
+                return race_steps(steps, rounds, self._config.warmup_steps, confidence)
 
         attempt = try_on(self._workers, self._config.deadline_s * len(programs), run)
         if attempt.value is None:

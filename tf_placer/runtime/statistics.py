@@ -16,7 +16,7 @@ def median_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple
 
     Args:
       samples: independent step times.
-      confidence: in (0, 1).
+      confidence: in (0, 1]; 1 gives an unbounded interval.
 
     Returns:
       Two of the samples, or (-inf, inf).
@@ -27,7 +27,7 @@ def median_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple
     rank = int(scipy.stats.binom.ppf((1 - confidence) / 2, n, 0.5)) if n else 0
     while rank > 0 and 2 * scipy.stats.binom.cdf(rank - 1, n, 0.5) > 1 - confidence:
         rank -= 1
-    if rank == 0:
+    if rank <= 0:
         return float("-inf"), float("inf")
     return float(ordered[rank - 1]), float(ordered[n - rank])
 

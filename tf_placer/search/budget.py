@@ -36,3 +36,8 @@ class Budget:
     def left(self, evaluations: int) -> float:
         """Evaluations left after ``evaluations``."""
         return math.inf if self.evaluations is None else self.evaluations - evaluations
+
+    def share(self, count: int) -> Budget:
+        """The budget of each of ``count`` searches that share this one; at least one evaluation each."""
+        evaluations = None if self.evaluations is None else max(1, self.evaluations // count)
+        return Budget(self.seconds / count, evaluations)

@@ -11,10 +11,10 @@ from tf_placer.workloads.workload import Workload
 
 
 def lstm_lm_small(
-    batch: int = 4,
-    length: int = 6,
-    vocabulary: int = 50,
-    width: int = 16,
+    batch: int = 32,
+    length: int = 8,
+    vocabulary: int = 1000,
+    width: int = 256,
     layers: int = 2,
     optimizer: str = "sgd",
     seed: int = 0,

@@ -11,11 +11,11 @@ from tf_placer.workloads.workload import Workload
 
 
 def transformer_small(
-    batch: int = 4,
-    length: int = 8,
-    vocabulary: int = 50,
-    width: int = 16,
-    heads: int = 2,
+    batch: int = 8,
+    length: int = 64,
+    vocabulary: int = 1000,
+    width: int = 128,
+    heads: int = 4,
     layers: int = 2,
     dropout: float = 0.1,
     optimizer: str = "adam",

@@ -1,0 +1,220 @@
+"""How far is the simulator from the runtime? Simulated against measured step times of many placements.
+
+    python -m experiments.fidelity --workloads=inception_v3_small,lstm_lm_small,transformer_small
+
+Places each workload on the local workers in every way that a search meets: single devices, random blocks of every
+granularity, min-cut partitions, samples of HDP while it learns, and what searches on the simulator end with, where a
+simulator's errors are exploited. All are measured in one run, in small heats: the placements of a heat and the
+single device run step by step in turn. Heats are minutes apart on a machine that drifts, so a heat's times are
+divided by its single device's and multiplied by that of all heats together; the drift is printed.
+
+Writes <workload>.json for each and fidelity.png.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+from collections.abc import Iterator, Sequence
+
+import matplotlib.pyplot as plt
+import numpy as np
+import scipy.stats
+from absl import app, flags
+
+import tf_placer
+from tf_placer import workloads
+from tf_placer.evaluation.runtime import RuntimeEvaluator
+from tf_placer.files import write_atomically
+from tf_placer.planners.partition import min_cut_partition
+from tf_placer.planners.random_blocks import RandomBlocks
+from tf_placer.planners.single_device import single_device_placements
+from tf_placer.problem.problem import Problem
+from tf_placer.problem.unit_graph import unit_graph
+from tf_placer.search import methods
+from tf_placer.search.round import Context, Round
+
+FLAGS = flags.FLAGS
+flags.DEFINE_list(
+    "workloads", ["inception_v3_small", "lstm_lm_small", "transformer_small"], "training steps to place"
+)
+flags.DEFINE_integer("random", 24, "random block placements")
+flags.DEFINE_integer("partitions", 12, "min-cut partitions")
+flags.DEFINE_integer("samples", 12, "samples of HDP")
+flags.DEFINE_integer("optima", 10, "ends of searches")
+flags.DEFINE_float("budget_s", 15.0, "seconds of each search")
+flags.DEFINE_integer("heat", 6, "placements measured together, with the single device")
+flags.DEFINE_integer("rounds", 11, "steps of each")
+flags.DEFINE_string("out", "out/fidelity", "folder for the results")
+
+PARTS = (2, 4, 8, 16, 32, 64)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Candidate:
+    """A placement and where it comes from.
+
+    Attributes:
+      kind: "single", "random", "partition", "sample" or "optimum".
+      origin: more exactly.
+      device_of_unit: [U].
+    """
+
+    kind: str
+    origin: str
+    device_of_unit: np.ndarray
+
+
+def candidates(problem: Problem) -> list[Candidate]:
+    """Distinct placements of every kind, as many as the flags ask for."""
+    found = [
+        Candidate("single", f"device {d}", row) for d, row in enumerate(single_device_placements(problem))
+    ]
+    found += [
+        Candidate("random", f"draw {i}", row)
+        for i, row in enumerate(RandomBlocks(problem, seed=0).draw(4 * FLAGS.random))
+    ]
+    found += _partitions(problem)
+    found += _searched(problem)
+    distinct: dict[bytes, Candidate] = {}
+    for one in found:
+        distinct.setdefault(one.device_of_unit.tobytes(), one)
+    drawn = [one for one in distinct.values() if one.kind == "random"][: FLAGS.random]
+    return [one for one in distinct.values() if one.kind != "random"] + drawn
+
+
+def _partitions(problem: Problem) -> Iterator[Candidate]:
+    graph = unit_graph(problem)
+    generator = np.random.default_rng(0)
+    devices = problem.num_devices
+    for i in range(FLAGS.partitions):
+        parts = PARTS[i % len(PARTS)]
+        part = min_cut_partition(problem, graph, parts)
+        device = (generator.permutation(parts) % devices)[part].astype(np.int32)
+        legal = problem.allowed[np.arange(problem.num_units), device]
+        row = np.where(legal, device, problem.allowed.argmax(axis=1)).astype(np.int32)
+        yield Candidate("partition", f"{parts} parts, {i // len(PARTS)}", row)
+
+
+def _searched(problem: Problem) -> Iterator[Candidate]:
+    """Ends of searches with several seeds, and what HDP drew on its way in the first."""
+    drawn: list[np.ndarray] = []
+
+    def sampled_hdp(context: Context) -> Iterator[Round]:
+        for batch in methods.hdp(context):
+            if context.seed == 0:
+                drawn.append(batch.device_of_unit[0].numpy())
+            yield batch
+
+    for i in range(FLAGS.optima):
+        method = "random" if i % 3 == 2 else "hdp"
+        run = sampled_hdp if method == "hdp" else method
+        result = tf_placer.search(problem, run, budget_s=FLAGS.budget_s, seed=i)
+        yield Candidate("optimum", f"{method}, seed {i}", np.array(result.placement.device_of_unit))
+    for i in np.linspace(0, len(drawn) - 1, FLAGS.samples).astype(int):
+        yield Candidate("sample", f"update {i} of {len(drawn)}", drawn[i])
+
+
+def measure(evaluator: RuntimeEvaluator, rows: np.ndarray, reference: np.ndarray) -> tuple[np.ndarray, float]:
+    """Medians in seconds [B], heats brought to one level, and the range of that level between heats.
+
+    Args:
+      rows: [B, U] placements.
+      reference: [U] one that runs in every heat.
+    """
+    order = np.random.default_rng(0).permutation(len(rows))
+    measured, levels = np.empty(len(rows)), []
+    for start in range(0, len(rows), FLAGS.heat):
+        heat = order[start : start + FLAGS.heat]
+        times = evaluator.race(np.stack([reference, *rows[heat]]), FLAGS.rounds, confidence=1.0)
+        level, *medians = (float(np.median(one)) for one in times)
+        measured[heat] = np.array(medians) / level
+        levels.append(level)
+        print(f"measured {start + len(heat)} of {len(rows)}; single device {1e3 * level:.1f} ms", flush=True)
+    return measured * np.median(levels), float(max(levels) / min(levels) - 1)
+
+
+def study(name: str) -> dict:
+    """Measures one workload."""
+    item = workloads.build(name)
+    problem = tf_placer.build_problem(item, tf_placer.Cluster.local(), costs="profiled")
+    chosen = candidates(problem)
+    rows = np.stack([one.device_of_unit for one in chosen])
+    simulated_s = tf_placer.SimulatedEvaluator(problem).evaluate(rows).runtime_s
+    with RuntimeEvaluator(item, problem) as evaluator:
+        measured_s, drift = measure(evaluator, rows, rows[0])
+    return {
+        "workload": name,
+        "ops": problem.num_ops,
+        "drift": drift,
+        "links": [dataclasses.asdict(link) for link in problem.cluster.links],
+        "placements": [
+            {
+                "kind": one.kind,
+                "origin": one.origin,
+                "simulated_s": float(simulated),
+                "measured_s": float(measured),
+                "device_of_unit": one.device_of_unit.tolist(),
+            }
+            for one, simulated, measured in zip(chosen, simulated_s, measured_s, strict=True)
+        ],
+    }
+
+
+def summary(result: dict) -> str:
+    """The figures that say how far apart they are, in a few lines."""
+    simulated = np.array([one["simulated_s"] for one in result["placements"]])
+    measured = np.array([one["measured_s"] for one in result["placements"]])
+    kinds = np.array([one["kind"] for one in result["placements"]])
+    error = simulated / measured - 1
+    rank = scipy.stats.spearmanr(simulated, measured).statistic
+    lines = [
+        f"{result['workload']}: {len(error)} placements, {1e3 * measured.min():.1f} to "
+        f"{1e3 * measured.max():.1f} ms; drift between heats {result['drift']:.1%}",
+        f"  Spearman {rank:.3f}, median absolute error {np.median(np.abs(error)):.1%}",
+    ]
+    for kind in dict.fromkeys(kinds):
+        these = error[kinds == kind]
+        lines.append(
+            f"  {kind:<10}{len(these):>3}: simulated minus measured, median {np.median(these):+.1%}, "
+            f"from {these.min():+.1%} to {these.max():+.1%}"
+        )
+    return "\n".join(lines)
+
+
+def plot(results: Sequence[dict], path: pathlib.Path) -> None:
+    """Simulated over measured, one panel a workload."""
+    figure, axes = plt.subplots(1, len(results), figsize=(4.5 * len(results), 4.2), layout="constrained")
+    for axis, result in zip(np.atleast_1d(axes), results, strict=True):
+        for i, kind in enumerate(dict.fromkeys(one["kind"] for one in result["placements"])):
+            points = [
+                (1e3 * one["measured_s"], 1e3 * one["simulated_s"])
+                for one in result["placements"]
+                if one["kind"] == kind
+            ]
+            axis.scatter(*zip(*points, strict=True), s=14, color=f"C{i}", label=kind)
+        ends = [limit for one in result["placements"] for limit in (1e3 * one["measured_s"],)]
+        line = np.array([min(ends), max(ends)])
+        axis.plot(line, line, color="black", linewidth=0.8)
+        axis.fill_between(line, 0.9 * line, 1.1 * line, color="grey", alpha=0.15)
+        axis.set(title=result["workload"], xlabel="measured, ms", ylabel="simulated, ms")
+    np.atleast_1d(axes)[0].legend(fontsize=7)
+    figure.savefig(path, dpi=120)
+
+
+def main(argv: list[str]) -> None:
+    del argv
+    out = pathlib.Path(FLAGS.out)
+    out.mkdir(parents=True, exist_ok=True)
+    results = []
+    for name in FLAGS.workloads:
+        results.append(study(name))
+        write_atomically(out / f"{name}.json", json.dumps(results[-1]))
+        print(summary(results[-1]), flush=True)
+    plot(results, out / "fidelity.png")
+    print(f"wrote {', '.join(str(out / f'{name}.json') for name in FLAGS.workloads)} and {out / 'fidelity.png'}")
+
+
+if __name__ == "__main__":
+    app.run(main)

@@ -1,0 +1,55 @@
+"""Factors that were put in are found again."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tests.tf_placer.problem.small_problems import branches_problem
+from tf_placer.calibration.refit import Correction, refit
+from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.planners.random_blocks import RandomBlocks
+
+
+@pytest.fixture(scope="module")
+def problem():
+    problem = branches_problem(4, 6)
+    links = tuple(
+        dataclasses.replace(
+            link, latency_ns=200, send_ns=100, receive_ns=100, send_ps_per_byte=50, receive_ps_per_byte=50
+        )
+        for link in problem.cluster.links
+    )
+    return dataclasses.replace(problem, cluster=dataclasses.replace(problem.cluster, links=links))
+
+
+def simulated_s(problem, placements):
+    return SimulatedEvaluator(problem).evaluate(placements).runtime_s
+
+
+def test_a_correction_scales_what_it_says(problem):
+    corrected = Correction(compute=2.0, latency=3.0, fixed=4.0, per_byte=5.0).apply(problem)
+    np.testing.assert_array_equal(corrected.compute_ns, 2 * problem.compute_ns)
+    link = corrected.cluster.links[0]
+    assert (link.latency_ns, link.send_ns, link.receive_ns) == (600, 400, 400)
+    assert (link.send_ps_per_byte, link.receive_ps_per_byte) == (250, 250)
+    assert link.bytes_per_s == problem.cluster.links[0].bytes_per_s
+
+
+def test_a_simulator_that_was_off_is_nearer_on_placements_it_has_not_seen(problem):
+    truth = Correction(compute=1.2, latency=1.5, fixed=2.0, per_byte=1.0).apply(problem)
+    placements = RandomBlocks(problem, 0).draw(40)
+    measured_s = simulated_s(truth, placements)
+    found = refit(problem, placements[:20], measured_s[:20])
+    before = np.abs(np.log(simulated_s(problem, placements[20:]) / measured_s[20:]))
+    after = np.abs(np.log(simulated_s(found.apply(problem), placements[20:]) / measured_s[20:]))
+    assert np.median(before) > 0.15
+    assert after.max() < 0.05
+    assert found.compute == pytest.approx(1.2, rel=0.05)
+
+
+def test_one_measurement_moves_the_factors_little(problem):
+    single = np.zeros((1, problem.num_units), int)
+    found = refit(problem, single, simulated_s(problem, single) * 1.05)
+    assert 1.0 < found.compute < 1.06
+    assert found.fixed == pytest.approx(1.0, abs=0.02)

@@ -1,0 +1,122 @@
+"""Live searches on a runtime that is a simulator with other constants, so that its truth is known."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tests.tf_placer.problem.small_problems import branches_problem
+from tf_placer.calibration.refit import Correction
+from tf_placer.evaluation.measurement import Measurement, Status
+from tf_placer.evaluation.runtime import RaceFailed
+from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.search.budget import Budget
+from tf_placer.search.live import LiveConfig, search_live
+from tf_placer.search.search import NothingFits
+
+
+class OtherMachine:
+    """Stands in for the runtime: another problem's simulator, with noise; some placements fail."""
+
+    def __init__(self, truth, fails=lambda row: False, race_error=None):
+        self._simulator = SimulatedEvaluator(truth)
+        self._noise = np.random.default_rng(0)
+        self._fails, self._race_error = fails, race_error
+        self.evaluated = 0
+
+    def _times(self, rows):
+        return self._simulator.evaluate(rows).runtime_s * self._noise.lognormal(0, 0.01, len(rows))
+
+    def evaluate(self, rows):
+        self.evaluated += len(rows)
+        failed = np.array([self._fails(row) for row in rows])
+        status = np.where(failed, Status.OUT_OF_MEMORY, Status.OK).astype(np.int32)
+        return Measurement(
+            np.where(failed, np.nan, self._times(rows)),
+            None,
+            status,
+            tuple("too large" if one else "" for one in failed),
+        )
+
+    def race(self, rows, rounds=20):
+        if self._race_error:
+            raise self._race_error
+        return np.stack([self._times(rows) for _ in range(rounds)], axis=1).tolist()
+
+
+@pytest.fixture(scope="module")
+def problem():
+    problem = branches_problem(4, 6)
+    links = tuple(
+        dataclasses.replace(link, latency_ns=20, send_ns=10, receive_ns=10) for link in problem.cluster.links
+    )
+    return dataclasses.replace(problem, cluster=dataclasses.replace(problem.cluster, links=links))
+
+
+def live(problem, machine, method="random", evaluations=600):
+    return search_live(
+        problem, machine, method, Budget(evaluations=evaluations), config=LiveConfig(rounds=15)
+    )
+
+
+def is_single(row):
+    return len(set(row.tolist())) == 1
+
+
+def test_the_fastest_in_the_race_is_recommended_and_the_simulator_corrected(problem):
+    truth = Correction(compute=1.3, fixed=3.0).apply(problem)
+    found = live(problem, OtherMachine(truth))
+    assert found.recommended.method == "random"
+    assert found.recommended.raced
+    assert found.recommended.measured_s < 0.9 * found.single.measured_s
+    assert found.correction.compute == pytest.approx(1.3, rel=0.1)
+    again = found.as_search_result(found.recommended)
+    assert again.runtime_s == pytest.approx(found.recommended.measured_s, rel=0.1)
+    assert again.evaluations == 200, "a third of the budget"
+    assert "clearly faster" in found.why
+    assert len(found.searches) == 3
+
+
+def test_a_gain_within_noise_is_no_gain(problem):
+    truth = Correction(latency=1e4, fixed=1e4).apply(problem)
+    found = live(problem, OtherMachine(truth))
+    assert found.recommended.method == "single"
+    assert "best single device" in found.why
+    assert found.recommended is found.single
+
+
+def test_a_placement_is_measured_once(problem):
+    machine = OtherMachine(problem)
+    found = live(problem, machine, evaluations=3000)
+    rows = {trial.device_of_unit.tobytes() for trial in found.trials}
+    assert len(rows) == len(found.trials) == machine.evaluated
+
+
+def test_without_a_single_device_that_runs_the_fastest_plan_is_recommended(problem):
+    found = live(problem, OtherMachine(problem, fails=is_single))
+    assert found.single is None
+    assert not is_single(found.recommended.device_of_unit)
+    assert "no single device runs" in found.why
+    assert [trial.status for trial in found.trials[:2]] == [Status.OUT_OF_MEMORY] * 2
+
+
+def test_nothing_that_runs_is_said_with_the_reason(problem):
+    with pytest.raises(NothingFits, match="OUT_OF_MEMORY: too large"):
+        live(problem, OtherMachine(problem, fails=lambda row: True))
+
+
+@pytest.mark.parametrize(
+    ("error", "why"), [(RaceFailed("worker 1 died"), "worker 1 died"), (KeyboardInterrupt(), "interrupted")]
+)
+def test_a_race_that_does_not_end_recommends_nothing_new(problem, error, why):
+    found = live(problem, OtherMachine(problem, race_error=error))
+    assert found.recommended.method == "single"
+    assert why in found.why
+    assert found.interrupted == isinstance(error, KeyboardInterrupt)
+    assert found.best_of("random").measured_s is not None
+
+
+def test_method_single_only_measures_the_devices(problem):
+    found = live(problem, OtherMachine(problem), "single")
+    assert [trial.method for trial in found.trials] == ["single", "single"]
+    assert found.recommended.method == "single"

@@ -1,0 +1,94 @@
+"""Brings the simulator nearer to the runtime from placements that were measured."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+import scipy.optimize
+
+from tf_placer.cluster.device import Link
+from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.problem.problem import Problem
+
+_MAX_EVALUATIONS = 200
+# A factor of e costs as much as an error of 20 % in one placement: few measurements move the factors little.
+_PRIOR_WEIGHT = 0.04
+
+
+@dataclasses.dataclass(frozen=True)
+class Correction:
+    """Factors on what was profiled.
+
+    Attributes:
+      compute: of every op's time. Above 1 where the threads of a worker disturb each other.
+      latency: of a link's latency.
+      fixed: of the constant part of sending and receiving. Below 1 where messages come in bursts: a thread that is
+        awake already costs nothing to wake.
+      per_byte: of the part that grows with the tensor.
+    """
+
+    compute: float = 1.0
+    latency: float = 1.0
+    fixed: float = 1.0
+    per_byte: float = 1.0
+
+    def apply(self, problem: Problem) -> Problem:
+        """The problem with corrected times."""
+        cluster = problem.cluster
+        return dataclasses.replace(
+            problem,
+            compute_ns=np.rint(self.compute * problem.compute_ns).astype(np.int64),
+            cluster=dataclasses.replace(cluster, links=tuple(map(self.apply_to_link, cluster.links))),
+        )
+
+    def apply_to_link(self, link: Link) -> Link:
+        """The link with corrected times; its bandwidth stays."""
+        return dataclasses.replace(
+            link,
+            latency_ns=round(self.latency * link.latency_ns),
+            send_ns=round(self.fixed * link.send_ns),
+            receive_ns=round(self.fixed * link.receive_ns),
+            send_ps_per_byte=round(self.per_byte * link.send_ps_per_byte),
+            receive_ps_per_byte=round(self.per_byte * link.receive_ps_per_byte),
+        )
+
+
+ALL_FACTORS = tuple(field.name for field in dataclasses.fields(Correction))
+LINK_FACTORS = tuple(name for name in ALL_FACTORS if name != "compute")
+
+
+def refit(
+    problem: Problem,
+    device_of_unit: np.ndarray,
+    measured_s: np.ndarray,
+    free: Sequence[str] = ALL_FACTORS,
+    prior_weight: float = _PRIOR_WEIGHT,
+) -> Correction:
+    """The factors under which simulated times are nearest to measured ones.
+
+    Least squares of the logarithm of their ratio, each factor held near 1 by a prior (Nelder & Mead 1965).
+
+    Args:
+      problem: as profiled.
+      device_of_unit: [B, U] placements that ran.
+      measured_s: [B].
+      free: names of the factors that may differ from 1.
+      prior_weight: squared logarithm of a factor counts this much, that of one placement's error 1.
+    """
+
+    def correction(log_factors: np.ndarray) -> Correction:
+        return Correction(**dict(zip(free, map(float, np.exp(log_factors)), strict=True)))
+
+    def loss(log_factors: np.ndarray) -> float:
+        corrected = correction(log_factors).apply(problem)
+        simulated_s = SimulatedEvaluator(corrected).evaluate(device_of_unit).runtime_s
+        errors = np.log(simulated_s / measured_s)
+        return float(np.square(errors).sum() + prior_weight * np.square(log_factors).sum())
+
+    start = np.zeros(len(free))
+    simplex = np.concatenate([[start], start + 0.2 * np.eye(len(free))])
+    options = {"maxfev": _MAX_EVALUATIONS, "initial_simplex": simplex}
+    best = scipy.optimize.minimize(loss, start, method="Nelder-Mead", options=options)
+    return correction(best.x)

@@ -1,0 +1,95 @@
+"""What crossing costs among other work: fitted on a program of our own, to be used for every other."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+
+from tf_placer.calibration.refit import LINK_FACTORS, Correction, refit
+from tf_placer.evaluation.runtime import RuntimeEvaluator
+from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.graph.item import Item
+from tf_placer.planners.partition import min_cut_partition
+from tf_placer.planners.random_blocks import RandomBlocks
+from tf_placer.problem.problem import Problem
+from tf_placer.problem.unit_graph import unit_graph
+from tf_placer.runtime.timing import RuntimeConfig
+
+_LAYERS = 24
+_ROWS = (8, 64, 256) * 2  # of the lanes' activations: tensors of 4 KB to 128 KB
+_COLUMNS = 128
+_RANDOM, _PARTS = 10, (2, 4, 8, 16, 32)
+_ROUNDS = 9
+
+
+@dataclasses.dataclass(frozen=True)
+class Traffic:
+    """Placements of the traffic program, simulated and measured.
+
+    Attributes:
+      correction: of links that were measured tensor by tensor.
+      measured_s: step times on the runtime.
+      before_s, after_s: simulated, without the correction and with it.
+    """
+
+    correction: Correction
+    measured_s: tuple[float, ...]
+    before_s: tuple[float, ...]
+    after_s: tuple[float, ...]
+
+    @property
+    def error(self) -> float:
+        """Median absolute error of the corrected simulation, relative."""
+        return float(np.median(np.abs(np.array(self.after_s) / np.array(self.measured_s) - 1)))
+
+
+def traffic_item() -> Item:
+    """A program of lanes of small layers with tensors of several sizes, which now and then mix: it has stretches
+    where messages come one by one and others where they come in bursts, like training steps have."""
+    random = np.random.default_rng(0)
+    weights = [tf.constant(random.normal(0, 0.05, (_COLUMNS, _COLUMNS)), tf.float32) for _ in _ROWS]
+    inputs = [tf.zeros([rows, _COLUMNS]) for rows in _ROWS]
+    neighbor = random.integers(len(_ROWS), size=(_LAYERS, len(_ROWS)))
+
+    @tf.function
+    def step(lanes, weights):
+        for layer in range(_LAYERS):
+            products = [tf.nn.relu(tf.matmul(x, w)) for x, w in zip(lanes, weights, strict=True)]
+            means = [tf.reduce_mean(x, axis=0) for x in products]
+            lanes = [x + means[neighbor[layer, lane]] for lane, x in enumerate(products)]
+        return [tf.reduce_sum(x) for x in lanes]
+
+    return Item.from_function(step, inputs, weights, name="traffic")
+
+
+def traffic_placements(problem: Problem) -> np.ndarray:
+    """[B, U] placements from hardly any crossing tensor to most."""
+    graph, devices = unit_graph(problem), problem.num_devices
+    cuts = [min_cut_partition(problem, graph, parts) % devices for parts in _PARTS]
+    return np.concatenate([np.array(cuts, np.int32), RandomBlocks(problem, seed=0).draw(_RANDOM)])
+
+
+def measure_traffic(item: Item, problem: Problem, config: RuntimeConfig) -> Traffic:
+    """Runs the traffic program in many placements and fits the links of its problem to their step times.
+
+    A tensor that is sent by itself costs the cores more than one of many, and how much more cannot be told from
+    sending tensors alone; and what the simulator leaves out, such as threads in each other's way, costs
+    something too. Factors on what single tensors cost stand for all of it.
+
+    Args:
+      item: ``traffic_item()``.
+      problem: its ops profiled, its links from hops.
+      config: of the measurement.
+    """
+    rows = traffic_placements(problem)
+    with RuntimeEvaluator(item, problem, config) as evaluator:
+        times = evaluator.race(rows, _ROUNDS, confidence=1.0)
+    measured_s = np.array([np.median(one) for one in times])
+    # No prior: there are many more placements than factors.
+    correction = refit(problem, rows, measured_s, LINK_FACTORS, prior_weight=0.0)
+    before_s, after_s = (
+        SimulatedEvaluator(one).evaluate(rows).runtime_s for one in (problem, correction.apply(problem))
+    )
+    return Traffic(correction, tuple(measured_s), tuple(before_s), tuple(after_s))

@@ -1,0 +1,278 @@
+"""Search where the devices are there to ask: simulate, measure the best, refit, search again, race."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from tf_placer.calibration.refit import Correction, refit
+from tf_placer.evaluation.measurement import Status
+from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator
+from tf_placer.planners.single_device import single_device_placements
+from tf_placer.problem.problem import Problem
+from tf_placer.runtime.statistics import clearly_slower
+from tf_placer.search.budget import Budget
+from tf_placer.search.progress import Progress
+from tf_placer.search.result import SearchResult
+from tf_placer.search.round import Context, Round, evaluated
+from tf_placer.search.search import NothingFits, search
+
+
+@dataclasses.dataclass(frozen=True)
+class LiveConfig:
+    """How a live search spends its time.
+
+    Attributes:
+      searches: each has an equal share of the budget and a simulator refitted to all that was measured before.
+      finalists: plans that race against the best single device.
+      rounds: turns of each in the race.
+      confidence: of the intervals that must not meet for a plan to count as faster.
+    """
+
+    searches: int = 3
+    finalists: int = 3
+    rounds: int = 20
+    confidence: float = 0.95
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Trial:
+    """One placement on the runtime.
+
+    Attributes:
+      method: what proposed it.
+      device_of_unit: [U].
+      measured_s: step time, in the race if it was in it; None when it did not run.
+      status, message: how it fared.
+      raced: ``measured_s`` is of the race.
+      evaluations: placements that its search tried.
+      search_s: seconds that its search took.
+    """
+
+    method: str
+    device_of_unit: np.ndarray
+    measured_s: float | None = None
+    status: Status = Status.OK
+    message: str = ""
+    raced: bool = False
+    evaluations: int = 1
+    search_s: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LiveResult:
+    """What a live search recommends, and what it knows.
+
+    Attributes:
+      recommended: the fastest in the race; the best single device where no plan is clearly faster than that.
+      single: the best single device, None when none runs.
+      trials: all that were measured, in order; those of the race with its times.
+      correction: of the simulator, from all of them.
+      problem: with that correction.
+      why: one sentence about the recommendation.
+      interrupted: Ctrl-C ended it early.
+      searches: what the method found, and random search, in order.
+    """
+
+    recommended: Trial
+    single: Trial | None
+    trials: tuple[Trial, ...]
+    correction: Correction
+    problem: Problem
+    why: str
+    interrupted: bool
+    searches: tuple[SearchResult, ...]
+
+    def best_of(self, method: str) -> Trial | None:
+        """The fastest trial of a method, None when none ran."""
+        ran = [trial for trial in self.trials if trial.method == method and trial.measured_s is not None]
+        # A time in the race was taken beside the others' and counts more.
+        return min(ran, key=lambda trial: (not trial.raced, trial.measured_s), default=None)
+
+    def as_search_result(self, trial: Trial) -> SearchResult:
+        """A trial as the refitted simulator sees it."""
+        result = search(self.problem, functools.partial(_given, trial.device_of_unit), budget_evaluations=1)
+        return dataclasses.replace(
+            result,
+            method=trial.method,
+            evaluations=trial.evaluations,
+            search_s=trial.search_s,
+            interrupted=self.interrupted,
+        )
+
+
+def search_live(
+    problem: Problem,
+    evaluator: RuntimeEvaluator,
+    method: str,
+    budget: Budget,
+    seed: int = 0,
+    progress: Callable[[str, Budget], Progress] | None = None,
+    config: LiveConfig = LiveConfig(),
+) -> LiveResult:
+    """Searches on the calibrated simulator and lets the runtime have the last word.
+
+    A search exploits the errors of its simulator, and the measurement of what it found is what corrects
+    them: so search, measure, refit, search again. Random search, with as many evaluations as the method's last
+    search, is measured beside it. Measuring is not in the budget; it takes seconds a placement. Ctrl-C skips what is
+    left and keeps what was measured.
+
+    Args:
+      problem: profiled (``build_problem``) on the evaluator's devices.
+      evaluator: of the same item and problem.
+      method: a name of ``tf_placer.search.methods.names()``.
+      budget: of all of the method's searches together.
+      seed: of the first search; each has the next.
+      progress: makes what shows a search, from its title and budget.
+      config: how to spend the time.
+
+    Raises:
+      InputError: an unknown method.
+      NothingFits: nothing ran that was measured.
+      KeyboardInterrupt: Ctrl-C before anything was measured.
+    """
+    return _LiveSearch(problem, evaluator, seed, progress, config).run(method, budget)
+
+
+class _LiveSearch:
+    def __init__(
+        self,
+        problem: Problem,
+        evaluator: RuntimeEvaluator,
+        seed: int,
+        progress: Callable[[str, Budget], Progress] | None,
+        config: LiveConfig,
+    ) -> None:
+        self._problem = problem
+        self._evaluator = evaluator
+        self._seed = seed
+        self._progress = progress
+        self._config = config
+        self._trials: list[Trial] = []
+        self._searches: list[SearchResult] = []
+        self._correction = Correction()
+
+    def run(self, method: str, budget: Budget) -> LiveResult:
+        interrupted, why = False, ""
+        samples: dict[int, list[float]] = {}
+        try:
+            for row in single_device_placements(self._problem):
+                self._measure(Trial("single", row))
+            if method != "single":
+                interrupted = self._search(method, budget)
+            samples = self._race()
+        except KeyboardInterrupt:
+            interrupted, why = True, "interrupted before the race"
+        except RaceFailed as error:
+            why = f"the race failed ({error})"
+        if interrupted and not self._ran():
+            raise KeyboardInterrupt
+        return self._result(samples, why, interrupted)
+
+    def _search(self, method: str, budget: Budget) -> bool:
+        """Searches and measures in turn; whether Ctrl-C ended that."""
+        count = self._config.searches
+        share = budget.share(count)
+        for i in range(count):
+            if not self._propose(method, share, f"{method}, search {i + 1} of {count}", self._seed + i):
+                continue
+            if self._searches[-1].interrupted:
+                return True
+        if method != "random" and self._searches:
+            as_many = Budget(evaluations=self._searches[-1].evaluations)
+            self._propose("random", as_many, "random search", self._seed)
+        return False
+
+    def _propose(self, method: str, budget: Budget, title: str, seed: int) -> bool:
+        shown = self._progress(title, budget) if self._progress else None
+        problem = self._correction.apply(self._problem)
+        try:
+            found = search(problem, method, budget.seconds, budget.evaluations, seed, shown)
+        except NothingFits:
+            return False
+        self._searches.append(found)
+        row = np.array(found.placement.device_of_unit)
+        if not any(np.array_equal(row, trial.device_of_unit) for trial in self._trials):
+            self._measure(Trial(method, row, evaluations=found.evaluations, search_s=found.search_s))
+        return True
+
+    def _measure(self, trial: Trial) -> None:
+        measured = self._evaluator.evaluate(trial.device_of_unit[np.newaxis])
+        status = Status(int(measured.status[0]))
+        measured_s = float(measured.runtime_s[0]) if status == Status.OK else None
+        self._trials.append(
+            dataclasses.replace(trial, measured_s=measured_s, status=status, message=measured.messages[0])
+        )
+        ran = self._ran()
+        if ran:
+            rows = np.stack([self._trials[i].device_of_unit for i in ran])
+            times_s = np.array([self._trials[i].measured_s for i in ran])
+            self._correction = refit(self._problem, rows, times_s)
+
+    def _ran(self) -> list[int]:
+        """Positions of the trials that ran, the fastest first."""
+        ran = [i for i, trial in enumerate(self._trials) if trial.measured_s is not None]
+        return sorted(ran, key=lambda i: self._trials[i].measured_s or 0.0)
+
+    def _race(self) -> dict[int, list[float]]:
+        """Trial -> its step times, the best single device among them."""
+        ran = self._ran()
+        singles = [i for i in ran if self._trials[i].method == "single"][:1]
+        plans = [i for i in ran if self._trials[i].method != "single"][: self._config.finalists]
+        if not plans:
+            return {}
+        rows = np.stack([self._trials[i].device_of_unit for i in (*singles, *plans)])
+        samples = self._evaluator.race(rows, self._config.rounds)
+        return dict(zip((*singles, *plans), samples, strict=True))
+
+    def _result(self, samples: dict[int, list[float]], why: str, interrupted: bool) -> LiveResult:
+        trials = [
+            dataclasses.replace(trial, measured_s=float(np.median(samples[i])), raced=True)
+            if i in samples
+            else trial
+            for i, trial in enumerate(self._trials)
+        ]
+        ran = self._ran()
+        if not ran:
+            raise NothingFits(
+                f"no placement of {self._problem.name!r} ran on cluster {self._problem.cluster.name!r}; the first: "
+                f"{trials[0].status.name}: {trials[0].message}"
+            )
+        single = next((i for i in ran if trials[i].method == "single"), None)
+        chosen, verdict = self._choose(trials, samples, single, ran, why)
+        return LiveResult(
+            recommended=trials[chosen],
+            single=None if single is None else trials[single],
+            trials=tuple(trials),
+            correction=self._correction,
+            problem=self._correction.apply(self._problem),
+            why=verdict,
+            interrupted=interrupted,
+            searches=tuple(self._searches),
+        )
+
+    def _choose(
+        self,
+        trials: Sequence[Trial],
+        samples: dict[int, list[float]],
+        single: int | None,
+        ran: Sequence[int],
+        why: str,
+    ) -> tuple[int, str]:
+        """Which trial to recommend, and one sentence that says why."""
+        fastest = min(samples or ran, key=lambda i: trials[i].measured_s or 0.0)
+        if single is None:
+            return fastest, "no single device runs the program; this is the fastest placement that does"
+        if not samples:
+            return single, f"the best single device: {why or 'no other placement ran'}"
+        if fastest != single and clearly_slower(samples[single], samples[fastest], self._config.confidence):
+            return fastest, f"clearly faster than the best single device in {len(samples[fastest])} turns each"
+        return single, "the best single device: no plan's gain is beyond the noise of the race"
+
+
+def _given(device_of_unit: np.ndarray, context: Context) -> Iterator[Round]:
+    """A method that proposes one given placement."""
+    yield evaluated(context, device_of_unit[np.newaxis])
