@@ -18,7 +18,7 @@ from tf_placer.runtime.audit import Audit, AuditError, audit
 from tf_placer.runtime.graph_program import GraphProgram, build_program
 from tf_placer.runtime.race import race_steps
 from tf_placer.runtime.session import open_program
-from tf_placer.runtime.timing import RuntimeConfig, reported_s, spread_s, time_steps
+from tf_placer.runtime.timing import RuntimeConfig, reported_s, spread_s, stopped_early, time_steps
 
 
 class RuntimeEvaluator:
@@ -29,6 +29,9 @@ class RuntimeEvaluator:
 
     Placed graphs run in the workers only, so that a placement that brings TensorFlow down ends as a status;
     the next one gets fresh workers. The workers start with the first evaluation and stay warm.
+
+    With ``RuntimeConfig.early_stop``, the best placement so far, of this call and of earlier ones, is the incumbent
+    that the next ones are stopped against.
     """
 
     def __init__(self, item: Item, problem: Problem, config: RuntimeConfig = RuntimeConfig()) -> None:
@@ -46,6 +49,7 @@ class RuntimeEvaluator:
         self._problem = problem
         self._config = config
         self._workers = workers_of(problem.cluster, config.inter_op_threads)
+        self._incumbent_s: list[float] = []  # timed steps of the best placement so far
 
     def __enter__(self) -> RuntimeEvaluator:
         return self
@@ -132,7 +136,13 @@ class RuntimeEvaluator:
             self._problem.check_legal(device_of_unit)
         except InputError as error:
             return Attempt(Status.ILLEGAL, str(error))
-        return time_program(self._workers, self._program(device_of_unit), self._config)
+        program = self._program(device_of_unit)
+        attempt = time_program(self._workers, program, self._config, self._incumbent_s)
+        if attempt.value:
+            # One that stopped early is slower than the incumbent by any measure, so all n steps are there.
+            ran = [steps for steps in (self._incumbent_s, attempt.value) if steps]
+            self._incumbent_s = min(ran, key=lambda steps: reported_s(steps, self._config))
+        return attempt
 
     def _program(self, device_of_unit: np.ndarray) -> GraphProgram:
         self._problem.check_legal(device_of_unit)
@@ -145,8 +155,10 @@ class RaceFailed(RuntimeError):
     """A placement in a race did not run to the end."""
 
 
-def time_program(workers: Workers, program: GraphProgram, config: RuntimeConfig) -> Attempt[list[float]]:
-    """Step times of one program; never raises for what the program does.
+def time_program(
+    workers: Workers, program: GraphProgram, config: RuntimeConfig, incumbent_s: Sequence[float] = ()
+) -> Attempt[list[float]]:
+    """Step times of one program (``time_steps``); never raises for what the program does.
 
     Raises:
       WorkerError: the workers cannot be started at all.
@@ -154,7 +166,7 @@ def time_program(workers: Workers, program: GraphProgram, config: RuntimeConfig)
 
     def run(target: str) -> list[float]:
         with open_program(target, program, config.deadline_s) as loaded:
-            return time_steps(loaded.step, config)
+            return time_steps(loaded.step, config, incumbent_s)
 
     return try_on(workers, config.deadline_s, run)
 
@@ -167,4 +179,7 @@ def _collect(attempts: Sequence[Attempt[list[float]]], config: RuntimeConfig) ->
         status=np.array([a.status for a in attempts], np.int32),
         messages=tuple(a.message for a in attempts),
         spread_s=np.array([spread_s(a.value, config) if a.value else nan for a in attempts]),
+        stopped_early=np.array(
+            [a.value is not None and stopped_early(a.value, config) for a in attempts], bool
+        ),
     )
