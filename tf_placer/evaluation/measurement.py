@@ -7,6 +7,8 @@ import enum
 
 import numpy as np
 
+UNKNOWN_BYTES = -1
+
 
 class Status(enum.IntEnum):
     """How a placement fared. Anything but OK has no running time."""
@@ -24,7 +26,8 @@ class Measurement:
 
     Attributes:
       runtime_s: [B] float64, seconds of one step; nan where the status is not OK.
-      peak_bytes: [B, D] int64, most memory in use on each device, or None when not measured.
+      peak_bytes: [B, D] int64, most memory in use on each device, ``UNKNOWN_BYTES`` where that cannot be told; None
+        when it can be told of no device.
       status: [B] int32 of ``Status``.
       messages: [B] one line each, "" where there is nothing to say.
       spread_s: [B] float64, interquartile range of the timed steps; None where one step is like another.

@@ -81,7 +81,9 @@ def test_times_of_a_batch_are_positive(chains):
     assert measurement.status.tolist() == [Status.OK, Status.OK], measurement.messages
     assert (measurement.runtime_s > 0).all()
     assert measurement.stopped_early.tolist() == [False, False]
-    assert measurement.peak_bytes is None
+    assert measurement.peak_bytes.shape == (2, 2)
+    # A few matrices of 16 KB, and what the runtime itself takes.
+    assert (measurement.peak_bytes >= 0).all() and measurement.peak_bytes.max() < 40 << 20
     assert evaluator.evaluate(_on_worker_0(problem, batch=0)).batch == 0
 
 
@@ -101,6 +103,16 @@ def test_two_workers_compute_the_same_as_one(chains, cluster):
                 session.run(assignment.op, {assignment.placeholder: assignment.value})
             results.append([value.tobytes() for value in session.run(list(item.fetches))])
     assert results[0] == results[1]
+
+
+def test_a_program_of_strings_is_timed(cluster):
+    suffix = tf.Variable("1.5")
+    joined = tf.function(lambda x: tf.strings.to_number(tf.strings.join([x, suffix])))
+    item = Item.from_function(joined, tf.constant("2"), name="strings")
+    problem = analytic_problem(item, cluster)
+    with RuntimeEvaluator(item, problem, QUICK) as evaluator:
+        measurement = evaluator.evaluate(_on_worker_0(problem) + 1)
+    assert measurement.status.tolist() == [Status.OK], measurement.messages
 
 
 def test_a_worker_that_died_idle_costs_no_placement_its_result(chains):
