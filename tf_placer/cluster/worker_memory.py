@@ -26,11 +26,16 @@ class WorkerMemory:
     Two figures, each at least what the program takes, and ``peak_bytes`` is the smaller one:
 
     - the growth of the process's resident memory since the worker started (the kernel's high-water mark, so that no
-      short peak is missed). It holds the runtime's own growth, 3 to 25 MB. TensorFlow's allocator for oneDNN keeps
+      short peak is missed). It holds the runtime's own growth, measured at 1 to 12 MB after programs of a few ops and up
+      to 45 MB after several training steps of thousands. TensorFlow's allocator for oneDNN keeps
       what it once had, so after a large program this figure says nothing about a small one;
     - that allocator's peak, plus what the process has grown by since ``begin``, plus the program's values that are
       too small for that allocator. It counts whole chunks, up to 128 MB larger than their tensors. Where the
       plain allocator is in use, which gives back and does not count, there is no such figure.
+
+    The result is loosest on oneDNN's allocator for a program that is larger than all before it on the same worker: it
+    may count what they left on top of its own (measured: 629 MB for a tensor of 400 after one of 200). On fresh workers
+    it does not, which is why they have the last word on OUT_OF_MEMORY.
 
     Sending the values takes several times their size for a moment; that is no part of the figures, except that
     the oneDNN allocator keeps what the largest of them took. What a program takes of memory that malloc kept from

@@ -102,6 +102,9 @@ def test_peaks_of_known_tensors_on_workers_that_stay(onednn, monkeypatch):
         assert 150 <= kept <= 150 + OWN_MB + CHUNK_MB
         assert passed <= OWN_MB
         assert max(peaks_mb(workers, cluster, temporary(1), task=1)) <= OWN_MB, "the variable is gone"
+        # Larger than all before it: what they left may count on top.
+        grown = peaks_mb(workers, cluster, temporary(300), task=0)[0]
+        assert 300 <= grown <= 300 + OWN_MB + (200 + CHUNK_MB if onednn == "1" else 0)
 
 
 @pytest.fixture(scope="module")
