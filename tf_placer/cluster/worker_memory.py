@@ -13,6 +13,8 @@ from tf_placer.cluster import worker_process
 from tf_placer.cluster.device import Device
 
 _ANSWER_TIMEOUT_S = 5.0
+_STEADY_S, _STEADY_TIMEOUT_S = 0.3, 2.0
+_STEADY_BYTES = 1 << 20
 _FORGET_PEAK = "5"  # to clear_refs, see proc_pid_clear_refs(5)
 
 
@@ -26,9 +28,9 @@ class WorkerMemory:
     Two figures, each at least what the program takes, and ``peak_bytes`` is the smaller one:
 
     - the growth of the process's resident memory since the worker started (the kernel's high-water mark, so that no
-      short peak is missed). It holds the runtime's own growth, measured at 1 to 12 MB after programs of a few ops and up
-      to 45 MB after several training steps of thousands. TensorFlow's allocator for oneDNN keeps
-      what it once had, so after a large program this figure says nothing about a small one;
+      short peak is missed). It holds the runtime's own growth, measured at 1 to 12 MB after programs of a few ops and
+      up to 45 MB after several training steps of thousands. TensorFlow's allocator for oneDNN keeps what it once had,
+      so after a large program this figure says nothing about a small one;
     - that allocator's peak, plus what the process has grown by since ``begin``, plus the program's values that are
       too small for that allocator. It counts whole chunks, up to 128 MB larger than their tensors. Where the
       plain allocator is in use, which gives back and does not count, there is no such figure.
@@ -62,7 +64,7 @@ class WorkerMemory:
         """Lets malloc give back what is free. The first time, what is left counts as the runtime's own."""
         self._ask(worker_process.RESTART_PEAK)
         if self._start_bytes is None:
-            self._start_bytes = _status_bytes(self._process.pid, "VmRSS")
+            self._start_bytes = self._steady_bytes()
 
     def begin(self, small_bytes: int = 0) -> None:
         """Peaks count from now on.
@@ -106,6 +108,17 @@ class WorkerMemory:
             f"{self.device.name} has {self.device.memory_bytes / 1e6:.1f} MB, and the program took "
             f"{used / 1e6:.1f} MB"
         )
+
+    def _steady_bytes(self) -> int | None:
+        """Resident memory once it no longer grows: a server that listens still takes 40 MB for itself."""
+        steady_since, resident = time.monotonic(), _status_bytes(self._process.pid, "VmRSS")
+        deadline = steady_since + _STEADY_TIMEOUT_S
+        while resident is not None and time.monotonic() < min(steady_since + _STEADY_S, deadline):
+            time.sleep(_STEADY_S / 10)
+            now = _status_bytes(self._process.pid, "VmRSS")
+            if now is None or now > resident + _STEADY_BYTES:
+                steady_since, resident = time.monotonic(), now
+        return resident
 
     def _ask(self, question: bytes) -> int | None:
         """What the worker's allocator says; None when it cannot tell, or the worker is dead or hangs."""
