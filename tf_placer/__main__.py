@@ -51,7 +51,9 @@ def _no_flags(values: flags.FlagValues) -> None:
 
 def _workload_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_string("workload", None, "What to place; `workloads` lists them.", values)
-    flags.DEFINE_string("cluster", None, "A preset (`clusters` lists them), a .toml file, or local.", values)
+    flags.DEFINE_string(
+        "cluster", None, "A preset (`clusters` lists them), a .toml file, local, or local:2.", values
+    )
     flags.DEFINE_enum(
         "costs", None, COSTS, "Op costs: estimated, or measured (on live devices, if not given).", flag_values=values
     )

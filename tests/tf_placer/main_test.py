@@ -6,12 +6,16 @@ import io
 import json
 import os
 import pathlib
+import socket
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 
 import pytest
 import rich.console
 import tensorflow as tf
+from tensorflow.python.ops import resource_variable_ops
 
 from tf_placer import workloads
 from tf_placer.__main__ import run
@@ -48,6 +52,23 @@ target = "GPU:1"
 latency_ns = {latency_ns}
 bytes_per_s = 1e10
 duplex = {duplex}
+"""
+
+_TWO_SERVERS = """
+[[device]]
+name = "/job:worker/task:0/device:CPU:0"
+model = "haswell"
+{0}
+[[device]]
+name = "/job:worker/task:1/device:CPU:0"
+model = "haswell"
+{1}
+[[link]]
+source = "/job:worker/task:0/device:CPU:0"
+target = "/job:worker/task:1/device:CPU:0"
+latency_ns = 100_000
+bytes_per_s = 1e9
+duplex = true
 """
 
 
@@ -240,6 +261,80 @@ def test_an_op_that_no_device_has_a_kernel_for(
     file.write_text(_TWO_GPUS.format(latency_ns=1000, duplex="true"))
     argv = place_arguments(tmp_path / "out", workload="strings", cluster=str(file))
     assert_one_line(capsys, tmp_path, argv, "ReduceJoin", "kernel on no device of cluster 'box'")
+
+
+def table() -> workloads.Workload:
+    entries = tf.lookup.KeyValueTensorInitializer(["a"], [1])
+    numbers = tf.lookup.StaticHashTable(entries, -1)
+    return workloads.Workload(tf.function(lambda x: numbers.lookup(x)), (tf.constant(["a"]),))
+
+
+def iterator() -> workloads.Workload:
+    rows = iter(tf.data.Dataset.range(3))
+    return workloads.Workload(tf.function(lambda x: x + next(rows)), (tf.constant(1, tf.int64),))
+
+
+def uninitialized() -> workloads.Workload:
+    empty = resource_variable_ops.UninitializedVariable(shape=[2], dtype=tf.float32, name="empty")
+    return workloads.Workload(tf.function(lambda x: x + empty), (tf.ones([2]),))
+
+
+@pytest.mark.parametrize(
+    ("family", "resource", "remedy"),
+    [
+        (table, "read by LookupTableFindV2", "look it up"),
+        (iterator, "read by IteratorGetNext", "iterate outside"),
+        (uninitialized, "'empty' has no value", "initialize it"),
+    ],
+)
+def test_a_workload_whose_values_cannot_be_restored(
+    family: Callable[[], workloads.Workload],
+    resource: str,
+    remedy: str,
+    tmp_path: pathlib.Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(registry._FAMILIES, family.__name__, family)
+    argv = place_arguments(tmp_path / "out", workload=family.__name__)
+    assert_one_line(capsys, tmp_path, argv, resource, remedy)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "expected"),
+    [("local:10000", "cores=10000"), ("local:0", "cores=0"), ("local:two", "'two' is no number")],
+)
+def test_more_workers_than_cores(
+    cluster: str, expected: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert_one_line(capsys, tmp_path, place_arguments(tmp_path / "out", cluster=cluster), expected)
+
+
+def test_a_cluster_file_of_live_and_described_devices(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mixed.toml"
+    file.write_text(_TWO_SERVERS.format('address = "127.0.0.1:1"', ""))
+    argv = place_arguments(tmp_path / "out", cluster=str(file))
+    assert_one_line(capsys, tmp_path, argv, "mixed.toml", "task:1", "has no address", "or none")
+
+
+def test_an_address_that_does_not_answer_is_told_before_the_search(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+    file = tmp_path / "two.toml"
+    file.write_text(_TWO_SERVERS.format(*2 * [f'address = "{address}"']))
+    place = place_arguments(tmp_path / "out", cluster=str(file), budget_s="3600", budget_evaluations=None)
+    plan = tmp_path / "placement.json"
+    plan.write_text("{}")
+    measure = ["measure", "--workload=dense_small", f"--cluster={file}", f"--placement={plan}"]
+    started = time.monotonic()
+    for argv in (place, measure):
+        assert_one_line(capsys, tmp_path, argv, f"no server answers at {address}", "correct the cluster file")
+    assert time.monotonic() - started < 60, "long before the search would have ended"
 
 
 def test_measure_refuses_what_is_not_here(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -63,9 +63,16 @@ class Cluster:
         return cls(name, devices, links, kind="remote" if devices[0].address else "described")
 
     @classmethod
-    def local(cls) -> Cluster:
-        """This machine's GPUs, or else one pinned CPU worker process per core."""
-        return cls("local", *local_devices(), kind="local")
+    def local(cls, cores: int | None = None) -> Cluster:
+        """This machine's GPUs, or else one pinned CPU worker process per core.
+
+        Args:
+          cores: this many single-core CPU workers, GPUs or not; None for all there is.
+
+        Raises:
+          InputError: more workers than cores, or none.
+        """
+        return cls("local", *local_devices(cores), kind="local")
 
     @classmethod
     def logical(cls, n: int) -> Cluster:

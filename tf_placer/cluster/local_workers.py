@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from tf_placer.cluster import worker_process
 from tf_placer.cluster.cluster import Cluster
+from tf_placer.cluster.worker_memory import WorkerMemory
 from tf_placer.errors import InputError
 
 _LOOPBACK = "127.0.0.1"
@@ -49,13 +50,14 @@ class LocalWorkers:
           start_timeout_s: most seconds until all have imported TensorFlow and listen.
 
         Raises:
-          InputError: the cluster's devices are not local workers.
+          InputError: the cluster's devices are not local workers, or more than there are cores to pin them to.
         """
         if cluster.kind != "local":
             raise InputError(
                 f"cluster {cluster.name!r} is {cluster.kind}, so nothing can run on it; "
                 "use Cluster.local() to measure"
             )
+        self._devices = cluster.devices
         specs = [tf.DeviceSpec.from_string(device.name) for device in cluster.devices]
         self._jobs = sorted({spec.job for spec in specs})
         self._tasks = sorted({spec.task for spec in specs})
@@ -65,10 +67,17 @@ class LocalWorkers:
                 "a local cluster has one job with tasks 0, 1, 2, ..."
             )
         self._has_gpus = any(device.type == "GPU" for device in cluster.devices)
+        cores = len(os.sched_getaffinity(0))
+        if not self._has_gpus and len(self._tasks) > cores:
+            raise InputError(
+                f"cluster {cluster.name!r} has {len(self._tasks)} workers, but this process may use {cores} cores; "
+                "two on one core would slow each other"
+            )
         self._inter_op_threads = inter_op_threads
         self._start_timeout_s = start_timeout_s
         self._addresses: tuple[str, ...] = ()
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._memories: tuple[WorkerMemory, ...] = ()
         self._stderrs: list[IO[bytes]] = []
 
     @property
@@ -85,6 +94,11 @@ class LocalWorkers:
     def pids(self) -> tuple[int, ...]:
         """[tasks] process ids."""
         return tuple(process.pid for process in self._processes)
+
+    @property
+    def memories(self) -> tuple[WorkerMemory, ...]:
+        """The memory of each live worker that is pinned to a core; a GPU's and its host's cannot be told."""
+        return self._memories
 
     def __enter__(self) -> LocalWorkers:
         self.start()
@@ -123,6 +137,7 @@ class LocalWorkers:
         """Ends all workers and waits until they are gone. May be called twice, from any thread."""
         atexit.unregister(self.close)
         processes, self._processes = self._processes, []
+        self._memories = ()
         for process in processes:
             process.kill()
         for process in processes:
@@ -170,6 +185,12 @@ class LocalWorkers:
         deadline = time.monotonic() + self._start_timeout_s
         for task in self._tasks:
             self._wait_ready(task, deadline)
+        if not self._has_gpus:
+            self._memories = tuple(
+                WorkerMemory(device, self._processes[_task(device.name)]) for device in self._devices
+            )
+        for memory in self._memories:
+            memory.settle()
 
     def _spawn(self, spec: worker_process.WorkerSpec) -> None:
         stderr = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the worker
@@ -195,7 +216,7 @@ class LocalWorkers:
         stdout = self._processes[task].stdout
         assert stdout is not None
         printed = b""
-        while worker_process.READY.encode() not in printed.split():
+        while f"{worker_process.READY}\n".encode() not in printed:
             remaining_s = deadline - time.monotonic()
             readable, _, _ = select.select([stdout], [], [], max(remaining_s, 0.0))
             if not readable:
@@ -214,6 +235,10 @@ class LocalWorkers:
             stderr.seek(max(stderr.tell() - _STDERR_TAIL_BYTES, 0))
             lines = stderr.read().decode(errors="replace").strip().splitlines()
         return f"; last line of its stderr: {lines[-1]}" if lines else ""
+
+
+def _task(device_name: str) -> int:
+    return int(tf.DeviceSpec.from_string(device_name).task)
 
 
 def _free_ports(count: int) -> list[int]:

@@ -7,6 +7,7 @@ import socket
 import tensorflow as tf
 
 from tf_placer.cluster.cluster import Cluster
+from tf_placer.cluster.worker_memory import WorkerMemory
 from tf_placer.errors import InputError
 
 
@@ -38,6 +39,11 @@ class RemoteWorkers:
     @property
     def pids(self) -> tuple[int, ...]:
         """No process here is ours."""
+        return ()
+
+    @property
+    def memories(self) -> tuple[WorkerMemory, ...]:
+        """Nothing can be told of a process elsewhere."""
         return ()
 
     def start(self) -> None:

@@ -1,12 +1,14 @@
 """One pinned TensorFlow server process; run by ``LocalWorkers``, never imported for its effects.
 
 The parent writes one line of JSON (``WorkerSpec``) to stdin and keeps the pipe open; the worker answers
-``READY`` on stdout when its server accepts sessions. It lives exactly as long as its parent wants it:
-end of stdin, or another parent process, ends it at once.
+``READY`` on stdout when its server accepts sessions. From then on each byte on stdin is a question about memory
+(``RESTART_PEAK``, ``TELL_PEAK``) and gets one line of JSON on stdout. The worker lives exactly as long as its
+parent wants it: end of stdin, or another parent process, ends it at once.
 """
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import json
 import os
@@ -14,9 +16,12 @@ import select
 import signal
 import sys
 import threading
+from collections.abc import Callable
 
 READY = "READY"
+RESTART_PEAK, TELL_PEAK = b"r", b"t"
 _PARENT_POLL_S = 0.5
+_CPU = "CPU:0"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,18 +61,43 @@ def pin_to_core(core: int) -> None:
         os.sched_setaffinity(int(thread), {core})
 
 
-def die_with_parent(parent_pid: int) -> None:
-    """Ends this process when stdin closes or the parent is gone, even by SIGKILL.
+def serve_parent(parent_pid: int, answers: int, answer: Callable[[bytes], object]) -> None:
+    """Answers each byte of stdin by a line; ends this process when stdin closes or the parent is gone.
 
-    Not ``prctl(PR_SET_PDEATHSIG)``: that fires when the *thread* that started the worker ends, and
-    a search may start its workers from a thread of its own.
+    Args:
+      parent_pid: the process that must stay alive.
+      answers: file descriptor for the lines.
+      answer: what to say to a byte; must not raise.
+
     """
+    # Not prctl(PR_SET_PDEATHSIG): that fires when the *thread* that started the worker ends, and a search may
+    # start its workers from a thread of its own.
     stdin = sys.stdin.fileno()
     while os.getppid() == parent_pid:
         readable, _, _ = select.select([stdin], [], [], _PARENT_POLL_S)
-        if readable and not os.read(stdin, 4096):
-            break
+        if readable:
+            question = os.read(stdin, 1)
+            if not question:
+                break
+            os.write(answers, json.dumps(answer(question)).encode() + b"\n")
     os.kill(os.getpid(), signal.SIGKILL)  # TensorFlow's servers have no orderly end
+
+
+def answer_about_memory(question: bytes) -> int | None:
+    """The most bytes of tensors since the last ``RESTART_PEAK``; None where the allocator does not count.
+
+    TensorFlow's allocator for oneDNN counts, the plain one does not. ``RESTART_PEAK`` also gives back what malloc
+    holds and nobody uses; the allocator for oneDNN never gives back.
+    """
+    import tensorflow as tf  # the main thread has imported it before the first question
+
+    try:
+        if question == RESTART_PEAK:
+            ctypes.CDLL(None).malloc_trim(0)
+            tf.config.experimental.reset_memory_stats(_CPU)
+        return int(tf.config.experimental.get_memory_info(_CPU)["peak"])
+    except Exception:  # noqa: BLE001 - whatever it is, the worker must go on watching its parent
+        return None
 
 
 def read_line(descriptor: int) -> str:
@@ -85,7 +115,10 @@ def main() -> None:
     spec = WorkerSpec.from_json(read_line(sys.stdin.fileno()))
     if spec.core is not None:
         pin_to_core(spec.core)
-    watch = threading.Thread(target=die_with_parent, args=(spec.parent_pid,), daemon=True)
+    answers = os.dup(sys.stdout.fileno())
+    watch = threading.Thread(
+        target=serve_parent, args=(spec.parent_pid, answers, answer_about_memory), daemon=True
+    )
     watch.start()
 
     import tensorflow as tf  # after pinning, so that every thread TensorFlow starts is pinned too
@@ -98,9 +131,10 @@ def main() -> None:
     config.gpu_options.allow_growth = True
     if spec.core is not None:
         config.device_count["GPU"] = 0
+        tf.config.set_visible_devices([], "GPU")  # or a question about memory would open them
     server = tf.distribute.Server({spec.job: list(spec.addresses)}, spec.job, spec.task, config=config)
     print(READY, flush=True)
-    # Nobody reads stdout from here on: a program that prints a lot would wait for ever.
+    # Only answers go to the pipe from here on: a program that prints a lot would wait for ever.
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     server.join()
 

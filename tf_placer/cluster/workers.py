@@ -7,6 +7,7 @@ from typing import Protocol
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.local_workers import LocalWorkers
 from tf_placer.cluster.remote_workers import RemoteWorkers
+from tf_placer.cluster.worker_memory import WorkerMemory
 from tf_placer.errors import InputError
 
 
@@ -18,6 +19,10 @@ class Workers(Protocol):
 
     @property
     def pids(self) -> tuple[int, ...]: ...
+
+    @property
+    def memories(self) -> tuple[WorkerMemory, ...]:
+        """Of those whose memory can be told."""
 
     def start(self) -> None:
         """Makes sure that all are there; does nothing if they are."""

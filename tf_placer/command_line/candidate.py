@@ -9,6 +9,7 @@ import numpy as np
 import rich.console
 
 from tf_placer.cluster.local_workers import WorkerError
+from tf_placer.errors import InputError
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.graph.item import Item
@@ -74,14 +75,14 @@ def measure_candidates(
     """Times every candidate that has a placement on the live devices of the problem's cluster.
 
     A search is not thrown away because its result cannot be timed: after Ctrl-C, or when the workers do not
-    start, no candidate counts as measured, and each says why.
+    start or no longer answer, no candidate counts as measured, and each says why.
     """
     try:
         with RuntimeEvaluator(item, problem) as evaluator:
             return [_measured(candidate, evaluator, console) for candidate in candidates]
     except KeyboardInterrupt:
         why = "not measured: interrupted"
-    except WorkerError as error:
+    except (WorkerError, InputError) as error:
         why = f"not measured: {error}"
     return [dataclasses.replace(candidate, message=candidate.message or why) for candidate in candidates]
 

@@ -10,6 +10,7 @@ import rich.console
 from tf_placer import workloads
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.cluster.cluster import Cluster
+from tf_placer.cluster.workers import workers_of
 from tf_placer.command_line.candidate import Candidate, find_candidate, measure_candidates
 from tf_placer.command_line.report import Live, Report
 from tf_placer.errors import InputError
@@ -86,8 +87,10 @@ def described(request: Request, console: rich.console.Console) -> tuple[Item, Pr
     """Builds the workload's graph and its problem on the cluster.
 
     Raises:
-      InputError: an unknown workload, or one that the cluster cannot run.
+      InputError: an unknown workload, one that the cluster cannot run, or a server that does not answer.
     """
+    if request.cluster.kind == "remote":
+        workers_of(request.cluster).start()  # before hours of search, not after
     with console.status(f"building {request.workload}"):
         item = workloads.build(request.workload)
         problem = build_problem(item, request.cluster, request.costs)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 
 import tensorflow as tf
 
 from tf_placer.cluster.workers import Workers
 from tf_placer.evaluation.measurement import Status
+from tf_placer.runtime.memory_watch import MemoryExceeded
 from tf_placer.runtime.session import DeadlineExceeded, MalformedGraph, WorkerDied, run_watched
 
 _Value = TypeVar("_Value")
@@ -21,14 +22,24 @@ _IS_HEADING = re.compile(r"From /job:.*:$|Graph execution error:$|Detected at no
 
 @dataclasses.dataclass(frozen=True)
 class Attempt(Generic[_Value]):
-    """How it went: a value when ``status`` is OK, else one line that says what went wrong."""
+    """How it went: a value when ``status`` is OK, else one line that says what went wrong.
+
+    Attributes:
+      peak_bytes: device name -> memory it took, of one that took too much, where that can be told.
+    """
 
     status: Status
     message: str = ""
     value: _Value | None = None
+    peak_bytes: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
-def try_on(workers: Workers, deadline_s: float, function: Callable[[str], _Value]) -> Attempt[_Value]:
+def try_on(
+    workers: Workers,
+    deadline_s: float,
+    function: Callable[[str], _Value],
+    check: Callable[[], None] = lambda: None,
+) -> Attempt[_Value]:
     """Calls ``function`` with the workers' session target; what the graph does never raises.
 
     Args:
@@ -36,6 +47,7 @@ def try_on(workers: Workers, deadline_s: float, function: Callable[[str], _Value
         damaged them.
       deadline_s: most seconds for the call.
       function: uses sessions on the target.
+      check: see ``run_watched``; may raise MemoryExceeded.
 
     Raises:
       WorkerError: the workers cannot be started at all.
@@ -43,9 +55,12 @@ def try_on(workers: Workers, deadline_s: float, function: Callable[[str], _Value
     workers.start()
     target = workers.target
     try:
-        return Attempt(Status.OK, "", run_watched(workers, deadline_s, lambda: function(target)))
+        return Attempt(Status.OK, "", run_watched(workers, deadline_s, lambda: function(target), check))
     except (tf.errors.InvalidArgumentError, tf.errors.NotFoundError, MalformedGraph) as error:
         return Attempt(Status.ILLEGAL, _one_line(error))
+    except MemoryExceeded as error:
+        workers.close()
+        return Attempt(Status.OUT_OF_MEMORY, str(error), peak_bytes=error.peak_bytes)
     except (DeadlineExceeded, WorkerDied, tf.errors.OpError) as error:
         workers.close()
         return Attempt(

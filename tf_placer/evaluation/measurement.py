@@ -7,6 +7,8 @@ import enum
 
 import numpy as np
 
+UNKNOWN_BYTES = -1
+
 
 class Status(enum.IntEnum):
     """How a placement fared. Anything but OK has no running time."""
@@ -24,10 +26,14 @@ class Measurement:
 
     Attributes:
       runtime_s: [B] float64, seconds of one step; nan where the status is not OK.
-      peak_bytes: [B, D] int64, most memory in use on each device, or None when not measured.
+      peak_bytes: [B, D] int64, most memory in use on each device, ``UNKNOWN_BYTES`` where that cannot be told; None
+        when it can be told of no device.
       status: [B] int32 of ``Status``.
       messages: [B] one line each, "" where there is nothing to say.
       spread_s: [B] float64, interquartile range of the timed steps; None where one step is like another.
+      stopped_early: [B] bool, placements that were clearly slower than the best before all their steps were timed:
+        ``runtime_s`` is the median of fewer steps, good enough to say that they are slower, and status is OK.
+        None where nothing stops early.
     """
 
     runtime_s: np.ndarray
@@ -35,6 +41,7 @@ class Measurement:
     status: np.ndarray
     messages: tuple[str, ...]
     spread_s: np.ndarray | None = None
+    stopped_early: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         batch = len(self.messages)
@@ -45,6 +52,8 @@ class Measurement:
             )
         if self.peak_bytes is not None and (self.peak_bytes.ndim != 2 or len(self.peak_bytes) != batch):
             raise ValueError(f"peak_bytes has shape {self.peak_bytes.shape}, but [B={batch}, D] is needed")
+        if self.stopped_early is not None and self.stopped_early.shape != (batch,):
+            raise ValueError(f"stopped_early has shape {self.stopped_early.shape}, but [B={batch}] is needed")
         if np.any(np.isnan(self.runtime_s) != (self.status != Status.OK)):
             raise ValueError("runtime_s must be nan exactly where status is not OK")
 

@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from tf_placer.cluster.workers import Workers, workers_of
 from tf_placer.errors import InputError
 from tf_placer.evaluation.attempt import Attempt, try_on
-from tf_placer.evaluation.measurement import Measurement, Status
+from tf_placer.evaluation.measurement import UNKNOWN_BYTES, Measurement, Status
 from tf_placer.graph.item import Item
 from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.graph_def import place_graph
 from tf_placer.runtime.audit import Audit, AuditError, audit
 from tf_placer.runtime.graph_program import GraphProgram, build_program
+from tf_placer.runtime.memory_watch import MemoryWatch
 from tf_placer.runtime.race import race_steps
 from tf_placer.runtime.session import open_program
-from tf_placer.runtime.timing import RuntimeConfig, reported_s, spread_s, time_steps
+from tf_placer.runtime.timing import RuntimeConfig, reported_s, spread_s, stopped_early, time_steps
+
+
+@dataclasses.dataclass(frozen=True)
+class ProgramRun:
+    """What was seen of one program that ran to its end.
+
+    Attributes:
+      step_s: of the timed steps.
+      peak_bytes: device name -> most memory it took, of the devices that can be told (``WorkerMemory``).
+    """
+
+    step_s: list[float]
+    peak_bytes: Mapping[str, int]
 
 
 class RuntimeEvaluator:
@@ -29,6 +44,13 @@ class RuntimeEvaluator:
 
     Placed graphs run in the workers only, so that a placement that brings TensorFlow down ends as a status;
     the next one gets fresh workers. The workers start with the first evaluation and stay warm.
+
+    With ``RuntimeConfig.early_stop``, the best placement so far, of this call and of earlier ones, is the incumbent
+    that the next ones are stopped against.
+
+    A placement must keep within ``Device.memory_bytes``: its values are compared with it before they are sent, and the
+    memory of pinned CPU workers is watched while it runs. One that takes more is ended, status OUT_OF_MEMORY.
+    On GPUs and on servers that run elsewhere, it is TensorFlow that notices.
     """
 
     def __init__(self, item: Item, problem: Problem, config: RuntimeConfig = RuntimeConfig()) -> None:
@@ -46,6 +68,7 @@ class RuntimeEvaluator:
         self._problem = problem
         self._config = config
         self._workers = workers_of(problem.cluster, config.inter_op_threads)
+        self._incumbent_s: list[float] = []  # timed steps of the best placement so far
 
     def __enter__(self) -> RuntimeEvaluator:
         return self
@@ -69,7 +92,8 @@ class RuntimeEvaluator:
           device_of_unit: [B, U] integer device positions in ``problem.cluster``.
 
         Returns:
-          Median times; ``peak_bytes`` is None: the runtime does not report it for CPU workers.
+          Median times; ``peak_bytes`` of pinned CPU workers, somewhat above what the program takes (by how
+          much: ``WorkerMemory``), also where it took too much.
 
         Raises:
           InputError: wrong shape. A device that is not there or not allowed is status ILLEGAL.
@@ -78,7 +102,7 @@ class RuntimeEvaluator:
         units = self._problem.num_units
         if device_of_unit.ndim != 2 or device_of_unit.shape[1] != units:
             raise InputError(f"device_of_unit has shape {device_of_unit.shape}, but [B, {units}] is needed")
-        return _collect([self._evaluate_one(row) for row in device_of_unit], self._config)
+        return self._collect([self._evaluate_one(row) for row in device_of_unit])
 
     def race(
         self, device_of_unit: np.ndarray, rounds: int = 20, confidence: float = 0.99
@@ -131,12 +155,56 @@ class RuntimeEvaluator:
             raise AuditError(f"the placement does not run: {attempt.status.name}: {attempt.message}")
         return attempt.value
 
-    def _evaluate_one(self, device_of_unit: np.ndarray) -> Attempt[list[float]]:
+    def _evaluate_one(self, device_of_unit: np.ndarray) -> Attempt[ProgramRun]:
         try:
             self._problem.check_legal(device_of_unit)
         except InputError as error:
             return Attempt(Status.ILLEGAL, str(error))
-        return time_program(self._workers, self._program(device_of_unit), self._config)
+        program = self._program(device_of_unit)
+        too_large = self._values_too_large(program)
+        if too_large:
+            return Attempt(Status.OUT_OF_MEMORY, too_large)
+        were_warm = bool(self.worker_pids)
+        attempt = time_program(self._workers, program, self._config, self._incumbent_s)
+        if attempt.status == Status.OUT_OF_MEMORY and were_warm:
+            # What earlier programs left may have counted; now the workers are fresh.
+            attempt = time_program(self._workers, program, self._config, self._incumbent_s)
+        if attempt.value:
+            # One that stopped early is slower than the incumbent by any measure, so all n steps are there.
+            ran = [steps for steps in (self._incumbent_s, attempt.value.step_s) if steps]
+            self._incumbent_s = min(ran, key=lambda steps: reported_s(steps, self._config))
+        return attempt
+
+    def _values_too_large(self, program: GraphProgram) -> str:
+        """One line when the variables and inputs alone exceed a device's memory, or ""."""
+        resident = program.resident_bytes()
+        for device in self._problem.cluster.devices:
+            if resident.get(device.name, 0) > device.memory_bytes:
+                return (
+                    f"{device.name} has {device.memory_bytes / 1e6:.1f} MB, and the variables and inputs there take "
+                    f"{resident[device.name] / 1e6:.1f} MB"
+                )
+        return ""
+
+    def _collect(self, attempts: Sequence[Attempt[ProgramRun]]) -> Measurement:
+        nan, config = float("nan"), self._config
+        step_s = [a.value.step_s if a.value else None for a in attempts]
+        return Measurement(
+            runtime_s=np.array([reported_s(s, config) if s else nan for s in step_s]),
+            peak_bytes=self._peak_bytes(attempts),
+            status=np.array([a.status for a in attempts], np.int32),
+            messages=tuple(a.message for a in attempts),
+            spread_s=np.array([spread_s(s, config) if s else nan for s in step_s]),
+            stopped_early=np.array([s is not None and stopped_early(s, config) for s in step_s], bool),
+        )
+
+    def _peak_bytes(self, attempts: Sequence[Attempt[ProgramRun]]) -> np.ndarray | None:
+        """[B, D] as in ``Measurement``."""
+        told = [a.value.peak_bytes if a.value else a.peak_bytes for a in attempts]
+        if not any(told):
+            return None
+        names = [device.name for device in self._problem.cluster.devices]
+        return np.array([[peaks.get(name, UNKNOWN_BYTES) for name in names] for peaks in told], np.int64)
 
     def _program(self, device_of_unit: np.ndarray) -> GraphProgram:
         self._problem.check_legal(device_of_unit)
@@ -149,26 +217,23 @@ class RaceFailed(RuntimeError):
     """A placement in a race did not run to the end."""
 
 
-def time_program(workers: Workers, program: GraphProgram, config: RuntimeConfig) -> Attempt[list[float]]:
-    """Step times of one program; never raises for what the program does.
+def time_program(
+    workers: Workers, program: GraphProgram, config: RuntimeConfig, incumbent_s: Sequence[float] = ()
+) -> Attempt[ProgramRun]:
+    """Times one program (``time_steps``) and watches its memory; never raises for what the program does.
 
     Raises:
       WorkerError: the workers cannot be started at all.
     """
+    workers.start()
+    watch = MemoryWatch(workers.memories)
 
-    def run(target: str) -> list[float]:
+    def run(target: str) -> ProgramRun:
+        watch.settle()
         with open_program(target, program, config.deadline_s) as loaded:
-            return time_steps(loaded.step, config)
+            watch.begin(program)
+            step_s = time_steps(loaded.step, config, incumbent_s)
+            watch.check()  # a short peak may lie between two checks of the watcher
+            return ProgramRun(step_s, watch.peak_bytes())
 
-    return try_on(workers, config.deadline_s, run)
-
-
-def _collect(attempts: Sequence[Attempt[list[float]]], config: RuntimeConfig) -> Measurement:
-    nan = float("nan")
-    return Measurement(
-        runtime_s=np.array([reported_s(a.value, config) if a.value else nan for a in attempts]),
-        peak_bytes=None,
-        status=np.array([a.status for a in attempts], np.int32),
-        messages=tuple(a.message for a in attempts),
-        spread_s=np.array([spread_s(a.value, config) if a.value else nan for a in attempts]),
-    )
+    return try_on(workers, config.deadline_s, run, watch.check)

@@ -106,7 +106,17 @@ def _input_values(concrete, example_args: tuple) -> dict[str, tf.Tensor]:
 
 
 def _feed(name: str, value: tf.Tensor) -> Feed:
-    return Feed(name, tuple(value.shape.as_list()), value.dtype, value.numpy())
+    if value.dtype == tf.variant:
+        raise InputError(
+            f"input {name!r} is a variant (a dataset, a tensor list), which cannot be fed; iterate outside the "
+            "function and pass tensors"
+        )
+    return Feed(name, tuple(value.shape.as_list()), value.dtype, _array(value))
+
+
+def _array(value: tf.Tensor) -> np.ndarray:
+    # A scalar string comes as bytes; left to itself, numpy would make it an array of letters' own type.
+    return np.asarray(value.numpy(), dtype=object if value.dtype == tf.string else None)
 
 
 def _names(tensors) -> list[str]:
@@ -153,15 +163,27 @@ def _variable(node: str, handle: tf.Tensor, placeholder: tf.Tensor) -> ItemVaria
     capture = placeholder.op.name
     data = handle_data_util.get_resource_handle_data(placeholder)
     if not data.is_set or len(data.shape_and_type) != 1:
+        readers = ", ".join(sorted({op.type for op in placeholder.consumers()})) or "nothing"
         raise InputError(
-            f"capture {capture!r} is a resource other than a variable (a table, an iterator); "
-            "look it up or iterate outside the function and pass tensors"
+            f"capture {capture!r} (read by {readers}) is a resource other than a variable: a table, an iterator, a "
+            "queue; look it up or iterate outside the function and pass tensors"
         )
     dtype = tf.as_dtype(data.shape_and_type[0].dtype)
+    if dtype == tf.variant:
+        raise InputError(
+            f"variable {node!r} holds a variant (a tensor list, a dataset), which cannot be restored; keep its "
+            "content in variables of numbers"
+        )
+    # Asked for, because the value that is not there would be read as an empty one.
+    if not gen_resource_variable_ops.var_is_initialized_op(handle):
+        raise InputError(f"variable {node!r} has no value; initialize it before placing")
     try:
-        value = gen_resource_variable_ops.read_variable_op(handle, dtype).numpy()
+        value = _array(gen_resource_variable_ops.read_variable_op(handle, dtype))
     except tf.errors.OpError as error:
-        raise InputError(f"variable {node!r} cannot be read; give it a value before placing") from error
+        reason = " ".join(error.message.split())
+        raise InputError(
+            f"variable {node!r} cannot be read ({reason}); assign it again before placing"
+        ) from error
     return ItemVariable(node, tuple(value.shape), dtype, tensor_bytes(value.shape, dtype), value, capture)
 
 

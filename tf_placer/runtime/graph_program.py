@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -26,11 +27,13 @@ class Assignment:
       placeholder: name of the tensor to feed ("node:0").
       op: name of the op that assigns it.
       value: what to feed.
+      device: that holds it from then on.
     """
 
     placeholder: str
     op: str
     value: np.ndarray
+    device: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +50,14 @@ class GraphProgram:
     graph_def: tf.compat.v1.GraphDef
     assignments: tuple[Assignment, ...]
     step_ops: tuple[str, ...]
+
+    def resident_bytes(self, below: float = math.inf) -> dict[str, int]:
+        """Device -> bytes of its values together, counting those that are smaller than ``below`` bytes each."""
+        resident: dict[str, int] = {}
+        for assignment in self.assignments:
+            if assignment.value.nbytes < below:
+                resident[assignment.device] = resident.get(assignment.device, 0) + assignment.value.nbytes
+        return resident
 
 
 def build_program(item: Item, placed: tf.compat.v1.GraphDef) -> GraphProgram:
@@ -121,7 +132,7 @@ def _add_assignment(
     assign = graph_def.node.add(name=f"{prefix}/assign", op="AssignVariableOp", device=handle.device)
     assign.input.extend([handle.name, placeholder.name])
     assign.attr["dtype"].type = dtype
-    return Assignment(f"{placeholder.name}:0", assign.name, value)
+    return Assignment(f"{placeholder.name}:0", assign.name, value, handle.device)
 
 
 def _add_step_ops(

@@ -49,7 +49,12 @@ def session_config(deadline_s: float = 0.0) -> tf.compat.v1.ConfigProto:
     return config
 
 
-def run_watched(workers: Workers, deadline_s: float, function: Callable[[], _Result]) -> _Result:
+def run_watched(
+    workers: Workers,
+    deadline_s: float,
+    function: Callable[[], _Result],
+    check: Callable[[], None] = lambda: None,
+) -> _Result:
     """Calls ``function``, which uses sessions on ``workers``, and stops waiting when it cannot end well.
 
     The call has a thread of its own, because a client can wait for ever: opening a session on a dead
@@ -57,10 +62,16 @@ def run_watched(workers: Workers, deadline_s: float, function: Callable[[], _Res
     a worker dies, all workers are killed, which ends most calls at once; a call that still hangs is
     left to its session's ``operation_timeout_in_ms``. After that, start new workers.
 
+    Args:
+      workers: started.
+      deadline_s: most seconds for the call.
+      function: what to call.
+      check: called five times a second meanwhile; what it raises ends the call like a passed deadline.
+
     Raises:
       DeadlineExceeded: ``deadline_s`` seconds passed.
       WorkerDied: a worker ended by itself, before or during the call.
-      Exception: whatever else ``function`` raised.
+      Exception: whatever else ``function`` or ``check`` raised.
     """
     future: concurrent.futures.Future[_Result] = concurrent.futures.Future()
 
@@ -78,7 +89,8 @@ def run_watched(workers: Workers, deadline_s: float, function: Callable[[], _Res
             _raise_if_dead(workers)
             if time.monotonic() > deadline:
                 raise DeadlineExceeded(f"not done after {deadline_s:g} s")
-        except (WorkerDied, DeadlineExceeded):
+            check()
+        except Exception:
             workers.kill()
             concurrent.futures.wait([future], timeout=_UNWIND_S)
             raise

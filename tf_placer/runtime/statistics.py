@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -39,3 +40,27 @@ def clearly_slower(samples: Sequence[float], reference: Sequence[float], confide
     slower with at most about half of that.
     """
     return median_interval(samples, confidence)[0] > median_interval(reference, confidence)[1]
+
+
+def hopeless(
+    samples: Sequence[float], incumbent: Sequence[float], false_stop_rate: float = 0.005, margin: float = 0.1
+) -> bool:
+    """Whether the first steps of a candidate say that it is slower than the incumbent.
+
+    If the candidate were as fast, all j + n steps would be exchangeable, and all j of its steps would be slower than
+    all n of the incumbent's with probability j! n! / (n + j)!, whatever the distribution. It is hopeless when they
+    are and that probability is at most ``false_stop_rate``. To ask after every step costs nothing extra: one step
+    that is not slower keeps the candidate for good.
+
+    Steps of different minutes are not quite exchangeable, because the machine drifts; so each step must even be
+    slower than ``1 + margin`` times the incumbent's slowest. A margin covers drift up to itself, and no more.
+
+    Args:
+      samples: [j] first timed steps of the candidate.
+      incumbent: [n] all timed steps of the best program so far.
+      false_stop_rate: in (0, 1).
+      margin: at least 0, a share of the incumbent's slowest step.
+    """
+    if not samples or not incumbent or min(samples) <= (1 + margin) * max(incumbent):
+        return False
+    return 1 / math.comb(len(incumbent) + len(samples), len(samples)) <= false_stop_rate

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tf_placer.errors import InputError
+from tf_placer.runtime.statistics import hopeless
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,6 +22,9 @@ class RuntimeConfig:
       keep: the reported time is the median of this many last timed steps.
       deadline_s: most seconds for one placement, loading included.
       inter_op_threads: threads that run ops in each worker, see ``WorkerSpec``.
+      early_stop: stop timing a placement that is ``hopeless`` against the best one timed so far.
+      false_stop_rate: most probability of stopping one that is as fast as the best.
+      stop_margin: how much slower than the best's slowest step every step must be, as a share of it.
     """
 
     warmup_steps: int = 2
@@ -28,30 +32,65 @@ class RuntimeConfig:
     keep: int = 5
     deadline_s: float = 300.0
     inter_op_threads: int = 2
+    early_stop: bool = False
+    false_stop_rate: float = 0.005
+    stop_margin: float = 0.1
 
     def __post_init__(self) -> None:
         if not 1 <= self.keep <= self.steps or self.warmup_steps < 0 or self.deadline_s <= 0:
             raise InputError(f"{self}: need 1 <= keep <= steps, warmup_steps >= 0 and deadline_s > 0")
+        if not 0 < self.false_stop_rate < 1 or not self.stop_margin >= 0:
+            raise InputError(f"{self}: need 0 < false_stop_rate < 1 and stop_margin >= 0")
 
 
-def time_steps(step: Callable[[], None], config: RuntimeConfig) -> list[float]:
-    """Seconds of each of ``config.steps`` steps after the warm-up."""
+def time_steps(
+    step: Callable[[], None],
+    config: RuntimeConfig,
+    incumbent_s: Sequence[float] = (),
+    clock: Callable[[], float] = time.perf_counter,
+) -> list[float]:
+    """Times the steps of a program after its warm-up.
+
+    Args:
+      step: runs one step.
+      config: how many.
+      incumbent_s: step times of the best program so far; with ``config.early_stop``, one that is hopeless
+        against it is timed no further.
+      clock: seconds.
+
+    Returns:
+      Seconds of each of ``config.steps`` steps; of fewer where it stopped early.
+    """
     for _ in range(config.warmup_steps):
         step()
-    times_s = []
+    times_s: list[float] = []
     for _ in range(config.steps):
-        start = time.perf_counter()
+        start = clock()
         step()
-        times_s.append(time.perf_counter() - start)
+        times_s.append(clock() - start)
+        if config.early_stop and hopeless(times_s, incumbent_s, config.false_stop_rate, config.stop_margin):
+            break
     return times_s
 
 
+def stopped_early(step_s: Sequence[float], config: RuntimeConfig) -> bool:
+    """Whether timing ended before the last step."""
+    return len(step_s) < config.steps
+
+
 def reported_s(step_s: Sequence[float], config: RuntimeConfig) -> float:
-    """The median of the last ``config.keep`` timed steps (Mirhoseini et al. 2018, section 4)."""
-    return float(np.median(step_s[-config.keep :]))
+    """The median of the last ``config.keep`` timed steps (Mirhoseini et al. 2018, section 4).
+
+    Of all timed steps where timing stopped early.
+    """
+    return float(np.median(_kept(step_s, config)))
 
 
 def spread_s(step_s: Sequence[float], config: RuntimeConfig) -> float:
     """Interquartile range of the steps that ``reported_s`` is the median of."""
-    low, high = np.percentile(step_s[-config.keep :], [25, 75])
+    low, high = np.percentile(_kept(step_s, config), [25, 75])
     return float(high - low)
+
+
+def _kept(step_s: Sequence[float], config: RuntimeConfig) -> Sequence[float]:
+    return step_s if stopped_early(step_s, config) else step_s[-config.keep :]

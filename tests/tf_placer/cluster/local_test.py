@@ -1,5 +1,6 @@
 """The local cluster: what it says of this machine, and that its workers never outlive their owner."""
 
+import dataclasses
 import json
 import os
 import signal
@@ -13,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 from tf_placer.cluster import gpu_probe, local, worker_process
-from tf_placer.cluster.cluster import Cluster
+from tf_placer.cluster.cluster import Cluster, Link
 from tf_placer.cluster.local import PROBED_SHARES, local_devices
 from tf_placer.cluster.local_workers import LocalWorkers, WorkerError
 from tf_placer.costs.efficiency import EFFICIENCY_OF_TYPE
@@ -104,6 +105,21 @@ def test_described_hardware_cannot_be_started():
     cluster = Cluster("paper", _local_cluster(1).devices, (), kind="described")
     with pytest.raises(InputError, match="'paper' is described"):
         LocalWorkers(cluster)
+
+
+def test_more_workers_than_cores_are_refused():
+    (device,), _ = local_devices(1)
+    count = len(os.sched_getaffinity(0)) + 1
+    names = [device.name.replace("task:0", f"task:{task}") for task in range(count)]
+    devices = tuple(dataclasses.replace(device, name=name) for name in names)
+    links = tuple(
+        Link(source, target, 1, 1.0, "loopback")
+        for source in range(count)
+        for target in range(count)
+        if source != target
+    )
+    with pytest.raises(InputError, match=f"has {count} workers, but this process may use {count - 1} cores"):
+        LocalWorkers(Cluster("crowded", devices, links, kind="local"))
 
 
 def test_a_session_reaches_each_pinned_worker_and_none_survives_the_block():

@@ -8,6 +8,7 @@ from tests.tf_placer.problem.small_problems import problem_of
 from tf_placer.cluster.local_workers import WorkerError
 from tf_placer.command_line import candidate as candidate_module
 from tf_placer.command_line.candidate import Candidate, measure_candidates
+from tf_placer.errors import InputError
 from tf_placer.evaluation.measurement import Measurement
 from tf_placer.search.search import search
 
@@ -33,7 +34,12 @@ class FailingEvaluator:
 
 
 @pytest.mark.parametrize(
-    ("error", "why"), [(KeyboardInterrupt(), "interrupted"), (WorkerError("worker 0 is gone"), "is gone")]
+    ("error", "why"),
+    [
+        (KeyboardInterrupt(), "interrupted"),
+        (WorkerError("worker 0 is gone"), "is gone"),
+        (InputError("no server answers at a:1"), "no server answers"),
+    ],
 )
 def test_candidates_survive_and_none_counts_as_measured(error, why, monkeypatch):
     problem = problem_of([100, 300], [])

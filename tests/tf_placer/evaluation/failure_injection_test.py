@@ -10,15 +10,19 @@ import tensorflow as tf
 
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.local import local_devices
+from tf_placer.cluster.local_workers import LocalWorkers
+from tf_placer.cluster.worker_memory import WorkerMemory
 from tf_placer.evaluation.measurement import Status
-from tf_placer.evaluation.runtime import RuntimeEvaluator
+from tf_placer.evaluation.runtime import RuntimeEvaluator, time_program
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
+from tf_placer.rewrite.graph_def import place_graph
 from tf_placer.runtime import session
+from tf_placer.runtime.graph_program import build_program
 from tf_placer.runtime.timing import RuntimeConfig
 
 CONFIG = RuntimeConfig(warmup_steps=1, steps=3, keep=1, deadline_s=15.0)
-MOMENTS = ("values are sent", "warm-up", "a timed step", "the last timed step")
+MOMENTS = ("memory is settled", "values are sent", "warm-up", "a timed step", "the last timed step")
 FAULTS = {
     signal.SIGKILL: Status.CRASHED,
     signal.SIGSEGV: Status.CRASHED,
@@ -60,6 +64,11 @@ def strike(monkeypatch, moment, action):
             struck.append(True)
             action()
 
+    if moment in ("memory is settled", "memory is told"):
+        method = {"memory is settled": "settle", "memory is told": "peak_bytes"}[moment]
+        original_method = getattr(WorkerMemory, method)
+        monkeypatch.setattr(WorkerMemory, method, lambda self: (once(), original_method(self))[1])
+        return
     if moment == "values are sent":
         original = session.batches
         monkeypatch.setattr(session, "batches", lambda assignments: (once(), original(assignments))[1])
@@ -103,7 +112,49 @@ def test_every_fault_at_every_moment(evaluator, placement, monkeypatch, moment, 
     check_fault(evaluator, placement, monkeypatch, moment, fault, task)
 
 
-def test_an_op_that_raises_is_a_status_and_the_workers_live_on():
+@pytest.mark.slow
+@pytest.mark.parametrize("task", [0, 1])
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_every_fault_after_the_last_step(evaluator, placement, monkeypatch, fault, task):
+    evaluator.evaluate(placement)
+    before = evaluator.worker_pids
+    strike(monkeypatch, "memory is told", lambda: os.kill(before[task], fault))
+    started = time.monotonic()
+    measured = evaluator.evaluate(placement)
+    assert time.monotonic() - started < CONFIG.deadline_s + 5
+    # All steps are timed by then: whether the death is still noticed is a matter of moments.
+    assert measured.status[0] in (Status.OK, FAULTS[fault]), measured.messages
+    monkeypatch.undo()
+    assert evaluator.evaluate(placement).status.tolist() == [Status.OK]
+    if FAULTS[fault] != Status.TIMEOUT or measured.status[0] != Status.OK:
+        assert not set(before) & set(evaluator.worker_pids)
+    assert not [pid for pid in set(before) - set(evaluator.worker_pids) if os.path.exists(f"/proc/{pid}")]
+
+
+def test_an_op_that_raises_at_any_step_is_a_status_and_the_workers_live_on():
+    count = tf.Variable(0)
+
+    @tf.function
+    def step(last):
+        with tf.control_dependencies([tf.debugging.Assert(count < last, [count])]):
+            return count.assign_add(1)
+
+    cluster = Cluster("local", *local_devices(2), kind="local")
+    with LocalWorkers(cluster) as workers:
+        pids = workers.pids
+        for last in range(CONFIG.warmup_steps + CONFIG.steps + 1):
+            item = Item.from_function(step, tf.constant(last), name="raising")
+            placed = place_graph(item.graph_def, [cluster.devices[last % 2].name] * item.index.num_ops)
+            attempt = time_program(workers, build_program(item, placed), CONFIG)
+            if last == CONFIG.warmup_steps + CONFIG.steps:
+                assert attempt.status == Status.OK, attempt.message
+            else:
+                assert attempt.status == Status.ILLEGAL
+                assert "assertion failed" in attempt.message
+        assert workers.pids == pids and workers.death() is None
+
+
+def test_an_op_that_raises_ends_no_other_placement():
     @tf.function
     def step(x):
         with tf.control_dependencies([tf.debugging.Assert(tf.reduce_sum(x) < 0.0, [x])]):

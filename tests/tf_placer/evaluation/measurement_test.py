@@ -22,6 +22,8 @@ def test_lengths_must_agree():
         Measurement(np.ones(3), None, ok, ("", ""))
     with pytest.raises(ValueError, match="peak_bytes has shape"):
         Measurement(np.ones(2), np.zeros((3, 4), np.int64), ok, ("", ""))
+    with pytest.raises(ValueError, match="stopped_early has shape"):
+        Measurement(np.ones(2), None, ok, ("", ""), stopped_early=np.zeros(3, bool))
 
 
 def test_no_placement_at_all():

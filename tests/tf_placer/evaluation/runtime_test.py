@@ -80,7 +80,10 @@ def test_times_of_a_batch_are_positive(chains):
     measurement = evaluator.evaluate(placements)
     assert measurement.status.tolist() == [Status.OK, Status.OK], measurement.messages
     assert (measurement.runtime_s > 0).all()
-    assert measurement.peak_bytes is None
+    assert measurement.stopped_early.tolist() == [False, False]
+    assert measurement.peak_bytes.shape == (2, 2)
+    # A few matrices of 16 KB, and what the runtime itself takes.
+    assert (measurement.peak_bytes >= 0).all() and measurement.peak_bytes.max() < 40 << 20
     assert evaluator.evaluate(_on_worker_0(problem, batch=0)).batch == 0
 
 
@@ -100,6 +103,16 @@ def test_two_workers_compute_the_same_as_one(chains, cluster):
                 session.run(assignment.op, {assignment.placeholder: assignment.value})
             results.append([value.tobytes() for value in session.run(list(item.fetches))])
     assert results[0] == results[1]
+
+
+def test_a_program_of_strings_is_timed(cluster):
+    suffix = tf.Variable("1.5")
+    joined = tf.function(lambda x: tf.strings.to_number(tf.strings.join([x, suffix])))
+    item = Item.from_function(joined, tf.constant("2"), name="strings")
+    problem = analytic_problem(item, cluster)
+    with RuntimeEvaluator(item, problem, QUICK) as evaluator:
+        measurement = evaluator.evaluate(_on_worker_0(problem) + 1)
+    assert measurement.status.tolist() == [Status.OK], measurement.messages
 
 
 def test_a_worker_that_died_idle_costs_no_placement_its_result(chains):
@@ -122,6 +135,31 @@ def test_the_reported_time_is_the_median_of_the_last_steps():
     assert reported_s(slow_start, RuntimeConfig()) == 3.0
     assert reported_s([7.0, 5.0, 1.0, 2.0], RuntimeConfig(steps=4, keep=3)) == 2.0
     assert spread_s(slow_start, RuntimeConfig()) == 40.0 - 2.0
+
+
+def choice_of_two(x: tf.Tensor, how_long: tf.Tensor) -> tf.Tensor:
+    """Cheap on one device; on two, every round of the loop crosses over."""
+    for i in range(40):
+        x = tf.tanh(x, name=f"{'left' if i % 2 else 'right'}_{i}")
+    return x + how_long
+
+
+def test_a_placement_that_is_clearly_slower_is_timed_for_a_few_steps_only(cluster):
+    x = tf.ones([256, 256])
+    item = Item.from_function(tf.function(choice_of_two), x, tf.constant(0.0), name="choice")
+    problem = analytic_problem(item, cluster)
+    placements = _on_worker_0(problem, batch=4)
+    slow = _on_worker_0(problem)[0]
+    slow[problem.unit_of_op] = _split(item)  # 40 times a quarter of a megabyte over gRPC
+    placements[1] = placements[3] = slow
+    config = RuntimeConfig(warmup_steps=2, steps=10, keep=5, deadline_s=60.0, early_stop=True)
+    with RuntimeEvaluator(item, problem, config) as evaluator:
+        first = evaluator.evaluate(placements)
+        again = evaluator.evaluate(placements[1:2])
+    assert first.status.tolist() == [Status.OK] * 4, first.messages
+    assert first.stopped_early.tolist() == [False, True, False, True]
+    assert again.stopped_early.tolist() == [True], "the incumbent of earlier calls counts"
+    assert first.runtime_s[[1, 3]].min() > 1.1 * first.runtime_s[[0, 2]].max()
 
 
 def test_a_race_times_placements_in_turn_and_an_audit_finds_every_op_in_place(chains):

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.ops import resource_variable_ops
 
 from colocation.graph_index import parse_input
 from tf_placer import workloads
@@ -194,6 +195,35 @@ def table_captured():
     return tf.function(lambda x: table.lookup(x)), (tf.constant("a"),)
 
 
+def iterator_captured():
+    rows = iter(tf.data.Dataset.range(3))
+    return tf.function(lambda x: x + next(rows)), (tf.constant(1, tf.int64),)
+
+
+def queue_captured():
+    queue = tf.queue.FIFOQueue(3, [tf.float32], shapes=[[]])
+    return tf.function(lambda x: x + queue.dequeue()), (tf.constant(1.0),)
+
+
+def dataset_passed():
+    data = tf.data.Dataset.range(3)
+    return tf.function(lambda d, x: x + d.reduce(tf.constant(0, tf.int64), tf.add)), (
+        data,
+        tf.constant(1, tf.int64),
+    )
+
+
+def variant_variable():
+    empty = tf.raw_ops.EmptyTensorList(element_shape=[2], max_num_elements=3, element_dtype=tf.float32)
+    kept = tf.Variable(empty, dtype=tf.variant, name="kept")
+    return tf.function(lambda x: x + tf.raw_ops.TensorListLength(input_handle=kept)), (tf.constant(1),)
+
+
+def uninitialized_variable():
+    empty = resource_variable_ops.UninitializedVariable(shape=[2], dtype=tf.float32, name="empty")
+    return tf.function(lambda x: x + empty), (tf.ones([2]),)
+
+
 @pytest.mark.parametrize(
     ("case", "message"),
     [
@@ -203,7 +233,12 @@ def table_captured():
         (too_few, "takes 2 tensors, but the example arguments hold 1"),
         (other_dtype, "takes float32 .*, but its example is int32"),
         (dataset_captured, "a dataset, say.*iterate outside"),
-        (table_captured, "resource other than a variable"),
+        (table_captured, r"table_handle' \(read by LookupTableFindV2\) is a resource other than.*look it up"),
+        (iterator_captured, r"\(read by IteratorGetNext\) is a resource other than a variable.*pass tensors"),
+        (queue_captured, r"\(read by QueueDequeueV2\) is a resource other than a variable"),
+        (dataset_passed, "input 'd' is a variant.*pass tensors"),
+        (variant_variable, "variable 'kept' holds a variant"),
+        (uninitialized_variable, "variable 'empty' has no value; initialize it"),
     ],
 )
 def test_bad_input_is_one_line_with_a_remedy(case, message):
@@ -263,3 +298,11 @@ def test_large_training_steps_are_built_within_a_minute(name, ops, image):
     assert item.index.num_ops > ops
     assert [feed.shape for feed in item.feeds] == [image, image[:1]]
     assert elapsed_s < 60.0
+
+
+def test_strings_are_values_like_others():
+    prefix = tf.Variable("ab", name="prefix")
+    item = Item.from_function(tf.function(lambda x: tf.strings.join([prefix, x])), tf.constant("c"))
+    (variable,), (feed,) = item.variables, item.feeds
+    for value, expected in [(variable.value, b"ab"), (feed.value, b"c")]:
+        assert value.shape == () and value.dtype == object and value.item() == expected

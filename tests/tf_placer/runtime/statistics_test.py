@@ -1,9 +1,11 @@
-"""Intervals of medians hold what they promise, and a race keeps the best."""
+"""Intervals of medians hold what they promise, a race and an early stop keep the best."""
+
+import math
 
 import numpy as np
 import pytest
 
-from tf_placer.runtime.statistics import clearly_slower, median_interval
+from tf_placer.runtime.statistics import clearly_slower, hopeless, median_interval
 
 
 def test_few_samples_say_nothing():
@@ -35,3 +37,90 @@ def test_the_true_best_is_rarely_dropped():
     assert dropped < 0.025 * 2000
     found = sum(clearly_slower(rng.lognormal(0.3, 0.1, 10), rng.lognormal(0, 0.1, 10)) for _ in range(500))
     assert found > 0.9 * 500
+
+
+NOISES = {  # factors on a step time, [steps]
+    "lognormal": lambda rng, n: rng.lognormal(0, 0.05, n),
+    "wide": lambda rng, n: rng.lognormal(0, 0.3, n),
+    "uniform": lambda rng, n: rng.uniform(0.9, 1.1, n),
+    "spikes": lambda rng, n: rng.lognormal(0, 0.03, n) * np.where(rng.random(n) < 0.1, 3.0, 1.0),
+    "Pareto": lambda rng, n: 1 + 0.05 * rng.pareto(1.5, n),  # infinite variance
+    "none": lambda rng, n: np.ones(n),
+}
+STEPS = 10
+
+
+def drift(rng, count):
+    """[count] a random wave between 0.95 and 1.05, one value for each placement: minutes lie between two."""
+    return 1 + 0.05 * np.sin(rng.uniform(0, 2 * np.pi) + rng.uniform(0.05, 1.0) * np.arange(count))
+
+
+def stop_of(samples, incumbent, **options):
+    """How many steps are timed until the candidate is hopeless; all of them if it never is."""
+    stops = (j for j in range(1, len(samples) + 1) if hopeless(samples[:j], incumbent, **options))
+    return next(stops, len(samples))
+
+
+def search_order_keeps_the_best(rng, noise, drifts):
+    """Whether the fastest of 12 placements is timed to the end when each meets the best before it."""
+    means = np.append(1.0, 1.02 + rng.exponential(0.2, 11))
+    order = rng.permutation(len(means))
+    machine = drift(rng, len(means)) if drifts else np.ones(len(means))
+    incumbent = []
+    for when, placement in enumerate(order):
+        samples = (means[placement] * machine[when] * noise(rng, STEPS)).tolist()
+        timed = stop_of(samples, incumbent)
+        if placement == 0:
+            return timed == STEPS
+        if timed == STEPS and (not incumbent or np.median(samples[-5:]) < np.median(incumbent[-5:])):
+            incumbent = samples
+    raise AssertionError("the best placement was never timed")
+
+
+@pytest.mark.parametrize("drifts", [False, True], ids=["steady", "drifting"])
+@pytest.mark.parametrize("noise", NOISES)
+def test_early_stopping_keeps_the_true_best(noise, drifts):
+    rng = np.random.default_rng(2)
+    trials = 2000
+    kept = sum(search_order_keeps_the_best(rng, NOISES[noise], drifts) for _ in range(trials))
+    assert kept >= 0.99 * trials, f"{kept} of {trials}"
+
+
+@pytest.mark.parametrize("noise", [name for name in NOISES if name != "none"])
+def test_one_that_is_as_fast_is_stopped_no_oftener_than_the_rate(noise):
+    # Without margin and drift, where the rule says exactly how often: 1 / C(13, 3) = 0.35 %.
+    rng = np.random.default_rng(3)
+    trials = 4000
+    stopped = sum(
+        stop_of(NOISES[noise](rng, STEPS).tolist(), NOISES[noise](rng, STEPS).tolist(), margin=0.0) < STEPS
+        for _ in range(trials)
+    )
+    expected = trials / math.comb(13, 3)
+    assert abs(stopped - expected) < 4 * math.sqrt(expected), (stopped, expected)
+
+
+def test_clearly_slower_ones_are_stopped_after_three_steps():
+    rng = np.random.default_rng(4)
+    for noise, slower, share in [("lognormal", 1.5, 0.98), ("lognormal", 3.0, 1.0), ("uniform", 1.5, 1.0)]:
+        stops = [
+            stop_of((slower * NOISES[noise](rng, STEPS)).tolist(), NOISES[noise](rng, STEPS).tolist())
+            for _ in range(1000)
+        ]
+        assert np.mean(np.array(stops) == 3) >= share, (noise, slower)
+
+
+def test_how_many_steps_it_takes_to_be_hopeless():
+    fast = [1.0] * 10
+    assert not hopeless([], fast) and not hopeless([9.0] * 10, [])
+    # C(11, 1) = 11, C(12, 2) = 66 and C(13, 3) = 286: the first above 1 / 0.005 = 200.
+    assert [hopeless([9.0] * j, fast) for j in (1, 2, 3)] == [False, False, True]
+    assert hopeless([9.0] * 2, fast, false_stop_rate=1 / 66)
+    # Of three steps only: C(11, 8) = 165, C(12, 9) = 220.
+    assert [hopeless([9.0] * j, [1.0] * 3) for j in (8, 9)] == [False, True]
+
+
+def test_each_step_must_be_slower_than_the_slowest_by_the_margin():
+    incumbent = [1.0] * 9 + [2.0]
+    assert not hopeless([9.0, 9.0, 2.2], incumbent)
+    assert hopeless([9.0, 9.0, 2.3], incumbent)
+    assert hopeless([9.0, 9.0, 2.1], incumbent, margin=0.0)

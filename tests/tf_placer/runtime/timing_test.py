@@ -1,0 +1,60 @@
+"""What is timed and what is reported, on a clock of our own."""
+
+import pytest
+
+from tf_placer.errors import InputError
+from tf_placer.runtime.timing import RuntimeConfig, reported_s, spread_s, stopped_early, time_steps
+
+
+class Clock:
+    """A program whose steps take the given times, and the clock that says so."""
+
+    def __init__(self, *step_s):
+        self._step_s = iter(step_s)
+        self._now = 0.0
+        self.runs = 0
+
+    def step(self):
+        self.runs += 1
+        self._now += next(self._step_s)
+
+    def __call__(self):
+        return self._now
+
+
+CONFIG = RuntimeConfig(warmup_steps=1, steps=4, keep=2)
+STOPPING = RuntimeConfig(warmup_steps=1, steps=4, keep=2, early_stop=True, false_stop_rate=0.2)
+
+
+def test_the_warm_up_is_not_timed():
+    clock = Clock(50, 1, 2, 3, 4)
+    assert time_steps(clock.step, CONFIG, clock=clock) == [1, 2, 3, 4]
+
+
+def test_timing_stops_when_the_program_is_hopeless():
+    clock = Clock(1, 4, 6, 5, 5)
+    step_s = time_steps(clock.step, STOPPING, incumbent_s=[1, 1, 1, 1], clock=clock)
+    assert step_s == [4]  # C(5, 1) = 5 = 1 / 0.2
+    assert clock.runs == 2
+    assert stopped_early(step_s, STOPPING)
+
+
+def test_timing_does_not_stop_unless_it_is_asked_to_and_there_is_an_incumbent():
+    for config, incumbent_s in [(CONFIG, [1] * 4), (STOPPING, []), (STOPPING, [1, 1, 1, 9])]:
+        clock = Clock(1, 4, 6, 5, 5)
+        step_s = time_steps(clock.step, config, incumbent_s, clock)
+        assert step_s == [4, 6, 5, 5]
+        assert not stopped_early(step_s, config)
+
+
+def test_what_is_reported_of_a_program_that_stopped_early_is_the_median_of_all_its_steps():
+    config = RuntimeConfig(steps=10, keep=2, early_stop=True)
+    assert reported_s([9.0, 5.0, 7.0], config) == 7.0
+    assert spread_s([9.0, 5.0, 7.0], config) == 2.0
+    assert reported_s([9.0] * 8 + [1.0, 2.0], config) == 1.5
+
+
+def test_impossible_rules_are_refused():
+    for wrong in ({"false_stop_rate": 0.0}, {"false_stop_rate": 1.0}, {"stop_margin": -0.1}):
+        with pytest.raises(InputError, match="false_stop_rate < 1 and stop_margin >= 0"):
+            RuntimeConfig(**wrong)
