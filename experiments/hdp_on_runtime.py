@@ -1,0 +1,176 @@
+"""HDP trained on the TensorFlow runtime itself, as in its paper; killed part way, and gone on with.
+
+    python -m experiments.hdp_on_runtime [--workload=two_towers] [--evaluations=224] [--out=out/hdp_on_runtime]
+
+Every placement is timed on this machine's own devices (two CPU cores: about five minutes). A child process begins
+the search and is killed with SIGKILL while it measures; this one goes on, and checks that no measured placement was
+lost and none measured twice. A last race between the best placement and the best single device has the word about
+which is faster. Run again with the same folder, it goes on where it was, whatever ended it.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+from absl import app, flags, logging
+
+import tf_placer
+from tf_placer import workloads
+from tf_placer.agents.hdp.config import HdpConfig
+from tf_placer.evaluation.journaled import JournaledEvaluator
+from tf_placer.files import write_atomically
+from tf_placer.planners.single_device import single_device_placements
+from tf_placer.runtime.statistics import clearly_slower, median_interval
+from tf_placer.runtime.timing import RuntimeConfig
+from tf_placer.search import methods
+from tf_placer.search.budget import Budget
+from tf_placer.search.progress import ConsoleProgress
+from tf_placer.search.result import SearchResult
+
+_WORKLOAD = flags.DEFINE_string("workload", "two_towers", "What to place.")
+_EVALUATIONS = flags.DEFINE_integer("evaluations", 224, "Placements that HDP tries.", lower_bound=1)
+_KILL_AFTER = flags.DEFINE_integer("kill_after", 60, "Measured placements until the child is killed.")
+_SEED = flags.DEFINE_integer("seed", 0, "Fixes everything random.")
+_OUT = flags.DEFINE_string("out", "out/hdp_on_runtime", "Folder for the search and results.json.")
+_CHILD = flags.DEFINE_bool("child", False, "Only search: what the process does that is killed.")
+
+TIMING = RuntimeConfig(warmup_steps=1, steps=3, keep=3)
+RACE_ROUNDS = 25
+# For some hundred samples instead of a hundred thousand: a small policy that takes few, large steps.
+CONFIG = HdpConfig(
+    num_groups=8,
+    grouper_hidden=32,
+    placer_hidden=32,
+    landmarks=8,
+    placements=8,
+    learning_rate=1e-2,
+    grouper_learning_rate=1e-4,
+    start_probability=0.5,
+    entropy_start=0.6,
+    entropy_end=0.1,
+    entropy_updates=20,
+    noise_updates=20,
+    valid_only_after=20,
+)
+
+
+def journal_of(out: pathlib.Path) -> pathlib.Path:
+    """Where the measured placements are."""
+    return out / "search" / "measured.jsonl"
+
+
+def records(path: pathlib.Path) -> list[str]:
+    """The whole lines of a journal, without its header."""
+    return path.read_text(encoding="utf8").rpartition("\n")[0].split("\n")[1:] if path.exists() else []
+
+
+def kill_part_way(out: pathlib.Path) -> None:
+    """Has a child search, and kills it while it measures."""
+    command = [sys.executable, "-m", "experiments.hdp_on_runtime", *sys.argv[1:], "--child"]
+    with subprocess.Popen(command) as child:
+        while child.poll() is None and len(records(journal_of(out))) < _KILL_AFTER.value:
+            time.sleep(0.05)
+        time.sleep(0.5)  # into the next measurement
+        child.kill()
+    if child.returncode != -signal.SIGKILL:
+        sys.exit(f"the search ended by itself (status {child.returncode}) before it was killed")
+    write_atomically(out / "when_killed.jsonl", journal_of(out).read_bytes())
+    print(f"killed the search when it had measured {len(records(journal_of(out)))} placements", flush=True)
+
+
+def run(out: pathlib.Path, runtime: tf_placer.RuntimeEvaluator) -> tuple[SearchResult, JournaledEvaluator]:
+    """Searches, or goes on."""
+    budget = Budget(evaluations=_EVALUATIONS.value)
+    with JournaledEvaluator(runtime, journal_of(out)) as evaluator:
+        result = tf_placer.search(
+            runtime.problem,
+            functools.partial(methods.hdp, config=CONFIG),
+            budget_evaluations=budget.evaluations,
+            seed=_SEED.value,
+            progress=ConsoleProgress("hdp on the runtime", budget),
+            evaluator=evaluator,
+            checkpoint=out / "search",
+        )
+    return result, evaluator
+
+
+def check_journal(out: pathlib.Path, evaluator: JournaledEvaluator) -> dict[str, int]:
+    """Counts, after making sure that nothing measured was lost and nothing measured twice."""
+    before, after = records(out / "when_killed.jsonl"), records(journal_of(out))
+    placements = [json.loads(line)["placement"] for line in after]
+    assert after[: len(before)] == before, "a placement that was measured before the kill is gone"
+    assert len(set(placements)) == len(placements), "a placement was measured twice"
+    assert len(after) == evaluator.kept + evaluator.measured, "a placement was measured and not kept"
+    return {
+        "measured_before_the_kill": len(before),
+        "kept_at_the_start": evaluator.kept,
+        "measured_since": evaluator.measured,
+        "reused_from_before_it": evaluator.reused,
+        "repeated_since": evaluator.repeated,
+    }
+
+
+def race(runtime: tf_placer.RuntimeEvaluator, best: np.ndarray, single: np.ndarray) -> tuple[str, dict]:
+    """The verdict on the best placement [U] and the best single device [U], and the medians behind it."""
+    if np.array_equal(best, single):
+        return "HDP found nothing faster than the single device", {}
+    best_s, single_s = runtime.race(np.stack([best, single]), RACE_ROUNDS)
+    best_median_s, single_median_s = float(np.median(best_s)), float(np.median(single_s))
+    medians = {
+        "race_best_s": best_median_s,
+        "race_single_s": single_median_s,
+        "race_best_interval_s": median_interval(best_s, 0.99),
+        "race_single_interval_s": median_interval(single_s, 0.99),
+    }
+    change = abs(best_median_s / single_median_s - 1)
+    if clearly_slower(single_s, best_s, 0.99):
+        return f"HDP's placement is {change:.1%} faster than the best single device", medians
+    if clearly_slower(best_s, single_s, 0.99):
+        return f"HDP's placement is {change:.1%} SLOWER than the best single device", medians
+    return "the race cannot tell HDP's placement from the single device", medians
+
+
+def main(argv: list[str]) -> None:
+    del argv
+    logging.set_verbosity(logging.WARNING)  # TensorFlow tells of every checkpoint
+    out = pathlib.Path(_OUT.value)
+    if not _CHILD.value and not journal_of(out).exists():
+        kill_part_way(out)
+    item = workloads.build(_WORKLOAD.value)
+    problem = tf_placer.build_problem(item, tf_placer.Cluster.local(kept_in=out / "cluster.toml"))
+    with tf_placer.RuntimeEvaluator(item, problem, TIMING) as runtime:
+        result, evaluator = run(out, runtime)
+        if _CHILD.value:
+            return
+        counts = check_journal(out, evaluator)
+        singles = single_device_placements(problem)
+        with JournaledEvaluator(runtime, journal_of(out)) as known:
+            single = singles[int(np.nanargmin(known.evaluate(singles).runtime_s))]
+        verdict, medians = race(runtime, result.placement.device_of_unit, single)
+    means = [entry.mean_s for entry in result.history]
+    summary = {
+        "workload": problem.name,
+        "single_device_s": result.single_device_s,
+        "best_s": result.runtime_s,
+        "first_rounds_mean_s": float(np.nanmean(means[:3])),
+        "last_rounds_mean_s": float(np.nanmean(means[-3:])),
+        "evaluations": result.evaluations,
+        "search_s": result.search_s,
+        **counts,
+        **medians,
+        "verdict": verdict,
+    }
+    write_atomically(out / "results.json", json.dumps(summary, indent=1))
+    for key, value in summary.items():
+        print(f"{key:26s} {value:.4g}" if isinstance(value, float) else f"{key:26s} {value}")
+
+
+if __name__ == "__main__":
+    app.run(main)
