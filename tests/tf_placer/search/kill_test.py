@@ -49,7 +49,8 @@ def test_killed_at_random_moments(method, tmp_path):
             while len(whole_lines(journal)) < target:
                 assert child.poll() is None, "it ended before it could be killed"
                 time.sleep(0.005)
-            time.sleep(generator.uniform(0, 0.3))  # some rounds of some placements each, and their saves
+            # Up to half of the way to the next target: some placements more, perhaps some rounds and their saves.
+            time.sleep(generator.uniform(0, DELAY_S * len(whole) / (KILLS + 1) / 2))
             child.kill()
             child.wait()
         now = whole_lines(journal)
