@@ -2,10 +2,11 @@
 
     python -m experiments.hdp_on_runtime [--workload=two_towers] [--evaluations=224] [--out=out/hdp_on_runtime]
 
-Every placement is timed on this machine's own devices (two CPU cores: about five minutes). A child process begins
+Every placement is timed on this machine's own devices (two CPU cores: about four minutes). A child process begins
 the search and is killed with SIGKILL while it measures; this one goes on, and checks that no measured placement was
-lost and none measured twice. A last race between the best placement and the best single device has the word about
-which is faster. Run again with the same folder, it goes on where it was, whatever ended it.
+lost and none measured twice. Random search gets as many evaluations. A last race between HDP's placement, random
+search's and the best single device has the word about which is faster. Run again with the same folder, it goes on
+where it was, whatever ended it.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from tf_placer.search import methods
 from tf_placer.search.budget import Budget
 from tf_placer.search.progress import ConsoleProgress
 from tf_placer.search.result import SearchResult
+from tf_placer.search.round import Method
 
 _WORKLOAD = flags.DEFINE_string("workload", "two_towers", "What to place.")
 _EVALUATIONS = flags.DEFINE_integer("evaluations", 224, "Placements that HDP tries.", lower_bound=1)
@@ -43,6 +45,7 @@ _CHILD = flags.DEFINE_bool("child", False, "Only search: what the process does t
 
 TIMING = RuntimeConfig(warmup_steps=1, steps=3, keep=3)
 RACE_ROUNDS = 25
+CONFIDENCE = 0.99
 # For some hundred samples instead of a hundred thousand: a small policy that takes few, large steps.
 CONFIG = HdpConfig(
     num_groups=8,
@@ -62,8 +65,8 @@ CONFIG = HdpConfig(
 
 
 def journal_of(out: pathlib.Path) -> pathlib.Path:
-    """Where the measured placements are."""
-    return out / "search" / "measured.jsonl"
+    """Where the measured placements are, by whatever method."""
+    return out / "measured.jsonl"
 
 
 def records(path: pathlib.Path) -> list[str]:
@@ -85,18 +88,20 @@ def kill_part_way(out: pathlib.Path) -> None:
     print(f"killed the search when it had measured {len(records(journal_of(out)))} placements", flush=True)
 
 
-def run(out: pathlib.Path, runtime: tf_placer.RuntimeEvaluator) -> tuple[SearchResult, JournaledEvaluator]:
-    """Searches, or goes on."""
+def run(
+    out: pathlib.Path, method: str | Method, folder: str, runtime: tf_placer.RuntimeEvaluator
+) -> tuple[SearchResult, JournaledEvaluator]:
+    """Searches, or goes on; all methods share what was measured."""
     budget = Budget(evaluations=_EVALUATIONS.value)
     with JournaledEvaluator(runtime, journal_of(out)) as evaluator:
         result = tf_placer.search(
             runtime.problem,
-            functools.partial(methods.hdp, config=CONFIG),
+            method,
             budget_evaluations=budget.evaluations,
             seed=_SEED.value,
-            progress=ConsoleProgress("hdp on the runtime", budget),
+            progress=ConsoleProgress(f"{folder} on the runtime", budget),
             evaluator=evaluator,
-            checkpoint=out / "search",
+            checkpoint=out / folder,
         )
     return result, evaluator
 
@@ -117,24 +122,33 @@ def check_journal(out: pathlib.Path, evaluator: JournaledEvaluator) -> dict[str,
     }
 
 
-def race(runtime: tf_placer.RuntimeEvaluator, best: np.ndarray, single: np.ndarray) -> tuple[str, dict]:
-    """The verdict on the best placement [U] and the best single device [U], and the medians behind it."""
-    if np.array_equal(best, single):
-        return "HDP found nothing faster than the single device", {}
-    best_s, single_s = runtime.race(np.stack([best, single]), RACE_ROUNDS)
-    best_median_s, single_median_s = float(np.median(best_s)), float(np.median(single_s))
-    medians = {
-        "race_best_s": best_median_s,
-        "race_single_s": single_median_s,
-        "race_best_interval_s": median_interval(best_s, 0.99),
-        "race_single_interval_s": median_interval(single_s, 0.99),
-    }
-    change = abs(best_median_s / single_median_s - 1)
-    if clearly_slower(single_s, best_s, 0.99):
-        return f"HDP's placement is {change:.1%} faster than the best single device", medians
-    if clearly_slower(best_s, single_s, 0.99):
-        return f"HDP's placement is {change:.1%} SLOWER than the best single device", medians
-    return "the race cannot tell HDP's placement from the single device", medians
+def best_single(out: pathlib.Path, runtime: tf_placer.RuntimeEvaluator) -> np.ndarray:
+    """[U] everything on the device that was measured the fastest."""
+    singles = single_device_placements(runtime.problem)
+    with JournaledEvaluator(runtime, journal_of(out)) as evaluator:
+        return singles[int(np.nanargmin(evaluator.evaluate(singles).runtime_s))]
+
+
+def race(
+    runtime: tf_placer.RuntimeEvaluator, placements: dict[str, np.ndarray]
+) -> dict[str, tuple[float, ...]]:
+    """Step times of each placement [U], taken in turn; equal placements share theirs."""
+    different = {row.tobytes(): row for row in placements.values()}
+    samples = runtime.race(np.stack(list(different.values())), RACE_ROUNDS)
+    samples_of = dict(zip(different, map(tuple, samples), strict=True))
+    return {name: samples_of[row.tobytes()] for name, row in placements.items()}
+
+
+def verdict(samples: dict[str, tuple[float, ...]], name: str, other: str) -> str:
+    """Which of two is faster, if the race can tell."""
+    if samples[name] == samples[other]:
+        return f"{name} found nothing but the placement of {other}"
+    change = abs(float(np.median(samples[name])) / float(np.median(samples[other])) - 1)
+    if clearly_slower(samples[other], samples[name], CONFIDENCE):
+        return f"{name} is {change:.1%} faster than {other}"
+    if clearly_slower(samples[name], samples[other], CONFIDENCE):
+        return f"{name} is {change:.1%} SLOWER than {other}"
+    return f"the race cannot tell {name} from {other}"
 
 
 def main(argv: list[str]) -> None:
@@ -146,26 +160,28 @@ def main(argv: list[str]) -> None:
     item = workloads.build(_WORKLOAD.value)
     problem = tf_placer.build_problem(item, tf_placer.Cluster.local(kept_in=out / "cluster.toml"))
     with tf_placer.RuntimeEvaluator(item, problem, TIMING) as runtime:
-        result, evaluator = run(out, runtime)
+        hdp, evaluator = run(out, functools.partial(methods.hdp, config=CONFIG), "hdp", runtime)
         if _CHILD.value:
             return
         counts = check_journal(out, evaluator)
-        singles = single_device_placements(problem)
-        with JournaledEvaluator(runtime, journal_of(out)) as known:
-            single = singles[int(np.nanargmin(known.evaluate(singles).runtime_s))]
-        verdict, medians = race(runtime, result.placement.device_of_unit, single)
-    means = [entry.mean_s for entry in result.history]
+        random, _ = run(out, "random", "random", runtime)
+        found = {name: result.placement.device_of_unit for name, result in (("hdp", hdp), ("random", random))}
+        samples = race(runtime, {**found, "single device": best_single(out, runtime)})
+    means = [entry.mean_s for entry in hdp.history]
     summary = {
         "workload": problem.name,
-        "single_device_s": result.single_device_s,
-        "best_s": result.runtime_s,
+        "single_device_s": hdp.single_device_s,
+        "best_s": hdp.runtime_s,
+        "random_best_s": random.runtime_s,
         "first_rounds_mean_s": float(np.nanmean(means[:3])),
         "last_rounds_mean_s": float(np.nanmean(means[-3:])),
-        "evaluations": result.evaluations,
-        "search_s": result.search_s,
+        "evaluations": hdp.evaluations,
+        "search_s": hdp.search_s,
         **counts,
-        **medians,
-        "verdict": verdict,
+        "race_median_s": {name: round(float(np.median(times)), 4) for name, times in samples.items()},
+        "race_interval_s": {name: median_interval(times, CONFIDENCE) for name, times in samples.items()},
+        "verdict": verdict(samples, "hdp", "single device"),
+        "verdict_on_random": verdict(samples, "hdp", "random"),
     }
     write_atomically(out / "results.json", json.dumps(summary, indent=1))
     for key, value in summary.items():
