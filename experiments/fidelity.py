@@ -213,7 +213,9 @@ def main(argv: list[str]) -> None:
         write_atomically(out / f"{name}.json", json.dumps(results[-1]))
         print(summary(results[-1]), flush=True)
     plot(results, out / "fidelity.png")
-    print(f"wrote {', '.join(str(out / f'{name}.json') for name in FLAGS.workloads)} and {out / 'fidelity.png'}")
+    print(
+        f"wrote {', '.join(str(out / f'{name}.json') for name in FLAGS.workloads)} and {out / 'fidelity.png'}"
+    )
 
 
 if __name__ == "__main__":

@@ -55,7 +55,11 @@ def _workload_flags(values: flags.FlagValues) -> None:
         "cluster", None, "A preset (`clusters` lists them), a .toml file, local, or local:2.", values
     )
     flags.DEFINE_enum(
-        "costs", None, COSTS, "Op costs: estimated, or measured (on live devices, if not given).", flag_values=values
+        "costs",
+        None,
+        COSTS,
+        "Op costs: estimated, or measured (on live devices, if not given).",
+        flag_values=values,
     )
 
 

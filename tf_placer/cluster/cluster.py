@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import pathlib
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from tf_placer.cluster.device import Device, Link, check_devices, check_links
 from tf_placer.cluster.local import local_devices
 from tf_placer.cluster.logical import logical_devices
 from tf_placer.cluster.preset import preset_path
+from tf_placer.files import write_atomically
 
 __all__ = ["Cluster", "Device", "Link"]
 
@@ -63,16 +65,27 @@ class Cluster:
         return cls(name, devices, links, kind="remote" if devices[0].address else "described")
 
     @classmethod
-    def local(cls, cores: int | None = None) -> Cluster:
+    def local(cls, cores: int | None = None, kept_in: str | os.PathLike[str] | None = None) -> Cluster:
         """This machine's GPUs, or else one pinned CPU worker process per core.
 
         Args:
           cores: this many single-core CPU workers, GPUs or not; None for all there is.
+          kept_in: a cluster file that is read if it is there, and written if it is not. Rates and free memory are
+            probed anew in each process and differ a little; what one process measured another can take over only when
+            both mean the same cluster.
 
         Raises:
-          InputError: more workers than cores, or none.
+          InputError: more workers than cores, or none; ``kept_in`` is not a valid cluster file.
         """
-        return cls("local", *local_devices(cores), kind="local")
+        if kept_in is not None and os.path.exists(kept_in):
+            _, devices, links = read_cluster_file(kept_in)
+            return cls("local", devices, links, kind="local")
+        cluster = cls("local", *local_devices(cores), kind="local")
+        if kept_in is not None:
+            path = pathlib.Path(kept_in)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, cluster.to_toml())
+        return cluster
 
     @classmethod
     def logical(cls, n: int) -> Cluster:

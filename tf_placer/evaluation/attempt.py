@@ -56,6 +56,9 @@ def try_on(
     target = workers.target
     try:
         return Attempt(Status.OK, "", run_watched(workers, deadline_s, lambda: function(target), check))
+    except KeyboardInterrupt:
+        workers.close()  # or the step would go on beside whatever is timed next
+        raise
     except (tf.errors.InvalidArgumentError, tf.errors.NotFoundError, MalformedGraph) as error:
         return Attempt(Status.ILLEGAL, _one_line(error))
     except MemoryExceeded as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -79,6 +80,21 @@ class RuntimeEvaluator:
     def close(self) -> None:
         """Ends the workers; an evaluation after that starts new ones."""
         self._workers.close()
+
+    @property
+    def problem(self) -> Problem:
+        """What is placed."""
+        return self._problem
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Its answers depend on the graph, the devices and how a step is timed, and on no estimate."""
+        return {
+            "evaluator": "runtime",
+            "graph": self._problem.fingerprint,
+            "cluster": self._problem.cluster.fingerprint(),
+            "config": dataclasses.asdict(self._config),
+        }
 
     @property
     def worker_pids(self) -> tuple[int, ...]:

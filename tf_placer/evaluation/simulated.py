@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -54,6 +54,16 @@ class SimulatedEvaluator:
             channel_of_link=problem.cluster.channel_of_link(),
             **problem.cluster.link_chores(),
         )
+
+    @property
+    def problem(self) -> Problem:
+        """What is placed."""
+        return self._problem
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Its answers depend on everything in the problem."""
+        return {"evaluator": "simulated", "problem": self._problem.digest()}
 
     @property
     def inputs(self) -> SimulatorInputs:

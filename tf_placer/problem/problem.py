@@ -151,6 +151,19 @@ class Problem:
             fingerprint=digest.hexdigest(),
         )
 
+    def digest(self) -> str:
+        """Hex digest of everything that a search sees: graph, units, costs, tensors and cluster, not the name."""
+        digest = hashlib.sha256()
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, np.ndarray):
+                content = f"{value.dtype.str}{value.shape}".encode() + np.ascontiguousarray(value).tobytes()
+            else:
+                content = repr(value.fingerprint() if isinstance(value, Cluster) else value).encode()
+            if field.name != "name":
+                digest.update(f"{field.name} {len(content)} ".encode() + content)
+        return digest.hexdigest()[:16]
+
     def fastest_ns(self) -> np.ndarray:
         """[N] int64, time of each op on the fastest device that it may run on."""
         allowed = self.allowed[self.unit_of_op]

@@ -269,7 +269,10 @@ class _LiveSearch:
         if not samples:
             return single, f"the best single device: {why or 'no other placement ran'}"
         if fastest != single and clearly_slower(samples[single], samples[fastest], self._config.confidence):
-            return fastest, f"clearly faster than the best single device in {len(samples[fastest])} turns each"
+            return (
+                fastest,
+                f"clearly faster than the best single device in {len(samples[fastest])} turns each",
+            )
         return single, "the best single device: no plan's gain is beyond the noise of the race"
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 from collections.abc import Iterator
 
+import tensorflow as tf
+
 from tf_placer.agents.hdp.config import HdpConfig
-from tf_placer.agents.hdp.learner import HdpLearner
+from tf_placer.agents.hdp.learner import EvaluateFn, HdpLearner
 from tf_placer.errors import InputError
+from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planners.random_blocks import RandomBlocks
 from tf_placer.planners.single_device import single_device_placements
 from tf_placer.search.round import Context, Method, Round, evaluated
@@ -18,28 +22,48 @@ RANDOM_BATCH = 16
 def hdp(context: Context, config: HdpConfig = HdpConfig()) -> Iterator[Round]:
     """Hierarchical planner: Grouper and Placer trained with REINFORCE (Mirhoseini et al. 2018)."""
 
-    def evaluate(placements):
-        times = context.evaluator.times(placements)
-        return times.runtime_s, times.fits
-
+    evaluate = _graph_evaluate(context)
     learner = HdpLearner(
         context.problem, config, evaluate, context.reference_s, context.start_device, context.seed
     )
+    context.checkpoint.track(learner, dataclasses.asdict(config))
     while True:
-        update = learner.update()
-        yield Round(update.placements, update.runtime_s.numpy(), update.valid.numpy())
+        if evaluate:
+            update = learner.update()
+            yield Round(update.placements, update.runtime_s.numpy(), update.valid.numpy())
+        else:
+            proposal = learner.propose()
+            batch = evaluated(context, proposal.placements.numpy())
+            learner.learn(proposal.actions, tf.constant(batch.runtime_s), tf.constant(batch.valid))
+            yield batch
+
+
+def _graph_evaluate(context: Context) -> EvaluateFn | None:
+    """The simulator as part of a learner's graph; None for evaluators that cannot be one."""
+    evaluator = context.evaluator
+    if not isinstance(evaluator, SimulatedEvaluator):
+        return None
+
+    def evaluate(placements: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        times = evaluator.times(placements)
+        return times.runtime_s, times.fits
+
+    return evaluate
 
 
 def random(context: Context) -> Iterator[Round]:
     """Random search over block placements of every granularity."""
     blocks = RandomBlocks(context.problem, context.seed)
+    for _ in range(context.rounds):
+        blocks.draw(RANDOM_BATCH)
     while True:
         yield evaluated(context, blocks.draw(RANDOM_BATCH))
 
 
 def single(context: Context) -> Iterator[Round]:
     """Everything on one device, each in turn."""
-    yield evaluated(context, single_device_placements(context.problem))
+    if not context.rounds:
+        yield evaluated(context, single_device_placements(context.problem))
 
 
 _METHODS: dict[str, Method] = {"hdp": hdp, "random": random, "single": single}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +29,28 @@ class Recorder:
         self.best_placement: np.ndarray | None = None
         self.evaluations = 0
         self.history: list[HistoryEntry] = []
+
+    def state(self) -> dict[str, Any]:
+        """JSON data for ``restore``."""
+        best = self.best_placement
+        return {
+            "elapsed_s": self.elapsed_s,
+            "best_s": self.best_s,
+            "best_placement": None if best is None else best.tolist(),
+            "evaluations": self.evaluations,
+            "history": [list(dataclasses.astuple(entry)) for entry in self.history],
+        }
+
+    def restore(self, state: dict[str, Any] | None) -> None:
+        """Goes on from what ``state`` gave, also in another process; None changes nothing."""
+        if state is None:
+            return
+        best = state["best_placement"]
+        self._start = time.monotonic() - state["elapsed_s"]
+        self.best_s = state["best_s"]
+        self.best_placement = None if best is None else np.array(best, np.int32)
+        self.evaluations = state["evaluations"]
+        self.history = [HistoryEntry(*entry) for entry in state["history"]]
 
     @property
     def elapsed_s(self) -> float:

@@ -34,12 +34,13 @@ class SearchResult:
     Attributes:
       placement: the fastest placement that runs.
       method, seed: what found it.
-      runtime_s: its step time, by the evaluator that searched.
-      peak_bytes: device name -> most memory in use.
-      bounds: no placement is faster than these.
-      single_device_s: step time of the best single device, None when none fits.
+      evaluator: what timed the placements: "simulated" or "runtime".
+      runtime_s: its step time, by that evaluator.
+      peak_bytes: device name -> most memory in use, always simulated.
+      bounds: with the costs of the problem no placement is faster than these.
+      single_device_s: step time of the best single device, by that evaluator; None when none runs.
       evaluations: placements tried.
-      search_s: wall-clock seconds.
+      search_s: wall-clock seconds, without those between a kill and the next start.
       interrupted: True when stopped by Ctrl-C.
       history: one entry per round.
     """
@@ -47,6 +48,7 @@ class SearchResult:
     placement: Placement
     method: str
     seed: int
+    evaluator: str
     runtime_s: float
     peak_bytes: dict[str, int]
     bounds: LowerBounds

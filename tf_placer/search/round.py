@@ -8,8 +8,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import tensorflow as tf
 
+from tf_placer.evaluation.evaluator import Evaluator
+from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.problem.problem import Problem
+from tf_placer.search.checkpoint import Checkpoint
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -37,13 +40,17 @@ class Context:
       reference_s: step time of the best single device, for rewards.
       start_device: that device.
       seed: fixes everything random.
+      rounds: that this search had made when it was interrupted; the method goes on after them.
+      checkpoint: keeps what a method has learned, see ``Checkpoint.track``.
     """
 
     problem: Problem
-    evaluator: SimulatedEvaluator
+    evaluator: Evaluator
     reference_s: float
     start_device: int
     seed: int
+    rounds: int
+    checkpoint: Checkpoint
 
 
 # Yields rounds until the caller stops asking, or for good when there is nothing more to try.
@@ -53,5 +60,8 @@ Method = Callable[[Context], Iterator[Round]]
 def evaluated(context: Context, device_of_unit: np.ndarray) -> Round:
     """Evaluates placements [B, U] as one round."""
     placements = tf.constant(device_of_unit, tf.int32)
-    times = context.evaluator.times(placements)
-    return Round(placements, times.runtime_s.numpy(), times.fits.numpy())
+    if isinstance(context.evaluator, SimulatedEvaluator):
+        times = context.evaluator.times(placements)
+        return Round(placements, times.runtime_s.numpy(), times.fits.numpy())
+    measurement = context.evaluator.evaluate(device_of_unit)
+    return Round(placements, measurement.runtime_s, measurement.status == Status.OK)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
+import os
+import pathlib
 
 import numpy as np
 import tensorflow as tf
 
 from tf_placer.errors import InputError
+from tf_placer.evaluation.evaluator import Evaluator
+from tf_placer.evaluation.journaled import JournaledEvaluator
+from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planners.single_device import single_device_placements
 from tf_placer.problem.bounds import lower_bounds
@@ -16,16 +22,20 @@ from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
 from tf_placer.search.budget import Budget
+from tf_placer.search.checkpoint import Checkpoint
 from tf_placer.search.progress import Progress, Silent
 from tf_placer.search.recorder import Recorder
 from tf_placer.search.result import SearchResult
 from tf_placer.search.round import Context, Method
 
 MAX_SEED = 2**31 - 1
+JOURNAL = "measured.jsonl"
+# Between two checkpoints of a simulated search; one that measures saves after every round.
+CHECKPOINT_EVERY_S = 10.0
 
 
 class NothingFits(InputError):
-    """No placement that was tried fits in the devices' memory."""
+    """No placement that was tried runs: in a simulated search, none fits in the devices' memory."""
 
 
 def search(
@@ -35,50 +45,94 @@ def search(
     budget_evaluations: int | None = None,
     seed: int = 0,
     progress: Progress | None = None,
+    evaluator: Evaluator | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
 ) -> SearchResult:
     """Searches for the placement of ``problem`` with the shortest step.
 
     Anytime: Ctrl-C ends the search early and keeps the best so far. The budget covers the
     method's own set-up too (tracing its networks), as it does for a user who waits.
 
+    With a ``checkpoint`` folder, the same call goes on where a killed one was. What a search on the runtime
+    has measured is on disk at once (``JournaledEvaluator``): it loses no placement and measures none twice. A
+    finished search gives its result again, or goes on when the budget has grown.
+
     Args:
       problem: what to place.
       method: a name of ``tf_placer.search.methods.names()``, or a method itself.
       budget_s: wall-clock limit in seconds.
-      budget_evaluations: most placements simulated.
-      seed: with an evaluation budget and the same software, equal seeds give equal results.
+      budget_evaluations: most placements evaluated.
+      seed: with an evaluation budget and the same software, equal seeds give equal results, as far as the
+        evaluator gives equal times.
       progress: is shown every round; None shows nothing.
+      evaluator: times the placements; None simulates. It stays the caller's to close.
+      checkpoint: folder of this one search, made if need be; None keeps nothing.
 
     Raises:
-      InputError: no positive budget, a seed out of range or an unknown method.
-      NothingFits: no placement tried fits in memory.
-      KeyboardInterrupt: Ctrl-C before any placement that fits was found.
+      InputError: no positive budget, a seed out of range, an unknown method, an evaluator of another problem, or a
+        folder that holds another search or is damaged.
+      NothingFits: no placement tried runs.
+      KeyboardInterrupt: Ctrl-C before any placement that runs was found.
+      WorkerError: the runtime's workers cannot be started at all.
     """
     budget = Budget(budget_s, budget_evaluations)
     if not 0 <= seed <= MAX_SEED:
         raise InputError(f"seed is {seed}; give a number from 0 to {MAX_SEED}")
     name, run = (method, methods.find(method)) if isinstance(method, str) else (_name_of(method), method)
-    evaluator = SimulatedEvaluator(problem)
-    start_device, reference_s, single_device_s = best_single_device(problem, evaluator)
-    context = Context(problem, evaluator, reference_s, start_device, seed)
+    if evaluator is not None and evaluator.problem is not problem:
+        raise InputError(
+            f"the evaluator is for problem {evaluator.problem.name!r}, which is not the problem {problem.name!r} that "
+            "is searched; make it of that one"
+        )
+    with contextlib.ExitStack() as stack:
+        if evaluator is None:
+            evaluator = SimulatedEvaluator(problem)
+        measures = not isinstance(evaluator, SimulatedEvaluator)
+        if checkpoint is not None and measures and not isinstance(evaluator, JournaledEvaluator):
+            journal = pathlib.Path(checkpoint) / JOURNAL
+            evaluator = stack.enter_context(JournaledEvaluator(evaluator, journal))
+        folder = None if checkpoint is None else pathlib.Path(checkpoint)
+        identity = {"method": name, "seed": seed, "problem": problem.digest(), **evaluator.identity}
+        kept = Checkpoint(folder, identity, 0.0 if measures else CHECKPOINT_EVERY_S)
+        return _run(name, run, evaluator, budget, seed, progress or Silent(), kept)
+
+
+def _run(
+    name: str,
+    run: Method,
+    evaluator: Evaluator,
+    budget: Budget,
+    seed: int,
+    progress: Progress,
+    checkpoint: Checkpoint,
+) -> SearchResult:
+    """Asks the method for rounds until the budget is used up."""
+    problem = evaluator.problem
     recorder = Recorder(budget)
+    recorder.restore(checkpoint.recorder)
+    start_device, reference_s, single_device_s = best_single_device(problem, evaluator)
+    context = Context(problem, evaluator, reference_s, start_device, seed, len(recorder.history), checkpoint)
     interrupted = False
-    shown = progress or Silent()
-    with shown:
+    with progress:
         try:
-            for batch in run(context):
+            for batch in () if recorder.exhausted else run(context):
                 recorder.add(batch)
-                shown.show(recorder.history[-1])
-                if recorder.exhausted:
+                done = recorder.exhausted
+                checkpoint.save(len(recorder.history), recorder.state, last=done)
+                progress.show(recorder.history[-1])
+                if done:
                     break
+            else:
+                checkpoint.save(len(recorder.history), recorder.state, last=True)
         except KeyboardInterrupt:
             interrupted = True
     best = recorder.best_placement
     if best is None and interrupted:
         raise KeyboardInterrupt
     if best is None:
+        what = "fits in the memory of" if isinstance(evaluator, SimulatedEvaluator) else "runs on"
         raise NothingFits(
-            f"method {name!r} found no placement of {problem.name!r} that fits in the memory of cluster "
+            f"method {name!r} found no placement of {problem.name!r} that {what} cluster "
             f"{problem.cluster.name!r} in {recorder.evaluations} tries; give it a larger budget or more devices"
         )
     return _result(Placement(problem, best), evaluator, recorder, name, seed, single_device_s, interrupted)
@@ -90,23 +144,32 @@ def _name_of(method: Method) -> str:
     return getattr(inner, "__name__", type(inner).__name__)
 
 
-def best_single_device(problem: Problem, evaluator: SimulatedEvaluator) -> tuple[int, float, float | None]:
+def best_single_device(problem: Problem, evaluator: Evaluator) -> tuple[int, float, float | None]:
     """The fastest device to have everything on.
 
     Returns:
-      Its position; the step time there were memory unlimited; and the true step time, None when
-      the step fits on no single device.
+      Its position; its step time, or where the step runs on no single device the simulated one were memory unlimited,
+      which rewards can be relative to as well; and its step time again, None when the step runs on no single device.
     """
-    times = evaluator.times(tf.constant(single_device_placements(problem)))
-    runtime_s, fits = times.runtime_s.numpy(), times.fits.numpy()
-    device = int(np.argmin(np.where(fits, runtime_s, np.inf) if fits.any() else runtime_s))
-    reference_s = max(float(runtime_s[device]), 1e-9)
-    return device, reference_s, float(runtime_s[device]) if fits.any() else None
+    placements = single_device_placements(problem)
+    measurement = evaluator.evaluate(placements)
+    if (measurement.status == Status.OK).any():
+        device = int(np.nanargmin(measurement.runtime_s))
+        single_device_s = float(measurement.runtime_s[device])
+        return device, max(single_device_s, 1e-9), single_device_s
+    unlimited_s = _simulated(evaluator).times(tf.constant(placements)).runtime_s.numpy()
+    device = int(np.argmin(unlimited_s))
+    return device, max(float(unlimited_s[device]), 1e-9), None
+
+
+def _simulated(evaluator: Evaluator) -> SimulatedEvaluator:
+    """A simulator of the evaluator's problem: itself, or a new one."""
+    return evaluator if isinstance(evaluator, SimulatedEvaluator) else SimulatedEvaluator(evaluator.problem)
 
 
 def _result(
     placement: Placement,
-    evaluator: SimulatedEvaluator,
+    evaluator: Evaluator,
     recorder: Recorder,
     method: str,
     seed: int,
@@ -114,14 +177,18 @@ def _result(
     interrupted: bool,
 ) -> SearchResult:
     problem = placement.problem
-    final = evaluator.times(tf.constant(placement.device_of_unit[np.newaxis]))
+    final = _simulated(evaluator).evaluate(placement.device_of_unit[np.newaxis])
+    assert final.peak_bytes is not None  # simulated
+    # Simulated anew, because inside a learner's graph the last bit of a time may be another: a tie must be one.
+    is_simulated = isinstance(evaluator, SimulatedEvaluator)
     names = [device.name for device in problem.cluster.devices]
     return SearchResult(
         placement=placement,
         method=method,
         seed=seed,
-        runtime_s=float(final.runtime_s[0]),
-        peak_bytes={name: int(b) for name, b in zip(names, final.peak_bytes.numpy()[0], strict=True)},
+        evaluator=evaluator.identity["evaluator"],
+        runtime_s=float(final.runtime_s[0]) if is_simulated else recorder.best_s,
+        peak_bytes={name: int(b) for name, b in zip(names, final.peak_bytes[0], strict=True)},
         bounds=lower_bounds(problem),
         single_device_s=single_device_s,
         evaluations=recorder.evaluations,

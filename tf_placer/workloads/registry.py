@@ -15,6 +15,7 @@ from tf_placer.workloads.inception_v3 import inception_v3, inception_v3_small
 from tf_placer.workloads.lstm_lm_small import lstm_lm_small
 from tf_placer.workloads.resnet50 import resnet50
 from tf_placer.workloads.transformer_small import transformer_small
+from tf_placer.workloads.two_towers import two_towers
 from tf_placer.workloads.workload import Workload
 
 _FAMILIES: dict[str, Callable[..., Workload]] = {
@@ -25,6 +26,7 @@ _FAMILIES: dict[str, Callable[..., Workload]] = {
     "lstm_lm_small": lstm_lm_small,
     "resnet50": resnet50,
     "transformer_small": transformer_small,
+    "two_towers": two_towers,
 }
 
 

@@ -44,6 +44,18 @@ def _wait_dead(pids, timeout_s: float) -> list[int]:
     return [pid for pid in pids if _alive(pid)]
 
 
+def test_a_kept_cluster_is_the_same_for_a_later_process(monkeypatch, tmp_path):
+    file = tmp_path / "deep" / "cluster.toml"
+    first = Cluster.local(kept_in=file)
+    # As in another process: other probes, other free memory.
+    monkeypatch.setattr(local, "_available_memory_bytes", lambda: 10**9)
+    assert Cluster.local().fingerprint() != first.fingerprint()
+    second = Cluster.local(kept_in=file)
+    assert second.fingerprint() == first.fingerprint()
+    assert (second.name, second.kind, second.devices) == (first.name, first.kind, first.devices)
+    assert Cluster.from_file(file).kind == "described", "only who asks for this machine gets its workers"
+
+
 def test_one_device_per_core_and_a_link_each_way():
     cluster = _local_cluster()
     cores = len(os.sched_getaffinity(0))

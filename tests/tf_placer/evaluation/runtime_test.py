@@ -213,6 +213,34 @@ def test_a_step_without_end_is_a_timeout(cluster):
     assert measurement.status.tolist() == [Status.TIMEOUT], measurement.messages
 
 
+def test_ctrl_c_ends_the_step_too(cluster):
+    # Or it would go on beside whatever is timed next.
+    item = _item(endless)
+    with RuntimeEvaluator(item, analytic_problem(item, cluster), QUICK) as evaluator:
+        evaluator._workers.start()
+        pids = evaluator.worker_pids
+        timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            evaluator.evaluate(_on_worker_0(evaluator.problem))
+        timer.join()
+        assert evaluator.worker_pids == () and not any(map(_alive, pids))
+
+
+def test_identities_differ_where_times_would(chains, cluster):
+    item, problem, evaluator = chains
+    same = RuntimeEvaluator(item, analytic_problem(item, cluster), QUICK)
+    assert same.identity == evaluator.identity
+    others = [
+        RuntimeEvaluator(item, problem, RuntimeConfig()),
+        RuntimeEvaluator(
+            item, analytic_problem(item, Cluster("local", *local_devices(1), kind="local")), QUICK
+        ),
+        RuntimeEvaluator(_item(endless), analytic_problem(_item(endless), cluster), QUICK),
+    ]
+    assert all(other.identity != same.identity for other in others)
+
+
 def test_what_tensorflow_refuses_is_illegal(chains):
     item, problem, evaluator = chains
     elsewhere = "/job:worker/replica:0/task:7/device:CPU:0"

@@ -87,6 +87,23 @@ def test_no_unit_and_one_unit():
     assert runtime_ns(problem_of([42], []), [1]) == 42
 
 
+def test_the_digest_is_of_everything_but_the_name():
+    given = {"compute_ns": [100, 50], "edges": [(0, 1)], "edge_bytes": 8, "resident_bytes": 1}
+    digest = problem_of(**given).digest()
+    assert problem_of(**given, name="other").digest() == digest
+    changes = (
+        {"compute_ns": [100, 51]},
+        {"edges": []},
+        {"edge_bytes": 9},
+        {"resident_bytes": 2},
+        {"names": ["a", "b"]},
+        {"allowed": np.array([[True, True], [True, False]])},
+        {"cluster": small_cluster(memory_bytes=7)},
+        {"cluster": small_cluster(3)},
+    )
+    assert len({digest, *(problem_of(**given | change).digest() for change in changes)}) == 1 + len(changes)
+
+
 def test_the_fingerprint_is_of_the_graph():
     same = [problem_of([10, 20], [(0, 1)], 5) for _ in range(2)]
     assert same[0].fingerprint == same[1].fingerprint

@@ -1,8 +1,10 @@
 """The recorder keeps the best, counts no more than the budget, and forgets nothing."""
 
+import json
 import math
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from tf_placer.search.budget import Budget
@@ -54,3 +56,28 @@ def test_what_lies_past_the_budget_does_not_count():
 def test_time_runs_out():
     assert Recorder(Budget(seconds=1e-9)).exhausted
     assert not Recorder(Budget(seconds=1e9)).exhausted
+
+
+@pytest.mark.parametrize("rounds", [[], [[math.nan]], [[3.0, 2.0], [1.0, math.nan]]])
+def test_another_recorder_goes_on_where_one_was(rounds):
+    budget = Budget(seconds=1e3, evaluations=5)
+    first, second = Recorder(budget), Recorder(budget)
+    for times in rounds:
+        first.add(round_of(times, [not math.isnan(time) for time in times]))
+    second.restore(json.loads(json.dumps(first.state())))
+    assert second.elapsed_s >= first.history[-1].elapsed_s if rounds else second.elapsed_s >= 0
+    for recorder in (first, second):
+        recorder.add(round_of([0.5, 0.1], first=7))
+    assert repr(first.state() | {"elapsed_s": 0, "history": 0}) == repr(
+        second.state() | {"elapsed_s": 0, "history": 0}
+    )
+    assert repr(first.history[:-1]) == repr(second.history[:-1])
+    assert second.history[-1].evaluations == first.evaluations
+
+
+def test_time_goes_on_from_where_it_was():
+    recorder = Recorder(Budget(seconds=1e3))
+    recorder.restore({**recorder.state(), "elapsed_s": 999.0})
+    assert 999.0 <= recorder.elapsed_s < 1000.0 and not recorder.exhausted
+    recorder.restore({**recorder.state(), "elapsed_s": 1000.0})
+    assert recorder.exhausted

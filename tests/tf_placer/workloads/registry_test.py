@@ -10,7 +10,9 @@ SMALL = ("branches_small", "dense_small", "lstm_lm_small", "transformer_small")
 
 
 def test_names():
-    assert workloads.names() == tuple(sorted((*SMALL, "inception_v3", "inception_v3_small", "resnet50")))
+    assert workloads.names() == tuple(
+        sorted((*SMALL, "inception_v3", "inception_v3_small", "resnet50", "two_towers"))
+    )
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -42,6 +44,13 @@ def test_branches_have_their_layers():
     item = workloads.build("branches_small", branches=3, depth=2)
     layers, first_layers = 3 * 2 + 1, 3
     assert item.index.op_types.count("MatMul") == 3 * layers - first_layers
+
+
+def test_two_towers_share_only_their_input_and_their_end():
+    item = workloads.build("two_towers", batch=4, width=8, depth=3)
+    assert item.index.op_types.count("MatMul") == 3 * (2 * 3 + 1) - 2
+    joined = workloads.build("branches_small", batch=4, width=8, branches=2, depth=3)
+    assert item.fingerprint == joined.fingerprint
 
 
 def test_images_and_optimizers_are_overrides():

@@ -2,10 +2,11 @@
 
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.learner import HdpLearner
+from tf_placer.agents.hdp.learner import Proposal
 from tf_placer.agents.hdp.learner import UpdateStats
 from tf_placer.agents.hdp.policy import Actions
 from tf_placer.agents.hdp.policy import HdpPolicy
 from tf_placer.agents.hdp.policy import Noise
 from tf_placer.agents.hdp.policy import Scores
 
-__all__ = ["Actions", "HdpConfig", "HdpLearner", "HdpPolicy", "Noise", "Scores", "UpdateStats"]
+__all__ = ["Actions", "HdpConfig", "HdpLearner", "HdpPolicy", "Noise", "Proposal", "Scores", "UpdateStats"]

@@ -1,4 +1,4 @@
-"""REINFORCE for the Hierarchical planner: sample, simulate, learn in one call."""
+"""REINFORCE for the Hierarchical planner: sample, evaluate, learn."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import tensorflow as tf
 from tf_placer.agents.baselines import MovingAverageBaseline
 from tf_placer.agents.entropy import EntropySteering
 from tf_placer.agents.hdp.config import HdpConfig
-from tf_placer.agents.hdp.policy import HdpPolicy, Scores
+from tf_placer.agents.hdp.policy import Actions, HdpPolicy, Noise, Scores
 from tf_placer.agents.losses import reinforce_loss
 from tf_placer.agents.rewards import square_root_reward
 from tf_placer.problem.problem import Problem
@@ -37,8 +37,25 @@ class UpdateStats(NamedTuple):
     device_entropy: tf.Tensor
 
 
+class Proposal(NamedTuple):
+    """What is to be evaluated before the next update.
+
+    Attributes:
+      actions: the decisions, for ``HdpLearner.learn``.
+      placements: [B, U] int32, what they mean.
+    """
+
+    actions: Actions
+    placements: tf.Tensor
+
+
 class HdpLearner(snt.Module):
     """Trains an ``HdpPolicy`` (Mirhoseini et al. 2018, section 3.2)
+
+    stats = learner.update()  # where ``evaluate`` can be part of a graph: all in one call
+
+    proposal = learner.propose()  # the same in two calls, for an evaluator that is no part of a graph
+    learner.learn(proposal.actions, *measure(proposal.placements))
 
     gradient_groups  = 1/m sum_i grad log p(g_i) 1/k sum_j A_ij
     gradient_devices = 1/m sum_i 1/k sum_j grad log p(d_j | g_i) A_ij,   A = R - moving average of R
@@ -46,13 +63,16 @@ class HdpLearner(snt.Module):
     Departures: each network's gradient is clipped by a norm of its own, because the Grouper's loss is a sum over
     thousands of units and one norm for both starved the Placer; noise is one draw for all samples of a
     grouping, and fades to 0 instead of stopping.
+
+    Everything that the next update depends on is in variables, and what is drawn depends on the seed and the count
+    of updates alone: a learner with restored variables goes on as the saved one would have.
     """
 
     def __init__(
         self,
         problem: Problem,
         config: HdpConfig,
-        evaluate: EvaluateFn,
+        evaluate: EvaluateFn | None,
         reference_s: float,
         start_device: int,
         seed: int,
@@ -62,7 +82,7 @@ class HdpLearner(snt.Module):
         Args:
           problem: what to place.
           config: settings.
-          evaluate: times placements, inside a graph.
+          evaluate: times placements, inside a graph; None where ``update`` is not called.
           reference_s: step time that rewards are relative to.
           start_device: the device that an untrained Placer prefers.
           seed: fixes everything random.
@@ -92,15 +112,13 @@ class HdpLearner(snt.Module):
     @tf.function
     def update(self) -> UpdateStats:
         """Draws B placements, evaluates them and takes one optimizer step."""
-        config = self._config
-        seeds = tf.random.split(tf.random.fold_in(self._seed, self.updates), 2)
-        noise = self.policy.draw_noise(config.noise_amplitude * self._fade(config.noise_updates), seeds[0])
+        assert self._evaluate is not None, "give the learner an evaluate function, or call propose and learn"
+        noise, seed = self._draw()
         with tf.GradientTape() as tape:
-            actions, scores = self.policy.sample(noise, seeds[1])
+            actions, scores = self.policy.sample(noise, seed)
             placements = self.policy.placements(actions)
             runtime_s, valid = self._evaluate(placements)
-            reward = square_root_reward(runtime_s, valid, self._reference_s, config.failing_reward)
-            loss = self._loss(scores, reward, valid)
+            loss = self._loss(scores, self._reward(runtime_s, valid), valid)
         self._learn(tape, loss)
         return UpdateStats(
             runtime_s,
@@ -109,6 +127,37 @@ class HdpLearner(snt.Module):
             tf.reduce_mean(scores.group_entropy),
             tf.reduce_mean(scores.device_entropy),
         )
+
+    @tf.function
+    def propose(self) -> Proposal:
+        """Draws B placements; the same ones until ``learn`` is called."""
+        actions, _ = self.policy.sample(*self._draw())
+        return Proposal(actions, self.policy.placements(actions))
+
+    @tf.function
+    def learn(self, actions: Actions, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
+        """Takes one optimizer step, by teacher forcing of what was executed.
+
+        Args:
+          actions: what ``propose`` gave last.
+          runtime_s: [B] step times of its placements; not read where not valid.
+          valid: [B] bool.
+        """
+        noise, _ = self._draw()
+        with tf.GradientTape() as tape:
+            scores = self.policy.score(actions, noise)
+            loss = self._loss(scores, self._reward(runtime_s, valid), valid)
+        self._learn(tape, loss)
+
+    def _draw(self) -> tuple[Noise, tf.Tensor]:
+        """This update's exploration noise and the seed of its samples."""
+        config = self._config
+        seeds = tf.random.split(tf.random.fold_in(self._seed, self.updates), 2)
+        noise = self.policy.draw_noise(config.noise_amplitude * self._fade(config.noise_updates), seeds[0])
+        return noise, seeds[1]
+
+    def _reward(self, runtime_s: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
+        return square_root_reward(runtime_s, valid, self._reference_s, self._config.failing_reward)
 
     def _loss(self, scores: Scores, reward: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
         """Both networks' losses; an invalid sample teaches, networks and baseline, only in the first updates."""

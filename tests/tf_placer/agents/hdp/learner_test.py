@@ -53,6 +53,39 @@ def test_an_update_is_one_traced_call_about_exactly_what_was_executed():
     assert int(learner.updates) == 4
 
 
+def test_two_calls_do_what_one_does():
+    one, two = (HdpLearner(PROBLEM, CONFIG, weighted_devices, 1.0, 0, seed=3) for _ in range(2))
+    for _ in range(4):
+        stats = one.update()
+        proposal = two.propose()
+        again = two.propose()
+        np.testing.assert_array_equal(proposal.placements, stats.placements)
+        np.testing.assert_array_equal(proposal.placements, again.placements)
+        two.learn(proposal.actions, *weighted_devices(proposal.placements))
+        for ours, theirs in zip(two.variables, one.variables, strict=True):
+            np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-3, atol=1e-5, err_msg=ours.name)
+    assert two.learn.experimental_get_tracing_count() == two.propose.experimental_get_tracing_count() == 1
+
+
+def test_a_learner_is_its_variables(tmp_path):
+    # What another one with other random weights goes on to do, once it has them.
+    first = HdpLearner(PROBLEM, CONFIG, weighted_devices, 1.0, 0, seed=3)
+    for _ in range(3):
+        first.update()
+    tf.train.Checkpoint(learner=first).write(str(tmp_path / "learner"))
+    expected = [first.update() for _ in range(3)]
+    second = HdpLearner(PROBLEM, CONFIG, weighted_devices, 1.0, 0, seed=3)
+    for variable in second.variables:
+        variable.assign(tf.zeros_like(variable))
+    tf.train.Checkpoint(learner=second).read(str(tmp_path / "learner")).assert_consumed()
+    for stats in expected:
+        found = second.update()
+        np.testing.assert_array_equal(found.placements, stats.placements)
+        np.testing.assert_array_equal(found.device_entropy, stats.device_entropy)
+    for ours, theirs in zip(second.variables, first.variables, strict=True):
+        np.testing.assert_array_equal(ours.numpy(), theirs.numpy(), err_msg=ours.name)
+
+
 def test_failures_of_any_cause_get_the_failing_reward():
     def evaluate(placements):
         times, _ = weighted_devices(placements)

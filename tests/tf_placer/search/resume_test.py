@@ -1,0 +1,202 @@
+"""A search that is killed goes on as if nothing had happened, and measures no placement twice."""
+
+import functools
+import json
+import math
+import sys
+
+import numpy as np
+import pytest
+
+from tests.tf_placer.problem.small_problems import branches_problem
+from tf_placer.agents.hdp.config import HdpConfig
+from tf_placer.errors import InputError
+from tf_placer.evaluation.journaled import JournaledEvaluator
+from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.search import methods
+from tf_placer.search.progress import Silent
+from tf_placer.search.search import JOURNAL, NothingFits, best_single_device, search
+
+PROBLEM = branches_problem(3, 4)
+CONFIG = HdpConfig(
+    num_groups=6, placer_hidden=8, grouper_hidden=8, landmarks=4, imitation_steps=20, placements=8,
+    learning_rate=1e-2, noise_updates=5, entropy_updates=5, valid_only_after=3,
+)  # fmt: skip
+SMALL_HDP = functools.partial(methods.hdp, config=CONFIG)
+EVALUATIONS = 44  # no multiple of a round of either method
+
+
+class Kill(BaseException):
+    """The end of the process, for all that the search can know."""
+
+
+class Measuring:
+    """Not a ``SimulatedEvaluator``, so searched like the runtime; dies before evaluation ``dies_at``."""
+
+    def __init__(self, dies_at=math.inf):
+        self._simulated = SimulatedEvaluator(PROBLEM)
+        self._dies_at = dies_at
+        self.calls = 0
+        self.problem = PROBLEM
+        self.identity = self._simulated.identity
+
+    def evaluate(self, device_of_unit):
+        if self.calls >= self._dies_at:
+            raise Kill
+        self.calls += len(device_of_unit)
+        return self._simulated.evaluate(device_of_unit)
+
+
+class DiesAfter(Silent):
+    """Ends the process after some rounds."""
+
+    def __init__(self, rounds):
+        self._rounds = rounds
+
+    def show(self, entry):
+        self._rounds -= 1
+        if not self._rounds:
+            raise Kill
+
+
+def comparable(result):
+    """All that does not depend on the clock."""
+    history = [(e.evaluations, e.best_s, repr(e.mean_s), e.failed) for e in result.history]
+    return history, result.placement.device_of_unit.tolist(), result.runtime_s, result.evaluations
+
+
+def searched(method, folder, evaluator, evaluations=EVALUATIONS, seed=1, **more):
+    return search(
+        PROBLEM,
+        method,
+        budget_evaluations=evaluations,
+        seed=seed,
+        evaluator=evaluator,
+        checkpoint=folder,
+        **more,
+    )
+
+
+def placements_in(journal):
+    return [json.loads(line)["placement"] for line in journal.read_text().splitlines()[1:]]
+
+
+@pytest.mark.parametrize("method", [SMALL_HDP, "random", "single"])
+def test_killed_at_any_evaluation_it_goes_on_and_measures_nothing_twice(method, tmp_path):
+    whole = Measuring()
+    expected = searched(method, tmp_path / "whole", whole)
+    assert expected.evaluator == "simulated"
+    # Two are the single devices; kills in the first round, between rounds, and within one.
+    kills = sorted({1, 2, 3, 10, whole.calls - 1} & set(range(whole.calls)))
+    folder, calls = tmp_path / "killed", 0
+    for count in kills:
+        dying = Measuring(dies_at=count - calls)
+        before = placements_in(folder / JOURNAL) if calls else []
+        with pytest.raises(Kill):
+            searched(method, folder, dying)
+        calls += dying.calls
+        now = placements_in(folder / JOURNAL)
+        assert now[: len(before)] == before and len(now) == calls == count
+    last = Measuring()
+    assert comparable(searched(method, folder, last)) == comparable(expected)
+    measured = placements_in(folder / JOURNAL)
+    assert calls + last.calls == len(measured) == len(set(measured)) == whole.calls
+    assert sorted(measured) == sorted(placements_in(tmp_path / "whole" / JOURNAL))
+
+
+@pytest.mark.parametrize("method", [SMALL_HDP, "random", "single"])
+def test_a_simulated_search_goes_on_too(method, tmp_path, monkeypatch):
+    expected = searched(method, None, None)
+    monkeypatch.setattr(sys.modules[search.__module__], "CHECKPOINT_EVERY_S", 0.0)
+    for rounds in (1, 1):
+        if method == "single" and (tmp_path / "search.json").exists():
+            break  # its one round is done
+        with pytest.raises(Kill):
+            searched(method, tmp_path, None, progress=DiesAfter(rounds))
+    assert comparable(searched(method, tmp_path, None)) == comparable(expected)
+    assert not (tmp_path / JOURNAL).exists(), "simulating again is cheaper than keeping"
+
+
+def test_learning_in_two_calls_is_learning_in_one():
+    # The simulator inside the learner's graph, and outside of it with teacher forcing.
+    one, two = searched(SMALL_HDP, None, None), searched(SMALL_HDP, None, Measuring())
+    assert one.placement.device_of_unit.tolist() == two.placement.device_of_unit.tolist()
+    # Grappler multiplies by 1e-9 where NumPy divides by 1e9.
+    np.testing.assert_allclose([e.mean_s for e in one.history], [e.mean_s for e in two.history], rtol=1e-12)
+
+
+def test_a_finished_search_gives_its_result_again_and_goes_on_with_a_larger_budget(tmp_path):
+    first = searched("random", tmp_path, Measuring(), evaluations=32)
+    idle = Measuring()
+    again = searched("random", tmp_path, idle, evaluations=32)
+    assert comparable(again) == comparable(first) and idle.calls == 0
+    assert again.search_s >= first.history[-1].elapsed_s
+    more = searched("random", tmp_path, Measuring(), evaluations=48)
+    assert comparable(more) == comparable(searched("random", None, Measuring(), evaluations=48))
+
+
+def test_time_that_was_used_up_stays_used_up(tmp_path):
+    first = search(PROBLEM, "random", budget_s=0.01, evaluator=Measuring(), checkpoint=tmp_path)
+    idle = Measuring()
+    again = search(PROBLEM, "random", budget_s=0.01, evaluator=idle, checkpoint=tmp_path)
+    assert comparable(again) == comparable(first) and idle.calls == 0
+
+
+def test_ctrl_c_keeps_the_best_and_the_same_call_goes_on(tmp_path):
+    first_round = Measuring()
+    searched("random", tmp_path / "first", first_round, evaluations=16)
+
+    class Interrupted(Measuring):
+        def evaluate(self, device_of_unit):
+            if self.calls == first_round.calls:
+                raise KeyboardInterrupt
+            return super().evaluate(device_of_unit)
+
+    expected = searched("random", None, Measuring())
+    interrupted = searched("random", tmp_path, Interrupted())
+    assert interrupted.interrupted and 16 <= interrupted.evaluations < EVALUATIONS
+    assert interrupted.runtime_s == expected.history[0].best_s
+    resumed = searched("random", tmp_path, Measuring())
+    assert comparable(resumed) == comparable(expected) and not resumed.interrupted
+
+
+def test_another_search_is_refused(tmp_path):
+    searched("random", tmp_path, Measuring(), evaluations=16)
+    with pytest.raises(InputError, match="holds a search with seed 1, not 2"):
+        searched("random", tmp_path, Measuring(), seed=2)
+    with pytest.raises(InputError, match="holds a search with method 'random', not 'single'"):
+        searched("single", tmp_path, Measuring())
+    other = branches_problem(3, 5)
+    with pytest.raises(InputError, match="holds a search with problem"):
+        search(other, "random", budget_evaluations=16, seed=1, checkpoint=tmp_path)
+    hdp = tmp_path / "hdp"
+    searched(SMALL_HDP, hdp, Measuring(), evaluations=8)
+    with pytest.raises(InputError, match="holds a search with num_groups 6, not 64"):
+        searched("hdp", hdp, Measuring())
+
+
+def test_an_evaluator_of_another_problem_is_refused():
+    with pytest.raises(InputError, match="make it of that one"):
+        search(branches_problem(3, 4), "random", budget_evaluations=1, evaluator=Measuring())
+
+
+def test_a_journal_of_the_callers_own_is_used(tmp_path):
+    with JournaledEvaluator(Measuring(), tmp_path / "own.jsonl") as evaluator:
+        searched("random", tmp_path / "search", evaluator)
+        assert evaluator.measured == len(placements_in(tmp_path / "own.jsonl")) > 0
+    assert not (tmp_path / "search" / JOURNAL).exists()
+
+
+def test_where_no_single_device_runs_rewards_are_relative_to_the_simulator():
+    class NothingRuns(Measuring):
+        def evaluate(self, device_of_unit):
+            illegal = np.full_like(device_of_unit, PROBLEM.num_devices)
+            return super().evaluate(illegal)
+
+    device, reference_s, single_device_s = best_single_device(PROBLEM, NothingRuns())
+    assert (device, single_device_s) == (0, None)
+    assert (
+        reference_s == SimulatedEvaluator(PROBLEM).evaluate(np.zeros((1, PROBLEM.num_units), int)).runtime_s
+    )
+    with pytest.raises(NothingFits, match="no placement of 'arrays' that runs on cluster 'toy2'"):
+        searched("random", None, NothingRuns())

@@ -1,0 +1,165 @@
+"""Measured placements on disk: a line as soon as one is measured, read back by whoever goes on."""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import json
+import logging
+import os
+import pathlib
+import zlib
+from typing import Any, BinaryIO
+
+from tf_placer.errors import InputError
+from tf_placer.evaluation.measurement import Status
+from tf_placer.files import write_atomically
+
+SCHEMA_VERSION = 1
+_LOG = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """One measured placement.
+
+    Attributes:
+      placement: hex digest of the device of every op.
+      status: name of a ``Status``.
+      runtime_s, spread_s: as in ``Measurement``, None for nan.
+      message: one line.
+    """
+
+    placement: str
+    status: str
+    runtime_s: float | None
+    spread_s: float | None
+    message: str
+
+    def __post_init__(self) -> None:
+        if self.status not in Status.__members__ or (self.runtime_s is None) == (self.status == "OK"):
+            raise ValueError(f"status {self.status!r} with runtime_s {self.runtime_s}")
+
+
+class Journal:
+    """A file of JSON lines: a header that says what measured, then a record for each placement.
+
+        with Journal(path, evaluator.identity) as journal:
+            if digest not in journal.records:
+                journal.append(Record(digest, ...))
+
+    A record is on the disk when ``append`` returns, so it outlives a kill at any moment. A kill while a record is
+    written leaves a last line without its end, which is cut off when the file is opened again; every line carries a
+    checksum, and any other damage is an error. One process at a time has the file.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], identity: dict[str, Any]) -> None:
+        """Opens or creates the file.
+
+        Args:
+          path: where it is, or will be.
+          identity: of the evaluator whose answers it holds.
+
+        Raises:
+          InputError: it is damaged, another evaluator's, or in use by another process.
+        """
+        self._path = pathlib.Path(path)
+        self.records: dict[str, Record] = {}
+        if not self._path.exists():
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(self._path, _line({"schema_version": SCHEMA_VERSION, **identity}))
+        self._file: BinaryIO = open(self._path, "r+b", buffering=0)  # noqa: SIM115 - it lives as long as the journal
+        try:
+            self._lock()
+            self._read(identity)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Lets another process have the file."""
+        self._file.close()
+
+    def append(self, record: Record) -> None:
+        """Adds a record of a placement that is not there yet; it is on the disk on return."""
+        if record.placement in self.records:
+            raise ValueError(f"placement {record.placement} is in {self._path} already")
+        self._file.write(_line(dataclasses.asdict(record)))
+        os.fsync(self._file.fileno())
+        self.records[record.placement] = record
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends with the process, however that ends
+        except BlockingIOError:
+            raise InputError(
+                f"{self._path} is in use by another process; wait for it, or give another file"
+            ) from None
+
+    def _read(self, identity: dict[str, Any]) -> None:
+        """Reads everything, and leaves the file at its end, which is the end of a line."""
+        whole, _, torn = self._file.read().rpartition(b"\n")
+        header, *lines = whole.split(b"\n")
+        self._check_header(_content(header), identity)
+        for number, line in enumerate(lines, start=2):
+            record = _record(line)
+            if record is None or record.placement in self.records:
+                raise InputError(
+                    f"{self._path}, line {number}: damaged; delete the line, and its placement is measured again"
+                )
+            self.records[record.placement] = record
+        last = _record(torn) if torn else None
+        if last is not None and last.placement not in self.records:
+            self.records[last.placement] = last  # all but its line feed was written
+            self._file.write(b"\n")
+        elif torn:
+            _LOG.warning("%s ends within a line: cutting off its last %d bytes", self._path, len(torn))
+            self._file.truncate(len(whole) + 1)
+            self._file.seek(0, os.SEEK_END)
+
+    def _check_header(self, found: dict[str, Any] | None, identity: dict[str, Any]) -> None:
+        if found is None:
+            raise InputError(f"{self._path}, line 1: damaged; delete the file, or give another one")
+        wanted = json.loads(json.dumps({"schema_version": SCHEMA_VERSION, **identity}))
+        for key in {**wanted, **found}:
+            if wanted.get(key) != found.get(key):
+                advice = (
+                    "; Cluster.local() describes the machine anew each time, Cluster.local(kept_in=FILE) once"
+                    if key == "cluster"
+                    else ""
+                )
+                raise InputError(
+                    f"{self._path} was measured with {key} {found.get(key)!r}, not {wanted.get(key)!r}; give "
+                    f"another file{advice}"
+                )
+
+
+def _line(content: dict[str, Any]) -> bytes:
+    """Content and its checksum as one line of JSON."""
+    return (json.dumps({**content, "crc32": _checksum(content)}) + "\n").encode()
+
+
+def _content(line: bytes) -> dict[str, Any] | None:
+    """What ``_line`` made the line of, or None when it is damaged."""
+    try:
+        content = json.loads(line)
+        return content if content.pop("crc32") == _checksum(content) else None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _record(line: bytes) -> Record | None:
+    try:
+        return Record(**(_content(line) or {}))
+    except (TypeError, ValueError):
+        return None
+
+
+def _checksum(content: dict[str, Any]) -> int:
+    return zlib.crc32(json.dumps(content, sort_keys=True).encode())

@@ -1,0 +1,163 @@
+"""A search kept on disk, so that it goes on where it was when its process is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from tf_placer.errors import InputError
+from tf_placer.files import write_atomically
+
+SCHEMA_VERSION = 1
+FILE_NAME = "search.json"
+_LEARNER = "learner-"
+
+
+class Checkpoint:
+    """What a search knew after its last whole round; without a folder nothing is kept.
+
+        checkpoint = Checkpoint(folder, identity, every_s)
+        recorder.restore(checkpoint.recorder)
+        for batch in method(context):  # which has called context.checkpoint.track(learner, settings)
+            recorder.add(batch)
+            checkpoint.save(len(recorder.history), recorder.state, last=recorder.exhausted)
+
+    ``search.json`` names the learner's files that go with it and is replaced in one step: a kill at any moment
+    leaves the old pair or the new one.
+    """
+
+    def __init__(self, folder: pathlib.Path | None, identity: Mapping[str, Any], every_s: float) -> None:
+        """Finds what is in the folder, which is made if need be.
+
+        Args:
+          folder: of one search; None keeps nothing.
+          identity: JSON data; a search with another one cannot go on here.
+          every_s: least seconds between two saves.
+
+        Raises:
+          InputError: the folder holds another search, or is damaged.
+        """
+        self._folder = folder
+        self._identity = json.loads(json.dumps(identity))
+        self._every_s = every_s
+        self._saved_s = float("-inf")
+        self._saved_rounds = 0
+        self._tracked: tf.train.Checkpoint | None = None
+        self._settings: dict[str, Any] | None = None
+        self._found = self._load() if folder else {}
+        if self.recorder is not None:
+            self._saved_rounds = len(self.recorder["history"])
+        if folder and not self._found:
+            self._write(None, None)
+
+    @property
+    def recorder(self) -> dict[str, Any] | None:
+        """State of the recorder when last saved; None for a search that begins."""
+        return self._found.get("recorder")
+
+    def track(self, learner: tf.Module, settings: Mapping[str, Any]) -> None:
+        """Brings a learner to where it was when last saved, and saves it from now on.
+
+        Args:
+          learner: all that the next round depends on is in its variables.
+          settings: JSON data; a learner with other ones cannot go on here.
+
+        Raises:
+          InputError: other settings, or the saved variables are damaged.
+        """
+        self._settings = json.loads(json.dumps(settings))
+        self._tracked = tf.train.Checkpoint(learner=learner)
+        if self._found.get("settings") is not None:
+            self._refuse_other(self._found["settings"], self._settings)
+        if self._found.get("learner") is None:
+            return
+        assert self._folder is not None  # or nothing would have been found
+        try:
+            self._tracked.read(str(self._folder / self._found["learner"])).assert_consumed()
+        except (tf.errors.OpError, AssertionError, IndexError, ValueError) as error:
+            raise InputError(
+                f"{self._folder / self._found['learner']}.* cannot be restored ({type(error).__name__}); delete "
+                f"{self._folder / FILE_NAME} to begin anew, which keeps what was measured"
+            ) from error
+
+    def save(self, rounds: int, recorder_state: Callable[[], dict[str, Any]], last: bool = False) -> None:
+        """Saves after a round, unless the last save was a moment ago.
+
+        Args:
+          rounds: how many there have been.
+          recorder_state: gives the recorder's state, with a list of rounds called ``history`` in it.
+          last: there may be no other round, so save if this one is not saved yet.
+        """
+        is_due = last or time.monotonic() - self._saved_s >= self._every_s
+        if self._folder is None or rounds == self._saved_rounds or not is_due:
+            return
+        learner = None
+        if self._tracked is not None:
+            learner = f"{_LEARNER}{rounds}"
+            self._tracked.write(str(self._folder / learner))
+            for file in self._folder.glob(f"{learner}.*"):
+                _sync(file)
+        self._write(recorder_state(), learner)
+        for path in self._folder.glob(f"{_LEARNER}*"):
+            if path.stem != learner:
+                _delete(path)
+        self._saved_s = time.monotonic()
+        self._saved_rounds = rounds
+
+    def _write(self, recorder: dict[str, Any] | None, learner: str | None) -> None:
+        assert self._folder is not None
+        document = {
+            "schema_version": SCHEMA_VERSION,
+            "identity": self._identity,
+            "settings": self._settings,
+            "recorder": recorder,
+            "learner": learner,
+        }
+        self._folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(self._folder / FILE_NAME, json.dumps(document))
+
+    def _load(self) -> dict[str, Any]:
+        assert self._folder is not None
+        path = self._folder / FILE_NAME
+        try:
+            document = json.loads(path.read_text(encoding="utf8"))
+            if document["schema_version"] != SCHEMA_VERSION:
+                raise ValueError(f"schema version {document['schema_version']}")
+            identity = document["identity"]
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise InputError(
+                f"{path} cannot be read ({type(error).__name__}: {error}); delete it to begin anew, which keeps "
+                "what was measured"
+            ) from error
+        self._refuse_other(identity, self._identity)
+        return dict(document)
+
+    def _refuse_other(self, found: dict[str, Any], wanted: dict[str, Any]) -> None:
+        for key in {**wanted, **found}:
+            if found.get(key) != wanted.get(key):
+                raise InputError(
+                    f"{self._folder} holds a search with {key} {found.get(key)!r}, not {wanted.get(key)!r}; give that, "
+                    "or another folder"
+                )
+
+
+def _sync(path: pathlib.Path) -> None:
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
+
+
+def _delete(path: pathlib.Path) -> None:
+    """A file, or what is left of a folder that a killed save was writing to."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
