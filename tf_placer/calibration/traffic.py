@@ -68,7 +68,8 @@ def traffic_placements(problem: Problem) -> np.ndarray:
     """[B, U] placements from hardly any crossing tensor to most."""
     graph, devices = unit_graph(problem), problem.num_devices
     cuts = [min_cut_partition(problem, graph, parts) % devices for parts in _PARTS]
-    return np.concatenate([np.array(cuts, np.int32), RandomBlocks(problem, seed=0).draw(_RANDOM)])
+    drawn = [row for row in RandomBlocks(problem, seed=0).draw(4 * _RANDOM) if len(np.unique(row)) > 1]
+    return np.concatenate([np.array(cuts, np.int32), drawn[:_RANDOM]])
 
 
 def measure_traffic(item: Item, problem: Problem, config: RuntimeConfig) -> Traffic:

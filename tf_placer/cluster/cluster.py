@@ -113,6 +113,10 @@ class Cluster:
         """[D] int64, memory of each device."""
         return np.array([device.memory_bytes for device in self.devices], np.int64)
 
+    def newest_first(self) -> np.ndarray:
+        """[D] bool, see ``Device``."""
+        return np.array([device.newest_first for device in self.devices], bool)
+
     def streams(self) -> np.ndarray:
         """[D] int32, ops that each device runs at once."""
         return np.array([device.streams for device in self.devices], np.int32)
@@ -179,7 +183,9 @@ class Cluster:
         return sorted(self.links, key=lambda link: (link.source, link.target))
 
 
-def _toml_value(value: str | int | float) -> str:
+def _toml_value(value: str | bool | int | float) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
     return _quote(value) if isinstance(value, str) else repr(value)
 
 

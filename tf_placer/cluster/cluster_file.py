@@ -35,7 +35,8 @@ def read_cluster_file(path: str | os.PathLike[str]) -> tuple[str, tuple[Device, 
     - ``[[device]]``: ``name`` (``"GPU:0"`` or a full device string), ``type`` (``"CPU"`` or ``"GPU"``; the
       name's without it), ``model`` (an entry of ``models.toml``; ``generic_gpu`` or ``generic_cpu``)
       and, each replacing the model's value, ``memory_bytes streams peak_flops memory_bytes_per_s launch_ns``;
-      and ``address`` (``"host:port"`` of the task's running server; then every device has one).
+      ``newest_first`` (see ``Device``; true for a CPU with an address) and ``address`` (``"host:port"`` of the
+      task's running server; then every device has one).
     - ``[[link]]``: ``source``, ``target``, ``latency_ns`` and ``bytes_per_s`` (or ``type``, a link of
       ``models.toml``), ``channel`` (a channel of its own), ``duplex`` (false): also the way back, and
       ``send_ns send_ps_per_byte receive_ns receive_ps_per_byte`` (0; see ``Link``).
@@ -99,6 +100,8 @@ def _devices(table: TomlTable) -> list[Device]:
     memory_bytes_per_s = table.positive_float("memory_bytes_per_s", defaults.get("memory_bytes_per_s"))
     launch_ns = table.integer("launch_ns", 0, defaults.get("launch_ns"))
     address = table.string("address") if table.has("address") else ""
+    # TensorFlow's own executor is behind an address.
+    newest_first = table.boolean("newest_first", bool(address) and device_type == "CPU")
     table.reject_unread()
     return [
         Device(
@@ -110,6 +113,7 @@ def _devices(table: TomlTable) -> list[Device]:
             peak_flops,
             memory_bytes_per_s,
             launch_ns,
+            newest_first,
             address,
         )
         for name in names

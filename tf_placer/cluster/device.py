@@ -30,6 +30,8 @@ class Device:
       peak_flops: fp32 multiply-adds count two, per second, all streams together.
       memory_bytes_per_s: peak memory bandwidth.
       launch_ns: fixed cost of starting one op, in nanoseconds.
+      newest_first: runs the op first that became ready last, as the threads of TensorFlow's executor do on a CPU;
+        a GPU runs what was launched first.
       address: ``host:port`` of the running ``tf.distribute.Server`` of its task; "" for a device that is only
         described, or whose worker is started here.
     """
@@ -42,6 +44,7 @@ class Device:
     peak_flops: float
     memory_bytes_per_s: float
     launch_ns: int
+    newest_first: bool = False
     address: str = ""
 
 

@@ -101,6 +101,7 @@ def _cpu_device(name: str, memory_bytes: int, cores: tuple[int, ...] | list[int]
         peak_flops=len(cores) * _peak(reached["peak_flops"], shares[0]),
         memory_bytes_per_s=len(cores) * _peak(reached["memory_bytes_per_s"], shares[1]),
         launch_ns=_CPU_LAUNCH_NS,
+        newest_first=True,
     )
 
 

@@ -49,6 +49,7 @@ class SimulatedEvaluator:
             consumer_op=problem.consumer_op,
             resident_bytes=problem.resident_bytes,
             streams=problem.cluster.streams(),
+            newest_first=problem.cluster.newest_first(),
             link_latency_ns=problem.cluster.link_latency_ns(),
             link_bytes_per_s=problem.cluster.link_bytes_per_s(),
             channel_of_link=problem.cluster.channel_of_link(),

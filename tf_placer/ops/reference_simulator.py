@@ -20,7 +20,9 @@ deterministic. The state changes at *moments*; what happens at a moment happens 
    is there when that chore has ended. What joins at one moment joins by tensor id, then target.
 3. *Starts.* Every device with a free stream starts its chores, first in, first out, and then its ready
    op with the least (priority, moment it became ready, op index), until it has no free stream or
-   nothing to start.
+   nothing to start. A device that runs the newest first takes, among the least priority, the op with the
+   greatest (moment, op index): so do the threads of TensorFlow's executor, which keep what they have just made
+   ready for themselves.
 
 Between producer ends of different moments the queues are first in, first out; so a channel serves by
 (end of the producer, tensor id, target), as long as no transfer takes no time.
@@ -145,7 +147,8 @@ class _Reference:
         if self._cost_ns[op] == 0:
             self._free_ready.append(op)
         else:
-            key = (int(self._inputs.priority[op]), self._now_ns, op)
+            sign = -1 if self._inputs.newest_first[self._device[op]] else 1
+            key = (int(self._inputs.priority[op]), sign * self._now_ns, sign * op)
             heapq.heappush(self._ready[self._device[op]], key)
 
     def _end_free_ops(self) -> None:
@@ -243,7 +246,7 @@ class _Reference:
                 self._busy[device] += 1
                 heapq.heappush(self._agenda, (self._now_ns + takes_ns, "chore", (device, *transfer)))
             while ready and self._busy[device] < self._inputs.streams[device]:
-                _, _, op = heapq.heappop(ready)
+                op = abs(heapq.heappop(ready)[2])
                 self._busy[device] += 1
                 self._begin_op(op)
                 heapq.heappush(self._agenda, (self._now_ns + self._cost_ns[op], "compute", op))

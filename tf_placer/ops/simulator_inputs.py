@@ -34,6 +34,7 @@ class SimulatorInputs:
       consumer_op: [E] int32, distinct and ascending within a tensor, after its producer.
       resident_bytes: [U] int64, memory that stays on the unit's device.
       streams: [D] int32, ops that a device runs at once.
+      newest_first: [D] bool, whether a device runs the op first that became ready last; False without.
       link_latency_ns: [D, D] int64 from source to target; the diagonal is not read.
       link_bytes_per_s: [D, D] int64; the diagonal is not read.
       channel_of_link: [D, D] int32, transfers of one channel queue; -1 on the diagonal.
@@ -57,6 +58,7 @@ class SimulatorInputs:
     link_latency_ns: np.ndarray
     link_bytes_per_s: np.ndarray
     channel_of_link: np.ndarray
+    newest_first: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, bool))
     link_send_ns: np.ndarray = dataclasses.field(default_factory=_no_chores)
     link_send_ps_per_byte: np.ndarray = dataclasses.field(default_factory=_no_chores)
     link_receive_ns: np.ndarray = dataclasses.field(default_factory=_no_chores)
@@ -65,6 +67,8 @@ class SimulatorInputs:
     def __post_init__(self) -> None:
         for name, (dtype, rank) in _ARRAYS.items():
             value = getattr(self, name)
+            if name == "newest_first" and np.shape(value) == (0,):
+                value = np.zeros(self.num_devices, bool)
             if np.shape(value) == (0, 0):
                 value = np.zeros((self.num_devices, self.num_devices), np.int64)
             object.__setattr__(self, name, _exact(name, value, dtype, rank))
@@ -98,6 +102,7 @@ _ARRAYS = {
     "consumer_op": (np.int32, 1),
     "resident_bytes": (np.int64, 1),
     "streams": (np.int32, 1),
+    "newest_first": (np.bool_, 1),
     "link_latency_ns": (np.int64, 2),
     "link_bytes_per_s": (np.int64, 2),
     "channel_of_link": (np.int32, 2),

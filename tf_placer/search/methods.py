@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import itertools
 from collections.abc import Iterator
 
+import numpy as np
 import tensorflow as tf
 
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.learner import EvaluateFn, HdpLearner
 from tf_placer.errors import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.planners.local_search import LocalSearch
 from tf_placer.planners.random_blocks import RandomBlocks
 from tf_placer.planners.single_device import single_device_placements
 from tf_placer.search.round import Context, Method, Round, evaluated
 
 RANDOM_BATCH = 16
+LOCAL_SEARCH_BATCH = 4
 
 
 def hdp(context: Context, config: HdpConfig = HdpConfig()) -> Iterator[Round]:
@@ -60,13 +64,27 @@ def random(context: Context) -> Iterator[Round]:
         yield evaluated(context, blocks.draw(RANDOM_BATCH))
 
 
+def local_search(context: Context) -> Iterator[Round]:
+    """Hill climbing from the best single device: moves one connected piece at a time."""
+    start = context.problem.everything_on(context.start_device)
+    climber = LocalSearch(context.problem, start, context.seed)
+    rows = start[np.newaxis]
+    for made in itertools.count():
+        batch = evaluated(context, rows)
+        # A search that goes on evaluates its earlier rounds again: a journal knows what was measured.
+        if made >= context.rounds:
+            yield batch
+        climber.learn(rows, np.where(batch.valid, batch.runtime_s, np.inf))
+        rows = climber.propose(LOCAL_SEARCH_BATCH)
+
+
 def single(context: Context) -> Iterator[Round]:
     """Everything on one device, each in turn."""
     if not context.rounds:
         yield evaluated(context, single_device_placements(context.problem))
 
 
-_METHODS: dict[str, Method] = {"hdp": hdp, "random": random, "single": single}
+_METHODS: dict[str, Method] = {"hdp": hdp, "local_search": local_search, "random": random, "single": single}
 
 
 def names() -> tuple[str, ...]:

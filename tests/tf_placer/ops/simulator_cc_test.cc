@@ -27,6 +27,7 @@ struct Fork {
   std::vector<int32_t> unit_of_op{0, 1, 2}, priority{0, 0, 0}, producer{0}, offset{0, 2}, consumer{1, 2};
   std::vector<int64_t> compute_ns{100, 100, 50, 50, 50, 50}, bytes{5}, resident{1, 2, 4};
   std::vector<int32_t> streams{1, 1}, channel{-1, 0, 1, -1};
+  bool newest_first[2] = {false, false};
   std::vector<int64_t> latency_ns{0, 10, 10, 0}, bytes_per_s{0, 1000000000, 1000000000, 0};
   std::vector<int64_t> send_ns{0, 0, 0, 0}, receive_ps{0, 0, 0, 0}, none{0, 0, 0, 0};
 
@@ -44,6 +45,7 @@ struct Fork {
     a.consumer_op = consumer.data();
     a.resident_bytes = resident.data();
     a.streams = streams.data();
+    a.newest_first = newest_first;
     a.link_latency_ns = latency_ns.data();
     a.link_bytes_per_s = bytes_per_s.data();
     a.channel_of_link = channel.data();

@@ -37,6 +37,7 @@ def random_inputs(rng: np.random.Generator) -> SimulatorInputs:
     channels = int(rng.integers(1, num_devices**2 + 1))
     latency_ns = rng.integers(0, 5, square) * int(rng.choice([0, 1, 1000]))
     uniform = rng.random() < 0.5
+    newest_first = rng.random(num_devices) < 0.5
     chores = {name: rng.integers(0, 5, square) * int(rng.choice([0, 0, 1, 1000])) for name in CHORES}
     return SimulatorInputs(
         unit_of_op=unit_of_op,
@@ -47,6 +48,7 @@ def random_inputs(rng: np.random.Generator) -> SimulatorInputs:
         consumer_offset=np.array(offset),
         consumer_op=np.array(consumer, np.int32),
         resident_bytes=rng.integers(0, 50, num_units) * rng.integers(0, 2, num_units),
+        newest_first=newest_first,
         streams=np.where(rng.random(num_devices) < 0.6, 1, rng.integers(2, 6, num_devices)),
         link_latency_ns=latency_ns,
         link_bytes_per_s=rng.choice([3 * 10**8, 10**9, 7 * 10**9, 10**15], square),
@@ -79,6 +81,9 @@ def test_random_problems_cover_what_they_must():
     assert {p.num_devices for p in problems} == {1, 2, 3, 4}
     assert {p.num_units for p in problems} == set(range(1, 41))
     assert any(p.streams.max() > 3 for p in problems)
+    for uniform in (True, False):  # the op has a loop of its own for each
+        newest = [p.newest_first for p in problems if (np.ptp(p.priority) == 0) == uniform and p.num_ops > 5]
+        assert any(n.all() for n in newest) and any(not n.any() for n in newest)
     assert {len(set(p.priority)) > 1 for p in problems} == {True, False}
     assert any((p.compute_ns == 0).any(1).sum() > (p.compute_ns == 0).all(1).sum() for p in problems)
     off_diagonal = [p.channel_of_link[~np.eye(p.num_devices, dtype=bool)] for p in problems]

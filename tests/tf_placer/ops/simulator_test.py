@@ -233,6 +233,20 @@ def test_refuses_wrong_placements(device_of_unit, message):
         simulate(SimulatorInputs(**CHAIN), np.array(device_of_unit, np.int32))
 
 
+@pytest.mark.parametrize("priority", [[0] * 5, [0, 1, 1, 0, 0]])
+def test_a_device_may_run_the_newest_first(priority):
+    # Op 0 makes ops 1 and 2 ready at 10, and op 1 or 2 whichever is first makes 3 or 4.
+    graph = arrays(5, [(0, 0, [1, 2]), (1, 0, [3]), (2, 0, [4])], [10] * 5, num_devices=1)
+    graph["priority"] = np.array(priority)
+    place = np.zeros((1, 5), np.int32)
+    oldest = simulate_schedule(SimulatorInputs(**graph), place).start_ns.numpy()[0]
+    newest = simulate_schedule(
+        SimulatorInputs(**graph, newest_first=np.array([True])), place
+    ).start_ns.numpy()[0]
+    assert newest.tolist() == [0, 30, 10, 40, 20]
+    assert oldest.tolist() == ([0, 10, 20, 30, 40] if not any(priority) else [0, 10, 30, 20, 40])
+
+
 def test_a_device_with_many_streams_sends_many_tensors_at_once():
     # More chores than ops: an op with five outputs, all read elsewhere.
     graph = arrays(2, [(0, 0, [1])] * 5, [10, 10], streams=np.array([8, 1]))

@@ -38,6 +38,7 @@ SimulationPlan::SimulationPlan(const SimulatorArrays& arrays) {
   ops.assign(num_ops + 1, Op{0, 0, 0, 0});
   priority.assign(a.priority, a.priority + num_ops);
   streams.assign(a.streams, a.streams + num_devices);
+  newest_first.assign(a.newest_first, a.newest_first + num_devices);
   uniform_priority = std::adjacent_find(priority.begin(), priority.end(),
                                         std::not_equal_to<int32_t>()) == priority.end();
   AddResident(a, reduced.held_bytes);

@@ -81,6 +81,7 @@ class SimulationPlan {
   std::vector<int64_t> end_bytes;       // [distinct sums]
   std::vector<Resident> resident;       // units that keep memory
   std::vector<int32_t> streams;         // [D]
+  std::vector<bool> newest_first;       // [D]
   std::vector<int32_t> link_class;      // [D, D] column of `sizes`
   std::vector<int32_t> channel;         // [D, D], renumbered to [0, num_channels)
 

@@ -61,7 +61,7 @@ class Simulation {
       int32_t* const ready = workspace->ready.get() + row;
       const int32_t streams = std::min<int64_t>(plan.streams[d], plan.max_running);
       Ready* const heap = kUniformPriority ? nullptr : workspace->heap.get() + row;
-      devices_[d] = {ready, ready, running, heap, 0, streams, 0, {-1, -1}};
+      devices_[d] = {ready, ready, running, heap, 0, streams, 0, plan.newest_first[d], {-1, -1}};
       ready_end_[d] = ready;
       running += streams;
     }
@@ -366,8 +366,13 @@ class Simulation {
   }
 
   TF_PLACER_INLINE void StartInOrder(int d, DeviceState& device) {
-    int32_t* const end = ready_end_[d];
+    int32_t* end = ready_end_[d];
     if (end - device.ready_sorted > 1) std::sort(device.ready_sorted, end);
+    if (device.newest_first) {
+      while (device.ready_head != end && device.num_running < device.streams) StartOp(d, *--end);
+      device.ready_sorted = ready_end_[d] = end;
+      return;
+    }
     device.ready_sorted = end;
     while (device.ready_head != end && device.num_running < device.streams) {
       StartOp(d, *device.ready_head++);
@@ -378,12 +383,14 @@ class Simulation {
   TF_PLACER_INLINE void StartByPriority(int d, DeviceState& device) {
     for (; device.ready_sorted != ready_end_[d]; ++device.ready_sorted) {
       const int32_t op = *device.ready_sorted;
-      device.heap[device.heap_size++] = {priority_[op], op, now_ns_};
+      device.heap[device.heap_size++] = device.newest_first ? Ready{priority_[op], ~op, -now_ns_}
+                                                            : Ready{priority_[op], op, now_ns_};
       std::push_heap(device.heap, device.heap + device.heap_size, std::greater<Ready>());
     }
     while (device.heap_size > 0 && device.num_running < device.streams) {
       std::pop_heap(device.heap, device.heap + device.heap_size, std::greater<Ready>());
-      StartOp(d, device.heap[--device.heap_size].op);
+      const int32_t op = device.heap[--device.heap_size].op;
+      StartOp(d, device.newest_first ? ~op : op);
     }
   }
 

@@ -29,6 +29,7 @@ struct SimulatorArrays {
   const int32_t* consumer_op = nullptr;        // [E], ascending within a tensor
   const int64_t* resident_bytes = nullptr;     // [U]
   const int32_t* streams = nullptr;            // [D]
+  const bool* newest_first = nullptr;          // [D], the op that became ready last runs first
   const int64_t* link_latency_ns = nullptr;    // [D, D], the diagonal is not read
   const int64_t* link_bytes_per_s = nullptr;   // [D, D], the diagonal is not read
   const int32_t* channel_of_link = nullptr;    // [D, D], in [0, D * D) off the diagonal

@@ -34,6 +34,7 @@ enum Input {
   kConsumerOp,
   kResidentBytes,
   kStreams,
+  kNewestFirst,
   kLinkLatencyNs,
   kLinkBytesPerS,
   kChannelOfLink,
@@ -94,6 +95,7 @@ absl::Status CheckShapes(OpKernelContext* ctx) {
       {kConsumerOp, "consumer_op", TensorShape({consumers})},
       {kResidentBytes, "resident_bytes", TensorShape({units})},
       {kStreams, "streams", TensorShape({devices})},
+      {kNewestFirst, "newest_first", TensorShape({devices})},
       {kLinkLatencyNs, "link_latency_ns", TensorShape({devices, devices})},
       {kLinkBytesPerS, "link_bytes_per_s", TensorShape({devices, devices})},
       {kChannelOfLink, "channel_of_link", TensorShape({devices, devices})},
@@ -124,6 +126,7 @@ SimulatorArrays ArraysOf(OpKernelContext* ctx) {
   arrays.consumer_op = ctx->input(kConsumerOp).flat<int32_t>().data();
   arrays.resident_bytes = ctx->input(kResidentBytes).flat<int64_t>().data();
   arrays.streams = ctx->input(kStreams).flat<int32_t>().data();
+  arrays.newest_first = ctx->input(kNewestFirst).flat<bool>().data();
   arrays.link_latency_ns = ctx->input(kLinkLatencyNs).flat<int64_t>().data();
   arrays.link_bytes_per_s = ctx->input(kLinkBytesPerS).flat<int64_t>().data();
   arrays.channel_of_link = ctx->input(kChannelOfLink).flat<int32_t>().data();

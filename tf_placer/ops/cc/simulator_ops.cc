@@ -38,6 +38,7 @@ REGISTER_OP("TfPlacerSimulatePlacements")
     .Input("consumer_op: int32")
     .Input("resident_bytes: int64")
     .Input("streams: int32")
+    .Input("newest_first: bool")
     .Input("link_latency_ns: int64")
     .Input("link_bytes_per_s: int64")
     .Input("channel_of_link: int32")
@@ -67,6 +68,7 @@ consumer_offset: [T + 1] where the consumers of every tensor begin.
 consumer_op: [E] distinct and ascending within a tensor.
 resident_bytes: [U] memory that stays on the unit's device.
 streams: [D] ops that a device runs at once.
+newest_first: [D] whether the op that became ready last runs first.
 link_latency_ns: [D, D] source, target; the diagonal is not read.
 link_bytes_per_s: [D, D] the diagonal is not read.
 channel_of_link: [D, D] in [0, D * D); the diagonal is not read.

@@ -50,13 +50,14 @@ struct TransferList {
 };
 
 struct DeviceState {
-  int32_t* ready_head;    // the next op to start, in the order of readiness
+  int32_t* ready_head;    // the next op to start, in the order of readiness; the bottom where newest first
   int32_t* ready_sorted;  // from here on, ops became ready at the present time and are not sorted
   Running* running;       // [streams], latest end first
   Ready* heap;            // [N] when priorities differ
   int32_t num_running;
   int32_t streams;
   int32_t heap_size;
+  bool newest_first;
   TransferList chores;    // waiting; empty when the head is -1
 };
 

@@ -1,0 +1,74 @@
+"""Hill climbing over connected pieces of the program."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tf_placer.problem.problem import Problem
+from tf_placer.problem.unit_graph import local_edges, unit_graph
+
+_LARGEST_PIECE = 4  # a fourth of the units
+
+
+class LocalSearch:
+    """Moves one connected piece at a time to another device, and keeps what is no slower.
+
+    A piece is grown breadth first from a random unit over units of the same device, up to a size that is drawn
+    log-uniformly, so that moves range from one unit to a whole branch with its gradients and variables. Single units
+    alone get nowhere: a unit that leaves its neighbors only adds messages.
+
+        climber = LocalSearch(problem, start, seed)
+        rows = climber.propose(4)
+        climber.learn(rows, runtime_s)
+    """
+
+    def __init__(self, problem: Problem, start: np.ndarray, seed: int) -> None:
+        """Starts from a placement ``start`` [U], as good as unknown until something was learned."""
+        self._problem = problem
+        self._neighbors = local_edges(unit_graph(problem)).neighbors("both")
+        self._generator = np.random.default_rng(seed)
+        self.device_of_unit = np.array(start, np.int32)
+        self.runtime_s = float("inf")
+
+    def propose(self, count: int) -> np.ndarray:
+        """[count, U] int32 legal placements, each one move away."""
+        return np.stack([self._move() for _ in range(count)])
+
+    def learn(self, device_of_unit: np.ndarray, runtime_s: np.ndarray) -> None:
+        """Goes to the fastest of the proposed placements unless it is slower than where the search is.
+
+        Args:
+          device_of_unit: [B, U].
+          runtime_s: [B], inf where a placement does not run.
+        """
+        fastest = int(np.argmin(runtime_s))
+        if runtime_s[fastest] <= self.runtime_s:
+            self.device_of_unit = device_of_unit[fastest]
+            self.runtime_s = float(runtime_s[fastest])
+
+    def _move(self) -> np.ndarray:
+        units, devices = self._problem.allowed.shape
+        moved = self.device_of_unit.copy()
+        if devices == 1:
+            return moved
+        size = int(np.exp(self._generator.uniform(0, np.log(max(units // _LARGEST_PIECE, 2)))))
+        piece = self._piece(int(self._generator.integers(units)), size)
+        source = self.device_of_unit[piece[0]]
+        target = (source + 1 + self._generator.integers(devices - 1)) % devices
+        piece = piece[self._problem.allowed[piece, target]]
+        moved[piece] = target
+        return moved
+
+    def _piece(self, seed_unit: int, size: int) -> np.ndarray:
+        """Up to ``size`` units of one device around one of them, in breadth-first order."""
+        device = self.device_of_unit[seed_unit]
+        piece = {seed_unit: None}
+        queue = [seed_unit]
+        for unit in queue:
+            for neighbor in self._neighbors[unit]:
+                if len(piece) >= size:
+                    return np.fromiter(piece, np.int64)
+                if neighbor not in piece and self.device_of_unit[neighbor] == device:
+                    piece[neighbor] = None
+                    queue.append(neighbor)
+        return np.fromiter(piece, np.int64)
