@@ -18,7 +18,7 @@ from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.graph.item import Item
 from tf_placer.problem.problem import Problem
 from tf_placer.search.budget import Budget
-from tf_placer.search.live import LiveResult, Trial, search_live
+from tf_placer.search.live import PLAIN, LiveResult, Trial, search_live
 from tf_placer.search.progress import ConsoleProgress
 
 
@@ -107,7 +107,7 @@ def _place_live(
 
     with RuntimeEvaluator(item, problem) as evaluator:
         found = search_live(problem, evaluator, method, request.budget, request.seed, progress)
-    names = dict.fromkeys(("single", "random", method))
+    names = dict.fromkeys(("single", "random", PLAIN, method))
     trials = [trial for name in names if (trial := found.best_of(name)) is not None]
     others = [_as_candidate(found, trial) for trial in trials if trial is not found.recommended]
     chosen = _as_candidate(found, found.recommended)

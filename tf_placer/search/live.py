@@ -20,6 +20,8 @@ from tf_placer.search.result import SearchResult
 from tf_placer.search.round import Context, Round, evaluated
 from tf_placer.search.search import NothingFits, search
 
+PLAIN = "local_search"  # the strongest method that learns nothing
+
 
 @dataclasses.dataclass(frozen=True)
 class LiveConfig:
@@ -116,15 +118,16 @@ def search_live(
     """Searches on the calibrated simulator and lets the runtime have the last word.
 
     A search exploits the errors of its simulator, and the measurement of what it found is what corrects
-    them: so search, measure, refit, search again. Random search, with as many evaluations as the method's last
-    search, is measured beside it. Measuring is not in the budget; it takes seconds a placement. Ctrl-C skips what is
-    left and keeps what was measured.
+    them: so search, measure, refit, search again. After each of the method's searches a plain one (``PLAIN``) gets as
+    many evaluations, and in the end random search, so that it shows what the method is worth; the fastest wins,
+    whoever found it. Measuring is not in the budget; it takes seconds a placement. Ctrl-C skips what is left and keeps
+    what was measured.
 
     Args:
       problem: profiled (``build_problem``) on the evaluator's devices.
       evaluator: of the same item and problem.
       method: a name of ``tf_placer.search.methods.names()``.
-      budget: of all of the method's searches together.
+      budget: of all of the method's searches together; the plain ones are not in it.
       seed: of the first search; each has the next.
       progress: makes what shows a search, from its title and budget.
       config: how to spend the time.
@@ -177,27 +180,32 @@ class _LiveSearch:
         count = self._config.searches
         share = budget.share(count)
         for i in range(count):
-            if not self._propose(method, share, f"{method}, search {i + 1} of {count}", self._seed + i):
+            which, seed = f"search {i + 1} of {count}", self._seed + i
+            found = self._propose(method, share, which, seed)
+            if found is None:
                 continue
+            as_many = Budget(evaluations=found.evaluations)
+            rivals = (PLAIN,) if i < count - 1 else (PLAIN, "random")
+            for rival in rivals:
+                if rival != method and not self._searches[-1].interrupted:
+                    self._propose(rival, as_many, which, seed)
             if self._searches[-1].interrupted:
                 return True
-        if method != "random" and self._searches:
-            as_many = Budget(evaluations=self._searches[-1].evaluations)
-            self._propose("random", as_many, "random search", self._seed)
         return False
 
-    def _propose(self, method: str, budget: Budget, title: str, seed: int) -> bool:
-        shown = self._progress(title, budget) if self._progress else None
+    def _propose(self, method: str, budget: Budget, which: str, seed: int) -> SearchResult | None:
+        """Searches and measures what came of it, if it is new."""
+        shown = self._progress(f"{method}, {which}", budget) if self._progress else None
         problem = self._correction.apply(self._problem)
         try:
             found = search(problem, method, budget.seconds, budget.evaluations, seed, shown)
         except NothingFits:
-            return False
+            return None
         self._searches.append(found)
         row = np.array(found.placement.device_of_unit)
         if not any(np.array_equal(row, trial.device_of_unit) for trial in self._trials):
             self._measure(Trial(method, row, evaluations=found.evaluations, search_s=found.search_s))
-        return True
+        return found
 
     def _measure(self, trial: Trial) -> None:
         measured = self._evaluator.evaluate(trial.device_of_unit[np.newaxis])
