@@ -18,7 +18,7 @@ from tf_placer.command_line.report import check_out
 from tf_placer.search.budget import Budget
 
 _DESCRIBED_S = flags.DEFINE_float("described_s", 85.0, "Search seconds for inception_v3 on k40x2.")
-_LOCAL_S = flags.DEFINE_float("local_s", 25.0, "Search seconds for inception_v3_small on this machine.")
+_LOCAL_S = flags.DEFINE_float("local_s", 15.0, "Search seconds for two_towers on this machine.")
 _SEED = flags.DEFINE_integer("seed", 0, "Fixes everything random.")
 _OUT = flags.DEFINE_string("out", "out/demo", "Folder for the results.")
 
@@ -30,7 +30,7 @@ def main(argv: list[str]) -> None:
     console = rich.console.Console(highlight=False)
     for workload, cluster, budget_s in (
         ("inception_v3", Cluster.preset("k40x2"), _DESCRIBED_S.value),
-        ("inception_v3_small", Cluster.local(), _LOCAL_S.value),
+        ("two_towers", Cluster.local(), _LOCAL_S.value),
     ):
         console.print(f"\nPlacing one training step of {workload} on {cluster.name}:", soft_wrap=True)
         for device in cluster.devices:

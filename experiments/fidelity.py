@@ -42,10 +42,10 @@ flags.DEFINE_list(
 flags.DEFINE_integer("random", 24, "random block placements")
 flags.DEFINE_integer("partitions", 12, "min-cut partitions")
 flags.DEFINE_integer("samples", 12, "samples of HDP")
-flags.DEFINE_integer("optima", 10, "ends of searches")
+flags.DEFINE_integer("optima", 12, "ends of searches")
 flags.DEFINE_float("budget_s", 15.0, "seconds of each search")
-flags.DEFINE_integer("heat", 6, "placements measured together, with the single device")
-flags.DEFINE_integer("rounds", 11, "steps of each")
+flags.DEFINE_integer("heat", 12, "placements measured together, with the single device")
+flags.DEFINE_integer("rounds", 9, "turns of each")
 flags.DEFINE_string("out", "out/fidelity", "folder for the results")
 
 PARTS = (2, 4, 8, 16, 32, 64)
@@ -108,7 +108,7 @@ def _searched(problem: Problem) -> Iterator[Candidate]:
             yield batch
 
     for i in range(FLAGS.optima):
-        method = "random" if i % 3 == 2 else "hdp"
+        method = ("hdp", "local_search", "random")[i % 3]
         run = sampled_hdp if method == "hdp" else method
         result = tf_placer.search(problem, run, budget_s=FLAGS.budget_s, seed=i)
         yield Candidate("optimum", f"{method}, seed {i}", np.array(result.placement.device_of_unit))

@@ -18,6 +18,7 @@ from tf_placer.cluster.preset import preset_names
 from tf_placer.command_line.cluster_choice import choose_cluster
 from tf_placer.command_line.measure import measure
 from tf_placer.command_line.place import Request, compare, place
+from tf_placer.command_line.profile import show_profile
 from tf_placer.command_line.report import Report, check_out
 from tf_placer.errors import InputError
 from tf_placer.search import methods
@@ -96,6 +97,11 @@ def _measure_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_string("placement", None, "The placement.json to time.", values)
 
 
+def _profile_flags(values: flags.FlagValues) -> None:
+    _workload_flags(values)
+    values["cluster"].value = "local"
+
+
 def _request(values: flags.FlagValues, budget: Budget) -> Request:
     seed = values.seed if "seed" in values else 0
     return Request(values.workload, choose_cluster(values.cluster), budget, seed, values.costs)
@@ -136,6 +142,10 @@ def _measure(values: flags.FlagValues, console: rich.console.Console) -> None:
     measure(_request(values, Budget(evaluations=1)), plan, console)
 
 
+def _profile(values: flags.FlagValues, console: rich.console.Console) -> None:
+    show_profile(_request(values, Budget(evaluations=1)), console)
+
+
 def _clusters(values: flags.FlagValues, console: rich.console.Console) -> None:
     for name in (*preset_names(), "local"):
         console.print(name)
@@ -155,6 +165,7 @@ COMMANDS = {
     "place": Command("find a placement", _place_flags, ("workload", "cluster", "out"), _place),
     "compare": Command("try several methods", _compare_flags, ("workload", "cluster", "out"), _compare),
     "measure": Command("time a plan on this machine", _measure_flags, ("workload", "placement"), _measure),
+    "profile": Command("measure ops and links on this machine", _profile_flags, ("workload",), _profile),
     "clusters": Command("list the described machines", _no_flags, (), _clusters),
     "workloads": Command("list what can be placed", _no_flags, (), _workloads),
     "methods": Command("list the search methods", _no_flags, (), _methods),

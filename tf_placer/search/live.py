@@ -29,13 +29,13 @@ class LiveConfig:
 
     Attributes:
       searches: each has an equal share of the budget and a simulator refitted to all that was measured before.
-      finalists: plans that race against the best single device.
+      finalists: the fastest plans, which race against the best single device and the best plan of each method.
       rounds: turns of each in the race.
       confidence: of the intervals that must not meet for a plan to count as faster.
     """
 
     searches: int = 3
-    finalists: int = 3
+    finalists: int = 2
     rounds: int = 20
     confidence: float = 0.95
 
@@ -229,12 +229,14 @@ class _LiveSearch:
         """Trial -> its step times, the best single device among them."""
         ran = self._ran()
         singles = [i for i in ran if self._trials[i].method == "single"][:1]
-        plans = [i for i in ran if self._trials[i].method != "single"][: self._config.finalists]
+        plans = [i for i in ran if self._trials[i].method != "single"]
         if not plans:
             return {}
-        rows = np.stack([self._trials[i].device_of_unit for i in (*singles, *plans)])
+        best_of_each = {self._trials[i].method: i for i in reversed(plans)}
+        racers = list(dict.fromkeys([*singles, *plans[: self._config.finalists], *best_of_each.values()]))
+        rows = np.stack([self._trials[i].device_of_unit for i in racers])
         samples = self._evaluator.race(rows, self._config.rounds)
-        return dict(zip((*singles, *plans), samples, strict=True))
+        return dict(zip(racers, samples, strict=True))
 
     def _result(self, samples: dict[int, list[float]], why: str, interrupted: bool) -> LiveResult:
         trials = [

@@ -1,0 +1,85 @@
+"""Shows what the runtime says of a program and of the links between its devices."""
+
+from __future__ import annotations
+
+import numpy as np
+import rich.console
+import rich.table
+
+from tf_placer import workloads
+from tf_placer.calibration.link_times import Hop
+from tf_placer.calibration.op_times import OpTimes
+from tf_placer.calibration.profile import Profile, calibrated, profile
+from tf_placer.cluster.device import Link
+from tf_placer.command_line.place import Request
+from tf_placer.errors import InputError
+from tf_placer.problem.analytic_problem import analytic_problem
+
+_COSTLIEST = 10
+_NAMED = 5
+
+
+def show_profile(request: Request, console: rich.console.Console) -> Profile:
+    """Profiles the workload on the live cluster, or reads what was kept, and prints it.
+
+    Raises:
+      InputError: the cluster is not live.
+    """
+    cluster = request.cluster
+    if not cluster.is_live:
+        raise InputError(f"cluster {cluster.name!r} is only described; profile on --cluster=local")
+    with console.status(f"profiling {request.workload}"):
+        item = workloads.build(request.workload)
+        problem = analytic_problem(item, cluster)
+        measured = profile(item, problem)
+    for model, times in measured.op_times.items():
+        _print_op_times(model, times, dict(zip(item.index.names, item.index.op_types, strict=True)), console)
+    if measured.traffic is not None:
+        links = calibrated(problem, measured).cluster.links
+        console.print(_hop_table(measured.hops))
+        console.print(_link_line(links[0]), soft_wrap=True)
+        count, error = len(measured.traffic.measured_s), measured.traffic.error
+        console.print(
+            f"fitted to {count} placements of a program of our own; median absolute error there {error:.1%}",
+            soft_wrap=True,
+        )
+    return measured
+
+
+def _print_op_times(
+    model: str, times: OpTimes, type_of: dict[str, str], console: rich.console.Console
+) -> None:
+    table = rich.table.Table(
+        title=f"{model}: {1e3 * times.step_s:.1f} ms a step, {len(times.op_ns)} ops measured"
+    )
+    table.add_column("costliest ops", overflow="fold")
+    table.add_column("type")
+    table.add_column("time", justify="right")
+    costliest = sorted(times.op_ns, key=times.op_ns.__getitem__, reverse=True)[:_COSTLIEST]
+    for name in costliest:
+        table.add_row(name, type_of[name], f"{times.op_ns[name] / 1e6:.3f} ms")
+    console.print(table)
+    if times.unmeasured:
+        named = ", ".join(times.unmeasured[:_NAMED])
+        console.print(
+            f"{len(times.unmeasured)} ops did not run under their own name and count as free: {named}, ...",
+            soft_wrap=True,
+        )
+
+
+def _hop_table(hops: tuple[Hop, ...]) -> rich.table.Table:
+    table = rich.table.Table(title="one tensor from worker to worker")
+    for column in ("bytes", "elapsed", "of both cores"):
+        table.add_column(column, justify="right")
+    for hop in hops:
+        busy_ns = hop.send_ns + hop.receive_ns
+        table.add_row(str(hop.num_bytes), f"{hop.elapsed_ns / 1e3:.0f} us", f"{busy_ns / 1e3:.0f} us")
+    return table
+
+
+def _link_line(link: Link) -> str:
+    per_byte = np.array([link.send_ps_per_byte, link.receive_ps_per_byte]) / 1e3
+    return (
+        f"link: {link.latency_ns / 1e3:.0f} us on the way; the sender works {link.send_ns / 1e3:.0f} us + "
+        f"{per_byte[0]:.2f} ns a byte, the receiver {link.receive_ns / 1e3:.0f} us + {per_byte[1]:.2f} ns a byte"
+    )
