@@ -39,11 +39,11 @@ FLAGS = flags.FLAGS
 flags.DEFINE_list(
     "workloads", ["inception_v3_small", "lstm_lm_small", "transformer_small"], "training steps to place"
 )
-flags.DEFINE_integer("random", 24, "random block placements")
+flags.DEFINE_integer("placements", 62, "at least this many, filled up with random blocks")
 flags.DEFINE_integer("partitions", 12, "min-cut partitions")
 flags.DEFINE_integer("samples", 12, "samples of HDP")
 flags.DEFINE_integer("optima", 12, "ends of searches")
-flags.DEFINE_float("budget_s", 15.0, "seconds of each search")
+flags.DEFINE_float("budget_s", 10.0, "seconds of each search")
 flags.DEFINE_integer("heat", 12, "placements measured together, with the single device")
 flags.DEFINE_integer("rounds", 9, "turns of each")
 flags.DEFINE_string("out", "out/fidelity", "folder for the results")
@@ -67,21 +67,22 @@ class Candidate:
 
 
 def candidates(problem: Problem) -> list[Candidate]:
-    """Distinct placements of every kind, as many as the flags ask for."""
+    """Distinct placements of every kind."""
     found = [
         Candidate("single", f"device {d}", row) for d, row in enumerate(single_device_placements(problem))
     ]
     found += [
         Candidate("random", f"draw {i}", row)
-        for i, row in enumerate(RandomBlocks(problem, seed=0).draw(4 * FLAGS.random))
+        for i, row in enumerate(RandomBlocks(problem, seed=0).draw(4 * FLAGS.placements))
     ]
     found += _partitions(problem)
     found += _searched(problem)
     distinct: dict[bytes, Candidate] = {}
     for one in found:
         distinct.setdefault(one.device_of_unit.tobytes(), one)
-    drawn = [one for one in distinct.values() if one.kind == "random"][: FLAGS.random]
-    return [one for one in distinct.values() if one.kind != "random"] + drawn
+    drawn = [one for one in distinct.values() if one.kind == "random"]
+    others = [one for one in distinct.values() if one.kind != "random"]
+    return others + drawn[: max(FLAGS.placements - len(others), 0)]
 
 
 def _partitions(problem: Problem) -> Iterator[Candidate]:

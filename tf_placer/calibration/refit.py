@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 
 import numpy as np
 import scipy.optimize
@@ -55,16 +54,10 @@ class Correction:
         )
 
 
-ALL_FACTORS = tuple(field.name for field in dataclasses.fields(Correction))
-LINK_FACTORS = tuple(name for name in ALL_FACTORS if name != "compute")
-
-
 def refit(
     problem: Problem,
     device_of_unit: np.ndarray,
     measured_s: np.ndarray,
-    free: Sequence[str] = ALL_FACTORS,
-    prior_weight: float = _PRIOR_WEIGHT,
 ) -> Correction:
     """The factors under which simulated times are nearest to measured ones.
 
@@ -74,21 +67,19 @@ def refit(
       problem: as profiled.
       device_of_unit: [B, U] placements that ran.
       measured_s: [B].
-      free: names of the factors that may differ from 1.
-      prior_weight: squared logarithm of a factor counts this much, that of one placement's error 1.
     """
 
     def correction(log_factors: np.ndarray) -> Correction:
-        return Correction(**dict(zip(free, map(float, np.exp(log_factors)), strict=True)))
+        return Correction(*map(float, np.exp(log_factors)))
 
     def loss(log_factors: np.ndarray) -> float:
         corrected = correction(log_factors).apply(problem)
         simulated_s = SimulatedEvaluator(corrected).evaluate(device_of_unit).runtime_s
         errors = np.log(simulated_s / measured_s)
-        return float(np.square(errors).sum() + prior_weight * np.square(log_factors).sum())
+        return float(np.square(errors).sum() + _PRIOR_WEIGHT * np.square(log_factors).sum())
 
-    start = np.zeros(len(free))
-    simplex = np.concatenate([[start], start + 0.2 * np.eye(len(free))])
+    start = np.zeros(len(dataclasses.fields(Correction)))
+    simplex = np.concatenate([[start], start + 0.2 * np.eye(len(start))])
     options = {"maxfev": _MAX_EVALUATIONS, "initial_simplex": simplex}
     best = scipy.optimize.minimize(loss, start, method="Nelder-Mead", options=options)
     return correction(best.x)

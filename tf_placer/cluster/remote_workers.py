@@ -11,6 +11,10 @@ from tf_placer.cluster.worker_memory import WorkerMemory
 from tf_placer.errors import InputError
 
 
+class UnreachableServer(InputError):
+    """A server of a cluster file does not answer."""
+
+
 class RemoteWorkers:
     """The running ``tf.distribute.Server`` processes of a ``kind="remote"`` cluster.
 
@@ -50,14 +54,14 @@ class RemoteWorkers:
         """Asks every server for a connection.
 
         Raises:
-          InputError: names the address that does not answer.
+          UnreachableServer: names the address that does not answer.
         """
         for address in self._addresses:
             host, _, port = address.rpartition(":")
             try:
                 socket.create_connection((host.strip("[]"), int(port)), self._answer_timeout_s).close()
             except OSError as error:
-                raise InputError(
+                raise UnreachableServer(
                     f"no server answers at {address} within {self._answer_timeout_s:g} s ({error}); start a "
                     "tf.distribute.Server there, or correct the cluster file"
                 ) from error

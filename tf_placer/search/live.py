@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from tf_placer.calibration.refit import Correction, refit
+from tf_placer.cluster.local_workers import WorkerError
+from tf_placer.cluster.remote_workers import UnreachableServer
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator
 from tf_placer.planners.single_device import single_device_placements
@@ -135,6 +137,7 @@ def search_live(
     Raises:
       InputError: an unknown method.
       NothingFits: nothing ran that was measured.
+      WorkerError, UnreachableServer: the workers cannot be started or found, and nothing was measured before.
       KeyboardInterrupt: Ctrl-C before anything was measured.
     """
     return _LiveSearch(problem, evaluator, seed, progress, config).run(method, budget)
@@ -171,6 +174,10 @@ class _LiveSearch:
             interrupted, why = True, "interrupted before the race"
         except RaceFailed as error:
             why = f"the race failed ({error})"
+        except (WorkerError, UnreachableServer) as error:
+            if not self._ran():
+                raise
+            why = f"nothing more could be measured ({error})"
         if interrupted and not self._ran():
             raise KeyboardInterrupt
         return self._result(samples, why, interrupted)

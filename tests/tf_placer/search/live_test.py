@@ -7,6 +7,7 @@ import pytest
 
 from tests.tf_placer.problem.small_problems import branches_problem
 from tf_placer.calibration.refit import Correction
+from tf_placer.cluster.local_workers import WorkerError
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.evaluation.runtime import RaceFailed
 from tf_placer.evaluation.simulated import SimulatedEvaluator
@@ -120,6 +121,24 @@ def test_a_race_that_does_not_end_recommends_nothing_new(problem, error, why):
     assert why in found.why
     assert found.interrupted == isinstance(error, KeyboardInterrupt)
     assert found.best_of("random").measured_s is not None
+
+
+def test_workers_that_cannot_be_started_again_end_it_with_what_was_measured(problem):
+    machine = OtherMachine(problem)
+    evaluate = machine.evaluate
+
+    def evaluate_twice(rows):
+        if machine.evaluated == 2:
+            raise WorkerError("worker 0 did not listen")
+        return evaluate(rows)
+
+    machine.evaluate = evaluate_twice
+    found = live(problem, machine)
+    assert found.recommended.method == "single"
+    assert "worker 0 did not listen" in found.why
+    machine.evaluated = 2
+    with pytest.raises(WorkerError):
+        live(problem, machine)
 
 
 def test_method_single_only_measures_the_devices(problem):

@@ -1,0 +1,86 @@
+"""What a search that asks the runtime gains: several runs of each workload, as fractions of the best single device.
+
+    python -m experiments.live_search --workloads=two_towers,lstm_lm_small --runs=5
+
+Every run profiles (or finds its profile on disk), searches with a seed of its own, and then races what it
+recommends against the best single device anew, on fresh workers: a race that chose a winner flatters it.
+Writes results.json.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+import numpy as np
+from absl import app, flags
+
+import tf_placer
+from tf_placer import workloads
+from tf_placer.evaluation.runtime import RuntimeEvaluator
+from tf_placer.files import write_atomically
+from tf_placer.search.budget import Budget
+from tf_placer.search.live import search_live
+
+FLAGS = flags.FLAGS
+flags.DEFINE_list(
+    "workloads", ["two_towers", "lstm_lm_small", "transformer_small", "inception_v3_small"], "what to place"
+)
+flags.DEFINE_integer("runs", 5, "runs of each, with seeds of their own", lower_bound=1)
+flags.DEFINE_string("method", "hdp", "how to search; local search is always beside it")
+flags.DEFINE_float("budget_s", 30.0, "seconds of the method in each run")
+flags.DEFINE_integer("rounds", 15, "turns of the last race")
+flags.DEFINE_string("out", "out/live_search", "folder for results.json")
+
+
+def one_run(name: str, seed: int) -> dict:
+    """One live search and one more race of what it recommends."""
+    item = workloads.build(name)
+    problem = tf_placer.build_problem(item, tf_placer.Cluster.local())
+    with RuntimeEvaluator(item, problem) as evaluator:
+        found = search_live(problem, evaluator, FLAGS.method, Budget(FLAGS.budget_s), seed=10 * seed)
+    assert found.single is not None, "every workload here fits on one device"
+    rows = np.stack([found.single.device_of_unit, found.recommended.device_of_unit])
+    with RuntimeEvaluator(item, problem) as evaluator:
+        single_s, recommended_s = (
+            float(np.median(times)) for times in evaluator.race(rows, FLAGS.rounds, confidence=1.0)
+        )
+    simulated = [found.as_search_result(trial).runtime_s for trial in (found.single, found.recommended)]
+    return {
+        "workload": name,
+        "seed": seed,
+        "recommended": found.recommended.method,
+        "fraction": recommended_s / single_s,
+        "fraction_in_its_own_race": (found.recommended.measured_s or 0.0) / (found.single.measured_s or 1.0),
+        "simulated_fraction": simulated[1] / simulated[0],
+        "single_s": single_s,
+        "why": found.why,
+    }
+
+
+def main(argv: list[str]) -> None:
+    del argv
+    out = pathlib.Path(FLAGS.out)
+    out.mkdir(parents=True, exist_ok=True)
+    results = []
+    for name in FLAGS.workloads:
+        for seed in range(FLAGS.runs):
+            run = one_run(name, seed)
+            results.append(run)
+            write_atomically(out / "results.json", json.dumps(results, indent=1))
+            print(
+                f"{name}, run {seed}: {run['recommended']} takes {run['fraction']:.3f} of the best single device "
+                f"({1e3 * run['single_s']:.1f} ms); in the race that chose it {run['fraction_in_its_own_race']:.3f}, "
+                f"in the fitted simulator {run['simulated_fraction']:.3f}",
+                flush=True,
+            )
+        fractions = [run["fraction"] for run in results if run["workload"] == name]
+        print(
+            f"{name}: median {np.median(fractions):.3f}, from {min(fractions):.3f} to {max(fractions):.3f}",
+            flush=True,
+        )
+    print(f"wrote {out / 'results.json'}")
+
+
+if __name__ == "__main__":
+    app.run(main)

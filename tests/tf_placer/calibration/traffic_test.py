@@ -1,0 +1,58 @@
+"""The program that links are fitted to crosses seldom in some placements and often in others."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tests.tf_placer.problem.small_problems import small_cluster
+from tf_placer.calibration.refit import Correction, refit
+from tf_placer.calibration.traffic import Traffic, traffic_item, traffic_placements
+from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.problem.analytic_problem import analytic_problem
+
+
+@pytest.fixture(scope="module")
+def problem():
+    cluster = small_cluster()
+    links = tuple(
+        dataclasses.replace(
+            link,
+            latency_ns=20_000,
+            send_ns=90_000,
+            receive_ns=90_000,
+            send_ps_per_byte=300,
+            receive_ps_per_byte=300,
+        )
+        for link in cluster.links
+    )
+    return analytic_problem(traffic_item(), dataclasses.replace(cluster, links=links))
+
+
+def crossings(problem, row):
+    device = row[problem.unit_of_op]
+    source = np.repeat(device[problem.tensor_producer], np.diff(problem.consumer_offset))
+    return int((device[problem.consumer_op] != source).sum())
+
+
+def test_placements_cover_few_crossings_and_many(problem):
+    rows = traffic_placements(problem)
+    counts = [crossings(problem, row) for row in rows]
+    assert min(counts) > 0
+    assert min(counts) < 80 < 250 < max(counts)
+    assert len({row.tobytes() for row in rows}) == len(rows)
+
+
+def test_its_placements_tell_what_crossing_costs(problem):
+    truth = Correction(latency=2.0, fixed=0.6, per_byte=1.3)
+    rows = traffic_placements(problem)
+    measured_s = SimulatedEvaluator(truth.apply(problem)).evaluate(rows).runtime_s
+    noise = np.random.default_rng(0).lognormal(0, 0.02, len(rows))
+    found = refit(problem, rows, measured_s * noise)
+    assert found.fixed == pytest.approx(0.6, rel=0.2)
+    assert found.per_byte == pytest.approx(1.3, rel=0.25)
+
+
+def test_the_error_is_the_median_of_the_corrected_times():
+    traffic = Traffic(Correction(), (1.0, 1.0, 2.0), (2.0, 2.0, 2.0), (1.1, 0.8, 2.0))
+    assert traffic.error == pytest.approx(0.1)
