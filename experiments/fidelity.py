@@ -169,11 +169,14 @@ def summary(result: dict) -> str:
     measured = np.array([one["measured_s"] for one in result["placements"]])
     kinds = np.array([one["kind"] for one in result["placements"]])
     error = simulated / measured - 1
+    single = kinds == "single"
+    relative = error if not single.any() else (1 + error) / (1 + np.median(error[single])) - 1
     rank = scipy.stats.spearmanr(simulated, measured).statistic
     lines = [
         f"{result['workload']}: {len(error)} placements, {1e3 * measured.min():.1f} to "
         f"{1e3 * measured.max():.1f} ms; drift between heats {result['drift']:.1%}",
-        f"  Spearman {rank:.3f}, median absolute error {np.median(np.abs(error)):.1%}",
+        f"  Spearman {rank:.3f}, median absolute error {np.median(np.abs(error)):.1%}; of times as fractions of the "
+        f"single device's {np.median(np.abs(relative)):.1%}",
     ]
     for kind in dict.fromkeys(kinds):
         these = error[kinds == kind]

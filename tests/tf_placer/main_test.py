@@ -386,3 +386,21 @@ def test_place_on_this_machine_measures_and_the_plan_can_be_measured_again(tmp_p
     devices = len(os.sched_getaffinity(0))
     assert text.count(" OK ") >= min(devices, 2) + 1 or "GPU" in text
     assert "ops where they were put" in text
+
+
+@pytest.mark.slow
+def test_a_profile_is_shown(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    status, text = command("profile", "--workload=branches_small", "--cluster=local:2")
+    assert status == 0
+    assert "costliest ops" in text
+    assert "MatMul" in text
+    assert "67108864" in text, "the largest tensor that was sent"
+    assert "link: " in text
+    assert "median absolute error" in text
+    assert len(list((tmp_path / "tf_placer" / "profiles").glob("*.json"))) == 4
+
+
+def test_only_live_devices_are_profiled(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ["profile", "--workload=branches_small", "--cluster=p100x2"]
+    assert_one_line(capsys, tmp_path, argv, "only described", "--cluster=local")

@@ -158,6 +158,7 @@ def _hardware(device: Device, config: RuntimeConfig) -> dict[str, str]:
     return {
         "inter_op_threads": str(config.inter_op_threads),
         "device": device.model,
+        "address": device.address,  # elsewhere, what is asked below is not known
         "processor": _processor_name(),
         "tensorflow": tf.__version__,
         "kernel": platform.release(),

@@ -80,6 +80,9 @@ class Report:
     def summary(self) -> dict[str, Any]:
         """The content of summary.json: seconds are floats, what was not measured is None."""
         bounds = self.result.bounds
+        beside = list(self.baselines)
+        if self.live is not None and self.chosen.method == "single":
+            beside.append(self.chosen)
         return {
             "workload": self.problem.name,
             "cluster": self.problem.cluster.name,
@@ -96,9 +99,9 @@ class Report:
                 "largest_unit_s": bounds.largest_unit_ns / 1e9,
             },
             "single_device_s": self.result.single_device_s,
-            "baselines": {c.method: c.simulated_s for c in self.baselines},
-            "baselines_measured": {c.method: c.measured_s for c in self.baselines},
-            "baselines_evaluations": {c.method: c.result.evaluations for c in self.baselines if c.result},
+            "baselines": {c.method: c.simulated_s for c in beside},
+            "baselines_measured": {c.method: c.measured_s for c in beside},
+            "baselines_evaluations": {c.method: c.result.evaluations for c in beside if c.result},
             "peak_bytes": self.result.peak_bytes,
             "status": self.chosen.status.name,
             "evaluations": self.result.evaluations,

@@ -44,6 +44,18 @@ def test_values_in_the_file_replace_the_model(tmp_path):
     assert cluster.channel_of_link().tolist() == [[-1, 0], [0, -1]]
 
 
+def test_a_cpu_runs_the_newest_op_first_where_tensorflow_answers_or_the_file_says_so(tmp_path):
+    assert not _read(tmp_path, _GOOD).newest_first().any()
+    said = _GOOD.replace("streams = 3", "streams = 3\nnewest_first = true")
+    assert _read(tmp_path, said).newest_first().tolist() == [False, True]
+    live = said.replace("newest_first = true", 'address = "h:1"').replace(
+        "streams = 1", 'streams = 1\naddress = "h:1"'
+    )
+    assert _read(tmp_path, live).newest_first().tolist() == [False, True]
+    (tmp_path / "again.toml").write_text(_read(tmp_path, said).to_toml())
+    assert Cluster.from_file(tmp_path / "again.toml").newest_first().tolist() == [False, True]
+
+
 def test_lists_stand_for_all_pairs_and_give_each_its_channel(tmp_path):
     cluster = _read(
         tmp_path,

@@ -1,0 +1,37 @@
+"""A runtime whose truth is known."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tf_placer.evaluation.measurement import Measurement, Status
+from tf_placer.evaluation.simulated import SimulatedEvaluator
+
+
+class OtherMachine:
+    """Stands in for the runtime: another problem's simulator, with noise; some placements fail."""
+
+    def __init__(self, truth, fails=lambda row: False, race_error=None):
+        self._simulator = SimulatedEvaluator(truth)
+        self._noise = np.random.default_rng(0)
+        self._fails, self._race_error = fails, race_error
+        self.evaluated = 0
+
+    def _times(self, rows):
+        return self._simulator.evaluate(rows).runtime_s * self._noise.lognormal(0, 0.01, len(rows))
+
+    def evaluate(self, rows):
+        self.evaluated += len(rows)
+        failed = np.array([self._fails(row) for row in rows])
+        status = np.where(failed, Status.OUT_OF_MEMORY, Status.OK).astype(np.int32)
+        return Measurement(
+            np.where(failed, np.nan, self._times(rows)),
+            None,
+            status,
+            tuple("too large" if one else "" for one in failed),
+        )
+
+    def race(self, rows, rounds=20):
+        if self._race_error:
+            raise self._race_error
+        return np.stack([self._times(rows) for _ in range(rounds)], axis=1).tolist()
