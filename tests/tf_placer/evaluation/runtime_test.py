@@ -213,6 +213,15 @@ def test_a_step_without_end_is_a_timeout(cluster):
     assert measurement.status.tolist() == [Status.TIMEOUT], measurement.messages
 
 
+@pytest.fixture
+def heeds_ctrl_c():
+    """A shell that runs the tests in the background has told them to ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeds_ctrl_c")
 def test_ctrl_c_ends_the_step_too(cluster):
     # Or it would go on beside whatever is timed next.
     item = _item(endless)
