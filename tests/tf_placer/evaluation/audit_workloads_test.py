@@ -14,7 +14,7 @@ from tf_placer.problem.analytic_problem import analytic_problem
 def test_every_op_is_where_it_was_put_or_says_why(name):
     item = workloads.build(name)
     problem = analytic_problem(item, Cluster.local(cores=2))
-    scattered = max(RandomBlocks(problem, seed=0).draw(8), key=lambda row: min(row.mean(), 1 - row.mean()))
+    scattered = max(RandomBlocks(problem, seed=0).draw(64), key=lambda row: min(row.mean(), 1 - row.mean()))
     with RuntimeEvaluator(item, problem) as evaluator:
         found = evaluator.audit(scattered)
     found.check()
