@@ -41,9 +41,10 @@ class Cache:
             document = json.loads(text)
             if document["digest"] == _digest(document["key"], document["value"]) and document["key"] == key:
                 return document["value"]
-        except (json.JSONDecodeError, KeyError, TypeError):
-            pass
-        _LOG.warning("%s is damaged: measuring again", path)
+            damage = "it is not what was saved"
+        except (json.JSONDecodeError, KeyError, TypeError) as error:
+            damage = f"{type(error).__name__}: {error}"
+        _LOG.warning("%s is damaged (%s): measuring again", path, damage)
         return None
 
     def save(self, key: dict[str, str], value: Any) -> None:

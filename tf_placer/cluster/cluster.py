@@ -79,6 +79,10 @@ class Cluster:
         """
         if kept_in is not None and os.path.exists(kept_in):
             _, devices, links = read_cluster_file(kept_in)
+            if cores is not None and cores != len(devices):
+                raise InputError(
+                    f"{kept_in} holds {len(devices)} devices, not cores={cores}; give another file"
+                )
             return cls("local", devices, links, kind="local")
         cluster = cls("local", *local_devices(cores), kind="local")
         if kept_in is not None:
