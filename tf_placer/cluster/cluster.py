@@ -15,6 +15,7 @@ from tf_placer.cluster.device import Device, Link, check_devices, check_links
 from tf_placer.cluster.local import local_devices
 from tf_placer.cluster.logical import logical_devices
 from tf_placer.cluster.preset import preset_path
+from tf_placer.errors import InputError
 from tf_placer.files import write_atomically
 
 __all__ = ["Cluster", "Device", "Link"]
