@@ -54,6 +54,9 @@ def test_a_kept_cluster_is_the_same_for_a_later_process(monkeypatch, tmp_path):
     assert second.fingerprint() == first.fingerprint()
     assert (second.name, second.kind, second.devices) == (first.name, first.kind, first.devices)
     assert Cluster.from_file(file).kind == "described", "only who asks for this machine gets its workers"
+    other = len(first.devices) + 1
+    with pytest.raises(InputError, match=f"cluster.toml holds {other - 1} devices, not cores={other}"):
+        Cluster.local(cores=other, kept_in=file)
 
 
 def test_one_device_per_core_and_a_link_each_way():
