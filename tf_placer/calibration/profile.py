@@ -19,6 +19,7 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import Device, Link
 from tf_placer.cluster.workers import workers_of
 from tf_placer.graph.item import Item
+from tf_placer.ops.build import build_library
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.graph_def import place_graph
@@ -100,7 +101,8 @@ def _hops(pair: Cluster, config: RuntimeConfig, cache: Cache) -> tuple[Hop, ...]
 
 
 def _traffic(pair: Cluster, hops: Sequence[Hop], config: RuntimeConfig, cache: Cache) -> Traffic:
-    key = {"kind": "traffic", **_hardware(pair.devices[0], config)}
+    # The links are fitted so that *this* simulator is right with them.
+    key = {"kind": "traffic", "simulator": build_library().name, **_hardware(pair.devices[0], config)}
     found = cache.load(key)
     if found is None:
         item = traffic_item()

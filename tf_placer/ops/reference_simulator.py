@@ -22,7 +22,8 @@ deterministic. The state changes at *moments*; what happens at a moment happens 
    op with the least (priority, moment it became ready, op index), until it has no free stream or
    nothing to start. A device that runs the newest first takes, among the least priority, the op with the
    greatest (moment, op index): so do the threads of TensorFlow's executor, which keep what they have just made
-   ready for themselves.
+   ready for themselves. There sending is an op too (``_Send``) and waits like one: its chore has the priority of
+   the tensor's producer and comes behind the ops that became ready at the moment it joined, first joined first.
 
 Between producer ends of different moments the queues are first in, first out; so a channel serves by
 (end of the producer, tensor id, target), as long as no transfer takes no time.
@@ -101,7 +102,9 @@ class _Reference:
         self._missing = {op: set(tensors) for op, tensors in self._inputs_of.items()}
         self._now_ns = 0
         self._agenda: list[tuple[int, str, Any]] = []  # heap of (due, kind, op or channel or chore)
-        self._ready: list[list[tuple[int, int, int]]] = [[] for _ in range(num_devices)]
+        # Heaps of (priority, moment, order, op or transfer).
+        self._ready: list[list[tuple[int, int, int, Any]]] = [[] for _ in range(num_devices)]
+        self._num_sends = 0
         self._free_ready: list[int] = []
         self._busy = [0] * num_devices
         self._handed_over: list[tuple[int, int, int, str]] = []
@@ -149,7 +152,7 @@ class _Reference:
         else:
             sign = -1 if self._inputs.newest_first[self._device[op]] else 1
             key = (int(self._inputs.priority[op]), sign * self._now_ns, sign * op)
-            heapq.heappush(self._ready[self._device[op]], key)
+            heapq.heappush(self._ready[self._device[op]], (*key, op))
 
     def _end_free_ops(self) -> None:
         while self._free_ready:
@@ -187,7 +190,7 @@ class _Reference:
     def _queue_transfers(self) -> None:
         for tensor, target, source, state in sorted(self._handed_over):
             if state == "to send" and self._send_ns(tensor, target, source):
-                self._chores[source].append((tensor, target, source))
+                self._queue_send(tensor, target, source)
             elif state == "crossed":
                 self._chores[target].append((tensor, target, source))
             else:
@@ -196,6 +199,15 @@ class _Reference:
                 if len(self._queues[channel]) == 1:
                     self._begin_transfer(channel)
         self._handed_over = []
+
+    def _queue_send(self, tensor: int, target: int, source: int) -> None:
+        if not self._inputs.newest_first[source]:
+            self._chores[source].append((tensor, target, source))
+            return
+        self._num_sends += 1
+        priority = int(self._inputs.priority[self._inputs.tensor_producer[tensor]])
+        entry = (priority, -self._now_ns, self._num_sends, (tensor, target, source))
+        heapq.heappush(self._ready[source], entry)
 
     def _send_ns(self, tensor: int, target: int, source: int) -> int:
         inputs, link = self._inputs, (source, target)
@@ -241,15 +253,20 @@ class _Reference:
         for device, ready in enumerate(self._ready):
             chores = self._chores[device]
             while chores and self._busy[device] < self._inputs.streams[device]:
-                transfer = chores.popleft()
-                takes_ns = (self._send_ns if device == transfer[2] else self._receive_ns)(*transfer)
-                self._busy[device] += 1
-                heapq.heappush(self._agenda, (self._now_ns + takes_ns, "chore", (device, *transfer)))
+                self._start_chore(device, chores.popleft())
             while ready and self._busy[device] < self._inputs.streams[device]:
-                op = abs(heapq.heappop(ready)[2])
-                self._busy[device] += 1
-                self._begin_op(op)
-                heapq.heappush(self._agenda, (self._now_ns + self._cost_ns[op], "compute", op))
+                item = heapq.heappop(ready)[3]
+                if isinstance(item, tuple):
+                    self._start_chore(device, item)
+                else:
+                    self._busy[device] += 1
+                    self._begin_op(item)
+                    heapq.heappush(self._agenda, (self._now_ns + self._cost_ns[item], "compute", item))
+
+    def _start_chore(self, device: int, transfer: tuple[int, int, int]) -> None:
+        takes_ns = (self._send_ns if device == transfer[2] else self._receive_ns)(*transfer)
+        self._busy[device] += 1
+        heapq.heappush(self._agenda, (self._now_ns + takes_ns, "chore", (device, *transfer)))
 
     def _hold(self, tensor: int, device: int, holders: set) -> None:
         self._holders[tensor, device] = set(holders)

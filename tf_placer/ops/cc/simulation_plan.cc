@@ -47,6 +47,7 @@ SimulationPlan::SimulationPlan(const SimulatorArrays& arrays) {
   AddTensors(a, reduced.held_bytes);
   AddSharedInputs();
   max_running = num_ops + (has_chores ? 2 * max_transfers : 0);
+  max_ready = num_ops + (has_chores ? max_transfers : 0);
 }
 
 void SimulationPlan::AddResident(const SimulatorArrays& a, const std::vector<int64_t>& held_bytes) {
@@ -149,6 +150,7 @@ void SimulationPlan::AddTensors(const SimulatorArrays& a, const std::vector<int6
       continue;
     }
     ++ops[a.tensor_producer[t] + 1].tensor_begin;
+    tensor_priority.push_back(a.priority[a.tensor_producer[t]]);
     max_transfers += std::min(fanout, num_devices - 1);
     const int32_t size = RowOf(distinct_bytes_, bytes) * size_columns_;
     if (fanout == 1) {

@@ -62,6 +62,7 @@ class SimulationPlan {
   int num_devices, num_channels;
   int64_t max_transfers;   // of one placement
   int64_t max_running;     // computations and chores at once on one device
+  int64_t max_ready;       // ops, and tensors to be sent, that wait for one device
   bool uniform_priority;
   bool has_chores;         // some link takes time of the devices that it joins
   std::vector<int32_t> original_op;     // [M] position among the N
@@ -70,6 +71,7 @@ class SimulationPlan {
   std::vector<int32_t> sources;         // ops that wait for nothing
   std::vector<Op> ops;                  // [M + 1]
   std::vector<Tensor> tensors;          // in the order of their ids
+  std::vector<int32_t> tensor_priority; // of their producers
   std::vector<Shared> shared;
   std::vector<int32_t> consumers;       // of shared tensors
   std::vector<int32_t> shared_inputs;   // begins of rows of use counters

@@ -41,12 +41,13 @@ class Simulation {
         link_class_(plan.link_class.data()),
         channel_(plan.channel.data()),
         priority_(plan.priority.data()),
+        tensor_priority_(plan.tensor_priority.data()),
         original_op_(plan.original_op.data()),
         state_(workspace->state.get()),
         uses_(workspace->uses.get()),
         transfers_(workspace->transfers.get()),
         fresh_(workspace->fresh.get()),
-        free_ready_(workspace->ready.get() + int64_t{plan.num_devices} * plan.num_ops),
+        free_ready_(workspace->ready.get() + int64_t{plan.num_devices} * plan.max_ready),
         ready_end_(workspace->ready_end.data()),
         devices_(workspace->devices.data()),
         bytes_(workspace->bytes.data()),
@@ -57,7 +58,7 @@ class Simulation {
         end_ns_(end_ns) {
     Running* running = workspace->running.get();
     for (int d = 0; d < num_devices_; ++d) {
-      const int64_t row = int64_t{d} * num_ops_;
+      const int64_t row = int64_t{d} * plan.max_ready;
       int32_t* const ready = workspace->ready.get() + row;
       const int32_t streams = std::min<int64_t>(plan.streams[d], plan.max_running);
       Ready* const heap = kUniformPriority ? nullptr : workspace->heap.get() + row;
@@ -244,10 +245,14 @@ class Simulation {
   TF_PLACER_INLINE void QueueChore(int32_t tensor, int32_t source, int32_t target, int32_t device) {
     const int32_t index = num_transfers_++;
     transfers_[index] = {tensor, -1, static_cast<uint16_t>(source), static_cast<uint16_t>(target)};
-    TransferList& chores = devices_[device].chores;
-    (chores.head < 0 ? chores.head : transfers_[chores.tail].next) = index;
-    chores.tail = index;
     touched_ |= uint64_t{1} << device;
+    DeviceState& state = devices_[device];
+    if (state.newest_first && device == source) {
+      *ready_end_[device]++ = ~index;  // sorts below the ops of this moment, and the later ones below it
+      return;
+    }
+    (state.chores.head < 0 ? state.chores.head : transfers_[state.chores.tail].next) = index;
+    state.chores.tail = index;
   }
 
   TF_PLACER_INLINE void QueueTransfer(int32_t tensor, int32_t source, int32_t target) {
@@ -357,11 +362,24 @@ class Simulation {
   TF_PLACER_INLINE void StartChores(int d, DeviceState& device) {
     while (device.chores.head >= 0 && device.num_running < device.streams) {
       const int32_t index = device.chores.head;
-      const Transfer& transfer = transfers_[index];
-      device.chores.head = transfer.next;
-      Occupy(d, ~index,
-             d == transfer.source ? SendNs(transfer.tensor, transfer.source, transfer.target)
-                                  : ReceiveNs(transfer.tensor, transfer.source, transfer.target));
+      device.chores.head = transfers_[index].next;
+      StartChore(d, index);
+    }
+  }
+
+  TF_PLACER_INLINE void StartChore(int d, int32_t index) {
+    const Transfer& transfer = transfers_[index];
+    Occupy(d, ~index,
+           d == transfer.source ? SendNs(transfer.tensor, transfer.source, transfer.target)
+                                : ReceiveNs(transfer.tensor, transfer.source, transfer.target));
+  }
+
+  // An op, or ~transfer to be sent.
+  TF_PLACER_INLINE void StartReady(int d, int32_t item) {
+    if (kChores && item < 0) {
+      StartChore(d, ~item);
+    } else {
+      StartOp(d, item);
     }
   }
 
@@ -369,7 +387,7 @@ class Simulation {
     int32_t* end = ready_end_[d];
     if (end - device.ready_sorted > 1) std::sort(device.ready_sorted, end);
     if (device.newest_first) {
-      while (device.ready_head != end && device.num_running < device.streams) StartOp(d, *--end);
+      while (device.ready_head != end && device.num_running < device.streams) StartReady(d, *--end);
       device.ready_sorted = ready_end_[d] = end;
       return;
     }
@@ -382,16 +400,21 @@ class Simulation {
 
   TF_PLACER_INLINE void StartByPriority(int d, DeviceState& device) {
     for (; device.ready_sorted != ready_end_[d]; ++device.ready_sorted) {
-      const int32_t op = *device.ready_sorted;
-      device.heap[device.heap_size++] = device.newest_first ? Ready{priority_[op], ~op, -now_ns_}
-                                                            : Ready{priority_[op], op, now_ns_};
+      const int32_t item = *device.ready_sorted;
+      // Complemented, ops of one moment come from the last to the first, then what is to be sent.
+      device.heap[device.heap_size++] = device.newest_first ? Ready{PriorityOf(item), ~item, -now_ns_}
+                                                            : Ready{PriorityOf(item), item, now_ns_};
       std::push_heap(device.heap, device.heap + device.heap_size, std::greater<Ready>());
     }
     while (device.heap_size > 0 && device.num_running < device.streams) {
       std::pop_heap(device.heap, device.heap + device.heap_size, std::greater<Ready>());
-      const int32_t op = device.heap[--device.heap_size].op;
-      StartOp(d, device.newest_first ? ~op : op);
+      const int32_t item = device.heap[--device.heap_size].item;
+      StartReady(d, device.newest_first ? ~item : item);
     }
+  }
+
+  TF_PLACER_INLINE int32_t PriorityOf(int32_t item) const {
+    return item >= 0 ? priority_[item] : tensor_priority_[transfers_[~item].tensor];
   }
 
   TF_PLACER_INLINE void StartOp(int32_t d, int32_t op) {
@@ -427,6 +450,7 @@ class Simulation {
   const int32_t* const link_class_;
   const int32_t* const channel_;
   const int32_t* const priority_;
+  const int32_t* const tensor_priority_;
   const int32_t* const original_op_;
   OpState* const state_;
   int32_t* const uses_;

@@ -25,9 +25,9 @@ Workspace::Workspace(const SimulationPlan& plan)
       // With chores a transfer is listed up to three times: to be sent, moving, to be received.
       transfers(Uninitialized<Transfer>((plan.has_chores ? 3 : 1) * plan.max_transfers)),
       fresh(Uninitialized<uint64_t>(plan.max_transfers)),
-      ready(Uninitialized<int32_t>(int64_t{plan.num_ops} * (plan.num_devices + 1))),
+      ready(Uninitialized<int32_t>(plan.max_ready * (plan.num_devices + 1))),
       ready_end(plan.num_devices + 1),
-      heap(Uninitialized<Ready>(plan.uniform_priority ? 0 : int64_t{plan.num_ops} * plan.num_devices)),
+      heap(Uninitialized<Ready>(plan.uniform_priority ? 0 : plan.max_ready * plan.num_devices)),
       devices(plan.num_devices),
       bytes(plan.num_devices),
       channels(plan.num_channels),

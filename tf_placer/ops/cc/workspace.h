@@ -33,14 +33,14 @@ struct Running {
   int32_t op;
 };
 
-// A ready op in a device's heap, used when priorities differ.
+// What is ready in a device's heap, used when priorities differ.
 struct Ready {
   int32_t priority;
-  int32_t op;
+  int32_t item;  // op or ~transfer, complemented where newest first
   int64_t ready_ns;
 
   bool operator>(const Ready& other) const {
-    return std::tie(priority, ready_ns, op) > std::tie(other.priority, other.ready_ns, other.op);
+    return std::tie(priority, ready_ns, item) > std::tie(other.priority, other.ready_ns, other.item);
   }
 };
 
@@ -50,10 +50,11 @@ struct TransferList {
 };
 
 struct DeviceState {
-  int32_t* ready_head;    // the next op to start, in the order of readiness; the bottom where newest first
+  int32_t* ready_head;    // the next op to start, in the order of readiness; where newest first the bottom, and
+                          // ~transfers to be sent are among the ops
   int32_t* ready_sorted;  // from here on, ops became ready at the present time and are not sorted
   Running* running;       // [streams], latest end first
-  Ready* heap;            // [N] when priorities differ
+  Ready* heap;            // [max_ready] when priorities differ
   int32_t num_running;
   int32_t streams;
   int32_t heap_size;
@@ -71,9 +72,9 @@ struct Workspace {
                                     // device, then its size
   std::unique_ptr<Transfer[]> transfers;
   std::unique_ptr<uint64_t[]> fresh;  // transfers handed over at the present time, not yet queued
-  std::unique_ptr<int32_t[]> ready;   // [D + 1, N], the last row for ops that are free
+  std::unique_ptr<int32_t[]> ready;   // [D + 1, max_ready], the last row for ops that are free
   std::vector<int32_t*> ready_end;    // [D + 1]
-  std::unique_ptr<Ready[]> heap;      // [D, N]
+  std::unique_ptr<Ready[]> heap;      // [D, max_ready]
   std::unique_ptr<Running[]> running;
   std::vector<DeviceState> devices;
   std::vector<int64_t> bytes;  // [D] in use now
