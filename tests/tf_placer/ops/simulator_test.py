@@ -247,6 +247,22 @@ def test_a_device_may_run_the_newest_first(priority):
     assert oldest.tolist() == ([0, 10, 20, 30, 40] if not any(priority) else [0, 10, 30, 20, 40])
 
 
+@pytest.mark.parametrize(
+    ("newest_first", "priority", "starts"),
+    [
+        (False, [0] * 5, [0, 10, 30, 40, 40]),  # at once: from 20 to 30
+        (True, [0] * 5, [40, 0, 10, 20, 50]),  # behind 2, which was ready with it, and 3, but before 0
+        (True, [0, 0, 1, 0, 0], [20, 0, 30, 40, 30]),  # with its producer's priority before 2
+    ],
+)
+def test_a_send_waits_among_the_ops_where_the_newest_runs_first(newest_first, priority, starts):
+    # Op 4 is elsewhere and waits for op 1, as op 2 does, which op 3 waits for; op 0 has to do with nothing.
+    graph = arrays(5, [(1, 0, [2, 4]), (2, 0, [3])], [10] * 5)
+    changes = {"link_send_ns": np.full((2, 2), 10), "newest_first": np.array([newest_first, False])}
+    changes["priority"] = np.array(priority)
+    assert outcome(SimulatorInputs(**graph | changes), 0, 0, 0, 0, 1)[2] == starts
+
+
 def test_a_device_with_many_streams_sends_many_tensors_at_once():
     # More chores than ops: an op with five outputs, all read elsewhere.
     graph = arrays(2, [(0, 0, [1])] * 5, [10, 10], streams=np.array([8, 1]))
