@@ -16,6 +16,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
+import tempfile
 from collections.abc import Iterator, Sequence
 
 import matplotlib.pyplot as plt
@@ -25,6 +26,7 @@ from absl import app, flags
 
 import tf_placer
 from tf_placer import workloads
+from tf_placer.calibration.cache import Cache
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.files import write_atomically
 from tf_placer.planners.partition import min_cut_partition
@@ -73,7 +75,7 @@ def candidates(problem: Problem) -> list[Candidate]:
     ]
     found += [
         Candidate("random", f"draw {i}", row)
-        for i, row in enumerate(RandomBlocks(problem, seed=0).draw(4 * FLAGS.placements))
+        for i, row in enumerate(RandomBlocks(problem, seed=0).draw(16 * FLAGS.placements))
     ]
     found += _partitions(problem)
     found += _searched(problem)
@@ -139,10 +141,10 @@ def measure(
     return measured * level_s, level_s, max(levels) / min(levels) - 1
 
 
-def study(name: str) -> dict:
+def study(name: str, cache: Cache) -> dict:
     """Measures one workload."""
     item = workloads.build(name)
-    problem = tf_placer.build_problem(item, tf_placer.Cluster.local(), costs="profiled")
+    problem = tf_placer.build_problem(item, tf_placer.Cluster.local(), costs="profiled", cache=cache)
     chosen = candidates(problem)
     rows = np.stack([one.device_of_unit for one in chosen])
     simulated_s = tf_placer.SimulatedEvaluator(problem).evaluate(rows).runtime_s
@@ -173,7 +175,7 @@ def summary(result: dict) -> str:
     measured = np.array([one["measured_s"] for one in result["placements"]])
     kinds = np.array([one["kind"] for one in result["placements"]])
     error = simulated / measured - 1
-    # The profile is older than the measurement; as fractions of the single device's, times do not feel that.
+    # Heats are minutes after the profile on a machine that drifts; fractions of the single device's time feel it less.
     at_profile = simulated[0]
     relative = simulated / at_profile / (measured / result["single_s"]) - 1
     rank = scipy.stats.spearmanr(simulated, measured).statistic
@@ -219,10 +221,11 @@ def main(argv: list[str]) -> None:
     out = pathlib.Path(FLAGS.out)
     out.mkdir(parents=True, exist_ok=True)
     results = []
-    for name in FLAGS.workloads:
-        results.append(study(name))
-        write_atomically(out / f"{name}.json", json.dumps(results[-1]))
-        print(summary(results[-1]), flush=True)
+    with tempfile.TemporaryDirectory() as profiles:
+        for name in FLAGS.workloads:
+            results.append(study(name, Cache(pathlib.Path(profiles))))
+            write_atomically(out / f"{name}.json", json.dumps(results[-1]))
+            print(summary(results[-1]), flush=True)
     plot(results, out / "fidelity.png")
     print(
         f"wrote {', '.join(str(out / f'{name}.json') for name in FLAGS.workloads)} and {out / 'fidelity.png'}"

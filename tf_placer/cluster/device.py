@@ -30,8 +30,8 @@ class Device:
       peak_flops: fp32 multiply-adds count two, per second, all streams together.
       memory_bytes_per_s: peak memory bandwidth.
       launch_ns: fixed cost of starting one op, in nanoseconds.
-      newest_first: runs the op first that became ready last, as the threads of TensorFlow's executor do on a CPU;
-        a GPU runs what was launched first.
+      newest_first: runs the op first that became ready last, as the threads of TensorFlow's executor do on a CPU, and
+        sends tensors in that order too; a GPU runs what was launched first.
       address: ``host:port`` of the running ``tf.distribute.Server`` of its task; "" for a device that is only
         described, or whose worker is started here.
     """

@@ -34,7 +34,8 @@ class SimulatorInputs:
       consumer_op: [E] int32, distinct and ascending within a tensor, after its producer.
       resident_bytes: [U] int64, memory that stays on the unit's device.
       streams: [D] int32, ops that a device runs at once.
-      newest_first: [D] bool, whether a device runs the op first that became ready last; False without.
+      newest_first: [D] bool, whether a device runs the op first that became ready last, and has what it sends wait
+        among the ops; False without.
       link_latency_ns: [D, D] int64 from source to target; the diagonal is not read.
       link_bytes_per_s: [D, D] int64; the diagonal is not read.
       channel_of_link: [D, D] int32, transfers of one channel queue; -1 on the diagonal.
