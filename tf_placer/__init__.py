@@ -1,6 +1,7 @@
 """Finds which device should run which operation of a TensorFlow program."""
 
 import tf_placer.native_log  # noqa: F401 - before everything that imports TensorFlow
+from tf_placer.automatic.auto_placed import auto_place
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.errors import InputError
 from tf_placer.evaluation.measurement import Measurement
@@ -12,6 +13,7 @@ from tf_placer.calibration.build_problem import build_problem
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.apply_placement import apply_placement
+from tf_placer.rewrite.placed_function import placed_function
 from tf_placer.search.result import SearchResult
 from tf_placer.search.search import search
 
@@ -27,6 +29,8 @@ __all__ = [
     "SimulatedEvaluator",
     "Status",
     "apply_placement",
+    "auto_place",
     "build_problem",
+    "placed_function",
     "search",
 ]

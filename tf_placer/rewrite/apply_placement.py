@@ -20,10 +20,15 @@ def apply_placement(item: Item, placement: Placement) -> tf.compat.v1.GraphDef:
     Raises:
       InputError: the placement was made for another graph.
     """
+    check_made_for(item, placement)
+    return place_graph(item.graph_def, placement.device_names)
+
+
+def check_made_for(item: Item, placement: Placement) -> None:
+    """Raises InputError when a placement was made for another graph than the item's."""
     problem = placement.problem
     if problem.fingerprint != item.fingerprint:
         raise InputError(
             f"the placement is for {problem.name!r} (fingerprint {problem.fingerprint[:12]}), but item "
             f"{item.name!r} has fingerprint {item.fingerprint[:12]}; search a placement for this item"
         )
-    return place_graph(item.graph_def, placement.device_names)

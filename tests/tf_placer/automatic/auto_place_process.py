@@ -1,0 +1,230 @@
+"""Uses auto_place in all the ways that users will, on logical devices, and prints what went wrong, as JSON.
+
+A process of its own: TensorFlow fixes its logical devices when its first op runs. Its argument is the plan cache.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Callable
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import tf_placer
+
+NUM_DEVICES = 4
+SETTINGS: dict = {"method": "random", "budget_s": 0.2}  # random placements are spread over all devices
+
+
+def auto_place(fn=None, **settings):
+    return tf_placer.auto_place(fn, **SETTINGS, **settings)
+
+
+def same(left, right) -> bool:
+    tf.nest.assert_same_structure(left, right)
+    pairs = zip(tf.nest.flatten(left), tf.nest.flatten(right), strict=True)
+    return all(bool(tf.reduce_all(a == b)) for a, b in pairs if a is not None)
+
+
+def as_a_decorator_with_arguments() -> bool:
+    @auto_place()
+    @tf.function
+    def f(x, scale=2.0, *, shift: tf.Tensor):
+        """Says what it does."""
+        return {"y": x * scale + shift, "parts": (x, [shift, None])}
+
+    x, shift = tf.constant([1.0, 2.0]), tf.constant(1.0)
+    results = [
+        (f(x, shift=shift), f.unplaced(x, shift=shift)),
+        (f(x, 3.0, shift=shift), f.unplaced(x, 3.0, shift=shift)),
+        (f(x, scale=tf.constant(4.0), shift=shift), f.unplaced(x, scale=tf.constant(4.0), shift=shift)),
+    ]
+    named = f.__name__ == "f" and f.__doc__ == "Says what it does."
+    return all(same(*pair) for pair in results) and len(f.placements) == 3 and named
+
+
+def as_a_call_on_a_python_function() -> bool:
+    f = auto_place(lambda x: tf.reduce_sum(x * 2.0))
+    return float(f(tf.constant([1.0, 2.0]))) == 6.0
+
+
+def as_a_method() -> bool:
+    class Counter:
+        def __init__(self, start: float) -> None:
+            self.value = tf.Variable(start)
+
+        @auto_place()
+        @tf.function
+        def add(self, amount):
+            return self.value.assign_add(amount)
+
+    one, two = Counter(1.0), Counter(10.0)
+    one.add(tf.constant(1.0)), two.add(tf.constant(1.0)), one.add(tf.constant(1.0))
+    return float(one.value) == 3.0 and float(two.value) == 11.0 and len(one.add.placements) == 1
+
+
+def signatures_and_unknown_sizes() -> bool:
+    @auto_place()
+    @tf.function(input_signature=[tf.TensorSpec([None, 2])])
+    def f(x):
+        return tf.reduce_sum(x, axis=1)
+
+    first, second = tf.ones([3, 2]), tf.ones([5, 2])
+    return (
+        same(f(first), f.unplaced(first)) and same(f(second), f.unplaced(second)) and len(f.placements) == 1
+    )
+
+
+def inside_another_function() -> bool:
+    weights = tf.Variable(2.0)
+
+    @auto_place()
+    @tf.function
+    def f(x):
+        return x * weights
+
+    @tf.function
+    def outer(x):
+        before = weights + 0.0
+        return f(x) + before
+
+    return float(outer(tf.constant(3.0))) == 8.0 and float(outer(tf.constant(4.0))) == 10.0
+
+
+def under_a_tape() -> bool:
+    weights = tf.Variable([[1.0, 2.0]])
+
+    @auto_place()
+    @tf.function
+    def f(x):
+        return tf.reduce_sum(tf.tanh(x @ weights))
+
+    def gradients(function):
+        with tf.GradientTape() as tape:
+            loss = function(tf.constant([[0.5]]))
+        return tape.gradient(loss, weights)
+
+    return same(gradients(f), gradients(f.unplaced))
+
+
+def variables_made_at_the_first_call() -> bool:
+    class Lazy(tf.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.state = None
+
+        @auto_place()
+        @tf.function
+        def __call__(self, x):
+            if self.state is None:
+                self.state = tf.Variable(tf.ones([2]))
+            return self.state.assign_add(x)
+
+    lazy = Lazy()
+    lazy(tf.constant([1.0, 2.0]))
+    return lazy(tf.constant([1.0, 2.0])).numpy().tolist() == [3.0, 5.0]
+
+
+def variables_that_stay() -> bool:
+    with tf.device("CPU:2"):
+        state = tf.Variable([1.0, 2.0])
+
+    @auto_place(variables="stay")
+    @tf.function
+    def f(x):
+        return tf.reduce_sum(state.assign_add(x))
+
+    total = float(f(tf.constant([1.0, 1.0])))
+    handles = [device for op, device in f.placement.device_names.items() if op.startswith("Variable")]
+    return total == 5.0 and {state.device, *handles} == {state.device} and state.device.endswith("CPU:2")
+
+
+def checkpoints_before_and_after() -> bool:
+    state = tf.Variable([1.0, 2.0])
+
+    @auto_place()
+    @tf.function
+    def f(x):
+        return state.assign(state * x)
+
+    with tempfile.TemporaryDirectory() as folder:
+        checkpoint = tf.train.Checkpoint(state=state)
+        before = checkpoint.write(f"{folder}/before")
+        f(tf.constant(2.0))
+        after = checkpoint.write(f"{folder}/after")
+        checkpoint.read(before).assert_consumed()
+        f(tf.constant(3.0))
+        restored_before = state.numpy().tolist()
+        checkpoint.read(after).assert_consumed()
+    return restored_before == [3.0, 6.0] and state.numpy().tolist() == [2.0, 4.0]
+
+
+def keras_fit_with_a_train_step() -> bool:
+    def trained(place: bool) -> list[bytes]:
+        keras.utils.set_random_seed(2)
+        inputs = keras.Input((8,))
+        outputs = keras.layers.Dense(1)(keras.layers.Dense(16, "relu")(inputs))
+
+        class Model(keras.Model):
+            def train_step(self, data):
+                x, y = data
+                return {"loss": self.step(x, y)}
+
+        model = Model(inputs, outputs)
+        model.compile(optimizer=keras.optimizers.SGD(0.1, momentum=0.9))
+        model.optimizer.build(model.trainable_variables)
+
+        @tf.function
+        def step(x, y):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean(tf.square(model(x, training=True) - y))
+            model.optimizer.apply(tape.gradient(loss, model.trainable_variables))
+            return loss
+
+        model.step = auto_place(step) if place else step
+        x = np.random.default_rng(0).normal(size=(32, 8)).astype(np.float32)
+        model.fit(x, x[:, :1], batch_size=8, epochs=2, shuffle=False, verbose=0)
+        return [weights.tobytes() for weights in model.get_weights()]
+
+    return trained(True) == trained(False)
+
+
+CHECKS: tuple[Callable[[], bool], ...] = (
+    as_a_decorator_with_arguments,
+    as_a_call_on_a_python_function,
+    as_a_method,
+    signatures_and_unknown_sizes,
+    inside_another_function,
+    under_a_tape,
+    variables_made_at_the_first_call,
+    variables_that_stay,
+    checkpoints_before_and_after,
+    keras_fit_with_a_train_step,
+)
+
+
+def outcome(check: Callable[[], bool]) -> str:
+    """ "ok", or what is wrong."""
+    try:
+        return "ok" if check() else "different"
+    except Exception as error:  # noqa: BLE001 - reported, and the test fails on it
+        return f"{type(error).__name__}: {error}"
+
+
+def main() -> None:
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.set_soft_device_placement(False)
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    tf.config.set_logical_device_configuration(
+        tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * NUM_DEVICES
+    )
+    SETTINGS.update(cluster=tf_placer.Cluster.logical(NUM_DEVICES), cache_dir=sys.argv[1])
+    json.dump({check.__name__: outcome(check) for check in CHECKS}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""auto_place in all the ways that users will use it, and what it refuses."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+import tf_placer
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+CHECKS = (
+    "as_a_decorator_with_arguments",
+    "as_a_call_on_a_python_function",
+    "as_a_method",
+    "signatures_and_unknown_sizes",
+    "inside_another_function",
+    "under_a_tape",
+    "variables_made_at_the_first_call",
+    "variables_that_stay",
+    "checkpoints_before_and_after",
+    "keras_fit_with_a_train_step",
+)
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory) -> dict[str, str]:
+    """What ``auto_place_process`` found, in a process that has four logical devices."""
+    result = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "tests.tf_placer.automatic.auto_place_process",
+            str(tmp_path_factory.mktemp("plans")),
+        ],
+        cwd=REPOSITORY,
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "2"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr[-4000:]
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+def test_every_check_is_made(outcomes):
+    assert set(outcomes) == set(CHECKS)
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_it_is_the_same_function(outcomes, check):
+    assert outcomes[check] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"clusters": "local"}, "no setting 'clusters'; it has .*cluster"),
+        ({"cluster": "p100x2"}, "cluster is 'p100x2'; give \"local\" or"),
+        ({"variables": "swap"}, "variables is 'swap'; give one of move, stay"),
+        ({"budget_s": 0}, "budget_s is 0; give more than 0"),
+        ({"batch_size": 0}, "batch_size is 0; give 1 or more"),
+    ],
+)
+def test_wrong_settings_are_refused(settings, message):
+    with pytest.raises(tf_placer.InputError, match=message):
+        tf_placer.auto_place(tf.function(lambda x: x), **settings)
+
+
+def test_what_is_no_function_is_refused():
+    with pytest.raises(tf_placer.InputError, match="auto_place needs a function, got 3"):
+        tf_placer.auto_place(3)
+    once = tf_placer.auto_place(tf.function(lambda x: x))
+    with pytest.raises(tf_placer.InputError, match="auto-placed already"):
+        tf_placer.auto_place(once)
+
+
+def test_a_described_cluster_is_refused():
+    placed = tf_placer.auto_place(
+        tf.function(lambda x: x + 1.0), cluster=tf_placer.Cluster.preset("p100x2"), budget_s=0.1
+    )
+    with pytest.raises(tf_placer.InputError, match="'p100x2' is only described, so nothing can run on it"):
+        placed(tf.constant(1.0))
+
+
+def test_a_function_that_was_not_called_has_no_placement():
+    with pytest.raises(tf_placer.InputError, match="call it first"):
+        _ = tf_placer.auto_place(tf.function(lambda x: x)).placement

@@ -1,0 +1,1 @@
+"""One call: a ``tf.function`` that finds and keeps its own placement."""

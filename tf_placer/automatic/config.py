@@ -1,0 +1,55 @@
+"""What auto_place is asked for."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.errors import InputError
+
+VARIABLES = ("move", "stay")
+_AUTO_METHOD = "local_search"  # what has won most live searches; see the README's tables
+
+
+@dataclasses.dataclass(frozen=True)
+class AutoPlaceConfig:
+    """How a function is placed at its first call.
+
+    Attributes:
+      cluster: the devices, or ``"local"`` for ``Cluster.local()``.
+      method: a name of ``tf_placer.search.methods.names()``, or ``"auto"`` for the one that wins most often here.
+      budget_s: seconds of the search.
+      seed: of the search.
+      cache_dir: where plans are kept, so that the next process needs no search; ``~/.cache/tf_placer/plans`` without.
+      variables: ``"move"``: the plan says where variables live, and they are moved there. ``"stay"``: they stay where
+        they are, and the plan puts the ops that use them there.
+      batch_size: stands for every dimension that is unknown where a function is traced without values, inside another
+        function.
+
+    Raises:
+      InputError: one of the values is not possible.
+    """
+
+    cluster: Cluster | str = "local"
+    method: str = "auto"
+    budget_s: float = 60.0
+    seed: int = 0
+    cache_dir: str | os.PathLike[str] | None = None
+    variables: str = "move"
+    batch_size: int = 32
+
+    def __post_init__(self) -> None:
+        if self.variables not in VARIABLES:
+            raise InputError(f"variables is {self.variables!r}; give one of {', '.join(VARIABLES)}")
+        if not self.budget_s > 0:
+            raise InputError(f"budget_s is {self.budget_s}; give more than 0")
+        if self.batch_size < 1:
+            raise InputError(f"batch_size is {self.batch_size}; give 1 or more")
+        if isinstance(self.cluster, str) and self.cluster != "local":
+            raise InputError(f'cluster is {self.cluster!r}; give "local" or a tf_placer.Cluster')
+
+    @property
+    def search_method(self) -> str:
+        """A name of ``tf_placer.search.methods.names()``."""
+        return _AUTO_METHOD if self.method == "auto" else self.method

@@ -1,0 +1,94 @@
+"""Makes a cluster's devices devices of this process, so that its functions can run on them."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.cluster.local_workers import LocalWorkers
+from tf_placer.errors import InputError
+
+# The workers that the eager context is connected to; it can be connected to one cluster at a time, and what
+# lives on their devices ends with them.
+_connected: dict[tuple[str, ...], LocalWorkers] = {}
+
+
+def attach(cluster: Cluster) -> dict[str, str]:
+    """Makes the devices of a cluster usable by eager code and functions; starts its workers if need be.
+
+    Returns:
+      Name of each device in the cluster -> its name in this process.
+
+    Raises:
+      InputError: the cluster is only described, this process lacks a device, or it is already attached to other
+        workers.
+      WorkerError: the workers cannot be started.
+    """
+    check_not_described(cluster)
+    names = [device.name for device in cluster.devices]
+    if cluster.kind == "local" and any(device.type == "GPU" for device in cluster.devices):
+        here = {name: "/job:localhost/replica:0/task:0" + name[name.index("/device:") :] for name in names}
+    elif cluster.kind == "local":
+        _connect_to_workers(cluster, tuple(names))
+        here = dict(zip(names, names, strict=True))
+    elif cluster.kind == "remote":
+        _connect({_job(names[0]): [device.address for device in cluster.devices]})
+        here = dict(zip(names, names, strict=True))
+    else:
+        here = dict(zip(names, names, strict=True))
+    _check_present(cluster, here)
+    return here
+
+
+def check_not_described(cluster: Cluster) -> None:
+    """Raises InputError for a cluster that nothing can run on."""
+    if cluster.kind == "described":
+        raise InputError(
+            f"cluster {cluster.name!r} is only described, so nothing can run on it; auto_place on Cluster.local(), "
+            "Cluster.logical() or a cluster file with addresses"
+        )
+
+
+def _connect_to_workers(cluster: Cluster, names: tuple[str, ...]) -> None:
+    workers = _connected.get(names)
+    if workers is not None and workers.death() is None:
+        return
+    if _connected:
+        raise InputError(
+            "this process is attached to other local workers, or one of them has died, and what lives there ends with "
+            "them; start a new process"
+        )
+    workers = LocalWorkers(cluster)
+    workers.start()
+    _connected[names] = workers
+    _connect({_job(names[0]): list(workers.addresses)})
+
+
+def _connect(addresses: dict[str, list[str]]) -> None:
+    with tf.init_scope():
+        tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec(addresses))
+
+
+def _job(name: str) -> str:
+    return tf.DeviceSpec.from_string(name).job
+
+
+def _check_present(cluster: Cluster, here: dict[str, str]) -> None:
+    present = {
+        tf.DeviceSpec.from_string(device.name).replace(job=job, replica=0, task=task).to_string()
+        for device in tf.config.list_logical_devices()
+        for job, task in [_task_of(device.name)]
+    }
+    for name in here.values():
+        if name not in present:
+            hint = (
+                "; call tf.config.set_logical_device_configuration before the first op runs"
+                if cluster.kind == "logical"
+                else ""
+            )
+            raise InputError(f"this process has no device {name}{hint}")
+
+
+def _task_of(name: str) -> tuple[str, int]:
+    spec = tf.DeviceSpec.from_string(name)
+    return spec.job or "localhost", spec.task or 0

@@ -1,0 +1,187 @@
+"""A placed graph as a callable again: the same arguments, captures, outputs and side effects."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.core.framework import attr_value_pb2, node_def_pb2
+from tensorflow.python.eager import context
+from tensorflow.python.eager.polymorphic_function import concrete_function
+from tensorflow.python.framework import func_graph
+from tensorflow.python.ops import handle_data_util
+
+from tf_placer.graph.item import Item
+from tf_placer.problem.placement import Placement
+from tf_placer.rewrite.apply_placement import check_made_for
+from tf_placer.rewrite.graph_def import place_graph
+from tf_placer.rewrite.variables import move_variable
+
+_serial = itertools.count()
+
+
+def placed_function(fn: Any, placement: Placement, *example_args: Any) -> concrete_function.ConcreteFunction:
+    """Returns ``fn`` as a concrete function whose ops and variables are where a placement puts them.
+
+    Args:
+      fn: a ``tf.function`` or ``ConcreteFunction``; left alone, though variables that move take it along.
+      placement: one for ``Item.from_function(fn, *example_args)``.
+      *example_args: what it was made for. Other sizes of dimensions that were traced as unknown may be passed later.
+
+    Raises:
+      InputError: the placement was made for another graph, or a variable cannot be moved.
+    """
+    concrete = fn
+    if not isinstance(fn, concrete_function.ConcreteFunction):
+        concrete = fn.get_concrete_function(*example_args)
+    item = Item.from_function(concrete, *example_args)
+    check_made_for(item, placement)
+    devices = placement.device_names
+    move_variables(concrete, item, devices)
+    return placed_concrete_function(concrete, item, devices)
+
+
+def move_variables(
+    concrete: concrete_function.ConcreteFunction, item: Item, device_of_op: Mapping[str, str]
+) -> None:
+    """Moves the variables that a function captures to the devices of their handles' ops.
+
+    Raises:
+      InputError: one of them cannot be moved.
+    """
+    variable_of_handle = {id(variable.handle): variable for variable in concrete.graph.variables}
+    captures = (tensor.op.name for tensor in concrete.graph.internal_captures)
+    handles = dict(zip(captures, concrete.captured_inputs, strict=True))
+    for variable in item.variables:
+        move_variable(variable_of_handle[id(handles[variable.capture])], device_of_op[variable.node])
+
+
+def placed_concrete_function(
+    concrete: concrete_function.ConcreteFunction, item: Item, device_of_op: Mapping[str, str]
+) -> concrete_function.ConcreteFunction:
+    """Returns a concrete function that computes what ``concrete`` does, its ops where a plan puts them.
+
+    It takes the same inputs, reads and updates the same variables, and may be called eagerly, from other
+    functions and under a ``GradientTape``.
+
+    Args:
+      concrete: the traced function.
+      item: ``Item.from_function(concrete, ...)``.
+      device_of_op: a full device string for each op of the item. A variable must live where its handle's op is put
+        (``move_variables``).
+
+    Raises:
+      InputError: the devices do not fit the graph (``place_graph``).
+    """
+    traced = {node.name: node for node in concrete.graph.as_graph_def().node}
+    suffix = f"__placed_{next(_serial)}"
+    graph_def = _with_functions_renamed(place_graph(item.graph_def, device_of_op), suffix)
+    _restore_inputs(graph_def, concrete, item, traced)
+    ctx = context.context()
+    for function in graph_def.library.function:
+        ctx.add_function_def(function)
+    graph = func_graph.FuncGraph(
+        f"{concrete.graph.name}{suffix}",
+        structured_input_signature=concrete.structured_input_signature,
+        structured_outputs=concrete.graph.structured_outputs,
+    )
+    with graph.as_default():
+        tf.import_graph_def(graph_def, name="")
+        _connect(graph, concrete, item)
+    placed = concrete_function.ConcreteFunction.from_func_graph(graph, concrete.function_type, {})
+    placed.set_variables(concrete.graph.variables)
+    placed._arg_keywords = concrete._arg_keywords  # what saving asks for
+    placed._num_positional_args = concrete._num_positional_args
+    return placed
+
+
+def _restore_inputs(
+    graph_def: tf.compat.v1.GraphDef,
+    concrete: concrete_function.ConcreteFunction,
+    item: Item,
+    traced: Mapping[str, node_def_pb2.NodeDef],
+) -> None:
+    """Makes arguments of what the item made self-contained, with the shapes they were traced with."""
+    node_of_name = {node.name: node for node in graph_def.node}
+    handle_of_capture = {variable.capture: variable.node for variable in item.variables}
+    for tensor in concrete.inputs:
+        original = traced[tensor.op.name]
+        name = handle_of_capture.get(original.name, original.name)
+        node = node_of_name.get(name)
+        if node is None:  # nothing needed it
+            node = graph_def.node.add()
+        elif node.op == "Const":  # a captured value: it stays a constant, on the devices that read it
+            node = graph_def.node.add()
+            name = f"{original.name}/unused"
+        device = node.device
+        node.CopyFrom(original)
+        # An argument is where the caller has it; a variable's handle says where the variable is.
+        node.name, node.device = name, device if original.name in handle_of_capture else ""
+        node.attr.pop("_class", None)
+
+
+def _connect(graph: func_graph.FuncGraph, concrete: concrete_function.ConcreteFunction, item: Item) -> None:
+    """Sets the graph's inputs, captures, outputs and side effects."""
+    handle_of_capture = {variable.capture: variable.node for variable in item.variables}
+    inputs = []
+    for tensor in concrete.inputs:
+        name = handle_of_capture.get(tensor.op.name, tensor.op.name)
+        here = graph.get_tensor_by_name(f"{name}:0")
+        if here.op.type == "Const":
+            here = graph.get_tensor_by_name(f"{name}/unused:0")
+        if tensor.dtype in (tf.resource, tf.variant):
+            handle_data_util.copy_handle_data(tensor, here)
+        here.set_shape(tensor.shape)
+        inputs.append(here)
+    here_of = {tensor.op.name: here for tensor, here in zip(concrete.inputs, inputs, strict=True)}
+    graph.inputs = inputs
+    for external, internal in concrete.graph.captures:
+        graph.replace_capture(external, here_of[internal.op.name])
+    outputs = [graph.get_tensor_by_name(name) for name in item.fetches]
+    for output, original in zip(outputs, concrete.outputs, strict=False):
+        if original.dtype in (tf.resource, tf.variant):
+            handle_data_util.copy_handle_data(original, output)
+    graph.outputs = outputs
+    flat = iter(outputs)
+    graph.structured_outputs = tf.nest.map_structure(
+        lambda leaf: None if leaf is None else next(flat),
+        concrete.graph.structured_outputs,
+        expand_composites=True,
+    )
+    graph.control_outputs = [graph.get_operation_by_name(name) for name in item.control_outputs]
+
+
+def _with_functions_renamed(graph_def: tf.compat.v1.GraphDef, suffix: str) -> tf.compat.v1.GraphDef:
+    """Gives the library functions names that no other function of this process has."""
+    result = tf.compat.v1.GraphDef()
+    result.CopyFrom(graph_def)
+    names = {function.signature.name for function in result.library.function}
+
+    def rename(nodes: Iterable[node_def_pb2.NodeDef]) -> None:
+        for node in nodes:
+            if node.op in names:
+                node.op += suffix
+            for value in node.attr.values():
+                for function in _functions_of(value):
+                    if function.name in names:
+                        function.name += suffix
+
+    rename(result.node)
+    for function in result.library.function:
+        function.signature.name += suffix
+        rename(function.node_def)
+    for gradient in result.library.gradient:
+        if gradient.function_name in names:
+            gradient.function_name += suffix
+        if gradient.gradient_func in names:
+            gradient.gradient_func += suffix
+    return result
+
+
+def _functions_of(value: attr_value_pb2.AttrValue) -> list[attr_value_pb2.NameAttrList]:
+    kind = value.WhichOneof("value")
+    if kind == "func":
+        return [value.func]
+    return list(value.list.func) if kind == "list" else []

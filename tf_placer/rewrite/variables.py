@@ -1,0 +1,60 @@
+"""Moves eager variables to the devices that a plan gives them."""
+
+from __future__ import annotations
+
+import gc
+
+import tensorflow as tf
+from tensorflow.python.eager.polymorphic_function import concrete_function
+from tensorflow.python.framework import func_graph
+from tensorflow.python.ops import resource_variable_ops
+
+from tf_placer.errors import InputError
+
+
+def move_variable(variable: tf.Variable, device: str) -> bool:
+    """Gives a variable storage on another device, with its value, and says whether it had to.
+
+    It stays the same Python object: checkpoints, Keras and optimizers go on reading and writing it. Functions traced
+    earlier know its storage, not the object; every one that lives gets the new one, so that none goes on with
+    what is left behind.
+
+    Args:
+      variable: an ordinary eager variable that has a value.
+      device: a full device string.
+
+    Raises:
+      InputError: a variable of a distribution strategy, which has storage on several devices.
+    """
+    if not isinstance(variable, resource_variable_ops.BaseResourceVariable) or variable.handle.is_packed:
+        raise InputError(
+            f"variable {variable.name!r} is a {type(variable).__name__}, which cannot be moved; "
+            'create it outside of tf.distribute strategies, or place with variables="stay"'
+        )
+    old = variable.handle
+    if tf.DeviceSpec.from_string(old.device) == tf.DeviceSpec.from_string(device):
+        return False
+    with tf.init_scope(), tf.device(device):
+        moved = tf.Variable(
+            variable.read_value(),
+            trainable=variable.trainable,
+            name=variable.name.partition(":")[0],
+            shape=variable.shape,
+        )
+    variable._handle = moved.handle
+    _hand_over(old, moved.handle)
+    return True
+
+
+def _hand_over(old: tf.Tensor, new: tf.Tensor) -> None:
+    """Replaces a captured handle in every function of this process, traced or being traced."""
+    for found in gc.get_objects():
+        if isinstance(found, concrete_function.ConcreteFunction):
+            found._captured_inputs = [
+                new if captured is old else captured for captured in found._captured_inputs
+            ]
+        elif isinstance(found, func_graph.FuncGraph):
+            captures = found.captures
+            if any(outer is old for outer, _ in captures):
+                outers = [new if outer is old else outer for outer, _ in captures]
+                found.function_captures.reset_captures(outers, [inner for _, inner in captures])
