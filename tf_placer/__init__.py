@@ -14,6 +14,7 @@ from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.apply_placement import apply_placement
 from tf_placer.rewrite.placed_function import placed_function
+from tf_placer.rewrite.saved_model import export_saved_model
 from tf_placer.search.result import SearchResult
 from tf_placer.search.search import search
 
@@ -31,6 +32,7 @@ __all__ = [
     "apply_placement",
     "auto_place",
     "build_problem",
+    "export_saved_model",
     "placed_function",
     "search",
 ]

@@ -6,6 +6,7 @@ import dataclasses
 import difflib
 import math
 import pathlib
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 
@@ -20,7 +21,9 @@ from tf_placer.command_line.measure import measure
 from tf_placer.command_line.place import Request, compare, place
 from tf_placer.command_line.profile import show_profile
 from tf_placer.command_line.report import Report, check_out
+from tf_placer.command_line.source import Source
 from tf_placer.errors import InputError
+from tf_placer.rewrite.saved_model import export_saved_model
 from tf_placer.search import methods
 from tf_placer.search.budget import Budget
 from tf_placer.search.search import MAX_SEED
@@ -52,6 +55,17 @@ def _no_flags(values: flags.FlagValues) -> None:
 
 def _workload_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_string("workload", None, "What to place; `workloads` lists them.", values)
+    flags.DEFINE_string("saved_model", None, "Or the folder of a SavedModel.", values)
+    flags.DEFINE_string("signature", "serving_default", "Which signature of it.", values)
+    flags.DEFINE_string("meta_graph", None, "Or the file of a serialized MetaGraphDef.", values)
+    flags.DEFINE_list("fetches", [], "What to compute of it: tensors and ops.", flag_values=values)
+    flags.DEFINE_integer(
+        "batch_size",
+        32,
+        "Stands for dimensions of any size in a SavedModel or MetaGraphDef.",
+        lower_bound=1,
+        flag_values=values,
+    )
     flags.DEFINE_string(
         "cluster", None, "A preset (`clusters` lists them), a .toml file, local, or local:2.", values
     )
@@ -104,7 +118,18 @@ def _profile_flags(values: flags.FlagValues) -> None:
 
 def _request(values: flags.FlagValues, budget: Budget) -> Request:
     seed = values.seed if "seed" in values else 0
-    return Request(values.workload, choose_cluster(values.cluster), budget, seed, values.costs)
+    return Request(_source(values), choose_cluster(values.cluster), budget, seed, values.costs)
+
+
+def _source(values: flags.FlagValues) -> Source:
+    return Source(
+        values.workload,
+        values.saved_model,
+        values.signature,
+        values.meta_graph,
+        tuple(values.fetches),
+        values.batch_size,
+    )
 
 
 def _budget(values: flags.FlagValues) -> Budget:
@@ -116,7 +141,11 @@ def _place(values: flags.FlagValues, console: rich.console.Console) -> None:
     methods.find(values.method)
     out = pathlib.Path(values.out)
     check_out(out)
-    _finish(place(_request(values, _budget(values)), values.method, console), out, console)
+    request = _request(values, _budget(values))
+    report = place(request, values.method, console)
+    _finish(report, out, console)
+    if request.source.saved_model:
+        _export(request.source, report, out / "saved_model", console)
 
 
 def _compare(values: flags.FlagValues, console: rich.console.Console) -> None:
@@ -133,6 +162,15 @@ def _finish(report: Report, out: pathlib.Path, console: rich.console.Console) ->
     report.print(console)
     for path in report.write(out):
         console.print(f"wrote {path}", soft_wrap=True)
+
+
+def _export(source: Source, report: Report, target: pathlib.Path, console: rich.console.Console) -> None:
+    if target.is_dir():  # of an earlier run; what could not be made is not missed
+        shutil.rmtree(target)
+    assert source.saved_model is not None
+    placement = report.result.placement
+    export_saved_model(source.saved_model, target, placement, source.signature, source.batch_size)
+    console.print(f"wrote {target}", soft_wrap=True)
 
 
 def _measure(values: flags.FlagValues, console: rich.console.Console) -> None:
@@ -162,10 +200,10 @@ def _methods(values: flags.FlagValues, console: rich.console.Console) -> None:
 
 
 COMMANDS = {
-    "place": Command("find a placement", _place_flags, ("workload", "cluster", "out"), _place),
-    "compare": Command("try several methods", _compare_flags, ("workload", "cluster", "out"), _compare),
-    "measure": Command("time a plan on this machine", _measure_flags, ("workload", "placement"), _measure),
-    "profile": Command("measure ops and links on this machine", _profile_flags, ("workload",), _profile),
+    "place": Command("find a placement", _place_flags, ("cluster", "out"), _place),
+    "compare": Command("try several methods", _compare_flags, ("cluster", "out"), _compare),
+    "measure": Command("time a plan on this machine", _measure_flags, ("placement",), _measure),
+    "profile": Command("measure ops and links on this machine", _profile_flags, (), _profile),
     "clusters": Command("list the described machines", _no_flags, (), _clusters),
     "workloads": Command("list what can be placed", _no_flags, (), _workloads),
     "methods": Command("list the search methods", _no_flags, (), _methods),

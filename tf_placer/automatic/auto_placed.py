@@ -22,11 +22,14 @@ from tensorflow.python.eager.polymorphic_function import (
 from tf_placer.automatic.config import AutoPlaceConfig
 from tf_placer.automatic.eager_devices import attach, check_not_described
 from tf_placer.automatic.plan import Plan, find_plan
+from tf_placer.automatic.report import report
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.errors import InputError
+from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.graph.item import Item
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.placed_function import move_variables, placed_concrete_function
+from tf_placer.runtime.audit import Audit
 from tf_placer.search.budget import Budget
 from tf_placer.search.progress import ConsoleProgress
 
@@ -91,6 +94,30 @@ class AutoPlaced:
     def placements(self) -> tuple[Placement, ...]:
         """One for each signature, in the order of their first calls."""
         return tuple(placed.plan.placement for _, placed in self._placed.values())
+
+    def report(self) -> str:
+        """What went where and why, predicted and measured times, the largest transfers, memory; for every signature.
+
+        Raises:
+          InputError: the function was not called yet.
+        """
+        self._last()
+        return "\n\n".join(report(placed.item.name, placed.plan) for _, placed in self._placed.values())
+
+    def audit(self) -> Audit:
+        """Runs one step of the placement that ``placement`` gives on fresh workers, and says where its ops ran.
+
+        Variables and results of this process are not touched.
+
+        Raises:
+          InputError: the function was not called yet, or its devices are not live.
+          AuditError: an op ran elsewhere than the placement says.
+        """
+        placed = self._last()
+        with RuntimeEvaluator(placed.item, placed.plan.placement.problem) as evaluator:
+            found = evaluator.audit(placed.plan.placement.device_of_unit)
+        found.check()
+        return found
 
     def _last(self) -> Placed:
         if not self._placed:

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import rich.console
 
-from tf_placer import workloads
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.workers import workers_of
 from tf_placer.command_line.candidate import Candidate, find_candidate, measure_candidates
 from tf_placer.command_line.report import Live, Report
+from tf_placer.command_line.source import Source
 from tf_placer.errors import InputError
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.graph.item import Item
@@ -27,14 +27,14 @@ class Request:
     """What to place where.
 
     Attributes:
-      workload: a name of ``tf_placer.workloads.names()``.
+      source: the program.
       cluster: the devices; a ``local`` one is also measured on.
       budget: of the method, or of each method.
       seed: of the search.
       costs: a word of ``build_problem``.
     """
 
-    workload: str
+    source: Source
     cluster: Cluster
     budget: Budget
     seed: int
@@ -84,15 +84,15 @@ def compare(request: Request, methods: Sequence[str], console: rich.console.Cons
 
 
 def described(request: Request, console: rich.console.Console) -> tuple[Item, Problem]:
-    """Builds the workload's graph and its problem on the cluster.
+    """Builds the program's graph and its problem on the cluster.
 
     Raises:
       InputError: an unknown workload, one that the cluster cannot run, or a server that does not answer.
     """
     if request.cluster.kind == "remote":
         workers_of(request.cluster).start()  # before hours of search, not after
-    with console.status(f"building {request.workload}"):
-        item = workloads.build(request.workload)
+    with console.status(f"building {request.source.name}"):
+        item = request.source.item()
         problem = build_problem(item, request.cluster, request.costs)
     return item, problem
 

@@ -28,8 +28,8 @@ def show_profile(request: Request, console: rich.console.Console) -> Profile:
     cluster = request.cluster
     if not cluster.is_live:
         raise InputError(f"cluster {cluster.name!r} is only described; profile on --cluster=local")
-    with console.status(f"profiling {request.workload}"):
-        item = workloads.build(request.workload)
+    with console.status(f"profiling {request.source.name}"):
+        item = workloads.build(request.source.name)
         problem = analytic_problem(item, cluster)
         measured = profile(item, problem)
     for model, times in measured.op_times.items():

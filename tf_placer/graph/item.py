@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -12,8 +14,10 @@ from colocation.graph_index import GraphIndex, index_graph
 from tf_placer.graph.clean import clean
 from tf_placer.graph.fingerprint import fingerprint
 from tf_placer.graph.from_function import program_of_function
+from tf_placer.graph.from_graph_def import program_of_meta_graph
 from tf_placer.graph.output_specs import OutputSpec, output_specs
 from tf_placer.graph.program import Feed, ItemVariable, Program
+from tf_placer.graph.saved_model import program_of_saved_model, read_saved_model
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +58,50 @@ class Item:
         """
         program = program_of_function(fn, *example_args)
         return Item.from_program(name or str(getattr(fn, "__name__", "function")), program)
+
+    @staticmethod
+    def from_saved_model(
+        path: str | os.PathLike[str],
+        signature: str = "serving_default",
+        batch_size: int = 32,
+        name: str | None = None,
+    ) -> Item:
+        """Makes an Item of one signature of a SavedModel, without running any of it.
+
+        Args:
+          path: its folder.
+          signature: which of its signatures.
+          batch_size: stands for dimensions of any size.
+          name: what to call it in reports; the folder's name when not given.
+
+        Raises:
+          InputError: a missing or damaged file, no such signature, or the shape of a tensor cannot be known.
+        """
+        model = read_saved_model(path)
+        return Item.from_program(
+            name or model.path.name, program_of_saved_model(model, signature, batch_size)
+        )
+
+    @staticmethod
+    def from_meta_graph(
+        meta_graph: tf.compat.v1.MetaGraphDef,
+        fetches: Sequence[str],
+        name: str = "meta_graph",
+        batch_size: int = 32,
+    ) -> Item:
+        """Makes an Item of what some tensors and ops of a graph need.
+
+        Args:
+          meta_graph: a graph; its placeholders are what is fed.
+          fetches: tensors ("node:i") and ops ("node") to compute.
+          name: what to call it in reports.
+          batch_size: stands for dimensions of any size.
+
+        Raises:
+          InputError: a fetch is not there, or the shape of a tensor cannot be known.
+        """
+        program = program_of_meta_graph(meta_graph, fetches, batch_size)
+        return Item.from_program(name, program)
 
     @staticmethod
     def from_program(name: str, program: Program) -> Item:

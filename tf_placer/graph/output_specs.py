@@ -37,7 +37,7 @@ def output_specs(graph_def: tf.compat.v1.GraphDef) -> tuple[tuple[OutputSpec, ..
     graph = tf.Graph()
     with graph.as_default():
         try:
-            tf.graph_util.import_graph_def(graph_def, name="")
+            tf.graph_util.import_graph_def(_easier_to_infer(graph_def), name="")
         except (ValueError, tf.errors.OpError) as error:
             message = str(error).splitlines()[0]
             raise InputError(f"TensorFlow does not accept the graph: {message}") from error
@@ -45,6 +45,32 @@ def output_specs(graph_def: tf.compat.v1.GraphDef) -> tuple[tuple[OutputSpec, ..
             tuple(_spec(tensor) for tensor in graph.get_operation_by_name(node.name).outputs)
             for node in graph_def.node
         )
+
+
+def _easier_to_infer(graph_def: tf.compat.v1.GraphDef) -> tf.compat.v1.GraphDef:
+    """The same graph for shape inference, without what hides shapes that are known.
+
+    A loop that was traced with a dimension of any size says so of its results for ever; without that attribute a
+    result is as large as what enters, which it is unless it grows in the loop. A table looks up values of the keys'
+    shape, but its op knows of no values.
+    """
+    result = tf.compat.v1.GraphDef()
+    result.CopyFrom(graph_def)
+    for node in result.node:
+        if node.op in ("While", "StatelessWhile"):
+            shapes = map(tf.TensorShape, node.attr["output_shapes"].list.shape)
+            if not all(shape.is_fully_defined() for shape in shapes):
+                node.attr["output_shapes"].list.ClearField("shape")
+        elif node.op == "LookupTableFindV2":
+            types = {"SrcT": node.attr["Tin"].type, "DstT": node.attr["Tout"].type}
+            keys, controls = node.input[1], [text for text in node.input[2:] if text.startswith("^")]
+            node.op = "Cast"
+            node.attr.clear()
+            for name, dtype in types.items():
+                node.attr[name].type = dtype
+            del node.input[:]
+            node.input.extend([keys, *controls])
+    return result
 
 
 def tensor_bytes(shape: tuple[int, ...], dtype: tf.DType) -> int:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.core.framework import attr_value_pb2, node_def_pb2
+from tensorflow.core.framework import node_def_pb2
 from tensorflow.python.eager import context
 from tensorflow.python.eager.polymorphic_function import concrete_function
 from tensorflow.python.framework import func_graph
@@ -16,6 +16,7 @@ from tensorflow.python.ops import handle_data_util
 from tf_placer.graph.item import Item
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.apply_placement import check_made_for
+from tf_placer.rewrite.functions import with_functions_renamed
 from tf_placer.rewrite.graph_def import place_graph
 from tf_placer.rewrite.variables import move_variable
 
@@ -77,7 +78,7 @@ def placed_concrete_function(
     """
     traced = {node.name: node for node in concrete.graph.as_graph_def().node}
     suffix = f"__placed_{next(_serial)}"
-    graph_def = _with_functions_renamed(place_graph(item.graph_def, device_of_op), suffix)
+    graph_def = with_functions_renamed(place_graph(item.graph_def, device_of_op), suffix)
     _restore_inputs(graph_def, concrete, item, traced)
     ctx = context.context()
     for function in graph_def.library.function:
@@ -151,37 +152,3 @@ def _connect(graph: func_graph.FuncGraph, concrete: concrete_function.ConcreteFu
         expand_composites=True,
     )
     graph.control_outputs = [graph.get_operation_by_name(name) for name in item.control_outputs]
-
-
-def _with_functions_renamed(graph_def: tf.compat.v1.GraphDef, suffix: str) -> tf.compat.v1.GraphDef:
-    """Gives the library functions names that no other function of this process has."""
-    result = tf.compat.v1.GraphDef()
-    result.CopyFrom(graph_def)
-    names = {function.signature.name for function in result.library.function}
-
-    def rename(nodes: Iterable[node_def_pb2.NodeDef]) -> None:
-        for node in nodes:
-            if node.op in names:
-                node.op += suffix
-            for value in node.attr.values():
-                for function in _functions_of(value):
-                    if function.name in names:
-                        function.name += suffix
-
-    rename(result.node)
-    for function in result.library.function:
-        function.signature.name += suffix
-        rename(function.node_def)
-    for gradient in result.library.gradient:
-        if gradient.function_name in names:
-            gradient.function_name += suffix
-        if gradient.gradient_func in names:
-            gradient.gradient_func += suffix
-    return result
-
-
-def _functions_of(value: attr_value_pb2.AttrValue) -> list[attr_value_pb2.NameAttrList]:
-    kind = value.WhichOneof("value")
-    if kind == "func":
-        return [value.func]
-    return list(value.list.func) if kind == "list" else []

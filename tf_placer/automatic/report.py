@@ -1,0 +1,55 @@
+"""What a user is told about the placement of a function."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tf_placer.automatic.plan import Plan
+from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.problem.bounds import lower_bounds
+from tf_placer.problem.crossings import crossings
+
+_LARGEST = 5
+_MB = 1e6
+
+
+def report(name: str, plan: Plan) -> str:
+    """Where the ops went, why, predicted and measured times, the largest transfers, and memory; several lines."""
+    placement = plan.placement
+    problem, devices = placement.problem, placement.problem.cluster.devices
+    row = placement.device_of_unit
+    peak_bytes = SimulatedEvaluator(problem).evaluate(row[np.newaxis]).peak_bytes
+    assert peak_bytes is not None, "the simulator counts memory"
+    lines = [
+        f"{name} on {problem.cluster.name}: {problem.num_ops} ops in {problem.num_units} units"
+        + (", by a plan that was kept" if plan.from_cache else ""),
+        f"why: {plan.why}",
+        _times("measured", plan.measured_s, plan.single_measured_s),
+        _times("predicted", plan.predicted_s, plan.single_predicted_s)
+        + f"; no placement can take less than {1e3 * lower_bounds(problem).best_s:.3f} ms there",
+    ]
+    for d, device in enumerate(devices):
+        ops = placement.device_of_op == d
+        resident_bytes = int(problem.resident_bytes[row == d].sum())
+        lines.append(
+            f"{device.name}: {int(ops.sum())} ops, {problem.compute_ns[ops, d].sum() / 1e6:.3f} ms of work, variables "
+            f"{resident_bytes / _MB:.1f} MB, at its peak {peak_bytes[0, d] / _MB:.1f} MB of "
+            f"{device.memory_bytes / _MB:.0f}"
+        )
+    sent = crossings(problem, row)
+    lines.append(f"{len(sent)} tensors cross, {sum(one.num_bytes for one in sent) / _MB:.3f} MB a step")
+    lines += [
+        f"  {one.num_bytes / _MB:.3f} MB of {problem.op_names[one.op]}, {devices[one.source].name} -> "
+        f"{devices[one.target].name}"
+        for one in sent[:_LARGEST]
+    ]
+    return "\n".join(lines)
+
+
+def _times(what: str, plan_s: float | None, single_s: float | None) -> str:
+    if plan_s is None:
+        return f"{what}: not (there is no runtime to ask for these devices)"
+    text = f"{what}: {1e3 * plan_s:.3f} ms a step"
+    if single_s is None:
+        return f"{text}; no single device can run it"
+    return f"{text}, best single device {1e3 * single_s:.3f} ms ({plan_s / single_s:.3f} of it)"

@@ -1,0 +1,153 @@
+"""A GraphDef with named inputs and outputs as one Program: nothing of it is run."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework import node_def_pb2
+
+from colocation.graph_index import parse_input
+from tf_placer.errors import InputError
+from tf_placer.graph.function_tensors import op_def
+from tf_placer.graph.output_specs import tensor_bytes
+from tf_placer.graph.program import Feed, ItemVariable, Program, with_nodes
+
+
+@dataclasses.dataclass(frozen=True)
+class Input:
+    """A tensor that is fed.
+
+    Attributes:
+      tensor: its name, ``"node:i"``.
+      dtype, shape: shape with -1 for dimensions of any size, None for any rank.
+    """
+
+    tensor: str
+    dtype: tf.DType
+    shape: tuple[int, ...] | None
+
+
+def program_of_graph_def(
+    graph_def: tf.compat.v1.GraphDef,
+    inputs: Sequence[Input],
+    fetches: Sequence[str],
+    targets: Sequence[str] = (),
+    values: Mapping[str, np.ndarray] | None = None,
+    batch_size: int = 32,
+) -> Program:
+    """Takes out of a graph what some results need, made self-contained; requested devices are dropped.
+
+    Args:
+      graph_def: the graph; left alone.
+      inputs: what is fed. Zeros (empty strings) of the given shape stand for values.
+      fetches: tensors that are its results, ``"node:i"`` or ``"node"``.
+      targets: nodes that must run for their side effects.
+      values: of variables, by the name of their ``VarHandleOp``; zeros for those that are not here.
+      batch_size: stands for dimensions of any size.
+
+    Raises:
+      InputError: one line that names the node: it is missing, fed and has several outputs, or a variable has no
+        static shape.
+    """
+    node_of_name = {node.name: node for node in graph_def.node}
+    for text in [*fetches, *targets, *(one.tensor for one in inputs)]:
+        name = parse_input(text)[1]
+        if name not in node_of_name:
+            raise InputError(
+                f"the graph has no node {name!r}; it has {len(node_of_name)} nodes, such as {_some(graph_def)}"
+            )
+    feeds = [_feed(one, batch_size) for one in inputs]
+    fed = {feed.node: feed for feed in feeds}
+    nodes, variables = [], []
+    for node in graph_def.node:
+        copy = node_def_pb2.NodeDef()
+        copy.CopyFrom(node)
+        copy.device = ""
+        copy.attr.pop("_output_shapes", None)
+        if node.name in fed:
+            copy = _placeholder(fed[node.name])
+        elif node.op == "VarHandleOp":
+            variables.append(_variable(node, values or {}))
+        nodes.append(copy)
+    result = with_nodes(graph_def, nodes)
+    for function in result.library.function:
+        for node in function.node_def:
+            node.device = ""
+    return Program(
+        graph_def=result,
+        feeds=tuple(feeds),
+        fetches=tuple(_with_output(text) for text in fetches),
+        control_outputs=tuple(targets),
+        variables=tuple(variables),
+    )
+
+
+def program_of_meta_graph(
+    meta_graph: tf.compat.v1.MetaGraphDef, fetches: Sequence[str], batch_size: int = 32
+) -> Program:
+    """What some tensors ("node:i") and ops ("node" without outputs) of a MetaGraphDef need.
+
+    Raises:
+      InputError: as ``program_of_graph_def``.
+    """
+    graph_def = meta_graph.graph_def
+    inputs = []
+    for node in graph_def.node:
+        if node.op == "Placeholder":
+            shape = node.attr["shape"].shape
+            sizes = None if shape.unknown_rank else tuple(dim.size for dim in shape.dim)
+            inputs.append(Input(f"{node.name}:0", tf.as_dtype(node.attr["dtype"].type), sizes))
+    library = {function.signature.name: function for function in graph_def.library.function}
+    wanted = set(fetches)
+    without_outputs = {
+        node.name for node in graph_def.node if node.name in wanted and not op_def(node, library).output_arg
+    }
+    targets = [text for text in fetches if text in without_outputs]
+    tensors = [text for text in fetches if text not in without_outputs]
+    return program_of_graph_def(graph_def, inputs, tensors, targets, batch_size=batch_size)
+
+
+def _feed(one: Input, batch_size: int) -> Feed:
+    _, name, output = parse_input(one.tensor)
+    if output != 0:
+        raise InputError(
+            f"input {one.tensor!r} is not the first output of its node, so it cannot be fed alone"
+        )
+    if one.shape is None:
+        raise InputError(f"input {one.tensor!r} has unknown rank; give it a shape when the model is exported")
+    shape = tuple(batch_size if size < 0 else size for size in one.shape)
+    empty = b"" if one.dtype == tf.string else 0
+    value = np.full(shape, empty, object if one.dtype == tf.string else one.dtype.as_numpy_dtype)
+    return Feed(name, shape, one.dtype, value)
+
+
+def _placeholder(feed: Feed) -> node_def_pb2.NodeDef:
+    node = node_def_pb2.NodeDef(name=feed.node, op="Placeholder")
+    node.attr["dtype"].type = feed.dtype.as_datatype_enum
+    node.attr["shape"].shape.CopyFrom(tf.TensorShape(feed.shape).as_proto())
+    return node
+
+
+def _variable(node: node_def_pb2.NodeDef, values: Mapping[str, np.ndarray]) -> ItemVariable:
+    dtype = tf.as_dtype(node.attr["dtype"].type)
+    shape = tf.TensorShape(node.attr["shape"].shape)
+    value = values.get(node.name)
+    if value is None:
+        if not shape.is_fully_defined():
+            raise InputError(
+                f"variable {node.name!r} has the shape {shape}; only variables of static shape can be placed"
+            )
+        value = np.zeros(shape.as_list(), object if dtype == tf.string else dtype.as_numpy_dtype)
+    return ItemVariable(node.name, tuple(value.shape), dtype, tensor_bytes(value.shape, dtype), value)
+
+
+def _with_output(text: str) -> str:
+    _, name, output = parse_input(text)
+    return f"{name}:{output}"
+
+
+def _some(graph_def: tf.compat.v1.GraphDef) -> str:
+    return ", ".join(repr(node.name) for node in graph_def.node[:3])

@@ -1,0 +1,190 @@
+"""Reads what a SavedModel says of itself: its graph, signatures and variables. Nothing of it is run."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import tensorflow as tf
+from google.protobuf import message
+from tensorflow.core.framework import node_def_pb2
+from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
+from tensorflow.core.protobuf.saved_object_graph_pb2 import SavedObject
+
+from colocation.graph_index import parse_input
+from tf_placer.errors import InputError
+from tf_placer.graph.from_graph_def import Input, program_of_graph_def
+from tf_placer.graph.inline_calls import CALL_OPS
+from tf_placer.graph.program import Program
+
+SERVE = "serve"
+FILE_NAME = "saved_model.pb"
+
+
+@dataclasses.dataclass(frozen=True)
+class SavedModel:
+    """A SavedModel as it is on disk.
+
+    Attributes:
+      path: its folder.
+      proto: ``saved_model.pb``.
+      meta_graph: the one with the tag ``serve``, part of ``proto``.
+    """
+
+    path: pathlib.Path
+    proto: saved_model_pb2.SavedModel
+    meta_graph: meta_graph_pb2.MetaGraphDef
+
+    def signature(self, name: str) -> meta_graph_pb2.SignatureDef:
+        """A signature by name.
+
+        Raises:
+          InputError: there is none; the message lists those that are.
+        """
+        signatures = self.meta_graph.signature_def
+        if name not in signatures:
+            there = ", ".join(sorted(one for one in signatures if not one.startswith("__"))) or "none"
+            raise InputError(f"{self.path}: no signature {name!r}; it has {there}")
+        return signatures[name]
+
+
+def read_saved_model(path: str | os.PathLike[str]) -> SavedModel:
+    """Reads ``saved_model.pb``.
+
+    Raises:
+      InputError: the folder or the file is missing or damaged, or there is no graph with the tag ``serve``.
+    """
+    folder = pathlib.Path(path)
+    file = folder / FILE_NAME
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {file}: {error.strerror}; give the folder of a SavedModel") from error
+    proto = saved_model_pb2.SavedModel()
+    try:
+        proto.ParseFromString(data)
+    except (message.DecodeError, ValueError) as error:
+        raise InputError(f"{file} is damaged ({error}); export the model again") from error
+    serving = [graph for graph in proto.meta_graphs if SERVE in graph.meta_info_def.tags]
+    if len(serving) != 1:
+        tags = "; ".join(", ".join(graph.meta_info_def.tags) for graph in proto.meta_graphs) or "none"
+        raise InputError(
+            f"{file} has {len(serving)} graphs tagged {SERVE!r} (tags: {tags}); export one for serving"
+        )
+    return SavedModel(folder, proto, serving[0])
+
+
+def program_of_saved_model(model: SavedModel, signature: str, batch_size: int = 32) -> Program:
+    """What one signature computes.
+
+    Args:
+      model: the SavedModel.
+      signature: name of the signature.
+      batch_size: stands for dimensions of any size.
+
+    Raises:
+      InputError: no such signature, an input that is not one dense tensor, or damage; the message names it.
+    """
+    chosen = model.signature(signature)
+    inputs = [_input(model, key, chosen.inputs[key]) for key in sorted(chosen.inputs)]
+    fetches = []
+    for key in sorted(chosen.outputs):
+        if chosen.outputs[key].WhichOneof("encoding") != "name":
+            raise InputError(f"{model.path}: output {key!r} of {signature!r} is not one dense tensor")
+        fetches.append(chosen.outputs[key].name)
+    graph_def = model.meta_graph.graph_def
+    fetched = {parse_input(text)[1] for text in fetches}
+    # A call runs as a whole, side effects included, when one of its results is fetched.
+    calls = [node.name for node in graph_def.node if node.name in fetched and node.op in CALL_OPS]
+    return program_of_graph_def(graph_def, inputs, fetches, calls, _variable_values(model), batch_size)
+
+
+def _input(model: SavedModel, key: str, info: meta_graph_pb2.TensorInfo) -> Input:
+    if info.WhichOneof("encoding") != "name":
+        raise InputError(f"{model.path}: input {key!r} is not one dense tensor, which is all that can be fed")
+    shape = None if info.tensor_shape.unknown_rank else tuple(dim.size for dim in info.tensor_shape.dim)
+    return Input(info.name, tf.as_dtype(info.dtype), shape)
+
+
+def restored_variables(model: SavedModel) -> dict[str, str]:
+    """``VarHandleOp`` -> checkpoint key, of the variables that the model's own ops restore."""
+    return _restored(model.meta_graph.graph_def)
+
+
+def object_of_key(model: SavedModel, key: str) -> SavedObject | None:
+    """The object that a checkpoint key names by its path from the root, as TensorFlow 2 does; None for other keys."""
+    path, attribute, _ = key.partition("/.ATTRIBUTES/")
+    nodes = model.meta_graph.object_graph_def.nodes
+    if not attribute or not nodes:
+        return None
+    found = nodes[0]
+    for part in path.split("/"):
+        name = part.replace(".S", "/").replace("..", ".")
+        children = {child.local_name: child.node_id for child in found.children}
+        if name not in children:
+            return None
+        found = nodes[children[name]]
+    return found
+
+
+def _variable_values(model: SavedModel) -> dict[str, np.ndarray]:
+    """``VarHandleOp`` -> value, for the variables that the model's own restore ops read from its checkpoint."""
+    prefix = model.path / "variables" / "variables"
+    if not prefix.with_suffix(".index").exists():
+        return {}
+    try:
+        reader = tf.train.load_checkpoint(str(prefix))
+        return {
+            handle: np.asarray(reader.get_tensor(key))
+            for handle, key in restored_variables(model).items()
+            if reader.has_tensor(key)
+        }
+    except (tf.errors.OpError, RuntimeError, ValueError) as error:
+        raise InputError(
+            f"{prefix}.* is damaged ({str(error).splitlines()[0]}); export the model again"
+        ) from error
+
+
+def _restored(graph_def: tf.compat.v1.GraphDef) -> dict[str, str]:
+    """``VarHandleOp`` -> checkpoint key, from the ops that restore: in the main graph, or in a function it calls."""
+    library = {function.signature.name: function for function in graph_def.library.function}
+    found = _assigned_from_checkpoint(graph_def.node, {})
+    for node in graph_def.node:
+        body = library.get(node.attr["f"].func.name) if node.op in CALL_OPS else None
+        if body is None:
+            continue
+        arguments = [argument.name for argument in body.signature.input_arg]
+        handles = [parse_input(text)[1] for text in node.input if not text.startswith("^")]
+        found |= _assigned_from_checkpoint(body.node_def, dict(zip(arguments, handles, strict=True)))
+    return found
+
+
+def _assigned_from_checkpoint(
+    nodes: Iterable[node_def_pb2.NodeDef], handle_of_argument: Mapping[str, str]
+) -> dict[str, str]:
+    """The same of one graph or body, in which ``AssignVariableOp(handle, Identity(RestoreV2:i))`` restores."""
+    node_of_name = {node.name: node for node in nodes}
+    found = {}
+    for node in node_of_name.values():
+        if node.op != "AssignVariableOp":
+            continue
+        source = node_of_name.get(_node_of(node.input[1]))
+        text = node.input[1]
+        while source is not None and source.op == "Identity":
+            text = source.input[0]
+            source = node_of_name.get(_node_of(text))
+        if source is None or source.op != "RestoreV2":
+            continue
+        keys = tf.make_ndarray(node_of_name[_node_of(source.input[1])].attr["value"].tensor)
+        handle = _node_of(node.input[0])
+        # "node" or "node:i" in a graph, "node:tensors:i" in a function.
+        output = int(text.rpartition(":")[2]) if ":" in text else 0
+        found[handle_of_argument.get(handle, handle)] = keys[output].decode()
+    return found
+
+
+def _node_of(text: str) -> str:
+    return text.removeprefix("^").partition(":")[0]
