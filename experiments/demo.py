@@ -15,6 +15,7 @@ from absl import app, flags
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.command_line.place import Request, place
 from tf_placer.command_line.report import check_out
+from tf_placer.command_line.source import Source
 from tf_placer.search.budget import Budget
 
 _DESCRIBED_S = flags.DEFINE_float("described_s", 85.0, "Search seconds for inception_v3 on k40x2.")
@@ -35,7 +36,7 @@ def main(argv: list[str]) -> None:
         console.print(f"\nPlacing one training step of {workload} on {cluster.name}:", soft_wrap=True)
         for device in cluster.devices:
             console.print(f"  {device.name}  {device.model}", soft_wrap=True)
-        report = place(Request(workload, cluster, Budget(budget_s), _SEED.value), "hdp", console)
+        report = place(Request(Source(workload), cluster, Budget(budget_s), _SEED.value), "hdp", console)
         report.print(console)
         for path in report.write(out / workload):
             console.print(f"wrote {path}", soft_wrap=True)

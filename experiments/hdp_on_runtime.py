@@ -28,7 +28,8 @@ from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.evaluation.journaled import JournaledEvaluator
 from tf_placer.files import write_atomically
 from tf_placer.planners.single_device import single_device_placements
-from tf_placer.runtime.statistics import clearly_slower, median_interval
+from tf_placer.runtime.race import race_times_s
+from tf_placer.runtime.statistics import clearly_slower
 from tf_placer.runtime.timing import RuntimeConfig
 from tf_placer.search import methods
 from tf_placer.search.budget import Budget
@@ -143,7 +144,8 @@ def verdict(samples: dict[str, tuple[float, ...]], name: str, other: str) -> str
     """Which of two is faster, if the race can tell."""
     if samples[name] == samples[other]:
         return f"{name} found nothing but the placement of {other}"
-    change = abs(float(np.median(samples[name])) / float(np.median(samples[other])) - 1)
+    one, two = race_times_s([samples[name], samples[other]])
+    change = abs(one / two - 1)
     if clearly_slower(samples[other], samples[name], CONFIDENCE):
         return f"{name} is {change:.1%} faster than {other}"
     if clearly_slower(samples[name], samples[other], CONFIDENCE):
@@ -178,8 +180,7 @@ def main(argv: list[str]) -> None:
         "evaluations": hdp.evaluations,
         "search_s": hdp.search_s,
         **counts,
-        "race_median_s": {name: round(float(np.median(times)), 4) for name, times in samples.items()},
-        "race_interval_s": {name: median_interval(times, CONFIDENCE) for name, times in samples.items()},
+        "race_s": dict(zip(samples, np.round(race_times_s(list(samples.values())), 4).tolist(), strict=True)),
         "verdict": verdict(samples, "hdp", "single device"),
         "verdict_on_random": verdict(samples, "hdp", "random"),
     }

@@ -19,6 +19,7 @@ import tf_placer
 from tf_placer import workloads
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.files import write_atomically
+from tf_placer.runtime.race import race_times_s
 from tf_placer.search.budget import Budget
 from tf_placer.search.live import search_live
 
@@ -42,9 +43,7 @@ def one_run(name: str, seed: int) -> dict:
     assert found.single is not None, "every workload here fits on one device"
     rows = np.stack([found.single.device_of_unit, found.recommended.device_of_unit])
     with RuntimeEvaluator(item, problem) as evaluator:
-        single_s, recommended_s = (
-            float(np.median(times)) for times in evaluator.race(rows, FLAGS.rounds, confidence=1.0)
-        )
+        single_s, recommended_s = race_times_s(evaluator.race(rows, FLAGS.rounds, confidence=1.0))
     simulated = [found.as_search_result(trial).runtime_s for trial in (found.single, found.recommended)]
     return {
         "workload": name,

@@ -13,6 +13,7 @@ from tensorflow.python.eager.polymorphic_function import concrete_function
 from tensorflow.python.framework import func_graph
 from tensorflow.python.ops import handle_data_util
 
+from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.apply_placement import check_made_for
@@ -29,19 +30,32 @@ def placed_function(fn: Any, placement: Placement, *example_args: Any) -> concre
     Args:
       fn: a ``tf.function`` or ``ConcreteFunction``; left alone, though variables that move take it along.
       placement: one for ``Item.from_function(fn, *example_args)``.
-      *example_args: what it was made for. Other sizes of dimensions that were traced as unknown may be passed later.
+      *example_args: what it was made for; without, zeros of the shapes that it was traced with. Other sizes of
+        dimensions that were traced as unknown may be passed later.
 
     Raises:
-      InputError: the placement was made for another graph, or a variable cannot be moved.
+      InputError: the placement was made for another graph, a variable cannot be moved, or an example is needed.
     """
     concrete = fn
     if not isinstance(fn, concrete_function.ConcreteFunction):
         concrete = fn.get_concrete_function(*example_args)
-    item = Item.from_function(concrete, *example_args)
+    item = Item.from_function(concrete, *(example_args or _zeros(concrete)))
     check_made_for(item, placement)
     devices = placement.device_names
     move_variables(concrete, item, devices)
     return placed_concrete_function(concrete, item, devices)
+
+
+def _zeros(concrete: concrete_function.ConcreteFunction) -> list[tf.Tensor]:
+    captured = {tensor.op.name for tensor in concrete.graph.internal_captures}
+    inputs = [tensor for tensor in concrete.inputs if tensor.op.name not in captured]
+    for tensor in inputs:
+        if not tensor.shape.is_fully_defined():
+            raise InputError(
+                f"input {tensor.op.name!r} was traced with the shape {tensor.shape}; give example arguments of the "
+                "sizes that the placement was made for"
+            )
+    return [tf.zeros(tensor.shape, tensor.dtype) for tensor in inputs]
 
 
 def move_variables(

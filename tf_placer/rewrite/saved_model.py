@@ -7,6 +7,7 @@ import os
 import pathlib
 import shutil
 from collections.abc import Mapping
+from typing import Protocol
 
 import tensorflow as tf
 from tensorflow.core.framework import function_pb2, node_def_pb2
@@ -31,10 +32,17 @@ from tf_placer.rewrite.graph_def import place_graph
 PLAN_FILE = pathlib.Path("assets.extra") / "placement.json"
 
 
+class HasPlacement(Protocol):
+    """A ``SearchResult``, say."""
+
+    @property
+    def placement(self) -> Placement: ...
+
+
 def export_saved_model(
     source: str | os.PathLike[str],
     target: str | os.PathLike[str],
-    placement: Placement,
+    result: Placement | HasPlacement,
     signature: str = "serving_default",
     batch_size: int = 32,
 ) -> None:
@@ -49,13 +57,14 @@ def export_saved_model(
     Args:
       source: folder of the SavedModel; nothing of it is run.
       target: folder that is not there yet; it appears when it is complete.
-      placement: one for ``Item.from_saved_model(source, signature, batch_size)``.
+      result: a placement for ``Item.from_saved_model(source, signature, batch_size)``, or a search's result with one.
       signature: the placed signature.
       batch_size: what the placement was made for; other sizes may be served.
 
     Raises:
       InputError: the model is damaged, the placement is for another graph, or ``target`` is there.
     """
+    placement = result if isinstance(result, Placement) else result.placement
     target = pathlib.Path(target)
     if target.exists():
         raise InputError(f"{target} is there already; give a new folder")

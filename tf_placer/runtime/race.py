@@ -23,9 +23,9 @@ def race_steps(
     A turn is one step, or as many as fit in ``turn_s``: a step of a millisecond right after another program's pays
     for caches that the other has filled, which a program by itself does not.
 
-    The leader is the program with the least median so far; another drops out when its ``median_interval`` lies above
-    the leader's. A round times every program within moments of each other, so what slows the machine for
-    a while slows them all.
+    The leader is the program with the least median so far; another drops out when it is ``clearly_slower``. A round
+    times every program within moments of each other, so what slows the machine for a while slows them all; every
+    other round goes backward, so that a machine that gets slower and slower favours nobody.
 
     Args:
       steps: one function for each program; each runs a step.
@@ -43,12 +43,27 @@ def race_steps(
         for step in steps:
             step()
     racing = list(range(len(steps)))
-    for _ in range(rounds):
-        for i in racing:
+    for turn in range(rounds):
+        for i in racing if turn % 2 == 0 else reversed(racing):
             samples[i].append(_turn(steps[i], turn_s, clock))
         leader = min(racing, key=lambda i: float(np.median(samples[i])))
         racing = [i for i in racing if not clearly_slower(samples[i], samples[leader], confidence)]
     return samples
+
+
+def race_times_s(samples: Sequence[Sequence[float]]) -> list[float]:
+    """One time for each program of a race, comparable whatever the machine did meanwhile.
+
+    The winner's is its median. Another's is that, times the median of its ratio to the winner turn by turn: who dropped
+    out early has only seen the machine as it was then.
+
+    Args:
+      samples: from ``race_steps``, one of them at least with all turns.
+    """
+    turns = max(map(len, samples))
+    winner = min((one for one in samples if len(one) == turns), key=lambda one: float(np.median(one)))
+    level_s = float(np.median(winner))
+    return [level_s * float(np.median(np.array(one) / np.array(winner[: len(one)]))) for one in samples]
 
 
 def _turn(step: Callable[[], None], turn_s: float, clock: Callable[[], float]) -> float:

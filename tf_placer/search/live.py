@@ -15,6 +15,7 @@ from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator
 from tf_placer.planners.single_device import single_device_placements
 from tf_placer.problem.problem import Problem
+from tf_placer.runtime.race import race_times_s
 from tf_placer.runtime.statistics import clearly_slower
 from tf_placer.search.budget import Budget
 from tf_placer.search.progress import Progress
@@ -33,7 +34,7 @@ class LiveConfig:
       searches: each has an equal share of the budget and a simulator refitted to all that was measured before.
       finalists: the fastest plans, which race against the best single device and the best plan of each method.
       rounds: turns of each in the race.
-      confidence: of the intervals that must not meet for a plan to count as faster.
+      confidence: that a plan is faster, turn by turn, before it is recommended (``clearly_slower``).
     """
 
     searches: int = 3
@@ -246,10 +247,9 @@ class _LiveSearch:
         return dict(zip(racers, samples, strict=True))
 
     def _result(self, samples: dict[int, list[float]], why: str, interrupted: bool) -> LiveResult:
+        raced_s = dict(zip(samples, race_times_s(list(samples.values())) if samples else [], strict=True))
         trials = [
-            dataclasses.replace(trial, measured_s=float(np.median(samples[i])), raced=True)
-            if i in samples
-            else trial
+            dataclasses.replace(trial, measured_s=raced_s[i], raced=True) if i in raced_s else trial
             for i, trial in enumerate(self._trials)
         ]
         ran = self._ran()
@@ -288,7 +288,7 @@ class _LiveSearch:
         if fastest != single and clearly_slower(samples[single], samples[fastest], self._config.confidence):
             return (
                 fastest,
-                f"clearly faster than the best single device in {len(samples[fastest])} turns each",
+                f"clearly faster than the best single device, turn by turn, in {len(samples[fastest])} turns each",
             )
         return single, "the best single device: no plan's gain is beyond the noise of the race"
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tf_placer.runtime.race import race_steps
+from tf_placer.runtime.race import race_steps, race_times_s
 
 
 class Track:
@@ -48,6 +48,19 @@ def test_drift_does_not_choose_the_winner():
     # One after the other, the first would seem faster by half: the machine slows down all the time.
     wins = 0
     for seed in range(30):
-        samples = race(Track([1.1, 1.0], drift=0.02, seed=seed))
-        wins += np.median(samples[1]) < np.median(samples[0][: len(samples[1])])
+        times_s = race_times_s(race(Track([1.1, 1.0], drift=0.02, seed=seed)))
+        wins += times_s[1] < times_s[0]
     assert wins >= 28
+
+
+def test_a_machine_that_gets_slower_favours_no_turn():
+    first = 0
+    for seed in range(100):
+        samples = race(Track([1.0, 1.0], noise=0.02, drift=0.02, seed=seed))
+        first += np.median(np.divide(samples[0], samples[1])) < 1
+    assert 35 <= first <= 65
+
+
+def test_times_of_a_race_are_as_its_winner_saw_the_machine():
+    winner, dropped = [1.0, 1.0, 1.0, 3.0, 3.0, 3.0, 3.0], [1.5, 1.5, 1.5]
+    assert race_times_s([dropped, winner]) == [4.5, 3.0]
