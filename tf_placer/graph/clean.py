@@ -5,6 +5,7 @@ from __future__ import annotations
 from tf_placer.graph.bypass_loop_handles import bypass_loop_handles
 from tf_placer.graph.bypass_noops import bypass_noops
 from tf_placer.graph.clone_constants import clone_constants
+from tf_placer.graph.default_attributes import default_attributes
 from tf_placer.graph.inline_calls import inline_calls
 from tf_placer.graph.program import Program
 from tf_placer.graph.prune import prune
@@ -23,6 +24,7 @@ CLEAN_UPS = (
     prune,  # after it: side effects named through a NoOp may be mere reads
     clone_constants,
     topological_order,
+    default_attributes,
 )
 
 
