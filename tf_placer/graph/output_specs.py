@@ -12,7 +12,8 @@ import dataclasses
 import math
 
 import tensorflow as tf
-from tensorflow.python.framework import tensor_util
+from tensorflow.core.framework import function_pb2, node_def_pb2
+from tensorflow.python.framework import function_def_to_graph, tensor_util
 
 from tf_placer.errors import InputError
 
@@ -41,6 +42,7 @@ def output_specs(graph_def: tf.compat.v1.GraphDef) -> tuple[tuple[OutputSpec, ..
         except (ValueError, tf.errors.OpError) as error:
             message = str(error).splitlines()[0]
             raise InputError(f"TensorFlow does not accept the graph: {message}") from error
+        _check_open_loops(graph_def, graph)
         return tuple(
             tuple(_spec(tensor) for tensor in graph.get_operation_by_name(node.name).outputs)
             for node in graph_def.node
@@ -51,16 +53,14 @@ def _easier_to_infer(graph_def: tf.compat.v1.GraphDef) -> tf.compat.v1.GraphDef:
     """The same graph for shape inference, without what hides shapes that are known.
 
     A loop that was traced with a dimension of any size says so of its results for ever; without that attribute a
-    result is as large as what enters, which it is unless it grows in the loop. A table looks up values of the keys'
+    result is as large as what enters (``_check_open_loops`` sees that it is). A table looks up values of the keys'
     shape, but its op knows of no values.
     """
     result = tf.compat.v1.GraphDef()
     result.CopyFrom(graph_def)
     for node in result.node:
-        if node.op in ("While", "StatelessWhile"):
-            shapes = map(tf.TensorShape, node.attr["output_shapes"].list.shape)
-            if not all(shape.is_fully_defined() for shape in shapes):
-                node.attr["output_shapes"].list.ClearField("shape")
+        if _is_open_loop(node):
+            node.attr["output_shapes"].list.ClearField("shape")
         elif node.op == "LookupTableFindV2":
             types = {"SrcT": node.attr["Tin"].type, "DstT": node.attr["Tout"].type}
             keys, controls = node.input[1], [text for text in node.input[2:] if text.startswith("^")]
@@ -71,6 +71,35 @@ def _easier_to_infer(graph_def: tf.compat.v1.GraphDef) -> tf.compat.v1.GraphDef:
             del node.input[:]
             node.input.extend([keys, *controls])
     return result
+
+
+def _is_open_loop(node: node_def_pb2.NodeDef) -> bool:
+    """Whether a node is a loop that does not say how large its results are."""
+    if node.op not in ("While", "StatelessWhile"):
+        return False
+    return not all(tf.TensorShape(one).is_fully_defined() for one in node.attr["output_shapes"].list.shape)
+
+
+def _is_handle(tensor: tf.Tensor) -> bool:
+    return tensor.dtype in (tf.resource, tf.variant)
+
+
+def _check_open_loops(graph_def: tf.compat.v1.GraphDef, graph: tf.Graph) -> None:
+    """Raises InputError for a loop whose variables change their shape; ``graph`` is the default graph."""
+    bodies = {function.signature.name: function for function in graph_def.library.function}
+    for node in filter(_is_open_loop, graph_def.node):
+        variables = list(graph.get_operation_by_name(node.name).inputs)
+        body = function_pb2.FunctionDef()
+        body.CopyFrom(bodies[node.attr["body"].func.name])
+        body.arg_attr.clear()  # the shapes that were not known when it was traced
+        shapes = [None if _is_handle(variable) else variable.shape for variable in variables]
+        results = function_def_to_graph.function_def_to_graph(body, input_shapes=shapes).outputs
+        for i, (before, result) in enumerate(zip(shapes, results, strict=True)):
+            if before is not None and str(before) != str(result.shape):
+                raise InputError(
+                    f"loop {node.name!r}: variable {i} has the shape {before} before an iteration and {result.shape} "
+                    "after it, so its size is not static; keep it in a tf.TensorArray or a tensor of full size"
+                )
 
 
 def tensor_bytes(shape: tuple[int, ...], dtype: tf.DType) -> int:

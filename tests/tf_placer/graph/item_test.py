@@ -253,16 +253,28 @@ def looped(x):
     return tf.while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, tf.sin(y)), (0, x))[1]
 
 
-def test_ensured_shape_is_the_remedy_for_an_input_of_unknown_rank():
-    anything = tf.function(input_signature=[tf.TensorSpec(None, tf.float32)])
-    example = tf.constant([1.0, -1.0, 3.0])
-
-    with pytest.raises(InputError, match=r"While.*an input of unknown rank in tf\.ensure_shape"):
-        Item.from_function(anything(looped), example)
-
-    item = Item.from_function(anything(lambda x: looped(tf.ensure_shape(x, (3,)))), example)
+@pytest.mark.parametrize("traced", [None, [None], [3]])
+def test_a_loop_returns_what_is_as_large_as_what_enters(traced):
+    anything = tf.function(input_signature=[tf.TensorSpec(traced, tf.float32)])
+    item = Item.from_function(anything(looped), tf.constant([1.0, -1.0, 3.0]))
     [loop] = [i for i, op_type in enumerate(item.index.op_types) if op_type in ("While", "StatelessWhile")]
     assert [output.shape for output in item.outputs[loop]].count((3,)) == 1
+
+
+def test_a_loop_that_grows_a_tensor_is_refused():
+    @tf.function
+    def growing(x):
+        return tf.while_loop(
+            lambda i, _: i < 3,
+            lambda i, y: (i + 1, tf.concat([y, y], 0)),
+            (0, x),
+            shape_invariants=(tf.TensorShape([]), tf.TensorShape([None])),
+        )[1]
+
+    with pytest.raises(
+        InputError, match=r"loop 'while': variable \d has the shape \(2,\) before .* and \(4,\) after"
+    ):
+        Item.from_function(growing, tf.zeros([2]))
 
 
 def test_ensured_shape_is_no_remedy_for_boolean_mask():
