@@ -40,7 +40,7 @@ class Source:
             raise InputError(f"{' and '.join(given)} are given; give one of them")
         if not given:
             raise InputError(
-                "nothing to place; give --workload (`workloads` lists them), --saved_model or --meta_graph"
+                "this needs --workload (`workloads` lists them), --saved_model or --meta_graph: what to place"
             )
         if self.meta_graph and not self.fetches:
             raise InputError(

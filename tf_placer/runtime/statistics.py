@@ -48,7 +48,7 @@ def clearly_slower(samples: Sequence[float], reference: Sequence[float], confide
     """
     turns = min(len(samples), len(reference))
     ratios = np.asarray(samples[:turns], np.float64) / np.asarray(reference[:turns], np.float64)
-    return median_interval(ratios, confidence)[0] > 1
+    return median_interval(ratios.tolist(), confidence)[0] > 1
 
 
 def hopeless(
