@@ -4,7 +4,8 @@
     python -m experiments.auto_place_keras --cluster=logical
 
 On local workers the placed step runs in their processes, one core each; the unplaced one in this process, with one
-thread for each op, so that both compute the same bits, and as many ops at once as there are cores. Logical devices share one process and say nothing about time.
+thread for each op, so that both compute the same bits, and as many ops at once as there are cores. Logical devices
+share one process and say nothing about time.
 Writes losses.json.
 """
 
