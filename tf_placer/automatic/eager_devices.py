@@ -8,9 +8,10 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.local_workers import LocalWorkers
 from tf_placer.errors import InputError
 
-# The workers that the eager context is connected to; it can be connected to one cluster at a time, and what
-# lives on their devices ends with them.
+# What the eager context is connected to: workers of ours, or job -> task -> address of servers. It can be connected to
+# one cluster at a time, and what lives on their devices ends with them.
 _connected: dict[tuple[str, ...], LocalWorkers] = {}
+_connected_servers: dict[str, dict[int, str]] = {}
 
 
 def attach(cluster: Cluster) -> dict[str, str]:
@@ -32,7 +33,7 @@ def attach(cluster: Cluster) -> dict[str, str]:
         _connect_to_workers(cluster, tuple(names))
         here = dict(zip(names, names, strict=True))
     elif cluster.kind == "remote":
-        _connect({_job(names[0]): [device.address for device in cluster.devices]})
+        _connect_to_servers(cluster)
         here = dict(zip(names, names, strict=True))
     else:
         here = dict(zip(names, names, strict=True))
@@ -53,24 +54,35 @@ def _connect_to_workers(cluster: Cluster, names: tuple[str, ...]) -> None:
     workers = _connected.get(names)
     if workers is not None and workers.death() is None:
         return
-    if _connected:
-        raise InputError(
-            "this process is attached to other local workers, or one of them has died, and what lives there ends with "
-            "them; start a new process"
-        )
+    _check_not_connected()
     workers = LocalWorkers(cluster)
     workers.start()
     _connected[names] = workers
-    _connect({_job(names[0]): list(workers.addresses)})
+    _connect({_task_of(names[0])[0]: dict(enumerate(workers.addresses))})
 
 
-def _connect(addresses: dict[str, list[str]]) -> None:
+def _connect_to_servers(cluster: Cluster) -> None:
+    addresses: dict[str, dict[int, str]] = {}
+    for device in cluster.devices:
+        job, task = _task_of(device.name)
+        addresses.setdefault(job, {})[task] = device.address
+    if addresses != _connected_servers:
+        _check_not_connected()
+        _connect(addresses)
+        _connected_servers.update(addresses)
+
+
+def _check_not_connected() -> None:
+    if _connected or _connected_servers:
+        raise InputError(
+            "this process is attached to other workers, or one of them has died, and what lives there ends with "
+            "them; start a new process"
+        )
+
+
+def _connect(addresses: dict[str, dict[int, str]]) -> None:
     with tf.init_scope():
         tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec(addresses))
-
-
-def _job(name: str) -> str:
-    return tf.DeviceSpec.from_string(name).job
 
 
 def _check_present(cluster: Cluster, here: dict[str, str]) -> None:

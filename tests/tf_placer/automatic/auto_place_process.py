@@ -5,7 +5,6 @@ A process of its own: TensorFlow fixes its logical devices when its first op run
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 from collections.abc import Callable
@@ -15,8 +14,8 @@ import numpy as np
 import tensorflow as tf
 
 import tf_placer
+from tests.logical_devices import NUM_DEVICES, report
 
-NUM_DEVICES = 4
 SETTINGS: dict = {"method": "random", "budget_s": 0.2}  # random placements are spread over all devices
 
 
@@ -207,23 +206,9 @@ CHECKS: tuple[Callable[[], bool], ...] = (
 )
 
 
-def outcome(check: Callable[[], bool]) -> str:
-    """ "ok", or what is wrong."""
-    try:
-        return "ok" if check() else "different"
-    except Exception as error:  # noqa: BLE001 - reported, and the test fails on it
-        return f"{type(error).__name__}: {error}"
-
-
 def main() -> None:
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.set_soft_device_placement(False)
-    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-    tf.config.set_logical_device_configuration(
-        tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * NUM_DEVICES
-    )
     SETTINGS.update(cluster=tf_placer.Cluster.logical(NUM_DEVICES), cache_dir=sys.argv[1])
-    json.dump({check.__name__: outcome(check) for check in CHECKS}, sys.stdout)
+    report(CHECKS)
 
 
 if __name__ == "__main__":

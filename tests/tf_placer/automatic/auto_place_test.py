@@ -1,17 +1,11 @@
 """auto_place in all the ways that users will use it, and what it refuses."""
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import tensorflow as tf
 
 import tf_placer
+from tests.logical_devices import outcomes_of
 
-REPOSITORY = Path(__file__).resolve().parents[3]
 CHECKS = (
     "as_a_decorator_with_arguments",
     "as_a_call_on_a_python_function",
@@ -29,22 +23,8 @@ CHECKS = (
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory) -> dict[str, str]:
     """What ``auto_place_process`` found, in a process that has four logical devices."""
-    result = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "tests.tf_placer.automatic.auto_place_process",
-            str(tmp_path_factory.mktemp("plans")),
-        ],
-        cwd=REPOSITORY,
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "2"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr[-4000:]
-    return json.loads(result.stdout.splitlines()[-1])
+    folder = tmp_path_factory.mktemp("plans")
+    return outcomes_of("tests.tf_placer.automatic.auto_place_process", str(folder))
 
 
 def test_every_check_is_made(outcomes):

@@ -6,8 +6,6 @@ A process of its own: TensorFlow fixes its logical devices when its first op run
 from __future__ import annotations
 
 import collections
-import json
-import sys
 import tempfile
 from collections.abc import Callable
 
@@ -15,13 +13,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tests.logical_devices import NUM_DEVICES, report
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.placed_function import placed_function
 
-NUM_DEVICES = 4
 Pair = collections.namedtuple("Pair", ["left", "right"])
 
 
@@ -192,22 +190,8 @@ CHECKS: tuple[Callable[[], bool], ...] = (
 )
 
 
-def outcome(check: Callable[[], bool]) -> str:
-    """ "ok", or what is wrong."""
-    try:
-        return "ok" if check() else "different"
-    except Exception as error:  # noqa: BLE001 - reported, and the test fails on it
-        return f"{type(error).__name__}: {error}"
-
-
 def main() -> None:
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.set_soft_device_placement(False)
-    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-    tf.config.set_logical_device_configuration(
-        tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * NUM_DEVICES
-    )
-    json.dump({check.__name__: outcome(check) for check in CHECKS}, sys.stdout)
+    report(CHECKS)
 
 
 if __name__ == "__main__":

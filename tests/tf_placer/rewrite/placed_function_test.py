@@ -1,14 +1,9 @@
 """A placed function is the same callable: arguments, results, gradients, variables, side effects."""
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
-REPOSITORY = Path(__file__).resolve().parents[3]
+from tests.logical_devices import outcomes_of
+
 CHECKS = (
     "structured",
     "loops_and_branches",
@@ -23,17 +18,7 @@ CHECKS = (
 @pytest.fixture(scope="module")
 def outcomes() -> dict[str, str]:
     """What ``placed_function_process`` found, in a process that has four logical devices."""
-    result = subprocess.run(
-        [sys.executable, "-m", "tests.tf_placer.rewrite.placed_function_process"],
-        cwd=REPOSITORY,
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "2"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr[-4000:]
-    return json.loads(result.stdout.splitlines()[-1])
+    return outcomes_of("tests.tf_placer.rewrite.placed_function_process")
 
 
 def test_every_check_is_made(outcomes):

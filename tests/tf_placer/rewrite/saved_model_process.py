@@ -5,7 +5,7 @@ A process of its own: TensorFlow fixes its logical devices when its first op run
 
 from __future__ import annotations
 
-import json
+import functools
 import pathlib
 import sys
 from collections.abc import Callable
@@ -14,14 +14,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tests.logical_devices import NUM_DEVICES, report
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item
 from tf_placer.graph.saved_model import read_saved_model
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.saved_model import PLAN_FILE, export_saved_model
-
-NUM_DEVICES = 4
 
 
 def exported(source: pathlib.Path, signature: str = "serving_default", seed: int = 0) -> pathlib.Path:
@@ -159,21 +158,10 @@ CHECKS: tuple[Callable[[pathlib.Path], bool], ...] = (
 )
 
 
-def outcome(check: Callable[[pathlib.Path], bool], folder: pathlib.Path) -> str:
-    """ "ok", or what is wrong."""
-    try:
-        return "ok" if check(folder) else "different"
-    except Exception as error:  # noqa: BLE001 - reported, and the test fails on it
-        return f"{type(error).__name__}: {error}"
-
-
 def main() -> None:
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-    tf.config.set_logical_device_configuration(
-        tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * NUM_DEVICES
-    )
-    json.dump({check.__name__: outcome(check, pathlib.Path(sys.argv[1])) for check in CHECKS}, sys.stdout)
+    folder = pathlib.Path(sys.argv[1])
+    checks = [functools.update_wrapper(functools.partial(check, folder), check) for check in CHECKS]
+    report(checks, soft_placement=True)
 
 
 if __name__ == "__main__":

@@ -1,15 +1,12 @@
 """A SavedModel with a placement in it is the same model, whoever loads it; what is damaged is refused."""
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.logical_devices import outcomes_of
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
@@ -17,7 +14,6 @@ from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.saved_model import export_saved_model
 
-REPOSITORY = Path(__file__).resolve().parents[3]
 CHECKS = (
     "keras_model",
     "several_signatures_a_loop_and_a_side_effect",
@@ -29,22 +25,8 @@ CHECKS = (
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory) -> dict[str, str]:
     """What ``saved_model_process`` found, in a process that has four logical devices."""
-    result = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "tests.tf_placer.rewrite.saved_model_process",
-            str(tmp_path_factory.mktemp("models")),
-        ],
-        cwd=REPOSITORY,
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "2"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr[-4000:]
-    return json.loads(result.stdout.splitlines()[-1])
+    folder = tmp_path_factory.mktemp("models")
+    return outcomes_of("tests.tf_placer.rewrite.saved_model_process", str(folder))
 
 
 def test_every_kind_is_checked(outcomes):
