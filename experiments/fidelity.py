@@ -133,8 +133,9 @@ def measure(
     for start in range(0, len(rows), FLAGS.heat):
         heat = order[start : start + FLAGS.heat]
         times = evaluator.race(np.stack([reference, *rows[heat]]), FLAGS.rounds, confidence=1.0)
-        level, *medians = (float(np.median(one)) for one in times)
-        measured[heat] = np.array(medians) / level
+        reference_s, *others_s = (np.array(one) for one in times)
+        level = float(np.median(reference_s))
+        measured[heat] = [float(np.median(one / reference_s)) for one in others_s]
         levels.append(level)
         print(f"measured {start + len(heat)} of {len(rows)}; single device {1e3 * level:.1f} ms", flush=True)
     level_s = float(np.median(levels))

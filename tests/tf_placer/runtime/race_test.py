@@ -1,5 +1,7 @@
 """Races on a clock of our own: drift, drop-outs, and the best that stays."""
 
+import itertools
+
 import numpy as np
 
 from tf_placer.runtime.race import race_steps, race_times_s
@@ -31,7 +33,15 @@ def test_every_program_is_warmed_up_and_timed_in_turn():
     track = Track([1.0, 1.0])
     samples = race(track, rounds=4, warmup_rounds=3)
     assert [len(s) for s in samples] == [4, 4]
-    assert track.runs == [7, 7]
+    assert track.runs == [7 + 2, 7 + 1], "and nobody's turn comes right after its own"
+
+
+def test_nobodys_turn_comes_right_after_its_own():
+    ran = []
+    race_steps(
+        [lambda i=i: ran.append(i) for i in range(3)], rounds=6, warmup_rounds=1, turn_s=0, confidence=1
+    )
+    assert all(one != next_one for one, next_one in itertools.pairwise(ran))
 
 
 def test_who_is_clearly_slower_drops_out_early_and_the_best_stays():
