@@ -8,7 +8,8 @@ import math
 import pathlib
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import rich.console
 from absl import flags
@@ -17,12 +18,16 @@ from tf_placer import workloads
 from tf_placer.calibration.build_problem import COSTS
 from tf_placer.cluster.preset import preset_names
 from tf_placer.command_line.cluster_choice import choose_cluster
+from tf_placer.command_line.explain import explain
 from tf_placer.command_line.measure import measure
 from tf_placer.command_line.place import Request, compare, place
 from tf_placer.command_line.profile import show_profile
 from tf_placer.command_line.report import Report, check_out
 from tf_placer.command_line.source import Source
 from tf_placer.errors import InputError
+from tf_placer.files import write_atomically
+from tf_placer.problem.pins import Pin
+from tf_placer.problem.plan_file import PlanFile
 from tf_placer.rewrite.saved_model import export_saved_model
 from tf_placer.search import methods
 from tf_placer.search.budget import Budget
@@ -30,6 +35,8 @@ from tf_placer.search.search import MAX_SEED
 
 OK, OUR_FAILURE, BAD_INPUT = 0, 1, 2
 DEFAULT_BUDGET_S = 60.0
+_SOURCES = ("workload", "saved_model", "meta_graph")
+_DESCRIPTION = (*_SOURCES, "signature", "fetches", "batch_size", "cluster", "costs")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,11 +98,24 @@ def _search_flags(values: flags.FlagValues) -> None:
         "seed", 0, "Fixes everything random.", lower_bound=0, upper_bound=MAX_SEED, flag_values=values
     )
     flags.DEFINE_string("out", None, "Folder for summary.json, placement.json, placed_graph.pb.", values)
+    flags.DEFINE_multi_string(
+        "pin",
+        [],
+        "Ops that must be on a device, by a regular expression: --pin='encoder/.*=/device:CPU:0'; may be repeated.",
+        flag_values=values,
+    )
 
 
 def _place_flags(values: flags.FlagValues) -> None:
     _search_flags(values)
     flags.DEFINE_string("method", "hdp", "How to search; `methods` lists them.", values)
+    flags.DEFINE_string("plan", None, "A placement.json to apply instead of searching.", values)
+    flags.DEFINE_bool(
+        "complete_plan",
+        False,
+        "Search what the plan does not say of this graph, and ignore what is not in it.",
+        flag_values=values,
+    )
 
 
 def _compare_flags(values: flags.FlagValues) -> None:
@@ -116,9 +136,29 @@ def _profile_flags(values: flags.FlagValues) -> None:
     values["cluster"].value = "local"
 
 
+def _explain_flags(values: flags.FlagValues) -> None:
+    _workload_flags(values)
+    flags.DEFINE_string("plan", None, "A placement.json; it knows what it was made for.", values)
+    flags.DEFINE_string("op", None, "Name of the op to explain.", values)
+
+
 def _request(values: flags.FlagValues, budget: Budget) -> Request:
-    seed = values.seed if "seed" in values else 0
-    return Request(_source(values), choose_cluster(values.cluster), budget, seed, values.costs)
+    given = {name: values[name].value for name in ("seed", "pin", "plan", "complete_plan") if name in values}
+    return Request(
+        source=_source(values),
+        cluster=choose_cluster(values.cluster),
+        budget=budget,
+        seed=given.get("seed", 0),
+        costs=values.costs,
+        pins=tuple(Pin.parse(text) for text in given.get("pin", ())),
+        plan=PlanFile.read(given["plan"]) if given.get("plan") else None,
+        complete_plan=given.get("complete_plan", False),
+    )
+
+
+def _made_for(values: flags.FlagValues) -> dict[str, Any]:
+    """What a plan remembers: the flags that describe the program and the devices."""
+    return {name: values[name].value for name in _DESCRIPTION if values[name].value not in (None, [])}
 
 
 def _source(values: flags.FlagValues) -> Source:
@@ -143,9 +183,11 @@ def _place(values: flags.FlagValues, console: rich.console.Console) -> None:
     check_out(out)
     request = _request(values, _budget(values))
     report = place(request, values.method, console)
-    _finish(report, out, console)
+    _finish(report, out, _made_for(values), console)
     if request.source.saved_model:
         _export(request.source, report, out / "saved_model", console)
+    if request.source.meta_graph:
+        _write_meta_graph(request.source, report, out / "placed_meta_graph.pb", console)
 
 
 def _compare(values: flags.FlagValues, console: rich.console.Console) -> None:
@@ -155,12 +197,16 @@ def _compare(values: flags.FlagValues, console: rich.console.Console) -> None:
         methods.find(method)
     out = pathlib.Path(values.out)
     check_out(out)
-    _finish(compare(_request(values, _budget(values)), values.methods, console), out, console)
+    _finish(
+        compare(_request(values, _budget(values)), values.methods, console), out, _made_for(values), console
+    )
 
 
-def _finish(report: Report, out: pathlib.Path, console: rich.console.Console) -> None:
+def _finish(
+    report: Report, out: pathlib.Path, made_for: Mapping[str, Any], console: rich.console.Console
+) -> None:
     report.print(console)
-    for path in report.write(out):
+    for path in report.write(out, made_for):
         console.print(f"wrote {path}", soft_wrap=True)
 
 
@@ -173,6 +219,19 @@ def _export(source: Source, report: Report, target: pathlib.Path, console: rich.
     console.print(f"wrote {target}", soft_wrap=True)
 
 
+def _write_meta_graph(
+    source: Source, report: Report, path: pathlib.Path, console: rich.console.Console
+) -> None:
+    path.unlink(missing_ok=True)  # of an earlier run
+    try:
+        placed = source.placed_meta_graph(report.result.placement)
+    except InputError as error:
+        console.print(f"{path} is not written: {error}; placed_graph.pb has it inlined", soft_wrap=True)
+        return
+    write_atomically(path, placed)
+    console.print(f"wrote {path}", soft_wrap=True)
+
+
 def _measure(values: flags.FlagValues, console: rich.console.Console) -> None:
     plan = pathlib.Path(values.placement)
     if not plan.is_file():  # before this machine is probed
@@ -182,6 +241,20 @@ def _measure(values: flags.FlagValues, console: rich.console.Console) -> None:
 
 def _profile(values: flags.FlagValues, console: rich.console.Console) -> None:
     show_profile(_request(values, Budget(evaluations=1)), console)
+
+
+def _explain(values: flags.FlagValues, console: rich.console.Console) -> None:
+    plan = PlanFile.read(values.plan)
+    remembered = {name: value for name, value in plan.made_for.items() if name in _DESCRIPTION}
+    if any(values[name].present for name in _SOURCES):
+        remembered = {name: value for name, value in remembered.items() if name not in _SOURCES}
+    for name, value in remembered.items():
+        if not values[name].present:
+            values[name].parse(",".join(map(str, value)) if isinstance(value, list) else str(value))
+    if not values.cluster:
+        raise InputError(f"--plan={values.plan} does not say which devices it was made for; give --cluster")
+    request = Request(_source(values), choose_cluster(values.cluster), Budget(evaluations=1), 0, values.costs)
+    explain(request, plan, values.op, console)
 
 
 def _clusters(values: flags.FlagValues, console: rich.console.Console) -> None:
@@ -203,6 +276,7 @@ COMMANDS = {
     "place": Command("find a placement", _place_flags, ("cluster", "out"), _place),
     "compare": Command("try several methods", _compare_flags, ("cluster", "out"), _compare),
     "measure": Command("time a plan on this machine", _measure_flags, ("placement",), _measure),
+    "explain": Command("say why an op is where a plan puts it", _explain_flags, ("plan", "op"), _explain),
     "profile": Command("measure ops and links on this machine", _profile_flags, (), _profile),
     "clusters": Command("list the described machines", _no_flags, (), _clusters),
     "workloads": Command("list what can be placed", _no_flags, (), _workloads),

@@ -355,6 +355,162 @@ def test_measure_refuses_a_plan_for_another_graph(
     assert_one_line(capsys, tmp_path, argv, "placement.json", "was made for another graph")
 
 
+def test_pinned_ops_are_where_they_are_pinned(tmp_path: pathlib.Path) -> None:
+    status, text = command(
+        *place_arguments(tmp_path), "--pin=.*MatMul.*=/device:GPU:1", "--pin=x=/device:CPU:0"
+    )
+    assert status == 0, text
+    devices = json.loads((tmp_path / "placement.json").read_text())["devices"]
+    products = [device for op, device in devices.items() if "MatMul" in op]
+    assert products and all(device.endswith("GPU:1") for device in products)
+    assert devices["x"].endswith("CPU:0")
+
+
+@pytest.mark.parametrize(
+    ("pin", "expected"),
+    [("MatMul", "not of the form"), ("nowhere=GPU:0", "matches no op"), (".*=GPU:9", "no device of cluster")],
+)
+def test_bad_pins(
+    pin: str, expected: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert_one_line(capsys, tmp_path, [*place_arguments(tmp_path / "out"), f"--pin={pin}"], expected)
+
+
+@pytest.fixture
+def plan(tmp_path: pathlib.Path) -> pathlib.Path:
+    """A plan of dense_small on k40x2, spread at random."""
+    status, text = command(*place_arguments(tmp_path / "planned"))
+    assert status == 0, text
+    return tmp_path / "planned" / "placement.json"
+
+
+def edited(plan: pathlib.Path, **changes: object) -> pathlib.Path:
+    content = json.loads(plan.read_text())
+    plan.write_text(json.dumps(content | changes))
+    return plan
+
+
+def test_a_plan_is_applied_as_it_is(plan: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    out = tmp_path / "applied"
+    status, text = command(*place_arguments(out, method="hdp"), f"--plan={plan}")
+    assert status == 0, text
+    assert json.loads((out / "placement.json").read_text()) == json.loads(plan.read_text())
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["method"] == "plan" and summary["evaluations"] == 1
+    assert summary["baselines"].keys() == {"single"}
+
+
+def test_a_part_of_a_plan_is_completed_when_asked(plan: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    devices = json.loads(plan.read_text())["devices"]
+    kept = {op: device for op, device in devices.items() if op.startswith("MatMul")}
+    edited(plan, devices=kept | {"an op of yesterday": "/device:CPU:0"}, fingerprint="0" * 64)
+    out = tmp_path / "completed"
+    status, text = command(*place_arguments(out), f"--plan={plan}", "--complete_plan")
+    assert status == 0, text
+    assert f"says where {len(kept)} of {len(devices)} ops go" in text
+    assert "1 ops that it names are not in this graph" in text
+    completed = json.loads((out / "placement.json").read_text())["devices"]
+    assert completed.keys() == devices.keys()
+    assert {op: completed[op] for op in kept} == kept
+
+
+@pytest.mark.parametrize(
+    ("changes", "flags", "expected"),
+    [
+        ({"devices": {}}, [], "no device for op"),
+        ({"fingerprint": "0" * 64}, [], "made for another graph"),
+        ({"fingerprint": "0" * 64}, [], "--complete_plan"),
+        ({"schema_version": 7}, ["--complete_plan"], "schema version 7"),
+        ({}, ["--pin=.*=GPU:0"], "--plan and --pin are given"),
+    ],
+)
+def test_a_plan_that_does_not_fit_is_refused(
+    changes: dict[str, object],
+    flags: list[str],
+    expected: str,
+    plan: pathlib.Path,
+    tmp_path: pathlib.Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    edited(plan, **changes)
+    assert_one_line(
+        capsys, tmp_path, [*place_arguments(tmp_path / "out"), f"--plan={plan}", *flags], expected
+    )
+
+
+def test_completing_needs_a_plan(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert_one_line(
+        capsys, tmp_path, [*place_arguments(tmp_path / "out"), "--complete_plan"], "without --plan"
+    )
+
+
+def test_an_op_is_explained_by_the_plan_alone(plan: pathlib.Path) -> None:
+    devices = json.loads(plan.read_text())["devices"]
+    op = next(name for name in devices if name.endswith("MatMul"))
+    status, text = command("explain", f"--plan={plan}", f"--op={op}")
+    assert status == 0, text
+    assert f"{op} (MatMul, gives" in text and f"is on {devices[op]}" in text
+    assert "as planned" in text and "Its unit sends" in text
+    assert all(f"device:{name}" in text for name in ("GPU:0", "GPU:1", "CPU:0"))
+
+
+def test_the_unit_of_an_op_is_explained_by_its_rules(plan: pathlib.Path) -> None:
+    item = workloads.build("dense_small")
+    status, text = command("explain", f"--plan={plan}", f"--op={item.variables[0].node}")
+    assert status == 0, text
+    assert "ops that must be together" in text and "(resource_edges)" in text
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        (["--op=nowhere"], "has no such op; did you mean"),
+        ([], "needs --op"),
+        (["--op=x", "--cluster=k40x3"], "k40x2"),
+        (["--op=x", "--workload=branches_small"], "made for another graph"),
+    ],
+)
+def test_what_cannot_be_explained(
+    argv: list[str],
+    expected: str,
+    plan: pathlib.Path,
+    tmp_path: pathlib.Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert_one_line(capsys, tmp_path, ["explain", f"--plan={plan}", *argv], expected)
+
+
+def test_a_plan_that_remembers_nonsense_is_told(
+    plan: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edited(plan, made_for={"workload": "dense_small", "cluster": "k40x2", "batch_size": "many"})
+    assert_one_line(capsys, tmp_path, ["explain", f"--plan={plan}", "--op=x"], "batch_size")
+    edited(plan, made_for={"workload": "dense_small"})
+    assert_one_line(capsys, tmp_path, ["explain", f"--plan={plan}", "--op=x"], "give --cluster")
+
+
+@pytest.mark.parametrize("bare", [False, True], ids=["MetaGraphDef", "GraphDef"])
+def test_a_meta_graph_comes_back_with_devices(bare: bool, tmp_path: pathlib.Path) -> None:
+    with tf.Graph().as_default():
+        x = tf.compat.v1.placeholder(tf.float32, [None, 4], name="x")
+        tf.reduce_sum(tf.tanh(x) @ tf.ones([4, 2]), name="y")
+        meta_graph = tf.compat.v1.train.export_meta_graph()
+    source: tf.compat.v1.MetaGraphDef = meta_graph.graph_def if bare else meta_graph
+    path, out = tmp_path / "graph.pb", tmp_path / "out"
+    path.write_bytes(source.SerializeToString(deterministic=True))
+    argv = place_arguments(out, workload=None, meta_graph=str(path), fetches="y:0", batch_size="8")
+    status, text = command(*argv)
+    assert status == 0, text
+    placed = type(source).FromString((out / "placed_meta_graph.pb").read_bytes())
+    nodes = (placed if bare else placed.graph_def).node
+    assert all(node.device for node in nodes)
+    for node in nodes:
+        node.device = ""
+    assert placed.SerializeToString(deterministic=True) == path.read_bytes()
+    status, text = command("explain", f"--plan={out / 'placement.json'}", "--op=Tanh")
+    assert status == 0 and "Tanh (Tanh, gives [8, 4])" in text
+
+
 def test_as_a_process_one_line_and_nothing_of_tensorflows(tmp_path: pathlib.Path) -> None:
     environment = {key: value for key, value in os.environ.items() if key != "TF_CPP_MIN_LOG_LEVEL"}
     done = subprocess.run(

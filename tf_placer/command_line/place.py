@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+import numpy as np
 import rich.console
 
 from tf_placer.calibration.build_problem import build_problem
@@ -16,10 +17,13 @@ from tf_placer.command_line.source import Source
 from tf_placer.errors import InputError
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.graph.item import Item
+from tf_placer.problem.pins import Pin, with_fixed_ops, with_pins
+from tf_placer.problem.plan_file import PlanFile
 from tf_placer.problem.problem import Problem
 from tf_placer.search.budget import Budget
 from tf_placer.search.live import PLAIN, LiveResult, Trial, search_live
 from tf_placer.search.progress import ConsoleProgress
+from tf_placer.search.search import evaluate_given
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +36,13 @@ class Request:
       budget: of the method, or of each method.
       seed: of the search.
       costs: a word of ``build_problem``.
+      pins: ops that must be on some device.
+      plan: a plan to apply instead of searching one.
+      complete_plan: what the plan does not say of this graph is searched, and what it says of ops that are not there
+        is ignored; else such a plan is refused.
+
+    Raises:
+      InputError: a plan and pins are given.
     """
 
     source: Source
@@ -39,6 +50,17 @@ class Request:
     budget: Budget
     seed: int
     costs: str | None = None
+    pins: tuple[Pin, ...] = ()
+    plan: PlanFile | None = None
+    complete_plan: bool = False
+
+    def __post_init__(self) -> None:
+        if self.plan is not None and self.pins:
+            raise InputError(
+                "--plan and --pin are given; a plan pins what it names: edit it, or leave it away"
+            )
+        if self.complete_plan and self.plan is None:
+            raise InputError("--complete_plan is given without --plan; say which plan to complete")
 
 
 def place(request: Request, method: str, console: rich.console.Console) -> Report:
@@ -55,6 +77,8 @@ def place(request: Request, method: str, console: rich.console.Console) -> Repor
       InputError: bad input, or nothing fits in the cluster's memory.
     """
     item, problem = described(request, console)
+    if (request.plan is not None or request.pins) and (problem.allowed.sum(axis=1) == 1).all():
+        return _place_given(item, problem, request, console)
     if problem.cluster.is_live:
         return _place_live(item, problem, request, method, console)
     chosen = find_candidate(problem, method, request.budget, request.seed, console)
@@ -94,7 +118,41 @@ def described(request: Request, console: rich.console.Console) -> tuple[Item, Pr
     with console.status(f"building {request.source.name}"):
         item = request.source.item()
         problem = build_problem(item, request.cluster, request.costs)
+    problem = with_pins(item, problem, request.pins)
+    if request.plan is not None:
+        problem = _with_plan(item, problem, request.plan, request.complete_plan, console)
     return item, problem
+
+
+def _with_plan(
+    item: Item, problem: Problem, plan: PlanFile, complete: bool, console: rich.console.Console
+) -> Problem:
+    """The problem with the ops that a plan names allowed only where it puts them."""
+    if not complete:
+        try:
+            plan.check_complete(problem)
+        except InputError as error:
+            raise InputError(f"{error}; or search the rest of it with --complete_plan") from None
+    fixed = plan.device_of_op(problem)
+    problem = with_fixed_ops(item, problem, fixed)
+    if complete:
+        free = (problem.allowed.sum(axis=1) > 1)[problem.unit_of_op]
+        console.print(
+            f"{plan.source} says where {len(fixed)} of {problem.num_ops} ops go; {free.sum()} are searched. "
+            f"{len(plan.devices) - len(fixed)} ops that it names are not in this graph.",
+            soft_wrap=True,
+        )
+    return problem
+
+
+def _place_given(item: Item, problem: Problem, request: Request, console: rich.console.Console) -> Report:
+    """Every op is pinned: the one placement there is, beside the best single device without pins."""
+    free = build_problem(item, request.cluster, request.costs)
+    plan = Candidate("plan", evaluate_given(free, problem.allowed.argmax(axis=1).astype(np.int32), "plan"))
+    candidates = [plan, _single(free, request.seed, console)]
+    if free.cluster.is_live:
+        candidates = measure_candidates(item, free, candidates, console)
+    return Report(item, free, candidates[0], tuple(candidates[1:]))
 
 
 def _place_live(

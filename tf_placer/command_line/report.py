@@ -6,7 +6,7 @@ import dataclasses
 import json
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -151,16 +151,17 @@ class Report:
             )
         return verdict
 
-    def write(self, out: pathlib.Path) -> tuple[pathlib.Path, ...]:
+    def write(self, out: pathlib.Path, made_for: Mapping[str, Any] | None = None) -> tuple[pathlib.Path, ...]:
         """Writes placement.json, placed_graph.pb and summary.json into ``out``; returns their paths.
 
+        ``made_for`` are the flags that the plan remembers.
         The summary comes last, and that of an earlier run goes first: where it lies, the rest is complete.
         """
         placed = apply_placement(self.item, self.result.placement)
         out.mkdir(parents=True, exist_ok=True)
         placement, graph, summary = (out / n for n in ("placement.json", "placed_graph.pb", "summary.json"))
         summary.unlink(missing_ok=True)
-        self.result.placement.save(placement)
+        self.result.placement.save(placement, made_for)
         write_atomically(graph, placed.SerializeToString(deterministic=True))
         write_atomically(summary, json.dumps(self.summary(), indent=1, allow_nan=False) + "\n")
         return placement, graph, summary

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+from typing import TypeVar
 
 import tensorflow as tf
 from google.protobuf import message
@@ -11,6 +12,10 @@ from google.protobuf import message
 from tf_placer import workloads
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
+from tf_placer.problem.placement import Placement
+from tf_placer.rewrite.meta_graph import place_meta_graph
+
+_Proto = TypeVar("_Proto", bound=message.Message)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,7 +25,7 @@ class Source:
     Attributes:
       workload: a name of ``tf_placer.workloads.names()``.
       saved_model: folder of a SavedModel; with ``signature``.
-      meta_graph: file of a serialized MetaGraphDef; with ``fetches``, tensors ("node:i") and ops ("node").
+      meta_graph: file of a serialized MetaGraphDef or GraphDef; with ``fetches``, tensors ("node:i") and ops ("node").
       batch_size: of SavedModels and MetaGraphDefs, stands for dimensions of any size.
 
     Raises:
@@ -65,16 +70,44 @@ class Source:
         return Item.from_meta_graph(self.read_meta_graph(), self.fetches, self.name, self.batch_size)
 
     def read_meta_graph(self) -> tf.compat.v1.MetaGraphDef:
-        """The parsed file.
+        """The parsed file; a GraphDef is one without anything around it.
 
         Raises:
           InputError: it is missing or damaged.
         """
-        meta_graph = tf.compat.v1.MetaGraphDef()
+        data = self._read_bytes()
+        meta_graph = _parsed(tf.compat.v1.MetaGraphDef(), data)
+        if meta_graph is not None and meta_graph.graph_def.node:
+            return meta_graph
+        graph_def = _parsed(tf.compat.v1.GraphDef(), data)
+        if graph_def is None or not graph_def.node:
+            raise InputError(
+                f"--meta_graph={self.meta_graph}: it is no MetaGraphDef and no GraphDef with nodes"
+            )
+        return tf.compat.v1.MetaGraphDef(graph_def=graph_def)
+
+    def placed_meta_graph(self, placement: Placement) -> bytes:
+        """The file's content with a placement's devices in it, serialized as what it was.
+
+        Raises:
+          InputError: as ``place_meta_graph``.
+        """
+        meta_graph = self.read_meta_graph()
+        placed = place_meta_graph(meta_graph, placement)
+        was_bare = _parsed(tf.compat.v1.GraphDef(), self._read_bytes()) == meta_graph.graph_def
+        return (placed.graph_def if was_bare else placed).SerializeToString(deterministic=True)
+
+    def _read_bytes(self) -> bytes:
         try:
-            meta_graph.ParseFromString(pathlib.Path(self.meta_graph or "").read_bytes())
+            return pathlib.Path(self.meta_graph or "").read_bytes()
         except OSError as error:
             raise InputError(f"--meta_graph={self.meta_graph}: {error.strerror}") from error
-        except message.DecodeError as error:
-            raise InputError(f"--meta_graph={self.meta_graph}: it is no MetaGraphDef ({error})") from error
-        return meta_graph
+
+
+def _parsed(proto: _Proto, data: bytes) -> _Proto | None:
+    """The message that the bytes hold, None where they hold none."""
+    try:
+        proto.ParseFromString(data)
+    except message.DecodeError:
+        return None
+    return proto

@@ -17,14 +17,11 @@ from tf_placer.problem.tensors import TensorTable, tensor_table
 def analytic_problem(item: Item, cluster: Cluster) -> Problem:
     """Describes placing ``item`` on ``cluster``, with analytic op costs.
 
-    Units are TensorFlow's hard colocation rules plus constants attached to their only
-    reader (a constant on another device than its reader helps nobody).
-
     Raises:
       InputError: an op, or the ops of one unit together, have a kernel on no device of the cluster; or the
         graph holds a TensorFlow 1 loop.
     """
-    units = form_units(item.index, heuristics=(attach_constants,))
+    units = units_of(item)
     costs = analytic_costs(item, cluster)
     allowed = np.ones((units.num_units, len(cluster.devices)), bool)
     np.logical_and.at(allowed, units.unit_of_op, costs.allowed)
@@ -51,6 +48,14 @@ def analytic_problem(item: Item, cluster: Cluster) -> Problem:
         fingerprint=item.fingerprint,
         guessed_op_types=dict(costs.guessed),
     )
+
+
+def units_of(item: Item) -> Units:
+    """The item's units: TensorFlow's hard colocation rules, and constants attached to their only reader.
+
+    A constant on another device than its reader helps nobody.
+    """
+    return form_units(item.index, heuristics=(attach_constants,))
 
 
 def item_tensors(item: Item) -> TensorTable:

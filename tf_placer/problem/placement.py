@@ -5,15 +5,16 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from tf_placer.errors import InputError
 from tf_placer.exact import exact
 from tf_placer.files import write_atomically
+from tf_placer.problem.plan_file import SCHEMA_VERSION, PlanFile
 from tf_placer.problem.problem import Problem
-
-SCHEMA_VERSION = 1
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -48,19 +49,24 @@ class Placement:
         names = [device.name for device in self.problem.cluster.devices]
         return {op: names[d] for op, d in zip(self.problem.op_names, self.device_of_op, strict=True)}
 
-    def to_json(self) -> str:
-        """The plan as text: schema version, fingerprint of the graph, op name -> device, one op a line."""
-        plan = {
+    def to_json(self, made_for: Mapping[str, Any] | None = None) -> str:
+        """The plan as text: schema version, fingerprint of the graph, op name -> device, one op a line.
+
+        Args:
+          made_for: the flags that it was made with, for ``explain``.
+        """
+        plan: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,
             "fingerprint": self.problem.fingerprint,
             "cluster": self.problem.cluster.name,
-            "devices": self.device_names,
         }
-        return json.dumps(plan, indent=1) + "\n"
+        if made_for is not None:
+            plan["made_for"] = dict(made_for)
+        return json.dumps({**plan, "devices": self.device_names}, indent=1) + "\n"
 
-    def save(self, path: str | pathlib.Path) -> None:
+    def save(self, path: str | pathlib.Path, made_for: Mapping[str, Any] | None = None) -> None:
         """Writes ``to_json`` whole or not at all."""
-        write_atomically(pathlib.Path(path), self.to_json())
+        write_atomically(pathlib.Path(path), self.to_json(made_for))
 
     @staticmethod
     def load(path: str | pathlib.Path, problem: Problem) -> Placement:
@@ -70,61 +76,33 @@ class Placement:
           InputError: the file is missing, not a plan, made for another graph, incomplete,
             or names an unknown device.
         """
-        try:
-            text = pathlib.Path(path).read_text(encoding="utf8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(
-                f"cannot read placement file {path}: {error}; give the placement.json of a run"
-            ) from error
-        return Placement.from_json(text, problem, source=str(path))
+        return Placement.from_plan(PlanFile.read(path), problem)
 
     @staticmethod
     def from_json(text: str, problem: Problem, source: str = "placement") -> Placement:
         """The inverse of ``to_json``; ``source`` names the text in error messages."""
-        devices = _plan_devices(text, problem, source)
-        column = {device.name: d for d, device in enumerate(problem.cluster.devices)}
+        return Placement.from_plan(PlanFile.parse(text, source), problem)
+
+    @staticmethod
+    def from_plan(plan: PlanFile, problem: Problem) -> Placement:
+        """A plan held against the graph that it was made for.
+
+        Raises:
+          InputError: it is for another graph, incomplete, names an op or device that is not there, or parts ops that
+            must share a device.
+        """
+        plan.check_complete(problem)
         device_of_unit = np.full(problem.num_units, -1, np.int32)
-        for op, unit in zip(problem.op_names, problem.unit_of_op, strict=True):
-            if op not in devices:
-                raise InputError(
-                    f"{source}: no device for op {op!r}; the plan must name every op of the graph"
-                )
-            device = column.get(devices[op]) if isinstance(devices[op], str) else None
-            if device is None:
-                raise InputError(
-                    f"{source}: op {op!r} is on {devices[op]!r}, which cluster {problem.cluster.name!r} lacks; "
-                    f"it has {', '.join(column)}"
-                )
+        for op, device in plan.device_of_op(problem).items():
+            unit = int(problem.unit_of_op[op])
             if device_of_unit[unit] not in (-1, device):
+                name = problem.op_names[op]
                 raise InputError(
-                    f"{source}: op {op!r} is on {devices[op]!r}, but op {problem.name_of_unit(int(unit))!r}, which "
-                    "must share its device, is elsewhere; give both the same device"
+                    f"{plan.source}: op {name!r} is on {plan.devices[name]!r}, but op {problem.name_of_unit(unit)!r}, "
+                    "which must share its device, is elsewhere; give both the same device"
                 )
             device_of_unit[unit] = device
         try:
             return Placement(problem, device_of_unit)
         except InputError as error:
-            raise InputError(f"{source}: {error}") from None
-
-
-def _plan_devices(text: str, problem: Problem, source: str) -> dict[str, str]:
-    """The op -> device table of a plan that is well formed and belongs to the problem's graph."""
-    try:
-        plan = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise InputError(
-            f"{source} is not JSON (line {error.lineno}: {error.msg}); give a placement.json"
-        ) from error
-    if not isinstance(plan, dict) or not isinstance(plan.get("devices"), dict):
-        raise InputError(f'{source} is not a placement: it has no object "devices"; give a placement.json')
-    if plan.get("schema_version") != SCHEMA_VERSION:
-        raise InputError(
-            f"{source} has schema version {plan.get('schema_version')!r}, this program reads {SCHEMA_VERSION}; "
-            "make the plan again"
-        )
-    if plan.get("fingerprint") != problem.fingerprint:
-        raise InputError(
-            f"{source} was made for another graph (fingerprint {str(plan.get('fingerprint'))[:12]}, this graph has "
-            f"{problem.fingerprint[:12]}); run place on this graph"
-        )
-    return plan["devices"]
+            raise InputError(f"{plan.source}: {error}") from None

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -20,8 +19,7 @@ from tf_placer.runtime.statistics import clearly_slower
 from tf_placer.search.budget import Budget
 from tf_placer.search.progress import Progress
 from tf_placer.search.result import SearchResult
-from tf_placer.search.round import Context, Round, evaluated
-from tf_placer.search.search import NothingFits, search
+from tf_placer.search.search import NothingFits, evaluate_given, search
 
 PLAIN = "local_search"  # the strongest method that learns nothing
 
@@ -99,10 +97,8 @@ class LiveResult:
 
     def as_search_result(self, trial: Trial) -> SearchResult:
         """A trial as the refitted simulator sees it."""
-        result = search(self.problem, functools.partial(_given, trial.device_of_unit), budget_evaluations=1)
         return dataclasses.replace(
-            result,
-            method=trial.method,
+            evaluate_given(self.problem, trial.device_of_unit, trial.method),
             evaluations=trial.evaluations,
             search_s=trial.search_s,
             interrupted=self.interrupted,
@@ -291,8 +287,3 @@ class _LiveSearch:
                 f"clearly faster than the best single device, turn by turn, in {len(samples[fastest])} turns each",
             )
         return single, "the best single device: no plan's gain is beyond the noise of the race"
-
-
-def _given(device_of_unit: np.ndarray, context: Context) -> Iterator[Round]:
-    """A method that proposes one given placement."""
-    yield evaluated(context, device_of_unit[np.newaxis])

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import math
 import os
 import pathlib
+from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
@@ -26,7 +28,7 @@ from tf_placer.search.checkpoint import Checkpoint
 from tf_placer.search.progress import Progress, Silent
 from tf_placer.search.recorder import Recorder
 from tf_placer.search.result import SearchResult
-from tf_placer.search.round import Context, Method
+from tf_placer.search.round import Context, Method, Round, evaluated
 
 MAX_SEED = 2**31 - 1
 JOURNAL = "measured.jsonl"
@@ -142,6 +144,19 @@ def _name_of(method: Method) -> str:
     """A method need not be a plain function: it may be one with some arguments filled in."""
     inner = method.func if isinstance(method, functools.partial) else method
     return getattr(inner, "__name__", type(inner).__name__)
+
+
+def evaluate_given(problem: Problem, device_of_unit: np.ndarray, name: str) -> SearchResult:
+    """A placement [U] that needs no search, as the simulator sees it: the result of a search for it alone.
+
+    Raises:
+      NothingFits: it does not fit in memory.
+    """
+
+    def given(context: Context) -> Iterator[Round]:
+        yield evaluated(context, device_of_unit[np.newaxis])
+
+    return dataclasses.replace(search(problem, given, budget_evaluations=1), method=name)
 
 
 def best_single_device(problem: Problem, evaluator: Evaluator) -> tuple[int, float, float | None]:

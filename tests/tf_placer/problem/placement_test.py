@@ -74,7 +74,7 @@ def test_an_edited_plan_is_read(problem):
     ("changes", "message"),
     [
         ({"fingerprint": "0" * 64}, "another graph"),
-        ({"fingerprint": None}, "another graph"),
+        ({"fingerprint": None}, r"schema of plans at \$.fingerprint"),
         ({"schema_version": 2}, "schema version 2"),
         ({"devices": [GPU0]}, "not a placement"),
         ({"devices": {"a": GPU1, "b": GPU1}}, "no device for op 'c'"),
@@ -83,7 +83,8 @@ def test_an_edited_plan_is_read(problem):
             {"devices": {"a": "GPU:7", "b": "GPU:7", "c": GPU0}},
             "op 'a' is on 'GPU:7', which cluster 'toy2' lacks",
         ),
-        ({"devices": {"a": [GPU1], "b": GPU1, "c": GPU0}}, "op 'a' is on "),
+        ({"devices": {"a": [GPU1], "b": GPU1, "c": GPU0}}, r"schema of plans at \$.devices.a"),
+        ({"devices": {"a": GPU1, "b": GPU1, "c": GPU0, "z": GPU0}}, "names op 'z', which the graph lacks"),
         ({"devices": {"a": GPU1, "b": GPU1, "c": GPU1}}, "'c' has no kernel on .*GPU:1"),
     ],
 )

@@ -1,0 +1,110 @@
+"""Pinned ops: what a search is left with, and one line for pins that cannot be."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.errors import InputError
+from tf_placer.graph.item import Item
+from tf_placer.problem.analytic_problem import analytic_problem
+from tf_placer.problem.pins import Pin, what_ties, with_fixed_ops, with_pins
+from tf_placer.problem.problem import Problem
+from tf_placer.search.search import search
+
+
+@pytest.fixture(scope="module")
+def item() -> Item:
+    state = tf.Variable([1.0, 2.0], name="state")
+
+    @tf.function
+    def step(x):
+        left = tf.tanh(x, name="encoder/tanh")
+        right = tf.exp(x, name="encoder/exp")
+        state.assign_add(left)
+        words = tf.strings.as_string(right, name="words")
+        return tf.strings.length(words, name="length")
+
+    return Item.from_function(step, tf.constant([0.5, 1.5]))
+
+
+@pytest.fixture(scope="module")
+def problem(item) -> Problem:
+    return analytic_problem(item, Cluster.preset("k40x2"))  # two GPUs and their host
+
+
+def names_of(problem: Problem) -> list[str]:
+    return [device.name for device in problem.cluster.devices]
+
+
+def test_pinned_ops_have_one_device_and_the_others_all_theirs(item, problem):
+    pinned = with_pins(item, problem, [Pin("encoder/.*", "/device:GPU:1")])
+    column = next(d for d, name in enumerate(names_of(problem)) if name.endswith("GPU:1"))
+    units = {problem.unit_of_op[item.index.id_of_name[f"encoder/{name}"]] for name in ("tanh", "exp")}
+    for unit in range(problem.num_units):
+        expected = (
+            [d == column for d in range(problem.num_devices)] if unit in units else problem.allowed[unit]
+        )
+        assert np.array_equal(pinned.allowed[unit], expected)
+
+
+@pytest.mark.parametrize("method", ["single", "random", "local_search", "hdp"])
+def test_every_method_keeps_to_the_pins(item, problem, method):
+    pinned = with_pins(item, problem, [Pin("encoder/tanh", "GPU:1"), Pin(".*exp", "/device:CPU:0")])
+    placed = search(pinned, method, budget_evaluations=40).placement.device_names
+    assert placed["encoder/tanh"].endswith("GPU:1") and placed["encoder/exp"].endswith("CPU:0")
+
+
+def test_an_op_may_be_pinned_twice_to_one_device(item, problem):
+    pins = [Pin("encoder/tanh", "GPU:1"), Pin("encoder/.*", "/job:localhost/device:GPU:1")]
+    assert np.array_equal(with_pins(item, problem, pins).allowed, with_pins(item, problem, pins[1:]).allowed)
+
+
+def test_pins_are_read_from_the_last_equals_sign():
+    assert Pin.parse("a=b/.*=/device:CPU:0") == Pin("a=b/.*", "/device:CPU:0")
+
+
+@pytest.mark.parametrize("text", ["encoder", "=GPU:0", "encoder/.*="])
+def test_a_pin_needs_both_sides(text):
+    with pytest.raises(InputError, match="not of the form 'ops=device'"):
+        Pin.parse(text)
+
+
+def test_what_cannot_be_read_is_told():
+    with pytest.raises(InputError, match=r"pin '\(' is no regular expression"):
+        Pin("(", "GPU:0")
+    with pytest.raises(InputError, match="'gpu;0', which is no device name"):
+        Pin(".*", "gpu;0")
+
+
+@pytest.mark.parametrize(
+    ("pins", "message"),
+    [
+        (["decoder=GPU:0"], "pin 'decoder' matches no op of 'step'"),
+        (["encoder/.*=GPU:7"], "GPU:7, which is no device of cluster 'k40x2'; it has .*GPU:0"),
+        (["encoder/.*=/job:localhost"], "more than one device of cluster"),
+        (
+            ["encoder/tanh=GPU:0", "encoder/.*=GPU:1"],
+            "'encoder/tanh' is pinned to GPU:0 by 'encoder/tanh' and to GPU:1 by 'encoder/.*'",
+        ),
+        (["words=GPU:0"], "op 'words' must be on .*GPU:0, where AsString has no kernel"),
+    ],
+)
+def test_a_pin_that_cannot_be_is_told_in_one_line(item, problem, pins, message):
+    with pytest.raises(InputError, match=message) as error:
+        with_pins(item, problem, [Pin.parse(pin) for pin in pins])
+    assert "\n" not in str(error.value)
+
+
+def test_a_conflict_inside_a_unit_names_both_ops_and_what_ties_them(item, problem):
+    (variable,) = item.variables
+    update = next(
+        name
+        for name, kind in zip(item.index.names, item.index.op_types, strict=True)
+        if kind.startswith("AssignAdd")
+    )
+    ids = item.index.id_of_name
+    with pytest.raises(InputError, match="takes a resource handle from") as error:
+        with_fixed_ops(item, problem, {ids[variable.node]: 0, ids[update]: 1})
+    assert repr(variable.node) in str(error.value) and repr(update) in str(error.value)
+    assert "resource_edges" in what_ties(item, ids[variable.node], ids[update])

@@ -1,0 +1,164 @@
+"""Ops that must be where a user says; everything else is placed around them."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+
+import tensorflow as tf
+
+from tf_placer.costs.analytic import analytic_costs
+from tf_placer.errors import InputError
+from tf_placer.graph.item import Item
+from tf_placer.problem.analytic_problem import units_of
+from tf_placer.problem.problem import Problem
+
+_NAMED = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Pin:
+    """Ops by name, and the device that they must be on.
+
+    Attributes:
+      ops: regular expression that matches their whole names, for example ``"encoder/.*"``.
+      device: TensorFlow device name, whole or in part, for example ``"/device:CPU:0"``; it must mean one device.
+
+    Raises:
+      InputError: ``ops`` is no regular expression, or ``device`` is no device name.
+    """
+
+    ops: str
+    device: str
+
+    def __post_init__(self) -> None:
+        try:
+            re.compile(self.ops)
+        except re.error as error:
+            raise InputError(f"pin {self.ops!r} is no regular expression: {error}") from error
+        try:
+            tf.DeviceSpec.from_string(self.device)
+        except ValueError as error:
+            raise InputError(
+                f"pin {self.ops!r} is to {self.device!r}, which is no device name; write it like /device:CPU:0"
+            ) from error
+
+    @staticmethod
+    def parse(text: str) -> Pin:
+        """A pin from ``"ops=device"``.
+
+        Raises:
+          InputError: it is not of this form.
+        """
+        ops, equals, device = text.rpartition("=")
+        if not (ops and equals and device):
+            raise InputError(
+                f"pin {text!r} is not of the form 'ops=device', such as 'encoder/.*=/device:CPU:0'"
+            )
+        return Pin(ops, device)
+
+
+def with_pins(item: Item, problem: Problem, pins: Sequence[Pin]) -> Problem:
+    """The problem with the pinned ops, and with them their units, allowed on their device only.
+
+    Args:
+      item: the program.
+      problem: of that item.
+      pins: an op may match several, if they agree.
+
+    Raises:
+      InputError: a pin matches no op, or not one device; or as ``with_fixed_ops``.
+    """
+    fixed: dict[int, int] = {}
+    pin_of_op: dict[int, Pin] = {}
+    for pin in pins:
+        device = _device_of(pin, problem)
+        matching = re.compile(pin.ops)
+        ops = [op for op, name in enumerate(problem.op_names) if matching.fullmatch(name)]
+        if not ops:
+            some = ", ".join(repr(name) for name in problem.op_names[-_NAMED:])
+            raise InputError(
+                f"pin {pin.ops!r} matches no op of {problem.name!r}; its ops have names such as {some}"
+            )
+        for op in ops:
+            if fixed.setdefault(op, device) != device:
+                raise InputError(
+                    f"op {problem.op_names[op]!r} is pinned to {pin_of_op[op].device} by {pin_of_op[op].ops!r} and to "
+                    f"{pin.device} by {pin.ops!r}; keep one"
+                )
+            pin_of_op.setdefault(op, pin)
+    return with_fixed_ops(item, problem, fixed)
+
+
+def with_fixed_ops(item: Item, problem: Problem, fixed: Mapping[int, int]) -> Problem:
+    """The problem with some ops, and with them their units, allowed on one device only.
+
+    Args:
+      item: the program.
+      problem: of that item.
+      fixed: op -> device, both as positions.
+
+    Raises:
+      InputError: two ops of one unit are fixed to different devices, or one to a device where an op of its unit has no
+        kernel; says which ops, and what ties them.
+    """
+    allowed = problem.allowed.copy()
+    first_of_unit: dict[int, int] = {}
+    for op, device in fixed.items():
+        unit = int(problem.unit_of_op[op])
+        first = first_of_unit.setdefault(unit, op)
+        if fixed[first] != device:
+            raise InputError(
+                f"op {problem.op_names[first]!r} must be on {_name(problem, fixed[first])} and op "
+                f"{problem.op_names[op]!r} on {_name(problem, device)}, but they share a device: "
+                f"{what_ties(item, first, op)}"
+            )
+        if not problem.allowed[unit, device]:
+            raise InputError(
+                f"op {problem.op_names[op]!r} must be on {_name(problem, device)}, where "
+                f"{why_not_allowed(item, problem, op, device)}"
+            )
+        allowed[unit] = False
+        allowed[unit, device] = True
+    return dataclasses.replace(problem, allowed=allowed)
+
+
+def what_ties(item: Item, op_a: int, op_b: int) -> str:
+    """The chain of rules that puts two ops of one unit on one device, as one line."""
+    return "; ".join(f"{merge.reason} ({merge.rule})" for merge in units_of(item).why(op_a, op_b))
+
+
+def why_not_allowed(item: Item, problem: Problem, op: int, device: int) -> str:
+    """Why an op's unit cannot be on a device: which op has no kernel there, and what ties the two; one line."""
+    has_kernel = analytic_costs(item, problem.cluster).allowed[:, device]
+    members = (problem.unit_of_op == problem.unit_of_op[op]).nonzero()[0]
+    blocking = [int(member) for member in members if not has_kernel[member]]
+    if not blocking:
+        return "another pin or plan does not let it be"
+    if op in blocking:
+        return f"{problem.op_types[op]} has no kernel"
+    other = blocking[0]
+    return (
+        f"op {problem.op_names[other]!r} ({problem.op_types[other]}) has no kernel, and they share a device: "
+        f"{what_ties(item, op, other)}"
+    )
+
+
+def _device_of(pin: Pin, problem: Problem) -> int:
+    wanted = tf.DeviceSpec.from_string(pin.device)
+    devices = problem.cluster.devices
+    # A device fits when it has every part that is asked for.
+    specs = [tf.DeviceSpec.from_string(device.name) for device in devices]
+    fitting = [d for d, spec in enumerate(specs) if spec.make_merged_spec(wanted) == spec]
+    if len(fitting) != 1:
+        names = ", ".join(device.name for device in devices)
+        raise InputError(
+            f"pin {pin.ops!r} is to {pin.device}, which is {'no' if not fitting else 'more than one'} device of "
+            f"cluster {problem.cluster.name!r}; it has {names}"
+        )
+    return fitting[0]
+
+
+def _name(problem: Problem, device: int) -> str:
+    return problem.cluster.devices[device].name
