@@ -4,8 +4,9 @@
     python -m experiments.auto_place_keras --cluster=logical
 
 On local workers the placed step runs in their processes, one core each; the unplaced one in this process, with one
-thread for each op, so that both compute the same bits, and as many ops at once as there are cores. Logical devices
-share one process and say nothing about time.
+thread for each op, so that both compute the same bits, and as many ops at once as there are cores. Left to itself,
+auto_place would keep the faster of the two (`report` says which); here the placed one runs in any case. Logical
+devices share one process and say nothing about time.
 Writes losses.json.
 """
 
@@ -88,7 +89,12 @@ def main(argv: list[str]) -> None:
 
     step, model = build_step()
     placed = tf_placer.auto_place(
-        step, cluster=cluster, budget_s=FLAGS.budget_s, seed=FLAGS.seed, cache_dir=out / "plans"
+        step,
+        cluster=cluster,
+        budget_s=FLAGS.budget_s,
+        seed=FLAGS.seed,
+        cache_dir=out / "plans",
+        keep_unplaced=False,
     )
     placed_losses, placed_s = train(placed, data)
     print(placed.report())

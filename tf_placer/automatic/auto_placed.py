@@ -40,8 +40,8 @@ class Placed:
 
     Attributes:
       item: its graph.
-      plan: where its ops go.
-      concrete: what runs.
+      plan: where its ops go, or would.
+      concrete: what runs; the traced function itself where the plan is not worth it.
     """
 
     item: Item
@@ -102,10 +102,12 @@ class AutoPlaced:
           InputError: the function was not called yet.
         """
         self._last()
-        return "\n\n".join(report(placed.item.name, placed.plan) for _, placed in self._placed.values())
+        return "\n\n".join(_report(concrete, placed) for concrete, placed in self._placed.values())
 
     def audit(self) -> Audit:
         """Runs one step of the placement that ``placement`` gives on fresh workers, and says where its ops ran.
+
+        Also where that placement is not used, because the function is faster as it was.
 
         Variables and results of this process are not touched.
 
@@ -150,10 +152,17 @@ class AutoPlaced:
             return ConsoleProgress(f"{title} for {item.name}", budget, console)
 
         plan = find_plan(item, cluster, config, fixed, progress)
+        if config.keep_unplaced and not plan.is_worth_it:
+            return Placed(item, plan, concrete)
         here = attach(cluster)
         devices = {op: here[device] for op, device in plan.placement.device_names.items()}
         move_variables(concrete, item, devices)
         return Placed(item, plan, placed_concrete_function(concrete, item, devices))
+
+
+def _report(concrete: concrete_function.ConcreteFunction, placed: Placed) -> str:
+    text = report(placed.item.name, placed.plan)
+    return f"{text}\nkept as it was: this plan is not used" if placed.concrete is concrete else text
 
 
 def _traced(

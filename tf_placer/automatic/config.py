@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Mapping
 
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.errors import InputError
@@ -24,6 +25,10 @@ class AutoPlaceConfig:
       cache_dir: where plans are kept, so that the next process needs no search; ``~/.cache/tf_placer/plans`` without.
       variables: ``"move"``: the plan says where variables live, and they are moved there. ``"stay"``: they stay where
         they are, and the plan puts the ops that use them there.
+      pins: regular expression that matches whole op names -> the device that these ops must be on, whole or in part:
+        ``{"encoder/.*": "/device:CPU:0"}``.
+      keep_unplaced: the function stays as it is where the plan is not clearly faster than that; False runs the plan
+        in any case.
       batch_size: stands for every dimension that is unknown where a function is traced without values, inside another
         function.
 
@@ -37,6 +42,8 @@ class AutoPlaceConfig:
     seed: int = 0
     cache_dir: str | os.PathLike[str] | None = None
     variables: str = "move"
+    pins: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    keep_unplaced: bool = True
     batch_size: int = 32
 
     def __post_init__(self) -> None:

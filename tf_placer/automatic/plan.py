@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import os
 import pathlib
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.eager import context
 
 from tf_placer.automatic.config import AutoPlaceConfig
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.calibration.cache import Cache
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.errors import InputError
-from tf_placer.evaluation.runtime import RuntimeEvaluator
+from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator, UnplacedFailed
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
+from tf_placer.problem.pins import Pin, with_fixed_ops, with_pins
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
+from tf_placer.runtime.race import race_times_s
+from tf_placer.runtime.statistics import clearly_slower
 from tf_placer.search.budget import Budget
 from tf_placer.search.live import search_live
 from tf_placer.search.progress import Progress
 from tf_placer.search.search import search
 
 ProgressFactory = Callable[[str, Budget], Progress]
+
+_CONFIDENCE = 0.95  # that a plan is faster than the function as it is
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -38,6 +43,9 @@ class Plan:
       predicted_s: step time in the simulator, of the plan and of the best single device.
       single_predicted_s: of the best single device there.
       measured_s, single_measured_s: on the runtime; None where there is none to ask.
+      raced_s, unplaced_s: of the plan and of the function as it is, on the whole machine, timed in turn; None where
+        that could not be.
+      is_worth_it: the plan is clearly faster than the function as it is, or that cannot be told.
       why: one sentence.
       from_cache: it was found by an earlier process.
     """
@@ -47,6 +55,9 @@ class Plan:
     single_predicted_s: float
     measured_s: float | None
     single_measured_s: float | None
+    raced_s: float | None
+    unplaced_s: float | None
+    is_worth_it: bool
     why: str
     from_cache: bool
 
@@ -61,7 +72,7 @@ def find_plan(
     item: Item,
     cluster: Cluster,
     config: AutoPlaceConfig,
-    fixed: dict[int, int] | None = None,
+    fixed: Mapping[int, int] | None = None,
     progress: ProgressFactory | None = None,
 ) -> Plan:
     """Takes the plan that was kept for such a program and cluster, or searches one and keeps it.
@@ -74,11 +85,13 @@ def find_plan(
       progress: shows the search.
 
     Raises:
-      InputError: the cluster cannot run the program, or nothing fits.
+      InputError: the cluster cannot run the program, nothing fits, or what is pinned or fixed cannot be there.
     """
-    problem = with_fixed_ops(build_problem(item, cluster), fixed or {})
+    pins = [Pin(ops, device) for ops, device in config.pins.items()]
+    problem = with_pins(item, build_problem(item, cluster), pins)
+    problem = with_fixed_ops(item, problem, fixed or {})
     cache = Cache(pathlib.Path(config.cache_dir) if config.cache_dir else default_plan_folder())
-    key = _key(problem, config)
+    key = _key(problem)
     found = cache.load(key)
     if found is not None:
         kept = {name: found[name] for name in found if name != "plan"}
@@ -90,62 +103,69 @@ def find_plan(
     return plan
 
 
-def with_fixed_ops(problem: Problem, fixed: dict[int, int]) -> Problem:
-    """The problem with some ops, and with them their units, allowed on one device only.
-
-    Raises:
-      InputError: two ops of one unit are fixed to different devices, or one to a device without a kernel.
-    """
-    allowed = problem.allowed.copy()
-    fixed_by: dict[int, int] = {}
-    for op, device in fixed.items():
-        unit = int(problem.unit_of_op[op])
-        if unit in fixed_by and fixed[fixed_by[unit]] != device:
-            raise InputError(
-                f"op {problem.op_names[op]!r} must be on {problem.cluster.devices[device].name} and op "
-                f"{problem.op_names[fixed_by[unit]]!r} on another device, but the two must share one"
-            )
-        if not problem.allowed[unit, device]:
-            raise InputError(
-                f"op {problem.op_names[op]!r} must be on {problem.cluster.devices[device].name}, where it or an op "
-                "that shares its device has no kernel"
-            )
-        fixed_by[unit] = op
-        allowed[unit] = False
-        allowed[unit, device] = True
-    return dataclasses.replace(problem, allowed=allowed)
-
-
 def _search(item: Item, problem: Problem, config: AutoPlaceConfig, progress: ProgressFactory | None) -> Plan:
     budget = Budget(config.budget_s)
     if not problem.cluster.is_live:
         result = search(problem, config.search_method, budget_s=config.budget_s, seed=config.seed)
         single_s = search(problem, "single", budget_evaluations=problem.num_devices).runtime_s
-        why = "the fastest in the simulator; these devices are not for timing"
-        return Plan(result.placement, result.runtime_s, single_s, None, None, why, False)
+        return Plan(
+            placement=result.placement,
+            predicted_s=result.runtime_s,
+            single_predicted_s=single_s,
+            measured_s=None,
+            single_measured_s=None,
+            raced_s=None,
+            unplaced_s=None,
+            is_worth_it=True,
+            why="the fastest in the simulator; these devices are not for timing",
+            from_cache=False,
+        )
     with RuntimeEvaluator(item, problem) as evaluator:
         found = search_live(problem, evaluator, config.search_method, budget, config.seed, progress)
+        raced_s, unplaced_s, is_worth_it, verdict = _beside_unplaced(
+            evaluator, found.recommended.device_of_unit
+        )
     rows = [found.recommended.device_of_unit]
     rows += [found.single.device_of_unit] if found.single is not None else []
     predicted_s = SimulatedEvaluator(found.problem).evaluate(np.stack(rows)).runtime_s
     return Plan(
-        Placement(problem, found.recommended.device_of_unit),
-        float(predicted_s[0]),
-        float(predicted_s[-1]),
-        found.recommended.measured_s,
-        found.single.measured_s if found.single is not None else None,
-        found.why,
-        False,
+        placement=Placement(problem, found.recommended.device_of_unit),
+        predicted_s=float(predicted_s[0]),
+        single_predicted_s=float(predicted_s[-1]),
+        measured_s=found.recommended.measured_s,
+        single_measured_s=found.single.measured_s if found.single is not None else None,
+        raced_s=raced_s,
+        unplaced_s=unplaced_s,
+        is_worth_it=is_worth_it,
+        why=f"{found.why}; {verdict}",
+        from_cache=False,
     )
 
 
-def _key(problem: Problem, config: AutoPlaceConfig) -> dict[str, Any]:
-    """What a plan is kept by: the program, the devices, what was fixed; not how long was searched."""
+def _beside_unplaced(
+    evaluator: RuntimeEvaluator, device_of_unit: np.ndarray
+) -> tuple[float | None, float | None, bool, str]:
+    """Step times of the plan and of the program as it is, whether the plan is worth it, and why."""
+    try:
+        samples = evaluator.race_unplaced(device_of_unit)
+    except UnplacedFailed as error:
+        return None, None, True, f"as it is it does not run ({error})"
+    except RaceFailed as error:
+        return None, None, False, f"beside the function as it is, the plan did not run to the end ({error})"
+    raced_s, unplaced_s = race_times_s(samples)
+    if clearly_slower(samples[1], samples[0], _CONFIDENCE):
+        return raced_s, unplaced_s, True, "clearly faster than the function as it is, on the whole machine"
+    return raced_s, unplaced_s, False, "not clearly faster than the function as it is, on the whole machine"
+
+
+def _key(problem: Problem) -> dict[str, str]:
+    """What a plan is kept by: the program, the devices, what was fixed, what it raced against; not how long."""
     devices = [f"{device.name} {device.model}" for device in problem.cluster.devices]
     return {
         "kind": "plan",
         "graph": problem.fingerprint,
         "cluster": f"{problem.cluster.kind}: {', '.join(devices)}",
-        "allowed": np.packbits(problem.allowed).tobytes().hex() if config.variables == "stay" else "",
+        "allowed": hashlib.sha256(np.packbits(problem.allowed).tobytes()).hexdigest(),
+        "process": hashlib.sha256(context.context().config.graph_options.SerializeToString()).hexdigest(),
         "tensorflow": tf.__version__,
     }

@@ -25,6 +25,7 @@ def report(name: str, plan: Plan) -> str:
         + (", by a plan that was kept" if plan.from_cache else ""),
         f"why: {plan.why}",
         _times("measured", plan.measured_s, plan.single_measured_s),
+        _beside_unplaced(plan),
         _times("predicted", plan.predicted_s, plan.single_predicted_s)
         + f"; no placement can take less than {1e3 * lower_bounds(problem).best_s:.3f} ms there",
     ]
@@ -44,6 +45,15 @@ def report(name: str, plan: Plan) -> str:
         for one in sent[:_LARGEST]
     ]
     return "\n".join(lines)
+
+
+def _beside_unplaced(plan: Plan) -> str:
+    if plan.raced_s is None or plan.unplaced_s is None:
+        return "not timed beside the function as it is"
+    return (
+        f"timed in turn: {1e3 * plan.raced_s:.3f} ms by the plan, {1e3 * plan.unplaced_s:.3f} ms as it is, "
+        "on the whole machine"
+    )
 
 
 def _times(what: str, plan_s: float | None, single_s: float | None) -> str:

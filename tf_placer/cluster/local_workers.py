@@ -41,13 +41,23 @@ class LocalWorkers:
     no authentication: whoever reaches their ports can run graphs. Keep to machines whose network you trust.
     """
 
-    def __init__(self, cluster: Cluster, inter_op_threads: int = 2, start_timeout_s: float = 120.0) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        inter_op_threads: int = 2,
+        start_timeout_s: float = 120.0,
+        *,
+        pinned: bool = True,
+        intra_op_threads: int | None = None,
+    ) -> None:
         """Describes the workers; ``start`` (or ``with``) starts them.
 
         Args:
           cluster: from ``Cluster.local()``.
           inter_op_threads: see ``WorkerSpec``.
           start_timeout_s: most seconds until all have imported TensorFlow and listen.
+          pinned: each CPU worker has one core to itself; False lets every worker use the whole machine.
+          intra_op_threads: see ``WorkerSpec``; None for 1 where pinned, else TensorFlow's choice.
 
         Raises:
           InputError: the cluster's devices are not local workers, or more than there are cores to pin them to.
@@ -66,14 +76,15 @@ class LocalWorkers:
                 f"cluster {cluster.name!r} has jobs {self._jobs} and tasks {self._tasks}; "
                 "a local cluster has one job with tasks 0, 1, 2, ..."
             )
-        self._has_gpus = any(device.type == "GPU" for device in cluster.devices)
+        self._pinned = pinned and all(device.type != "GPU" for device in cluster.devices)
         cores = len(os.sched_getaffinity(0))
-        if not self._has_gpus and len(self._tasks) > cores:
+        if self._pinned and len(self._tasks) > cores:
             raise InputError(
                 f"cluster {cluster.name!r} has {len(self._tasks)} workers, but this process may use {cores} cores; "
                 "two on one core would slow each other"
             )
         self._inter_op_threads = inter_op_threads
+        self._intra_op_threads = int(self._pinned) if intra_op_threads is None else intra_op_threads
         self._start_timeout_s = start_timeout_s
         self._addresses: tuple[str, ...] = ()
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -176,8 +187,8 @@ class LocalWorkers:
                 job=self._jobs[0],
                 task=task,
                 addresses=self._addresses,
-                core=None if self._has_gpus else cores[task % len(cores)],
-                intra_op_threads=0 if self._has_gpus else 1,
+                core=cores[task % len(cores)] if self._pinned else None,
+                intra_op_threads=self._intra_op_threads,
                 inter_op_threads=self._inter_op_threads,
                 parent_pid=os.getpid(),
             )
@@ -185,7 +196,7 @@ class LocalWorkers:
         deadline = time.monotonic() + self._start_timeout_s
         for task in self._tasks:
             self._wait_ready(task, deadline)
-        if not self._has_gpus:
+        if self._pinned:
             self._memories = tuple(
                 WorkerMemory(device, self._processes[_task(device.name)]) for device in self._devices
             )

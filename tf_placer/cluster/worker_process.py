@@ -31,9 +31,9 @@ class WorkerSpec:
     Attributes:
       job, task: its place in the TensorFlow cluster.
       addresses: [tasks] ``host:port`` of every task of the job, on loopback.
-      core: the one core to run on, or None to leave the process unpinned (GPU workers).
+      core: the one core to run on, or None to leave the process unpinned, with the GPUs in its sight.
       intra_op_threads: threads inside one op; 0 lets TensorFlow choose.
-      inter_op_threads: threads that run ops. With 1 a worker's sends wait until its executor
+      inter_op_threads: threads that run ops; 0 lets TensorFlow choose. With 1 a worker's sends wait until its executor
         is idle, which makes a split program slower than one device; 2 or more send at once.
       parent_pid: the process that must stay alive.
     """

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from tensorflow.python.eager import context
 
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.cluster.local_workers import LocalWorkers
 from tf_placer.cluster.workers import Workers, workers_of
 from tf_placer.errors import InputError
 from tf_placer.evaluation.attempt import Attempt, try_on
@@ -20,7 +23,7 @@ from tf_placer.runtime.audit import Audit, AuditError, audit
 from tf_placer.runtime.graph_program import GraphProgram, build_program
 from tf_placer.runtime.memory_watch import MemoryWatch
 from tf_placer.runtime.race import race_steps
-from tf_placer.runtime.session import open_program
+from tf_placer.runtime.session import open_program, unplaced_session_config
 from tf_placer.runtime.timing import RuntimeConfig, reported_s, spread_s, stopped_early, time_steps
 
 
@@ -140,19 +143,45 @@ class RuntimeEvaluator:
         """
         programs = [self._program(row) for row in device_of_unit]
 
-        def run(target: str) -> list[list[float]]:
-            with contextlib.ExitStack() as stack:
-                loaded = [
-                    stack.enter_context(open_program(target, program, self._config.deadline_s))
-                    for program in programs
-                ]
-                steps = [one.step for one in loaded]
-                return race_steps(steps, rounds, self._config.warmup_steps, confidence)
-
-        attempt = try_on(self._workers, self._config.deadline_s * len(programs), run)
+        attempt = self._race(programs, [], rounds, confidence)
         if attempt.value is None:
             raise RaceFailed(f"{attempt.status.name}: {attempt.message}")
         return attempt.value
+
+    def race_unplaced(
+        self, device_of_unit: np.ndarray, rounds: int = 20, confidence: float = 0.99
+    ) -> list[list[float]]:
+        """Times a placement in turn with the program as it is: no device set, in one process on the whole machine.
+
+        That process has as many threads and makes the same graph optimizations as functions of this one.
+
+        Args:
+          device_of_unit: [U]; a placement that ``evaluate`` has found OK.
+          rounds: timed turns of each.
+          confidence: that the one which drops out is slower; 1 keeps both to the end.
+
+        Returns:
+          Step times of the placement and of the program as it is, in seconds.
+
+        Raises:
+          UnplacedFailed: the program does not run as it is.
+          RaceFailed: the placement did not run to the end.
+        """
+        placed, unplaced = self._program(device_of_unit), build_program(self._item, self._item.graph_def)
+        deadline_s = self._config.deadline_s
+
+        def run(target: str) -> Attempt[list[list[float]]]:
+            with open_program(target, unplaced, deadline_s, unplaced_session_config) as loaded:
+                loaded.step()  # what fails here is not the placement's fault
+                return self._race([placed], [loaded.step], rounds, confidence)
+
+        with contextlib.closing(_whole_machine(self._problem.cluster)) as whole_machine:
+            attempt = try_on(whole_machine, 3 * deadline_s, run)
+        if attempt.value is None:
+            raise UnplacedFailed(f"{attempt.status.name}: {attempt.message}")
+        if attempt.value.value is None:
+            raise RaceFailed(f"{attempt.value.status.name}: {attempt.value.message}")
+        return attempt.value.value
 
     def audit(self, device_of_unit: np.ndarray) -> Audit:
         """Runs one step of a placement [U] and compares where its ops ran with where they were put.
@@ -190,6 +219,26 @@ class RuntimeEvaluator:
             ran = [steps for steps in (self._incumbent_s, attempt.value.step_s) if steps]
             self._incumbent_s = min(ran, key=lambda steps: reported_s(steps, self._config))
         return attempt
+
+    def _race(
+        self,
+        programs: Sequence[GraphProgram],
+        other_steps: Sequence[Callable[[], None]],
+        rounds: int,
+        confidence: float,
+    ) -> Attempt[list[list[float]]]:
+        """Step times of programs on the workers, and of steps that run elsewhere."""
+
+        def run(target: str) -> list[list[float]]:
+            with contextlib.ExitStack() as stack:
+                loaded = [
+                    stack.enter_context(open_program(target, program, self._config.deadline_s))
+                    for program in programs
+                ]
+                steps = [*(one.step for one in loaded), *other_steps]
+                return race_steps(steps, rounds, self._config.warmup_steps, confidence)
+
+        return try_on(self._workers, self._config.deadline_s * (len(programs) + len(other_steps)), run)
 
     def _values_too_large(self, program: GraphProgram) -> str:
         """One line when the variables and inputs alone exceed a device's memory, or ""."""
@@ -231,6 +280,24 @@ class RuntimeEvaluator:
 
 class RaceFailed(RuntimeError):
     """A placement in a race did not run to the end."""
+
+
+class UnplacedFailed(RuntimeError):
+    """A program does not run without a placement."""
+
+
+def _whole_machine(cluster: Cluster) -> LocalWorkers:
+    """One worker that may use all that this process may, whatever the cluster's devices are."""
+    device = dataclasses.replace(
+        cluster.devices[0], name="/job:unplaced/replica:0/task:0/device:CPU:0", type="CPU", address=""
+    )
+    ours = context.context().config
+    return LocalWorkers(
+        Cluster("this machine", (device,), (), kind="local"),
+        ours.inter_op_parallelism_threads,
+        pinned=False,
+        intra_op_threads=ours.intra_op_parallelism_threads,
+    )
 
 
 def time_program(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 import tensorflow as tf
+from tensorflow.python.eager import context
 
 from tf_placer.cluster.workers import Workers
 from tf_placer.runtime.graph_program import GraphProgram, batches
@@ -45,6 +46,18 @@ def session_config(deadline_s: float = 0.0) -> tf.compat.v1.ConfigProto:
     config = tf.compat.v1.ConfigProto(allow_soft_placement=False, isolate_session_state=True)
     config.graph_options.rewrite_options.disable_meta_optimizer = True
     config.graph_options.optimizer_options.opt_level = tf.compat.v1.OptimizerOptions.L0
+    config.operation_timeout_in_ms = round(deadline_s * 1000)
+    return config
+
+
+def unplaced_session_config(deadline_s: float = 0.0) -> tf.compat.v1.ConfigProto:
+    """A session that optimizes a graph without devices as this process does its functions.
+
+    Args:
+      deadline_s: most seconds for one call to a remote session; 0 for no end.
+    """
+    config = tf.compat.v1.ConfigProto(isolate_session_state=True)
+    config.graph_options.CopyFrom(context.context().config.graph_options)
     config.operation_timeout_in_ms = round(deadline_s * 1000)
     return config
 
@@ -134,13 +147,19 @@ class LoadedProgram:
 
 
 @contextlib.contextmanager
-def open_program(target: str, program: GraphProgram, deadline_s: float) -> Iterator[LoadedProgram]:
+def open_program(
+    target: str,
+    program: GraphProgram,
+    deadline_s: float,
+    config_of: Callable[[float], tf.compat.v1.ConfigProto] = session_config,
+) -> Iterator[LoadedProgram]:
     """Loads a program onto workers and sends its values.
 
     Args:
       target: of the workers; taken before the call, because who runs late must not reach their successors.
       program: what to run.
       deadline_s: most seconds for one call to the session.
+      config_of: the session's configuration for such a deadline.
 
     Raises:
       MalformedGraph: TensorFlow cannot import the graph.
@@ -152,7 +171,7 @@ def open_program(target: str, program: GraphProgram, deadline_s: float) -> Itera
             tf.import_graph_def(program.graph_def, name="")
         except ValueError as error:
             raise MalformedGraph(str(error)) from error
-    config = session_config(deadline_s)
+    config = config_of(deadline_s)
     # Not the session's own block: that closes in a thread, which dies noisily if the workers have.
     with contextlib.closing(tf.compat.v1.Session(target, graph=graph, config=config)) as session:
         for batch in batches(program.assignments):

@@ -13,6 +13,12 @@ CHECKS = (
     "signatures_and_unknown_sizes",
     "inside_another_function",
     "under_a_tape",
+    "structures_in_and_out",
+    "conditionals_loops_and_random_numbers",
+    "side_effects_happen_once_and_in_order",
+    "pinned_ops",
+    "a_plan_is_made",
+    "calls_cost_no_more",
     "variables_made_at_the_first_call",
     "variables_that_stay",
     "checkpoints_before_and_after",
@@ -20,11 +26,18 @@ CHECKS = (
 )
 
 
+_PROCESS = "tests.tf_placer.automatic.auto_place_process"
+
+
 @pytest.fixture(scope="module")
-def outcomes(tmp_path_factory) -> dict[str, str]:
+def plans(tmp_path_factory) -> str:
+    return str(tmp_path_factory.mktemp("plans"))
+
+
+@pytest.fixture(scope="module")
+def outcomes(plans) -> dict[str, str]:
     """What ``auto_place_process`` found, in a process that has four logical devices."""
-    folder = tmp_path_factory.mktemp("plans")
-    return outcomes_of("tests.tf_placer.automatic.auto_place_process", str(folder))
+    return outcomes_of(_PROCESS, plans)
 
 
 def test_every_check_is_made(outcomes):
@@ -34,6 +47,11 @@ def test_every_check_is_made(outcomes):
 @pytest.mark.parametrize("check", CHECKS)
 def test_it_is_the_same_function(outcomes, check):
     assert outcomes[check] == "ok"
+
+
+def test_the_next_process_needs_no_search(outcomes, plans):
+    assert outcomes["a_plan_is_made"] == "ok"
+    assert outcomes_of(_PROCESS, plans, "again") == {"a_plan_of_an_earlier_process_is_used": "ok"}
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.local import local_devices
 from tf_placer.errors import InputError
 from tf_placer.evaluation.measurement import Status
-from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator, time_program
+from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator, UnplacedFailed, time_program
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.problem import Problem
@@ -174,6 +174,43 @@ def test_a_race_times_placements_in_turn_and_an_audit_finds_every_op_in_place(ch
         found.check()
         assert found.in_place > item.index.num_ops
     assert found.added["_Recv"] >= 1
+
+
+def test_a_placement_races_the_program_as_it_is_in_a_process_of_its_own(chains):
+    _, problem, evaluator = chains
+    evaluator.evaluate(_on_worker_0(problem))
+    placed_s, unplaced_s = evaluator.race_unplaced(_on_worker_0(problem)[0], rounds=4, confidence=1.0)
+    assert len(placed_s) == len(unplaced_s) == 4
+    assert min(placed_s + unplaced_s) > 0
+    assert len(evaluator.worker_pids) == 2, "the workers of the placement stay warm"
+
+
+def test_a_program_that_does_not_run_as_it_is_is_told_from_a_placement_that_does_not(cluster):
+    def refused(x: tf.Tensor) -> tf.Tensor:
+        with tf.control_dependencies([tf.debugging.Assert(tf.reduce_sum(x) < 0.0, ["never negative"])]):
+            return tf.identity(x)
+
+    item = _item(refused)
+    problem = analytic_problem(item, cluster)
+    with (
+        RuntimeEvaluator(item, problem, QUICK) as evaluator,
+        pytest.raises(UnplacedFailed, match="never negative"),
+    ):
+        evaluator.race_unplaced(_on_worker_0(problem)[0])
+
+
+@pytest.mark.slow
+def test_a_placement_whose_worker_dies_beside_the_program_as_it_is_has_failed(cluster):
+    item = _item(two_chains)
+    problem = analytic_problem(item, cluster)
+    with RuntimeEvaluator(item, problem, QUICK) as evaluator:
+        evaluator.evaluate(_on_worker_0(problem))
+        in_the_race_s = 15.0  # after the other process has started
+        killer = threading.Timer(in_the_race_s, os.kill, (evaluator.worker_pids[1], signal.SIGKILL))
+        killer.start()
+        with pytest.raises(RaceFailed, match=r"CRASHED: worker 1 .* was killed by signal 9"):
+            evaluator.race_unplaced(_on_worker_0(problem)[0], rounds=10_000, confidence=1.0)
+        killer.join()
 
 
 def test_a_race_of_a_program_without_end_says_what_failed(cluster):
