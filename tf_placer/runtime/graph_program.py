@@ -88,6 +88,13 @@ def build_program(item: Item, placed: tf.compat.v1.GraphDef) -> GraphProgram:
     return GraphProgram(graph_def, tuple(assignments), step_ops)
 
 
+def empty_program() -> GraphProgram:
+    """Whose steps do nothing, and take as long as it takes to ask for one."""
+    graph_def = tf.compat.v1.GraphDef()
+    step = graph_def.node.add(name=f"{_SCOPE}/step", op="NoOp")
+    return GraphProgram(graph_def, (), (step.name,))
+
+
 def batches(assignments: tuple[Assignment, ...]) -> Iterator[list[Assignment]]:
     """Splits assignments, in order, into runs that each fit in one message."""
     batch: list[Assignment] = []

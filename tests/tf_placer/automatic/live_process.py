@@ -1,0 +1,97 @@
+"""Auto-places functions on worker processes, its own or servers that run already, and prints what differs, as JSON.
+
+A process of its own, because it stays connected to them. Its arguments: "local" or "remote", and a folder for plans.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import sys
+from collections.abc import Callable, Iterator
+
+import tensorflow as tf
+
+import tf_placer
+from tests.logical_devices import report
+from tests.tf_placer.cluster.remote_workers_test import cluster_file
+from tf_placer.cluster.local import local_devices
+from tf_placer.cluster.local_workers import LocalWorkers
+
+SETTINGS: dict = {"method": "random", "budget_s": 1.0}
+
+
+def towers(weights: tf.Variable) -> Callable:
+    @tf.function
+    def step(x):
+        left, right = x, x
+        for _ in range(3):
+            left, right = tf.tanh(left @ weights), tf.sin(right @ weights)
+        weights.assign_add(tf.reduce_mean(left) * tf.ones_like(weights))
+        return {"sum": tf.reduce_sum(left + right), "right": right}
+
+    return step
+
+
+def the_plan_runs_on_the_workers() -> bool:
+    start = tf.random.stateless_normal([256, 256], [1, 2])
+    x = tf.random.stateless_normal([32, 256], [3, 4])
+    weights = tf.Variable(start)
+    expected = [towers(weights)(x) for _ in range(3)]
+    weights_after = weights.numpy()
+
+    weights = tf.Variable(start)
+    placed = tf_placer.auto_place(towers(weights), keep_unplaced=False, **SETTINGS)
+    results = [placed(x) for _ in range(3)]
+    on_workers = all("/job:worker/" in device for device in placed.placement.device_names.values())
+    same = all(
+        tf.reduce_all(one[key] == other[key])
+        for one, other in zip(results, expected, strict=True)
+        for key in one
+    )
+    moved = "/job:worker/" in weights.device
+    audited = placed.audit().in_place > 0
+    text = placed.report()
+    return (
+        on_workers
+        and same
+        and moved
+        and audited
+        and (weights.numpy() == weights_after).all()
+        and "measured: " in text
+        and "timed in turn: " in text
+    )
+
+
+def what_is_faster_as_it_was_is_kept() -> bool:
+    weights = tf.Variable(2.0)
+
+    @tf.function
+    def tiny(x):
+        return weights.assign_add(x)
+
+    placed = tf_placer.auto_place(tiny, **SETTINGS)
+    total = float(placed(tf.constant(1.0)))
+    kept = "kept as it was: this plan is not used" in placed.report()
+    return total == 3.0 and "/job:localhost/" in weights.device and kept
+
+
+@contextlib.contextmanager
+def cluster_of(kind: str, folder: pathlib.Path) -> Iterator[tf_placer.Cluster]:
+    local = tf_placer.Cluster("local", *local_devices(2), kind="local")
+    if kind == "local":
+        yield local
+        return
+    with LocalWorkers(local) as servers:
+        yield cluster_file(folder, *servers.addresses)
+
+
+def main() -> None:
+    kind, folder = sys.argv[1], pathlib.Path(sys.argv[2])
+    with cluster_of(kind, folder) as cluster:
+        SETTINGS.update(cluster=cluster, cache_dir=folder)
+        report([what_is_faster_as_it_was_is_kept, the_plan_runs_on_the_workers])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,18 @@
+"""auto_place on worker processes: plans that run there, and functions that are faster as they were."""
+
+import os
+
+import pytest
+
+from tests.logical_devices import outcomes_of
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores for two workers"),
+]
+
+
+@pytest.mark.parametrize("kind", ["local", "remote"])
+def test_functions_on_workers(kind, tmp_path):
+    outcomes = outcomes_of("tests.tf_placer.automatic.live_process", kind, str(tmp_path))
+    assert outcomes == {"what_is_faster_as_it_was_is_kept": "ok", "the_plan_runs_on_the_workers": "ok"}
