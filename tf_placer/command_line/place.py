@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import rich.console
 
@@ -16,7 +16,10 @@ from tf_placer.command_line.source import Source
 from tf_placer.errors import InputError
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.graph.item import Item
+from tf_placer.graph.saved_model import read_saved_model
+from tf_placer.problem.pinned import pinned
 from tf_placer.problem.problem import Problem
+from tf_placer.rewrite.saved_model import plans_in
 from tf_placer.search.budget import Budget
 from tf_placer.search.live import PLAIN, LiveResult, Trial, search_live
 from tf_placer.search.progress import ConsoleProgress
@@ -32,6 +35,7 @@ class Request:
       budget: of the method, or of each method.
       seed: of the search.
       costs: a word of ``build_problem``.
+      held: op name -> device, of ops that have their place already; the program need not have them all.
     """
 
     source: Source
@@ -39,6 +43,7 @@ class Request:
     budget: Budget
     seed: int
     costs: str | None = None
+    held: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def place(request: Request, method: str, console: rich.console.Console) -> Report:
@@ -63,6 +68,37 @@ def place(request: Request, method: str, console: rich.console.Console) -> Repor
         same = Budget(evaluations=chosen.result.evaluations)
         baselines.append(find_candidate(problem, "random", same, request.seed, console))
     return Report(item, problem, chosen, tuple(baselines))
+
+
+def place_signatures(
+    request: Request, method: str, console: rich.console.Console
+) -> Iterator[tuple[str, Report]]:
+    """Places signatures of a SavedModel, one after the other; what they share is where the first has it.
+
+    Signatures that the model was exported with, but for those placed anew, come before all of these.
+
+    Args:
+      request: its source is a SavedModel and names the signatures, separated by commas.
+      method: as in ``place``.
+      console: as in ``place``.
+
+    Yields:
+      The name of each signature and its report.
+
+    Raises:
+      InputError: as ``place`` does; an unknown signature is told before the first search.
+    """
+    names = list(dict.fromkeys(request.source.signature.split(",")))
+    model = read_saved_model(request.source.saved_model or "")
+    for name in names:
+        model.signature(name)
+    plans = plans_in(model.path)
+    held = {op: device for name in plans.keys() - set(names) for op, device in plans[name].items()}
+    for name in names:
+        source = dataclasses.replace(request.source, signature=name)
+        report = place(dataclasses.replace(request, source=source, held=held), method, console)
+        yield name, report
+        held = report.result.placement.device_names | held
 
 
 def compare(request: Request, methods: Sequence[str], console: rich.console.Console) -> Report:
@@ -93,7 +129,7 @@ def described(request: Request, console: rich.console.Console) -> tuple[Item, Pr
         workers_of(request.cluster).start()  # before hours of search, not after
     with console.status(f"building {request.source.name}"):
         item = request.source.item()
-        problem = build_problem(item, request.cluster, request.costs)
+        problem = pinned(build_problem(item, request.cluster, request.costs), request.held)
     return item, problem
 
 
