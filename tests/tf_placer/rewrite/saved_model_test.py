@@ -21,6 +21,7 @@ from tf_placer.graph.saved_model import read_saved_model
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.pinned import pinned
 from tf_placer.problem.placement import Placement
+from tf_placer.rewrite.load_saved_model import load_saved_model
 from tf_placer.rewrite.saved_model import export_saved_model, plan_file
 
 SLOW = ("a_keras_application", "any_batch")
@@ -188,26 +189,26 @@ def test_a_damaged_plan_and_no_plan_are_refused(two, tmp_path):
 
 @pytest.mark.slow
 def test_the_command_line_of_tensorflow_runs_it(model, tmp_path):
-    """With the devices that it has: it makes one CPU, and refuses what names another one."""
+    """It makes one CPU device, and what is meant for others runs there: only our loader refuses that."""
     export_saved_model(model, tmp_path / "one", a_placement(model, devices=1))
     export_saved_model(model, tmp_path / "two", a_placement(model, devices=2))
-    answers = []
-    for path in (model, tmp_path / "one"):
-        done = saved_model_cli_run(path, tmp_path / "answers")
+    problem = analytic_problem(Item.from_saved_model(model), Cluster.logical(2))
+    export_saved_model(model, tmp_path / "other", Placement(problem, problem.everything_on(1)))
+    for path in (model, tmp_path / "one", tmp_path / "two", tmp_path / "other"):
+        done = saved_model_cli_run(path, tmp_path / "answers" / path.name)
         assert done.returncode == 0, done.stderr
-        answers.append(np.load(tmp_path / "answers" / "y.npy"))
-    assert answers[0].tobytes() == answers[1].tobytes()
-    assert answers[0].tolist() == [[6.0, 6.0], [15.0, 15.0]]
-    done = saved_model_cli_run(tmp_path / "two", tmp_path / "answers")
-    assert done.returncode != 0
-    assert "device:CPU:1" in done.stderr
+        answer = np.load(tmp_path / "answers" / path.name / "y.npy")
+        assert answer.tolist() == [[6.0, 6.0], [15.0, 15.0]], path.name
+    for name in ("two", "other"):
+        with pytest.raises(InputError, match=r"device:CPU:1, which this process lacks"):
+            load_saved_model(tmp_path / name)
 
 
 def saved_model_cli_run(path: Path, out: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [
             *(sys.executable, "-m", "tensorflow.python.tools.saved_model_cli", "run", f"--dir={path}"),
-            *("--tag_set=serve", "--signature_def=serving_default", f"--outdir={out}", "--overwrite"),
+            *("--tag_set=serve", "--signature_def=serving_default", f"--outdir={out}"),
             "--input_exprs=x=[[1.,2.,3.],[4.,5.,6.]]",
         ],
         env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
