@@ -10,9 +10,11 @@ from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
 from tf_placer.calibration.build_problem import build_problem
+from tf_placer.problem.pins import pinned
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.apply_placement import apply_placement
+from tf_placer.rewrite.load_saved_model import load_saved_model
 from tf_placer.rewrite.placed_function import placed_function
 from tf_placer.rewrite.saved_model import export_saved_model
 from tf_placer.search.result import SearchResult
@@ -33,6 +35,8 @@ __all__ = [
     "auto_place",
     "build_problem",
     "export_saved_model",
+    "load_saved_model",
+    "pinned",
     "placed_function",
     "search",
 ]

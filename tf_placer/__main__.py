@@ -20,15 +20,16 @@ from tf_placer.cluster.preset import preset_names
 from tf_placer.command_line.cluster_choice import choose_cluster
 from tf_placer.command_line.explain import explain
 from tf_placer.command_line.measure import measure
-from tf_placer.command_line.place import Request, compare, place
+from tf_placer.command_line.place import Request, compare, place, place_signatures
 from tf_placer.command_line.profile import show_profile
 from tf_placer.command_line.report import Report, check_out
 from tf_placer.command_line.source import Source
 from tf_placer.errors import InputError
 from tf_placer.files import write_atomically
 from tf_placer.problem.pins import Pin
+from tf_placer.problem.placement import Placement
 from tf_placer.problem.plan_file import PlanFile
-from tf_placer.rewrite.saved_model import export_saved_model
+from tf_placer.rewrite.saved_model import export_saved_model, plan_file
 from tf_placer.search import methods
 from tf_placer.search.budget import Budget
 from tf_placer.search.search import MAX_SEED
@@ -63,7 +64,9 @@ def _no_flags(values: flags.FlagValues) -> None:
 def _workload_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_string("workload", None, "What to place; `workloads` lists them.", values)
     flags.DEFINE_string("saved_model", None, "Or the folder of a SavedModel.", values)
-    flags.DEFINE_string("signature", "serving_default", "Which signature of it.", values)
+    flags.DEFINE_string(
+        "signature", "serving_default", "Which signature of it; `place` takes several: a,b.", values
+    )
     flags.DEFINE_string("meta_graph", None, "Or the file of a serialized MetaGraphDef.", values)
     flags.DEFINE_list("fetches", [], "What to compute of it: tensors and ops.", flag_values=values)
     flags.DEFINE_integer(
@@ -182,12 +185,18 @@ def _place(values: flags.FlagValues, console: rich.console.Console) -> None:
     out = pathlib.Path(values.out)
     check_out(out)
     request = _request(values, _budget(values))
-    report = place(request, values.method, console)
-    _finish(report, out, _made_for(values), console)
-    if request.source.saved_model:
-        _export(request.source, report, out / "saved_model", console)
-    if request.source.meta_graph:
-        _write_meta_graph(request.source, report, out / "placed_meta_graph.pb", console)
+    if not request.source.saved_model:
+        report = place(request, values.method, console)
+        _finish(report, out, _made_for(values), console)
+        if request.source.meta_graph:
+            _write_meta_graph(request.source, report, out / "placed_meta_graph.pb", console)
+        return
+    placements = {}
+    for name, report in place_signatures(request, values.method, console):
+        folder = out / plan_file(name).stem if "," in values.signature else out
+        _finish(report, folder, _made_for(values) | {"signature": name}, console)
+        placements[name] = report.result.placement
+    _export(request.source, placements, out / "saved_model", console)
 
 
 def _compare(values: flags.FlagValues, console: rich.console.Console) -> None:
@@ -210,12 +219,13 @@ def _finish(
         console.print(f"wrote {path}", soft_wrap=True)
 
 
-def _export(source: Source, report: Report, target: pathlib.Path, console: rich.console.Console) -> None:
+def _export(
+    source: Source, placements: Mapping[str, Placement], target: pathlib.Path, console: rich.console.Console
+) -> None:
     if target.is_dir():  # of an earlier run; what could not be made is not missed
         shutil.rmtree(target)
     assert source.saved_model is not None
-    placement = report.result.placement
-    export_saved_model(source.saved_model, target, placement, source.signature, source.batch_size)
+    export_saved_model(source.saved_model, target, placements, batch_size=source.batch_size)
     console.print(f"wrote {target}", soft_wrap=True)
 
 

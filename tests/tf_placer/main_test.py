@@ -17,11 +17,13 @@ import rich.console
 import tensorflow as tf
 from tensorflow.python.ops import resource_variable_ops
 
+from tests.tf_placer.rewrite.saved_models import several_signatures
 from tf_placer import workloads
 from tf_placer.__main__ import run
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement
+from tf_placer.rewrite.saved_model import plan_file
 from tf_placer.workloads import registry
 
 _ROOT = pathlib.Path(__file__).absolute().parents[2]
@@ -560,3 +562,21 @@ def test_a_profile_is_shown(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPa
 def test_only_live_devices_are_profiled(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     argv = ["profile", "--workload=branches_small", "--cluster=p100x2"]
     assert_one_line(capsys, tmp_path, argv, "only described", "--cluster=local")
+
+
+def test_several_signatures_of_a_saved_model_share_their_variables(tmp_path: pathlib.Path) -> None:
+    model, out = several_signatures(tmp_path).path, tmp_path / "out"
+    unknown = place_arguments(out, workload=None, saved_model=str(model), signature="power,train")
+    assert command(*unknown)[0] == 2
+    assert not out.exists()
+    argv = place_arguments(out, workload=None, saved_model=str(model), signature="power,scaled")
+    status, text = command(*argv, "--method=random", "--cluster=p100x2")
+    assert status == 0, text
+    assert f"wrote {out / 'saved_model'}" in text
+    plans = {}
+    for name in ("power", "scaled"):
+        plan = (out / name / "placement.json").read_text()
+        inside = (out / "saved_model" / plan_file(name)).read_text()
+        assert json.loads(inside)["devices"] == json.loads(plan)["devices"]
+        plans[name] = json.loads(plan)["devices"]
+    assert plans["power"]["weights"] == plans["scaled"]["weights"]

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.local_workers import LocalWorkers
+from tf_placer.cluster.present_devices import present_devices
 from tf_placer.errors import InputError
 
 # What the eager context is connected to: workers of ours, or job -> task -> address of servers. It can be connected to
@@ -86,11 +87,7 @@ def _connect(addresses: dict[str, dict[int, str]]) -> None:
 
 
 def _check_present(cluster: Cluster, here: dict[str, str]) -> None:
-    present = {
-        tf.DeviceSpec.from_string(device.name).replace(job=job, replica=0, task=task).to_string()
-        for device in tf.config.list_logical_devices()
-        for job, task in [_task_of(device.name)]
-    }
+    present = present_devices()
     for name in here.values():
         if name not in present:
             hint = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import rich.console
@@ -17,9 +17,11 @@ from tf_placer.command_line.source import Source
 from tf_placer.errors import InputError
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.graph.item import Item
-from tf_placer.problem.pins import Pin, with_fixed_ops, with_pins
+from tf_placer.graph.saved_model import read_saved_model
+from tf_placer.problem.pins import Pin, pinned, with_fixed_ops, with_pins
 from tf_placer.problem.plan_file import PlanFile
 from tf_placer.problem.problem import Problem
+from tf_placer.rewrite.saved_model import plans_in
 from tf_placer.search.budget import Budget
 from tf_placer.search.live import PLAIN, LiveResult, Trial, search_live
 from tf_placer.search.progress import ConsoleProgress
@@ -40,6 +42,7 @@ class Request:
       plan: a plan to apply instead of searching one.
       complete_plan: what the plan does not say of this graph is searched, and what it says of ops that are not there
         is ignored; else such a plan is refused.
+      held: op name -> device, of ops that have their place already; the program need not have them all.
 
     Raises:
       InputError: a plan and pins are given.
@@ -53,6 +56,7 @@ class Request:
     pins: tuple[Pin, ...] = ()
     plan: PlanFile | None = None
     complete_plan: bool = False
+    held: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.plan is not None and self.pins:
@@ -89,6 +93,37 @@ def place(request: Request, method: str, console: rich.console.Console) -> Repor
     return Report(item, problem, chosen, tuple(baselines))
 
 
+def place_signatures(
+    request: Request, method: str, console: rich.console.Console
+) -> Iterator[tuple[str, Report]]:
+    """Places signatures of a SavedModel, one after the other; what they share is where the first has it.
+
+    Signatures that the model was exported with, but for those placed anew, come before all of these.
+
+    Args:
+      request: its source is a SavedModel and names the signatures, separated by commas.
+      method: as in ``place``.
+      console: as in ``place``.
+
+    Yields:
+      The name of each signature and its report.
+
+    Raises:
+      InputError: as ``place`` does; an unknown signature is told before the first search.
+    """
+    names = list(dict.fromkeys(request.source.signature.split(",")))
+    model = read_saved_model(request.source.saved_model or "")
+    for name in names:
+        model.signature(name)
+    plans = plans_in(model.path)
+    held = {op: device for name in plans.keys() - set(names) for op, device in plans[name].items()}
+    for name in names:
+        source = dataclasses.replace(request.source, signature=name)
+        report = place(dataclasses.replace(request, source=source, held=held), method, console)
+        yield name, report
+        held = report.result.placement.device_names | held
+
+
 def compare(request: Request, methods: Sequence[str], console: rich.console.Console) -> Report:
     """Gives every method the same budget; the report's ``chosen`` is the fastest.
 
@@ -117,7 +152,7 @@ def described(request: Request, console: rich.console.Console) -> tuple[Item, Pr
         workers_of(request.cluster).start()  # before hours of search, not after
     with console.status(f"building {request.source.name}"):
         item = request.source.item()
-        problem = build_problem(item, request.cluster, request.costs)
+        problem = pinned(item, build_problem(item, request.cluster, request.costs), request.held)
     problem = with_pins(item, problem, request.pins)
     if request.plan is not None:
         problem = _with_plan(item, problem, request.plan, request.complete_plan, console)

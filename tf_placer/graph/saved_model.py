@@ -12,7 +12,6 @@ import tensorflow as tf
 from google.protobuf import message
 from tensorflow.core.framework import node_def_pb2
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
-from tensorflow.core.protobuf.saved_object_graph_pb2 import SavedObject
 
 from colocation.graph_index import parse_input
 from tf_placer.errors import InputError
@@ -109,27 +108,6 @@ def _input(model: SavedModel, key: str, info: meta_graph_pb2.TensorInfo) -> Inpu
     return Input(info.name, tf.as_dtype(info.dtype), shape)
 
 
-def restored_variables(model: SavedModel) -> dict[str, str]:
-    """``VarHandleOp`` -> checkpoint key, of the variables that the model's own ops restore."""
-    return _restored(model.meta_graph.graph_def)
-
-
-def object_of_key(model: SavedModel, key: str) -> SavedObject | None:
-    """The object that a checkpoint key names by its path from the root, as TensorFlow 2 does; None for other keys."""
-    path, attribute, _ = key.partition("/.ATTRIBUTES/")
-    nodes = model.meta_graph.object_graph_def.nodes
-    if not attribute or not nodes:
-        return None
-    found = nodes[0]
-    for part in path.split("/"):
-        name = part.replace(".S", "/").replace("..", ".")
-        children = {child.local_name: child.node_id for child in found.children}
-        if name not in children:
-            return None
-        found = nodes[children[name]]
-    return found
-
-
 def _variable_values(model: SavedModel) -> dict[str, np.ndarray]:
     """``VarHandleOp`` -> value, for the variables that the model's own restore ops read from its checkpoint."""
     prefix = model.path / "variables" / "variables"
@@ -139,7 +117,7 @@ def _variable_values(model: SavedModel) -> dict[str, np.ndarray]:
         reader = tf.train.load_checkpoint(str(prefix))
         return {
             handle: np.asarray(reader.get_tensor(key))
-            for handle, key in restored_variables(model).items()
+            for handle, key in _restored(model.meta_graph.graph_def).items()
             if reader.has_tensor(key)
         }
     except (tf.errors.OpError, RuntimeError, ValueError) as error:

@@ -12,6 +12,7 @@ from tf_placer.costs.analytic import analytic_costs
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import units_of
+from tf_placer.problem.plan_file import device_positions
 from tf_placer.problem.problem import Problem
 
 _NAMED = 3
@@ -89,6 +90,23 @@ def with_pins(item: Item, problem: Problem, pins: Sequence[Pin]) -> Problem:
                 )
             pin_of_op.setdefault(op, pin)
     return with_fixed_ops(item, problem, fixed)
+
+
+def pinned(item: Item, problem: Problem, device_of_op: Mapping[str, str]) -> Problem:
+    """The problem with some ops, and with them their units, allowed on one device only.
+
+    For a second signature of a SavedModel, say, whose variables are where the plan of the first has them.
+
+    Args:
+      item: the program.
+      problem: of that item.
+      device_of_op: op name -> device; ops that the problem lacks are left out, so that another placement's
+        ``device_names`` will do.
+
+    Raises:
+      InputError: the cluster lacks a device; or as ``with_fixed_ops``.
+    """
+    return with_fixed_ops(item, problem, device_positions(problem, device_of_op))
 
 
 def with_fixed_ops(item: Item, problem: Problem, fixed: Mapping[int, int]) -> Problem:

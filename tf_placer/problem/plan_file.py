@@ -89,19 +89,10 @@ class PlanFile:
         Raises:
           InputError: an op is on a device that the cluster lacks.
         """
-        column = {device.name: d for d, device in enumerate(problem.cluster.devices)}
-        found = {}
-        for op, name in enumerate(problem.op_names):
-            device = self.devices.get(name)
-            if device is None:
-                continue
-            if device not in column:
-                raise InputError(
-                    f"{self.source}: op {name!r} is on {device!r}, which cluster {problem.cluster.name!r} lacks; "
-                    f"it has {', '.join(column)}"
-                )
-            found[op] = column[device]
-        return found
+        try:
+            return device_positions(problem, self.devices)
+        except InputError as error:
+            raise InputError(f"{self.source}: {error}") from None
 
     def check_complete(self, problem: Problem) -> None:
         """Raises InputError unless the plan is for this graph and names all its ops and no other."""
@@ -118,6 +109,27 @@ class PlanFile:
         if len(self.devices) != problem.num_ops:
             stranger = next(iter(self.devices.keys() - set(problem.op_names)))
             raise InputError(f"{self.source} names op {stranger!r}, which the graph lacks; take it out")
+
+
+def device_positions(problem: Problem, device_of_op: Mapping[str, str]) -> dict[int, int]:
+    """Op -> device, as positions in a problem, of those named ops that it has.
+
+    Raises:
+      InputError: one is on a device that the cluster lacks.
+    """
+    column = {device.name: d for d, device in enumerate(problem.cluster.devices)}
+    found = {}
+    for op, name in enumerate(problem.op_names):
+        device = device_of_op.get(name)
+        if device is None:
+            continue
+        if device not in column:
+            raise InputError(
+                f"op {name!r} is on {device!r}, which cluster {problem.cluster.name!r} lacks; "
+                f"it has {', '.join(column)}"
+            )
+        found[op] = column[device]
+    return found
 
 
 def _without_doubles(source: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:

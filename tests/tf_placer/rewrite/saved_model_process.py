@@ -1,6 +1,7 @@
 """Exports SavedModels of several kinds with placements over logical devices, and prints what differs, as JSON.
 
-A process of its own: TensorFlow fixes its logical devices when its first op runs. Its argument is a folder to write in.
+A process of its own: TensorFlow fixes its logical devices when its first op runs. Its arguments are a folder to write
+in and the names of checks.
 """
 
 from __future__ import annotations
@@ -8,45 +9,72 @@ from __future__ import annotations
 import functools
 import pathlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-import keras
 import numpy as np
 import tensorflow as tf
 
 from tests.logical_devices import NUM_DEVICES, report
+from tests.tf_placer.rewrite import saved_models
+from tests.tf_placer.rewrite.saved_models import Example
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item
 from tf_placer.graph.saved_model import read_saved_model
 from tf_placer.problem.analytic_problem import analytic_problem
+from tf_placer.problem.pins import pinned
 from tf_placer.problem.placement import Placement
-from tf_placer.rewrite.saved_model import PLAN_FILE, export_saved_model
+from tf_placer.rewrite.load_saved_model import load_saved_model
+from tf_placer.rewrite.saved_model import export_saved_model, plan_file
 
 
-def exported(source: pathlib.Path, signature: str = "serving_default", seed: int = 0) -> pathlib.Path:
+def placement_of(
+    path: pathlib.Path,
+    signature: str,
+    batch_size: int = 32,
+    held: Mapping[str, str] | None = None,
+) -> Placement:
+    """A random one, in which the ops of ``held`` are where that says."""
+    item = Item.from_saved_model(path, signature, batch_size)
+    problem = pinned(item, analytic_problem(item, Cluster.logical(NUM_DEVICES)), held or {})
+    generator = np.random.default_rng(0)
+    return Placement(problem, [generator.choice(np.flatnonzero(row)) for row in problem.allowed])
+
+
+def exported(source: pathlib.Path, signature: str = "serving_default", batch_size: int = 32) -> pathlib.Path:
     """A copy with a random placement of one signature."""
-    item = Item.from_saved_model(source, signature)
-    problem = analytic_problem(item, Cluster.logical(NUM_DEVICES))
-    row = np.random.default_rng(seed).integers(NUM_DEVICES, size=problem.num_units)
+    placement = placement_of(source, signature, batch_size)
     target = source.with_name(f"{source.name}_placed")
-    placement = Placement(problem, row)
-    export_saved_model(source, target, placement, signature)
-    graph_def = read_saved_model(target).meta_graph.graph_def
-    bodies = [node for function in graph_def.library.function for node in function.node_def]
-    found = {node.device for node in [*graph_def.node, *bodies]} & {d.name for d in problem.cluster.devices}
-    assert len(found) > 1, "nothing was placed"
-    assert (target / PLAN_FILE).read_text() == placement.to_json()
+    export_saved_model(source, target, placement, signature, batch_size)
+    assert len(planned_devices(target)) > 1, "nothing was placed"
+    assert (target / plan_file(signature)).read_text() == placement.to_json()
     return target
 
 
-def served(path: pathlib.Path, signature: str, **inputs: np.ndarray) -> dict[str, bytes]:
+def planned_devices(path: pathlib.Path) -> set[str]:
+    """Those of the cluster that stand in the file."""
+    graph_def = read_saved_model(path).meta_graph.graph_def
+    bodies = [node for function in graph_def.library.function for node in function.node_def]
+    return {node.device for node in [*graph_def.node, *bodies]} & {
+        device.name for device in Cluster.logical(NUM_DEVICES).devices
+    }
+
+
+def served(path: pathlib.Path, signature: str, inputs: Mapping[str, np.ndarray]) -> dict[str, object]:
     options = tf.saved_model.LoadOptions(experimental_variable_policy="save_variable_devices")
-    model = tf.saved_model.load(str(path), options=options)
+    return answers(tf.saved_model.load(str(path), options=options), signature, inputs)
+
+
+def answers(model, signature: str, inputs: Mapping[str, np.ndarray]) -> dict[str, object]:
+    """Bytes, or lists of strings, by output."""
     tensors = {name: tf.constant(value) for name, value in inputs.items()}
-    return {key: value.numpy().tobytes() for key, value in model.signatures[signature](**tensors).items()}
+    return {key: bits(value.numpy()) for key, value in model.signatures[signature](**tensors).items()}
 
 
-def served_by_v1(path: pathlib.Path, signature: str, **inputs: np.ndarray) -> dict[str, bytes]:
+def bits(value: np.ndarray) -> object:
+    return value.tolist() if value.dtype == object else value.tobytes()
+
+
+def served_by_v1(path: pathlib.Path, signature: str, inputs: Mapping[str, np.ndarray]) -> dict[str, object]:
     config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=1)
     config.device_count["CPU"] = NUM_DEVICES
     config.graph_options.rewrite_options.disable_meta_optimizer = True
@@ -55,112 +83,127 @@ def served_by_v1(path: pathlib.Path, signature: str, **inputs: np.ndarray) -> di
         entry = meta.signature_def[signature]
         feeds = {entry.inputs[name].name: value for name, value in inputs.items()}
         results = session.run({key: output.name for key, output in entry.outputs.items()}, feeds)
-    return {key: np.asarray(value).tobytes() for key, value in results.items()}
+    return {key: bits(np.asarray(value)) for key, value in results.items()}
 
 
-def same_answers(source: pathlib.Path, target: pathlib.Path, signature: str, **inputs: np.ndarray) -> bool:
-    expected = served(source, signature, **inputs)
-    answers = [served(target, signature, **inputs), served_by_v1(target, signature, **inputs)]
-    return all(answer == expected for answer in answers) and bool(expected)
+def same_answers(
+    source: pathlib.Path, target: pathlib.Path, questions: Mapping[str, Mapping[str, np.ndarray]]
+) -> bool:
+    """Whether every signature answers alike, whoever loads it."""
+    for signature, inputs in questions.items():
+        expected = served(source, signature, inputs)
+        found = [
+            served(target, signature, inputs),
+            served_by_v1(target, signature, inputs),
+            answers(load_saved_model(target), signature, inputs),
+        ]
+        if not expected or any(one != expected for one in found):
+            return False
+    return True
 
 
-def keras_model(folder: pathlib.Path) -> bool:
-    keras.utils.set_random_seed(3)
-    layers = [keras.Input((6, 6, 3), name="image"), keras.layers.Conv2D(4, 3, activation="relu")]
-    layers += [keras.layers.BatchNormalization(), keras.layers.Flatten(), keras.layers.Dense(5)]
-    model = keras.Sequential(layers)
-    source = folder / "keras"
-    model.export(str(source), verbose=False)
-    (name,) = read_saved_model(source).signature("serving_default").inputs
-    target = exported(source)
-    x = np.random.default_rng(0).normal(size=(3, 6, 6, 3)).astype(np.float32)
-    loaded = tf.saved_model.load(
-        str(target), options=tf.saved_model.LoadOptions(experimental_variable_policy="save_variable_devices")
+def one_signature_placed(example: Example) -> pathlib.Path | None:
+    """The exported model, where it is the same one."""
+    target = exported(example.path, next(iter(example.questions)))
+    return target if same_answers(example.path, target, example.questions) else None
+
+
+def a_keras_model(folder: pathlib.Path) -> bool:
+    target = one_signature_placed(saved_models.a_keras_model(folder))
+    return target is not None and variables_are_spread(target)
+
+
+def a_keras_application(folder: pathlib.Path) -> bool:
+    target = one_signature_placed(saved_models.a_keras_application(folder))
+    return target is not None and variables_are_spread(target)
+
+
+def variables_are_spread(target: pathlib.Path) -> bool:
+    """Whether they are on all devices, each where the plan says."""
+    loaded = load_saved_model(target)  # its functions do not keep its variables alive
+    captured = loaded.signatures["serving_default"].variables
+    objects = read_saved_model(target).meta_graph.object_graph_def.nodes
+    saved = sorted(node.variable.device for node in objects if node.variable.device)
+    return saved == sorted(variable.device for variable in captured) and len(set(saved)) == NUM_DEVICES
+
+
+def any_batch(folder: pathlib.Path) -> bool:
+    """Placed for 8 rows, asked for others."""
+    example = saved_models.a_keras_model(folder)
+    target = exported(example.path, batch_size=8)
+    ((name, x),) = example.questions["serving_default"].items()
+    return all(
+        same_answers(example.path, target, {"serving_default": {name: np.resize(x, (rows, *x.shape[1:]))}})
+        for rows in (1, 3, 32)
     )
-    moved = {variable.device for variable in loaded._all_variables}  # what its signatures use
-    return same_answers(source, target, "serving_default", **{name: x}) and len(moved) > 1
-
-
-class TwoSignatures(tf.Module):
-    """A module with a counter, a loop and two signatures."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weights = tf.Variable([[1.0, 2.0], [3.0, 4.0]])
-        self.calls = tf.Variable(0)
-
-    @tf.function(input_signature=[tf.TensorSpec([None, 2], tf.float32, name="x")])
-    def power(self, x):
-        self.calls.assign_add(1)
-        y = tf.while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, y @ self.weights), [0, x])[1]
-        return {"power": y, "calls": self.calls.read_value()}
-
-    @tf.function(input_signature=[tf.TensorSpec([], tf.float32, name="scale")])
-    def scaled(self, scale):
-        return {"scaled": self.weights * scale}
 
 
 def several_signatures_a_loop_and_a_side_effect(folder: pathlib.Path) -> bool:
-    module = TwoSignatures()
-    source = folder / "module"
-    tf.saved_model.save(module, str(source), signatures={"power": module.power, "scaled": module.scaled})
-    target = exported(source, "power")
-    x, scale = np.array([[1.0, -1.0]], np.float32), np.float32(3.0)
-    return same_answers(source, target, "power", x=x) and same_answers(source, target, "scaled", scale=scale)
+    return one_signature_placed(saved_models.several_signatures(folder)) is not None
+
+
+def several_signatures_each_placed(folder: pathlib.Path) -> bool:
+    """At once, and one on top of the other: the same file."""
+    example = saved_models.several_signatures(folder)
+    power = placement_of(example.path, "power")
+    scaled = placement_of(example.path, "scaled", held=power.device_names)
+    both, first, again = (folder / name for name in ("both", "first", "again"))
+    export_saved_model(example.path, both, {"power": power, "scaled": scaled})
+    export_saved_model(example.path, first, power, "power")
+    over = placement_of(first, "scaled", held=power.device_names)
+    export_saved_model(first, again, over, "scaled")
+    files = sorted(path.relative_to(both) for path in both.rglob("*") if path.is_file())
+    assert {plan_file("power"), plan_file("scaled")} <= set(files)
+    assert files == sorted(path.relative_to(again) for path in again.rglob("*") if path.is_file())
+    same = all((both / file).read_bytes() == (again / file).read_bytes() for file in files)
+    graphs = [load_saved_model(both).signatures[name].graph for name in ("power", "scaled")]
+    spread = all(len({op.device for op in graph.get_operations() if op.device}) > 1 for graph in graphs)
+    return same and spread and same_answers(example.path, both, example.questions)
 
 
 def a_hash_table_with_an_asset(folder: pathlib.Path) -> bool:
-    words = folder / "words.txt"
-    words.write_text("apple\nbanana\ncherry\n")
+    """The table is where the plan has it, too, and not only in the plan."""
+    example = saved_models.a_hash_table(folder)
+    target = one_signature_placed(example)
+    if target is None:
+        return False
+    plan = placement_of(example.path, "serving_default").device_names
+    (handle,) = [
+        node.name
+        for node in read_saved_model(target).meta_graph.graph_def.node
+        if node.op == "HashTableV2" and node.name in plan
+    ]
+    assert not plan[handle].endswith("CPU:0"), "the plan says nothing: choose another seed"
+    return load_saved_model(target).table.resource_handle.device == plan[handle]
 
-    class Lookup(tf.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            initializer = tf.lookup.TextFileInitializer(
-                str(words),
-                tf.string,
-                tf.lookup.TextFileIndex.WHOLE_LINE,
-                tf.int64,
-                tf.lookup.TextFileIndex.LINE_NUMBER,
-            )
-            self.table = tf.lookup.StaticHashTable(initializer, -1)
-            self.embedding = tf.Variable(tf.reshape(tf.range(8.0), [4, 2]))
 
-        @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="words")])
-        def embed(self, words):
-            return {"embedded": tf.gather(self.embedding, self.table.lookup(tf.strings.lower(words)) + 1)}
-
-    module = Lookup()
-    source = folder / "table"
-    tf.saved_model.save(module, str(source), signatures={"serving_default": module.embed})
-    target = exported(source)
-    words.unlink()  # the asset's copy is what counts
-    return same_answers(source, target, "serving_default", words=np.array([b"Banana", b"durian"], object))
+def string_inputs(folder: pathlib.Path) -> bool:
+    return one_signature_placed(saved_models.string_inputs(folder)) is not None
 
 
 def from_tensorflow_1(folder: pathlib.Path) -> bool:
-    source = folder / "v1"
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        x = tf.compat.v1.placeholder(tf.float32, [None, 3], name="x")
-        weights = tf.compat.v1.get_variable("w", initializer=tf.ones([3, 2]), use_resource=True)
-        y = tf.nn.relu(x @ weights) + 1.0
-        session.run(tf.compat.v1.global_variables_initializer())
-        tf.compat.v1.saved_model.simple_save(session, str(source), {"x": x}, {"y": y})
-    target = exported(source)
-    return same_answers(source, target, "serving_default", x=np.array([[1.0, -5.0, 2.0]], np.float32))
+    return one_signature_placed(saved_models.from_tensorflow_1(folder)) is not None
 
 
 CHECKS: tuple[Callable[[pathlib.Path], bool], ...] = (
-    keras_model,
+    a_keras_model,
+    a_keras_application,
+    any_batch,
     several_signatures_a_loop_and_a_side_effect,
+    several_signatures_each_placed,
     a_hash_table_with_an_asset,
+    string_inputs,
     from_tensorflow_1,
 )
 
 
 def main() -> None:
-    folder = pathlib.Path(sys.argv[1])
-    checks = [functools.update_wrapper(functools.partial(check, folder), check) for check in CHECKS]
+    folder, names = pathlib.Path(sys.argv[1]), sys.argv[2:]
+    checks = []
+    for check in CHECKS:
+        if check.__name__ in names:
+            (folder / check.__name__).mkdir()
+            checks.append(functools.update_wrapper(functools.partial(check, folder / check.__name__), check))
     report(checks, soft_placement=True)
 
 

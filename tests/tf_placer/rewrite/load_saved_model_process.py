@@ -1,0 +1,175 @@
+"""Loads placed SavedModels where there are four logical devices, and prints what is not as asked, as JSON.
+
+A process of its own: TensorFlow fixes its logical devices when its first op runs. Its argument is a folder to write in.
+Soft device placement is off, without which TensorFlow's own loader does not put variables where they were saved.
+"""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+
+import tensorflow as tf
+
+from tests.logical_devices import NUM_DEVICES, report
+from tests.tf_placer.rewrite import saved_models
+from tests.tf_placer.rewrite.saved_model_process import answers, placement_of
+from tests.tf_placer.rewrite.saved_models import Example
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.errors import InputError
+from tf_placer.graph.saved_model import read_saved_model
+from tf_placer.rewrite.load_saved_model import load_saved_model
+from tf_placer.rewrite.saved_model import export_saved_model
+
+CPUS = [device.name for device in Cluster.logical(NUM_DEVICES).devices]
+
+
+def placed(example: Example) -> tuple[pathlib.Path, str, dict[str, str]]:
+    """A placed copy, its signature and its plan."""
+    signature = next(iter(example.questions))
+    placement = placement_of(example.path, signature)
+    target = example.path.with_name("placed")
+    export_saved_model(example.path, target, placement, signature)
+    return target, signature, placement.device_names
+
+
+def is_as_planned(loaded, signature: str, plan: Mapping[str, str]) -> bool:
+    """Whether the variables, and all ops that the plan names, are there; and both are several."""
+    function = loaded.signatures[signature]
+    ops = {op.name: op.device for op in function.graph.get_operations() if op.name in plan and op.device}
+    variables = [variable.device for variable in function.variables]
+    planned = sorted(
+        plan[node] for node in plan if node in {v.name.partition(":")[0] for v in function.variables}
+    )
+    assert len(ops) > 3 and len(set(ops.values())) > 1 and variables, "nothing to see"
+    if planned and planned != sorted(variables):
+        return False
+    return all(plan[name] == device for name, device in ops.items())
+
+
+def same(example: Example, loaded, signature: str) -> bool:
+    expected = answers(tf.saved_model.load(str(example.path)), signature, example.questions[signature])
+    return answers(loaded, signature, example.questions[signature]) == expected
+
+
+def soft_placement_stays_off(folder: pathlib.Path) -> bool:
+    example = saved_models.several_signatures(folder)
+    target, signature, plan = placed(example)
+    loaded = load_saved_model(target)
+    assert not tf.config.get_soft_device_placement()
+    return is_as_planned(loaded, signature, plan) and same(example, loaded, signature)
+
+
+def variables_are_where_they_were_planned(folder: pathlib.Path) -> bool:
+    target, _, plan = placed(saved_models.several_signatures(folder))
+    loaded = load_saved_model(target)
+    assert plan["weights"] != plan["calls"], "choose another seed"
+    return loaded.weights.device == plan["weights"] and loaded.calls.device == plan["calls"]
+
+
+def devices_change_places(folder: pathlib.Path) -> bool:
+    """All at once, in memory: the file stays, and nothing is left behind."""
+    example = saved_models.several_signatures(folder)
+    target, signature, plan = placed(example)
+    before = {path: path.read_bytes() for path in target.rglob("*") if path.is_file()}
+    moved = dict(zip(CPUS, [CPUS[1], CPUS[0], CPUS[3], CPUS[2]], strict=True))
+    tempfile.tempdir = str(folder)
+    loaded = load_saved_model(target, {name[name.index("CPU") :]: here for name, here in moved.items()})
+    assert {path: path.read_bytes() for path in target.rglob("*") if path.is_file()} == before
+    assert sorted(path.name for path in folder.iterdir()) == [example.path.name, target.name]
+    there = {op: moved[device] for op, device in plan.items()}
+    assert loaded.weights.device == there["weights"]
+    return is_as_planned(loaded, signature, there) and same(example, loaded, signature)
+
+
+def everything_goes_where_it_is_sent(folder: pathlib.Path) -> bool:
+    example = saved_models.several_signatures(folder)
+    target, signature, _ = placed(example)
+    loaded = load_saved_model(target, dict.fromkeys(CPUS, CPUS[3]))
+    function = loaded.signatures[signature]
+    devices = {op.device for op in function.graph.get_operations() if op.device}
+    variables = {variable.device for variable in function.variables}
+    return devices == variables == {CPUS[3]} and same(example, loaded, signature)
+
+
+def it_can_be_saved_again(folder: pathlib.Path) -> bool:
+    """With the asset, which a temporary copy must not take along."""
+    example = saved_models.a_hash_table(folder)
+    target, signature, plan = placed(example)
+    assert len(set(plan.values())) > 1
+    loaded = load_saved_model(target, dict.fromkeys(set(plan.values()), CPUS[2]))
+    assert loaded.table.resource_handle.device == CPUS[2]
+    tf.saved_model.save(loaded, str(folder / "again"), signatures=loaded.signatures)
+    return same(example, load_saved_model(folder / "again"), signature)
+
+
+def from_tensorflow_1(folder: pathlib.Path) -> bool:
+    example = saved_models.from_tensorflow_1(folder)
+    target, signature, plan = placed(example)
+    loaded = load_saved_model(target)
+    (variable,) = loaded.variables
+    assert plan["w"] != CPUS[0], "choose another seed"
+    return (
+        variable.device == plan["w"]
+        and is_as_planned(loaded, signature, plan)
+        and same(example, loaded, signature)
+    )
+
+
+def scopes_do_not_move_it(folder: pathlib.Path) -> bool:
+    target, signature, plan = placed(saved_models.several_signatures(folder))
+    with tf.device(CPUS[3]):
+        loaded = load_saved_model(target)
+    return is_as_planned(loaded, signature, plan)
+
+
+def a_strategy_that_moves_it_is_refused(folder: pathlib.Path) -> bool:
+    target, _, _ = placed(saved_models.several_signatures(folder))
+    with tf.distribute.OneDeviceStrategy(CPUS[3]).scope():
+        try:
+            load_saved_model(target)
+        except InputError as error:
+            return "load it outside of tf.device and tf.distribute scopes" in str(error)
+    return False
+
+
+def what_others_saved_is_checked_too(folder: pathlib.Path) -> bool:
+    """A variable and an op with partly given devices, and no plan."""
+    module = saved_models.TwoSignatures()
+    with tf.device("CPU:2"):
+        module.weights = tf.Variable(tf.ones([2, 2]), name="weights")
+    options = tf.saved_model.SaveOptions(experimental_variable_policy="save_variable_devices")
+    path = folder / "theirs"
+    tf.saved_model.save(module, str(path), signatures=module.scaled, options=options)
+    assert read_saved_model(path).meta_graph.HasField("object_graph_def")
+    assert load_saved_model(path).weights.device == CPUS[2]
+    return load_saved_model(path, {"CPU:2": "CPU:1"}).weights.device == CPUS[1]
+
+
+CHECKS: tuple[Callable[[pathlib.Path], bool], ...] = (
+    soft_placement_stays_off,
+    variables_are_where_they_were_planned,
+    devices_change_places,
+    everything_goes_where_it_is_sent,
+    it_can_be_saved_again,
+    from_tensorflow_1,
+    scopes_do_not_move_it,
+    a_strategy_that_moves_it_is_refused,
+    what_others_saved_is_checked_too,
+)
+
+
+def main() -> None:
+    checks = []
+    for check in CHECKS:
+        folder = pathlib.Path(sys.argv[1]) / check.__name__
+        folder.mkdir()
+        checks.append(functools.update_wrapper(functools.partial(check, folder), check))
+    report(checks)
+
+
+if __name__ == "__main__":
+    main()

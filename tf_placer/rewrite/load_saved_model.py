@@ -1,0 +1,167 @@
+"""Loads a SavedModel with its ops and variables on the devices that it names, or says why not."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import tempfile
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.core.framework import node_def_pb2
+
+from tf_placer.cluster.device import full_device_name
+from tf_placer.cluster.present_devices import present_devices
+from tf_placer.errors import InputError
+from tf_placer.graph.saved_model import FILE_NAME, SavedModel, read_saved_model
+from tf_placer.rewrite.saved_devices import completed, rename_saved_devices, saved_devices
+from tf_placer.rewrite.signature_body import call_of
+from tf_placer.rewrite.variables import move_variable
+
+
+def load_saved_model(path: str | os.PathLike[str], devices: Mapping[str, str] | None = None) -> Any:
+    """Loads a SavedModel as ``tf.saved_model.load`` does, and answers for where its ops, variables and tables are.
+
+    TensorFlow's own loader keeps the devices of ops, puts variables elsewhere unless it is told twice not to, and
+    on a machine without a device runs what was meant for it on the first one, or fails in the middle of a call.
+
+    Args:
+      path: folder of a SavedModel with a graph tagged ``serve``, exported with a placement or not; it is not changed.
+      devices: planned device -> device of this process, ``{"GPU:1": "GPU:0"}`` say; devices that are not in it are
+        meant as they are. Several planned devices may go to one.
+
+    Returns:
+      What ``tf.saved_model.load`` returns, with ``signatures``. While it loads, soft device placement is on.
+
+    Raises:
+      InputError: the model is damaged, names a device that this process lacks, or is not where it should be once
+        loaded; or ``devices`` names a device that the model does not, or that this process lacks.
+    """
+    model = read_saved_model(path)
+    name_of = _checked(model, devices or {})
+    rename_saved_devices(model, name_of)
+    with _folder_of(model, rewritten=bool(name_of)) as folder, _soft_placement():
+        root = tf.saved_model.load(
+            str(folder),
+            tags=list(model.meta_graph.meta_info_def.tags),
+            options=tf.saved_model.LoadOptions(experimental_variable_policy="save_variable_devices"),
+        )
+    _check_resources(model, root)
+    _check_signatures(model, root)
+    return root
+
+
+def _checked(model: SavedModel, devices: Mapping[str, str]) -> dict[str, str]:
+    """``devices`` with full names, when every device that the model will then name is there."""
+    name_of = {full_device_name(planned): full_device_name(here) for planned, here in devices.items()}
+    named, present = saved_devices(model), present_devices()
+    for planned, here in name_of.items():
+        if planned not in named:
+            raise InputError(f"{model.path} has nothing on {planned}; it names {_listed(named)}")
+        if here not in present:
+            raise InputError(
+                f"{planned} is to be {here}, which this process lacks; it has {_listed(present)}"
+            )
+    missing = [name for name in named if not any(_is_one(one, name_of.get(name, name)) for one in present)]
+    if missing:
+        raise InputError(
+            f"{model.path} names {_listed(missing)}, which this process lacks; it has {_listed(present)}. Say where "
+            f'each goes, load_saved_model(path, devices={{"{missing[0]}": "{present[0]}"}}), or make logical devices '
+            "with tf.config.set_logical_device_configuration before the first op runs"
+        )
+    return name_of
+
+
+def _is_one(device: str, wanted: str) -> bool:
+    """Whether a full name is what a device string, in which parts may be left out, can mean."""
+    have, want = tf.DeviceSpec.from_string(device), tf.DeviceSpec.from_string(wanted)
+    return all(
+        getattr(want, part) in (None, getattr(have, part))
+        for part in ("job", "replica", "task", "device_type", "device_index")
+    )
+
+
+def _listed(names: tuple[str, ...] | list[str]) -> str:
+    return ", ".join(names) or "no device"
+
+
+@contextlib.contextmanager
+def _folder_of(model: SavedModel, rewritten: bool) -> Iterator[pathlib.Path]:
+    """The model's own folder, or one for the time being that differs from it in ``saved_model.pb`` only."""
+    if not rewritten:
+        yield model.path
+        return
+    source = model.path.resolve()
+    for asset in model.meta_graph.asset_file_def:  # outlive the folder: the loaded model can be saved again
+        asset.filename = str(source / "assets" / asset.filename)
+    with tempfile.TemporaryDirectory(prefix="tf_placer_") as name:
+        folder = pathlib.Path(name)
+        for entry in source.iterdir():
+            if entry.name != FILE_NAME:
+                (folder / entry.name).symlink_to(entry)
+        (folder / FILE_NAME).write_bytes(model.proto.SerializeToString())
+        yield folder
+
+
+@contextlib.contextmanager
+def _soft_placement() -> Iterator[None]:
+    """Without it TensorFlow does not put variables where they were saved."""
+    before = tf.config.get_soft_device_placement()
+    tf.config.set_soft_device_placement(True)
+    try:
+        yield
+    finally:
+        tf.config.set_soft_device_placement(before)
+
+
+def _check_resources(model: SavedModel, root: Any) -> None:
+    """Looks whether variables and tables are where the model has them; moves those of TensorFlow 1 there first."""
+    if not model.meta_graph.HasField("object_graph_def"):
+        device_of = {node.name: node.device for node in model.meta_graph.graph_def.node}
+        for variable in root.variables:
+            device = device_of[variable.name.partition(":")[0]]
+            if device:
+                move_variable(variable, completed(device, str(model.path)))
+            _check(model, f"variable {variable.name!r}", variable.device, device)
+        return
+    saved = model.meta_graph.object_graph_def.nodes
+    view = tf.train.TrackableView(root)
+    seen, frontier = {0}, [(0, root)]
+    while frontier:
+        number, found = frontier.pop()
+        kind = saved[number].WhichOneof("kind")
+        if kind == "variable":
+            _check(model, f"variable {found.name!r}", found.device, saved[number].variable.device)
+        elif kind == "resource":
+            _check(model, f"resource {number}", found.resource_handle.device, saved[number].resource.device)
+        children = view.children(found)
+        for child in saved[number].children:
+            if child.local_name in children and child.node_id not in seen:
+                seen.add(child.node_id)
+                frontier.append((child.node_id, children[child.local_name]))
+
+
+def _check_signatures(model: SavedModel, root: Any) -> None:
+    """Looks whether the ops of the signatures' graphs have the devices that the model gives them."""
+    for name, function in root.signatures.items():
+        call = call_of(model, name)
+        nodes = model.meta_graph.graph_def.node if call is None else call.body.node_def
+        _check_ops(model, name, function.graph, {node.name: node for node in nodes})
+
+
+def _check_ops(
+    model: SavedModel, signature: str, graph: tf.Graph, saved: Mapping[str, node_def_pb2.NodeDef]
+) -> None:
+    for op in graph.get_operations():
+        if op.name in saved:
+            _check(model, f"op {op.name!r} of {signature!r}", op.device, saved[op.name].device)
+
+
+def _check(model: SavedModel, what: str, device: str, wanted: str) -> None:
+    if wanted and not _is_one(completed(device, str(model.path)), wanted):
+        raise InputError(
+            f"{model.path}: TensorFlow put {what} on {device or 'no device'} instead of {wanted}; "
+            "load it outside of tf.device and tf.distribute scopes"
+        )
