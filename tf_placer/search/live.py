@@ -117,10 +117,10 @@ def search_live(
     """Searches on the calibrated simulator and lets the runtime have the last word.
 
     A search exploits the errors of its simulator, and the measurement of what it found is what corrects
-    them: so search, measure, refit, search again. After each of the method's searches a plain one (``PLAIN``) gets as
-    many evaluations, and in the end random search, so that it shows what the method is worth; the fastest wins,
-    whoever found it. Measuring is not in the budget; it takes seconds a placement. Ctrl-C skips what is left and keeps
-    what was measured.
+    them: so search, measure, refit, search again, from the method's best measured plan if it is one that improves plans.
+    After each of the method's searches a plain one (``PLAIN``) gets the same budget, and in the end random search as many
+    evaluations as the method's last, so that it shows what the method is worth; the fastest wins, whoever found it.
+    Measuring is not in the budget; it takes seconds a placement. Ctrl-C skips what is left and keeps what was measured.
 
     Args:
       problem: profiled (``build_problem``) on the evaluator's devices.
@@ -179,20 +179,21 @@ class _LiveSearch:
             raise KeyboardInterrupt
         return self._result(samples, why, interrupted)
 
-    def _search(self, method: str, budget: Budget) -> bool:
+    def _search(self, method: str, whole: Budget) -> bool:
         """Searches and measures in turn; whether Ctrl-C ended that."""
         count = self._config.searches
-        share = budget.share(count)
+        share = whole.share(count)
         for i in range(count):
             which, seed = f"search {i + 1} of {count}", self._seed + i
             found = self._propose(method, share, which, seed)
             if found is None:
                 continue
-            as_many = Budget(evaluations=found.evaluations)
-            rivals = (PLAIN,) if i < count - 1 else (PLAIN, "random")
-            for rival in rivals:
+            rivals = {PLAIN: share}
+            if i == count - 1:
+                rivals["random"] = Budget(evaluations=found.evaluations)
+            for rival, budget in rivals.items():
                 if rival != method and not self._searches[-1].interrupted:
-                    self._propose(rival, as_many, which, seed)
+                    self._propose(rival, budget, which, seed)
             if self._searches[-1].interrupted:
                 return True
         return False
@@ -202,7 +203,15 @@ class _LiveSearch:
         shown = self._progress(f"{method}, {which}", budget) if self._progress else None
         problem = self._correction.apply(self._problem)
         try:
-            found = search(problem, method, budget.seconds, budget.evaluations, seed, shown)
+            found = search(
+                problem,
+                method,
+                budget.seconds,
+                budget.evaluations,
+                seed,
+                shown,
+                start=self._best_row_of(method),
+            )
         except NothingFits:
             return None
         self._searches.append(found)
@@ -223,6 +232,11 @@ class _LiveSearch:
             rows = np.stack([self._trials[i].device_of_unit for i in ran])
             times_s = np.array([self._trials[i].measured_s for i in ran])
             self._correction = refit(self._problem, rows, times_s)
+
+    def _best_row_of(self, method: str) -> np.ndarray | None:
+        """[U], the fastest measured placement of a method so far."""
+        found = [self._trials[i] for i in self._ran() if self._trials[i].method == method]
+        return found[0].device_of_unit if found else None
 
     def _ran(self) -> list[int]:
         """Positions of the trials that ran, the fastest first."""

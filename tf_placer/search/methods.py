@@ -66,9 +66,8 @@ def random(context: Context) -> Iterator[Round]:
 
 def local_search(context: Context) -> Iterator[Round]:
     """Hill climbing from the best single device: moves one connected piece at a time."""
-    start = context.problem.everything_on(context.start_device)
-    climber = LocalSearch(context.problem, start, context.seed)
-    rows = start[np.newaxis]
+    climber = LocalSearch(context.problem, context.start, context.seed)
+    rows = context.start[np.newaxis]
     for made in itertools.count():
         batch = evaluated(context, rows)
         # A search that goes on evaluates its earlier rounds again: a journal knows what was measured.

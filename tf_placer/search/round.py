@@ -39,6 +39,7 @@ class Context:
       evaluator: times placements.
       reference_s: step time of the best single device, for rewards.
       start_device: that device.
+      start: [U], where a method that improves a placement begins.
       seed: fixes everything random.
       rounds: that this search had made when it was interrupted; the method goes on after them.
       checkpoint: keeps what a method has learned, see ``Checkpoint.track``.
@@ -48,6 +49,7 @@ class Context:
     evaluator: Evaluator
     reference_s: float
     start_device: int
+    start: np.ndarray
     seed: int
     rounds: int
     checkpoint: Checkpoint

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import hashlib
 import math
 import os
 import pathlib
@@ -49,6 +50,7 @@ def search(
     progress: Progress | None = None,
     evaluator: Evaluator | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
+    start: np.ndarray | None = None,
 ) -> SearchResult:
     """Searches for the placement of ``problem`` with the shortest step.
 
@@ -69,10 +71,11 @@ def search(
       progress: is shown every round; None shows nothing.
       evaluator: times the placements; None simulates. It stays the caller's to close.
       checkpoint: folder of this one search, made if need be; None keeps nothing.
+      start: [U], where a method that improves a placement begins; the best single device when not given.
 
     Raises:
-      InputError: no positive budget, a seed out of range, an unknown method, an evaluator of another problem, or a
-        folder that holds another search or is damaged.
+      InputError: no positive budget, a seed out of range, an unknown method, an evaluator of another problem, a
+        start that is no legal placement, or a folder that holds another search or is damaged.
       NothingFits: no placement tried runs.
       KeyboardInterrupt: Ctrl-C before any placement that runs was found.
       WorkerError: the runtime's workers cannot be started at all.
@@ -86,6 +89,8 @@ def search(
             f"the evaluator is for problem {evaluator.problem.name!r}, which is not the problem {problem.name!r} that "
             "is searched; make it of that one"
         )
+    if start is not None:
+        start = np.array(Placement(problem, start).device_of_unit)
     with contextlib.ExitStack() as stack:
         if evaluator is None:
             evaluator = SimulatedEvaluator(problem)
@@ -95,8 +100,10 @@ def search(
             evaluator = stack.enter_context(JournaledEvaluator(evaluator, journal))
         folder = None if checkpoint is None else pathlib.Path(checkpoint)
         identity = {"method": name, "seed": seed, "problem": problem.digest(), **evaluator.identity}
+        if start is not None:
+            identity["start"] = hashlib.sha256(start.tobytes()).hexdigest()[:16]
         kept = Checkpoint(folder, identity, 0.0 if measures else CHECKPOINT_EVERY_S)
-        return _run(name, run, evaluator, budget, seed, progress or Silent(), kept)
+        return _run(name, run, evaluator, budget, seed, start, progress or Silent(), kept)
 
 
 def _run(
@@ -105,6 +112,7 @@ def _run(
     evaluator: Evaluator,
     budget: Budget,
     seed: int,
+    start: np.ndarray | None,
     progress: Progress,
     checkpoint: Checkpoint,
 ) -> SearchResult:
@@ -113,7 +121,16 @@ def _run(
     recorder = Recorder(budget)
     recorder.restore(checkpoint.recorder)
     start_device, reference_s, single_device_s = best_single_device(problem, evaluator)
-    context = Context(problem, evaluator, reference_s, start_device, seed, len(recorder.history), checkpoint)
+    context = Context(
+        problem=problem,
+        evaluator=evaluator,
+        reference_s=reference_s,
+        start_device=start_device,
+        start=problem.everything_on(start_device) if start is None else start,
+        seed=seed,
+        rounds=len(recorder.history),
+        checkpoint=checkpoint,
+    )
     interrupted = False
     with progress:
         try:

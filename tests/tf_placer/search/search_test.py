@@ -57,6 +57,14 @@ def comparable(history):
     return [(e.evaluations, e.best_s, repr(e.mean_s), e.failed) for e in history]
 
 
+def test_a_method_that_improves_placements_begins_where_it_is_told(pair):
+    for start in ([0, 1], [1, 0], [1, 1]):
+        found = search(pair, "local_search", budget_evaluations=1, start=np.array(start))
+        assert found.placement.device_of_unit.tolist() == start
+    with pytest.raises(InputError, match="placement has shape"):
+        search(pair, "local_search", budget_evaluations=1, start=np.array([0]))
+
+
 def test_the_result_is_the_best_and_says_what_it_is(pair):
     result = search(pair, one_by_one([0, 0], [0, 1], [1, 1]), budget_evaluations=10, seed=3)
     assert result.placement.device_of_unit.tolist() == [0, 1]
