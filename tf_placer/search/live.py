@@ -116,9 +116,9 @@ def search_live(
 ) -> LiveResult:
     """Searches on the calibrated simulator and lets the runtime have the last word.
 
-    A search exploits the errors of its simulator, and the measurement of what it found is what corrects
-    them: so search, measure, refit, search again, from the method's best measured plan if it is one that improves plans.
-    After each of the method's searches a plain one (``PLAIN``) gets the same budget, and in the end random search as many
+    A search exploits the errors of its simulator, and the measurement of what it found is what corrects them: so
+    search, measure, refit, search again, from the method's best measured plan if it is one that improves plans. After
+    each of the method's searches a plain one (``PLAIN``) gets the same budget, and in the end random search as many
     evaluations as the method's last, so that it shows what the method is worth; the fastest wins, whoever found it.
     Measuring is not in the budget; it takes seconds a placement. Ctrl-C skips what is left and keeps what was measured.
 
