@@ -18,7 +18,7 @@ from tf_placer.errors import InputError
 from tf_placer.graph.saved_model import FILE_NAME, SavedModel, read_saved_model
 from tf_placer.rewrite.saved_devices import completed, rename_saved_devices, saved_devices
 from tf_placer.rewrite.signature_body import call_of
-from tf_placer.rewrite.variables import move_variable
+from tf_placer.rewrite.variables import move_to_devices
 
 
 def load_saved_model(path: str | os.PathLike[str], devices: Mapping[str, str] | None = None) -> Any:
@@ -120,10 +120,11 @@ def _check_resources(model: SavedModel, root: Any) -> None:
     """Looks whether variables and tables are where the model has them; moves those of TensorFlow 1 there first."""
     if not model.meta_graph.HasField("object_graph_def"):
         device_of = {node.name: node.device for node in model.meta_graph.graph_def.node}
-        for variable in root.variables:
-            device = device_of[variable.name.partition(":")[0]]
-            if device:
-                move_variable(variable, completed(device, str(model.path)))
+        wanted = [(variable, device_of[variable.name.partition(":")[0]]) for variable in root.variables]
+        move_to_devices(
+            (variable, completed(device, str(model.path))) for variable, device in wanted if device
+        )
+        for variable, device in wanted:
             _check(model, f"variable {variable.name!r}", variable.device, device)
         return
     saved = model.meta_graph.object_graph_def.nodes
