@@ -43,11 +43,7 @@ def load_saved_model(path: str | os.PathLike[str], devices: Mapping[str, str] | 
     name_of = _checked(model, devices or {})
     rename_saved_devices(model, name_of)
     with _folder_of(model, rewritten=bool(name_of)) as folder, _soft_placement():
-        root = tf.saved_model.load(
-            str(folder),
-            tags=list(model.meta_graph.meta_info_def.tags),
-            options=tf.saved_model.LoadOptions(experimental_variable_policy="save_variable_devices"),
-        )
+        root = _loaded(model, folder)
     _check_resources(model, root)
     _check_signatures(model, root)
     return root
@@ -81,6 +77,18 @@ def _is_one(device: str, wanted: str) -> bool:
         getattr(want, part) in (None, getattr(have, part))
         for part in ("job", "replica", "task", "device_type", "device_index")
     )
+
+
+def _loaded(model: SavedModel, folder: pathlib.Path) -> Any:
+    try:
+        return tf.saved_model.load(
+            str(folder),
+            tags=list(model.meta_graph.meta_info_def.tags),
+            options=tf.saved_model.LoadOptions(experimental_variable_policy="save_variable_devices"),
+        )
+    except (tf.errors.OpError, OSError, KeyError, ValueError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InputError(f"TensorFlow cannot load {model.path} ({reason}); export the model again") from error
 
 
 def _listed(names: tuple[str, ...] | list[str]) -> str:

@@ -176,6 +176,10 @@ def _place_objects(model: SavedModel, call: SignatureCall, devices: Mapping[str,
     captured = objects.concrete_functions[body].bound_inputs
     # A call's last inputs are what its function captures, in the same order.
     for op, number in zip(reversed(call.arguments), reversed(captured), strict=False):
+        if number not in range(len(objects.nodes)):
+            raise InputError(
+                f"{model.path} is damaged: function {body!r} captures object {number}, which is not there"
+            )
         kind = objects.nodes[number].WhichOneof("kind")
         if op in devices and kind in ("variable", "resource"):
             getattr(objects.nodes[number], kind).device = devices[op]

@@ -94,6 +94,16 @@ def test_a_damaged_model_is_refused_in_one_line(model, damage, message):
     assert "\n" not in str(error.value)
 
 
+def test_a_function_that_captures_what_is_not_there_is_refused(model, tmp_path):
+    placement = a_placement(model)
+    damaged = read_saved_model(model)
+    for function in damaged.meta_graph.object_graph_def.concrete_functions.values():
+        function.bound_inputs[:] = [1000 for _ in function.bound_inputs]
+    (model / "saved_model.pb").write_bytes(damaged.proto.SerializeToString())
+    with pytest.raises(InputError, match="captures object 1000, which is not there"):
+        export_saved_model(model, tmp_path / "new", placement)
+
+
 def test_nothing_appears_where_the_export_is_refused(model, tmp_path):
     placement = a_placement(model)
     (tmp_path / "there").mkdir()
