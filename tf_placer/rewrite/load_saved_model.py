@@ -18,7 +18,7 @@ from tf_placer.errors import InputError
 from tf_placer.graph.saved_model import FILE_NAME, SavedModel, read_saved_model
 from tf_placer.rewrite.saved_devices import completed, rename_saved_devices, saved_devices
 from tf_placer.rewrite.signature_body import call_of
-from tf_placer.rewrite.variables import move_variable
+from tf_placer.rewrite.variables import move_to_devices
 
 
 def load_saved_model(path: str | os.PathLike[str], devices: Mapping[str, str] | None = None) -> Any:
@@ -43,11 +43,7 @@ def load_saved_model(path: str | os.PathLike[str], devices: Mapping[str, str] | 
     name_of = _checked(model, devices or {})
     rename_saved_devices(model, name_of)
     with _folder_of(model, rewritten=bool(name_of)) as folder, _soft_placement():
-        root = tf.saved_model.load(
-            str(folder),
-            tags=list(model.meta_graph.meta_info_def.tags),
-            options=tf.saved_model.LoadOptions(experimental_variable_policy="save_variable_devices"),
-        )
+        root = _loaded(model, folder)
     _check_resources(model, root)
     _check_signatures(model, root)
     return root
@@ -81,6 +77,18 @@ def _is_one(device: str, wanted: str) -> bool:
         getattr(want, part) in (None, getattr(have, part))
         for part in ("job", "replica", "task", "device_type", "device_index")
     )
+
+
+def _loaded(model: SavedModel, folder: pathlib.Path) -> Any:
+    try:
+        return tf.saved_model.load(
+            str(folder),
+            tags=list(model.meta_graph.meta_info_def.tags),
+            options=tf.saved_model.LoadOptions(experimental_variable_policy="save_variable_devices"),
+        )
+    except (tf.errors.OpError, OSError, KeyError, ValueError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InputError(f"TensorFlow cannot load {model.path} ({reason}); export the model again") from error
 
 
 def _listed(names: tuple[str, ...] | list[str]) -> str:
@@ -120,10 +128,11 @@ def _check_resources(model: SavedModel, root: Any) -> None:
     """Looks whether variables and tables are where the model has them; moves those of TensorFlow 1 there first."""
     if not model.meta_graph.HasField("object_graph_def"):
         device_of = {node.name: node.device for node in model.meta_graph.graph_def.node}
-        for variable in root.variables:
-            device = device_of[variable.name.partition(":")[0]]
-            if device:
-                move_variable(variable, completed(device, str(model.path)))
+        wanted = [(variable, device_of[variable.name.partition(":")[0]]) for variable in root.variables]
+        move_to_devices(
+            (variable, completed(device, str(model.path))) for variable, device in wanted if device
+        )
+        for variable, device in wanted:
             _check(model, f"variable {variable.name!r}", variable.device, device)
         return
     saved = model.meta_graph.object_graph_def.nodes

@@ -19,7 +19,7 @@ from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.apply_placement import check_made_for
 from tf_placer.rewrite.functions import with_functions_renamed
 from tf_placer.rewrite.graph_def import place_graph
-from tf_placer.rewrite.variables import move_variable
+from tf_placer.rewrite.variables import move_to_devices
 
 _serial = itertools.count()
 
@@ -69,8 +69,10 @@ def move_variables(
     variable_of_handle = {id(variable.handle): variable for variable in concrete.graph.variables}
     captures = (tensor.op.name for tensor in concrete.graph.internal_captures)
     handles = dict(zip(captures, concrete.captured_inputs, strict=True))
-    for variable in item.variables:
-        move_variable(variable_of_handle[id(handles[variable.capture])], device_of_op[variable.node])
+    move_to_devices(
+        (variable_of_handle[id(handles[variable.capture])], device_of_op[variable.node])
+        for variable in item.variables
+    )
 
 
 def placed_concrete_function(

@@ -18,6 +18,7 @@ from tf_placer.graph.saved_model import FILE_NAME, SavedModel, read_saved_model
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.apply_placement import apply_placement
 from tf_placer.rewrite.signature_body import SignatureCall, call_of, replace_body
+from tf_placer.rewrite.signature_graph import add_graph, state_of
 
 PLANS = pathlib.Path("assets.extra") / "placement"
 
@@ -43,18 +44,19 @@ def export_saved_model(
 ) -> None:
     """Writes a copy of a SavedModel in which signatures' ops, and what they share, are where placements put them.
 
-    The signature's function gets the graph that was placed, function calls inlined, for its body. Other signatures,
-    functions, assets and the values of variables are as they were. ``load_saved_model`` loads it with the variables,
-    too, where they belong.
+    The signature's function gets the graph that was placed, function calls inlined, for its body; a model of
+    TensorFlow 1, which has none, gets that graph beside the ops that were there. Other signatures, functions, assets
+    and the values of variables are as they were. ``load_saved_model`` loads it with the variables, too, where they
+    belong.
 
     Variables and tables that several placed signatures share are in one place, where the plan of the first has them,
     in the order of ``result``; plans that ``source`` was exported with come before all of those, but for one that is
     replaced. A later plan must agree (``pinned`` makes a problem whose plans do).
 
     Each plan lies in ``assets.extra/placement/SIGNATURE.json``. ``fingerprint.pb`` is the source's, byte for byte: it
-    tells of what model this is a placement. Its hashes of signatures and checkpoint hold for the copy as well; those
-    of ``saved_model.pb``, the graph and the objects are the source's. TensorFlow reports it and compares it with
-    nothing.
+    tells of what model this is a placement. Its hash of the checkpoint holds for the copy as well, and for a model of
+    TensorFlow 2 that of the signatures; those of ``saved_model.pb``, the graph and the objects are the source's.
+    TensorFlow reports it and compares it with nothing.
 
     Args:
       source: folder of the SavedModel; nothing of it is run.
@@ -133,7 +135,7 @@ class _Shared:
         """
         path, call = self._model.path, call_of(self._model, signature)
         if call is None:
-            ops = [node.name for node in self._model.meta_graph.graph_def.node]
+            ops = state_of(self._model.meta_graph.graph_def)
         else:
             ops = call.handles
             other = self._signature_of_body.setdefault(call.body.signature.name, signature)
@@ -156,12 +158,14 @@ def _place(model: SavedModel, signature: str, item: Item, placed: tf.compat.v1.G
     """Writes one signature's placed graph into ``model``."""
     devices = {node.name: node.device for node in placed.node}
     call = call_of(model, signature)
-    if call is not None:
+    handles = set(state_of(model.meta_graph.graph_def) if call is None else call.handles)
+    if call is None:
+        add_graph(model, signature, item, placed)
+    else:
         replace_body(model, signature, call, item, placed)
         _place_objects(model, call, devices)
-    written = None if call is None else set(call.handles)
     for node in model.meta_graph.graph_def.node:
-        if written is None or node.name in written:
+        if node.name in handles:
             node.device = devices.get(node.name, node.device)
 
 
@@ -169,9 +173,13 @@ def _place_objects(model: SavedModel, call: SignatureCall, devices: Mapping[str,
     """Writes the devices of variables and tables into the objects, where TensorFlow 2 looks for them."""
     objects = model.meta_graph.object_graph_def
     body = call.body.signature.name
-    captured = objects.concrete_functions[body].bound_inputs if body in objects.concrete_functions else ()
+    captured = objects.concrete_functions[body].bound_inputs
     # A call's last inputs are what its function captures, in the same order.
     for op, number in zip(reversed(call.arguments), reversed(captured), strict=False):
+        if number not in range(len(objects.nodes)):
+            raise InputError(
+                f"{model.path} is damaged: function {body!r} captures object {number}, which is not there"
+            )
         kind = objects.nodes[number].WhichOneof("kind")
         if op in devices and kind in ("variable", "resource"):
             getattr(objects.nodes[number], kind).device = devices[op]

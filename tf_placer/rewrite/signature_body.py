@@ -44,13 +44,14 @@ class SignatureCall:
 
 
 def call_of(model: SavedModel, signature: str) -> SignatureCall | None:
-    """None where the signature's ops are in the main graph itself, as TensorFlow 1 wrote them."""
+    """None where the signature is no function of an object's, but ops of the main graph, as TensorFlow 1 wrote them."""
     graph_def = model.meta_graph.graph_def
     node_of_name = {node.name: node for node in graph_def.node}
     outputs = model.signature(signature).outputs.values()
     names = {parse_input(output.name)[1] for output in outputs}
     node = node_of_name[next(iter(names))]
-    if len(names) != 1 or node.op not in CALL_OPS:
+    functions = model.meta_graph.object_graph_def.concrete_functions
+    if len(names) != 1 or node.op not in CALL_OPS or node.attr["f"].func.name not in functions:
         return None
     bodies = {function.signature.name: function for function in graph_def.library.function}
     return SignatureCall(node, bodies[node.attr["f"].func.name])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function import concrete_function
@@ -12,28 +14,40 @@ from tensorflow.python.ops import resource_variable_ops
 from tf_placer.errors import InputError
 
 
-def move_variable(variable: tf.Variable, device: str) -> bool:
-    """Gives a variable storage on another device, with its value, and says whether it had to.
+def move_to_devices(variables: Iterable[tuple[tf.Variable, str]]) -> None:
+    """Gives variables storage on other devices, with their values.
 
-    It stays the same Python object: checkpoints, Keras and optimizers go on reading and writing it. Functions traced
-    earlier know its storage, not the object; every one that lives gets the new one, so that none goes on with
-    what is left behind.
+    They stay the same Python objects: checkpoints, Keras and optimizers go on reading and writing them. Functions
+    traced earlier know their storage, not the objects; every one that lives gets the new one, so that none goes on
+    with what is left behind.
 
     Args:
-      variable: an ordinary eager variable that has a value.
-      device: a full device string.
+      variables: ordinary eager variables that have values, each with a full device string; all are looked at
+        before one is moved.
 
     Raises:
-      InputError: a variable of a distribution strategy, which has storage on several devices.
+      InputError: one is a variable of a distribution strategy, which has storage on several devices.
     """
-    if not isinstance(variable, resource_variable_ops.BaseResourceVariable) or variable.handle.is_packed:
-        raise InputError(
-            f"variable {variable.name!r} is a {type(variable).__name__}, which cannot be moved; "
-            'create it outside of tf.distribute strategies, or place with variables="stay"'
-        )
-    old = variable.handle
-    if tf.DeviceSpec.from_string(old.device) == tf.DeviceSpec.from_string(device):
-        return False
+    moves = list(variables)
+    for variable, _ in moves:
+        if not isinstance(variable, resource_variable_ops.BaseResourceVariable) or variable.handle.is_packed:
+            raise InputError(
+                f"variable {variable.name!r} is a {type(variable).__name__}, which cannot be moved; "
+                'create it outside of tf.distribute strategies, or place with variables="stay"'
+            )
+    # By id, the old handle, kept so that nothing else gets the id, and the new one. Looking for the functions that have
+    # captured them takes half a second, so it is done once.
+    new_of: dict[int, tuple[tf.Tensor, tf.Tensor]] = {}
+    for variable, device in moves:
+        old = variable.handle
+        if tf.DeviceSpec.from_string(old.device) != tf.DeviceSpec.from_string(device):
+            variable._handle = _storage(variable, device)
+            new_of[id(old)] = (old, variable.handle)
+    if new_of:
+        _hand_over(new_of)
+
+
+def _storage(variable: tf.Variable, device: str) -> tf.Tensor:
     with tf.init_scope(), tf.device(device):
         moved = tf.Variable(
             variable.read_value(),
@@ -41,20 +55,20 @@ def move_variable(variable: tf.Variable, device: str) -> bool:
             name=variable.name.partition(":")[0],
             shape=variable.shape,
         )
-    variable._handle = moved.handle
-    _hand_over(old, moved.handle)
-    return True
+    return moved.handle
 
 
-def _hand_over(old: tf.Tensor, new: tf.Tensor) -> None:
-    """Replaces a captured handle in every function of this process, traced or being traced."""
+def _hand_over(new_of: Mapping[int, tuple[tf.Tensor, tf.Tensor]]) -> None:
+    """Replaces captured handles in every function of this process, traced or being traced."""
+
+    def replaced(captured: Any) -> Any:
+        return new_of[id(captured)][1] if id(captured) in new_of else captured
+
     for found in gc.get_objects():
         if isinstance(found, concrete_function.ConcreteFunction):
-            found._captured_inputs = [
-                new if captured is old else captured for captured in found._captured_inputs
-            ]
+            found._captured_inputs = [replaced(captured) for captured in found._captured_inputs]
         elif isinstance(found, func_graph.FuncGraph):
             captures = found.captures
-            if any(outer is old for outer, _ in captures):
-                outers = [new if outer is old else outer for outer, _ in captures]
+            if any(id(outer) in new_of for outer, _ in captures):
+                outers = [replaced(outer) for outer, _ in captures]
                 found.function_captures.reset_captures(outers, [inner for _, inner in captures])

@@ -39,7 +39,9 @@ def placed(example: Example) -> tuple[pathlib.Path, str, dict[str, str]]:
 def is_as_planned(loaded, signature: str, plan: Mapping[str, str]) -> bool:
     """Whether the variables, and all ops that the plan names, are there; and both are several."""
     function = loaded.signatures[signature]
-    ops = {op.name: op.device for op in function.graph.get_operations() if op.name in plan and op.device}
+    scope = f"placed/{signature}/"  # of models of TensorFlow 1
+    devices = {op.name.removeprefix(scope): op.device for op in function.graph.get_operations() if op.device}
+    ops = {op: device for op, device in devices.items() if op in plan}
     variables = [variable.device for variable in function.variables]
     planned = sorted(
         plan[node] for node in plan if node in {v.name.partition(":")[0] for v in function.variables}

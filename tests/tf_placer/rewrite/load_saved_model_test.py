@@ -1,5 +1,6 @@
 """A placed SavedModel is loaded as it was placed, or refused in one line."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -96,6 +97,13 @@ def test_whatever_names_a_missing_device_is_refused(unplaced, tmp_path, device):
     model.meta_graph.graph_def.library.function[0].node_def[0].device = device
     (tmp_path / "saved_model.pb").write_bytes(model.proto.SerializeToString())
     assert "which this process lacks" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize("file", ["variables.index", "variables.data-00000-of-00001"])
+def test_a_model_that_tensorflow_cannot_load_is_refused(unplaced, tmp_path, file):
+    shutil.copytree(unplaced, tmp_path / "model")
+    (tmp_path / "model" / "variables" / file).unlink()
+    assert "TensorFlow cannot load" in refusal(tmp_path / "model")
 
 
 def test_a_damaged_device_is_refused(unplaced, tmp_path):

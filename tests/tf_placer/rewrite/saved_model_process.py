@@ -185,6 +185,19 @@ def from_tensorflow_1(folder: pathlib.Path) -> bool:
     return one_signature_placed(saved_models.from_tensorflow_1(folder)) is not None
 
 
+def a_call_from_tensorflow_1(folder: pathlib.Path) -> bool:
+    """Every op that the plan names is in the file, where it was put."""
+    example = saved_models.a_call_from_tensorflow_1(folder)
+    target = one_signature_placed(example)
+    if target is None:
+        return False
+    plan = placement_of(example.path, "serving_default").device_names
+    graph = load_saved_model(target).signatures["serving_default"].graph
+    scope, arguments = "placed/serving_default/", {"x", "w", "calls"}
+    devices = {op.name.removeprefix(scope): op.device for op in graph.get_operations()}
+    return all(devices[op] == device for op, device in plan.items() if op not in arguments)
+
+
 CHECKS: tuple[Callable[[pathlib.Path], bool], ...] = (
     a_keras_model,
     a_keras_application,
@@ -194,6 +207,7 @@ CHECKS: tuple[Callable[[pathlib.Path], bool], ...] = (
     a_hash_table_with_an_asset,
     string_inputs,
     from_tensorflow_1,
+    a_call_from_tensorflow_1,
 )
 
 

@@ -13,7 +13,7 @@ from tensorflow.python.saved_model.pywrap_saved_model import fingerprinting
 
 from tests.logical_devices import outcomes_of
 from tests.tf_placer.rewrite.saved_model_process import CHECKS
-from tests.tf_placer.rewrite.saved_models import several_signatures
+from tests.tf_placer.rewrite.saved_models import from_tensorflow_1, several_signatures
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
@@ -94,6 +94,16 @@ def test_a_damaged_model_is_refused_in_one_line(model, damage, message):
     assert "\n" not in str(error.value)
 
 
+def test_a_function_that_captures_what_is_not_there_is_refused(model, tmp_path):
+    placement = a_placement(model)
+    damaged = read_saved_model(model)
+    for function in damaged.meta_graph.object_graph_def.concrete_functions.values():
+        function.bound_inputs[:] = [1000 for _ in function.bound_inputs]
+    (model / "saved_model.pb").write_bytes(damaged.proto.SerializeToString())
+    with pytest.raises(InputError, match="captures object 1000, which is not there"):
+        export_saved_model(model, tmp_path / "new", placement)
+
+
 def test_nothing_appears_where_the_export_is_refused(model, tmp_path):
     placement = a_placement(model)
     (tmp_path / "there").mkdir()
@@ -163,6 +173,21 @@ def test_an_exported_plan_decides_too_unless_it_is_replaced(two, tmp_path):
     )
     nodes = read_saved_model(tmp_path / "second").meta_graph.graph_def.node
     assert {node.device[-5:] for node in nodes if node.name in ("weights", "calls")} == {"CPU:1"}
+
+
+def test_a_plan_of_tensorflow_1_is_replaced_whole(tmp_path):
+    example = from_tensorflow_1(tmp_path)
+    path = example.path
+    for device in (1, 0):
+        problem = analytic_problem(Item.from_saved_model(path), Cluster.logical(2))
+        target = tmp_path / f"on_{device}"
+        export_saved_model(path, target, Placement(problem, problem.everything_on(device)))
+        path = target
+    loaded = load_saved_model(path)  # which lacks the first plan's device, as this process does
+    x = tf.constant(example.questions["serving_default"]["x"])
+    assert loaded.signatures["serving_default"](x=x)["y"].numpy().tolist() == [[1.0, 1.0]]
+    nodes = read_saved_model(path).meta_graph.graph_def.node
+    assert len([node for node in nodes if node.name.startswith("placed/serving_default/")]) > 3
 
 
 def test_a_pinned_problem_has_plans_that_agree(two, tmp_path):

@@ -156,3 +156,24 @@ def from_tensorflow_1(folder: pathlib.Path) -> Example:
         session.run(tf.compat.v1.global_variables_initializer())
         tf.compat.v1.saved_model.simple_save(session, str(path), {"x": x}, {"y": y})
     return Example(path, {"serving_default": {"x": np.array([[1.0, -5.0, 2.0]], np.float32)}})
+
+
+def a_call_from_tensorflow_1(folder: pathlib.Path) -> Example:
+    """A graph without objects, in which a function with a side effect is called on what other ops computed."""
+    path = folder / "v1_call"
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        x = tf.compat.v1.placeholder(tf.float32, [None, 4], name="x")
+        weights = tf.compat.v1.get_variable("w", initializer=tf.ones([2, 2]), use_resource=True)
+        calls = tf.compat.v1.get_variable("calls", initializer=0, use_resource=True)
+
+        @tf.function
+        def step(left, right):
+            calls.assign_add(1)
+            _, y = tf.while_loop(lambda i, _: i < 2, lambda i, y: (i + 1, y @ weights), [0, left])
+            return y - 2.0 * right, calls.read_value()
+
+        y, n = step(*tf.split(x, 2, axis=1))
+        session.run(tf.compat.v1.global_variables_initializer())
+        tf.compat.v1.saved_model.simple_save(session, str(path), {"x": x}, {"y": y, "n": n})
+    question = np.array([[1.0, -5.0, 2.0, 0.5]], np.float32)
+    return Example(path, {"serving_default": {"x": question}})
