@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterable
 
 import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function import concrete_function
@@ -44,6 +45,17 @@ def move_variable(variable: tf.Variable, device: str) -> bool:
     variable._handle = moved.handle
     _hand_over(old, moved.handle)
     return True
+
+
+def variables_of_handles(handles: Iterable[tf.Tensor]) -> dict[int, tf.Variable]:
+    """Id of a handle -> the variable of this process that it belongs to; without those that belong to none.
+
+    A traced function lists only variables that it read as such: not the state of a ``tf.random.Generator``, say,
+    whose ops take the handle.
+    """
+    wanted = {id(handle) for handle in handles}
+    found = (one for one in gc.get_objects() if isinstance(one, resource_variable_ops.BaseResourceVariable))
+    return {id(one._handle): one for one in found if id(getattr(one, "_handle", None)) in wanted}
 
 
 def _hand_over(old: tf.Tensor, new: tf.Tensor) -> None:
