@@ -20,7 +20,7 @@ from tf_placer.graph.program import Program, fresh_name, with_nodes
 
 
 def split_identity_n(program: Program) -> Program:
-    """Returns the program with each ``IdentityN`` split that has no gradient of its own; part i of ``x`` is called ``x/i``."""
+    """Returns the program with ``IdentityN`` split, but for custom gradients; part i of ``x`` is called ``x/i``."""
     taken = {node.name for node in program.graph_def.node}
     differentiable = _behind_results(program)
     parts = {

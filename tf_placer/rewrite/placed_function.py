@@ -69,7 +69,7 @@ def move_variables(
     captures = (tensor.op.name for tensor in concrete.graph.internal_captures)
     handles = dict(zip(captures, concrete.captured_inputs, strict=True))
     wanted = {variable.node: handles[variable.capture] for variable in item.variables}
-    variable_of_handle = variables_of_handles(wanted.values())
+    variable_of_handle = variables_of_handles(wanted.values(), likely=concrete.graph.variables)
     for node, handle in wanted.items():
         if id(handle) not in variable_of_handle:
             raise InputError(
@@ -146,6 +146,10 @@ def _restore_inputs(
         # An argument is where the caller has it; a variable's handle says where the variable is.
         node.name, node.device = name, device if original.name in handle_of_capture else ""
         node.attr.pop("_class", None)
+        if tensor.dtype == tf.resource:
+            # What is behind it is told later (`_connect`); until then its own shape would be taken for the variable's.
+            node.attr["shape"].shape.Clear()
+            node.attr["shape"].shape.unknown_rank = True
         inputs.append(name)
     return inputs
 

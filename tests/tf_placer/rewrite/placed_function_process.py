@@ -116,6 +116,17 @@ def variable_known_by_its_handle_only() -> bool:
     return moved and bool(tf.reduce_all(found == expected)) and weights.numpy().tolist() == [0.0, 1.0]
 
 
+def elements_of_a_variable() -> bool:
+    weights = tf.Variable([[1.0, 2.0], [3.0, 4.0]])
+
+    @tf.function
+    def f(i):
+        return weights.gather_nd(i), weights.sparse_read([1])
+
+    found = place(f, tf.constant([[0, 1]]))(tf.constant([[1, 0]]))
+    return [value.numpy().tolist() for value in found] == [[3.0], [[3.0, 4.0]]]
+
+
 def captured_value_that_nothing_needs() -> bool:
     offset = tf.constant([1.0, 2.0])
 
@@ -244,6 +255,7 @@ CHECKS: tuple[Callable[[], bool], ...] = (
     gradient_from_outside,
     custom_gradient_from_outside,
     variable_known_by_its_handle_only,
+    elements_of_a_variable,
     captured_value_that_nothing_needs,
     gradient_of_a_loop_with_weights,
     variables_and_older_functions,
