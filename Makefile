@@ -12,7 +12,7 @@ OP_SOURCES := $(wildcard tf_placer/ops/cc/*.cc tf_placer/ops/cc/*.h) tf_placer/o
 
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: setup demo test test-slow test-all bazel-test format build-files clean
+.PHONY: setup demo test test-slow test-equivalence test-all bazel-test format build-files clean
 .DEFAULT_GOAL := setup
 
 setup: $(OP_STAMP)
@@ -34,10 +34,14 @@ demo: setup
 	$(PYTHON) -m experiments.demo
 
 test: setup
-	$(PYTHON) -m pytest -m "not slow"
+	$(PYTHON) -m pytest -m "not slow and not equivalence"
 
 test-slow: setup
 	$(PYTHON) -m pytest -m slow
+
+# 10,000 random programs and placements on two cores, and the bugs that these must catch: half an hour.
+test-equivalence: setup
+	$(PYTHON) -m pytest -m equivalence
 
 test-all: setup
 	$(PYTHON) -m pytest

@@ -31,11 +31,11 @@ def outcomes_of(module: str, *arguments: str) -> dict[str, str]:
     return json.loads(result.stdout.splitlines()[-1])
 
 
-def report(checks: Iterable[Callable[[], bool]], *, soft_placement: bool = False) -> None:
-    """Makes the devices, runs the checks and prints how they went, as JSON; for computing the same bits everywhere.
+def exact_mode(*, soft_placement: bool = False) -> None:
+    """Gives this process its logical devices, and has it compute the same bits wherever ops are put.
 
-    Without soft placement an op without a kernel on its device is an error; but ``tf.saved_model.load`` puts variables
-    back where they were saved only with it.
+    Call it before TensorFlow's first op. Without soft placement an op without a kernel on its device is an error; but
+    ``tf.saved_model.load`` puts variables back where they were saved only with it.
     """
     import tensorflow as tf
 
@@ -45,6 +45,11 @@ def report(checks: Iterable[Callable[[], bool]], *, soft_placement: bool = False
     tf.config.set_logical_device_configuration(
         tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * NUM_DEVICES
     )
+
+
+def report(checks: Iterable[Callable[[], bool]], *, soft_placement: bool = False) -> None:
+    """Runs the checks in ``exact_mode`` and prints how they went, as JSON."""
+    exact_mode(soft_placement=soft_placement)
     json.dump({check.__name__: _outcome(check) for check in checks}, sys.stdout)
 
 

@@ -17,7 +17,15 @@ def main(test_file: str) -> int:
         os.environ["TF_PLACER_OPS_LIBRARY"] = str(_OPS_LIBRARY.absolute())
     # Bazel gives no home directory, and matplotlib wants one for its font cache.
     os.environ.setdefault("MPLCONFIGDIR", tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR")))
-    options = ["-c", "pyproject.toml", "--rootdir=.", "-p", "no:cacheprovider", "-m", "not slow"]
+    options = [
+        "-c",
+        "pyproject.toml",
+        "--rootdir=.",
+        "-p",
+        "no:cacheprovider",
+        "-m",
+        "not slow and not equivalence",
+    ]
     status = pytest.main([*options, test_file])
     if (
         status == pytest.ExitCode.NO_TESTS_COLLECTED

@@ -38,9 +38,17 @@ FORMULA_OF_TYPE: dict[str, Formula] = {
 }
 
 
-def work_of(op: OpView) -> Work:
-    """Work of one op that calls no function; of unknown types a guess: all its bytes, once, and marked."""
+def work_of(op: OpView, is_ranked: bool = True) -> Work:
+    """Work of one op that calls no function; of unknown types a guess: all its bytes, once, and marked.
+
+    Args:
+      op: the op.
+      is_ranked: every input and output has a known rank. Without, most formulas have nothing to go by, and its bytes
+        are taken.
+    """
     formula = FORMULA_OF_TYPE.get(op.type)
     if formula is None:
         return Work(Kind.STREAMING, 0.0, op.moved_bytes, guessed=True)
+    if not is_ranked and op.type not in free_ops.FORMULAS:
+        return Work(Kind.STREAMING, 0.0, op.moved_bytes)
     return formula(op)

@@ -19,11 +19,13 @@ class FunctionBody:
       index: its ops; arguments are placeholders.
       outputs: [N] outputs of each op; a dimension that stays unknown counts as 1.
       is_shape_known: the bytes of every output were known.
+      is_ranked: [N] whether every input and output of an op has a known rank.
     """
 
     index: GraphIndex
     outputs: tuple[tuple[OutputSpec, ...], ...]
     is_shape_known: bool
+    is_ranked: tuple[bool, ...]
 
 
 class FunctionLibrary:
@@ -48,15 +50,16 @@ class FunctionLibrary:
         with tf.Graph().as_default():
             # The functions this one calls must be known where it is rebuilt.
             tf.graph_util.import_graph_def(tf.compat.v1.GraphDef(library=self._library), name="")
-            graph = function_def_to_graph.function_def_to_graph(
-                self._functions[name], input_shapes=[tf.TensorShape(spec.shape) for spec in inputs]
-            )
+            # A handle's own shape would be taken for that of the variable behind it.
+            shapes = [None if _is_handle(spec) else tf.TensorShape(spec.shape) for spec in inputs]
+            graph = function_def_to_graph.function_def_to_graph(self._functions[name], input_shapes=shapes)
         index = index_graph(graph.as_graph_def())
         ops = [graph.get_operation_by_name(node_name) for node_name in index.names]
         return FunctionBody(
             index=index,
             outputs=tuple(tuple(_spec(tensor) for tensor in op.outputs) for op in ops),
             is_shape_known=all(_is_known(t) for op in ops for t in op.outputs),
+            is_ranked=tuple(all(_is_ranked(t) for t in [*op.inputs, *op.outputs]) for op in ops),
         )
 
 
@@ -67,4 +70,12 @@ def _spec(tensor: tf.Tensor) -> OutputSpec:
 
 def _is_known(tensor: tf.Tensor) -> bool:
     """Whether the tensor's bytes are known; a handle or a list counts 0 bytes whatever its shape."""
-    return tensor.dtype in (tf.resource, tf.variant) or tensor.shape.is_fully_defined()
+    return _is_handle(tensor) or tensor.shape.is_fully_defined()
+
+
+def _is_ranked(tensor: tf.Tensor) -> bool:
+    return _is_handle(tensor) or tensor.shape.rank is not None
+
+
+def _is_handle(tensor: tf.Tensor | OutputSpec) -> bool:
+    return tensor.dtype in (tf.resource, tf.variant)

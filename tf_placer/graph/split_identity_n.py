@@ -3,6 +3,10 @@
 Keras optimizers send all gradients through one ``IdentityN``: as one op it would gather every
 gradient on one device and send each back. Each part copies one tensor, so the values are the same.
 A node that waits for the ``IdentityN`` (``^``) waits for all its parts.
+
+An ``IdentityN`` is also how ``tf.custom_gradient`` says what its gradient is: for all its tensors together, so it stays
+one op where a result depends on it, which somebody may differentiate. (That of a Keras optimizer has a gradient of its
+own, too, but leads to updates only.)
 """
 
 from __future__ import annotations
@@ -16,12 +20,13 @@ from tf_placer.graph.program import Program, fresh_name, with_nodes
 
 
 def split_identity_n(program: Program) -> Program:
-    """Returns the program without ``IdentityN``; part i of ``x`` is called ``x/i``."""
+    """Returns the program with ``IdentityN`` split, but for custom gradients; part i of ``x`` is called ``x/i``."""
     taken = {node.name for node in program.graph_def.node}
+    differentiable = _behind_results(program)
     parts = {
         node.name: [fresh_name(f"{node.name}/{i}", taken) for i in range(len(node.attr["T"].list.type))]
         for node in program.graph_def.node
-        if node.op == "IdentityN"
+        if node.op == "IdentityN" and not ("_gradient_op_type" in node.attr and node.name in differentiable)
     }
     if not parts:
         return program
@@ -37,6 +42,22 @@ def split_identity_n(program: Program) -> Program:
         fetches=tuple(_part_of(text, parts) for text in program.fetches),
         control_outputs=tuple(part for name in program.control_outputs for part in parts.get(name, [name])),
     )
+
+
+def _behind_results(program: Program) -> set[str]:
+    """Names of the nodes that a result's value depends on."""
+    data = {
+        node.name: [parse_input(text)[1] for text in node.input if not text.startswith("^")]
+        for node in program.graph_def.node
+    }
+    found: set[str] = set()
+    frontier = [parse_input(text)[1] for text in program.fetches]
+    while frontier:
+        name = frontier.pop()
+        if name not in found:
+            found.add(name)
+            frontier.extend(data[name])
+    return found
 
 
 def _split(node: node_def_pb2.NodeDef, names: list[str]) -> list[node_def_pb2.NodeDef]:

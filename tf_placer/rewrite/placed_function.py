@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -19,7 +19,7 @@ from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.apply_placement import check_made_for
 from tf_placer.rewrite.functions import with_functions_renamed
 from tf_placer.rewrite.graph_def import place_graph
-from tf_placer.rewrite.variables import move_to_devices
+from tf_placer.rewrite.variables import move_to_devices, variables_of_handles
 
 _serial = itertools.count()
 
@@ -66,13 +66,17 @@ def move_variables(
     Raises:
       InputError: one of them cannot be moved.
     """
-    variable_of_handle = {id(variable.handle): variable for variable in concrete.graph.variables}
     captures = (tensor.op.name for tensor in concrete.graph.internal_captures)
     handles = dict(zip(captures, concrete.captured_inputs, strict=True))
-    move_to_devices(
-        (variable_of_handle[id(handles[variable.capture])], device_of_op[variable.node])
-        for variable in item.variables
-    )
+    wanted = {variable.node: handles[variable.capture] for variable in item.variables}
+    variable_of_handle = variables_of_handles(wanted.values(), likely=concrete.graph.variables)
+    for node, handle in wanted.items():
+        if id(handle) not in variable_of_handle:
+            raise InputError(
+                f"capture {node!r} is a resource that belongs to no tf.Variable any more, so it cannot be moved; keep "
+                "the variable as long as the function"
+            )
+    move_to_devices((variable_of_handle[id(handle)], device_of_op[node]) for node, handle in wanted.items())
 
 
 def placed_concrete_function(
@@ -95,7 +99,7 @@ def placed_concrete_function(
     traced = {node.name: node for node in concrete.graph.as_graph_def().node}
     suffix = f"__placed_{next(_serial)}"
     graph_def = with_functions_renamed(place_graph(item.graph_def, device_of_op), suffix)
-    _restore_inputs(graph_def, concrete, item, traced)
+    inputs = _restore_inputs(graph_def, concrete, item, traced)
     ctx = context.context()
     for function in graph_def.library.function:
         ctx.add_function_def(function)
@@ -106,7 +110,7 @@ def placed_concrete_function(
     )
     with graph.as_default():
         tf.import_graph_def(graph_def, name="")
-        _connect(graph, concrete, item)
+        _connect(graph, concrete, item, inputs)
     placed = concrete_function.ConcreteFunction.from_func_graph(graph, concrete.function_type, {})
     placed.set_variables(concrete.graph.variables)
     placed._arg_keywords = concrete._arg_keywords  # what saving asks for
@@ -119,8 +123,13 @@ def _restore_inputs(
     concrete: concrete_function.ConcreteFunction,
     item: Item,
     traced: Mapping[str, node_def_pb2.NodeDef],
-) -> None:
-    """Makes arguments of what the item made self-contained, with the shapes they were traced with."""
+) -> list[str]:
+    """Makes arguments of what the item made self-contained, with the shapes they were traced with.
+
+    Returns:
+      The node that stands for each of the function's inputs.
+    """
+    inputs = []
     node_of_name = {node.name: node for node in graph_def.node}
     handle_of_capture = {variable.capture: variable.node for variable in item.variables}
     for tensor in concrete.inputs:
@@ -137,17 +146,24 @@ def _restore_inputs(
         # An argument is where the caller has it; a variable's handle says where the variable is.
         node.name, node.device = name, device if original.name in handle_of_capture else ""
         node.attr.pop("_class", None)
+        if tensor.dtype == tf.resource:
+            # What is behind it is told later (`_connect`); until then its own shape would be taken for the variable's.
+            node.attr["shape"].shape.Clear()
+            node.attr["shape"].shape.unknown_rank = True
+        inputs.append(name)
+    return inputs
 
 
-def _connect(graph: func_graph.FuncGraph, concrete: concrete_function.ConcreteFunction, item: Item) -> None:
-    """Sets the graph's inputs, captures, outputs and side effects."""
-    handle_of_capture = {variable.capture: variable.node for variable in item.variables}
+def _connect(
+    graph: func_graph.FuncGraph,
+    concrete: concrete_function.ConcreteFunction,
+    item: Item,
+    names: Sequence[str],
+) -> None:
+    """Sets the graph's inputs (the nodes of these names), captures, outputs and side effects."""
     inputs = []
-    for tensor in concrete.inputs:
-        name = handle_of_capture.get(tensor.op.name, tensor.op.name)
+    for tensor, name in zip(concrete.inputs, names, strict=True):
         here = graph.get_tensor_by_name(f"{name}:0")
-        if here.op.type == "Const":
-            here = graph.get_tensor_by_name(f"{name}/unused:0")
         if tensor.dtype in (tf.resource, tf.variant):
             handle_data_util.copy_handle_data(tensor, here)
         here.set_shape(tensor.shape)

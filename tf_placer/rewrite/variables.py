@@ -58,6 +58,26 @@ def _storage(variable: tf.Variable, device: str) -> tf.Tensor:
     return moved.handle
 
 
+def variables_of_handles(
+    handles: Iterable[tf.Tensor], likely: Iterable[tf.Variable] = ()
+) -> dict[int, tf.Variable]:
+    """Id of a handle -> the variable of this process that it belongs to; without those that belong to none.
+
+    Args:
+      handles: of variables.
+      likely: variables to look at first. A traced function lists those that it read as such: not the state of a
+        ``tf.random.Generator``, say, whose ops take the handle. The others are found by looking through everything.
+    """
+    wanted = {id(handle) for handle in handles}
+    found = {id(variable.handle): variable for variable in likely}
+    if wanted <= found.keys():
+        return found
+    everything = (
+        one for one in gc.get_objects() if isinstance(one, resource_variable_ops.BaseResourceVariable)
+    )
+    return found | {id(one._handle): one for one in everything if id(getattr(one, "_handle", None)) in wanted}
+
+
 def _hand_over(new_of: Mapping[int, tuple[tf.Tensor, tf.Tensor]]) -> None:
     """Replaces captured handles in every function of this process, traced or being traced."""
 

@@ -106,6 +106,26 @@ def test_a_branch_costs_its_longest_side():
     assert costs.compute_ns[row, 0] == 2_862_143  # the product, as above
 
 
+def test_gradients_through_a_loop_with_weights_have_a_cost():
+    # In the backward body what comes out of a list has no known rank; a handle has one, but not its variable's.
+    weights = tf.Variable(tf.ones([4, 4]))
+
+    def step(x):
+        def body(i, y):
+            row = weights.gather_nd([[0, 1], [2, 3]])
+            return i + 1, tf.tanh(y @ weights) + tf.reduce_sum(row)
+
+        with tf.GradientTape() as tape:
+            y = tf.while_loop(lambda i, _: i < 3, body, [0, x])[1]
+        return tape.gradient(y, weights)
+
+    item, costs = _costs(step, tf.ones([4, 4]))
+    loops = [op for op, op_type in enumerate(item.index.op_types) if "While" in op_type]
+    assert len(loops) == 2
+    assert (costs.compute_ns[loops] > 0).all()
+    assert any("unknown shapes" in name for name in costs.guessed)
+
+
 def test_the_graph_is_only_read():
     @tf.function
     def step(x):

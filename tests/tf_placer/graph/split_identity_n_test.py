@@ -41,3 +41,29 @@ def test_taken_names_are_avoided_and_the_argument_is_left_alone(program_of):
     names = [node.name for node in split_identity_n(program).graph_def.node]
     assert names == ["both/0", "both/0_1", "x"]
     assert [node.op for node in program.graph_def.node] == ["Const", "IdentityN", "Neg"]
+
+
+def test_a_gradient_of_its_own_stays_whole_where_a_result_depends_on_it(program_of):
+    program = program_of(
+        """
+        a = Const()
+        b = Const()
+        custom = IdentityN(a, b)
+        plain = IdentityN(custom, b)
+        x = Neg(plain:1)
+        updated = IdentityN(a, b)
+        y = Neg(updated)
+        z = Neg(plain)
+        """,
+        fetches=["z:0"],
+        control_outputs=["x", "y"],
+    )
+    for node in program.graph_def.node:
+        if node.name in ("custom", "updated"):
+            node.attr["_gradient_op_type"].s = b"CustomGradient-1"
+    result = split_identity_n(program)
+    inputs = {node.name: list(node.input) for node in result.graph_def.node}
+    assert inputs["custom"] == ["a", "b"]
+    assert inputs["plain/0"] == ["custom"]
+    assert inputs["y"] == ["updated/0:0"]  # only an update depends on it
+    assert {"plain", "updated"}.isdisjoint(inputs)

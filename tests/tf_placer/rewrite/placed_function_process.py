@@ -86,6 +86,76 @@ def gradient_from_outside() -> bool:
     return gradients(place(f, tf.constant([[0.1, -0.2]]))) == expected
 
 
+def custom_gradient_from_outside() -> bool:
+    @tf.custom_gradient
+    def clipped(x):
+        return tf.identity(x), lambda upstream: tf.clip_by_value(upstream, -0.5, 0.5)
+
+    @tf.function
+    def f(x):
+        return 3.0 * clipped(tf.sin(x))
+
+    x = tf.constant([0.0, 1.0])
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        expected, found = f(x), place(f, x)(x)
+    return bool(tf.reduce_all(tape.gradient(found, x) == tape.gradient(expected, x)))
+
+
+def variable_known_by_its_handle_only() -> bool:
+    generator, weights = tf.random.Generator.from_seed(1), tf.Variable([1.0, 2.0])
+
+    @tf.function
+    def f(x):
+        tf.raw_ops.ResourceApplyGradientDescent(var=weights.handle, alpha=1.0, delta=x)
+        return generator.normal([2])
+
+    expected = tf.random.Generator.from_seed(1).normal([2])
+    found = place(f, tf.constant([1.0, 1.0]), seed=2)(tf.constant([1.0, 1.0]))
+    moved = {variable.device[-1] for variable in (generator.state, weights)} != {"0"}
+    return moved and bool(tf.reduce_all(found == expected)) and weights.numpy().tolist() == [0.0, 1.0]
+
+
+def elements_of_a_variable() -> bool:
+    weights = tf.Variable([[1.0, 2.0], [3.0, 4.0]])
+
+    @tf.function
+    def f(i):
+        return weights.gather_nd(i), weights.sparse_read([1])
+
+    found = place(f, tf.constant([[0, 1]]))(tf.constant([[1, 0]]))
+    return [value.numpy().tolist() for value in found] == [[3.0], [[3.0, 4.0]]]
+
+
+def captured_value_that_nothing_needs() -> bool:
+    offset = tf.constant([1.0, 2.0])
+
+    @tf.function
+    def f(x):
+        @tf.function
+        def nested(y):
+            return x, y + offset  # the sum is not used
+
+        return nested(x)[0] * 2.0
+
+    x = tf.constant([3.0, 4.0])
+    return bool(tf.reduce_all(place(f, x)(x) == [6.0, 8.0]))
+
+
+def gradient_of_a_loop_with_weights() -> bool:
+    weights = tf.Variable([[0.5, 0.25], [0.0, 1.0]])
+
+    @tf.function
+    def f(x):
+        with tf.GradientTape() as tape:
+            y = tf.while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, tf.tanh(y @ weights)), [0, x])[1]
+        return tape.gradient(y, weights)
+
+    x = tf.constant([[1.0, -1.0]])
+    expected = f(x)
+    return bool(tf.reduce_all(place(f, x)(x) == expected))
+
+
 def variables_and_older_functions() -> bool:
     count, state = tf.Variable(1.0), tf.Variable([1.0, 2.0])
 
@@ -183,6 +253,11 @@ CHECKS: tuple[Callable[[], bool], ...] = (
     structured,
     loops_and_branches,
     gradient_from_outside,
+    custom_gradient_from_outside,
+    variable_known_by_its_handle_only,
+    elements_of_a_variable,
+    captured_value_that_nothing_needs,
+    gradient_of_a_loop_with_weights,
     variables_and_older_functions,
     side_effects,
     nested_and_saved,

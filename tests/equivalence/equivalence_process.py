@@ -1,0 +1,163 @@
+"""Checks the pairs of a range of seeds, shrinks what fails, and prints what it found, as JSON.
+
+A process of its own: TensorFlow fixes its logical devices when its first op runs. To replay a failure:
+
+    python -m tests.equivalence.equivalence_process --first_seed=SEED --programs=1
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import dataclasses
+import gc
+import json
+import sys
+
+import numpy as np
+
+from tests.equivalence.effects import functions_of, library_of
+from tests.equivalence.operations import OPERATIONS, program_of_seed
+from tests.equivalence.pairs import (
+    Way,
+    check_item,
+    check_pair,
+    problem_of,
+    random_row,
+    subject_of,
+)
+from tests.equivalence.programs import Program, to_text
+from tests.equivalence.shrinking import smallest_program, smallest_row
+from tests.logical_devices import exact_mode
+from tf_placer.errors import InputError
+from tf_placer.graph.item import Item
+from tf_placer.problem.problem import Problem
+
+MAX_SHRUNK = 3
+_SIGNATURES = {name: operation.signature for name, operation in OPERATIONS.items()}
+
+
+def way_of(number: int) -> Way:
+    """How the placement of this number of a program is checked: what costs most not for every one."""
+    return Way(publicly=number == 0, session=number == 1, gradients=number == 0)
+
+
+def takes_gradients(seed: int) -> bool:
+    """Whether gradients from outside are compared for a program."""
+    return seed % 3 == 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Checked:
+    """What came of a program.
+
+    Attributes:
+      complaints: what is wrong; empty when all is well.
+      on_several: how many placements ran on several devices.
+      op_types: of the ops in the item and in the functions that it calls.
+      refused: the reason why there is no item, if the program is one that has no static shapes (the gradient of a
+        gather within a branch, say); nothing is placed then.
+    """
+
+    complaints: tuple[str, ...] = ()
+    on_several: int = 0
+    op_types: frozenset[str] = frozenset()
+    refused: str = ""
+
+
+def check_program(program: Program, placements: range) -> Checked:
+    """Checks a program with each of some placements; whatever it raises is a complaint."""
+    try:
+        subject = subject_of(program, takes_gradients(program.seed))
+        item, problem = problem_of(subject)
+    except Exception as error:  # noqa: BLE001 - reported with its seed, and the test fails on it
+        if isinstance(error, InputError) and "depends on data" in str(error):
+            return Checked(refused=str(error))
+        return Checked((f"raised {type(error).__name__}: {str(error)[:1000]}",))
+    complaints, on_several = check_item(subject, item), 0
+    for number in placements:
+        row = random_row(problem, program.seed, number)
+        outcome = check_pair(subject, item, problem, row, way_of(number))
+        complaints += [f"placement {number}: {line}" for line in outcome.complaints]
+        on_several += outcome.devices > 1
+    return Checked(tuple(complaints), on_several, op_types_of(item))
+
+
+def shrunk(program: Program, placements: range) -> str:
+    """The smallest program and placement that still fail, as text."""
+    small = smallest_program(
+        program, lambda smaller: bool(check_program(smaller, placements).complaints), _SIGNATURES
+    )
+    complaints = check_program(small, placements).complaints
+    lines = [to_text(small), *complaints[:5]]
+    number = next(
+        (int(line.split()[1].rstrip(":")) for line in complaints if line.startswith("placement")), None
+    )
+    if number is not None:
+        subject = subject_of(small, takes_gradients(small.seed))
+        item, problem = problem_of(subject)
+
+        def fails(row: np.ndarray) -> bool:
+            return bool(check_pair(subject, item, problem, row, way_of(number)).complaints)
+
+        row = random_row(problem, small.seed, number)
+        if fails(row):
+            row = smallest_row(row, fails)
+        lines += [f"placement {number}, made small:", *_row_lines(problem, row)]
+    return "\n".join(lines)
+
+
+def _row_lines(problem: Problem, row: np.ndarray) -> list[str]:
+    return [
+        f"  {name} on device {row[unit]}"
+        for name, unit in zip(problem.op_names, problem.unit_of_op, strict=True)
+        if row[unit]
+    ] or ["  every op on device 0"]
+
+
+def op_types_of(item: Item) -> frozenset[str]:
+    """Types of the ops in the graph and in the functions that it calls."""
+    library = library_of(item.graph_def)
+    nodes = list(item.graph_def.node)
+    for node in nodes:  # grows on the way
+        for name in functions_of(node):
+            nodes.extend(library.pop(name).node_def if name in library else ())
+    return frozenset(node.op for node in nodes)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--first_seed", type=int, default=0)
+    parser.add_argument("--programs", type=int, required=True)
+    parser.add_argument("--placements", type=int, default=5)
+    arguments = parser.parse_args()
+    exact_mode()
+    op_types: collections.Counter[str] = collections.Counter()
+    report: dict = {"programs": 0, "pairs": 0, "on_several_devices": 0, "refused": 0, "failures": []}
+    placements = range(arguments.placements)
+    for seed in range(arguments.first_seed, arguments.first_seed + arguments.programs):
+        program = program_of_seed(seed)
+        sys.stderr.write(f"seed {seed}\n")  # the last one, where TensorFlow ends the process
+        if (seed - arguments.first_seed) % 20 == 0:
+            # Moving a variable looks through everything alive: modules and what is done need not be looked at again.
+            gc.collect()
+            gc.freeze()
+        checked = check_program(program, placements)
+        if checked.refused:
+            report["refused"] += 1
+            continue
+        op_types.update(checked.op_types)
+        report["programs"] += 1
+        report["pairs"] += len(placements)
+        report["on_several_devices"] += checked.on_several
+        if checked.complaints:
+            failure = {"seed": seed, "complaints": checked.complaints[:20], "program": to_text(program)}
+            if len(report["failures"]) < MAX_SHRUNK:
+                failure["smallest"] = shrunk(program, placements)
+            report["failures"].append(failure)
+    report["op_types"] = dict(op_types)
+    json.dump(report, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

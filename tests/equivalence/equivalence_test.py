@@ -1,0 +1,107 @@
+"""Random programs compute the same bits wherever their ops are put.
+
+EQUIVALENCE_SEED (default 0) is the first seed, so that other programs can be tried. A failure says how to replay it.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.equivalence.process import report_of
+
+FIRST_SEED = int(os.environ.get("EQUIVALENCE_SEED", "0"))
+PLACEMENTS = 6
+CHUNK_PROGRAMS = 50  # a process grows with every function that it traces
+PROCESSES = 2
+
+
+def check(first_seed: int) -> dict:
+    """The report on the programs of a chunk of seeds."""
+    return report_of(
+        "equivalence_process",
+        f"--first_seed={first_seed}",
+        f"--programs={CHUNK_PROGRAMS}",
+        f"--placements={PLACEMENTS}",
+        timeout_s=1200,
+    )
+
+
+def failures(report: dict) -> str:
+    """What failed, the smallest program that fails, and the command that replays it."""
+    return "\n\n".join(
+        "\n".join(
+            [
+                f"seed {failure['seed']}; to replay: python -m tests.equivalence.equivalence_process "
+                f"--first_seed={failure['seed']} --programs=1 --placements={PLACEMENTS}",
+                *failure["complaints"],
+                failure.get("smallest", failure["program"]),
+            ]
+        )
+        for failure in report["failures"]
+    )
+
+
+@pytest.fixture(scope="module")
+def report() -> dict:
+    """The report on 50 programs with 6 placements each."""
+    return check(FIRST_SEED)
+
+
+def test_300_pairs_agree(report: dict) -> None:
+    assert not report["failures"], failures(report)
+    # A program without static shapes is refused, not placed; few are.
+    assert report["pairs"] + PLACEMENTS * report["refused"] == PLACEMENTS * CHUNK_PROGRAMS
+    assert report["refused"] <= 0.05 * CHUNK_PROGRAMS
+
+
+def test_the_programs_are_diverse(report: dict) -> None:
+    op_types = report["op_types"]
+    print(f"{len(op_types)} op types in {report['programs']} programs")
+    assert len(op_types) >= 100, sorted(op_types)
+    wanted = {
+        "AssignVariableOp",
+        "Case",
+        "Conv2D",
+        "FusedBatchNormV3",
+        "If",
+        "ResourceApplyAdam",
+        "ResourceScatterUpdate",
+        "StatefulStandardNormalV2",
+        "TensorListStack",
+        "While",
+    }
+    assert wanted <= op_types.keys(), sorted(wanted - op_types.keys())
+
+
+def test_placements_use_several_devices(report: dict) -> None:
+    assert report["on_several_devices"] >= 0.9 * report["pairs"]
+
+
+@pytest.mark.equivalence
+def test_10000_pairs_agree(capsys: pytest.CaptureFixture[str]) -> None:
+    seeds = [
+        FIRST_SEED + chunk * CHUNK_PROGRAMS for chunk in range(10_000 // (PLACEMENTS * CHUNK_PROGRAMS) + 1)
+    ]
+    pairs, refused, failed = 0, 0, []
+    for done, found in enumerate(_reports(seeds), start=1):
+        pairs, refused = pairs + found["pairs"], refused + found["refused"]
+        failed += [failures(found)] if found["failures"] else []
+        with capsys.disabled():
+            print(
+                f"{done} of {len(seeds)} chunks, {pairs} pairs, {len(failed)} chunks with failures",
+                flush=True,
+            )
+    assert not failed, "\n\n".join(failed)
+    assert refused <= 0.05 * CHUNK_PROGRAMS * len(seeds)
+    assert pairs >= 9_500
+
+
+def _reports(seeds: list[int]) -> Iterator[dict]:
+    with concurrent.futures.ThreadPoolExecutor(PROCESSES) as executor:
+        futures = [executor.submit(check, seed) for seed in seeds]
+        for future in concurrent.futures.as_completed(futures):
+            yield future.result()

@@ -1,0 +1,255 @@
+"""Operations without state: (kinds taken ``>`` kind given, function), by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+
+def _image(x: tf.Tensor) -> tf.Tensor:
+    return tf.reshape(x, [1, 4, 4, 1])
+
+
+def _square(x: tf.Tensor) -> tf.Tensor:
+    return tf.reshape(x, [4, 4])
+
+
+def _row(i: tf.Tensor) -> tf.Tensor:
+    """Row numbers from any integers."""
+    return tf.math.floormod(i, 4)
+
+
+def _kernel(x: tf.Tensor) -> tf.Tensor:
+    return tf.reshape(x[:2, :2], [2, 2, 1, 1])
+
+
+def _batch_norm(x: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
+    mean, variance = tf.nn.moments(x, axes=[0])
+    return tf.nn.batch_normalization(x, mean, variance, v, v * 0.5, 1e-3)
+
+
+def _fused_batch_norm(x: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
+    image = tf.reshape(x, [1, 2, 2, 4])
+    y, mean, variance = tf.compat.v1.nn.fused_batch_norm(image, v, v * 0.5, is_training=True)
+    return tf.reshape(y, [4, 4]) + mean * tf.tanh(variance)
+
+
+def _identity_n(x: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
+    x, doubled, v = tf.identity_n([x, x * 2.0, v])
+    return tf.tanh(x) - doubled + v
+
+
+def _identity_n_waited_for(x: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
+    with tf.control_dependencies([tf.sin(x)]):
+        first, second = tf.identity_n([x, v])
+    with tf.control_dependencies([first.op]):
+        return tf.cos(x) * second
+
+
+def _swapped_halves(x: tf.Tensor) -> tf.Tensor:
+    left, right = tf.split(x, 2, axis=1)
+    return tf.concat([right, left * 0.5], axis=1)
+
+
+def _restacked(x: tf.Tensor) -> tf.Tensor:
+    rows = tf.unstack(x)
+    return tf.stack([rows[2], rows[0], rows[3], rows[1] * rows[0]], axis=1)
+
+
+def _top(x: tf.Tensor) -> tf.Tensor:
+    values, positions = tf.math.top_k(x, 4)
+    return values * tf.cast(positions, tf.float32)
+
+
+def _colocated(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    leader = tf.identity(x)
+    with tf.compat.v1.colocate_with(leader):
+        follower = tf.tanh(y)
+    return leader - follower
+
+
+def _colocated_three(x: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
+    leader = tf.abs(x)
+    with tf.compat.v1.colocate_with(leader.op):
+        first = tf.exp(-leader)
+        second = v * 0.5
+    return first + second
+
+
+def _after(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    with tf.control_dependencies([tf.sin(x)]):
+        return tf.identity(y)
+
+
+def _barrier(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    with tf.control_dependencies([tf.sin(x), tf.cos(y)]):
+        everything = tf.no_op()
+    with tf.control_dependencies([everything]):
+        return tf.square(x) - tf.sqrt(tf.abs(y))
+
+
+def _rows_mapped(x: tf.Tensor) -> tf.Tensor:
+    return tf.map_fn(lambda row: tf.cumsum(row) * 0.25, x, parallel_iterations=1)
+
+
+def _scanned(x: tf.Tensor) -> tf.Tensor:
+    return tf.scan(lambda total, row: tf.tanh(total + row), x, parallel_iterations=1)
+
+
+def _reduced_dataset(x: tf.Tensor) -> tf.Tensor:
+    numbers = tf.data.Dataset.range(3)
+    return numbers.reduce(x, lambda total, k: tf.tanh(total) + tf.cast(k, tf.float32))
+
+
+def _array(x: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
+    rows = tf.TensorArray(tf.float32, 4, element_shape=[4], clear_after_read=False).unstack(x)
+    rows = rows.write(2, v)
+    return rows.stack() * rows.read(0)
+
+
+def _norm_inverse(x: tf.Tensor) -> tf.Tensor:
+    return tf.linalg.inv(tf.matmul(x, x, transpose_b=True) * 0.1 + tf.eye(4))
+
+
+def _histogram(x: tf.Tensor) -> tf.Tensor:
+    return tf.histogram_fixed_width(x, [-1.0, 1.0], nbins=4)
+
+
+def _to_integers(x: tf.Tensor) -> tf.Tensor:
+    return tf.cast(tf.round(tf.clip_by_value(x, -9.0, 9.0)), tf.int32)
+
+
+OPERATIONS: dict[str, tuple[str, Callable[..., tf.Tensor]]] = {
+    # matrices
+    "add": ("mm>m", tf.add),
+    "subtract": ("mm>m", tf.subtract),
+    "multiply": ("mm>m", tf.multiply),
+    "divide": ("mm>m", tf.math.divide_no_nan),
+    "maximum": ("mm>m", tf.maximum),
+    "squared_difference": ("mm>m", lambda x, y: tf.math.squared_difference(tf.tanh(x), y)),
+    "atan2": ("mm>m", tf.atan2),
+    "where": ("mm>m", lambda x, y: tf.where(x > y, x * 0.5, y)),
+    "matmul": ("mm>m", lambda x, y: tf.matmul(x, y) * 0.25),
+    "matmul_transposed": ("mm>m", lambda x, y: tf.matmul(x, y, transpose_a=True) * 0.25),
+    "batch_matmul": ("mm>m", lambda x, y: _square(tf.matmul(x[tf.newaxis], y[tf.newaxis])) * 0.25),
+    "einsum": ("mm>m", lambda x, y: tf.einsum("ij,kj->ik", x, y) * 0.25),
+    "tanh": ("m>m", tf.tanh),
+    "relu": ("m>m", tf.nn.relu),
+    "elu": ("m>m", tf.nn.elu),
+    "leaky_relu": ("m>m", tf.nn.leaky_relu),
+    "sigmoid": ("m>m", tf.sigmoid),
+    "softmax": ("m>m", tf.nn.softmax),
+    "log_softmax": ("m>m", tf.nn.log_softmax),
+    "softplus": ("m>m", tf.nn.softplus),
+    "erf": ("m>m", tf.math.erf),
+    "rsqrt": ("m>m", lambda x: tf.math.rsqrt(tf.abs(x) + 1.0)),
+    "log1p": ("m>m", lambda x: tf.math.log1p(tf.abs(x))),
+    "floor": ("m>m", lambda x: x - tf.floor(x)),
+    "sign": ("m>m", lambda x: tf.sign(x) + x * 0.1),
+    "transpose": ("m>m", tf.transpose),
+    "reverse": ("m>m", lambda x: tf.reverse(x, [1])),
+    "roll": ("m>m", lambda x: tf.roll(x, 1, 0)),
+    "cumsum": ("m>m", lambda x: tf.cumsum(x, axis=1, exclusive=True)),
+    "cumprod": ("m>m", lambda x: tf.math.cumprod(tf.tanh(x), reverse=True)),
+    "sort": ("m>m", tf.sort),
+    "top_k": ("m>m", _top),
+    "band_part": ("m>m", lambda x: tf.linalg.band_part(x, 1, 2)),
+    "inverse": ("m>m", _norm_inverse),
+    "padded": ("m>m", lambda x: tf.pad(x, [[1, 0], [0, 1]])[:4, 1:]),
+    "tile": ("mv>m", lambda x, v: x * tf.tile(v[tf.newaxis], [4, 1])),
+    "swapped_halves": ("m>m", _swapped_halves),
+    "restacked": ("m>m", _restacked),
+    "double_precision": ("m>m", lambda x: tf.cast(tf.sin(tf.cast(x, tf.float64)), tf.float32)),
+    "half_precision": ("m>m", lambda x: tf.cast(tf.cast(x, tf.bfloat16) * 0.5, tf.float32)),
+    "complex": ("mm>m", lambda x, y: tf.math.imag(tf.complex(x, y) * tf.complex(y, x)) * 0.5),
+    "bias_add": ("mv>m", tf.nn.bias_add),
+    "scale": ("ms>m", lambda x, s: x * tf.tanh(s)),
+    "convolution": ("mm>m", lambda x, y: _square(tf.nn.conv2d(_image(x), _kernel(y), 1, "SAME"))),
+    "convolution_and_bias": (
+        "mms>m",
+        lambda x, y, s: _square(
+            tf.nn.relu(
+                tf.nn.bias_add(tf.nn.conv2d(_image(x), _kernel(y), 1, "SAME"), tf.reshape(tf.tanh(s), [1]))
+            )
+        ),
+    ),
+    "depthwise_convolution": (
+        "mm>m",
+        lambda x, y: _square(tf.nn.depthwise_conv2d(_image(x), _kernel(y), [1, 1, 1, 1], "SAME")),
+    ),
+    "max_pool": ("m>m", lambda x: _square(tf.nn.max_pool2d(_image(x), 2, 1, "SAME"))),
+    "average_pool": ("m>m", lambda x: _square(tf.nn.avg_pool2d(_image(x), 2, 1, "SAME"))),
+    "space_to_depth": ("m>m", lambda x: _square(tf.nn.space_to_depth(_image(x), 2))),
+    "batch_norm": ("mv>m", _batch_norm),
+    "fused_batch_norm": ("mv>m", _fused_batch_norm),
+    "identity_n": ("mv>m", _identity_n),
+    "identity_n_waited_for": ("mv>m", _identity_n_waited_for),
+    "colocated": ("mm>m", _colocated),
+    "colocated_three": ("mv>m", _colocated_three),
+    "after": ("mm>m", _after),
+    "barrier": ("mm>m", _barrier),
+    "rows_mapped": ("m>m", _rows_mapped),
+    "scanned": ("m>m", _scanned),
+    "reduced_dataset": ("m>m", _reduced_dataset),
+    "array": ("mv>m", _array),
+    "stop_gradient": ("mm>m", lambda x, y: tf.stop_gradient(x) * tf.tanh(y)),
+    # matrices by numbers
+    "gather": ("mi>m", lambda x, i: tf.gather(x, _row(i))),
+    "gather_batches": ("mi>v", lambda x, i: tf.gather(x, _row(i), batch_dims=1)),
+    "one_hot": ("i>m", lambda i: tf.one_hot(_row(i), 4, on_value=0.5)),
+    "scatter": ("mi>m", lambda x, i: tf.scatter_nd(_row(i)[:, tf.newaxis], x, [4, 4])),
+    "tensor_scatter": (
+        "mim>m",
+        lambda x, i, y: tf.tensor_scatter_nd_add(x, _row(i)[:, tf.newaxis], y),
+    ),
+    "segment_sum": ("mi>m", lambda x, i: tf.math.unsorted_segment_sum(x, _row(i), 4)),
+    "segment_max": ("mi>m", lambda x, i: tf.maximum(tf.math.unsorted_segment_max(x, _row(i), 4), -1.0)),
+    "outer": ("vv>m", lambda v, w: tf.tensordot(v, tf.tanh(w), 0)),
+    "diagonal": ("v>m", tf.linalg.diag),
+    # vectors and scalars
+    "sum_rows": ("m>v", lambda x: tf.reduce_sum(x, axis=1)),
+    "mean_columns": ("m>v", lambda x: tf.reduce_mean(x, axis=0)),
+    "max_columns": ("m>v", lambda x: tf.reduce_max(x, axis=0)),
+    "product_rows": ("m>v", lambda x: tf.reduce_prod(tf.tanh(x), axis=1)),
+    "log_sum_exp": ("m>v", lambda x: tf.reduce_logsumexp(x, axis=1)),
+    "diagonal_part": ("m>v", tf.linalg.diag_part),
+    "cross_entropy": (
+        "mi>v",
+        lambda x, i: tf.nn.sparse_softmax_cross_entropy_with_logits(labels=_row(i), logits=x),
+    ),
+    "matvec": ("mv>v", lambda x, v: tf.linalg.matvec(x, v) * 0.5),
+    "add_vectors": ("vv>v", lambda v, w: tf.add_n([v, w, tf.tanh(v)])),
+    "scale_vector": ("vs>v", lambda v, s: v * tf.sigmoid(s)),
+    "float_of_integers": ("i>v", lambda i: tf.cast(i, tf.float32) * 0.125),
+    "sum": ("m>s", tf.reduce_sum),
+    "half_norm": ("v>s", tf.nn.l2_loss),
+    "select": ("fss>s", lambda f, s, r: tf.where(f, s, r * 0.5)),
+    "float_of_flag": ("f>s", lambda f: tf.cast(f, tf.float32) - 0.25),
+    # integers, flags and texts
+    "argmax": ("m>i", lambda x: tf.argmax(x, axis=1, output_type=tf.int32)),
+    "argsort": ("v>i", tf.argsort),
+    "top_positions": ("m>i", lambda x: tf.math.top_k(x[1], 4).indices),
+    "rounded": ("v>i", _to_integers),
+    "histogram": ("m>i", _histogram),
+    "add_integers": ("ii>i", tf.add),
+    "modulo": ("ii>i", lambda i, j: tf.math.floormod(i, tf.abs(j) + 1)),
+    "exclusive_or": ("ii>i", tf.bitwise.bitwise_xor),
+    "shift": ("i>i", lambda i: tf.bitwise.left_shift(i, tf.ones_like(i)) // 2 - i),
+    "long_integers": ("i>i", lambda i: tf.cast(tf.cast(i, tf.int64) * 3 - 1, tf.int32)),
+    "search_sorted": ("vi>i", lambda v, i: tf.searchsorted(tf.sort(v), tf.cast(_row(i), tf.float32))),
+    "any_above": ("i>f", lambda i: tf.reduce_any(i > 2)),
+    "all_below": ("m>f", lambda x: tf.reduce_all(x < 1.5)),
+    "not": ("f>f", tf.logical_not),
+    "and": ("ff>f", tf.logical_and),
+    "compare": ("ss>f", tf.greater),
+    "text_of_integers": ("i>t", tf.strings.as_string),
+    "join_texts": ("tt>t", lambda t, u: tf.strings.substr(tf.strings.join([t, u], "-"), 0, 12)),
+    "upper": ("t>t", tf.strings.upper),
+    "replace_in_text": ("t>t", lambda t: tf.strings.regex_replace(t, "[13]", "x")),
+    "text_length": ("t>i", tf.strings.length),
+    "text_hash": ("t>i", lambda t: tf.cast(tf.strings.to_hash_bucket_fast(t, 10), tf.int32)),
+    # random numbers without state
+    "stateless_normal": ("i>m", lambda i: tf.random.stateless_normal([4, 4], i[:2])),
+    "stateless_uniform": ("i>v", lambda i: tf.random.stateless_uniform([4], i[1:3])),
+}

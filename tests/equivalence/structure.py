@@ -1,0 +1,185 @@
+"""What must be true of an item and of a placed function by their looks, whatever they compute."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import tensorflow as tf
+from tensorflow.core.framework import graph_pb2, node_def_pb2
+from tensorflow.python.eager.polymorphic_function import concrete_function
+from tensorflow.python.framework import op_def_registry
+
+from tests.equivalence.effects import (
+    effects,
+    expanded,
+    functions_of,
+    library_of,
+    lost_waits,
+    unordered_accesses,
+)
+from tf_placer.graph.item import Item
+
+# The item's own: parts of an IdentityN, what is left of calls, what was captured or passed.
+_MADE_FOR_THE_ITEM = frozenset({"Identity", "NoOp", "VarHandleOp", "Placeholder"})
+_ARGUMENTS = frozenset({"Placeholder", "VarHandleOp"})
+
+
+def item_complaints(item: Item, concrete: concrete_function.ConcreteFunction) -> list[str]:
+    """What is wrong with an item of a traced function: effects, attributes, classes, order."""
+    traced = concrete.graph.as_graph_def()
+    library = library_of(traced)
+    own = library_of(item.graph_def)
+    lines = []
+    wanted, found = effects(traced.node, library), effects(item.graph_def.node, own)
+    if wanted != found:
+        lines.append(f"effects traced: {dict(wanted)}; of the item: {dict(found)}")
+    known = {_looks(node) for node in expanded(traced.node, library)}
+    known |= {_constant(bits_of) for bits_of in _captured_constants(concrete)}
+    for node in item.graph_def.node:
+        if node.op not in _MADE_FOR_THE_ITEM and _looks(node) not in known:
+            lines.append(f"no traced {node.op} has the attributes of {node.name}")
+    names = {node.name for node in item.graph_def.node}
+    for node in item.graph_def.node:
+        for target in _classes(node):
+            if target not in names - {node.name}:
+                lines.append(f"{node.name} is to be with {target!r}, which is no other op of the item")
+    lines += lost_waits(traced, item.graph_def, {text.partition(":")[0] for text in item.fetches})
+    return lines + unordered_accesses(item.graph_def)
+
+
+def placed_complaints(
+    placed: concrete_function.ConcreteFunction, item: Item, device_of_op: Mapping[str, str]
+) -> list[str]:
+    """What is wrong with a placed function's graph, compared with the item op by op."""
+    graph_def = placed.graph.as_graph_def()
+    found = {node.name: node for node in graph_def.node}
+    lines = []
+    for node in item.graph_def.node:
+        here = found.get(node.name)
+        if here is None:
+            lines.append(f"{node.name} is missing")
+            continue
+        device = "" if node.op == "Placeholder" else device_of_op[node.name]
+        if here.device != device:
+            lines.append(f"{node.name} is on {here.device!r}, not on {device!r}")
+        if node.op in _ARGUMENTS:
+            continue
+        if here.op != node.op:
+            lines.append(f"{node.name} is a {here.op}, not a {node.op}")
+        if _inputs(here) != _inputs(node):
+            lines.append(f"{node.name} reads {list(here.input)}, not {list(node.input)}")
+        if _classes(here) != _classes(node):
+            lines.append(f"{node.name} is to be with {_classes(here)}, not {_classes(node)}")
+        if _attributes(here) != _attributes(node):
+            lines.append(f"{node.name} has other attributes: {here.attr} not {node.attr}")
+    lines += _function_complaints(graph_def, item)
+    if [op.name for op in placed.graph.control_outputs] != list(item.control_outputs):
+        lines.append(f"control outputs are {[op.name for op in placed.graph.control_outputs]}")
+    return lines
+
+
+def ran_complaints(
+    graphs: Iterable[graph_pb2.GraphDef], item: Item, device_of_op: Mapping[str, str]
+) -> tuple[list[str], set[str]]:
+    """Where ops ran elsewhere than planned, or an effect did not run at all; and the devices that were used."""
+    ran_on = {node.name: node.device for graph in graphs for node in graph.node}
+    lines = [
+        f"{name} ran on {ran_on[name]}, not on {device_of_op[name]}"
+        for name in (node.name for node in item.graph_def.node if node.op not in _ARGUMENTS)
+        if name in ran_on and ran_on[name] != device_of_op[name]
+    ]
+    own = library_of(item.graph_def)
+    for node in item.graph_def.node:
+        if not functions_of(node) and effects([node], own) and node.name not in ran_on:
+            lines.append(f"{node.name}, which changes something, did not run")
+    return lines, {ran_on[node.name] for node in item.graph_def.node if node.name in ran_on}
+
+
+def capture_complaints(
+    concrete: concrete_function.ConcreteFunction, variables: Iterable[tf.Variable]
+) -> list[str]:
+    """Whether a function reads the storage that the variables have now."""
+    captured = {id(tensor) for tensor in concrete.captured_inputs}
+    own = {id(variable) for variable in concrete.graph.variables}
+    return [
+        f"{concrete.name} goes on with the old storage of {variable.name}"
+        for variable in variables
+        if id(variable) in own and id(variable.handle) not in captured
+    ]
+
+
+def _function_complaints(graph_def: tf.compat.v1.GraphDef, item: Item) -> list[str]:
+    """Every function that the item's ops name must be there, by a name of its own, and be the same otherwise."""
+    here, own = library_of(graph_def), library_of(item.graph_def)
+    found = {node.name: node for node in graph_def.node}
+    lines, done = [], set()
+
+    def compare(node: node_def_pb2.NodeDef, original: node_def_pb2.NodeDef) -> None:
+        for name, wanted in zip(functions_of(node), functions_of(original), strict=True):
+            if name == wanted or wanted not in own or name not in here:
+                lines.append(f"{node.name} calls {name} for {wanted}, which is not a copy in the library")
+            elif (name, wanted) not in done:
+                done.add((name, wanted))
+                pairs = list(zip(here[name].node_def, own[wanted].node_def, strict=True))
+                if (
+                    any(_body_looks(a) != _body_looks(b) for a, b in pairs)
+                    or here[name].ret != own[wanted].ret
+                ):
+                    lines.append(f"function {name} is not what {wanted} is")
+                for inner, inner_original in pairs:
+                    compare(inner, inner_original)
+
+    for node in item.graph_def.node:
+        if node.name in found and node.op == found[node.name].op:
+            compare(found[node.name], node)
+    return lines
+
+
+def _inputs(node: node_def_pb2.NodeDef) -> tuple[list[str], set[str]]:
+    data = [text.removesuffix(":0") for text in node.input if not text.startswith("^")]
+    return data, {text for text in node.input if text.startswith("^")}
+
+
+def _classes(node: node_def_pb2.NodeDef) -> list[str]:
+    if "_class" not in node.attr:
+        return []
+    return [entry.decode().removeprefix("loc:@") for entry in node.attr["_class"].list.s]
+
+
+def _attributes(node: node_def_pb2.NodeDef) -> dict[str, bytes]:
+    """What an op is told, defaults included; without names of functions and notes of TensorFlow's
+    to itself but which gradient is meant."""
+    attributes = dict(node.attr)
+    for attribute in op_def_registry.get(node.op).attr:
+        if attribute.HasField("default_value"):
+            attributes.setdefault(attribute.name, attribute.default_value)
+    return {
+        key: value.SerializeToString(deterministic=True)
+        for key, value in attributes.items()
+        if (key == "_gradient_op_type" or not key.startswith("_"))
+        and not value.HasField("func")
+        and not value.list.func
+    }
+
+
+def _looks(node: node_def_pb2.NodeDef) -> tuple:
+    if node.op == "Const":
+        return _constant(tf.make_ndarray(node.attr["value"].tensor))
+    # Handed on or known better where shapes are those of the example arguments.
+    left_out = {"output_shapes", "shape"} if node.op in ("While", "StatelessWhile") else set()
+    return node.op, tuple(sorted(item for item in _attributes(node).items() if item[0] not in left_out))
+
+
+def _constant(value) -> tuple:
+    content = tuple(value.ravel().tolist()) if value.dtype == object else value.tobytes()
+    return "Const", value.dtype.name, value.shape, content
+
+
+def _captured_constants(concrete: concrete_function.ConcreteFunction):
+    return [
+        tensor.numpy() for tensor in concrete.captured_inputs if tensor.dtype not in (tf.resource, tf.variant)
+    ]
+
+
+def _body_looks(node: node_def_pb2.NodeDef) -> tuple:
+    return node.name, node.op, node.device, tuple(node.input), tuple(sorted(_attributes(node).items()))
