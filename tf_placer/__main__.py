@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import math
 import pathlib
-import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -22,10 +22,10 @@ from tf_placer.command_line.explain import explain
 from tf_placer.command_line.measure import measure
 from tf_placer.command_line.place import Request, compare, place, place_signatures
 from tf_placer.command_line.profile import show_profile
-from tf_placer.command_line.report import Report, check_out
+from tf_placer.command_line.report import META_GRAPH, SAVED_MODEL, Report, check_out
 from tf_placer.command_line.source import Source
 from tf_placer.errors import InputError
-from tf_placer.files import write_atomically
+from tf_placer.files import replacing
 from tf_placer.problem.pins import Pin
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.plan_file import PlanFile
@@ -183,20 +183,44 @@ def _budget(values: flags.FlagValues) -> Budget:
 def _place(values: flags.FlagValues, console: rich.console.Console) -> None:
     methods.find(values.method)
     out = pathlib.Path(values.out)
-    check_out(out)
+    check_out(out, values.saved_model)
     request = _request(values, _budget(values))
-    if not request.source.saved_model:
-        report = place(request, values.method, console)
-        _finish(report, out, _made_for(values), console)
-        if request.source.meta_graph:
-            _write_meta_graph(request.source, report, out / "placed_meta_graph.pb", console)
+    if request.source.saved_model:
+        _place_saved_model(request, values, out, console)
         return
-    placements = {}
+    report = place(request, values.method, console)
+    notes: list[str] = []
+    meta_graph = functools.partial(_write_meta_graph, request.source, report, notes)
+    _finish(report, out, _made_for(values), console, meta_graph if request.source.meta_graph else None)
+    for note in notes:
+        console.print(note, soft_wrap=True)
+
+
+def _place_saved_model(
+    request: Request, values: flags.FlagValues, out: pathlib.Path, console: rich.console.Console
+) -> None:
+    """Several signatures have a folder each for their plans; the model with all of them is beside these."""
+    placements: dict[str, Placement] = {}
+
+    def export(folder: pathlib.Path) -> None:
+        assert request.source.saved_model is not None
+        model = folder / SAVED_MODEL
+        export_saved_model(
+            request.source.saved_model, model, placements, batch_size=request.source.batch_size
+        )
+
+    several = "," in values.signature
     for name, report in place_signatures(request, values.method, console):
-        folder = out / plan_file(name).stem if "," in values.signature else out
-        _finish(report, folder, _made_for(values) | {"signature": name}, console)
         placements[name] = report.result.placement
-    _export(request.source, placements, out / "saved_model", console)
+        made_for = _made_for(values) | {"signature": name}
+        if several:
+            _finish(report, out / plan_file(name).stem, made_for, console)
+        else:
+            _finish(report, out, made_for, console, export)
+    if several:
+        with replacing(out, (SAVED_MODEL,)) as unfinished:
+            export(unfinished)
+        console.print(f"wrote {out / SAVED_MODEL}", soft_wrap=True)
 
 
 def _compare(values: flags.FlagValues, console: rich.console.Console) -> None:
@@ -212,34 +236,22 @@ def _compare(values: flags.FlagValues, console: rich.console.Console) -> None:
 
 
 def _finish(
-    report: Report, out: pathlib.Path, made_for: Mapping[str, Any], console: rich.console.Console
+    report: Report,
+    out: pathlib.Path,
+    made_for: Mapping[str, Any],
+    console: rich.console.Console,
+    also: Callable[[pathlib.Path], None] | None = None,
 ) -> None:
     report.print(console)
-    for path in report.write(out, made_for):
+    for path in report.write(out, made_for, also):
         console.print(f"wrote {path}", soft_wrap=True)
 
 
-def _export(
-    source: Source, placements: Mapping[str, Placement], target: pathlib.Path, console: rich.console.Console
-) -> None:
-    if target.is_dir():  # of an earlier run; what could not be made is not missed
-        shutil.rmtree(target)
-    assert source.saved_model is not None
-    export_saved_model(source.saved_model, target, placements, batch_size=source.batch_size)
-    console.print(f"wrote {target}", soft_wrap=True)
-
-
-def _write_meta_graph(
-    source: Source, report: Report, path: pathlib.Path, console: rich.console.Console
-) -> None:
-    path.unlink(missing_ok=True)  # of an earlier run
+def _write_meta_graph(source: Source, report: Report, notes: list[str], folder: pathlib.Path) -> None:
     try:
-        placed = source.placed_meta_graph(report.result.placement)
+        (folder / META_GRAPH).write_bytes(source.placed_meta_graph(report.result.placement))
     except InputError as error:
-        console.print(f"{path} is not written: {error}; placed_graph.pb has it inlined", soft_wrap=True)
-        return
-    write_atomically(path, placed)
-    console.print(f"wrote {path}", soft_wrap=True)
+        notes.append(f"{META_GRAPH} is not written: {error}; placed_graph.pb has it inlined")
 
 
 def _measure(values: flags.FlagValues, console: rich.console.Console) -> None:
@@ -304,7 +316,7 @@ def run(argv: Sequence[str], console: rich.console.Console | None = None) -> int
     Returns:
       The exit status: 0 done, 2 bad input, told in one line on stderr. A failure of ours is an exception.
     """
-    console = console or rich.console.Console(highlight=False)
+    console = console or rich.console.Console(highlight=False, markup=False)
     try:
         if not argv or argv[0] in ("help", "--help", "-h"):
             console.print(usage(), soft_wrap=True, markup=False)

@@ -1,9 +1,18 @@
-"""Whole files or none: results appear under their name only when complete."""
+"""Whole files or none: results appear under their name only when complete.
+
+What a killed process leaves behind has a name that ends in ``.new``; the next write of the same results removes it.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
+import shutil
+from collections.abc import Iterator, Sequence
+
+UNFINISHED = ".new"
+_REPLACED = "replaced"
 
 
 def write_atomically(path: pathlib.Path, content: str | bytes) -> None:
@@ -11,7 +20,7 @@ def write_atomically(path: pathlib.Path, content: str | bytes) -> None:
 
     What goes wrong leaves an older ``path`` as it was, and no ``path.new``.
     """
-    temporary = path.with_name(path.name + ".new")
+    temporary = path.with_name(path.name + UNFINISHED)
     try:
         with open(temporary, "wb") as file:
             file.write(content.encode() if isinstance(content, str) else content)
@@ -21,3 +30,71 @@ def write_atomically(path: pathlib.Path, content: str | bytes) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+@contextlib.contextmanager
+def appearing_whole(folder: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Yields a folder to fill, which gets its name when it is full and on the disk.
+
+    Whatever stops that, a kill included, leaves no ``folder``.
+
+    Args:
+      folder: not there yet; folders that it is in are made with it.
+    """
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    top = missing[-1]  # of what will be there and is not
+    unfinished = top.with_name(f".{top.name}{UNFINISHED}")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    inside = unfinished / folder.relative_to(top)
+    try:
+        inside.mkdir(parents=True)
+        yield inside
+        _sync(unfinished)
+        os.rename(unfinished, top)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+
+
+@contextlib.contextmanager
+def replacing(folder: pathlib.Path, names: Sequence[str]) -> Iterator[pathlib.Path]:
+    """Yields a folder to fill; then what is in it, and nothing else of ``names``, is in ``folder``.
+
+    Whatever stops that, a kill included, leaves everything as it was or, in the instant in which one set of results
+    takes the other's place, neither set whole and no ``names[-1]``. A set is never a mix of two. A ``folder`` that was
+    not there appears with everything in it.
+
+    Args:
+      folder: where the results go; other files in it are left alone.
+      names: of the files and folders that belong together; where the last one lies, the rest is complete.
+    """
+    if not folder.exists():
+        with appearing_whole(folder) as inside:
+            yield inside
+        return
+    unfinished = folder / f".results{UNFINISHED}"
+    shutil.rmtree(unfinished, ignore_errors=True)
+    replaced = unfinished / _REPLACED
+    try:
+        unfinished.mkdir()
+        yield unfinished
+        replaced.mkdir()
+        _sync(unfinished)
+        for name in reversed(names):
+            if os.path.lexists(folder / name):
+                os.rename(folder / name, replaced / name)
+        for name in names:
+            if os.path.lexists(unfinished / name):
+                os.rename(unfinished / name, folder / name)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _sync(folder: pathlib.Path) -> None:
+    """Has the disk hold everything in a folder before it gets its name."""
+    for path in [*folder.rglob("*"), folder]:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -71,7 +71,9 @@ def _load(path: pathlib.Path) -> dict[str, Any]:
         raise InputError(
             f"cannot read the cluster file ({error.strerror}); give the path of a TOML file"
         ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except RecursionError as error:
+        raise InputError("not valid TOML: it is nested too deep; fix the brackets") from error
+    except ValueError as error:  # of the syntax, of the encoding, or of a number of thousands of digits
         raise InputError(f"not valid TOML: {error}; fix the syntax there") from error
 
 

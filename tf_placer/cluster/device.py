@@ -8,12 +8,14 @@ import re
 from tf_placer.errors import InputError
 
 _NAME = re.compile(
-    r"(?:/job:(?P<job>\w+))?(?:/replica:(?P<replica>\d+))?(?:/task:(?P<task>\d+))?"
-    r"(?:/device:|/)?(?P<type>[A-Za-z_]+):(?P<index>\d+)"
+    r"(?:/job:(?P<job>\w+))?(?:/replica:(?P<replica>\d{1,9}))?(?:/task:(?P<task>\d{1,9}))?"
+    r"(?:/device:|/)?(?P<type>[A-Za-z_]+):(?P<index>\d{1,9})",
+    re.ASCII,
 )
 
 DEVICE_TYPES = ("CPU", "GPU")
 MAX_DEVICES = 64  # of the simulator
+MAX_STREAMS = 1 << 16
 _ADDRESS = re.compile(r"[^\s:/]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")
 
 
@@ -122,6 +124,10 @@ def check_devices(devices: tuple[Device, ...]) -> None:
                 raise InputError(
                     f"device {device.name!r} has {field} {getattr(device, field)}; give more than 0"
                 )
+        if device.streams > MAX_STREAMS:
+            raise InputError(
+                f"device {device.name!r} has streams {device.streams}; give at most {MAX_STREAMS}"
+            )
         if device.launch_ns < 0:
             raise InputError(f"device {device.name!r} has launch_ns {device.launch_ns}; give 0 or more")
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import difflib
-import math
+import reprlib
 from collections.abc import Mapping
 from typing import Any
 
 from tf_placer.errors import InputError
+
+# Larger than any device or link has, and far enough from the end of int64 and of float64 to be computed with.
+MAX_NUMBER = 10**18
 
 
 class TomlTable:
@@ -53,15 +56,19 @@ class TomlTable:
     def integer(self, key: str, minimum: int, default: int | None = None) -> int:
         value = self._get(key, default, f"an integer of at least {minimum}")
         whole = isinstance(value, float) and value.is_integer()
-        if isinstance(value, bool) or not (isinstance(value, int) or whole) or value < minimum:
-            raise self._wrong(key, value, f"an integer of at least {minimum}")
+        if (
+            isinstance(value, bool)
+            or not (isinstance(value, int) or whole)
+            or not minimum <= value <= MAX_NUMBER
+        ):
+            raise self._wrong(key, value, f"an integer of at least {minimum} and at most {MAX_NUMBER:.0e}")
         return int(value)
 
     def positive_float(self, key: str, default: float | None = None) -> float:
         value = self._get(key, default, "a positive number")
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not math.isfinite(value) or value <= 0:
-            raise self._wrong(key, value, "a positive number")
+        if not is_number or not 1 / MAX_NUMBER <= value <= MAX_NUMBER:
+            raise self._wrong(key, value, f"a positive number of at most {MAX_NUMBER:.0e}")
         return float(value)
 
     def tables(self, key: str) -> tuple[TomlTable, ...]:
@@ -88,7 +95,11 @@ class TomlTable:
         return value
 
     def _wrong(self, key: str, value: Any, expected: str) -> InputError:
-        return InputError(f"{self.where}: {key} = {value!r} is not valid; give {expected}")
+        try:
+            shown = reprlib.repr(value)
+        except ValueError:  # Python does not write numbers of thousands of digits
+            shown = "a huge number"
+        return InputError(f"{self.where}: {key} = {shown} is not valid; give {expected}")
 
 
 def nearest(word: str, known: Mapping[str, Any] | set[str] | tuple[str, ...] | list[str]) -> str:

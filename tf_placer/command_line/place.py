@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import rich.console
+import rich.text
 
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.cluster.cluster import Cluster
@@ -150,7 +151,9 @@ def described(request: Request, console: rich.console.Console) -> tuple[Item, Pr
     """
     if request.cluster.kind == "remote":
         workers_of(request.cluster).start()  # before hours of search, not after
-    with console.status(f"building {request.source.name}"):
+    with console.status(
+        rich.text.Text(f"building {request.source.name}")
+    ):  # brackets of a name are no markup
         item = request.source.item()
         problem = pinned(item, build_problem(item, request.cluster, request.costs), request.held)
     problem = with_pins(item, problem, request.pins)

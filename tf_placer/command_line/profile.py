@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import rich.console
 import rich.table
+import rich.text
 
 from tf_placer import workloads
 from tf_placer.calibration.link_times import Hop
@@ -28,7 +29,7 @@ def show_profile(request: Request, console: rich.console.Console) -> Profile:
     cluster = request.cluster
     if not cluster.is_live:
         raise InputError(f"cluster {cluster.name!r} is only described; profile on --cluster=local")
-    with console.status(f"profiling {request.source.name}"):
+    with console.status(rich.text.Text(f"profiling {request.source.name}")):
         item = workloads.build(request.source.name)
         problem = analytic_problem(item, cluster)
         measured = profile(item, problem)

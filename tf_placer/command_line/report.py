@@ -6,7 +6,7 @@ import dataclasses
 import json
 import os
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,12 +16,16 @@ import rich.table
 from tf_placer.command_line.candidate import Candidate
 from tf_placer.errors import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.files import write_atomically
+from tf_placer.files import replacing
 from tf_placer.graph.item import Item
 from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.apply_placement import apply_placement
 from tf_placer.search.live import LiveResult
 from tf_placer.search.result import SearchResult
+
+# What a run writes, in the order in which it appears.
+SAVED_MODEL, META_GRAPH = "saved_model", "placed_meta_graph.pb"
+RESULTS = (SAVED_MODEL, META_GRAPH, "placement.json", "placed_graph.pb", "summary.json")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,20 +155,34 @@ class Report:
             )
         return verdict
 
-    def write(self, out: pathlib.Path, made_for: Mapping[str, Any] | None = None) -> tuple[pathlib.Path, ...]:
+    def write(
+        self,
+        out: pathlib.Path,
+        made_for: Mapping[str, Any] | None = None,
+        also: Callable[[pathlib.Path], None] | None = None,
+    ) -> tuple[pathlib.Path, ...]:
         """Writes placement.json, placed_graph.pb and summary.json into ``out``; returns their paths.
 
-        ``made_for`` are the flags that the plan remembers.
-        The summary comes last, and that of an earlier run goes first: where it lies, the rest is complete.
+        They appear together, in place of those of an earlier run, or nothing changes. Who is killed in the instant
+        between leaves no summary.json: where it lies, the rest is complete and of the same run.
+
+        Args:
+          out: the folder.
+          made_for: the flags that the plan remembers.
+          also: writes more of ``RESULTS`` into the folder that it is given.
+
+        Raises:
+          InputError: what ``also`` raises.
         """
         placed = apply_placement(self.item, self.result.placement)
-        out.mkdir(parents=True, exist_ok=True)
-        placement, graph, summary = (out / n for n in ("placement.json", "placed_graph.pb", "summary.json"))
-        summary.unlink(missing_ok=True)
-        self.result.placement.save(placement, made_for)
-        write_atomically(graph, placed.SerializeToString(deterministic=True))
-        write_atomically(summary, json.dumps(self.summary(), indent=1, allow_nan=False) + "\n")
-        return placement, graph, summary
+        with replacing(out, RESULTS) as unfinished:
+            if also is not None:
+                also(unfinished)
+            self.result.placement.save(unfinished / "placement.json", made_for)
+            (unfinished / "placed_graph.pb").write_bytes(placed.SerializeToString(deterministic=True))
+            summary = json.dumps(self.summary(), indent=1, allow_nan=False) + "\n"
+            (unfinished / "summary.json").write_text(summary, encoding="utf8")
+        return tuple(out / name for name in RESULTS if (out / name).exists())
 
     def _table(self) -> rich.table.Table:
         problem = self.problem
@@ -240,8 +258,19 @@ def _live_summary(found: LiveResult) -> dict[str, Any]:
     }
 
 
-def check_out(out: pathlib.Path) -> None:
-    """Raises InputError when results could not be written to ``out`` later; creates nothing."""
+def check_out(out: pathlib.Path, saved_model: str | None = None) -> None:
+    """Raises InputError when results could not be written to ``out`` later; creates nothing.
+
+    Args:
+      out: where they would go.
+      saved_model: folder of the SavedModel that they are made of, which they must not replace.
+    """
+    if saved_model:
+        model, results = pathlib.Path(saved_model).resolve(), out.resolve()
+        if results.is_relative_to(model) or model.is_relative_to(results / "saved_model"):
+            raise InputError(
+                f"--out={out} would be written into --saved_model={saved_model}; give another folder"
+            )
     there = next(p for p in (out.absolute(), *out.absolute().parents) if p.exists())
     if not there.is_dir():
         raise InputError(f"--out={out}: {there} is a file; give a folder")

@@ -9,7 +9,7 @@ import numpy as np
 
 from colocation.graph_index import GraphIndex
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.costs.efficiency import run_time_ns
+from tf_placer.costs.efficiency import LONGEST_NS, run_time_ns
 from tf_placer.costs.formulas import work_of
 from tf_placer.costs.function_body import FunctionLibrary
 from tf_placer.costs.kernels import find_kernel
@@ -90,7 +90,7 @@ def _graph_costs(
     for op in calling:
         guessed[views[op].type] -= 1
         costs = _call_costs(index, op, views[op], library, cluster)
-        compute_ns[op] = costs.compute_ns.sum(axis=0)
+        compute_ns[op] = np.minimum(costs.compute_ns.sum(axis=0), LONGEST_NS)
         allowed[op] = costs.allowed.all(axis=0)
         guessed.update(costs.guessed)
     return OpCosts(compute_ns, allowed, {op_type: count for op_type, count in guessed.items() if count > 0})
@@ -165,7 +165,10 @@ def _joined(parts: list[OpCosts], times: int, guessed: dict[str, int]) -> OpCost
     for part in parts:
         counts.update(part.guessed)
     return OpCosts(
-        compute_ns=times * np.concatenate([part.compute_ns for part in parts]),
+        # In floats, which do not overflow.
+        compute_ns=np.minimum(
+            np.concatenate([part.compute_ns for part in parts]).astype(np.float64) * times, LONGEST_NS
+        ).astype(np.int64),
         allowed=np.concatenate([part.allowed for part in parts]),
         guessed=dict(counts),
     )

@@ -46,6 +46,8 @@ _OF_CPU: dict[Kind, Efficiency] = {
     Kind.IRREGULAR: Efficiency(0.05, 0.15),
     Kind.RANDOM: Efficiency(0.10, 0.60),
 }
+# Two weeks: longer than any step that the simulator takes, and still far from the end of int64.
+LONGEST_NS = 1 << 50
 EFFICIENCY_OF_TYPE = {"GPU": _OF_GPU, "CPU": _OF_CPU}
 
 
@@ -61,12 +63,13 @@ def run_time_ns(kind: np.ndarray, flops: np.ndarray, num_bytes: np.ndarray, devi
       device: where they run.
 
     Returns:
-      [N] int64 nanoseconds, rounded.
+      [N] int64 nanoseconds, rounded; at most ``LONGEST_NS`` and the launch.
     """
     table = EFFICIENCY_OF_TYPE[device.type]
     compute = np.array([1.0 if k is Kind.FREE else table[k].compute for k in Kind])[kind]
     memory = np.array([1.0 if k is Kind.FREE else table[k].memory for k in Kind])[kind]
     compute_s = flops * device.streams / (device.peak_flops * compute)
     memory_s = num_bytes * device.streams / (device.memory_bytes_per_s * memory)
-    run_ns = device.launch_ns + np.rint(1e9 * np.maximum(compute_s, memory_s)).astype(np.int64)
+    compute_ns = np.rint(np.minimum(1e9 * np.maximum(compute_s, memory_s), LONGEST_NS))
+    run_ns = device.launch_ns + compute_ns.astype(np.int64)
     return np.where(kind == Kind.FREE, 0, run_ns)

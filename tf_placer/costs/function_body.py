@@ -5,10 +5,13 @@ from __future__ import annotations
 import dataclasses
 
 import tensorflow as tf
+from tensorflow.core.framework import function_pb2
 from tensorflow.python.framework import function_def_to_graph
 
 from colocation.graph_index import GraphIndex, index_graph
-from tf_placer.graph.output_specs import OutputSpec, tensor_bytes
+from tf_placer.errors import InputError
+from tf_placer.graph.callbacks import keep_callbacks_from_running
+from tf_placer.graph.output_specs import OutputSpec, first_line, tensor_bytes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,15 +35,22 @@ class FunctionLibrary:
     """The functions of a GraphDef; bodies are made once per function and input shapes."""
 
     def __init__(self, graph_def: tf.compat.v1.GraphDef):
-        self._functions = {f.signature.name: f for f in graph_def.library.function}
-        self._library = graph_def.library
+        self._library = function_pb2.FunctionDefLibrary()
+        self._library.CopyFrom(graph_def.library)
+        self._functions = {f.signature.name: f for f in self._library.function}
+        for function in self._library.function:
+            keep_callbacks_from_running(function.node_def)
         self._bodies: dict[tuple[str, tuple[tuple[int, ...], ...]], FunctionBody] = {}
 
     def __contains__(self, name: str) -> bool:
         return name in self._functions
 
     def body(self, name: str, inputs: tuple[OutputSpec, ...]) -> FunctionBody:
-        """The body of a function called with these inputs."""
+        """The body of a function called with these inputs.
+
+        Raises:
+          InputError: TensorFlow does not accept it.
+        """
         key = (name, tuple(spec.shape for spec in inputs))
         if key not in self._bodies:
             self._bodies[key] = self._instantiate(name, inputs)
@@ -48,11 +58,18 @@ class FunctionLibrary:
 
     def _instantiate(self, name: str, inputs: tuple[OutputSpec, ...]) -> FunctionBody:
         with tf.Graph().as_default():
-            # The functions this one calls must be known where it is rebuilt.
-            tf.graph_util.import_graph_def(tf.compat.v1.GraphDef(library=self._library), name="")
             # A handle's own shape would be taken for that of the variable behind it.
             shapes = [None if _is_handle(spec) else tf.TensorShape(spec.shape) for spec in inputs]
-            graph = function_def_to_graph.function_def_to_graph(self._functions[name], input_shapes=shapes)
+            try:
+                # The functions this one calls must be known where it is rebuilt.
+                tf.graph_util.import_graph_def(tf.compat.v1.GraphDef(library=self._library), name="")
+                graph = function_def_to_graph.function_def_to_graph(
+                    self._functions[name], input_shapes=shapes
+                )
+            except (ValueError, RuntimeError, tf.errors.OpError) as error:  # RuntimeError: an unknown op
+                raise InputError(
+                    f"TensorFlow does not accept function {name!r} of the graph: {first_line(error)}"
+                ) from error
         index = index_graph(graph.as_graph_def())
         ops = [graph.get_operation_by_name(node_name) for node_name in index.names]
         return FunctionBody(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import tensorflow as tf
+from tensorflow.python.framework import tensor_util
 
 from colocation.graph_index import GraphIndex, parse_input
+from tf_placer.graph.callbacks import keep_callbacks_from_running
 
 # A maximum that takes more ops than this to compute is data, not a constant.
 _MAX_ANCESTORS = 64
@@ -38,12 +40,15 @@ def _constant_scalar(index: GraphIndex, tensor: str) -> int | None:
     graph = tf.Graph()
     with graph.as_default():
         nodes = [index.graph_def.node[op] for op in sorted(ancestors)]
-        tf.graph_util.import_graph_def(tf.compat.v1.GraphDef(node=nodes), name="")
-        value = graph.get_tensor_by_name(f"{name}:{output}")
-        if value.dtype != tf.int32 or value.shape.rank != 0:
+        constants = tf.compat.v1.GraphDef(node=nodes)
+        keep_callbacks_from_running(constants.node)
+        tf.graph_util.import_graph_def(constants, name="")
+        constant = graph.get_tensor_by_name(f"{name}:{output}")
+        if constant.dtype != tf.int32 or constant.shape.rank != 0:
             return None
-    with tf.compat.v1.Session(graph=graph) as session:
-        return int(session.run(value))
+        # Not in a session: what the value waits for (a file that is written) must not run.
+        value = tensor_util.try_evaluate_constant(constant)
+    return None if value is None else int(value)
 
 
 def _constant_ancestors(index: GraphIndex, op: int) -> set[int] | None:

@@ -87,7 +87,7 @@ class SimulatedEvaluator:
           device_of_unit: [B, U] device positions; one that is not allowed is status ILLEGAL.
 
         Raises:
-          InputError: wrong shape.
+          InputError: wrong shape, or a step of the problem would be longer or larger than the simulator's numbers.
         """
         devices = exact("device_of_unit", device_of_unit, np.int32)
         if devices.ndim != 2 or devices.shape[1] != self._problem.num_units:
@@ -97,7 +97,13 @@ class SimulatedEvaluator:
         known = np.all((devices >= 0) & (devices < self._problem.num_devices), axis=1)
         inside = np.where(known[:, np.newaxis], devices, 0)
         legal = known & np.all(self._problem.allowed[np.arange(self._problem.num_units), inside], axis=1)
-        runtime_ns, peak_bytes = (x.numpy() for x in simulate(self._inputs, inside))
+        try:
+            runtime_ns, peak_bytes = (x.numpy() for x in simulate(self._inputs, inside))
+        except tf.errors.InvalidArgumentError as error:
+            raise InputError(
+                f"{self._problem.name!r} on cluster {self._problem.cluster.name!r} cannot be simulated: "
+                f"{error.message.partition('[Op:')[0].strip()}; check shapes, batch size and the cluster's numbers"
+            ) from error
         over = np.maximum(peak_bytes - self._capacity_bytes, 0)
         status = np.where(over.any(axis=1), Status.OUT_OF_MEMORY, Status.OK)
         status = np.where(legal, status, Status.ILLEGAL).astype(np.int32)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 
+import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
-from tensorflow.python.framework import tensor_util
 
 from colocation.graph_index import parse_input
+from tf_placer.graph.output_specs import tensor_bytes
 from tf_placer.graph.program import Program, fresh_name, with_nodes
 
 MAX_CLONED_BYTES = 1024  # shapes, axes, scalars, small tables; larger ones are worth sending once
@@ -44,9 +45,14 @@ def clone_constants(program: Program) -> Program:
 
 
 def _num_bytes(node: node_def_pb2.NodeDef) -> int:
-    value = tensor_util.MakeNdarray(node.attr["value"].tensor)
-    # Of strings NumPy counts pointers.
-    return node.attr["value"].tensor.ByteSize() if value.dtype == object else value.nbytes
+    tensor = node.attr["value"].tensor
+    dtype = tf.as_dtype(tensor.dtype)
+    # A string's size is nothing that its dtype knows.
+    return (
+        tensor.ByteSize()
+        if dtype == tf.string
+        else tensor_bytes(tuple(d.size for d in tensor.tensor_shape.dim), dtype)
+    )
 
 
 def _renamed(node: node_def_pb2.NodeDef, name: str) -> node_def_pb2.NodeDef:

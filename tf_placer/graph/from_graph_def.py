@@ -11,9 +11,12 @@ from tensorflow.core.framework import node_def_pb2
 
 from colocation.graph_index import parse_input
 from tf_placer.errors import InputError
-from tf_placer.graph.function_tensors import op_def
-from tf_placer.graph.output_specs import tensor_bytes
+from tf_placer.graph.check_graph import check_graph, checked_dtype, is_tensor_name
+from tf_placer.graph.function_tensors import num_outputs, op_def
+from tf_placer.graph.output_specs import MAX_TENSOR_BYTES, tensor_bytes
 from tf_placer.graph.program import Feed, ItemVariable, Program, with_nodes
+
+_MAX_RANK = 64  # of NumPy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +44,7 @@ def program_of_graph_def(
     """Takes out of a graph what some results need, made self-contained; requested devices are dropped.
 
     Args:
-      graph_def: the graph; left alone.
+      graph_def: the graph, checked by ``check_graph``; left alone.
       inputs: what is fed. Zeros (empty strings) of the given shape stand for values.
       fetches: tensors that are its results, ``"node:i"`` or ``"node"``.
       targets: nodes that must run for their side effects.
@@ -52,13 +55,7 @@ def program_of_graph_def(
       InputError: one line that names the node: it is missing, fed and has several outputs, or a variable has no
         static shape.
     """
-    node_of_name = {node.name: node for node in graph_def.node}
-    for text in [*fetches, *targets, *(one.tensor for one in inputs)]:
-        name = parse_input(text)[1]
-        if name not in node_of_name:
-            raise InputError(
-                f"the graph has no node {name!r}; it has {len(node_of_name)} nodes, such as {_some(graph_def)}"
-            )
+    _check_named([*fetches, *targets, *(one.tensor for one in inputs)], graph_def)
     feeds = [_feed(one, batch_size) for one in inputs]
     fed = {feed.node: feed for feed in feeds}
     nodes, variables = [], []
@@ -91,15 +88,17 @@ def program_of_meta_graph(
     """What some tensors ("node:i") and ops ("node" without outputs) of a MetaGraphDef need.
 
     Raises:
-      InputError: as ``program_of_graph_def``.
+      InputError: the graph is damaged (``check_graph``), and as ``program_of_graph_def``.
     """
     graph_def = meta_graph.graph_def
+    check_graph(graph_def)
     inputs = []
     for node in graph_def.node:
         if node.op == "Placeholder":
             shape = node.attr["shape"].shape
             sizes = None if shape.unknown_rank else tuple(dim.size for dim in shape.dim)
-            inputs.append(Input(f"{node.name}:0", tf.as_dtype(node.attr["dtype"].type), sizes))
+            dtype = checked_dtype(node.attr["dtype"].type, f"node {node.name!r}")
+            inputs.append(Input(f"{node.name}:0", dtype, sizes))
     library = {function.signature.name: function for function in graph_def.library.function}
     wanted = set(fetches)
     without_outputs = {
@@ -118,10 +117,12 @@ def _feed(one: Input, batch_size: int) -> Feed:
         )
     if one.shape is None:
         raise InputError(f"input {one.tensor!r} has unknown rank; give it a shape when the model is exported")
+    if one.dtype in (tf.resource, tf.variant):
+        raise InputError(
+            f"input {one.tensor!r} is a {one.dtype.name}, which cannot be fed; export a signature that takes tensors"
+        )
     shape = tuple(batch_size if size < 0 else size for size in one.shape)
-    empty = b"" if one.dtype == tf.string else 0
-    value = np.full(shape, empty, object if one.dtype == tf.string else one.dtype.as_numpy_dtype)
-    return Feed(name, shape, one.dtype, value)
+    return Feed(name, shape, one.dtype, _blank(shape, one.dtype, f"input {one.tensor!r}"))
 
 
 def _placeholder(feed: Feed) -> node_def_pb2.NodeDef:
@@ -132,16 +133,61 @@ def _placeholder(feed: Feed) -> node_def_pb2.NodeDef:
 
 
 def _variable(node: node_def_pb2.NodeDef, values: Mapping[str, np.ndarray]) -> ItemVariable:
-    dtype = tf.as_dtype(node.attr["dtype"].type)
-    shape = tf.TensorShape(node.attr["shape"].shape)
+    dtype = checked_dtype(node.attr["dtype"].type, f"variable {node.name!r}")
+    sizes = [dim.size for dim in node.attr["shape"].shape.dim]
+    shape = None if node.attr["shape"].shape.unknown_rank else sizes
     value = values.get(node.name)
     if value is None:
-        if not shape.is_fully_defined():
+        if shape is None or min(shape, default=0) < 0:
             raise InputError(
                 f"variable {node.name!r} has the shape {shape}; only variables of static shape can be placed"
             )
-        value = np.zeros(shape.as_list(), object if dtype == tf.string else dtype.as_numpy_dtype)
+        value = _blank(tuple(shape), dtype, f"variable {node.name!r}")
+    elif shape is not None and not _is_compatible(value.shape, shape):
+        raise InputError(
+            f"variable {node.name!r} has the shape {shape} in the graph and {list(value.shape)} in the checkpoint; "
+            "export the model again"
+        )
     return ItemVariable(node.name, tuple(value.shape), dtype, tensor_bytes(value.shape, dtype), value)
+
+
+def _blank(shape: tuple[int, ...], dtype: tf.DType, where: str) -> np.ndarray:
+    """Zeros (empty strings) that take no memory, however large."""
+    if len(shape) > _MAX_RANK:
+        raise InputError(f"{where} has {len(shape)} dimensions; at most {_MAX_RANK} are possible")
+    if tensor_bytes(shape, dtype) > MAX_TENSOR_BYTES:
+        raise InputError(
+            f"{where} has the shape {list(shape)}, which is larger than any device; give a smaller one"
+        )
+    empty = (
+        np.array(b"", object)
+        if dtype in (tf.string, tf.resource, tf.variant)
+        else np.zeros((), dtype.as_numpy_dtype)
+    )
+    return np.broadcast_to(empty, shape)
+
+
+def _is_compatible(shape: tuple[int, ...], pattern: Sequence[int]) -> bool:
+    """Whether a shape has the sizes of a pattern, in which a negative one stands for any."""
+    return len(shape) == len(pattern) and all(b < 0 or a == b for a, b in zip(shape, pattern, strict=True))
+
+
+def _check_named(texts: Sequence[str], graph_def: tf.compat.v1.GraphDef) -> None:
+    """Raises InputError unless every text names a node of the graph, or an output that it has."""
+    node_of_name = {node.name: node for node in graph_def.node}
+    library = {function.signature.name: function for function in graph_def.library.function}
+    for text in texts:
+        if not is_tensor_name(text):
+            raise InputError(f"{text!r} is no name of a tensor; write it like 'node:0'")
+        _, name, output = parse_input(text)
+        if name not in node_of_name:
+            raise InputError(
+                f"the graph has no node {name!r}; it has {len(node_of_name)} nodes, such as {_some(graph_def)}"
+            )
+        if ":" in text and output >= num_outputs(node_of_name[name], library):
+            raise InputError(
+                f"node {name!r} has {num_outputs(node_of_name[name], library)} outputs, so there is no {text!r}"
+            )
 
 
 def _with_output(text: str) -> str:
@@ -150,4 +196,4 @@ def _with_output(text: str) -> str:
 
 
 def _some(graph_def: tf.compat.v1.GraphDef) -> str:
-    return ", ".join(repr(node.name) for node in graph_def.node[:3])
+    return ", ".join(repr(node.name) for node in graph_def.node[:3]) or "none"

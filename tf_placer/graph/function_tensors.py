@@ -32,8 +32,13 @@ def output_offsets(
     offsets, offset = {}, 0
     for argument in op_def(node, library).output_arg:
         offsets[argument.name] = offset
-        offset += _length(argument, node)
+        offset += num_tensors(argument, node)
     return offsets
+
+
+def num_outputs(node: node_def_pb2.NodeDef, library: dict[str, function_pb2.FunctionDef]) -> int:
+    """Returns how many tensors a node makes; raises as ``op_def``."""
+    return sum(num_tensors(argument, node) for argument in op_def(node, library).output_arg)
 
 
 def is_stateful(node: node_def_pb2.NodeDef, library: dict[str, function_pb2.FunctionDef]) -> bool:
@@ -41,9 +46,13 @@ def is_stateful(node: node_def_pb2.NodeDef, library: dict[str, function_pb2.Func
     return op_def(node, library).is_stateful
 
 
-def _length(argument: op_def_pb2.OpDef.ArgDef, node: node_def_pb2.NodeDef) -> int:
-    if argument.number_attr:
-        return node.attr[argument.number_attr].i
-    if argument.type_list_attr:
-        return len(node.attr[argument.type_list_attr].list.type)
-    return 1
+def num_tensors(argument: op_def_pb2.OpDef.ArgDef, node: node_def_pb2.NodeDef) -> int:
+    """Returns how many tensors an argument of a node's op stands for; its attribute may be left out for its default."""
+    name = argument.number_attr or argument.type_list_attr
+    if not name:
+        return 1
+    if name in node.attr:
+        value = node.attr[name]
+    else:
+        value = next(attr.default_value for attr in op_def_registry.get(node.op).attr if attr.name == name)
+    return value.i if argument.number_attr else len(value.list.type)

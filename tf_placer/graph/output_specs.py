@@ -16,8 +16,14 @@ from tensorflow.core.framework import function_pb2, node_def_pb2
 from tensorflow.python.framework import function_def_to_graph, tensor_util
 
 from tf_placer.errors import InputError
+from tf_placer.graph.callbacks import keep_callbacks_from_running
 
 STRING_BYTES = 16
+MAX_TENSOR_BYTES = 1 << 46  # 64 TiB: no device holds it, and sums of these stay far from the end of int64
+
+# Outputs that only tell the gradient's kernel what the forward kernel chose to keep: nothing on a CPU, and nothing that
+# a shape function knows on a GPU.
+_WORKSPACES = frozenset({("FusedBatchNormV3", 5)})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,13 +46,17 @@ def output_specs(graph_def: tf.compat.v1.GraphDef) -> tuple[tuple[OutputSpec, ..
         try:
             tf.graph_util.import_graph_def(_easier_to_infer(graph_def), name="")
         except (ValueError, tf.errors.OpError) as error:
-            message = str(error).splitlines()[0]
-            raise InputError(f"TensorFlow does not accept the graph: {message}") from error
+            raise InputError(f"TensorFlow does not accept the graph: {first_line(error)}") from error
         _check_open_loops(graph_def, graph)
         return tuple(
             tuple(_spec(tensor) for tensor in graph.get_operation_by_name(node.name).outputs)
             for node in graph_def.node
         )
+
+
+def first_line(error: Exception) -> str:
+    """What an error of TensorFlow says, without its stack."""
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def _easier_to_infer(graph_def: tf.compat.v1.GraphDef) -> tf.compat.v1.GraphDef:
@@ -58,6 +68,7 @@ def _easier_to_infer(graph_def: tf.compat.v1.GraphDef) -> tf.compat.v1.GraphDef:
     """
     result = tf.compat.v1.GraphDef()
     result.CopyFrom(graph_def)
+    keep_callbacks_from_running(result.node)
     for node in result.node:
         if _is_open_loop(node):
             node.attr["output_shapes"].list.ClearField("shape")
@@ -91,9 +102,15 @@ def _check_open_loops(graph_def: tf.compat.v1.GraphDef, graph: tf.Graph) -> None
         variables = list(graph.get_operation_by_name(node.name).inputs)
         body = function_pb2.FunctionDef()
         body.CopyFrom(bodies[node.attr["body"].func.name])
+        keep_callbacks_from_running(body.node_def)
         body.arg_attr.clear()  # the shapes that were not known when it was traced
         shapes = [None if _is_handle(variable) else variable.shape for variable in variables]
-        results = function_def_to_graph.function_def_to_graph(body, input_shapes=shapes).outputs
+        try:
+            results = function_def_to_graph.function_def_to_graph(body, input_shapes=shapes).outputs
+        except (ValueError, RuntimeError, tf.errors.OpError) as error:  # RuntimeError: an unknown op
+            raise InputError(
+                f"loop {node.name!r}: TensorFlow does not accept its body: {first_line(error)}"
+            ) from error
         for i, (before, result) in enumerate(zip(shapes, results, strict=True)):
             if before is not None and str(before) != str(result.shape):
                 raise InputError(
@@ -115,7 +132,13 @@ def _spec(tensor: tf.Tensor) -> OutputSpec:
     if not shape.is_fully_defined():
         shape = _folded_shape(tensor, dtype)
     static = tuple(shape.as_list())
-    return OutputSpec(static, dtype, tensor_bytes(static, dtype))
+    num_bytes = tensor_bytes(static, dtype)
+    if num_bytes > MAX_TENSOR_BYTES:
+        raise InputError(
+            f"op {tensor.op.name!r} ({tensor.op.type}) output {tensor.value_index} has the shape {list(static)}, which "
+            "is larger than any device; give a smaller batch size or input"
+        )
+    return OutputSpec(static, dtype, num_bytes)
 
 
 def _folded_shape(tensor: tf.Tensor, dtype: tf.DType) -> tf.TensorShape:
@@ -123,6 +146,8 @@ def _folded_shape(tensor: tf.Tensor, dtype: tf.DType) -> tf.TensorShape:
 
     ``BroadcastGradientArgs`` is such an op: its value follows from static shapes.
     """
+    if (tensor.op.type, tensor.value_index) in _WORKSPACES:
+        return tf.TensorShape([0])
     if dtype in (tf.resource, tf.variant):
         # A list of handles has no static length sometimes; it counts 0 bytes anyway.
         return tf.TensorShape([])

@@ -15,8 +15,10 @@ from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
 from colocation.graph_index import parse_input
 from tf_placer.errors import InputError
+from tf_placer.graph.check_graph import check_graph, checked_dtype
 from tf_placer.graph.from_graph_def import Input, program_of_graph_def
 from tf_placer.graph.inline_calls import CALL_OPS
+from tf_placer.graph.output_specs import first_line
 from tf_placer.graph.program import Program
 
 SERVE = "serve"
@@ -54,10 +56,15 @@ def read_saved_model(path: str | os.PathLike[str]) -> SavedModel:
     """Reads ``saved_model.pb``.
 
     Raises:
-      InputError: the folder or the file is missing or damaged, or there is no graph with the tag ``serve``.
+      InputError: the folder or the file is missing or damaged, there is no graph with the tag ``serve``, or an asset of
+        it is missing.
     """
     folder = pathlib.Path(path)
     file = folder / FILE_NAME
+    if folder.is_file():
+        raise InputError(
+            f"{folder} is a file, not the folder of a SavedModel; export a Keras model with model.export(FOLDER)"
+        )
     try:
         data = file.read_bytes()
     except OSError as error:
@@ -73,6 +80,13 @@ def read_saved_model(path: str | os.PathLike[str]) -> SavedModel:
         raise InputError(
             f"{file} has {len(serving)} graphs tagged {SERVE!r} (tags: {tags}); export one for serving"
         )
+    try:
+        check_graph(serving[0].graph_def)
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from None
+    for asset in serving[0].asset_file_def:
+        if not (folder / "assets" / asset.filename).is_file():
+            raise InputError(f"{folder}: the asset {asset.filename!r} is missing; export the model again")
     return SavedModel(folder, proto, serving[0])
 
 
@@ -88,6 +102,10 @@ def program_of_saved_model(model: SavedModel, signature: str, batch_size: int = 
       InputError: no such signature, an input that is not one dense tensor, or damage; the message names it.
     """
     chosen = model.signature(signature)
+    if not chosen.outputs:
+        raise InputError(
+            f"{model.path}: signature {signature!r} has no outputs, so there is nothing to place"
+        )
     inputs = [_input(model, key, chosen.inputs[key]) for key in sorted(chosen.inputs)]
     fetches = []
     for key in sorted(chosen.outputs):
@@ -105,25 +123,26 @@ def _input(model: SavedModel, key: str, info: meta_graph_pb2.TensorInfo) -> Inpu
     if info.WhichOneof("encoding") != "name":
         raise InputError(f"{model.path}: input {key!r} is not one dense tensor, which is all that can be fed")
     shape = None if info.tensor_shape.unknown_rank else tuple(dim.size for dim in info.tensor_shape.dim)
-    return Input(info.name, tf.as_dtype(info.dtype), shape)
+    return Input(info.name, checked_dtype(info.dtype, f"{model.path}: input {key!r}"), shape)
 
 
 def _variable_values(model: SavedModel) -> dict[str, np.ndarray]:
     """``VarHandleOp`` -> value, for the variables that the model's own restore ops read from its checkpoint."""
     prefix = model.path / "variables" / "variables"
-    if not prefix.with_suffix(".index").exists():
+    restored = _restored(model.meta_graph.graph_def)
+    if not restored:
         return {}
+    if not prefix.with_suffix(".index").is_file():
+        raise InputError(f"{prefix}.index is missing; export the model again")
     try:
         reader = tf.train.load_checkpoint(str(prefix))
         return {
             handle: np.asarray(reader.get_tensor(key))
-            for handle, key in _restored(model.meta_graph.graph_def).items()
+            for handle, key in restored.items()
             if reader.has_tensor(key)
         }
-    except (tf.errors.OpError, RuntimeError, ValueError) as error:
-        raise InputError(
-            f"{prefix}.* is damaged ({str(error).splitlines()[0]}); export the model again"
-        ) from error
+    except (tf.errors.OpError, RuntimeError, ValueError, IndexError) as error:  # IndexError: too few bytes
+        raise InputError(f"{prefix}.* is damaged ({first_line(error)}); export the model again") from error
 
 
 def _restored(graph_def: tf.compat.v1.GraphDef) -> dict[str, str]:
@@ -156,11 +175,14 @@ def _assigned_from_checkpoint(
             source = node_of_name.get(_node_of(text))
         if source is None or source.op != "RestoreV2":
             continue
-        keys = tf.make_ndarray(node_of_name[_node_of(source.input[1])].attr["value"].tensor)
+        keys = node_of_name.get(_node_of(source.input[1]))
         handle = _node_of(node.input[0])
         # "node" or "node:i" in a graph, "node:tensors:i" in a function.
         output = int(text.rpartition(":")[2]) if ":" in text else 0
-        found[handle_of_argument.get(handle, handle)] = keys[output].decode()
+        if keys is None or keys.op != "Const" or output >= len(keys.attr["value"].tensor.string_val):
+            raise InputError(f"node {source.name!r} restores what no constant names; the graph is damaged")
+        key = keys.attr["value"].tensor.string_val[output]
+        found[handle_of_argument.get(handle, handle)] = key.decode(errors="replace")
     return found
 
 

@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import json
 import pathlib
+import reprlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -64,16 +65,18 @@ class PlanFile:
             raise InputError(
                 f"{source} is not JSON (line {error.lineno}: {error.msg}); give a placement.json"
             ) from error
-        except RecursionError as error:
-            raise InputError(f"{source} is nested too deeply for a plan; give a placement.json") from error
+        except (ValueError, RecursionError) as error:  # a number of thousands of digits, brackets in brackets
+            raise InputError(
+                f"{source} is not JSON that can be read ({error}); give a placement.json"
+            ) from error
         if not isinstance(plan, dict) or not isinstance(plan.get("devices"), dict):
             raise InputError(
                 f'{source} is not a placement: it has no object "devices"; give a placement.json'
             )
         if plan.get("schema_version") != SCHEMA_VERSION:
             raise InputError(
-                f"{source} has schema version {plan.get('schema_version')!r}, this program reads {SCHEMA_VERSION}; "
-                "make the plan again"
+                f"{source} has schema version {reprlib.repr(plan.get('schema_version'))}, this program reads "
+                f"{SCHEMA_VERSION}; make the plan again"
             )
         misfit = jsonschema.exceptions.best_match(_validator().iter_errors(plan))
         if misfit is not None:
@@ -125,7 +128,7 @@ def device_positions(problem: Problem, device_of_op: Mapping[str, str]) -> dict[
             continue
         if device not in column:
             raise InputError(
-                f"op {name!r} is on {device!r}, which cluster {problem.cluster.name!r} lacks; "
+                f"op {name!r} is on {reprlib.repr(device)}, which cluster {problem.cluster.name!r} lacks; "
                 f"it has {', '.join(column)}"
             )
         found[op] = column[device]

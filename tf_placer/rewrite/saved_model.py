@@ -13,6 +13,7 @@ from typing import Protocol
 import tensorflow as tf
 
 from tf_placer.errors import InputError
+from tf_placer.files import appearing_whole
 from tf_placer.graph.item import Item
 from tf_placer.graph.saved_model import FILE_NAME, SavedModel, read_saved_model
 from tf_placer.problem.placement import Placement
@@ -60,15 +61,15 @@ def export_saved_model(
 
     Args:
       source: folder of the SavedModel; nothing of it is run.
-      target: folder that is not there yet; it appears when it is complete.
+      target: folder that is not there yet; it appears when it is complete, or not at all.
       result: a placement for ``Item.from_saved_model(source, signature, batch_size)``, or a search's result with one;
         or one of these for each of several signatures, by name.
       signature: the placed signature, where ``result`` is not a mapping.
       batch_size: what the placements were made for; other sizes may be served.
 
     Raises:
-      InputError: the model is damaged, a placement is for another graph, plans disagree about a variable, or
-        ``target`` is there.
+      InputError: the model is damaged or cannot be copied, a placement is for another graph, plans disagree about a
+        variable, or ``target`` is there or inside of the model.
     """
     given = result if isinstance(result, Mapping) else {signature: result}
     placements = {name: one if isinstance(one, Placement) else one.placement for name, one in given.items()}
@@ -77,6 +78,8 @@ def export_saved_model(
     target = pathlib.Path(target)
     if target.exists():
         raise InputError(f"{target} is there already; give a new folder")
+    if target.resolve().is_relative_to(pathlib.Path(source).resolve()):
+        raise InputError(f"{target} is inside of the model that is copied; give a folder elsewhere")
     model = read_saved_model(source)
     shared = _Shared(model)
     for name, plan in plans_in(source).items():
@@ -87,20 +90,21 @@ def export_saved_model(
         placed = apply_placement(item, placement)
         shared.add(name, placement.device_names)
         _place(model, name, item, placed)
-    unfinished = target.with_name(f".{target.name}.new")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copytree(model.path, unfinished)
+    with appearing_whole(target) as unfinished:
+        _copy(model.path, unfinished)
         (unfinished / FILE_NAME).write_bytes(model.proto.SerializeToString(deterministic=True))
         (unfinished / PLANS).mkdir(parents=True, exist_ok=True)
         for name, placement in placements.items():
             (unfinished / plan_file(name)).write_text(placement.to_json(), encoding="utf8")
-        _sync(unfinished)
-        os.rename(unfinished, target)
-    except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        raise
+
+
+def _copy(source: pathlib.Path, target: pathlib.Path) -> None:
+    try:
+        shutil.copytree(source, target, dirs_exist_ok=True)
+    except OSError as error:  # shutil's own too: a list of what it could not copy
+        raise InputError(
+            f"cannot copy {source} to {target}: {error}; see that both can be read and written"
+        ) from error
 
 
 def plans_in(path: str | os.PathLike[str]) -> dict[str, dict[str, str]]:
@@ -183,13 +187,3 @@ def _place_objects(model: SavedModel, call: SignatureCall, devices: Mapping[str,
         kind = objects.nodes[number].WhichOneof("kind")
         if op in devices and kind in ("variable", "resource"):
             getattr(objects.nodes[number], kind).device = devices[op]
-
-
-def _sync(folder: pathlib.Path) -> None:
-    """Has the disk hold everything in a folder before it gets its name."""
-    for path in [*folder.rglob("*"), folder]:
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

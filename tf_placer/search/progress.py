@@ -49,7 +49,7 @@ class ConsoleProgress:
         self._console = console or rich.console.Console(stderr=True)
         self._last_line_s = float("-inf")
         self._bar = rich.progress.Progress(
-            "{task.description}",
+            rich.progress.TextColumn("{task.description}", markup=False),  # brackets of a name are no markup
             rich.progress.BarColumn(),
             rich.progress.TaskProgressColumn(),
             rich.progress.TimeElapsedColumn(),

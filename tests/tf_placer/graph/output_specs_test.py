@@ -44,3 +44,22 @@ def test_wrong_graph_is_one_line():
     with pytest.raises(InputError, match=r"TensorFlow does not accept the graph.*NoSuchOp") as error:
         output_specs(graph_def)
     assert "\n" not in str(error.value)
+
+
+def test_what_batch_normalization_keeps_for_its_gradient_counts_nothing():
+    with tf.Graph().as_default() as graph:
+        x, scale = tf.zeros([2, 4, 4, 3]), tf.ones([3])
+        tf.raw_ops.FusedBatchNormV3(
+            x=x, scale=scale, offset=scale, mean=scale, variance=scale, is_training=False, name="normalized"
+        )
+    specs = dict(
+        zip([n.name for n in graph.as_graph_def().node], output_specs(graph.as_graph_def()), strict=True)
+    )
+    assert [spec.num_bytes for spec in specs["normalized"]] == [4 * 96, 12, 12, 12, 12, 0]
+
+
+def test_a_tensor_that_no_device_holds():
+    with tf.Graph().as_default() as graph:
+        tf.fill([2**20, 2**20, 2**20], 0.0, name="filled")
+    with pytest.raises(InputError, match=r"'filled' .* is larger than any device"):
+        output_specs(graph.as_graph_def())

@@ -101,6 +101,8 @@ def test_a_bad_plan_is_told_in_one_line(problem, tmp_path, changes, message):
     ("content", "message"),
     [
         (b"{truncated", r"edited\.json is not JSON \(line 1"),
+        (b"[" * 100_000, r"edited\.json is not JSON that can be read \(maximum recursion"),
+        (b"9" * 5000, r"edited\.json is not JSON that can be read \(Exceeds the limit"),
         (b"[]", r"edited\.json is not a placement"),
         (b"\xff\xfe\x00", r"cannot read placement file .*edited\.json"),
     ],

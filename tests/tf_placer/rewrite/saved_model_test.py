@@ -3,12 +3,14 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow.core.protobuf import fingerprint_pb2
+from tensorflow.core.framework import types_pb2
+from tensorflow.core.protobuf import fingerprint_pb2, meta_graph_pb2, saved_model_pb2
 from tensorflow.python.saved_model.pywrap_saved_model import fingerprinting
 
 from tests.logical_devices import outcomes_of
@@ -79,12 +81,53 @@ def test_an_unknown_signature_names_those_that_are(model):
         Item.from_saved_model(model, "train")
 
 
+def shorten(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:4])
+
+
+def rewrite(file: Path, change: Callable[[meta_graph_pb2.MetaGraphDef], None]) -> None:
+    proto = saved_model_pb2.SavedModel.FromString(file.read_bytes())
+    change(proto.meta_graphs[0])
+    file.write_bytes(proto.SerializeToString())
+
+
+def name_an_asset(meta_graph: meta_graph_pb2.MetaGraphDef) -> None:
+    meta_graph.asset_file_def.add(filename="words.txt")
+
+
+def enlarge_variable(meta_graph: meta_graph_pb2.MetaGraphDef) -> None:
+    handle = next(node for node in meta_graph.graph_def.node if node.op == "VarHandleOp")
+    handle.attr["shape"].shape.dim[0].size += 1
+
+
+def drop_outputs(meta_graph: meta_graph_pb2.MetaGraphDef) -> None:
+    meta_graph.signature_def["serving_default"].outputs.clear()
+
+
+def feed_a_resource(meta_graph: meta_graph_pb2.MetaGraphDef) -> None:
+    meta_graph.signature_def["serving_default"].inputs["x"].dtype = types_pb2.DT_RESOURCE
+
+
+def feed_much(meta_graph: meta_graph_pb2.MetaGraphDef) -> None:
+    meta_graph.signature_def["serving_default"].inputs["x"].tensor_shape.dim[1].size = 10**15
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
         (lambda file: file.unlink(), "cannot read .*saved_model.pb: No such file"),
         (lambda file: file.write_bytes(b"\xff" * 100), "saved_model.pb is damaged"),
         (lambda file: file.write_bytes(b""), "has 0 graphs tagged 'serve'"),
+        (lambda file: (file.parent / "variables" / "variables.index").unlink(), "variables.index is missing"),
+        (lambda file: shorten(next(file.parent.glob("variables/*.data*"))), r"variables\.\* is damaged"),
+        (lambda file: rewrite(file, name_an_asset), "the asset 'words.txt' is missing"),
+        (
+            lambda file: rewrite(file, enlarge_variable),
+            "'Variable' has the shape .* in the graph and .* checkpoint",
+        ),
+        (lambda file: rewrite(file, drop_outputs), "'serving_default' has no outputs"),
+        (lambda file: rewrite(file, feed_a_resource), "is a resource, which cannot be fed"),
+        (lambda file: rewrite(file, feed_much), "is larger than any device"),
     ],
 )
 def test_a_damaged_model_is_refused_in_one_line(model, damage, message):
@@ -111,6 +154,8 @@ def test_nothing_appears_where_the_export_is_refused(model, tmp_path):
         export_saved_model(model, tmp_path / "there", placement)
     with pytest.raises(InputError, match="search a placement for this item"):
         export_saved_model(model, tmp_path / "new", placement, batch_size=5)
+    with pytest.raises(InputError, match="inside of the model"):
+        export_saved_model(model, model / "new", placement)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "there"]
 
 

@@ -1,0 +1,32 @@
+"""Whatever is in a file: it is placed, or refused in one line, and nothing is left of what was refused."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+from tests.fuzz.campaign import campaign
+
+# Inputs of each kind: 150 with every test run, 2,000 in all.
+SAMPLE = {"saved_model": 60, "meta_graph": 50, "plan": 20, "cluster": 20}
+ALL = {"saved_model": 800, "meta_graph": 700, "plan": 250, "cluster": 250}
+
+
+def check(folder: pathlib.Path, inputs: list[tuple[str, int]]) -> None:
+    outcome = campaign(inputs, folder)
+    print(f"seeds {min(s for _, s in inputs)} to {max(s for _, s in inputs)}: {dict(outcome.counts)}")
+    assert outcome.failures == [], "\n".join(outcome.failures)
+    for kind in {kind for kind, _ in inputs}:
+        assert outcome.counts[kind, 0] and outcome.counts[kind, 2], (
+            f"{kind}: only one of harmless and refused"
+        )
+
+
+def test_a_sample(tmp_path: pathlib.Path) -> None:
+    check(tmp_path, [(kind, seed) for kind, count in SAMPLE.items() for seed in range(count)])
+
+
+@pytest.mark.slow
+def test_all(tmp_path: pathlib.Path) -> None:
+    check(tmp_path, [(kind, seed) for kind, count in ALL.items() for seed in range(SAMPLE[kind], count)])

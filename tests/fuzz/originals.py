@@ -1,0 +1,141 @@
+"""The good inputs that are damaged: SavedModels, a MetaGraphDef, a plan and a cluster file."""
+
+from __future__ import annotations
+
+import pathlib
+
+import tensorflow as tf
+
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.cluster.preset import preset_path
+from tf_placer.graph.item import Item
+from tf_placer.problem.analytic_problem import analytic_problem
+from tf_placer.problem.placement import Placement
+from tf_placer.problem.problem import Problem
+
+CLUSTER = "k40x2"
+SIGNATURE = "serving_default"
+SAVED_MODELS = ("dense", "layers", "loop", "table", "v1")
+META_GRAPH = "step.pb"
+FETCHES = ("loss", "gradient", "counted")
+PLAN = "placement.json"
+CLUSTER_FILE = "cluster.toml"
+
+
+def make_originals(folder: pathlib.Path) -> None:
+    """Writes all of them into a folder."""
+    (folder / "words.txt").write_text("apple\nbanana\ncherry\n")
+    for name, module in (
+        ("dense", Dense()),
+        ("layers", Layers()),
+        ("loop", Loop()),
+        ("table", Table(folder)),
+    ):
+        tf.saved_model.save(module, str(folder / name), signatures={SIGNATURE: module.serve})
+    _tensorflow_1(folder / "v1")
+    meta_graph = tf.compat.v1.MetaGraphDef(graph_def=step.get_concrete_function().graph.as_graph_def())
+    (folder / META_GRAPH).write_bytes(meta_graph.SerializeToString(deterministic=True))
+    problem = plan_problem(folder)
+    Placement(problem, problem.everything_on(0)).save(folder / PLAN)
+    (folder / CLUSTER_FILE).write_bytes(preset_path(CLUSTER).read_bytes())
+
+
+def plan_problem(folder: pathlib.Path) -> Problem:
+    """What the plan is for."""
+    return analytic_problem(Item.from_saved_model(folder / "dense"), Cluster.preset(CLUSTER))
+
+
+class Dense(tf.Module):
+    """Two variables, a call in a call, and a counter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weights = tf.Variable(tf.ones([4, 3]))
+        self.bias = tf.Variable(tf.zeros([3]))
+        self.calls = tf.Variable(0)
+
+    @tf.function
+    def activated(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.nn.relu(x @ self.weights + self.bias)
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 4], tf.float32, name="x")])
+    def serve(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
+        self.calls.assign_add(1)
+        return {"y": self.activated(x), "calls": self.calls.read_value()}
+
+
+class Layers(tf.Module):
+    """Ops whose shape functions have much to check."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.filters = tf.Variable(tf.ones([3, 3, 3, 4]))
+        self.mean = tf.Variable(tf.zeros([4]))
+        self.scale = tf.Variable(tf.ones([4]))
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 8, 8, 3], tf.float32, name="image")])
+    def serve(self, image: tf.Tensor) -> dict[str, tf.Tensor]:
+        x = tf.nn.conv2d(image, self.filters, 2, "SAME")
+        x, _, _ = tf.compat.v1.nn.fused_batch_norm(
+            x, self.scale, self.mean, mean=self.mean, variance=self.scale, is_training=False
+        )
+        x = tf.nn.max_pool2d(tf.pad(x, [[0, 0], [1, 1], [1, 1], [0, 0]]), 2, 2, "VALID")
+        left, right = tf.split(x, 2, axis=3)
+        x = tf.concat([tf.transpose(left, [0, 2, 1, 3]), right], axis=3)
+        x = tf.reshape(x, [tf.shape(x)[0], -1])[:, 1:9]
+        x = tf.einsum("bi,ij->bj", x, tf.ones([8, 5])) + tf.cast(tf.range(5), tf.float32)
+        rows = tf.gather(tf.stack([x, tf.tile(x[:, :1], [1, 5])]), [1, 0])
+        return {"top": tf.math.top_k(tf.nn.softmax(tf.reduce_mean(rows, axis=0)), 2)[0]}
+
+
+class Loop(tf.Module):
+    """A loop and a branch that share a variable."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weights = tf.Variable([[1.0, 2.0], [3.0, 4.0]])
+
+    @tf.function(input_signature=[tf.TensorSpec([6, 2], tf.float32, name="x")])
+    def serve(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
+        y = tf.while_loop(
+            lambda i, _: i < 3, lambda i, y: (i + 1, y @ self.weights), [0, x], maximum_iterations=3
+        )[1]
+        return {"y": tf.cond(tf.reduce_sum(y) > 0, lambda: y * self.weights[0], lambda: -y)}
+
+
+class Table(tf.Module):
+    """A hash table whose content is an asset, and strings."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        super().__init__()
+        initializer = tf.lookup.TextFileInitializer(
+            str(folder / "words.txt"), tf.string, tf.lookup.TextFileIndex.WHOLE_LINE, tf.int64, -1
+        )
+        self.table = tf.lookup.StaticHashTable(initializer, -1)
+        self.embedding = tf.Variable(tf.reshape(tf.range(8.0), [4, 2]))
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="words")])
+    def serve(self, words: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"embedded": tf.gather(self.embedding, self.table.lookup(tf.strings.lower(words)) + 1)}
+
+
+def _tensorflow_1(folder: pathlib.Path) -> None:
+    """A SavedModel whose signature's ops are in its main graph."""
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        x = tf.compat.v1.placeholder(tf.float32, [None, 3], name="x")
+        weights = tf.compat.v1.get_variable("w", initializer=tf.ones([3, 2]), use_resource=True)
+        y = tf.nn.relu(x @ weights) + 1.0
+        session.run(tf.compat.v1.global_variables_initializer())
+        tf.compat.v1.saved_model.simple_save(session, str(folder), {"x": x}, {"y": y})
+
+
+@tf.function(input_signature=[tf.TensorSpec([16, 8], tf.float32, name="x")])
+def step(x: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    """A loss and its gradient, and a loop, without variables."""
+    weights = tf.linspace(tf.zeros([8]), tf.ones([8]), 4, axis=1)
+    with tf.GradientTape() as tape:
+        tape.watch(weights)
+        loss = tf.reduce_sum(tf.nn.softmax(tf.tanh(x @ weights)) ** 2)
+    counted = tf.while_loop(lambda i: i < 5, lambda i: i + 1, [tf.constant(0)])[0]
+    gradient = tape.gradient(loss, weights)
+    return tf.identity(loss, "loss"), tf.identity(gradient, "gradient"), tf.identity(counted, "counted")

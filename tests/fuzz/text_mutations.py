@@ -1,0 +1,130 @@
+"""Damage to plans (JSON) and cluster files (TOML) that a parser still reads, mostly."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from typing import Any
+
+DEPTHS = (3, 500, 100_000)
+
+
+def damage_plan(text: str, rng: random.Random) -> tuple[str, str]:
+    """A changed plan, and what was changed."""
+    plan = json.loads(text)
+    devices = plan["devices"]
+    op, key = rng.choice(sorted(devices)), rng.choice(sorted(plan))
+    how = rng.randrange(10)
+    if how == 0:
+        del plan[key]
+    elif how == 1:
+        plan[key] = _json_value(rng)
+    elif how == 2:
+        del devices[op]
+    elif how == 3:
+        devices[op] = _json_value(rng)
+    elif how == 4:
+        devices[op] = rng.choice((*devices.values(), "GPU:0", "/device:GPU:99", "", "ü", "\ud800"))
+    elif how == 5:
+        devices[rng.choice(("", "more", "\ud800", op.upper()))] = devices[op]
+    elif how == 6:
+        for name in devices:
+            devices[name] = rng.choice(tuple(devices.values()))
+    elif how == 7:
+        plan = rng.choice((devices, [plan], _json_value(rng)))
+    elif how == 8:
+        return text.replace(
+            '"schema_version": 1', f'"schema_version": {"9" * rng.choice((1, 5000))}'
+        ), "a number"
+    else:
+        depth = rng.choice(DEPTHS)
+        return text.replace(
+            '"devices": ', f'"deep": {"[" * depth}{"]" * depth}, "devices": '
+        ), f"{depth} brackets"
+    return json.dumps(plan), f"change {how} of {key!r}, {op!r}"
+
+
+def _json_value(rng: random.Random) -> Any:
+    return rng.choice(
+        (None, True, 0, 1, 2, -1, 1.5, float("nan"), float("inf"), 10**400, "", "1", "ü", [], {}, [[1]])
+    )
+
+
+VALUES = (
+    *(
+        "0",
+        "-1",
+        "1",
+        "1.5",
+        "1e400",
+        "-0.0",
+        "inf",
+        "-inf",
+        "nan",
+        "9223372036854775807",
+        "9223372036854775808",
+    ),
+    *(
+        "1e18",
+        "1e300",
+        "1e-300",
+        "5e-324",
+        "true",
+        '""',
+        '"x"',
+        '"GPU:7"',
+        '"GPU:٣"',
+        '"CPU:0"',
+        '"[/red]"',
+        '"ü😀"',
+    ),
+    *(
+        "[]",
+        '["GPU:0"]',
+        '["GPU:0", "GPU:0"]',
+        "[1]",
+        "{}",
+        "{ a = 1 }",
+        "1979-05-27",
+        "07:32:00",
+        "'''x\ny'''",
+    ),
+    *(
+        "9" * 5000,
+        "0x" + "f" * 5000,
+        "[0x" + "f" * 5000 + "]",
+        '"' + "x" * 10_000 + '"',
+        '"GPU:99999999999999999999"',
+    ),
+)
+
+
+def damage_cluster(text: str, rng: random.Random) -> tuple[str, str]:
+    """A changed cluster file, and what was changed."""
+    lines = text.splitlines()
+    numbers = [number for number, line in enumerate(lines) if re.match(r"\w+\s*=", line)]
+    number, how = rng.choice(numbers), rng.randrange(9)
+    key = lines[number].partition("=")[0].strip()
+    if how < 4:
+        value = rng.choice(VALUES)
+        lines[number] = f"{key} = {value}"
+        return "\n".join(lines), f"{key} = {value[:30]}"
+    if how == 4:
+        del lines[number]
+    elif how == 5:
+        lines[number] = lines[number].replace(
+            key, rng.choice((f"{key}s", "ü", '""', "channel", "type", "model", "name"))
+        )
+    elif how == 6:
+        lines.insert(
+            rng.randrange(len(lines)),
+            rng.choice(("[[device]]", "[[link]]", "[device]", "[[", "]", "x", "\0")),
+        )
+    elif how == 7:
+        depth = rng.choice(DEPTHS)
+        lines[number] = f"{key} = {'[' * depth}{']' * depth}"
+    else:
+        begin, end = sorted(rng.sample(range(len(lines) + 1), 2))
+        lines[begin:end] = lines[begin:end] * rng.choice((0, 2, 30))
+    return "\n".join(lines), f"change {how} of line {number}: {key}"

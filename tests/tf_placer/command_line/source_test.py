@@ -1,0 +1,193 @@
+"""SavedModels given to `place`: what is none is refused in one line, and nothing of what is one ever runs."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Callable
+
+import keras
+import pytest
+import tensorflow as tf
+
+from tf_placer.__main__ import run
+
+Place = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def place(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> Place:
+    """Places a SavedModel on a described cluster; gives status and standard error."""
+
+    def placed(model: pathlib.Path, *flags: str) -> tuple[int, str]:
+        argv = [
+            "place",
+            f"--saved_model={model}",
+            "--cluster=k40x2",
+            "--method=single",
+            "--budget_evaluations=2",
+        ]
+        out = f"--out={tmp_path / 'out'}"
+        status = run([*argv, out, *flags])
+        return status, capsys.readouterr().err
+
+    return placed
+
+
+class Doubling(tf.Module):
+    """A SavedModel's signature ``double``."""
+
+    @tf.function(input_signature=[tf.TensorSpec([3], tf.float32, name="x")])
+    def double(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"y": 2.0 * x}
+
+
+@pytest.fixture
+def model(tmp_path: pathlib.Path) -> pathlib.Path:
+    module = Doubling()
+    tf.saved_model.save(
+        module, str(tmp_path / "model"), signatures={"double": module.double, "twice": module.double}
+    )
+    return tmp_path / "model"
+
+
+def assert_refused(answer: tuple[int, str], *expected: str) -> None:
+    status, error = answer
+    assert status == 2
+    assert error.startswith("tf-placer: ") and len(error.splitlines()) == 1, error
+    for words in expected:
+        assert words in error
+
+
+def test_a_signature_that_is_not_there(model: pathlib.Path, place: Place, tmp_path: pathlib.Path) -> None:
+    assert_refused(place(model), "no signature 'serving_default'; it has double, twice")
+    assert_refused(place(model, "--signature=doubel"), "no signature 'doubel'; it has double, twice")
+    assert not (tmp_path / "out").exists()
+    assert place(model, "--signature=double") == (0, "")
+
+
+def a_keras_file(folder: pathlib.Path) -> pathlib.Path:
+    keras.Sequential([keras.Input((2,)), keras.layers.Flatten()]).save(folder / "model.keras")
+    return folder / "model.keras"
+
+
+def a_frozen_graph(folder: pathlib.Path) -> pathlib.Path:
+    graph = Doubling().double.get_concrete_function().graph
+    (folder / "frozen.pb").write_bytes(graph.as_graph_def().SerializeToString())
+    return folder / "frozen.pb"
+
+
+def a_frozen_graph_under_the_name_of_a_saved_model(folder: pathlib.Path) -> pathlib.Path:
+    (folder / "frozen").mkdir()
+    return a_frozen_graph(folder).rename(folder / "frozen" / "saved_model.pb").parent
+
+
+def an_empty_folder(folder: pathlib.Path) -> pathlib.Path:
+    (folder / "empty").mkdir()
+    return folder / "empty"
+
+
+def nothing(folder: pathlib.Path) -> pathlib.Path:
+    return folder / "nothing"
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (a_keras_file, "model.keras is a file, not the folder of a SavedModel; export a Keras model"),
+        (a_frozen_graph, "frozen.pb is a file, not the folder of a SavedModel"),
+        (a_frozen_graph_under_the_name_of_a_saved_model, "frozen/saved_model.pb has 0 graphs tagged 'serve'"),
+        (an_empty_folder, "empty/saved_model.pb: No such file or directory; give the folder of a SavedModel"),
+        (nothing, "nothing/saved_model.pb: No such file or directory"),
+    ],
+)
+def test_what_is_no_saved_model(
+    make: Callable[[pathlib.Path], pathlib.Path], expected: str, place: Place, tmp_path: pathlib.Path
+) -> None:
+    assert_refused(place(make(tmp_path)), expected)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_text_as_meta_graph(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "notes.txt").write_text("not a graph")
+    flags = [f"--meta_graph={tmp_path / 'notes.txt'}", "--fetches=Identity", "--cluster=k40x2"]
+    status = run(["place", *flags, f"--out={tmp_path / 'out'}"])
+    assert_refused((status, capsys.readouterr().err), "notes.txt: it is no MetaGraphDef and no GraphDef")
+
+
+def test_results_are_not_written_into_the_model(model: pathlib.Path, place: Place) -> None:
+    for out in (model, model / "placed"):
+        assert_refused(
+            place(model, "--signature=double", f"--out={out}"), "would be written into --saved_model"
+        )
+    inner = model.rename(model.parent / "saved_model")
+    assert_refused(place(inner, "--signature=double", f"--out={inner.parent}"), "would be written into")
+    assert (inner / "saved_model.pb").is_file()
+
+
+def test_a_second_run_replaces_the_results_of_the_first_and_nothing_else(
+    model: pathlib.Path, place: Place, tmp_path: pathlib.Path
+) -> None:
+    out = tmp_path / "out"
+    assert place(model, "--signature=double") == (0, "")
+    first = (out / "saved_model" / "saved_model.pb").read_bytes()
+    (out / "notes.txt").write_text("mine")
+    (out / ".results.new").mkdir()  # a killed run left it
+    (out / ".results.new" / "half").write_text("")
+    assert place(model, "--signature=twice", "--seed=5") == (0, "")
+    written = ["notes.txt", "placed_graph.pb", "placement.json", "saved_model", "summary.json"]
+    assert sorted(path.name for path in out.iterdir()) == written
+    assert json.loads((out / "summary.json").read_text())["seed"] == 5
+    assert (out / "saved_model" / "saved_model.pb").read_bytes() != first
+    assert run(["place", "--workload=dense_small", "--cluster=k40x2", "--method=single", f"--out={out}"]) == 0
+    assert sorted(path.name for path in out.iterdir()) == sorted({*written} - {"saved_model"})
+
+
+def test_brackets_in_a_name_are_no_markup(model: pathlib.Path, place: Place) -> None:
+    odd = model.rename(model.parent / "[red]model")
+    assert place(odd, "--signature=double", f"--out={model.parent}/a[/b]") == (0, "")
+
+
+class Effects(tf.Module):
+    """Ops that tell when they run, where inference would like to know a value."""
+
+    def __init__(self, file: pathlib.Path) -> None:
+        super().__init__()
+        self.ran: list[str] = []
+        self._file = str(file)
+
+    def _tell(self, value):
+        self.ran.append("a function of Python")
+        return value
+
+    @tf.function(input_signature=[tf.TensorSpec([6], tf.float32, name="x")])
+    def reshaped(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
+        shape = tf.numpy_function(self._tell, [tf.constant([2, 3])], tf.int32, stateful=False)
+        return {"y": tf.reshape(x, tf.ensure_shape(shape, [2]))}
+
+    @tf.function(input_signature=[tf.TensorSpec([6], tf.float32, name="x")])
+    def counted(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
+        tf.py_function(lambda one: self._tell(one) and None, [tf.constant(1)], [])
+        tf.print("never")
+        with tf.control_dependencies([tf.io.write_file(self._file, "ran")]):
+            most = tf.identity(tf.constant(4))
+        loop = tf.while_loop(lambda i: i < 3, lambda i: (i + 1,), [0], maximum_iterations=most)
+        return {"y": x, "count": loop[0]}
+
+
+def test_nothing_of_the_model_runs(place: Place, tmp_path: pathlib.Path) -> None:
+    module = Effects(tmp_path / "written")
+    signatures = {"reshaped": module.reshaped, "counted": module.counted}
+    tf.saved_model.save(module, str(tmp_path / "model"), signatures=signatures)
+    module.ran.clear()  # TensorFlow's own inference ran one when it was traced
+    assert place(tmp_path / "model", "--signature=counted") == (0, "")
+    assert_refused(place(tmp_path / "model", "--signature=reshaped"), "depends on data")
+    assert module.ran == []
+    assert not (tmp_path / "written").exists()
+
+    loaded = tf.saved_model.load(str(tmp_path / "model"))
+    for signature in signatures:
+        module.ran.clear()
+        loaded.signatures[signature](x=tf.zeros([6]))
+        assert module.ran, "the test would not have noticed"
+    assert (tmp_path / "written").exists(), "the test would not have noticed"
