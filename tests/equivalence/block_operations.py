@@ -20,7 +20,7 @@ def _call(scope: Scope, x: tf.Tensor, *others: tf.Tensor) -> tf.Tensor:
 
     @tf.function(autograph=False)
     def nested(y: tf.Tensor, *arguments: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        leader = tf.identity(scope.blocks[0](y, *arguments))
+        leader = tf.identity(scope.blocks[0](y, *arguments), name="leader")  # no name of the caller's ops
         with tf.compat.v1.colocate_with(leader):
             return leader, tf.multiply(leader, captured)
 

@@ -66,11 +66,9 @@ def test_the_programs_are_diverse(report: dict) -> None:
         "AssignVariableOp",
         "Case",
         "Conv2D",
-        "FusedBatchNormV3",
         "If",
         "ResourceApplyAdam",
         "ResourceScatterUpdate",
-        "StatefulStandardNormalV2",
         "TensorListStack",
         "While",
     }

@@ -38,13 +38,26 @@ def item_complaints(item: Item, concrete: concrete_function.ConcreteFunction) ->
     for node in item.graph_def.node:
         if node.op not in _MADE_FOR_THE_ITEM and _looks(node) not in known:
             lines.append(f"no traced {node.op} has the attributes of {node.name}")
-    names = {node.name for node in item.graph_def.node}
-    for node in item.graph_def.node:
-        for target in _classes(node):
-            if target not in names - {node.name}:
-                lines.append(f"{node.name} is to be with {target!r}, which is no other op of the item")
+    lines += _class_complaints(item, concrete)
     lines += lost_waits(traced, item.graph_def, {text.partition(":")[0] for text in item.fetches})
     return lines + unordered_accesses(item.graph_def)
+
+
+def _class_complaints(item: Item, concrete: concrete_function.ConcreteFunction) -> list[str]:
+    """An op that was traced with another (``loc:@``) is still to be with it, if both are in the item."""
+    traced = concrete.graph.as_graph_def()
+    followers = [node for node in expanded(traced.node, library_of(traced)) if _classes(node)]
+    names = {node.name for node in item.graph_def.node}
+    lines = []
+    for node in item.graph_def.node:
+        for follower in followers if _classes(node) else ():
+            if not f"/{node.name}".endswith(f"/{follower.name}"):
+                continue
+            scope = node.name.removesuffix(follower.name)  # of the call whose body it was in
+            for target in _classes(follower):
+                if f"{scope}{target}" in names and f"{scope}{target}" not in _classes(node):
+                    lines.append(f"{node.name} is to be with {_classes(node)}, not with {scope}{target}")
+    return lines
 
 
 def placed_complaints(

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2, node_def_pb2
 
+from tf_placer.graph.program import fresh_name
+
 
 def with_functions_renamed(graph_def: tf.compat.v1.GraphDef, suffix: str) -> tf.compat.v1.GraphDef:
     """Gives the library functions names that no other function of this process has."""
@@ -32,6 +34,38 @@ def with_functions_renamed(graph_def: tf.compat.v1.GraphDef, suffix: str) -> tf.
             gradient.function_name += suffix
         if gradient.gradient_func in names:
             gradient.gradient_func += suffix
+    return result
+
+
+def with_functions_of_their_own(graph_def: tf.compat.v1.GraphDef) -> tf.compat.v1.GraphDef:
+    """Gives every node of the main graph copies of its own of the functions that it names, directly or not.
+
+    After two calls of one function were inlined, their loops share a body. TensorFlow rewrites the body of a loop
+    when it is differentiated, under one name, and fails when another loop has done so before.
+    """
+    result = tf.compat.v1.GraphDef()
+    result.CopyFrom(graph_def)
+    originals = {function.signature.name: function for function in graph_def.library.function}
+    taken = set(originals)
+    used: set[str] = set()
+
+    def own(node: node_def_pb2.NodeDef) -> None:
+        for value in node.attr.values():
+            for called in _functions_of(value):
+                if called.name not in originals:
+                    continue
+                if called.name not in used:
+                    used.add(called.name)
+                    function = next(f for f in result.library.function if f.signature.name == called.name)
+                else:
+                    function = result.library.function.add()
+                    function.CopyFrom(originals[called.name])
+                    called.name = function.signature.name = fresh_name(called.name, taken)
+                for inner in function.node_def:
+                    own(inner)
+
+    for node in result.node:
+        own(node)
     return result
 
 

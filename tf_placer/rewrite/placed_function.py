@@ -17,7 +17,7 @@ from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.apply_placement import check_made_for
-from tf_placer.rewrite.functions import with_functions_renamed
+from tf_placer.rewrite.functions import with_functions_of_their_own, with_functions_renamed
 from tf_placer.rewrite.graph_def import place_graph
 from tf_placer.rewrite.variables import move_to_devices, variables_of_handles
 
@@ -98,7 +98,8 @@ def placed_concrete_function(
     """
     traced = {node.name: node for node in concrete.graph.as_graph_def().node}
     suffix = f"__placed_{next(_serial)}"
-    graph_def = with_functions_renamed(place_graph(item.graph_def, device_of_op), suffix)
+    placed_def = with_functions_of_their_own(place_graph(item.graph_def, device_of_op))
+    graph_def = with_functions_renamed(placed_def, suffix)
     inputs = _restore_inputs(graph_def, concrete, item, traced)
     ctx = context.context()
     for function in graph_def.library.function:

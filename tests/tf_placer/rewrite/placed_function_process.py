@@ -116,6 +116,25 @@ def variable_known_by_its_handle_only() -> bool:
     return moved and bool(tf.reduce_all(found == expected)) and weights.numpy().tolist() == [0.0, 1.0]
 
 
+def gradient_of_a_loop_that_is_called_twice() -> bool:
+    @tf.function
+    def looped(x):
+        def body(i, x):
+            return i + 1, tf.while_loop(lambda k, _: k < 2, lambda k, y: (k + 1, tf.sin(y)), [0, x])[1]
+
+        return tf.while_loop(lambda i, _: i < 3, body, [0, x])[1]
+
+    @tf.function
+    def f(x):
+        return looped(looped(x) * 2.0)
+
+    x = tf.constant([0.5, 1.0])
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        expected, found = f(x), place(f, x)(x)
+    return bool(tf.reduce_all(tape.gradient(found, x) == tape.gradient(expected, x)))
+
+
 def elements_of_a_variable() -> bool:
     weights = tf.Variable([[1.0, 2.0], [3.0, 4.0]])
 
@@ -255,6 +274,7 @@ CHECKS: tuple[Callable[[], bool], ...] = (
     gradient_from_outside,
     custom_gradient_from_outside,
     variable_known_by_its_handle_only,
+    gradient_of_a_loop_that_is_called_twice,
     elements_of_a_variable,
     captured_value_that_nothing_needs,
     gradient_of_a_loop_with_weights,

@@ -10,6 +10,7 @@ CHECKS = (
     "gradient_from_outside",
     "custom_gradient_from_outside",
     "variable_known_by_its_handle_only",
+    "gradient_of_a_loop_that_is_called_twice",
     "elements_of_a_variable",
     "captured_value_that_nothing_needs",
     "gradient_of_a_loop_with_weights",
