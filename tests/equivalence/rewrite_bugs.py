@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import tensorflow as tf
@@ -198,12 +198,13 @@ def _captured_values_zero(right: Callable[..., Any]) -> Callable[..., Any]:
     return wrong
 
 
-def _moved_without_value(right: Callable[..., bool]) -> Callable[..., bool]:
-    def wrong(variable: tf.Variable, device: str) -> bool:
-        moved = right(variable, device)
-        if moved:
-            variable.assign(tf.zeros_like(variable))
-        return moved
+def _moved_without_value(right: Callable[..., None]) -> Callable[..., None]:
+    def wrong(wanted: Iterable[tuple[tf.Variable, str]]) -> None:
+        moves = [(variable, device, variable.handle) for variable, device in wanted]
+        right((variable, device) for variable, device, _ in moves)
+        for variable, _, old in moves:
+            if variable.handle is not old:
+                variable.assign(tf.zeros_like(variable))
 
     return wrong
 
@@ -263,15 +264,15 @@ BUGS: dict[str, Bug] = {
     ),
     "variable_not_moved": Bug(
         "variables stay where they are",
-        ((placed_function, "move_variable"),),
-        lambda right: lambda variable, device: False,
+        ((placed_function, "move_to_devices"),),
+        lambda right: lambda wanted: None,
     ),
     "moved_without_value": Bug(
-        "a moved variable is zero", ((placed_function, "move_variable"),), _moved_without_value
+        "a moved variable is zero", ((placed_function, "move_to_devices"),), _moved_without_value
     ),
     "old_storage_kept": Bug(
         "functions traced before go on with a moved variable's old storage",
         ((variables, "_hand_over"),),
-        lambda right: lambda old, new: None,
+        lambda right: lambda new_of: None,
     ),
 }

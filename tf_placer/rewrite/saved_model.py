@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
 import shutil
@@ -17,6 +16,7 @@ from tf_placer.files import appearing_whole
 from tf_placer.graph.item import Item
 from tf_placer.graph.saved_model import FILE_NAME, SavedModel, read_saved_model
 from tf_placer.problem.placement import Placement
+from tf_placer.problem.plan_file import PlanFile
 from tf_placer.rewrite.apply_placement import apply_placement
 from tf_placer.rewrite.signature_body import SignatureCall, call_of, replace_body
 from tf_placer.rewrite.signature_graph import add_graph, state_of
@@ -113,14 +113,10 @@ def plans_in(path: str | os.PathLike[str]) -> dict[str, dict[str, str]]:
     Raises:
       InputError: a plan's file is damaged.
     """
-    plans = {}
-    for file in sorted((pathlib.Path(path) / PLANS).glob("*.json")):
-        try:
-            plan = json.loads(file.read_text(encoding="utf8"))["devices"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{file} is damaged ({error}); export the model again") from error
-        plans[urllib.parse.unquote(file.stem)] = plan
-    return plans
+    return {
+        urllib.parse.unquote(file.stem): dict(PlanFile.read(file).devices)
+        for file in sorted((pathlib.Path(path) / PLANS).glob("*.json"))
+    }
 
 
 class _Shared:

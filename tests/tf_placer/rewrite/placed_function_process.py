@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from tests.logical_devices import NUM_DEVICES, report
 from tf_placer.cluster.cluster import Cluster
+from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement
@@ -268,6 +269,18 @@ def keras_training() -> bool:
     return losses(True) == losses(False)
 
 
+def variable_passed_as_an_argument_is_refused() -> bool:
+    @tf.function
+    def f(state, x):
+        return state.assign_add(x)
+
+    try:
+        place(f, tf.Variable([1.0, 2.0]), tf.constant([1.0, 1.0]))
+    except InputError as error:
+        return "as an argument" in str(error)
+    return False
+
+
 CHECKS: tuple[Callable[[], bool], ...] = (
     structured,
     loops_and_branches,
@@ -281,6 +294,7 @@ CHECKS: tuple[Callable[[], bool], ...] = (
     variables_and_older_functions,
     side_effects,
     nested_and_saved,
+    variable_passed_as_an_argument_is_refused,
     keras_training,
 )
 

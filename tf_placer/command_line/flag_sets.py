@@ -1,0 +1,173 @@
+"""The flags of the commands: what they are, and what they ask for."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from absl import flags
+
+from tf_placer.calibration.build_problem import COSTS
+from tf_placer.command_line.cluster_choice import choose_cluster
+from tf_placer.command_line.place import Request
+from tf_placer.command_line.source import Source
+from tf_placer.errors import InputError
+from tf_placer.problem.pins import Pin
+from tf_placer.problem.plan_file import PlanFile
+from tf_placer.search.budget import Budget
+from tf_placer.search.search import MAX_SEED
+
+DEFAULT_BUDGET_S = 60.0
+_SOURCES = ("workload", "saved_model", "meta_graph")
+_DESCRIPTION = (*_SOURCES, "signature", "fetches", "batch_size", "cluster", "costs")
+
+
+def none(values: flags.FlagValues) -> None:
+    """Of commands that list things."""
+
+
+def _workload_flags(values: flags.FlagValues) -> None:
+    flags.DEFINE_string("workload", None, "What to place; `workloads` lists them.", values)
+    flags.DEFINE_string("saved_model", None, "Or the folder of a SavedModel.", values)
+    flags.DEFINE_string(
+        "signature", "serving_default", "Which signature of it; `place` takes several: a,b.", values
+    )
+    flags.DEFINE_string("meta_graph", None, "Or the file of a serialized MetaGraphDef.", values)
+    flags.DEFINE_list("fetches", [], "What to compute of it: tensors and ops.", flag_values=values)
+    flags.DEFINE_integer(
+        "batch_size",
+        32,
+        "Stands for dimensions of any size in a SavedModel or MetaGraphDef.",
+        lower_bound=1,
+        flag_values=values,
+    )
+    flags.DEFINE_string(
+        "cluster", None, "A preset (`clusters` lists them), a .toml file, local, or local:2.", values
+    )
+    flags.DEFINE_enum(
+        "costs",
+        None,
+        COSTS,
+        "Op costs: estimated, or measured (on live devices, if not given).",
+        flag_values=values,
+    )
+
+
+def _search_flags(values: flags.FlagValues) -> None:
+    _workload_flags(values)
+    flags.DEFINE_float(
+        "budget_s",
+        None,
+        f"Seconds for each method; {DEFAULT_BUDGET_S:g} without budget_evaluations.",
+        flag_values=values,
+    )
+    flags.DEFINE_integer("budget_evaluations", None, "Most placements each method tries.", flag_values=values)
+    flags.DEFINE_integer(
+        "seed", 0, "Fixes everything random.", lower_bound=0, upper_bound=MAX_SEED, flag_values=values
+    )
+    flags.DEFINE_string("out", None, "Folder for summary.json, placement.json, placed_graph.pb.", values)
+    flags.DEFINE_multi_string(
+        "pin",
+        [],
+        "Ops that must be on a device, by a regular expression: --pin='encoder/.*=/device:CPU:0'; may be repeated.",
+        flag_values=values,
+    )
+
+
+def of_place(values: flags.FlagValues) -> None:
+    """A program, devices, a budget, a method, and what is decided already."""
+    _search_flags(values)
+    flags.DEFINE_string("method", "hdp", "How to search; `methods` lists them.", values)
+    flags.DEFINE_string("plan", None, "A placement.json to apply instead of searching.", values)
+    flags.DEFINE_bool(
+        "complete_plan",
+        False,
+        "Search what the plan does not say of this graph, and ignore what is not in it.",
+        flag_values=values,
+    )
+
+
+def of_compare(values: flags.FlagValues) -> None:
+    """The same with several methods."""
+    _search_flags(values)
+    flags.DEFINE_list(
+        "methods", ["single", "random", "hdp"], "Methods, separated by commas.", flag_values=values
+    )
+
+
+def of_measure(values: flags.FlagValues) -> None:
+    """A program, live devices and a plan."""
+    _workload_flags(values)
+    values["cluster"].value = "local"
+    flags.DEFINE_string("placement", None, "The placement.json to time.", values)
+
+
+def of_profile(values: flags.FlagValues) -> None:
+    """A program and live devices."""
+    _workload_flags(values)
+    values["cluster"].value = "local"
+
+
+def of_explain(values: flags.FlagValues) -> None:
+    """A plan and an op; what the plan was made for, where it does not say."""
+    _workload_flags(values)
+    flags.DEFINE_string("plan", None, "A placement.json; it knows what it was made for.", values)
+    flags.DEFINE_string("op", None, "Name of the op to explain.", values)
+
+
+def request(values: flags.FlagValues, budget: Budget) -> Request:
+    """What the flags ask for; those that a command does not have have their defaults.
+
+    Raises:
+      InputError: a program, plan, pin or cluster that cannot be.
+    """
+    places = "complete_plan" in values
+    return Request(
+        source=_source(values),
+        cluster=choose_cluster(values.cluster),
+        budget=budget,
+        seed=values.seed if "seed" in values else 0,
+        costs=values.costs,
+        pins=tuple(Pin.parse(text) for text in values.pin) if "pin" in values else (),
+        plan=PlanFile.read(values.plan) if places and values.plan else None,
+        complete_plan=places and values.complete_plan,
+    )
+
+
+def budget(values: flags.FlagValues) -> Budget:
+    """The budget that the flags give, or the default one."""
+    default_s = DEFAULT_BUDGET_S if values.budget_evaluations is None else math.inf
+    return Budget(default_s if values.budget_s is None else values.budget_s, values.budget_evaluations)
+
+
+def made_for(values: flags.FlagValues) -> dict[str, Any]:
+    """What a plan remembers: the flags that describe the program and the devices."""
+    return {name: values[name].value for name in _DESCRIPTION if values[name].value not in (None, [])}
+
+
+def recall(values: flags.FlagValues, plan: PlanFile) -> None:
+    """Sets the flags that describe the program and the devices to what a plan was made for, unless they are given.
+
+    Raises:
+      InputError: neither says which devices.
+      flags.Error: what the plan says is no value of the flag.
+    """
+    remembered = {name: value for name, value in plan.made_for.items() if name in _DESCRIPTION}
+    if any(values[name].present for name in _SOURCES):
+        remembered = {name: value for name, value in remembered.items() if name not in _SOURCES}
+    for name, value in remembered.items():
+        if not values[name].present:
+            values[name].parse(",".join(map(str, value)) if isinstance(value, list) else str(value))
+    if not values.cluster:
+        raise InputError(f"{plan.source} does not say which devices it was made for; give --cluster")
+
+
+def _source(values: flags.FlagValues) -> Source:
+    return Source(
+        values.workload,
+        values.saved_model,
+        values.signature,
+        values.meta_graph,
+        tuple(values.fetches),
+        values.batch_size,
+    )
