@@ -71,8 +71,8 @@ def move_variables(
     for variable in item.variables:
         if variable.capture not in handles:
             raise InputError(
-                f"variable {variable.node!r} is passed to {concrete.name!r} as an argument, so a plan cannot move it; let "
-                "the function capture it, as a closure or an attribute"
+                f"variable {variable.node!r} is passed to {concrete.name!r} as an argument, so a plan cannot move it; "
+                "let the function capture it, as a closure or an attribute"
             )
     wanted = {variable.node: handles[variable.capture] for variable in item.variables}
     variable_of_handle = variables_of_handles(wanted.values(), likely=concrete.graph.variables)
