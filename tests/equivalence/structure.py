@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 import tensorflow as tf
-from tensorflow.core.framework import graph_pb2, node_def_pb2
+from tensorflow.core.framework import attr_value_pb2, graph_pb2, node_def_pb2, types_pb2
 from tensorflow.python.eager.polymorphic_function import concrete_function
 from tensorflow.python.framework import op_def_registry
 
@@ -160,9 +160,16 @@ def _classes(node: node_def_pb2.NodeDef) -> list[str]:
 
 
 def _attributes(node: node_def_pb2.NodeDef) -> dict[str, bytes]:
-    """What an op is told, defaults included; without names of functions and notes of TensorFlow's
-    to itself but which gradient is meant."""
+    """What an op is told, defaults included; without names of functions, the shapes of handles that a loop carries, and
+    notes of TensorFlow's to itself but which gradient is meant."""
     attributes = dict(node.attr)
+    if "output_shapes" in attributes and "T" in attributes:
+        shapes = attr_value_pb2.AttrValue()
+        shapes.CopyFrom(attributes["output_shapes"])
+        for dtype, shape in zip(attributes["T"].list.type, shapes.list.shape, strict=False):
+            if dtype == types_pb2.DT_RESOURCE:
+                shape.Clear()
+        attributes["output_shapes"] = shapes
     for attribute in op_def_registry.get(node.op).attr:
         if attribute.HasField("default_value"):
             attributes.setdefault(attribute.name, attribute.default_value)

@@ -1,11 +1,13 @@
-"""Names of library functions."""
+"""Names of library functions, and what their arguments stand for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 import tensorflow as tf
-from tensorflow.core.framework import attr_value_pb2, node_def_pb2
+from tensorflow.core.framework import attr_value_pb2, node_def_pb2, types_pb2
+from tensorflow.python.framework import func_graph
+from tensorflow.python.ops import handle_data_util
 
 from tf_placer.graph.program import fresh_name
 
@@ -34,6 +36,37 @@ def with_functions_renamed(graph_def: tf.compat.v1.GraphDef, suffix: str) -> tf.
             gradient.function_name += suffix
         if gradient.gradient_func in names:
             gradient.gradient_func += suffix
+    return result
+
+
+def with_handle_data(graph_def: tf.compat.v1.GraphDef, traced: func_graph.FuncGraph) -> tf.compat.v1.GraphDef:
+    """Says of every argument of a library function that is a handle what variable is behind it.
+
+    TensorFlow knows that of functions that it has traced, and needs it to differentiate them; a FunctionDef can say it,
+    but is written without. The shape of the handle itself, which a loop says of what it carries, would be taken for the
+    variable's; it is left open.
+
+    Args:
+      graph_def: its library functions have the names that they were traced with.
+      traced: the graph that calls them, or that they were inlined into.
+    """
+    result = tf.compat.v1.GraphDef()
+    result.CopyFrom(graph_def)
+    for function in result.library.function:
+        known = traced._get_function(function.signature.name)
+        inputs = known.graph.inputs if known is not None else []
+        for argument, tensor in zip(function.signature.input_arg, inputs, strict=False):
+            if tensor.dtype != tf.resource or argument.handle_data:
+                continue
+            data = handle_data_util.get_resource_handle_data(tensor)
+            for one in data.shape_and_type:
+                argument.handle_data.add(dtype=one.dtype, shape=one.shape)
+    for node in [*result.node, *(node for function in result.library.function for node in function.node_def)]:
+        if "output_shapes" in node.attr and "T" in node.attr:
+            carried = zip(node.attr["T"].list.type, node.attr["output_shapes"].list.shape, strict=False)
+            for dtype, shape in carried:
+                if dtype == types_pb2.DT_RESOURCE:
+                    shape.unknown_rank = True
     return result
 
 

@@ -17,7 +17,11 @@ from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.apply_placement import check_made_for
-from tf_placer.rewrite.functions import with_functions_of_their_own, with_functions_renamed
+from tf_placer.rewrite.functions import (
+    with_functions_of_their_own,
+    with_functions_renamed,
+    with_handle_data,
+)
 from tf_placer.rewrite.graph_def import place_graph
 from tf_placer.rewrite.variables import move_to_devices, variables_of_handles
 
@@ -104,7 +108,8 @@ def placed_concrete_function(
     """
     traced = {node.name: node for node in concrete.graph.as_graph_def().node}
     suffix = f"__placed_{next(_serial)}"
-    placed_def = with_functions_of_their_own(place_graph(item.graph_def, device_of_op))
+    placed_def = with_handle_data(place_graph(item.graph_def, device_of_op), concrete.graph)
+    placed_def = with_functions_of_their_own(placed_def)
     graph_def = with_functions_renamed(placed_def, suffix)
     inputs = _restore_inputs(graph_def, concrete, item, traced)
     ctx = context.context()
@@ -173,7 +178,10 @@ def _connect(
         here = graph.get_tensor_by_name(f"{name}:0")
         if tensor.dtype in (tf.resource, tf.variant):
             handle_data_util.copy_handle_data(tensor, here)
-        here.set_shape(tensor.shape)
+        if (
+            tensor.dtype != tf.resource
+        ):  # a known shape of a handle hides the variable's where a loop is differentiated
+            here.set_shape(tensor.shape)
         inputs.append(here)
     here_of = {tensor.op.name: here for tensor, here in zip(concrete.inputs, inputs, strict=True)}
     graph.inputs = inputs

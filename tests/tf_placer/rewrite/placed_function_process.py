@@ -269,6 +269,31 @@ def keras_training() -> bool:
     return losses(True) == losses(False)
 
 
+def gradient_of_a_loop_with_branches_that_take_elements() -> bool:
+    table = tf.Variable(tf.reshape(tf.range(12.0), [4, 3]))
+
+    @tf.function
+    def f(x):
+        def body(i, y):
+            taken = tf.reduce_sum(table.gather_nd([[0, 1], [i, 2]]))
+            chosen = tf.switch_case(
+                i % 2, [lambda: tf.reduce_sum(tf.gather(table, i)), lambda: table[i, 0] * y]
+            )
+            return i + 1, y * taken + x * chosen
+
+        return tf.while_loop(lambda i, _: i < 3, body, [0, x])[1]
+
+    def gradients(function):
+        x = tf.constant(2.0)
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = function(x)
+        return [tf.convert_to_tensor(one) for one in tape.gradient(y, [x, table])]
+
+    expected, found = gradients(f), gradients(place(f, tf.constant(2.0)))
+    return all(bool(tf.reduce_all(a == b)) for a, b in zip(expected, found, strict=True))
+
+
 def variable_passed_as_an_argument_is_refused() -> bool:
     @tf.function
     def f(state, x):
@@ -294,6 +319,7 @@ CHECKS: tuple[Callable[[], bool], ...] = (
     variables_and_older_functions,
     side_effects,
     nested_and_saved,
+    gradient_of_a_loop_with_branches_that_take_elements,
     variable_passed_as_an_argument_is_refused,
     keras_training,
 )

@@ -17,6 +17,7 @@ CHECKS = (
     "variables_and_older_functions",
     "side_effects",
     "nested_and_saved",
+    "gradient_of_a_loop_with_branches_that_take_elements",
     "variable_passed_as_an_argument_is_refused",
     "keras_training",
 )
