@@ -39,7 +39,7 @@ def test_every_program_is_warmed_up_and_timed_in_turn():
 def test_nobodys_turn_comes_right_after_its_own():
     ran = []
     race_steps(
-        [lambda i=i: ran.append(i) for i in range(3)], rounds=6, warmup_rounds=1, turn_s=0, confidence=1
+        [lambda i=i: ran.append(i) for i in range(3)], rounds=6, warmup_rounds=1, turn_s=1e-12, confidence=1
     )
     assert all(one != next_one for one, next_one in itertools.pairwise(ran))
 
