@@ -117,10 +117,11 @@ def search_live(
     """Searches on the calibrated simulator and lets the runtime have the last word.
 
     A search exploits the errors of its simulator, and the measurement of what it found is what corrects them: so
-    search, measure, refit, search again, from the method's best measured plan if it is one that improves plans. After
-    each of the method's searches a plain one (``PLAIN``) gets the same budget, and in the end random search as many
-    evaluations as the method's last, so that it shows what the method is worth; the fastest wins, whoever found it.
-    Measuring is not in the budget; it takes seconds a placement. Ctrl-C skips what is left and keeps what was measured.
+    search, measure, refit, search again; the last time from the method's best measured plan, if it is one that improves
+    plans, and before that anew, because a climb that goes on stays where it is stuck. After each of the method's
+    searches a plain one (``PLAIN``) gets the same budget, and in the end random search as many evaluations as the
+    method's last, so that it shows what the method is worth; the fastest wins, whoever found it. Measuring is not in the
+    budget; it takes seconds a placement. Ctrl-C skips what is left and keeps what was measured.
 
     Args:
       problem: profiled (``build_problem``) on the evaluator's devices.
@@ -185,21 +186,25 @@ class _LiveSearch:
         share = whole.share(count)
         for i in range(count):
             which, seed = f"search {i + 1} of {count}", self._seed + i
-            found = self._propose(method, share, which, seed)
+            last = i == count - 1
+            found = self._propose(method, share, which, seed, go_on=last)
             if found is None:
                 continue
             rivals = {PLAIN: share}
-            if i == count - 1:
+            if last:
                 rivals["random"] = Budget(evaluations=found.evaluations)
             for rival, budget in rivals.items():
                 if rival != method and not self._searches[-1].interrupted:
-                    self._propose(rival, budget, which, seed)
+                    self._propose(rival, budget, which, seed, go_on=last)
             if self._searches[-1].interrupted:
                 return True
         return False
 
-    def _propose(self, method: str, budget: Budget, which: str, seed: int) -> SearchResult | None:
-        """Searches and measures what came of it, if it is new."""
+    def _propose(
+        self, method: str, budget: Budget, which: str, seed: int, go_on: bool
+    ) -> SearchResult | None:
+        """Searches, anew or from the method's best, and measures what came of it, if it is new."""
+        start = self._best_row_of(method) if go_on else None
         shown = self._progress(f"{method}, {which}", budget) if self._progress else None
         problem = self._correction.apply(self._problem)
         try:
@@ -210,7 +215,7 @@ class _LiveSearch:
                 budget.evaluations,
                 seed,
                 shown,
-                start=self._best_row_of(method),
+                start=start,
             )
         except NothingFits:
             return None

@@ -1,7 +1,6 @@
 """Live searches on a runtime that is a simulator with other constants, so that its truth is known."""
 
 import dataclasses
-import itertools
 
 import pytest
 
@@ -49,12 +48,13 @@ def test_the_fastest_in_the_race_is_recommended_and_the_simulator_corrected(prob
     assert [one.method for one in found.searches] == ["random", "local_search"] * 3
 
 
-def test_a_later_search_goes_on_from_the_best_that_its_method_had_measured(problem):
+def test_the_last_search_goes_on_from_the_best_that_its_method_had_measured(problem):
     found = live(problem, OtherMachine(problem), "local_search", evaluations=120)
     climbs = [one for one in found.searches if one.method == "local_search"]
     assert climbs[0].runtime_s < 0.95 * climbs[0].single_device_s, "it has climbed"
-    for earlier, later in itertools.pairwise(climbs):
-        assert later.history[0].best_s == pytest.approx(earlier.runtime_s, rel=0.02)
+    assert climbs[1].history[0].best_s > climbs[0].runtime_s, "anew"
+    best_s = min(one.runtime_s for one in climbs[:2])
+    assert climbs[2].history[0].best_s == pytest.approx(best_s, rel=0.05)
 
 
 def test_plain_methods_get_as_many_evaluations_as_the_one_asked_for(problem):
