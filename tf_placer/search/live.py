@@ -120,8 +120,8 @@ def search_live(
     search, measure, refit, search again; the last time from the method's best measured plan, if it is one that improves
     plans, and before that anew, because a climb that goes on stays where it is stuck. After each of the method's
     searches a plain one (``PLAIN``) gets the same budget, and in the end random search as many evaluations as the
-    method's last, so that it shows what the method is worth; the fastest wins, whoever found it. Measuring is not in the
-    budget; it takes seconds a placement. Ctrl-C skips what is left and keeps what was measured.
+    method's last, so that it shows what the method is worth; the fastest wins, whoever found it. Measuring is not in
+    the budget; it takes seconds a placement. Ctrl-C skips what is left and keeps what was measured.
 
     Args:
       problem: profiled (``build_problem``) on the evaluator's devices.
