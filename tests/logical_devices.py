@@ -11,13 +11,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 NUM_DEVICES = 4
 
 
-def outcomes_of(module: str, *arguments: str) -> dict[str, str]:
-    """Runs a module that calls ``report``: name of each check -> "ok", or what is wrong."""
+def outcomes_of(module: str, *arguments: str) -> dict[str, Any]:
+    """What a module prints as JSON: one that calls ``report``, name of each check -> "ok", or what is wrong."""
     result = subprocess.run(
         [sys.executable, "-m", module, *arguments],
         cwd=REPOSITORY,

@@ -2,39 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import os
 import pathlib
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
-from tests.logical_devices import REPOSITORY
+from tests.logical_devices import outcomes_of
 
 SEED = 7
 
 
 def found_by(folder: pathlib.Path, kills: int) -> dict[str, Any]:
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "tests.tf_placer.command_line.killed_export_process",
-            str(folder),
-            str(kills),
-            str(SEED),
-        ],
-        cwd=REPOSITORY,
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "2"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
+    return outcomes_of(
+        "tests.tf_placer.command_line.killed_export_process", str(folder), str(kills), str(SEED)
     )
-    assert done.returncode == 0, done.stderr[-4000:]
-    return json.loads(done.stdout)
 
 
 def check(found: dict[str, Any], kills: int) -> None:
