@@ -23,6 +23,7 @@ CHECKS = (
     "variables_that_stay",
     "checkpoints_before_and_after",
     "keras_fit_with_a_train_step",
+    "keras_saves_and_loads",
 )
 
 
