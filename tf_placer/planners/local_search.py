@@ -13,9 +13,10 @@ _LARGEST_PIECE = 4  # a fourth of the units
 class LocalSearch:
     """Moves one connected piece at a time to another device, and keeps what is no slower.
 
-    A piece is grown breadth first from a random unit over units of the same device, up to a size that is drawn
+    A piece is grown breadth first from one unit over units of the same device, up to a size that is drawn
     log-uniformly, so that moves range from one unit to a whole branch with its gradients and variables. Single units
-    alone get nowhere: a unit that leaves its neighbors only adds messages.
+    alone get nowhere: a unit that leaves its neighbors only adds messages. Half of the pieces grow from an end of an
+    edge that crosses, where what is wrong can be mended, the others from where the work is.
 
         climber = LocalSearch(problem, start, seed)
         rows = climber.propose(4)
@@ -25,7 +26,12 @@ class LocalSearch:
     def __init__(self, problem: Problem, start: np.ndarray, seed: int) -> None:
         """Starts from a placement ``start`` [U], as good as unknown until something was learned."""
         self._problem = problem
-        self._neighbors = local_edges(unit_graph(problem)).neighbors("both")
+        graph = unit_graph(problem)
+        self._edges = graph.edges
+        self._neighbors = local_edges(graph).neighbors("both")
+        work_ns = problem.work_ns()
+        # A little for every unit, so that those that cost nothing move too.
+        self._work = np.cumsum(work_ns + max(0.2 * work_ns.mean(), 1.0))
         self._generator = np.random.default_rng(seed)
         self.device_of_unit = np.array(start, np.int32)
         self.runtime_s = float("inf")
@@ -52,12 +58,21 @@ class LocalSearch:
         if devices == 1:
             return moved
         size = int(np.exp(self._generator.uniform(0, np.log(max(units // _LARGEST_PIECE, 2)))))
-        piece = self._piece(int(self._generator.integers(units)), size)
+        piece = self._piece(self._first_unit(), size)
         source = self.device_of_unit[piece[0]]
         target = (source + 1 + self._generator.integers(devices - 1)) % devices
         piece = piece[self._problem.allowed[piece, target]]
         moved[piece] = target
         return moved
+
+    def _first_unit(self) -> int:
+        generator = self._generator
+        if generator.random() < 0.5:
+            devices = self.device_of_unit[self._edges]
+            crossing = np.flatnonzero(devices[:, 0] != devices[:, 1])
+            if len(crossing):
+                return int(self._edges[generator.choice(crossing), generator.integers(2)])
+        return int(np.searchsorted(self._work, generator.random() * self._work[-1], side="right"))
 
     def _piece(self, seed_unit: int, size: int) -> np.ndarray:
         """Up to ``size`` units of one device around one of them, in breadth-first order."""

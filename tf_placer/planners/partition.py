@@ -22,8 +22,6 @@ def min_cut_partition(problem: Problem, graph: UnitGraph, parts: int) -> np.ndar
     """
     if parts <= 1:
         return np.zeros(graph.num_units, np.int32)
-    work_ns = np.zeros(problem.num_units)
-    np.add.at(work_ns, problem.unit_of_op, problem.fastest_ns())
     both = np.concatenate([graph.edges, graph.edges[:, ::-1]]).astype(np.int64)
     keys, position = np.unique(both[:, 0] * graph.num_units + both[:, 1], return_inverse=True)
     num_bytes = np.bincount(position, np.concatenate([graph.edge_bytes, graph.edge_bytes]))
@@ -31,7 +29,7 @@ def min_cut_partition(problem: Problem, graph: UnitGraph, parts: int) -> np.ndar
     _, part = pymetis.part_graph(
         parts,
         pymetis.CSRAdjacency(offset, keys % graph.num_units),
-        vweights=_to_int(work_ns),
+        vweights=_to_int(problem.work_ns()),
         eweights=_to_int(num_bytes),
     )
     return np.array(part, np.int32)

@@ -169,6 +169,12 @@ class Problem:
         allowed = self.allowed[self.unit_of_op]
         return np.where(allowed, self.compute_ns, np.iinfo(np.int64).max).min(axis=1)
 
+    def work_ns(self) -> np.ndarray:
+        """[U] int64, time of each unit's ops on the fastest device."""
+        work_ns = np.zeros(self.num_units, np.int64)
+        np.add.at(work_ns, self.unit_of_op, self.fastest_ns())
+        return work_ns
+
     def everything_on(self, device: int) -> np.ndarray:
         """[U] int32: every unit on ``device``; one without a kernel there on its first legal device."""
         first_legal = self.allowed.argmax(axis=1)

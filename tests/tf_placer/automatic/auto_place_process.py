@@ -324,7 +324,7 @@ def keras_fit_with_a_train_step() -> bool:
 
 
 def keras_saves_and_loads() -> bool:
-    """Weights and optimizer slots, saved while they were where Keras made them and restored after they moved, and back."""
+    """Weights and optimizer slots saved before their variables moved load afterwards, and the other way round."""
 
     def made() -> tuple[keras.Model, Callable]:
         model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(8, "tanh"), keras.layers.Dense(1)])
@@ -359,9 +359,19 @@ def keras_saves_and_loads() -> bool:
         placed(x)  # the placed function reads what was loaded
         trained_again = state(model) == trained
         model.set_weights(weights)
-        copies = {name: state(keras.models.load_model(f"{folder}/{name}.keras")) for name in ("unmoved", "moved")}
-    same_weights = all(map(np.array_equal, model.get_weights(), weights)) and len(trained_weights) == len(weights)
-    return moved and loaded and trained_again and same_weights and copies == {"unmoved": unmoved, "moved": trained}
+        copies = {
+            name: state(keras.models.load_model(f"{folder}/{name}.keras")) for name in ("unmoved", "moved")
+        }
+    same_weights = all(map(np.array_equal, model.get_weights(), weights)) and len(trained_weights) == len(
+        weights
+    )
+    return (
+        moved
+        and loaded
+        and trained_again
+        and same_weights
+        and copies == {"unmoved": unmoved, "moved": trained}
+    )
 
 
 CHECKS: tuple[Callable[[], bool], ...] = (
