@@ -6,7 +6,8 @@ Places each workload on the local workers in every way that a search meets: sing
 granularity, min-cut partitions, samples of HDP while it learns, and what searches on the simulator end with, where a
 simulator's errors are exploited. All are measured in one run, in small heats: the placements of a heat and the
 single device run step by step in turn. Heats are minutes apart on a machine that drifts, so a heat's times are
-divided by its single device's and multiplied by that of all heats together; the drift is printed.
+divided by its single device's and multiplied by that of all heats together; the drift is printed. So is what measuring
+itself leaves uncertain: how well the odd turns agree with the even ones.
 
 Writes <workload>.json for each and fidelity.png.
 """
@@ -47,7 +48,8 @@ flags.DEFINE_integer("samples", 12, "samples of HDP")
 flags.DEFINE_integer("optima", 12, "ends of searches")
 flags.DEFINE_float("budget_s", 10.0, "seconds of each search")
 flags.DEFINE_integer("heat", 12, "placements measured together, with the single device")
-flags.DEFINE_integer("rounds", 9, "turns of each")
+flags.DEFINE_integer("rounds", 10, "turns of each, at least")
+flags.DEFINE_float("heat_s", 60.0, "more turns where a heat would take fewer seconds than this")
 flags.DEFINE_string("out", "out/fidelity", "folder for the results")
 
 PARTS = (2, 4, 8, 16, 32, 64)
@@ -119,27 +121,52 @@ def _searched(problem: Problem) -> Iterator[Candidate]:
         yield Candidate("sample", f"update {i} of {len(drawn)}", drawn[i])
 
 
-def measure(
-    evaluator: RuntimeEvaluator, rows: np.ndarray, reference: np.ndarray
-) -> tuple[np.ndarray, float, float]:
-    """Medians in seconds [B], heats brought to one level; that level; and its range between heats.
+@dataclasses.dataclass(frozen=True, eq=False)
+class Measured:
+    """What the runtime said.
+
+    Attributes:
+      times_s: [B] medians, heats brought to one level.
+      halves_s: [2, B] the same of the even turns and of the odd ones.
+      single_s: that level: the single device's time.
+      drift: its range between heats.
+    """
+
+    times_s: np.ndarray
+    halves_s: np.ndarray
+    single_s: float
+    drift: float
+
+
+def measure(evaluator: RuntimeEvaluator, rows: np.ndarray, simulated_s: np.ndarray) -> Measured:
+    """Runs placements in heats, with the first of them in every heat.
 
     Args:
-      rows: [B, U] placements.
-      reference: [U] one that runs in every heat.
+      rows: [B, U] placements; the first is a single device's.
+      simulated_s: [B], about what a step takes.
     """
     order = np.random.default_rng(0).permutation(len(rows))
-    measured, levels = np.empty(len(rows)), []
+    ratios, halves, levels = np.empty(len(rows)), np.empty((2, len(rows))), []
     for start in range(0, len(rows), FLAGS.heat):
         heat = order[start : start + FLAGS.heat]
-        times = evaluator.race(np.stack([reference, *rows[heat]]), FLAGS.rounds, confidence=1.0)
-        reference_s, *others_s = (np.array(one) for one in times)
-        level = float(np.median(reference_s))
-        measured[heat] = [float(np.median(one / reference_s)) for one in others_s]
-        levels.append(level)
-        print(f"measured {start + len(heat)} of {len(rows)}; single device {1e3 * level:.1f} ms", flush=True)
+        rounds = _rounds(simulated_s[[0, *heat]])
+        times = evaluator.race(np.stack([rows[0], *rows[heat]]), rounds, confidence=1.0)
+        single_s, others_s = np.array(times[0]), np.array(times[1:])
+        ratios[heat] = np.median(others_s / single_s, axis=1)
+        halves[:, heat] = [np.median(others_s[:, half::2] / single_s[half::2], axis=1) for half in (0, 1)]
+        levels.append(float(np.median(single_s)))
+        print(
+            f"measured {start + len(heat)} of {len(rows)} in {rounds} turns; single device {1e3 * levels[-1]:.1f} ms",
+            flush=True,
+        )
     level_s = float(np.median(levels))
-    return measured * level_s, level_s, max(levels) / min(levels) - 1
+    return Measured(ratios * level_s, halves * level_s, level_s, max(levels) / min(levels) - 1)
+
+
+def _rounds(step_s: np.ndarray) -> int:
+    """Turns of a heat of such steps."""
+    shortest_turn_s = 0.05  # as races have it: as many steps as that takes
+    return max(FLAGS.rounds, round(FLAGS.heat_s / np.maximum(step_s, shortest_turn_s).sum()))
 
 
 def study(name: str, cache: Cache) -> dict:
@@ -150,22 +177,25 @@ def study(name: str, cache: Cache) -> dict:
     rows = np.stack([one.device_of_unit for one in chosen])
     simulated_s = tf_placer.SimulatedEvaluator(problem).evaluate(rows).runtime_s
     with RuntimeEvaluator(item, problem) as evaluator:
-        measured_s, single_s, drift = measure(evaluator, rows, rows[0])
+        measured = measure(evaluator, rows, simulated_s)
     return {
         "workload": name,
         "ops": problem.num_ops,
-        "drift": drift,
-        "single_s": single_s,
+        "drift": measured.drift,
+        "single_s": measured.single_s,
         "links": [dataclasses.asdict(link) for link in problem.cluster.links],
         "placements": [
             {
                 "kind": one.kind,
                 "origin": one.origin,
                 "simulated_s": float(simulated),
-                "measured_s": float(measured),
+                "measured_s": float(time),
+                "halves_s": half.tolist(),
                 "device_of_unit": one.device_of_unit.tolist(),
             }
-            for one, simulated, measured in zip(chosen, simulated_s, measured_s, strict=True)
+            for one, simulated, time, half in zip(
+                chosen, simulated_s, measured.times_s, measured.halves_s.T, strict=True
+            )
         ],
     }
 
@@ -180,10 +210,14 @@ def summary(result: dict) -> str:
     at_profile = simulated[0]
     relative = simulated / at_profile / (measured / result["single_s"]) - 1
     rank = scipy.stats.spearmanr(simulated, measured).statistic
+    even, odd = np.array([one["halves_s"] for one in result["placements"]]).T
+    rank_of_halves = scipy.stats.spearmanr(even, odd).statistic
     lines = [
         f"{result['workload']}: {len(error)} placements, {1e3 * measured.min():.1f} to "
         f"{1e3 * measured.max():.1f} ms; single device {1e3 * result['single_s']:.1f} ms, "
         f"{1e3 * at_profile:.1f} ms in its profile; drift between heats {result['drift']:.1%}",
+        f"  even turns against odd ones: Spearman {rank_of_halves:.3f}, median difference "
+        f"{np.median(np.abs(even / odd - 1)):.1%}",
         f"  Spearman {rank:.3f}; simulated minus measured, and the same of fractions of the single device's time:",
         f"  {'all':<10}{len(error):>3}: median absolute {np.median(np.abs(error)):.1%}, "
         f"fractions {np.median(np.abs(relative)):.1%}",
