@@ -6,23 +6,31 @@ What a killed process leaves behind has a name that ends in ``.new``; the next w
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import pathlib
 import shutil
 from collections.abc import Iterator, Sequence
 
+from tf_placer.errors import InputError
+
 UNFINISHED = ".new"
 _REPLACED = "replaced"
+# What a disk says that is full or must not be written to, as opposed to a mistake of ours.
+_REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
 def write_atomically(path: pathlib.Path, content: str | bytes) -> None:
     """Writes to ``path.new``, syncs and renames, so that ``path`` is never half-written.
 
     What goes wrong leaves an older ``path`` as it was, and no ``path.new``.
+
+    Raises:
+      InputError: the disk is full, or must not be written to.
     """
     temporary = path.with_name(path.name + UNFINISHED)
     try:
-        with open(temporary, "wb") as file:
+        with _told_of(path), open(temporary, "wb") as file:
             file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
@@ -40,6 +48,9 @@ def appearing_whole(folder: pathlib.Path) -> Iterator[pathlib.Path]:
 
     Args:
       folder: not there yet; folders that it is in are made with it.
+
+    Raises:
+      InputError: the disk is full, or must not be written to.
     """
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     top = missing[-1]  # of what will be there and is not
@@ -47,10 +58,11 @@ def appearing_whole(folder: pathlib.Path) -> Iterator[pathlib.Path]:
     shutil.rmtree(unfinished, ignore_errors=True)
     inside = unfinished / folder.relative_to(top)
     try:
-        inside.mkdir(parents=True)
-        yield inside
-        _sync(unfinished)
-        os.rename(unfinished, top)
+        with _told_of(folder):
+            inside.mkdir(parents=True)
+            yield inside
+            _sync(unfinished)
+            os.rename(unfinished, top)
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
@@ -67,6 +79,9 @@ def replacing(folder: pathlib.Path, names: Sequence[str]) -> Iterator[pathlib.Pa
     Args:
       folder: where the results go; other files in it are left alone.
       names: of the files and folders that belong together; where the last one lies, the rest is complete.
+
+    Raises:
+      InputError: the disk is full, or must not be written to.
     """
     if not folder.exists():
         with appearing_whole(folder) as inside:
@@ -76,18 +91,32 @@ def replacing(folder: pathlib.Path, names: Sequence[str]) -> Iterator[pathlib.Pa
     shutil.rmtree(unfinished, ignore_errors=True)
     replaced = unfinished / _REPLACED
     try:
-        unfinished.mkdir()
-        yield unfinished
-        replaced.mkdir()
-        _sync(unfinished)
-        for name in reversed(names):
-            if os.path.lexists(folder / name):
-                os.rename(folder / name, replaced / name)
-        for name in names:
-            if os.path.lexists(unfinished / name):
-                os.rename(unfinished / name, folder / name)
+        with _told_of(folder):
+            unfinished.mkdir()
+            yield unfinished
+            replaced.mkdir()
+            _sync(unfinished)
+            for name in reversed(names):
+                if os.path.lexists(folder / name):
+                    os.rename(folder / name, replaced / name)
+            for name in names:
+                if os.path.lexists(unfinished / name):
+                    os.rename(unfinished / name, folder / name)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _told_of(path: pathlib.Path) -> Iterator[None]:
+    """Turns what the disk refuses into one line that names what was to be written."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _REFUSALS:
+            raise
+        raise InputError(
+            f"{path} cannot be written: {error.strerror}; make room, or write somewhere else"
+        ) from error
 
 
 def _sync(folder: pathlib.Path) -> None:

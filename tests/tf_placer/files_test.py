@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from tf_placer.errors import InputError
 from tf_placer.files import appearing_whole, replacing, write_atomically
 
 
@@ -15,18 +16,26 @@ def test_writes_and_replaces(tmp_path):
     assert os.listdir(tmp_path) == ["plan.json"]
 
 
-def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
+def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path):
     path = tmp_path / "plan.json"
     write_atomically(path, "old")
-
-    def full_disk(descriptor):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full_disk)
-    with pytest.raises(OSError, match="No space left"):
+    (tmp_path / "plan.json.new").symlink_to("/dev/full")
+    with pytest.raises(InputError, match=r"plan\.json cannot be written: No space left on device; make room"):
         write_atomically(path, "new")
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["plan.json"]
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_results_on_a_full_disk_are_told_in_one_line(tmp_path, there):
+    folder = tmp_path / "out"
+    if there:
+        folder.mkdir()
+    told = pytest.raises(InputError, match="out cannot be written: No space left on device; make room")
+    with told, replacing(folder, ("summary",)) as unfinished:
+        (unfinished / "summary").symlink_to("/dev/full")
+        (unfinished / "summary").write_text("new")
+    assert os.listdir(tmp_path) == ["out"] * there and not list(tmp_path.glob("out/*"))
 
 
 def test_a_text_that_cannot_be_encoded_leaves_nothing(tmp_path):
@@ -68,7 +77,7 @@ def test_results_take_the_place_of_all_earlier_ones_and_of_nothing_else(tmp_path
 
 def test_results_that_fail_change_nothing(tmp_path):
     (tmp_path / "summary").write_text("old")
-    with pytest.raises(OSError, match="full"), replacing(tmp_path, ("summary",)) as unfinished:
+    with pytest.raises(ValueError, match="wrong"), replacing(tmp_path, ("summary",)) as unfinished:
         (unfinished / "summary").write_text("new")
-        raise OSError("full")
+        raise ValueError("wrong")
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"summary": "old"}
