@@ -7,6 +7,7 @@ from tf_placer.graph.bypass_noops import bypass_noops
 from tf_placer.graph.clone_constants import clone_constants
 from tf_placer.graph.default_attributes import default_attributes
 from tf_placer.graph.inline_calls import inline_calls
+from tf_placer.graph.inline_in_functions import inline_in_functions
 from tf_placer.graph.program import Program
 from tf_placer.graph.prune import prune
 from tf_placer.graph.release_results import release_results
@@ -19,6 +20,7 @@ CLEAN_UPS = (
     bypass_loop_handles,
     split_identity_n,
     prune,  # before bypassing: the `end` of a call that nobody waits for goes
+    inline_in_functions,  # after it: functions that were only called are gone
     topological_order,
     bypass_noops,
     prune,  # after it: side effects named through a NoOp may be mere reads

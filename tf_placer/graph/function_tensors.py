@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tensorflow.core.framework import function_pb2, node_def_pb2, op_def_pb2
 from tensorflow.python.framework import op_def_registry
 
+from colocation.graph_index import parse_input
 from tf_placer.errors import InputError
 
 
@@ -34,6 +37,32 @@ def output_offsets(
         offsets[argument.name] = offset
         offset += num_tensors(argument, node)
     return offsets
+
+
+def flat_tensor(text: str, offsets: Mapping[str, Mapping[str, int]]) -> str:
+    """Returns an input inside a function (``arg``, ``node:output_arg:k`` or ``^node``) as one of a graph.
+
+    Args:
+      text: the input.
+      offsets: the ``output_offsets`` of each of the function's nodes.
+    """
+    name, _, rest = text.partition(":")
+    if not rest:
+        return text
+    output, _, k = rest.partition(":")
+    return f"{name}:{offsets[name][output] + int(k)}"
+
+
+def nested_tensor(text: str, offsets: Mapping[str, Mapping[str, int]]) -> str:
+    """Returns an input inside a graph as one of a function: what ``flat_tensor`` takes; other names are arguments."""
+    is_control, name, position = parse_input(text)
+    if is_control:
+        return text
+    if name not in offsets:
+        return name
+    # The last that begins there or before: an output that has no tensors begins where the next one does.
+    output, offset = [item for item in offsets[name].items() if item[1] <= position][-1]
+    return f"{name}:{output}:{position - offset}"
 
 
 def num_outputs(node: node_def_pb2.NodeDef, library: dict[str, function_pb2.FunctionDef]) -> int:

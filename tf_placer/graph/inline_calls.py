@@ -52,6 +52,11 @@ def inline_calls(program: Program) -> Program:
     )
 
 
+def is_compiled(call: node_def_pb2.NodeDef | function_pb2.FunctionDef) -> bool:
+    """Says whether XLA must compile a call or a function (``jit_compile=True``)."""
+    return "_XlaMustCompile" in call.attr and call.attr["_XlaMustCompile"].b
+
+
 class _Inliner:
     """Collects nodes; remembers what stands for each call's outputs and control output."""
 
@@ -120,8 +125,7 @@ class _Inliner:
                 f"call {node.name!r} names function {name!r}, which the graph's library lacks; "
                 "the graph is damaged"
             )
-        compiled = node.attr.get("_XlaMustCompile") or body.attr.get("_XlaMustCompile")
-        return None if compiled is not None and compiled.b else name
+        return None if is_compiled(node) or is_compiled(body) else name
 
     def _body_nodes(
         self, call: node_def_pb2.NodeDef, body: function_pb2.FunctionDef

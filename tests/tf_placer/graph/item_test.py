@@ -23,6 +23,7 @@ PROGRAMS = (
     "lstm_lm_small",
     "nested",
     "random_numbers",
+    "random_numbers_in_a_branch",
     "transformer_small",
     "unknown_batch",
 )

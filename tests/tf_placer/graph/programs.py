@@ -97,6 +97,22 @@ def random_numbers():
     return step, (tf.constant([1, 2]),)
 
 
+def random_numbers_in_a_branch():
+    """A branch that calls a function twice: its stateful random op goes on separately for each call."""
+    v = tf.Variable(tf.zeros(5), name="v")
+
+    @tf.function
+    def noise(scale):
+        return scale * tf.random.uniform((5,), seed=5)
+
+    @tf.function
+    def step(x):
+        v.assign_add(tf.cond(x > 0.0, lambda: noise(x) - noise(2.0 * x), lambda: noise(x)))
+        return tf.reduce_sum(v)
+
+    return step, (tf.constant(1.0),)
+
+
 def unknown_batch():
     """A signature with an open batch dimension: the example closes it, broadcasting included."""
     w = tf.Variable(tf.ones((3, 1)), name="w")
@@ -138,6 +154,7 @@ PROGRAMS = {
     "loop_with_side_effects": loop_with_side_effects,
     "nested": nested,
     "random_numbers": random_numbers,
+    "random_numbers_in_a_branch": random_numbers_in_a_branch,
     "unknown_batch": unknown_batch,
     "branches_small": lambda: workloads.function("branches_small"),
     "dense_small": lambda: workloads.function("dense_small"),

@@ -294,6 +294,27 @@ def gradient_of_a_loop_with_branches_that_take_elements() -> bool:
     return all(bool(tf.reduce_all(a == b)) for a, b in zip(expected, found, strict=True))
 
 
+def gradient_of_calls_in_a_branch_and_a_loop() -> bool:
+    @tf.function
+    def called(x, y):
+        return tf.sin(x) * y, tf.exp(y)
+
+    @tf.function
+    def f(x):
+        def body(i, y):
+            first, second = called(y, x)
+            return i + 1, first + second
+
+        looped = tf.while_loop(lambda i, _: i < 3, body, [0, x])[1]
+        return tf.cond(tf.reduce_sum(x) > 0.0, lambda: called(called(x, looped)[1], x)[0], lambda: looped)
+
+    x = tf.constant([0.5, 0.25])
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        expected, found = f(x), place(f, x)(x)
+    return bool(tf.reduce_all(tape.gradient(found, x) == tape.gradient(expected, x)))
+
+
 def variable_passed_as_an_argument_is_refused() -> bool:
     @tf.function
     def f(state, x):
@@ -320,6 +341,7 @@ CHECKS: tuple[Callable[[], bool], ...] = (
     side_effects,
     nested_and_saved,
     gradient_of_a_loop_with_branches_that_take_elements,
+    gradient_of_calls_in_a_branch_and_a_loop,
     variable_passed_as_an_argument_is_refused,
     keras_training,
 )

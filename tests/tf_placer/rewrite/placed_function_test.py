@@ -18,6 +18,7 @@ CHECKS = (
     "side_effects",
     "nested_and_saved",
     "gradient_of_a_loop_with_branches_that_take_elements",
+    "gradient_of_calls_in_a_branch_and_a_loop",
     "variable_passed_as_an_argument_is_refused",
     "keras_training",
 )

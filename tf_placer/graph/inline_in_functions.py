@@ -1,0 +1,73 @@
+"""Replaces the calls inside library functions, too: in the bodies of loops and in branches.
+
+Left there they would be something else than in the traced function, where TensorFlow inlines them:
+
+- it remembers the gradient of what is called with the call that was traced, so a gradient taken of a
+  placed function from outside would not be found;
+- in a session, all calls of one function share its ops, and with them the states of its random ops.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import tensorflow as tf
+from tensorflow.core.framework import function_pb2, node_def_pb2
+
+from tf_placer.graph.function_tensors import flat_tensor, nested_tensor, output_offsets
+from tf_placer.graph.inline_calls import CALL_OPS, inline_calls, is_compiled
+from tf_placer.graph.program import Program, with_nodes
+
+
+def inline_in_functions(program: Program) -> Program:
+    """Returns the program without calls in its library functions, as ``inline_calls`` does it and with its errors.
+
+    A function that XLA must compile stays as it is.
+    """
+    library = {function.signature.name: function for function in program.graph_def.library.function}
+    result = with_nodes(program.graph_def, program.graph_def.node)
+    for function in result.library.function:
+        calls = any(node.op in CALL_OPS or node.op in library for node in function.node_def)
+        if calls and not is_compiled(function):
+            _write(function, inline_calls(_program_of(function, program.graph_def, library)), library)
+    return dataclasses.replace(program, graph_def=result)
+
+
+def _program_of(
+    function: function_pb2.FunctionDef,
+    graph_def: tf.compat.v1.GraphDef,
+    library: dict[str, function_pb2.FunctionDef],
+) -> Program:
+    """Returns a function's body as a program of its own, its arguments as placeholders."""
+    offsets = {node.name: output_offsets(node, library) for node in function.node_def}
+    nodes = [node_def_pb2.NodeDef(name=a.name, op="Placeholder") for a in function.signature.input_arg]
+    for node in function.node_def:
+        copy = node_def_pb2.NodeDef()
+        copy.CopyFrom(node)
+        copy.input[:] = [flat_tensor(text, offsets) for text in node.input]
+        nodes.append(copy)
+    return Program(
+        graph_def=with_nodes(graph_def, nodes),
+        feeds=(),
+        fetches=tuple(flat_tensor(function.ret[a.name], offsets) for a in function.signature.output_arg),
+        control_outputs=tuple(function.control_ret[name] for name in function.signature.control_output),
+        variables=(),
+    )
+
+
+def _write(
+    function: function_pb2.FunctionDef, body: Program, library: dict[str, function_pb2.FunctionDef]
+) -> None:
+    """Gives a function another body: a program that has a placeholder for each of its arguments."""
+    arguments = {argument.name for argument in function.signature.input_arg}
+    nodes = [node for node in body.graph_def.node if node.name not in arguments]
+    offsets = {node.name: output_offsets(node, library) for node in nodes}
+    del function.node_def[:]
+    function.node_def.extend(nodes)
+    for node in function.node_def:
+        node.input[:] = [nested_tensor(text, offsets) for text in node.input]
+    for result, text in zip(function.signature.output_arg, body.fetches, strict=True):
+        function.ret[result.name] = nested_tensor(text, offsets)
+    function.signature.control_output[:] = body.control_outputs
+    function.control_ret.clear()
+    function.control_ret.update({name: name for name in body.control_outputs})
