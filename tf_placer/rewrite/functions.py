@@ -43,8 +43,8 @@ def with_handle_data(graph_def: tf.compat.v1.GraphDef, traced: func_graph.FuncGr
     """Says of every argument of a library function that is a handle what variable is behind it.
 
     TensorFlow knows that of functions that it has traced, and needs it to differentiate them; a FunctionDef can say it,
-    but is written without. The shape of the handle itself, which a loop says of what it carries, would be taken for the
-    variable's; it is left open.
+    but is written without. The shape of the handle itself, which a loop says of what it carries and a branch takes from
+    what is passed to it, would be taken for the variable's; it is left open.
 
     Args:
       graph_def: its library functions have the names that they were traced with.
@@ -55,12 +55,16 @@ def with_handle_data(graph_def: tf.compat.v1.GraphDef, traced: func_graph.FuncGr
     for function in result.library.function:
         known = traced._get_function(function.signature.name)
         inputs = known.graph.inputs if known is not None else []
-        for argument, tensor in zip(function.signature.input_arg, inputs, strict=False):
-            if tensor.dtype != tf.resource or argument.handle_data:
+        for k, (argument, tensor) in enumerate(zip(function.signature.input_arg, inputs, strict=False)):
+            if tensor.dtype != tf.resource:
                 continue
-            data = handle_data_util.get_resource_handle_data(tensor)
-            for one in data.shape_and_type:
-                argument.handle_data.add(dtype=one.dtype, shape=one.shape)
+            shapes = function.arg_attr[k].attr["_output_shapes"].list.shape
+            del shapes[:]
+            shapes.add(unknown_rank=True)
+            if not argument.handle_data:
+                data = handle_data_util.get_resource_handle_data(tensor)
+                for one in data.shape_and_type:
+                    argument.handle_data.add(dtype=one.dtype, shape=one.shape)
     for node in [*result.node, *(node for function in result.library.function for node in function.node_def)]:
         if "output_shapes" in node.attr and "T" in node.attr:
             carried = zip(node.attr["T"].list.type, node.attr["output_shapes"].list.shape, strict=False)

@@ -315,6 +315,28 @@ def gradient_of_calls_in_a_branch_and_a_loop() -> bool:
     return bool(tf.reduce_all(tape.gradient(found, x) == tape.gradient(expected, x)))
 
 
+def gradient_of_elements_taken_in_a_branch_of_a_branch() -> bool:
+    table = tf.Variable([[1.0, 2.0], [3.0, 4.0]])
+
+    @tf.function
+    def f(x):
+        def branch():
+            taken = lambda: table.gather_nd([[1, 0], [0, 1]]) * x  # noqa: E731
+            return tf.cond(x < 9.0, taken, lambda: tf.stack([x, x]))
+
+        return tf.cond(x > 0.0, branch, lambda: tf.stack([x, -x]))
+
+    def gradients(function):
+        x = tf.constant(2.0)
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = function(x)
+        return [tf.convert_to_tensor(one) for one in tape.gradient(y, [x, table])]
+
+    expected, found = gradients(f), gradients(place(f, tf.constant(2.0)))
+    return all(bool(tf.reduce_all(a == b)) for a, b in zip(expected, found, strict=True))
+
+
 def variable_passed_as_an_argument_is_refused() -> bool:
     @tf.function
     def f(state, x):
@@ -342,6 +364,7 @@ CHECKS: tuple[Callable[[], bool], ...] = (
     nested_and_saved,
     gradient_of_a_loop_with_branches_that_take_elements,
     gradient_of_calls_in_a_branch_and_a_loop,
+    gradient_of_elements_taken_in_a_branch_of_a_branch,
     variable_passed_as_an_argument_is_refused,
     keras_training,
 )

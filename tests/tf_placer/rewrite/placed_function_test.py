@@ -19,6 +19,7 @@ CHECKS = (
     "nested_and_saved",
     "gradient_of_a_loop_with_branches_that_take_elements",
     "gradient_of_calls_in_a_branch_and_a_loop",
+    "gradient_of_elements_taken_in_a_branch_of_a_branch",
     "variable_passed_as_an_argument_is_refused",
     "keras_training",
 )
