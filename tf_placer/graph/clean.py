@@ -11,6 +11,7 @@ from tf_placer.graph.inline_in_functions import inline_in_functions
 from tf_placer.graph.program import Program
 from tf_placer.graph.prune import prune
 from tf_placer.graph.release_results import release_results
+from tf_placer.graph.rename_branches import rename_branches
 from tf_placer.graph.split_identity_n import split_identity_n
 from tf_placer.graph.topological_order import topological_order
 
@@ -26,6 +27,7 @@ CLEAN_UPS = (
     prune,  # after it: side effects named through a NoOp may be mere reads
     clone_constants,
     topological_order,
+    rename_branches,  # last of those that make names
     default_attributes,
 )
 

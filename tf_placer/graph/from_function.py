@@ -12,7 +12,7 @@ from tensorflow.python.ops import gen_resource_variable_ops, handle_data_util
 
 from tf_placer.errors import InputError
 from tf_placer.graph.output_specs import tensor_bytes
-from tf_placer.graph.program import Feed, ItemVariable, Program, fresh_name, with_nodes
+from tf_placer.graph.program import Feed, ItemVariable, Program, fresh_name, renamed_input, with_nodes
 
 
 def program_of_function(fn: Any, *example_args: Any) -> Program:
@@ -153,9 +153,7 @@ class _Captures:
 
     def renamed_input(self, text: str) -> str:
         """Returns an input text that names the variable instead of its placeholder."""
-        prefix = "^" if text.startswith("^") else ""
-        name, colon, output = text.removeprefix("^").partition(":")
-        return f"{prefix}{self._new_name.get(name, name)}{colon}{output}"
+        return renamed_input(text, self._new_name)
 
 
 def _variable(node: str, handle: tf.Tensor, placeholder: tf.Tensor) -> ItemVariable:

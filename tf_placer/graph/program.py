@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -75,3 +76,10 @@ def fresh_name(name: str, taken: set[str]) -> str:
         candidate = f"{name}_{number}"
     taken.add(candidate)
     return candidate
+
+
+def renamed_input(text: str, new_name: Mapping[str, str]) -> str:
+    """Returns an input text (``node``, ``node:i`` or ``^node``) with the node's new name, if it has one."""
+    prefix = "^" if text.startswith("^") else ""
+    name, colon, output = text.removeprefix("^").partition(":")
+    return f"{prefix}{new_name.get(name, name)}{colon}{output}"

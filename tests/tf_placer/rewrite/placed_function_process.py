@@ -33,6 +33,17 @@ def place(function, *example_args, seed: int = 0):
     return placed_function(concrete, Placement(problem, row), *example_args)
 
 
+def place_some(function, device_of_op: dict[str, int], *example_args):
+    """A placement with some ops on the devices of these numbers, and the others on device 0."""
+    concrete = function.get_concrete_function(*example_args)
+    item = Item.from_function(concrete, *example_args)
+    problem = analytic_problem(item, Cluster.logical(NUM_DEVICES))
+    row = np.zeros(problem.num_units, np.int32)
+    for name, device in device_of_op.items():
+        row[problem.unit_of_op[problem.op_names.index(name)]] = device
+    return placed_function(concrete, Placement(problem, row), *example_args)
+
+
 def structured() -> bool:
     @tf.function
     def f(x, *, pair, scale=2):
@@ -337,6 +348,18 @@ def gradient_of_elements_taken_in_a_branch_of_a_branch() -> bool:
     return all(bool(tf.reduce_all(a == b)) for a, b in zip(expected, found, strict=True))
 
 
+def result_of_a_branch_named_as_its_input() -> bool:
+    @tf.function
+    def f(x):
+        read = tf.identity(x)  # Identity, of which the branches' copy is cond/Identity/_6
+        y = tf.cond(x > 0.0, lambda: x * read, lambda: -read)  # cond/Identity, received as cond/Identity/_6
+        return y * 3.0, y * 5.0
+
+    x = tf.constant(0.5)
+    found = place_some(f, {"cond/Identity": 1, "mul": 2}, x)(x)
+    return [float(value) for value in found] == [0.75, 1.25]
+
+
 def variable_passed_as_an_argument_is_refused() -> bool:
     @tf.function
     def f(state, x):
@@ -365,6 +388,7 @@ CHECKS: tuple[Callable[[], bool], ...] = (
     gradient_of_a_loop_with_branches_that_take_elements,
     gradient_of_calls_in_a_branch_and_a_loop,
     gradient_of_elements_taken_in_a_branch_of_a_branch,
+    result_of_a_branch_named_as_its_input,
     variable_passed_as_an_argument_is_refused,
     keras_training,
 )

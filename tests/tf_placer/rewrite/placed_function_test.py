@@ -20,6 +20,7 @@ CHECKS = (
     "gradient_of_a_loop_with_branches_that_take_elements",
     "gradient_of_calls_in_a_branch_and_a_loop",
     "gradient_of_elements_taken_in_a_branch_of_a_branch",
+    "result_of_a_branch_named_as_its_input",
     "variable_passed_as_an_argument_is_refused",
     "keras_training",
 )
