@@ -131,19 +131,18 @@ def variable_known_by_its_handle_only() -> bool:
 def gradient_of_a_loop_that_is_called_twice() -> bool:
     @tf.function
     def looped(x):
-        def body(i, x):
-            return i + 1, tf.while_loop(lambda k, _: k < 2, lambda k, y: (k + 1, tf.sin(y)), [0, x])[1]
-
-        return tf.while_loop(lambda i, _: i < 3, body, [0, x])[1]
+        body = lambda i, y, z: (i + 1, tf.sin(y), tf.exp(z))  # noqa: E731
+        return tf.while_loop(lambda i, *_: i < 3, body, [0, x, x])[1:]
 
     @tf.function
     def f(x):
-        return looped(looped(x) * 2.0)
+        return looped(x)[0] * looped(x * 0.5)[1]  # the gradient needs other values of each
 
     x = tf.constant([0.5, 1.0])
+    placed = place(f, x)  # before a gradient of f is taken: that gives its loops bodies of their own
     with tf.GradientTape(persistent=True) as tape:
         tape.watch(x)
-        expected, found = f(x), place(f, x)(x)
+        expected, found = f(x), placed(x)
     return bool(tf.reduce_all(tape.gradient(found, x) == tape.gradient(expected, x)))
 
 
