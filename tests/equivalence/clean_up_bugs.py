@@ -264,7 +264,7 @@ BUGS: dict[str, Bug] = {
     ),
     "inner_functions_forgotten": Bug(
         "functions that only functions call are pruned",
-        ((prune, "_keep_functions"),),
+        ((prune, "keep_functions"),),
         _functions_of_functions_forgotten,
     ),
     "variable_lost": _clean_up("a variable is not listed", "default_attributes", _variable_lost),

@@ -35,7 +35,7 @@ def prune(program: Program) -> Program:
     graph_def.versions.CopyFrom(program.graph_def.versions)
     graph_def.node.extend(node for node in program.graph_def.node if node.name in needed)
     _repair_classes(graph_def.node, needed)
-    _keep_functions(program.graph_def.library, graph_def)
+    keep_functions(program.graph_def.library, graph_def)
     return dataclasses.replace(
         program,
         graph_def=graph_def,
@@ -58,7 +58,7 @@ def _repair_classes(nodes: Iterable[node_def_pb2.NodeDef], needed: set[str]) -> 
                 values[position] = f"loc:@{survivor.setdefault(target, node.name)}".encode()
 
 
-def _keep_functions(library, graph_def: tf.compat.v1.GraphDef) -> None:
+def keep_functions(library, graph_def: tf.compat.v1.GraphDef) -> None:
     """Copies the functions that ``graph_def``'s nodes need, directly or not, in library order."""
     function_of = {function.signature.name: function for function in library.function}
     needed: set[str] = set()
