@@ -39,7 +39,7 @@ test: setup
 test-slow: setup
 	$(PYTHON) -m pytest -m slow
 
-# 10,000 random programs and placements on two cores, and the bugs that these must catch: half an hour.
+# 10,000 random programs and placements on two cores, and the bugs that these must catch: ten minutes.
 test-equivalence: setup
 	$(PYTHON) -m pytest -m equivalence
 
