@@ -279,6 +279,20 @@ def keras_training() -> bool:
     return losses(True) == losses(False)
 
 
+def same_gradients(f, variable: tf.Variable) -> bool:
+    """Whether the gradients of a function of a scalar are the same placed."""
+
+    def gradients(function):
+        x = tf.constant(2.0)
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = function(x)
+        return [tf.convert_to_tensor(one) for one in tape.gradient(y, [x, variable])]
+
+    expected, found = gradients(f), gradients(place(f, tf.constant(2.0)))
+    return all(bool(tf.reduce_all(a == b)) for a, b in zip(expected, found, strict=True))
+
+
 def gradient_of_a_loop_with_branches_that_take_elements() -> bool:
     table = tf.Variable(tf.reshape(tf.range(12.0), [4, 3]))
 
@@ -293,15 +307,7 @@ def gradient_of_a_loop_with_branches_that_take_elements() -> bool:
 
         return tf.while_loop(lambda i, _: i < 3, body, [0, x])[1]
 
-    def gradients(function):
-        x = tf.constant(2.0)
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = function(x)
-        return [tf.convert_to_tensor(one) for one in tape.gradient(y, [x, table])]
-
-    expected, found = gradients(f), gradients(place(f, tf.constant(2.0)))
-    return all(bool(tf.reduce_all(a == b)) for a, b in zip(expected, found, strict=True))
+    return same_gradients(f, table)
 
 
 def gradient_of_calls_in_a_branch_and_a_loop() -> bool:
@@ -336,15 +342,7 @@ def gradient_of_elements_taken_in_a_branch_of_a_branch() -> bool:
 
         return tf.cond(x > 0.0, branch, lambda: tf.stack([x, -x]))
 
-    def gradients(function):
-        x = tf.constant(2.0)
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = function(x)
-        return [tf.convert_to_tensor(one) for one in tape.gradient(y, [x, table])]
-
-    expected, found = gradients(f), gradients(place(f, tf.constant(2.0)))
-    return all(bool(tf.reduce_all(a == b)) for a, b in zip(expected, found, strict=True))
+    return same_gradients(f, table)
 
 
 def result_of_a_branch_named_as_its_input() -> bool:
