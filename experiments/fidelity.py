@@ -6,8 +6,10 @@ Places each workload on the local workers in every way that a search meets: sing
 granularity, min-cut partitions, samples of HDP while it learns, and what searches on the simulator end with, where a
 simulator's errors are exploited. All are measured in one run, in small heats: the placements of a heat and the
 single device run step by step in turn. Heats are minutes apart on a machine that drifts, so a heat's times are
-divided by its single device's and multiplied by that of all heats together; the drift is printed. So is what measuring
-itself leaves uncertain: how well the odd turns agree with the even ones.
+divided by its single device's and multiplied by that of all heats together; the drift is printed. The profile is minutes
+older still, so the simulator's op times are brought to that single device's time, too, as a live search brings them
+to what it measures; what the profile alone would say is printed beside it. So is what measuring itself leaves
+uncertain: how well the odd turns agree with the even ones.
 
 Writes <workload>.json for each and fidelity.png.
 """
@@ -28,6 +30,7 @@ from absl import app, flags
 import tf_placer
 from tf_placer import workloads
 from tf_placer.calibration.cache import Cache
+from tf_placer.calibration.refit import Correction
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.files import write_atomically
 from tf_placer.planners.partition import min_cut_partition
@@ -48,8 +51,8 @@ flags.DEFINE_integer("samples", 12, "samples of HDP")
 flags.DEFINE_integer("optima", 12, "ends of searches")
 flags.DEFINE_float("budget_s", 10.0, "seconds of each search")
 flags.DEFINE_integer("heat", 12, "placements measured together, with the single device")
-flags.DEFINE_integer("rounds", 10, "turns of each, at least")
-flags.DEFINE_float("heat_s", 60.0, "more turns where a heat would take fewer seconds than this")
+flags.DEFINE_integer("rounds", 12, "turns of each, at least")
+flags.DEFINE_float("heat_s", 30.0, "more turns where a heat would take fewer seconds than this")
 flags.DEFINE_string("out", "out/fidelity", "folder for the results")
 
 PARTS = (2, 4, 8, 16, 32, 64)
@@ -175,9 +178,11 @@ def study(name: str, cache: Cache) -> dict:
     problem = tf_placer.build_problem(item, tf_placer.Cluster.local(), costs="profiled", cache=cache)
     chosen = candidates(problem)
     rows = np.stack([one.device_of_unit for one in chosen])
-    simulated_s = tf_placer.SimulatedEvaluator(problem).evaluate(rows).runtime_s
+    profiled_s = tf_placer.SimulatedEvaluator(problem).evaluate(rows).runtime_s
     with RuntimeEvaluator(item, problem) as evaluator:
-        measured = measure(evaluator, rows, simulated_s)
+        measured = measure(evaluator, rows, profiled_s)
+    level = Correction(compute=measured.single_s / profiled_s[0])
+    simulated_s = tf_placer.SimulatedEvaluator(level.apply(problem)).evaluate(rows).runtime_s
     return {
         "workload": name,
         "ops": problem.num_ops,
@@ -188,13 +193,14 @@ def study(name: str, cache: Cache) -> dict:
             {
                 "kind": one.kind,
                 "origin": one.origin,
+                "profiled_s": float(profiled),
                 "simulated_s": float(simulated),
                 "measured_s": float(time),
                 "halves_s": half.tolist(),
                 "device_of_unit": one.device_of_unit.tolist(),
             }
-            for one, simulated, time, half in zip(
-                chosen, simulated_s, measured.times_s, measured.halves_s.T, strict=True
+            for one, profiled, simulated, time, half in zip(
+                chosen, profiled_s, simulated_s, measured.times_s, measured.halves_s.T, strict=True
             )
         ],
     }
@@ -202,31 +208,31 @@ def study(name: str, cache: Cache) -> dict:
 
 def summary(result: dict) -> str:
     """The figures that say how far apart they are, in a few lines."""
-    simulated = np.array([one["simulated_s"] for one in result["placements"]])
-    measured = np.array([one["measured_s"] for one in result["placements"]])
-    kinds = np.array([one["kind"] for one in result["placements"]])
-    error = simulated / measured - 1
-    # Heats are minutes after the profile on a machine that drifts; fractions of the single device's time feel it less.
-    at_profile = simulated[0]
-    relative = simulated / at_profile / (measured / result["single_s"]) - 1
-    rank = scipy.stats.spearmanr(simulated, measured).statistic
-    even, odd = np.array([one["halves_s"] for one in result["placements"]]).T
+
+    def column(name: str) -> np.ndarray:
+        return np.array([one[name] for one in result["placements"]])
+
+    measured, kinds = column("measured_s"), column("kind")
+    error = column("simulated_s") / measured - 1
+    as_profiled = column("profiled_s") / measured - 1
+    rank = scipy.stats.spearmanr(column("simulated_s"), measured).statistic
+    even, odd = column("halves_s").T
     rank_of_halves = scipy.stats.spearmanr(even, odd).statistic
     lines = [
         f"{result['workload']}: {len(error)} placements, {1e3 * measured.min():.1f} to "
         f"{1e3 * measured.max():.1f} ms; single device {1e3 * result['single_s']:.1f} ms, "
-        f"{1e3 * at_profile:.1f} ms in its profile; drift between heats {result['drift']:.1%}",
+        f"{1e3 * column('profiled_s')[0]:.1f} ms in its profile; drift between heats {result['drift']:.1%}",
         f"  even turns against odd ones: Spearman {rank_of_halves:.3f}, median difference "
         f"{np.median(np.abs(even / odd - 1)):.1%}",
-        f"  Spearman {rank:.3f}; simulated minus measured, and the same of fractions of the single device's time:",
-        f"  {'all':<10}{len(error):>3}: median absolute {np.median(np.abs(error)):.1%}, "
-        f"fractions {np.median(np.abs(relative)):.1%}",
+        f"  Spearman {rank:.3f}; simulated minus measured, op times at the single device's level; as profiled:",
+        f"  {'all':<10}{len(error):>3}: median absolute {np.median(np.abs(error)):.1%}; "
+        f"{np.median(np.abs(as_profiled)):.1%}",
     ]
     for kind in dict.fromkeys(kinds):
-        these, fractions = error[kinds == kind], relative[kinds == kind]
+        these, before = error[kinds == kind], as_profiled[kinds == kind]
         lines.append(
-            f"  {kind:<10}{len(these):>3}: median {np.median(these):+.1%} ({these.min():+.1%} to {these.max():+.1%}), "
-            f"fractions {np.median(fractions):+.1%} ({fractions.min():+.1%} to {fractions.max():+.1%})"
+            f"  {kind:<10}{len(these):>3}: median {np.median(these):+.1%} ({these.min():+.1%} to {these.max():+.1%}); "
+            f"{np.median(before):+.1%} ({before.min():+.1%} to {before.max():+.1%})"
         )
     return "\n".join(lines)
 

@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_placer.errors import InputError
+from tf_placer.evaluation.any_order import search_simulator
 from tf_placer.evaluation.evaluator import Evaluator
 from tf_placer.evaluation.journaled import JournaledEvaluator
 from tf_placer.evaluation.measurement import Status
@@ -69,7 +70,7 @@ def search(
       seed: with an evaluation budget and the same software, equal seeds give equal results, as far as the
         evaluator gives equal times.
       progress: is shown every round; None shows nothing.
-      evaluator: times the placements; None simulates. It stays the caller's to close.
+      evaluator: times the placements; None simulates (``search_simulator``). It stays the caller's to close.
       checkpoint: folder of this one search, made if need be; None keeps nothing.
       start: [U], where a method that improves a placement begins; the best single device when not given.
 
@@ -93,7 +94,7 @@ def search(
         start = np.array(Placement(problem, start).device_of_unit)
     with contextlib.ExitStack() as stack:
         if evaluator is None:
-            evaluator = SimulatedEvaluator(problem)
+            evaluator = search_simulator(problem)
         measures = not isinstance(evaluator, SimulatedEvaluator)
         if checkpoint is not None and measures and not isinstance(evaluator, JournaledEvaluator):
             journal = pathlib.Path(checkpoint) / JOURNAL
@@ -173,7 +174,8 @@ def evaluate_given(problem: Problem, device_of_unit: np.ndarray, name: str) -> S
     def given(context: Context) -> Iterator[Round]:
         yield evaluated(context, device_of_unit[np.newaxis])
 
-    return dataclasses.replace(search(problem, given, budget_evaluations=1), method=name)
+    result = search(problem, given, budget_evaluations=1, evaluator=SimulatedEvaluator(problem))
+    return dataclasses.replace(result, method=name)
 
 
 def best_single_device(problem: Problem, evaluator: Evaluator) -> tuple[int, float, float | None]:
