@@ -7,9 +7,9 @@ granularity, min-cut partitions, samples of HDP while it learns, and what search
 simulator's errors are exploited. All are measured in one run, in small heats: the placements of a heat and the
 single device run step by step in turn. Heats are minutes apart on a machine that drifts, so a heat's times are
 divided by its single device's and multiplied by that of all heats together; the drift is printed. The profile is
-minutes older still, so the simulator's op times are brought to that single device's time, too, as a live search brings them
-to what it measures; what the profile alone would say is printed beside it. So is what measuring itself leaves
-uncertain: how well the odd turns agree with the even ones.
+minutes older still, so the simulator's op times are brought to that single device's time, too, as a live search
+brings them to what it measures; what the profile alone would say is printed beside it. So is what measuring itself
+leaves uncertain: how well the odd turns agree with the even ones.
 
 Writes <workload>.json for each and fidelity.png.
 """
