@@ -11,14 +11,21 @@ import rich.table
 from tf_placer.command_line.place import Request, described
 from tf_placer.errors import InputError
 from tf_placer.evaluation.measurement import Measurement, Status
-from tf_placer.evaluation.runtime import RuntimeEvaluator
+from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planners.single_device import single_device_placements
 from tf_placer.problem.placement import Placement
+from tf_placer.runtime.statistics import clearly_slower
+
+_TURNS = 20
+_CONFIDENCE = 0.95
 
 
 def measure(request: Request, plan: pathlib.Path, console: rich.console.Console) -> Measurement:
     """Times one step of the plan and of each single device, prints a table, and audits the plan.
+
+    Each is timed by itself, and then those that ran take turns, because minutes of one machine differ by more than
+    many plans do.
 
     Args:
       request: the workload and the live cluster; budget and seed are not used.
@@ -42,23 +49,61 @@ def measure(request: Request, plan: pathlib.Path, console: rich.console.Console)
     with RuntimeEvaluator(item, problem) as evaluator, console.status("measuring on the runtime"):
         measured = evaluator.evaluate(rows)
         found = evaluator.audit(rows[0]) if measured.status[0] == Status.OK else None
+        samples, why_not = _in_turn(evaluator, rows, measured)
     names = [str(plan), *(f"everything on {device.name}" for device in devices)]
-    console.print(_table(f"{problem.name} on {request.cluster.name}", names, simulated, measured))
+    console.print(_table(f"{problem.name} on {request.cluster.name}", names, simulated, measured, samples))
+    console.print(why_not or verdict(samples), soft_wrap=True)
     if found is not None:
         console.print(f"audit of {plan}: {found.summary()}", soft_wrap=True)
         found.check()
     return measured
 
 
-def _table(title: str, names: list[str], simulated: Measurement, measured: Measurement) -> rich.table.Table:
+def verdict(samples: dict[int, list[float]]) -> str:
+    """One sentence on a plan and the single devices that it took turns with.
+
+    Args:
+      samples: row -> its step times; row 0 is the plan's.
+    """
+    best = min((row for row in samples if row != 0), key=lambda row: float(np.median(samples[row])))
+    plan, single = samples[0], samples[best]
+    fraction = float(np.median(np.array(plan) / np.array(single)))
+    differs = clearly_slower(single, plan, _CONFIDENCE) or clearly_slower(plan, single, _CONFIDENCE)
+    noise = "" if differs else ", which is within the noise"
+    return f"in turn, {len(plan)} turns each: the plan takes {fraction:.3f} of the best single device's time{noise}"
+
+
+def _in_turn(
+    evaluator: RuntimeEvaluator, rows: np.ndarray, measured: Measurement
+) -> tuple[dict[int, list[float]], str]:
+    """Row -> its times in turn with the others, and why there are none."""
+    ran = np.flatnonzero(measured.status == Status.OK).tolist()
+    if 0 not in ran or len(ran) == 1:
+        why = "no single device runs the program" if 0 in ran else "the plan does not run"
+        return {}, f"nothing took turns: {why}"
+    try:
+        samples = evaluator.race(rows[ran], _TURNS, confidence=1.0)
+    except RaceFailed as error:  # each fits by itself; all of them together need not
+        return {}, f"they could not take turns: {error}"
+    return dict(zip(ran, samples, strict=True)), ""
+
+
+def _table(
+    title: str,
+    names: list[str],
+    simulated: Measurement,
+    measured: Measurement,
+    samples: dict[int, list[float]],
+) -> rich.table.Table:
     table = rich.table.Table(title=title)
     table.add_column("step time of", overflow="fold")
-    for column in ("simulated", "measured", "spread", "status"):
+    for column in ("simulated", "measured", "spread", "in turn", "status"):
         table.add_column(column, justify="right")
     for row, name in enumerate(names):
         status = Status(int(measured.status[row]))
         assert measured.spread_s is not None  # the runtime's steps differ
         seconds = (simulated.runtime_s[row], measured.runtime_s[row], measured.spread_s[row])
         times = [f"{1e3 * s:.3f} ms" for s in seconds]
-        table.add_row(name, *times, measured.messages[row] or status.name)
+        in_turn = f"{1e3 * np.median(samples[row]):.3f} ms" if row in samples else "-"
+        table.add_row(name, *times, in_turn, measured.messages[row] or status.name)
     return table
