@@ -544,7 +544,7 @@ def test_place_on_this_machine_measures_and_the_plan_can_be_measured_again(tmp_p
     devices = len(os.sched_getaffinity(0))
     assert text.count(" OK ") >= min(devices, 2) + 1 or "GPU" in text
     assert "ops where they were put" in text
-    assert "in turn, 20 turns each: the plan takes" in text or min(devices, 2) == 1
+    assert "in turn, 20 turns each: the plan takes" in text
 
 
 @pytest.mark.slow
