@@ -21,8 +21,8 @@ class AnyOrderEvaluator(SimulatedEvaluator):
     Which of the ready ops a thread of TensorFlow's executor takes next depends on threads, wake-ups and messages. A
     simulator has to decide, and a search finds plans that live on how it did: of the small Inception-V3 step the plans
     found under one order were 0.84 of the single device there and 0.98 on the runtime, those found in the same time
-    under two to four 0.83 to 0.86 in the mean of theirs and 0.93 to 0.96 on the runtime. The mean over samples of what is uncertain is the objective of sample average
-    approximation (Kleywegt, Shapiro & Homem-de-Mello 2002).
+    under two to four 0.83 to 0.86 in the mean of theirs and 0.93 to 0.96 on the runtime. The mean over samples of what
+    is uncertain is the objective of sample average approximation (Kleywegt, Shapiro & Homem-de-Mello 2002).
 
     The orders: the problem's own, oldest first, and a drawn one.
 

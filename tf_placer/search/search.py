@@ -70,8 +70,8 @@ def search(
       seed: with an evaluation budget and the same software, equal seeds give equal results, as far as the
         evaluator gives equal times.
       progress: is shown every round; None shows nothing.
-      evaluator: times the placements; None simulates (``search_simulator``: where threads decide, times are means
-        over several orders of execution, the result's too). It stays the caller's to close.
+      evaluator: times the placements; None simulates (``search_simulator``: where threads decide, times are
+        means over several orders of execution, the result's too). It stays the caller's to close.
       checkpoint: folder of this one search, made if need be; None keeps nothing.
       start: [U], where a method that improves a placement begins; the best single device when not given.
 
