@@ -9,6 +9,7 @@ Writes results.json.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pathlib
 
@@ -44,14 +45,27 @@ def one_run(name: str, seed: int) -> dict:
     rows = np.stack([found.single.device_of_unit, found.recommended.device_of_unit])
     with RuntimeEvaluator(item, problem) as evaluator:
         single_s, recommended_s = race_times_s(evaluator.race(rows, FLAGS.rounds, confidence=1.0))
-    simulated = [found.as_search_result(trial).runtime_s for trial in (found.single, found.recommended)]
+    raced = [trial for trial in found.trials if trial.raced and trial is not found.single]
+    simulated_s = {
+        trial: found.as_search_result(trial).runtime_s for trial in (found.single, found.recommended, *raced)
+    }
     return {
         "workload": name,
         "seed": seed,
         "recommended": found.recommended.method,
         "fraction": recommended_s / single_s,
         "fraction_in_its_own_race": (found.recommended.measured_s or 0.0) / (found.single.measured_s or 1.0),
-        "simulated_fraction": simulated[1] / simulated[0],
+        "simulated_fraction": simulated_s[found.recommended] / simulated_s[found.single],
+        "raced": [
+            {
+                "method": trial.method,
+                "fraction": (trial.measured_s or 0.0) / (found.single.measured_s or 1.0),
+                "simulated_fraction": simulated_s[trial] / simulated_s[found.single],
+                "evaluations": trial.evaluations,
+            }
+            for trial in raced
+        ],
+        "correction": dataclasses.asdict(found.correction),
         "single_s": single_s,
         "why": found.why,
     }
@@ -71,6 +85,11 @@ def main(argv: list[str]) -> None:
                 f"{name}, run {seed}: {run['recommended']} takes {run['fraction']:.3f} of the best single device "
                 f"({1e3 * run['single_s']:.1f} ms); in the race that chose it {run['fraction_in_its_own_race']:.3f}, "
                 f"in the fitted simulator {run['simulated_fraction']:.3f}",
+                *(
+                    f"{one['method']} raced at {one['fraction']:.3f}, {one['simulated_fraction']:.3f} simulated"
+                    for one in run["raced"]
+                ),
+                sep="; ",
                 flush=True,
             )
         fractions = [run["fraction"] for run in results if run["workload"] == name]
