@@ -63,15 +63,19 @@ def measure_hops(
 def fit_link(link: Link, hops: Sequence[Hop]) -> Link:
     """A link with latency, bandwidth and the ends' own work fitted to measured hops.
 
-    Each of the three parts is a constant and a rate, both at least 0, fitted to relative errors, because sizes
-    span five orders of magnitude.
+    Each is a constant and a rate, both at least 0, fitted to relative errors, because sizes span five orders of
+    magnitude. The threads of both ends together can use more processor time than passes, because they overlap; in the
+    simulator sending, crossing and receiving follow each other, so there the ends' work is cut to what passes: a tensor
+    by itself takes as long as it was measured to take.
     """
     num_bytes = np.array([hop.num_bytes for hop in hops], np.float64)
+    elapsed = _line(num_bytes, np.array([hop.elapsed_ns for hop in hops]))
     send = _line(num_bytes, np.array([hop.send_ns for hop in hops]))
     receive = _line(num_bytes, np.array([hop.receive_ns for hop in hops]))
-    ends_ns = send[0] + receive[0] + (send[1] + receive[1]) * num_bytes
-    elapsed_ns = np.array([hop.elapsed_ns for hop in hops])
-    way = _line(num_bytes, np.maximum(elapsed_ns - ends_ns, 0), weight=elapsed_ns)
+    room = np.maximum(elapsed - [_LEAST_LATENCY_NS, 0.0], 0.0)
+    share = np.minimum(room / np.maximum(send + receive, 1e-9), 1.0)
+    send, receive = share * send, share * receive
+    way = elapsed - send - receive
     return dataclasses.replace(
         link,
         latency_ns=max(round(way[0]), _LEAST_LATENCY_NS),
@@ -83,9 +87,9 @@ def fit_link(link: Link, hops: Sequence[Hop]) -> Link:
     )
 
 
-def _line(num_bytes: np.ndarray, ns: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
+def _line(num_bytes: np.ndarray, ns: np.ndarray) -> np.ndarray:
     """[2] constant and slope, at least 0, with least relative errors."""
-    scale = 1.0 / np.maximum(ns if weight is None else weight, 1.0)
+    scale = 1.0 / np.maximum(ns, 1.0)
     table = np.stack([np.ones_like(num_bytes), num_bytes], axis=1) * scale[:, np.newaxis]
     solution, _ = scipy.optimize.nnls(table, ns * scale)
     return solution

@@ -101,8 +101,8 @@ def _hops(pair: Cluster, config: RuntimeConfig, cache: Cache) -> tuple[Hop, ...]
 
 
 def _traffic(pair: Cluster, hops: Sequence[Hop], config: RuntimeConfig, cache: Cache) -> Traffic:
-    # The links are fitted so that *this* simulator is right with them.
-    key = {"kind": "traffic", "simulator": build_library().name, **_hardware(pair.devices[0], config)}
+    # The links are fitted so that *this* simulator is right with them; "2" is of the program and of what factors mean.
+    key = {"kind": "traffic 2", "simulator": build_library().name, **_hardware(pair.devices[0], config)}
     found = cache.load(key)
     if found is None:
         item = traffic_item()

@@ -24,7 +24,8 @@ class Correction:
       compute: of every op's time. Above 1 where the threads of a worker disturb each other.
       latency: of a link's latency.
       fixed: of the constant part of sending and receiving. Below 1 where messages come in bursts: a thread that is
-        awake already costs nothing to wake.
+        awake already costs nothing to wake. What the ends then spend less the tensor spends on its way, because
+        one by itself takes as long as it was measured to take.
       per_byte: of the part that grows with the tensor.
     """
 
@@ -44,9 +45,10 @@ class Correction:
 
     def apply_to_link(self, link: Link) -> Link:
         """The link with corrected times; its bandwidth stays."""
+        spared_ns = max(1 - self.fixed, 0.0) * (link.send_ns + link.receive_ns)
         return dataclasses.replace(
             link,
-            latency_ns=round(self.latency * link.latency_ns),
+            latency_ns=round(self.latency * link.latency_ns + spared_ns),
             send_ns=round(self.fixed * link.send_ns),
             receive_ns=round(self.fixed * link.receive_ns),
             send_ps_per_byte=round(self.per_byte * link.send_ps_per_byte),

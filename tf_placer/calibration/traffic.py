@@ -20,6 +20,7 @@ from tf_placer.runtime.timing import RuntimeConfig
 _LAYERS = 24
 _ROWS = (8, 64, 512) * 2  # of the lanes' activations: tensors of 4 KB to 256 KB
 _COLUMNS = 128
+_LAYERS_PER_UPDATE = 2
 _RANDOM, _PARTS = 10, (2, 4, 8, 16, 32)
 _ROUNDS = 15
 
@@ -46,22 +47,32 @@ class Traffic:
 
 
 def traffic_item() -> Item:
-    """A program of lanes of small layers with tensors of several sizes, which now and then mix: it has stretches
-    where messages come one by one and others where they come in bursts, like training steps have."""
+    """Lanes of small layers with tensors of several sizes, which now and then mix, and an optimizer's scalars.
+
+    Like training steps it has stretches where messages come one by one and others where they come in bursts. The bursts
+    are the scalars: what Adam corrects its moments with is computed as a step begins and needed as it ends. In random
+    placements of the small transformer half of all messages are of this kind.
+    """
     random = np.random.default_rng(0)
     weights = [tf.constant(random.normal(0, 0.05, (_COLUMNS, _COLUMNS)), tf.float32) for _ in _ROWS]
     inputs = [tf.zeros([rows, _COLUMNS]) for rows in _ROWS]
     neighbor = random.integers(len(_ROWS), size=(_LAYERS, len(_ROWS)))
+    decay = random.uniform(0.9, 0.999, (_LAYERS, len(_ROWS)))
 
     @tf.function
-    def step(lanes, weights):
+    def step(lanes, weights, count):
+        updates = []
         for layer in range(_LAYERS):
             products = [tf.nn.relu(tf.matmul(x, w)) for x, w in zip(lanes, weights, strict=True)]
             means = [tf.reduce_mean(x, axis=0) for x in products]
             lanes = [x + means[neighbor[layer, lane]] for lane, x in enumerate(products)]
-        return [tf.reduce_sum(x) for x in lanes]
+            if layer % _LAYERS_PER_UPDATE == 0:
+                for mean, one_decay in zip(means, decay[layer], strict=True):
+                    power = tf.pow(float(one_decay), count)
+                    updates.append(mean * power * (tf.sqrt(1 - power) / (1 + power)))
+        return [tf.reduce_sum(x) for x in lanes], updates
 
-    return Item.from_function(step, inputs, weights, name="traffic")
+    return Item.from_function(step, inputs, weights, tf.constant(3.0), name="traffic")
 
 
 def traffic_placements(problem: Problem) -> np.ndarray:

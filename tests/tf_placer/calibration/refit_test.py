@@ -36,6 +36,14 @@ def test_a_correction_scales_what_it_says(problem):
     assert link.bytes_per_s == problem.cluster.links[0].bytes_per_s
 
 
+def test_what_the_ends_are_spared_a_tensor_is_longer_on_its_way(problem):
+    link = problem.cluster.links[0]
+    corrected = Correction(fixed=0.25).apply_to_link(link)
+    assert (corrected.send_ns, corrected.receive_ns) == (25, 25)
+    alone_ns = [one.send_ns + one.latency_ns + one.receive_ns for one in (link, corrected)]
+    assert alone_ns == [400, 400]
+
+
 def test_a_simulator_that_was_off_is_nearer_on_placements_it_has_not_seen(problem):
     truth = Correction(compute=1.2, latency=1.5, fixed=2.0, per_byte=1.0).apply(problem)
     placements = RandomBlocks(problem, 0).draw(40)

@@ -10,6 +10,7 @@ from tf_placer.calibration.refit import Correction, refit
 from tf_placer.calibration.traffic import Traffic, traffic_item, traffic_placements
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.problem.analytic_problem import analytic_problem
+from tf_placer.problem.crossings import crossings
 
 
 @pytest.fixture(scope="module")
@@ -29,18 +30,19 @@ def problem():
     return analytic_problem(traffic_item(), dataclasses.replace(cluster, links=links))
 
 
-def crossings(problem, row):
-    device = row[problem.unit_of_op]
-    source = np.repeat(device[problem.tensor_producer], np.diff(problem.consumer_offset))
-    return int((device[problem.consumer_op] != source).sum())
-
-
 def test_placements_cover_few_crossings_and_many(problem):
     rows = traffic_placements(problem)
-    counts = [crossings(problem, row) for row in rows]
-    assert min(counts) > 0
-    assert min(counts) < 80 < 250 < max(counts)
+    counts = [len(crossings(problem, row)) for row in rows]
+    assert 0 < min(counts) < 120 < 500 < max(counts)
     assert len({row.tobytes() for row in rows}) == len(rows)
+
+
+def test_scalars_are_among_what_crosses_and_not_most_of_it(problem):
+    shares = []
+    for row in traffic_placements(problem):
+        num_bytes = np.array([crossing.num_bytes for crossing in crossings(problem, row)])
+        shares.append((num_bytes <= 8).mean())
+    assert 0.1 < np.median(shares) < 0.6
 
 
 def test_its_placements_tell_what_crossing_costs(problem):
