@@ -8,8 +8,9 @@ simulator's errors are exploited. All are measured in one run, in small heats: t
 single device run step by step in turn. Heats are minutes apart on a machine that drifts, so a heat's times are
 divided by its single device's and multiplied by that of all heats together; the drift is printed. The profile is
 minutes older still, so the simulator's op times are brought to that single device's time, too, as a live search
-brings them to what it measures; what the profile alone would say is printed beside it. So is what measuring itself
-leaves uncertain: how well the odd turns agree with the even ones.
+brings them to what it measures. What crossing costs moves, too: it is measured with a program of our own just before
+a workload and just after, and the mean counts. What the profile alone would say is printed beside it. So is what
+measuring itself leaves uncertain: how well the odd turns agree with the even ones.
 
 Writes <workload>.json for each and fidelity.png.
 """
@@ -30,7 +31,9 @@ from absl import app, flags
 import tf_placer
 from tf_placer import workloads
 from tf_placer.calibration.cache import Cache
+from tf_placer.calibration.profile import calibrated_links, profile_links
 from tf_placer.calibration.refit import Correction
+from tf_placer.cluster.device import Link
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.files import write_atomically
 from tf_placer.planners.partition import min_cut_partition
@@ -38,6 +41,7 @@ from tf_placer.planners.random_blocks import RandomBlocks
 from tf_placer.planners.single_device import single_device_placements
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph
+from tf_placer.runtime.timing import RuntimeConfig
 from tf_placer.search import methods
 from tf_placer.search.round import Context, Round
 
@@ -172,15 +176,19 @@ def _rounds(step_s: np.ndarray) -> int:
     return max(FLAGS.rounds, round(FLAGS.heat_s / np.maximum(step_s, shortest_turn_s).sum()))
 
 
-def study(name: str, cache: Cache) -> dict:
-    """Measures one workload."""
+def study(name: str, profiles: pathlib.Path) -> dict:
+    """Measures one workload; its profiles go to two folders of their own."""
     item = workloads.build(name)
-    problem = tf_placer.build_problem(item, tf_placer.Cluster.local(), costs="profiled", cache=cache)
+    cluster = tf_placer.Cluster.local()
+    problem = tf_placer.build_problem(item, cluster, costs="profiled", cache=Cache(profiles / "before"))
     chosen = candidates(problem)
     rows = np.stack([one.device_of_unit for one in chosen])
     profiled_s = tf_placer.SimulatedEvaluator(problem).evaluate(rows).runtime_s
     with RuntimeEvaluator(item, problem) as evaluator:
         measured = measure(evaluator, rows, profiled_s)
+    hops_and_traffic = profile_links(cluster, RuntimeConfig(), Cache(profiles / "after"))
+    links = _mean_links(problem.cluster.links, calibrated_links(cluster.links, *hops_and_traffic))
+    problem = dataclasses.replace(problem, cluster=dataclasses.replace(problem.cluster, links=links))
     level = Correction(compute=measured.single_s / profiled_s[0])
     simulated_s = tf_placer.SimulatedEvaluator(level.apply(problem)).evaluate(rows).runtime_s
     return {
@@ -206,6 +214,20 @@ def study(name: str, cache: Cache) -> dict:
     }
 
 
+def _mean_links(before: Sequence[Link], after: Sequence[Link]) -> tuple[Link, ...]:
+    costs = ("latency_ns", "send_ns", "send_ps_per_byte", "receive_ns", "receive_ps_per_byte")
+    print(
+        f"a message took {before[0].send_ns / 1e3:.0f} us of its sender before and "
+        f"{after[0].send_ns / 1e3:.0f} us after, on its way {before[0].latency_ns / 1e3:.0f} and "
+        f"{after[0].latency_ns / 1e3:.0f} us",
+        flush=True,
+    )
+    return tuple(
+        dataclasses.replace(one, **{cost: (getattr(one, cost) + getattr(other, cost)) // 2 for cost in costs})
+        for one, other in zip(before, after, strict=True)
+    )
+
+
 def summary(result: dict) -> str:
     """The figures that say how far apart they are, in a few lines."""
 
@@ -224,7 +246,7 @@ def summary(result: dict) -> str:
         f"{1e3 * column('profiled_s')[0]:.1f} ms in its profile; drift between heats {result['drift']:.1%}",
         f"  even turns against odd ones: Spearman {rank_of_halves:.3f}, median difference "
         f"{np.median(np.abs(even / odd - 1)):.1%}",
-        f"  Spearman {rank:.3f}; simulated minus measured, op times at the single device's level; as profiled:",
+        f"  Spearman {rank:.3f}; simulated minus measured, op times and links as they were meanwhile; as profiled:",
         f"  {'all':<10}{len(error):>3}: median absolute {np.median(np.abs(error)):.1%}; "
         f"{np.median(np.abs(as_profiled)):.1%}",
     ]
@@ -262,11 +284,11 @@ def main(argv: list[str]) -> None:
     out = pathlib.Path(FLAGS.out)
     out.mkdir(parents=True, exist_ok=True)
     results = []
-    with tempfile.TemporaryDirectory() as profiles:
-        for name in FLAGS.workloads:
-            results.append(study(name, Cache(pathlib.Path(profiles))))
-            write_atomically(out / f"{name}.json", json.dumps(results[-1]))
-            print(summary(results[-1]), flush=True)
+    for name in FLAGS.workloads:
+        with tempfile.TemporaryDirectory() as profiles:
+            results.append(study(name, pathlib.Path(profiles)))
+        write_atomically(out / f"{name}.json", json.dumps(results[-1]))
+        print(summary(results[-1]), flush=True)
     plot(results, out / "fidelity.png")
     print(
         f"wrote {', '.join(str(out / f'{name}.json') for name in FLAGS.workloads)} and {out / 'fidelity.png'}"

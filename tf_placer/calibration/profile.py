@@ -55,21 +55,38 @@ def profile(
     """
     cache = cache or Cache()
     op_times = _op_times(item, problem, config, cache)
-    pair = _two_workers(problem.cluster)
+    return Profile(op_times, *profile_links(problem.cluster, config, cache))
+
+
+def profile_links(
+    cluster: Cluster, config: RuntimeConfig, cache: Cache
+) -> tuple[tuple[Hop, ...], Traffic | None]:
+    """Measures what crossing costs between two workers of a live cluster, or finds that it was: hops and traffic.
+
+    Raises:
+      WorkerError: the workers cannot be started.
+      RaceFailed: the traffic program does not run.
+    """
+    pair = _two_workers(cluster)
     if pair is None:
-        return Profile(op_times, (), None)
+        return (), None
     hops = _hops(pair, config, cache)
-    return Profile(op_times, hops, _traffic(pair, hops, config, cache))
+    return hops, _traffic(pair, hops, config, cache)
 
 
 def calibrated(problem: Problem, measured: Profile) -> Problem:
     """The problem with the profile's op times and links in place of the analytic ones."""
-    links = problem.cluster.links
-    if measured.hops:
-        links = tuple(fit_link(link, measured.hops) for link in links)
-    if measured.traffic is not None:
-        links = tuple(map(measured.traffic.correction.apply_to_link, links))
+    links = calibrated_links(problem.cluster.links, measured.hops, measured.traffic)
     return _with_costs(problem, measured.op_times, links)
+
+
+def calibrated_links(links: Sequence[Link], hops: Sequence[Hop], traffic: Traffic | None) -> tuple[Link, ...]:
+    """The links as measured with hops, and corrected by traffic."""
+    if hops:
+        links = [fit_link(link, hops) for link in links]
+    if traffic is not None:
+        links = [traffic.correction.apply_to_link(link) for link in links]
+    return tuple(links)
 
 
 def _op_times(item: Item, problem: Problem, config: RuntimeConfig, cache: Cache) -> dict[str, OpTimes]:
