@@ -18,6 +18,7 @@ from tf_placer.runtime.session import LoadedProgram, open_program, run_watched
 
 SIZES_BYTES = tuple(1 << power for power in range(10, 27, 2))  # 1 KB to 64 MB
 _HOPS = 8
+_WORK = 200  # rows of a matrix: its product takes some 0.2 ms
 _DEADLINE_S = 120.0
 # Where the ends' work explains all of the time on the way, a factor on the latency still has something to scale.
 _LEAST_LATENCY_NS = 20_000
@@ -53,9 +54,8 @@ def measure_hops(
     workers.start()
     hops = []
     for num_bytes in sizes_bytes:
-        with_hops = _cost_of_a_step(workers, _ping_pong(num_bytes, devices, _HOPS), num_bytes)
-        without = _cost_of_a_step(workers, _ping_pong(num_bytes, devices, 0), num_bytes)
-        elapsed_ns, busy_ns = (with_hops - without) / _HOPS
+        far, near = (_ping_pong(num_bytes, devices, far) for far in (True, False))
+        elapsed_ns, busy_ns = _difference_of_a_step(workers, far, near, num_bytes) / _HOPS
         hops.append(Hop(num_bytes, elapsed_ns, busy_ns / 2, busy_ns / 2))
     return hops
 
@@ -95,38 +95,48 @@ def _line(num_bytes: np.ndarray, ns: np.ndarray) -> np.ndarray:
     return solution
 
 
-def _ping_pong(num_bytes: int, devices: Sequence[str], hops: int) -> GraphProgram:
-    """A step that hands a tensor from device to device and back, ``hops`` times."""
+def _ping_pong(num_bytes: int, devices: Sequence[str], far: bool) -> GraphProgram:
+    """A step that hands a tensor to and fro between two devices, or between places of one, with work as steps have it.
+
+    Without work the threads that wait for a message have not gone to sleep when it comes: it takes 0.8 times as long.
+    """
     value = np.zeros(num_bytes // 4, np.float32)
 
     @tf.function
-    def step(x: tf.Tensor) -> tf.Tensor:
-        for _ in range(_HOPS):
-            x = tf.identity(x)
+    def step(x: tf.Tensor, near: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
+        for hop in range(_HOPS):
+            own, scope = (near, "near") if hop % 2 else (other, "other")
+            with tf.name_scope(scope):
+                product = tf.matmul(own, own + x[:1])
+                with tf.control_dependencies([product]):
+                    x = tf.identity(x)
         return x[:1]
 
-    item = Item.from_function(step, tf.constant(value), name="ping_pong")
+    item = Item.from_function(step, tf.constant(value), tf.eye(_WORK), tf.eye(_WORK), name="ping_pong")
     placed = tf.compat.v1.GraphDef()
     placed.CopyFrom(item.graph_def)
-    chain = 0
     for node in placed.node:
-        node.device = devices[0]
-        if node.op == "Identity":
-            chain += 1
-            node.device = devices[chain % 2 if chain <= hops else 0]
+        node.device = devices[1 if far and node.name.startswith("other") else 0]
     return build_program(item, placed)
 
 
-def _cost_of_a_step(workers: Workers, program: GraphProgram, num_bytes: int) -> np.ndarray:
-    """[2] median elapsed time of a step and processor time of all workers, in nanoseconds."""
+def _difference_of_a_step(
+    workers: Workers, program: GraphProgram, other: GraphProgram, num_bytes: int
+) -> np.ndarray:
+    """[2] elapsed time and processor time of all workers that one takes more, in nanoseconds: medians over turns."""
     target, pids = workers.target, workers.pids
-    steps = 9 if num_bytes > 1 << 22 else 41
+    turns = 9 if num_bytes > 1 << 22 else 41
 
     def run() -> np.ndarray:
-        with open_program(target, program, _DEADLINE_S) as loaded:
+        with (
+            open_program(target, program, _DEADLINE_S) as one,
+            open_program(target, other, _DEADLINE_S) as another,
+        ):
             for _ in range(3):
-                loaded.step()
-            return np.median([_one_step(loaded, pids) for _ in range(steps)], axis=0)
+                one.step()
+                another.step()
+            differences = [np.subtract(_one_step(one, pids), _one_step(another, pids)) for _ in range(turns)]
+            return np.median(differences, axis=0)
 
     return run_watched(workers, _DEADLINE_S, run)
 
