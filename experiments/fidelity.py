@@ -8,9 +8,9 @@ simulator's errors are exploited. All are measured in one run, in small heats: t
 single device run step by step in turn. Heats are minutes apart on a machine that drifts, so a heat's times are
 divided by its single device's and multiplied by that of all heats together; the drift is printed. The profile is
 minutes older still, so the simulator's op times are brought to that single device's time, too, as a live search
-brings them to what it measures. What crossing costs moves, too: it is measured with a program of our own just before
-a workload and just after, and the mean counts. What the profile alone would say is printed beside it. So is what
-measuring itself leaves uncertain: how well the odd turns agree with the even ones.
+brings them to what it measures. What crossing costs moves, too: placements of the program that it is fitted to (our
+own, ``calibration/traffic.py``) take turns in every heat, and it is fitted to those. What the profile alone would say
+is printed beside it. So is what measuring itself leaves uncertain: how well the odd turns agree with the even ones.
 
 Writes <workload>.json for each and fidelity.png.
 """
@@ -31,9 +31,9 @@ from absl import app, flags
 import tf_placer
 from tf_placer import workloads
 from tf_placer.calibration.cache import Cache
-from tf_placer.calibration.profile import calibrated_links, profile_links
+from tf_placer.calibration.profile import traffic_problem
 from tf_placer.calibration.refit import Correction
-from tf_placer.cluster.device import Link
+from tf_placer.calibration.traffic import fit_traffic, traffic_item, traffic_placements
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.files import write_atomically
 from tf_placer.planners.partition import min_cut_partition
@@ -41,6 +41,7 @@ from tf_placer.planners.random_blocks import RandomBlocks
 from tf_placer.planners.single_device import single_device_placements
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph
+from tf_placer.runtime.graph_program import GraphProgram
 from tf_placer.runtime.timing import RuntimeConfig
 from tf_placer.search import methods
 from tf_placer.search.round import Context, Round
@@ -56,7 +57,7 @@ flags.DEFINE_integer("optima", 12, "ends of searches")
 flags.DEFINE_float("budget_s", 10.0, "seconds of each search")
 flags.DEFINE_integer("heat", 12, "placements measured together, with the single device")
 flags.DEFINE_integer("rounds", 12, "turns of each, at least")
-flags.DEFINE_float("heat_s", 30.0, "more turns where a heat would take fewer seconds than this")
+flags.DEFINE_float("heat_s", 20.0, "more turns where a heat would take fewer seconds than this")
 flags.DEFINE_string("out", "out/fidelity", "folder for the results")
 
 PARTS = (2, 4, 8, 16, 32, 64)
@@ -136,38 +137,51 @@ class Measured:
       times_s: [B] medians, heats brought to one level.
       halves_s: [2, B] the same of the even turns and of the odd ones.
       single_s: that level: the single device's time.
-      drift: its range between heats.
+      beside_s: [P] the same of the programs that were in every heat.
+      drift: range of the single device's time between heats.
     """
 
     times_s: np.ndarray
     halves_s: np.ndarray
     single_s: float
+    beside_s: np.ndarray
     drift: float
 
 
-def measure(evaluator: RuntimeEvaluator, rows: np.ndarray, simulated_s: np.ndarray) -> Measured:
+def measure(
+    evaluator: RuntimeEvaluator, rows: np.ndarray, simulated_s: np.ndarray, beside: Sequence[GraphProgram]
+) -> Measured:
     """Runs placements in heats, with the first of them in every heat.
 
     Args:
       rows: [B, U] placements; the first is a single device's.
       simulated_s: [B], about what a step takes.
+      beside: P other programs that are in every heat.
     """
     order = np.random.default_rng(0).permutation(len(rows))
     ratios, halves, levels = np.empty(len(rows)), np.empty((2, len(rows))), []
+    ratios_beside = []
     for start in range(0, len(rows), FLAGS.heat):
         heat = order[start : start + FLAGS.heat]
         rounds = _rounds(simulated_s[[0, *heat]])
-        times = evaluator.race(np.stack([rows[0], *rows[heat]]), rounds, confidence=1.0)
-        single_s, others_s = np.array(times[0]), np.array(times[1:])
+        times = np.array(evaluator.race(np.stack([rows[0], *rows[heat]]), rounds, 1.0, beside))
+        single_s, others_s, beside_s = np.split(times, [1, 1 + len(heat)])
         ratios[heat] = np.median(others_s / single_s, axis=1)
-        halves[:, heat] = [np.median(others_s[:, half::2] / single_s[half::2], axis=1) for half in (0, 1)]
+        halves[:, heat] = [np.median(others_s[:, half::2] / single_s[:, half::2], axis=1) for half in (0, 1)]
+        ratios_beside.append(np.median(beside_s / single_s, axis=1))
         levels.append(float(np.median(single_s)))
         print(
             f"measured {start + len(heat)} of {len(rows)} in {rounds} turns; single device {1e3 * levels[-1]:.1f} ms",
             flush=True,
         )
     level_s = float(np.median(levels))
-    return Measured(ratios * level_s, halves * level_s, level_s, max(levels) / min(levels) - 1)
+    return Measured(
+        times_s=ratios * level_s,
+        halves_s=halves * level_s,
+        single_s=level_s,
+        beside_s=np.median(ratios_beside, axis=0) * level_s,
+        drift=max(levels) / min(levels) - 1,
+    )
 
 
 def _rounds(step_s: np.ndarray) -> int:
@@ -176,27 +190,33 @@ def _rounds(step_s: np.ndarray) -> int:
     return max(FLAGS.rounds, round(FLAGS.heat_s / np.maximum(step_s, shortest_turn_s).sum()))
 
 
-def study(name: str, profiles: pathlib.Path) -> dict:
-    """Measures one workload; its profiles go to two folders of their own."""
-    item = workloads.build(name)
-    cluster = tf_placer.Cluster.local()
-    problem = tf_placer.build_problem(item, cluster, costs="profiled", cache=Cache(profiles / "before"))
+def study(name: str, cache: Cache) -> dict:
+    """Measures one workload."""
+    item, cluster = workloads.build(name), tf_placer.Cluster.local()
+    problem = tf_placer.build_problem(item, cluster, costs="profiled", cache=cache)
     chosen = candidates(problem)
     rows = np.stack([one.device_of_unit for one in chosen])
     profiled_s = tf_placer.SimulatedEvaluator(problem).evaluate(rows).runtime_s
-    with RuntimeEvaluator(item, problem) as evaluator:
-        measured = measure(evaluator, rows, profiled_s)
-    hops_and_traffic = profile_links(cluster, RuntimeConfig(), Cache(profiles / "after"))
-    links = _mean_links(problem.cluster.links, calibrated_links(cluster.links, *hops_and_traffic))
-    problem = dataclasses.replace(problem, cluster=dataclasses.replace(problem.cluster, links=links))
+
+    traffic = traffic_item()
+    crossing = traffic_problem(traffic, cluster, RuntimeConfig(), cache)
+    crossing_rows = traffic_placements(crossing)
+    with RuntimeEvaluator(item, problem) as evaluator, RuntimeEvaluator(traffic, crossing) as other:
+        measured = measure(evaluator, rows, profiled_s, list(map(other.program, crossing_rows)))
+
+    fitted = fit_traffic(crossing, crossing_rows, measured.beside_s)
+    links = tuple(map(fitted.correction.apply_to_link, crossing.cluster.links))
+    meanwhile = dataclasses.replace(problem, cluster=dataclasses.replace(cluster, links=links))
     level = Correction(compute=measured.single_s / profiled_s[0])
-    simulated_s = tf_placer.SimulatedEvaluator(level.apply(problem)).evaluate(rows).runtime_s
+    simulated_s = tf_placer.SimulatedEvaluator(level.apply(meanwhile)).evaluate(rows).runtime_s
     return {
         "workload": name,
         "ops": problem.num_ops,
         "drift": measured.drift,
         "single_s": measured.single_s,
-        "links": [dataclasses.asdict(link) for link in problem.cluster.links],
+        "profiled_links": [dataclasses.asdict(link) for link in problem.cluster.links],
+        "links": [dataclasses.asdict(link) for link in links],
+        "traffic_error": fitted.error,
         "placements": [
             {
                 "kind": one.kind,
@@ -212,20 +232,6 @@ def study(name: str, profiles: pathlib.Path) -> dict:
             )
         ],
     }
-
-
-def _mean_links(before: Sequence[Link], after: Sequence[Link]) -> tuple[Link, ...]:
-    costs = ("latency_ns", "send_ns", "send_ps_per_byte", "receive_ns", "receive_ps_per_byte")
-    print(
-        f"a message took {before[0].send_ns / 1e3:.0f} us of its sender before and "
-        f"{after[0].send_ns / 1e3:.0f} us after, on its way {before[0].latency_ns / 1e3:.0f} and "
-        f"{after[0].latency_ns / 1e3:.0f} us",
-        flush=True,
-    )
-    return tuple(
-        dataclasses.replace(one, **{cost: (getattr(one, cost) + getattr(other, cost)) // 2 for cost in costs})
-        for one, other in zip(before, after, strict=True)
-    )
 
 
 def summary(result: dict) -> str:
@@ -246,6 +252,11 @@ def summary(result: dict) -> str:
         f"{1e3 * column('profiled_s')[0]:.1f} ms in its profile; drift between heats {result['drift']:.1%}",
         f"  even turns against odd ones: Spearman {rank_of_halves:.3f}, median difference "
         f"{np.median(np.abs(even / odd - 1)):.1%}",
+        f"  a message takes {result['links'][0]['send_ns'] / 1e3:.0f} us of either end and "
+        f"{result['links'][0]['latency_ns'] / 1e3:.0f} us on its way "
+        f"({result['profiled_links'][0]['send_ns'] / 1e3:.0f} and "
+        f"{result['profiled_links'][0]['latency_ns'] / 1e3:.0f} us in the profile); fitted to a median error of "
+        f"{result['traffic_error']:.1%}",
         f"  Spearman {rank:.3f}; simulated minus measured, op times and links as they were meanwhile; as profiled:",
         f"  {'all':<10}{len(error):>3}: median absolute {np.median(np.abs(error)):.1%}; "
         f"{np.median(np.abs(as_profiled)):.1%}",
@@ -284,11 +295,11 @@ def main(argv: list[str]) -> None:
     out = pathlib.Path(FLAGS.out)
     out.mkdir(parents=True, exist_ok=True)
     results = []
-    for name in FLAGS.workloads:
-        with tempfile.TemporaryDirectory() as profiles:
-            results.append(study(name, pathlib.Path(profiles)))
-        write_atomically(out / f"{name}.json", json.dumps(results[-1]))
-        print(summary(results[-1]), flush=True)
+    with tempfile.TemporaryDirectory() as profiles:
+        for name in FLAGS.workloads:
+            results.append(study(name, Cache(pathlib.Path(profiles))))
+            write_atomically(out / f"{name}.json", json.dumps(results[-1]))
+            print(summary(results[-1]), flush=True)
     plot(results, out / "fidelity.png")
     print(
         f"wrote {', '.join(str(out / f'{name}.json') for name in FLAGS.workloads)} and {out / 'fidelity.png'}"

@@ -25,6 +25,9 @@ from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.graph_def import place_graph
 from tf_placer.runtime.timing import RuntimeConfig
 
+# What is measured, by the name that it is kept under: another number when that changes, or what it means.
+_HOPS, _TRAFFIC = "hops 2", "traffic 2"
+
 
 @dataclasses.dataclass(frozen=True)
 class Profile:
@@ -55,38 +58,21 @@ def profile(
     """
     cache = cache or Cache()
     op_times = _op_times(item, problem, config, cache)
-    return Profile(op_times, *profile_links(problem.cluster, config, cache))
-
-
-def profile_links(
-    cluster: Cluster, config: RuntimeConfig, cache: Cache
-) -> tuple[tuple[Hop, ...], Traffic | None]:
-    """Measures what crossing costs between two workers of a live cluster, or finds that it was: hops and traffic.
-
-    Raises:
-      WorkerError: the workers cannot be started.
-      RaceFailed: the traffic program does not run.
-    """
-    pair = _two_workers(cluster)
+    pair = _two_workers(problem.cluster)
     if pair is None:
-        return (), None
+        return Profile(op_times, (), None)
     hops = _hops(pair, config, cache)
-    return hops, _traffic(pair, hops, config, cache)
+    return Profile(op_times, hops, _traffic(pair, config, cache))
 
 
 def calibrated(problem: Problem, measured: Profile) -> Problem:
     """The problem with the profile's op times and links in place of the analytic ones."""
-    links = calibrated_links(problem.cluster.links, measured.hops, measured.traffic)
+    links = problem.cluster.links
+    if measured.hops:
+        links = tuple(fit_link(link, measured.hops) for link in links)
+    if measured.traffic is not None:
+        links = tuple(map(measured.traffic.correction.apply_to_link, links))
     return _with_costs(problem, measured.op_times, links)
-
-
-def calibrated_links(links: Sequence[Link], hops: Sequence[Hop], traffic: Traffic | None) -> tuple[Link, ...]:
-    """The links as measured with hops, and corrected by traffic."""
-    if hops:
-        links = [fit_link(link, hops) for link in links]
-    if traffic is not None:
-        links = [traffic.correction.apply_to_link(link) for link in links]
-    return tuple(links)
 
 
 def _op_times(item: Item, problem: Problem, config: RuntimeConfig, cache: Cache) -> dict[str, OpTimes]:
@@ -107,7 +93,7 @@ def _op_times(item: Item, problem: Problem, config: RuntimeConfig, cache: Cache)
 
 
 def _hops(pair: Cluster, config: RuntimeConfig, cache: Cache) -> tuple[Hop, ...]:
-    key = {"kind": "hops", **_hardware(pair.devices[0], config)}
+    key = {"kind": _HOPS, **_hardware(pair.devices[0], config)}
     found = cache.load(key)
     if found is None:
         with contextlib.closing(workers_of(pair, config.inter_op_threads)) as senders:
@@ -117,19 +103,31 @@ def _hops(pair: Cluster, config: RuntimeConfig, cache: Cache) -> tuple[Hop, ...]
     return tuple(Hop(**hop) for hop in found)
 
 
-def _traffic(pair: Cluster, hops: Sequence[Hop], config: RuntimeConfig, cache: Cache) -> Traffic:
-    # The links are fitted so that *this* simulator is right with them; "2" is of the program and of what factors mean.
-    key = {"kind": "traffic 2", "simulator": build_library().name, **_hardware(pair.devices[0], config)}
+def _traffic(pair: Cluster, config: RuntimeConfig, cache: Cache) -> Traffic:
+    # The links are fitted so that *this* simulator is right with them.
+    key = {"kind": _TRAFFIC, "simulator": build_library().name, **_hardware(pair.devices[0], config)}
     found = cache.load(key)
     if found is None:
         item = traffic_item()
-        problem = analytic_problem(item, pair)
-        links = tuple(fit_link(link, hops) for link in pair.links)
-        problem = _with_costs(problem, _op_times(item, problem, config, cache), links)
+        problem = traffic_problem(item, pair, config, cache)
         found = dataclasses.asdict(measure_traffic(item, problem, config))
         cache.save(key, found)
     times = {name: tuple(found[name]) for name in ("measured_s", "before_s", "after_s")}
     return Traffic(Correction(**found["correction"]), **times)
+
+
+def traffic_problem(item: Item, pair: Cluster, config: RuntimeConfig, cache: Cache) -> Problem:
+    """The traffic program on two live workers, its ops profiled and its links from hops: what traffic is fitted to.
+
+    Args:
+      item: ``traffic_item()``.
+      pair: two workers.
+      config: of the measurement.
+      cache: where what is measured is kept.
+    """
+    problem = analytic_problem(item, pair)
+    links = tuple(fit_link(link, _hops(pair, config, cache)) for link in pair.links)
+    return _with_costs(problem, _op_times(item, problem, config, cache), links)
 
 
 def _with_costs(problem: Problem, op_times: dict[str, OpTimes], links: tuple[Link, ...]) -> Problem:

@@ -86,11 +86,6 @@ def traffic_placements(problem: Problem) -> np.ndarray:
 def measure_traffic(item: Item, problem: Problem, config: RuntimeConfig) -> Traffic:
     """Runs the traffic program in many placements and fits the links of its problem to their step times.
 
-    A tensor that is sent by itself costs the cores more than one of many, and how much more cannot be told from
-    sending tensors alone; and what the simulator leaves out, such as threads in each other's way, costs
-    something too. Factors on what single tensors cost stand for all of it but one: what the split slows down in
-    the ops themselves is fitted beside them and left behind, because ops as small as these feel it most.
-
     Args:
       item: ``traffic_item()``.
       problem: its ops profiled, its links from hops.
@@ -99,7 +94,22 @@ def measure_traffic(item: Item, problem: Problem, config: RuntimeConfig) -> Traf
     rows = traffic_placements(problem)
     with RuntimeEvaluator(item, problem, config) as evaluator:
         times = evaluator.race(rows, _ROUNDS, confidence=1.0)
-    measured_s = np.array([np.median(one) for one in times])
+    return fit_traffic(problem, rows, np.array([np.median(one) for one in times]))
+
+
+def fit_traffic(problem: Problem, rows: np.ndarray, measured_s: np.ndarray) -> Traffic:
+    """Fits the links of the traffic program's problem to step times of its placements.
+
+    A tensor that is sent by itself costs the cores more than one of many, and how much more cannot be told from
+    sending tensors alone; and what the simulator leaves out, such as threads in each other's way, costs
+    something too. Factors on what single tensors cost stand for all of it but one: what the split slows down in
+    the ops themselves is fitted beside them and left behind, because ops as small as these feel it most.
+
+    Args:
+      problem: its ops profiled, its links from hops.
+      rows: [B, U] ``traffic_placements(problem)``.
+      measured_s: [B].
+    """
     correction = dataclasses.replace(refit(problem, rows, measured_s), compute=1.0)
     before_s, after_s = (
         SimulatedEvaluator(one).evaluate(rows).runtime_s for one in (problem, correction.apply(problem))

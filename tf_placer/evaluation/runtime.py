@@ -127,7 +127,11 @@ class RuntimeEvaluator:
         return self._collect([self._evaluate_one(row) for row in device_of_unit])
 
     def race(
-        self, device_of_unit: np.ndarray, rounds: int = 20, confidence: float = 0.99
+        self,
+        device_of_unit: np.ndarray,
+        rounds: int = 20,
+        confidence: float = 0.99,
+        beside: Sequence[GraphProgram] = (),
     ) -> list[list[float]]:
         """Times placements in turn, step by step (``race_steps``): for a few that are close.
 
@@ -137,14 +141,15 @@ class RuntimeEvaluator:
           device_of_unit: [B, U]; placements that ``evaluate`` has found OK.
           rounds: timed steps of each placement that stays in the race.
           confidence: that one which drops out is slower than the leader; 1 keeps all to the end.
+          beside: other programs for these workers, which take turns with them.
 
         Returns:
-          Step times of each, in seconds; fewer for one that dropped out.
+          Step times of each, in seconds, those of ``beside`` last; fewer for one that dropped out.
 
         Raises:
           RaceFailed: one of them did not run to the end.
         """
-        programs = [self._program(row) for row in device_of_unit]
+        programs = [*map(self.program, device_of_unit), *beside]
 
         attempt = self._race(programs, [], rounds, confidence)
         if attempt.value is None:
@@ -171,7 +176,7 @@ class RuntimeEvaluator:
           UnplacedFailed: the program does not run as it is.
           RaceFailed: the placement did not run to the end.
         """
-        placed, unplaced = self._program(device_of_unit), build_program(self._item, self._item.graph_def)
+        placed, unplaced = self.program(device_of_unit), build_program(self._item, self._item.graph_def)
         deadline_s = self._config.deadline_s
 
         def run(target: str) -> tuple[Attempt[list[list[float]]], float]:
@@ -199,7 +204,7 @@ class RuntimeEvaluator:
         Raises:
           AuditError: the placement does not run.
         """
-        program = self._program(device_of_unit)
+        program = self.program(device_of_unit)
 
         def run(target: str) -> Audit:
             with open_program(target, program, self._config.deadline_s) as loaded:
@@ -215,7 +220,7 @@ class RuntimeEvaluator:
             self._problem.check_legal(device_of_unit)
         except InputError as error:
             return Attempt(Status.ILLEGAL, str(error))
-        program = self._program(device_of_unit)
+        program = self.program(device_of_unit)
         too_large = self._values_too_large(program)
         if too_large:
             return Attempt(Status.OUT_OF_MEMORY, too_large)
@@ -281,7 +286,8 @@ class RuntimeEvaluator:
         names = [device.name for device in self._problem.cluster.devices]
         return np.array([[peaks.get(name, UNKNOWN_BYTES) for name in names] for peaks in told], np.int64)
 
-    def _program(self, device_of_unit: np.ndarray) -> GraphProgram:
+    def program(self, device_of_unit: np.ndarray) -> GraphProgram:
+        """What runs on the workers for a placement [U]."""
         self._problem.check_legal(device_of_unit)
         devices = self._problem.cluster.devices
         device_of_op = [devices[d].name for d in device_of_unit[self._problem.unit_of_op]]
