@@ -57,7 +57,7 @@ flags.DEFINE_integer("optima", 12, "ends of searches")
 flags.DEFINE_float("budget_s", 10.0, "seconds of each search")
 flags.DEFINE_integer("heat", 12, "placements measured together, with the single device")
 flags.DEFINE_integer("rounds", 12, "turns of each, at least")
-flags.DEFINE_float("heat_s", 20.0, "more turns where a heat would take fewer seconds than this")
+flags.DEFINE_float("heat_s", 20.0, "more turns where a heat's placements would take fewer seconds than this")
 flags.DEFINE_string("out", "out/fidelity", "folder for the results")
 
 PARTS = (2, 4, 8, 16, 32, 64)

@@ -22,7 +22,7 @@ from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.files import write_atomically
 from tf_placer.runtime.race import race_times_s
 from tf_placer.search.budget import Budget
-from tf_placer.search.live import search_live
+from tf_placer.search.live import Trial, search_live
 
 FLAGS = flags.FLAGS
 flags.DEFINE_list(
@@ -49,17 +49,24 @@ def one_run(name: str, seed: int) -> dict:
     simulated_s = {
         trial: found.as_search_result(trial).runtime_s for trial in (found.single, found.recommended, *raced)
     }
+
+    def fraction(trial: Trial) -> float:
+        """Of the single device, in the race of the search."""
+        assert found.single is not None
+        assert trial.measured_s is not None and found.single.measured_s is not None, "both ran"
+        return trial.measured_s / found.single.measured_s
+
     return {
         "workload": name,
         "seed": seed,
         "recommended": found.recommended.method,
         "fraction": recommended_s / single_s,
-        "fraction_in_its_own_race": (found.recommended.measured_s or 0.0) / (found.single.measured_s or 1.0),
+        "fraction_in_its_own_race": fraction(found.recommended),
         "simulated_fraction": simulated_s[found.recommended] / simulated_s[found.single],
         "raced": [
             {
                 "method": trial.method,
-                "fraction": (trial.measured_s or 0.0) / (found.single.measured_s or 1.0),
+                "fraction": fraction(trial),
                 "simulated_fraction": simulated_s[trial] / simulated_s[found.single],
                 "evaluations": trial.evaluations,
             }

@@ -54,8 +54,9 @@ def measure_hops(
     workers.start()
     hops = []
     for num_bytes in sizes_bytes:
-        far, near = (_ping_pong(num_bytes, devices, far) for far in (True, False))
-        elapsed_ns, busy_ns = _difference_of_a_step(workers, far, near, num_bytes) / _HOPS
+        with_hops = _ping_pong(num_bytes, devices[0], devices[1])
+        without = _ping_pong(num_bytes, devices[0], devices[0])
+        elapsed_ns, busy_ns = _difference_of_a_step(workers, with_hops, without, num_bytes) / _HOPS
         hops.append(Hop(num_bytes, elapsed_ns, busy_ns / 2, busy_ns / 2))
     return hops
 
@@ -95,10 +96,11 @@ def _line(num_bytes: np.ndarray, ns: np.ndarray) -> np.ndarray:
     return solution
 
 
-def _ping_pong(num_bytes: int, devices: Sequence[str], far: bool) -> GraphProgram:
-    """A step that hands a tensor to and fro between two devices, or between places of one, with work as steps have it.
+def _ping_pong(num_bytes: int, device: str, other_device: str) -> GraphProgram:
+    """A step that hands a tensor to and fro between two devices, which may be one, with work between as steps have it.
 
-    Without work the threads that wait for a message have not gone to sleep when it comes: it takes 0.8 times as long.
+    Without work the threads that wait for a message have not gone to sleep when it comes: it takes 0.84 to 0.88 times
+    as long.
     """
     value = np.zeros(num_bytes // 4, np.float32)
 
@@ -116,7 +118,7 @@ def _ping_pong(num_bytes: int, devices: Sequence[str], far: bool) -> GraphProgra
     placed = tf.compat.v1.GraphDef()
     placed.CopyFrom(item.graph_def)
     for node in placed.node:
-        node.device = devices[1 if far and node.name.startswith("other") else 0]
+        node.device = other_device if node.name.startswith("other") else device
     return build_program(item, placed)
 
 

@@ -51,7 +51,7 @@ def traffic_item() -> Item:
 
     Like training steps it has stretches where messages come one by one and others where they come in bursts. The bursts
     are the scalars: what Adam corrects its moments with is computed as a step begins and needed as it ends. In random
-    placements of the small transformer half of all messages are of this kind.
+    placements of the small transformer about half of all messages are of this kind.
     """
     random = np.random.default_rng(0)
     weights = [tf.constant(random.normal(0, 0.05, (_COLUMNS, _COLUMNS)), tf.float32) for _ in _ROWS]
