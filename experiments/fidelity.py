@@ -205,8 +205,7 @@ def study(name: str, cache: Cache) -> dict:
         measured = measure(evaluator, rows, profiled_s, list(map(other.program, crossing_rows)))
 
     fitted = fit_traffic(crossing, crossing_rows, measured.beside_s)
-    links = tuple(map(fitted.correction.apply_to_link, crossing.cluster.links))
-    meanwhile = dataclasses.replace(problem, cluster=dataclasses.replace(cluster, links=links))
+    meanwhile = dataclasses.replace(problem, cluster=fitted.correction.apply_to_cluster(crossing.cluster))
     level = Correction(compute=measured.single_s / profiled_s[0])
     simulated_s = tf_placer.SimulatedEvaluator(level.apply(meanwhile)).evaluate(rows).runtime_s
     return {
@@ -215,7 +214,9 @@ def study(name: str, cache: Cache) -> dict:
         "drift": measured.drift,
         "single_s": measured.single_s,
         "profiled_links": [dataclasses.asdict(link) for link in problem.cluster.links],
-        "links": [dataclasses.asdict(link) for link in links],
+        "links": [dataclasses.asdict(link) for link in meanwhile.cluster.links],
+        "profiled_join_ns": problem.cluster.join_ns().tolist(),
+        "join_ns": meanwhile.cluster.join_ns().tolist(),
         "traffic_error": fitted.error,
         "placements": [
             {
@@ -255,8 +256,9 @@ def summary(result: dict) -> str:
         f"  a message takes {result['links'][0]['send_ns'] / 1e3:.0f} us of either end and "
         f"{result['links'][0]['latency_ns'] / 1e3:.0f} us on its way "
         f"({result['profiled_links'][0]['send_ns'] / 1e3:.0f} and "
-        f"{result['profiled_links'][0]['latency_ns'] / 1e3:.0f} us in the profile); fitted to a median error of "
-        f"{result['traffic_error']:.1%}",
+        f"{result['profiled_links'][0]['latency_ns'] / 1e3:.0f} us in the profile), a step on both workers "
+        f"{max(result['join_ns']) / 1e3:.0f} us more ({max(result['profiled_join_ns']) / 1e3:.0f} us); fitted to a "
+        f"median error of {result['traffic_error']:.1%}",
         f"  Spearman {rank:.3f}; simulated minus measured, op times and links as they were meanwhile; as profiled:",
         f"  {'all':<10}{len(error):>3}: median absolute {np.median(np.abs(error)):.1%}; "
         f"{np.median(np.abs(as_profiled)):.1%}",

@@ -1,4 +1,4 @@
-"""What a tensor costs between two live workers: time on the way, and time of both ends."""
+"""What two live workers cost each other: a tensor's time on the way, and of both ends; and a step's that they share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tf_placer.runtime.graph_program import GraphProgram, build_program
 from tf_placer.runtime.session import LoadedProgram, open_program, run_watched
 
 SIZES_BYTES = tuple(1 << power for power in range(10, 27, 2))  # 1 KB to 64 MB
-_HOPS = 8
+_FEW_HOPS, _HOPS, _MANY_HOPS = 2, 8, 32
 _WORK = 200  # rows of a matrix: its product takes some 0.2 ms
 _DEADLINE_S = 120.0
 # Where the ends' work explains all of the time on the way, a factor on the latency still has something to scale.
@@ -41,24 +41,40 @@ class Hop:
     receive_ns: float
 
 
-def measure_hops(
+@dataclasses.dataclass(frozen=True)
+class PairTimes:
+    """What two workers cost each other.
+
+    Attributes:
+      join_ns: what a step takes longer when the second worker has a part in it, however small: the call to it.
+      hops: of tensors of several sizes.
+    """
+
+    join_ns: float
+    hops: tuple[Hop, ...]
+
+
+def measure_pair(
     workers: Workers, devices: Sequence[str], sizes_bytes: Sequence[int] = SIZES_BYTES
-) -> list[Hop]:
+) -> PairTimes:
     """Sends tensors of every size to and fro between two workers, one at a time.
 
+    What sharing a step costs by itself is what remains of a step with few hops.
+
     Args:
-      workers: of the two devices; started if need be.
+      workers: of the two devices, of which the first is the one that steps are started at; started if need be.
       devices: two full device names of different tasks.
       sizes_bytes: multiples of 4.
     """
     workers.start()
+    smallest = min(sizes_bytes)
+    few, many = (_cost_of_hops(workers, devices, smallest, hops) for hops in (_FEW_HOPS, _MANY_HOPS))
+    join = np.maximum(few - (many - few) * _FEW_HOPS / (_MANY_HOPS - _FEW_HOPS), 0.0)
     hops = []
     for num_bytes in sizes_bytes:
-        with_hops = _ping_pong(num_bytes, devices[0], devices[1])
-        without = _ping_pong(num_bytes, devices[0], devices[0])
-        elapsed_ns, busy_ns = _difference_of_a_step(workers, with_hops, without, num_bytes) / _HOPS
+        elapsed_ns, busy_ns = (_cost_of_hops(workers, devices, num_bytes, _HOPS) - join) / _HOPS
         hops.append(Hop(num_bytes, elapsed_ns, busy_ns / 2, busy_ns / 2))
-    return hops
+    return PairTimes(join[0], tuple(hops))
 
 
 def fit_link(link: Link, hops: Sequence[Hop]) -> Link:
@@ -96,7 +112,14 @@ def _line(num_bytes: np.ndarray, ns: np.ndarray) -> np.ndarray:
     return solution
 
 
-def _ping_pong(num_bytes: int, device: str, other_device: str) -> GraphProgram:
+def _cost_of_hops(workers: Workers, devices: Sequence[str], num_bytes: int, hops: int) -> np.ndarray:
+    """[2] elapsed time and processor time that hops cost a step, in nanoseconds."""
+    with_hops = _ping_pong(num_bytes, hops, devices[0], devices[1])
+    without = _ping_pong(num_bytes, hops, devices[0], devices[0])
+    return _difference_of_a_step(workers, with_hops, without, num_bytes)
+
+
+def _ping_pong(num_bytes: int, hops: int, device: str, other_device: str) -> GraphProgram:
     """A step that hands a tensor to and fro between two devices, which may be one, with work between as steps have it.
 
     Without work the threads that wait for a message have not gone to sleep when it comes: it takes 0.84 to 0.88 times
@@ -106,7 +129,7 @@ def _ping_pong(num_bytes: int, device: str, other_device: str) -> GraphProgram:
 
     @tf.function
     def step(x: tf.Tensor, near: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
-        for hop in range(_HOPS):
+        for hop in range(hops):
             own, scope = (near, "near") if hop % 2 else (other, "other")
             with tf.name_scope(scope):
                 product = tf.matmul(own, own + x[:1])

@@ -11,12 +11,12 @@ import numpy as np
 import tensorflow as tf
 
 from tf_placer.calibration.cache import Cache
-from tf_placer.calibration.link_times import Hop, fit_link, measure_hops
+from tf_placer.calibration.link_times import Hop, PairTimes, fit_link, measure_pair
 from tf_placer.calibration.op_times import OpTimes, measure_op_times
 from tf_placer.calibration.refit import Correction
 from tf_placer.calibration.traffic import Traffic, measure_traffic, traffic_item
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.cluster.device import Device, Link
+from tf_placer.cluster.device import Device, task_of
 from tf_placer.cluster.workers import workers_of
 from tf_placer.graph.item import Item
 from tf_placer.ops.build import build_library
@@ -26,7 +26,7 @@ from tf_placer.rewrite.graph_def import place_graph
 from tf_placer.runtime.timing import RuntimeConfig
 
 # What is measured, by the name that it is kept under: another number when that changes, or what it means.
-_HOPS, _TRAFFIC = "hops 2", "traffic 2"
+_PAIR, _TRAFFIC = "pair", "traffic 3"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,12 +35,12 @@ class Profile:
 
     Attributes:
       op_times: device model -> times of the ops with everything on such a device.
-      hops: what single tensors of several sizes cost between two workers; empty where there is one worker.
-      traffic: what many cost among other work; None where there is one worker.
+      pair: what two workers cost each other, tensor by tensor; None where there is one worker.
+      traffic: what many tensors cost among other work; None where there is one worker.
     """
 
     op_times: dict[str, OpTimes]
-    hops: tuple[Hop, ...]
+    pair: PairTimes | None
     traffic: Traffic | None
 
 
@@ -60,19 +60,19 @@ def profile(
     op_times = _op_times(item, problem, config, cache)
     pair = _two_workers(problem.cluster)
     if pair is None:
-        return Profile(op_times, (), None)
-    hops = _hops(pair, config, cache)
-    return Profile(op_times, hops, _traffic(pair, config, cache))
+        return Profile(op_times, None, None)
+    pair_times = _pair_times(pair, config, cache)
+    return Profile(op_times, pair_times, _traffic(pair, config, cache))
 
 
 def calibrated(problem: Problem, measured: Profile) -> Problem:
     """The problem with the profile's op times and links in place of the analytic ones."""
-    links = problem.cluster.links
-    if measured.hops:
-        links = tuple(fit_link(link, measured.hops) for link in links)
+    cluster = problem.cluster
+    if measured.pair is not None:
+        cluster = _with_pair_times(cluster, measured.pair)
     if measured.traffic is not None:
-        links = tuple(map(measured.traffic.correction.apply_to_link, links))
-    return _with_costs(problem, measured.op_times, links)
+        cluster = measured.traffic.correction.apply_to_cluster(cluster)
+    return _with_costs(problem, measured.op_times, cluster)
 
 
 def _op_times(item: Item, problem: Problem, config: RuntimeConfig, cache: Cache) -> dict[str, OpTimes]:
@@ -92,15 +92,27 @@ def _op_times(item: Item, problem: Problem, config: RuntimeConfig, cache: Cache)
     return op_times
 
 
-def _hops(pair: Cluster, config: RuntimeConfig, cache: Cache) -> tuple[Hop, ...]:
-    key = {"kind": _HOPS, **_hardware(pair.devices[0], config)}
+def _with_pair_times(cluster: Cluster, pair: PairTimes) -> Cluster:
+    """The cluster with measured links, and with what joining costs all but the worker that steps are started at."""
+    first = task_of(cluster.devices[0].name)
+    return dataclasses.replace(
+        cluster,
+        devices=tuple(
+            dataclasses.replace(device, join_ns=round(pair.join_ns) if task_of(device.name) != first else 0)
+            for device in cluster.devices
+        ),
+        links=tuple(fit_link(link, pair.hops) for link in cluster.links),
+    )
+
+
+def _pair_times(pair: Cluster, config: RuntimeConfig, cache: Cache) -> PairTimes:
+    key = {"kind": _PAIR, **_hardware(pair.devices[0], config)}
     found = cache.load(key)
     if found is None:
         with contextlib.closing(workers_of(pair, config.inter_op_threads)) as senders:
-            hops = measure_hops(senders, [device.name for device in pair.devices])
-        found = [dataclasses.asdict(hop) for hop in hops]
+            found = dataclasses.asdict(measure_pair(senders, [device.name for device in pair.devices]))
         cache.save(key, found)
-    return tuple(Hop(**hop) for hop in found)
+    return PairTimes(found["join_ns"], tuple(Hop(**hop) for hop in found["hops"]))
 
 
 def _traffic(pair: Cluster, config: RuntimeConfig, cache: Cache) -> Traffic:
@@ -126,11 +138,11 @@ def traffic_problem(item: Item, pair: Cluster, config: RuntimeConfig, cache: Cac
       cache: where what is measured is kept.
     """
     problem = analytic_problem(item, pair)
-    links = tuple(fit_link(link, _hops(pair, config, cache)) for link in pair.links)
-    return _with_costs(problem, _op_times(item, problem, config, cache), links)
+    cluster = _with_pair_times(pair, _pair_times(pair, config, cache))
+    return _with_costs(problem, _op_times(item, problem, config, cache), cluster)
 
 
-def _with_costs(problem: Problem, op_times: dict[str, OpTimes], links: tuple[Link, ...]) -> Problem:
+def _with_costs(problem: Problem, op_times: dict[str, OpTimes], cluster: Cluster) -> Problem:
     columns = []
     for position, device in enumerate(problem.cluster.devices):
         op_ns = op_times[device.model].op_ns
@@ -139,7 +151,7 @@ def _with_costs(problem: Problem, op_times: dict[str, OpTimes], links: tuple[Lin
     return dataclasses.replace(
         problem,
         compute_ns=np.stack(columns, axis=1),
-        cluster=dataclasses.replace(problem.cluster, links=links),
+        cluster=cluster,
         guessed_op_types={},
     )
 

@@ -7,13 +7,16 @@ import dataclasses
 import numpy as np
 import scipy.optimize
 
+from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import Link
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.problem.problem import Problem
 
-_MAX_EVALUATIONS = 200
+_MAX_STEPS = 30
+_RELATIVE_STEP = 0.05  # of derivatives: a smaller one sees little but single ops that change places
+_RANGE = (0.01, 100.0)
 # A factor of e costs as much as an error of 20 % in one placement: few measurements move the factors little.
-_PRIOR_WEIGHT = 0.04
+_PRIOR_WEIGHT = 0.2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,35 +25,49 @@ class Correction:
 
     Attributes:
       compute: of every op's time. Above 1 where the threads of a worker disturb each other.
-      latency: of a link's latency.
-      fixed: of the constant part of sending and receiving. Below 1 where messages come in bursts: a thread that is
-        awake already costs nothing to wake. What the ends then spend less the tensor spends on its way, because
-        one by itself takes as long as it was measured to take.
-      per_byte: of the part that grows with the tensor.
+      alone: of the constant part of what a tensor by itself takes from end to end.
+      ends: of what sending and receiving have in that, at most all of it. Below 1 where messages come in bursts: a
+        thread that is awake already costs nothing to wake. The rest the tensor spends on its way.
+      per_byte: of the ends' part that grows with the tensor.
+      join: of what a step takes longer when a device takes part in it.
     """
 
     compute: float = 1.0
-    latency: float = 1.0
-    fixed: float = 1.0
+    alone: float = 1.0
+    ends: float = 1.0
     per_byte: float = 1.0
+    join: float = 1.0
 
     def apply(self, problem: Problem) -> Problem:
         """The problem with corrected times."""
-        cluster = problem.cluster
         return dataclasses.replace(
             problem,
             compute_ns=np.rint(self.compute * problem.compute_ns).astype(np.int64),
-            cluster=dataclasses.replace(cluster, links=tuple(map(self.apply_to_link, cluster.links))),
+            cluster=self.apply_to_cluster(problem.cluster),
+        )
+
+    def apply_to_cluster(self, cluster: Cluster) -> Cluster:
+        """The cluster with corrected links and devices that join alike."""
+        devices = tuple(
+            dataclasses.replace(device, join_ns=round(self.join * device.join_ns))
+            for device in cluster.devices
+        )
+        return dataclasses.replace(
+            cluster, devices=devices, links=tuple(map(self.apply_to_link, cluster.links))
         )
 
     def apply_to_link(self, link: Link) -> Link:
         """The link with corrected times; its bandwidth stays."""
-        spared_ns = max(1 - self.fixed, 0.0) * (link.send_ns + link.receive_ns)
+        alone_ns = link.send_ns + link.latency_ns + link.receive_ns
+        most = alone_ns / max(link.send_ns + link.receive_ns, 1)
+        send_ns, receive_ns = (
+            round(self.alone * min(self.ends, most) * ns) for ns in (link.send_ns, link.receive_ns)
+        )
         return dataclasses.replace(
             link,
-            latency_ns=round(self.latency * link.latency_ns + spared_ns),
-            send_ns=round(self.fixed * link.send_ns),
-            receive_ns=round(self.fixed * link.receive_ns),
+            latency_ns=max(round(self.alone * alone_ns) - send_ns - receive_ns, 0),
+            send_ns=send_ns,
+            receive_ns=receive_ns,
             send_ps_per_byte=round(self.per_byte * link.send_ps_per_byte),
             receive_ps_per_byte=round(self.per_byte * link.receive_ps_per_byte),
         )
@@ -63,7 +80,8 @@ def refit(
 ) -> Correction:
     """The factors under which simulated times are nearest to measured ones.
 
-    Least squares of the logarithm of their ratio, each factor held near 1 by a prior (Nelder & Mead 1965).
+    Least squares of the logarithm of their ratio, each factor held near 1 by a prior, in a trust region (Branch,
+    Coleman & Li 1999).
 
     Args:
       problem: as profiled.
@@ -71,17 +89,13 @@ def refit(
       measured_s: [B].
     """
 
-    def correction(log_factors: np.ndarray) -> Correction:
-        return Correction(*map(float, np.exp(log_factors)))
-
-    def loss(log_factors: np.ndarray) -> float:
-        corrected = correction(log_factors).apply(problem)
+    def residuals(factors: np.ndarray) -> np.ndarray:
+        corrected = Correction(*factors).apply(problem)
         simulated_s = SimulatedEvaluator(corrected).evaluate(device_of_unit).runtime_s
-        errors = np.log(simulated_s / measured_s)
-        return float(np.square(errors).sum() + _PRIOR_WEIGHT * np.square(log_factors).sum())
+        return np.concatenate([np.log(simulated_s / measured_s), _PRIOR_WEIGHT * np.log(factors)])
 
-    start = np.zeros(len(dataclasses.fields(Correction)))
-    simplex = np.concatenate([[start], start + 0.2 * np.eye(len(start))])
-    options = {"maxfev": _MAX_EVALUATIONS, "initial_simplex": simplex}
-    best = scipy.optimize.minimize(loss, start, method="Nelder-Mead", options=options)
-    return correction(best.x)
+    start = np.ones(len(dataclasses.fields(Correction)))
+    best = scipy.optimize.least_squares(
+        residuals, start, bounds=_RANGE, diff_step=_RELATIVE_STEP, max_nfev=_MAX_STEPS
+    )
+    return Correction(*map(float, best.x))

@@ -18,10 +18,12 @@ from tf_placer.problem.unit_graph import unit_graph
 from tf_placer.runtime.timing import RuntimeConfig
 
 _LAYERS = 24
-_ROWS = (8, 64, 512) * 2  # of the lanes' activations: tensors of 4 KB to 256 KB
+_ROWS = (8, 64, 512, 8, 64, 2048)  # of the lanes' activations: tensors of 4 KB to 1 MB
+_MAX_PRODUCT_ROWS = 512
 _COLUMNS = 128
 _LAYERS_PER_UPDATE = 2
-_RANDOM, _PARTS = 10, (2, 4, 8, 16, 32)
+_CHAIN, _SCOPE = 40, "chain"
+_RANDOM, _PARTS, _LINKS = 4, (2, 4, 8, 16, 32, 64, 128), (1, 2, 8)
 _ROUNDS = 15
 
 
@@ -32,7 +34,7 @@ class Traffic:
     Attributes:
       correction: of links that were measured tensor by tensor.
       measured_s: step times on the runtime.
-      before_s, after_s: simulated, without the correction and with it.
+      before_s, after_s: simulated, ops as fast as they were then, without the correction and with it.
     """
 
     correction: Correction
@@ -47,11 +49,12 @@ class Traffic:
 
 
 def traffic_item() -> Item:
-    """Lanes of small layers with tensors of several sizes, which now and then mix, and an optimizer's scalars.
+    """Lanes of small layers with tensors of several sizes, which now and then mix; a chain; an optimizer's scalars.
 
     Like training steps it has stretches where messages come one by one and others where they come in bursts. The bursts
     are the scalars: what Adam corrects its moments with is computed as a step begins and needed as it ends. In random
-    placements of the small transformer about half of all messages are of this kind.
+    placements of the small transformer about half of all messages are of this kind. While the lanes keep a worker busy
+    nothing waits for one message; in the chain, as in a recurrent network, everything does, and so its latency shows.
     """
     random = np.random.default_rng(0)
     weights = [tf.constant(random.normal(0, 0.05, (_COLUMNS, _COLUMNS)), tf.float32) for _ in _ROWS]
@@ -63,24 +66,37 @@ def traffic_item() -> Item:
     def step(lanes, weights, count):
         updates = []
         for layer in range(_LAYERS):
-            products = [tf.nn.relu(tf.matmul(x, w)) for x, w in zip(lanes, weights, strict=True)]
+            products = [tf.nn.relu(_layer(x, w)) for x, w in zip(lanes, weights, strict=True)]
             means = [tf.reduce_mean(x, axis=0) for x in products]
             lanes = [x + means[neighbor[layer, lane]] for lane, x in enumerate(products)]
             if layer % _LAYERS_PER_UPDATE == 0:
                 for mean, one_decay in zip(means, decay[layer], strict=True):
                     power = tf.pow(float(one_decay), count)
                     updates.append(mean * power * (tf.sqrt(1 - power) / (1 + power)))
-        return [tf.reduce_sum(x) for x in lanes], updates
+        state = lanes[0]
+        with tf.name_scope(_SCOPE):
+            for _ in range(_CHAIN):
+                state = tf.tanh(tf.matmul(state, weights[0]))
+        return [tf.reduce_sum(x) for x in lanes], state, updates
 
     return Item.from_function(step, inputs, weights, tf.constant(3.0), name="traffic")
 
 
+def _layer(x: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
+    """A product, or, where that takes longer than sending the tensor, a sum."""
+    return tf.matmul(x, weight) if x.shape[0] <= _MAX_PRODUCT_ROWS else x + weight[0]
+
+
 def traffic_placements(problem: Problem) -> np.ndarray:
-    """[B, U] placements from hardly any crossing tensor to most."""
+    """[B, U] placements from no crossing tensor to most; in some only the chain crosses, link by link."""
     graph, devices = unit_graph(problem), problem.num_devices
     cuts = [min_cut_partition(problem, graph, parts) % devices for parts in _PARTS]
     drawn = [row for row in RandomBlocks(problem, seed=0).draw(4 * _RANDOM) if len(np.unique(row)) > 1]
-    return np.concatenate([np.array(cuts, np.int32), drawn[:_RANDOM]])
+    chain = problem.unit_of_op[[name.startswith(_SCOPE) for name in problem.op_names]]
+    chains = np.zeros((len(_LINKS), problem.num_units), np.int32)
+    for row, length in zip(chains, _LINKS, strict=True):
+        row[chain] = np.arange(1, 1 + len(chain)) // length % devices
+    return np.concatenate([[problem.everything_on(0)], cuts, chains, drawn[:_RANDOM]]).astype(np.int32)
 
 
 def measure_traffic(item: Item, problem: Problem, config: RuntimeConfig) -> Traffic:
@@ -102,16 +118,19 @@ def fit_traffic(problem: Problem, rows: np.ndarray, measured_s: np.ndarray) -> T
 
     A tensor that is sent by itself costs the cores more than one of many, and how much more cannot be told from
     sending tensors alone; and what the simulator leaves out, such as threads in each other's way, costs
-    something too. Factors on what single tensors cost stand for all of it but one: what the split slows down in
-    the ops themselves is fitted beside them and left behind, because ops as small as these feel it most.
+    something too. Factors on what single tensors cost stand for all of it but one: how fast the ops themselves were
+    is fitted beside them and left behind, because the machine drifts, and ops as small as these feel a split most.
 
     Args:
       problem: its ops profiled, its links from hops.
       rows: [B, U] ``traffic_placements(problem)``.
       measured_s: [B].
     """
-    correction = dataclasses.replace(refit(problem, rows, measured_s), compute=1.0)
+    found = refit(problem, rows, measured_s)
     before_s, after_s = (
-        SimulatedEvaluator(one).evaluate(rows).runtime_s for one in (problem, correction.apply(problem))
+        SimulatedEvaluator(one.apply(problem)).evaluate(rows).runtime_s
+        for one in (Correction(compute=found.compute), found)
     )
-    return Traffic(correction, tuple(measured_s), tuple(before_s), tuple(after_s))
+    return Traffic(
+        dataclasses.replace(found, compute=1.0), tuple(measured_s), tuple(before_s), tuple(after_s)
+    )

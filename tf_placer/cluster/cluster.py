@@ -122,6 +122,10 @@ class Cluster:
         """[D] bool, see ``Device``."""
         return np.array([device.newest_first for device in self.devices], bool)
 
+    def join_ns(self) -> np.ndarray:
+        """[D] int64, see ``Device``."""
+        return np.array([device.join_ns for device in self.devices], np.int64)
+
     def streams(self) -> np.ndarray:
         """[D] int32, ops that each device runs at once."""
         return np.array([device.streams for device in self.devices], np.int32)

@@ -35,8 +35,8 @@ def read_cluster_file(path: str | os.PathLike[str]) -> tuple[str, tuple[Device, 
     - ``[[device]]``: ``name`` (``"GPU:0"`` or a full device string), ``type`` (``"CPU"`` or ``"GPU"``; the
       name's without it), ``model`` (an entry of ``models.toml``; ``generic_gpu`` or ``generic_cpu``)
       and, each replacing the model's value, ``memory_bytes streams peak_flops memory_bytes_per_s launch_ns``;
-      ``newest_first`` (see ``Device``; true for a CPU with an address) and ``address`` (``"host:port"`` of the
-      task's running server; then every device has one).
+      ``newest_first`` (see ``Device``; true for a CPU with an address), ``join_ns`` (0) and ``address``
+      (``"host:port"`` of the task's running server; then every device has one).
     - ``[[link]]``: ``source``, ``target``, ``latency_ns`` and ``bytes_per_s`` (or ``type``, a link of
       ``models.toml``), ``channel`` (a channel of its own), ``duplex`` (false): also the way back, and
       ``send_ns send_ps_per_byte receive_ns receive_ps_per_byte`` (0; see ``Link``).
@@ -104,6 +104,7 @@ def _devices(table: TomlTable) -> list[Device]:
     address = table.string("address") if table.has("address") else ""
     # TensorFlow's own executor is behind an address.
     newest_first = table.boolean("newest_first", bool(address) and device_type == "CPU")
+    join_ns = table.integer("join_ns", 0, 0)
     table.reject_unread()
     return [
         Device(
@@ -116,6 +117,7 @@ def _devices(table: TomlTable) -> list[Device]:
             memory_bytes_per_s,
             launch_ns,
             newest_first,
+            join_ns,
             address,
         )
         for name in names

@@ -34,6 +34,7 @@ class Device:
       launch_ns: fixed cost of starting one op, in nanoseconds.
       newest_first: runs the op first that became ready last, as the threads of TensorFlow's executor do on a CPU, and
         sends tensors in that order too; a GPU runs what was launched first.
+      join_ns: what a step takes longer when the device takes part in it, in nanoseconds: the call to another worker.
       address: ``host:port`` of the running ``tf.distribute.Server`` of its task; "" for a device that is only
         described, or whose worker is started here.
     """
@@ -47,6 +48,7 @@ class Device:
     memory_bytes_per_s: float
     launch_ns: int
     newest_first: bool = False
+    join_ns: int = 0
     address: str = ""
 
 
@@ -93,6 +95,11 @@ def full_device_name(name: str) -> str:
     )
 
 
+def task_of(name: str) -> str:
+    """The part before ``/device:`` of a full device name: ``"/job:worker/replica:0/task:1"``."""
+    return name.rpartition("/device:")[0]
+
+
 def short_device_name(name: str) -> str:
     """The part after ``device:`` of a full device name: ``"GPU:0"``."""
     return name.rpartition("device:")[2]
@@ -128,8 +135,11 @@ def check_devices(devices: tuple[Device, ...]) -> None:
             raise InputError(
                 f"device {device.name!r} has streams {device.streams}; give at most {MAX_STREAMS}"
             )
-        if device.launch_ns < 0:
-            raise InputError(f"device {device.name!r} has launch_ns {device.launch_ns}; give 0 or more")
+        for field in ("launch_ns", "join_ns"):
+            if getattr(device, field) < 0:
+                raise InputError(
+                    f"device {device.name!r} has {field} {getattr(device, field)}; give 0 or more"
+                )
 
 
 def check_addresses(devices: tuple[Device, ...]) -> None:
@@ -149,7 +159,7 @@ def check_addresses(devices: tuple[Device, ...]) -> None:
         )
     address_of_task: dict[str, str] = {}
     for device in devices:
-        task = device.name.rpartition("/device:")[0]
+        task = task_of(device.name)
         if address_of_task.setdefault(task, device.address) != device.address:
             raise InputError(
                 f"device {device.name!r} has address {device.address!r}, but another device of its task has "

@@ -35,10 +35,11 @@ def show_profile(request: Request, console: rich.console.Console) -> Profile:
         measured = profile(item, problem)
     for model, times in measured.op_times.items():
         _print_op_times(model, times, dict(zip(item.index.names, item.index.op_types, strict=True)), console)
-    if measured.traffic is not None:
-        links = calibrated(problem, measured).cluster.links
-        console.print(_hop_table(measured.hops))
-        console.print(_link_line(links[0]), soft_wrap=True)
+    if measured.pair is not None and measured.traffic is not None:
+        corrected = calibrated(problem, measured).cluster
+        console.print(_hop_table(measured.pair.hops))
+        console.print(_link_line(corrected.links[0]), soft_wrap=True)
+        console.print(f"a step with another worker in it takes {corrected.join_ns().max() / 1e3:.0f} us more")
         count, error = len(measured.traffic.measured_s), measured.traffic.error
         console.print(
             f"fitted to {count} placements of a program of our own; median absolute error there {error:.1%}",

@@ -50,6 +50,7 @@ class SimulatedEvaluator:
             resident_bytes=problem.resident_bytes,
             streams=problem.cluster.streams(),
             newest_first=problem.cluster.newest_first(),
+            join_ns=problem.cluster.join_ns(),
             link_latency_ns=problem.cluster.link_latency_ns(),
             link_bytes_per_s=problem.cluster.link_bytes_per_s(),
             channel_of_link=problem.cluster.channel_of_link(),

@@ -131,9 +131,14 @@ class _Reference:
             self._start_ops()
             self._peak = [max(pair) for pair in zip(self._peak, self._bytes, strict=True)]
             if not self._agenda:
-                return ReferenceResult(self._now_ns, self._peak, self._start_ns, self._end_ns)
+                runtime_ns = self._now_ns + self._joining_ns()
+                return ReferenceResult(runtime_ns, self._peak, self._start_ns, self._end_ns)
             self._now_ns = self._agenda[0][0]
             self._end_all_due()
+
+    def _joining_ns(self) -> int:
+        computing = {device for device, cost in zip(self._device, self._cost_ns, strict=True) if cost}
+        return max((int(self._inputs.join_ns[device]) for device in computing), default=0)
 
     def _end_all_due(self) -> None:
         while self._agenda and self._agenda[0][0] == self._now_ns:

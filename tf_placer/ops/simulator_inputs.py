@@ -36,6 +36,8 @@ class SimulatorInputs:
       streams: [D] int32, ops that a device runs at once.
       newest_first: [D] bool, whether a device runs the op first that became ready last, and has what it sends wait
         among the ops; False without.
+      join_ns: [D] int64, what a step takes longer when the device runs an op that takes time, the most of them; 0
+        without.
       link_latency_ns: [D, D] int64 from source to target; the diagonal is not read.
       link_bytes_per_s: [D, D] int64; the diagonal is not read.
       channel_of_link: [D, D] int32, transfers of one channel queue; -1 on the diagonal.
@@ -60,6 +62,7 @@ class SimulatorInputs:
     link_bytes_per_s: np.ndarray
     channel_of_link: np.ndarray
     newest_first: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, bool))
+    join_ns: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
     link_send_ns: np.ndarray = dataclasses.field(default_factory=_no_chores)
     link_send_ps_per_byte: np.ndarray = dataclasses.field(default_factory=_no_chores)
     link_receive_ns: np.ndarray = dataclasses.field(default_factory=_no_chores)
@@ -68,8 +71,8 @@ class SimulatorInputs:
     def __post_init__(self) -> None:
         for name, (dtype, rank) in _ARRAYS.items():
             value = getattr(self, name)
-            if name == "newest_first" and np.shape(value) == (0,):
-                value = np.zeros(self.num_devices, bool)
+            if name in ("newest_first", "join_ns") and np.shape(value) == (0,):
+                value = np.zeros(self.num_devices, dtype)
             if np.shape(value) == (0, 0):
                 value = np.zeros((self.num_devices, self.num_devices), np.int64)
             object.__setattr__(self, name, _exact(name, value, dtype, rank))
@@ -104,6 +107,7 @@ _ARRAYS = {
     "resident_bytes": (np.int64, 1),
     "streams": (np.int32, 1),
     "newest_first": (np.bool_, 1),
+    "join_ns": (np.int64, 1),
     "link_latency_ns": (np.int64, 2),
     "link_bytes_per_s": (np.int64, 2),
     "channel_of_link": (np.int32, 2),

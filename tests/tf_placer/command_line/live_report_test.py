@@ -45,12 +45,12 @@ def test_a_gain_is_told_for_every_method_measured_and_simulated(problem):
     assert summary["measured_s"] == report.chosen.measured_s
     assert summary["baselines_measured"]["single"] > summary["measured_s"]
     assert len(summary["trials"]) == len(report.live.found.trials)
-    assert {"compute", "latency", "fixed", "per_byte"} == set(summary["correction"])
+    assert {"compute", "alone", "ends", "per_byte", "join"} == set(summary["correction"])
     report.print(rich.console.Console(file=io.StringIO()))
 
 
 def test_no_gain_recommends_and_writes_the_single_device(problem):
-    dear = Correction(latency=1e4).apply(problem)
+    dear = Correction(alone=1e4).apply(problem)
     report = report_of(problem, OtherMachine(dear))
     assert report.recommended.method == "single"
     assert report.verdict().startswith("Recommended: single device. The best single device: ")

@@ -28,6 +28,7 @@ struct Fork {
   std::vector<int64_t> compute_ns{100, 100, 50, 50, 50, 50}, bytes{5}, resident{1, 2, 4};
   std::vector<int32_t> streams{1, 1}, channel{-1, 0, 1, -1};
   bool newest_first[2] = {false, false};
+  std::vector<int64_t> join_ns{0, 0};
   std::vector<int64_t> latency_ns{0, 10, 10, 0}, bytes_per_s{0, 1000000000, 1000000000, 0};
   std::vector<int64_t> send_ns{0, 0, 0, 0}, receive_ps{0, 0, 0, 0}, none{0, 0, 0, 0};
 
@@ -46,6 +47,7 @@ struct Fork {
     a.resident_bytes = resident.data();
     a.streams = streams.data();
     a.newest_first = newest_first;
+    a.join_ns = join_ns.data();
     a.link_latency_ns = latency_ns.data();
     a.link_bytes_per_s = bytes_per_s.data();
     a.channel_of_link = channel.data();
@@ -100,6 +102,20 @@ void TestChoresTakeTheDevicesTime() {
   ExpectEqual(runtime_ns, 176, "the same without a schedule");
 }
 
+void TestTheDearestOfTheDevicesThatComputeIsAdded() {
+  Fork fork;
+  fork.join_ns = {7, 30};
+  const SimulationPlan plan(fork.Arrays());
+  tf_placer::Workspace workspace(plan);
+  const std::pair<std::vector<int32_t>, int64_t> cases[] = {
+      {{0, 0, 0}, 207}, {{0, 0, 1}, 195}, {{1, 1, 1}, 230}, {{0, 0, 0}, 207}};
+  for (const auto& [device_of_unit, expected_ns] : cases) {
+    int64_t runtime_ns = -1, peak_bytes[2];
+    Simulate(plan, device_of_unit.data(), &workspace, &runtime_ns, peak_bytes, nullptr, nullptr);
+    ExpectEqual(runtime_ns, expected_ns, "runtime with what the devices add");
+  }
+}
+
 void TestPlanSharesRows() {
   const SimulationPlan plan((Fork().Arrays()));
   ExpectEqual(plan.num_channels, 2, "channels");
@@ -148,6 +164,7 @@ void TestChecks() {
 int main() {
   TestPlacementsOfAFork();
   TestChoresTakeTheDevicesTime();
+  TestTheDearestOfTheDevicesThatComputeIsAdded();
   TestPlanSharesRows();
   TestSettledOpsAreLeftOut();
   TestChecks();

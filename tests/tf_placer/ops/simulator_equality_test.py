@@ -49,6 +49,7 @@ def random_inputs(rng: np.random.Generator) -> SimulatorInputs:
         consumer_op=np.array(consumer, np.int32),
         resident_bytes=rng.integers(0, 50, num_units) * rng.integers(0, 2, num_units),
         newest_first=newest_first,
+        join_ns=rng.integers(0, 50, num_devices) * int(rng.choice([0, 1, 1000])),
         streams=np.where(rng.random(num_devices) < 0.6, 1, rng.integers(2, 6, num_devices)),
         link_latency_ns=latency_ns,
         link_bytes_per_s=rng.choice([3 * 10**8, 10**9, 7 * 10**9, 10**15], square),
@@ -88,6 +89,7 @@ def test_random_problems_cover_what_they_must():
     assert any((p.compute_ns == 0).any(1).sum() > (p.compute_ns == 0).all(1).sum() for p in problems)
     off_diagonal = [p.channel_of_link[~np.eye(p.num_devices, dtype=bool)] for p in problems]
     assert sum(len(set(c)) < len(c) for c in off_diagonal) > 100  # shared channels
+    assert {p.join_ns.any() for p in problems} == {True, False}
     chores = [sum(np.any(getattr(p, name)) for name in CHORES) for p in problems]
     assert set(chores) == {0, 1, 2, 3, 4}
     assert {0, 1, 2, 5} <= {fanout for p in problems for fanout in np.diff(p.consumer_offset)}

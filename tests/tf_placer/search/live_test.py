@@ -35,7 +35,7 @@ def is_single(row):
 
 
 def test_the_fastest_in_the_race_is_recommended_and_the_simulator_corrected(problem):
-    truth = Correction(compute=1.3, fixed=3.0).apply(problem)
+    truth = Correction(compute=1.3, alone=3.0).apply(problem)
     found = live(problem, OtherMachine(truth))
     assert found.recommended.method in ("random", "local_search")
     assert found.recommended.raced
@@ -64,7 +64,7 @@ def test_plain_methods_get_as_many_evaluations_as_the_one_asked_for(problem):
 
 
 def test_a_gain_within_noise_is_no_gain(problem):
-    truth = Correction(latency=1e4, fixed=1e4).apply(problem)
+    truth = Correction(alone=1e4).apply(problem)
     found = live(problem, OtherMachine(truth))
     assert found.recommended.method == "single"
     assert "best single device" in found.why

@@ -39,6 +39,7 @@ SimulationPlan::SimulationPlan(const SimulatorArrays& arrays) {
   priority.assign(a.priority, a.priority + num_ops);
   streams.assign(a.streams, a.streams + num_devices);
   newest_first.assign(a.newest_first, a.newest_first + num_devices);
+  join_ns.assign(a.join_ns, a.join_ns + num_devices);
   uniform_priority = std::adjacent_find(priority.begin(), priority.end(),
                                         std::not_equal_to<int32_t>()) == priority.end();
   AddResident(a, reduced.held_bytes);

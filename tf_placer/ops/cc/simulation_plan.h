@@ -84,6 +84,7 @@ class SimulationPlan {
   std::vector<Resident> resident;       // units that keep memory
   std::vector<int32_t> streams;         // [D]
   std::vector<bool> newest_first;       // [D]
+  std::vector<int64_t> join_ns;         // [D]
   std::vector<int32_t> link_class;      // [D, D] column of `sizes`
   std::vector<int32_t> channel;         // [D, D], renumbered to [0, num_channels)
 

@@ -82,7 +82,7 @@ class Simulation {
       // A transfer can take no time at all; the ops it makes ready belong to this moment too.
       if (due_[1] >= after_now_) {
         StartOps();
-        if (due_[1] == kNever) return now_ns_;
+        if (due_[1] == kNever) return now_ns_ + joining_ns_;
         now_ns_ = due_[1] >> kSlotBits;
         after_now_ = (now_ns_ + 1) << kSlotBits;
       }
@@ -99,6 +99,7 @@ class Simulation {
   TF_PLACER_INLINE void Place(const SimulationPlan& plan, const int32_t* device_of_unit) {
     for (const auto& resident : plan.resident) bytes_[device_of_unit[resident.unit]] += resident.bytes;
     const SimulationPlan::OpInit* const inits = plan.inits.data();
+    uint64_t computes = 0;
     for (int n = 0; n < num_ops_; ++n) {
       const int32_t device = device_of_unit[inits[n].unit];
       int32_t free = inits[n].free;
@@ -107,6 +108,10 @@ class Simulation {
       }
       state_[n] = {inits[n].pending, static_cast<uint16_t>(device),
                    static_cast<uint16_t>(device + free * (D() - device))};
+      computes |= uint64_t{!free} << device;
+    }
+    for (; computes != 0; computes &= computes - 1) {
+      joining_ns_ = std::max(joining_ns_, plan.join_ns[__builtin_ctzll(computes)]);
     }
   }
 
@@ -466,6 +471,7 @@ class Simulation {
   int64_t* const start_ns_;
   int64_t* const end_ns_;
   int64_t now_ns_ = 0;
+  int64_t joining_ns_ = 0;
   int64_t after_now_ = int64_t{1} << kSlotBits;  // the first key of the next nanosecond
   int64_t num_fresh_ = 0;
   bool fresh_sorted_ = true;

@@ -76,6 +76,7 @@ std::string CheckCluster(const SimulatorArrays& a) {
   }
   for (int32_t i = 0; i < d; ++i) {
     if (a.streams[i] < 1) return At("streams", i, "is below 1");
+    if (a.join_ns[i] < 0) return At("join_ns", i, "is negative");
   }
   for (int32_t i = 0; i < d * d; ++i) {
     if (i / d == i % d) continue;
@@ -92,7 +93,7 @@ std::string CheckCluster(const SimulatorArrays& a) {
   return "";
 }
 
-// Something is computing or on its way until the step ends, so the sum of all durations bounds it.
+// Something is computing or on its way until all is done, so the sum of all durations bounds it.
 std::string CheckSums(const SimulatorArrays& a) {
   const int32_t d = a.num_devices;
   int128 sum_ns = 0;
@@ -100,6 +101,7 @@ std::string CheckSums(const SimulatorArrays& a) {
   for (int64_t n = 0; n < a.num_ops; ++n) {
     sum_ns += *std::max_element(a.compute_ns + n * d, a.compute_ns + (n + 1) * d);
   }
+  sum_ns += *std::max_element(a.join_ns, a.join_ns + d);
   int64_t latency_ns = 0;
   int64_t bytes_per_s = INT64_MAX;
   int128 chores_ns = 0;

@@ -30,6 +30,7 @@ struct SimulatorArrays {
   const int64_t* resident_bytes = nullptr;     // [U]
   const int32_t* streams = nullptr;            // [D]
   const bool* newest_first = nullptr;          // [D], the op that became ready last runs first
+  const int64_t* join_ns = nullptr;            // [D], what the step takes longer when the device computes
   const int64_t* link_latency_ns = nullptr;    // [D, D], the diagonal is not read
   const int64_t* link_bytes_per_s = nullptr;   // [D, D], the diagonal is not read
   const int32_t* channel_of_link = nullptr;    // [D, D], in [0, D * D) off the diagonal

@@ -35,6 +35,7 @@ enum Input {
   kResidentBytes,
   kStreams,
   kNewestFirst,
+  kJoinNs,
   kLinkLatencyNs,
   kLinkBytesPerS,
   kChannelOfLink,
@@ -96,6 +97,7 @@ absl::Status CheckShapes(OpKernelContext* ctx) {
       {kResidentBytes, "resident_bytes", TensorShape({units})},
       {kStreams, "streams", TensorShape({devices})},
       {kNewestFirst, "newest_first", TensorShape({devices})},
+      {kJoinNs, "join_ns", TensorShape({devices})},
       {kLinkLatencyNs, "link_latency_ns", TensorShape({devices, devices})},
       {kLinkBytesPerS, "link_bytes_per_s", TensorShape({devices, devices})},
       {kChannelOfLink, "channel_of_link", TensorShape({devices, devices})},
@@ -127,6 +129,7 @@ SimulatorArrays ArraysOf(OpKernelContext* ctx) {
   arrays.resident_bytes = ctx->input(kResidentBytes).flat<int64_t>().data();
   arrays.streams = ctx->input(kStreams).flat<int32_t>().data();
   arrays.newest_first = ctx->input(kNewestFirst).flat<bool>().data();
+  arrays.join_ns = ctx->input(kJoinNs).flat<int64_t>().data();
   arrays.link_latency_ns = ctx->input(kLinkLatencyNs).flat<int64_t>().data();
   arrays.link_bytes_per_s = ctx->input(kLinkBytesPerS).flat<int64_t>().data();
   arrays.channel_of_link = ctx->input(kChannelOfLink).flat<int32_t>().data();

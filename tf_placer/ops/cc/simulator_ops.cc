@@ -39,6 +39,7 @@ REGISTER_OP("TfPlacerSimulatePlacements")
     .Input("resident_bytes: int64")
     .Input("streams: int32")
     .Input("newest_first: bool")
+    .Input("join_ns: int64")
     .Input("link_latency_ns: int64")
     .Input("link_bytes_per_s: int64")
     .Input("channel_of_link: int32")
@@ -69,6 +70,7 @@ consumer_op: [E] distinct and ascending within a tensor.
 resident_bytes: [U] memory that stays on the unit's device.
 streams: [D] ops that a device runs at once.
 newest_first: [D] whether the op that became ready last runs first.
+join_ns: [D] what a step takes longer when the device runs an op that takes time; the most of them counts.
 link_latency_ns: [D, D] source, target; the diagonal is not read.
 link_bytes_per_s: [D, D] the diagonal is not read.
 channel_of_link: [D, D] in [0, D * D); the diagonal is not read.
@@ -76,7 +78,7 @@ link_send_ns: [D, D] time of the source that a transfer takes; the diagonal is n
 link_send_ps_per_byte: [D, D] and picoseconds of it per byte.
 link_receive_ns: [D, D] time of the target, alike.
 link_receive_ps_per_byte: [D, D].
-runtime_ns: [B] when everything has ended.
+runtime_ns: [B] when everything has ended, and the most of join_ns on top.
 peak_bytes: [B, D] most memory in use at a moment.
 start_ns: [B, N] with a schedule, else [0, N].
 end_ns: [B, N] with a schedule, else [0, N].
