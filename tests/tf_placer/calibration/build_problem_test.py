@@ -72,6 +72,12 @@ def test_links_are_fitted_to_placements_of_a_program_of_our_own(profiled, item, 
     assert found.correction.compute == 1
 
 
+def test_the_worker_that_is_called_costs_a_step_more(profiled):
+    own, called = profiled.cluster.join_ns()
+    assert own == 0
+    assert 50_000 < called < 20_000_000  # 0.5 to 1.2 ms on a machine where nothing else runs
+
+
 def test_a_second_problem_measures_nothing(profiled, item, cluster, folder, monkeypatch):
     def no_measurement(*args, **kwargs):
         raise AssertionError("measured again")
