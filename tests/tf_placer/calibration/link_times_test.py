@@ -28,7 +28,7 @@ def test_a_link_that_is_a_line_is_found_again():
 def test_a_tensor_by_itself_takes_as_long_as_measured_though_its_ends_work_at_the_same_time():
     hops = [Hop(b, 300_000 + 0.6 * b, 230_000 + 0.5 * b, 230_000 + 0.5 * b) for b in SIZES]
     link = fit_link(LINK, hops)
-    assert link.latency_ns > 0  # a factor on it has something to scale
+    assert link.latency_ns > 0  # a factor on the ends has room upward
     assert link.send_ns + link.latency_ns + link.receive_ns == pytest.approx(300_000, rel=1e-3)
     assert link.send_ps_per_byte + link.receive_ps_per_byte == pytest.approx(600, rel=1e-2)
     assert link.send_ns == link.receive_ns
