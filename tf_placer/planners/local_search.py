@@ -1,4 +1,4 @@
-"""Hill climbing over connected pieces of the program."""
+"""Local search over connected pieces of the program."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import local_edges, unit_graph
 
 _LARGEST_PIECE = 4  # a fourth of the units
+_LATE = 50  # rounds; with hundreds of them large programs converge too slowly
 
 
 class LocalSearch:
-    """Moves one connected piece at a time to another device, and keeps what is no slower.
+    """Moves one connected piece at a time to another device, by late acceptance (Burke & Bykov 2017).
+
+    A move is kept if it is no slower than where the search is, or than where it was ``_LATE`` rounds before: it may go
+    through slower placements for a while, and is stuck less often than one that only descends. The caller keeps the
+    fastest seen.
 
     A piece is grown breadth first from one unit over units of the same device, up to a size that is drawn
     log-uniformly, so that moves range from one unit to a whole branch with its gradients and variables. Single units
@@ -35,22 +40,29 @@ class LocalSearch:
         self._generator = np.random.default_rng(seed)
         self.device_of_unit = np.array(start, np.int32)
         self.runtime_s = float("inf")
+        self._late_s = np.full(_LATE, np.inf)  # a ring
+        self._rounds = 0
 
     def propose(self, count: int) -> np.ndarray:
         """[count, U] int32 legal placements, each one move away."""
         return np.stack([self._move() for _ in range(count)])
 
     def learn(self, device_of_unit: np.ndarray, runtime_s: np.ndarray) -> None:
-        """Goes to the fastest of the proposed placements unless it is slower than where the search is.
+        """Goes to the fastest of the proposed placements unless that is slower than now and than ``_LATE`` rounds ago.
 
         Args:
           device_of_unit: [B, U].
           runtime_s: [B], inf where a placement does not run.
         """
         fastest = int(np.argmin(runtime_s))
-        if runtime_s[fastest] <= self.runtime_s:
+        if self._rounds == 0:
+            self._late_s[:] = runtime_s[fastest]
+        late = self._rounds % _LATE
+        if runtime_s[fastest] <= max(self.runtime_s, self._late_s[late]):
             self.device_of_unit = device_of_unit[fastest]
             self.runtime_s = float(runtime_s[fastest])
+        self._late_s[late] = min(self._late_s[late], self.runtime_s)
+        self._rounds += 1
 
     def _move(self) -> np.ndarray:
         units, devices = self._problem.allowed.shape

@@ -65,7 +65,7 @@ def random(context: Context) -> Iterator[Round]:
 
 
 def local_search(context: Context) -> Iterator[Round]:
-    """Hill climbing from the best single device: moves one connected piece at a time."""
+    """Late acceptance from the best single device: moves one connected piece at a time (Burke & Bykov 2017)."""
     climber = LocalSearch(context.problem, context.start, context.seed)
     rows = context.start[np.newaxis]
     for made in itertools.count():

@@ -1,4 +1,4 @@
-"""Hill climbing finds what a graph of branches hides, and moves only what may move."""
+"""Local search finds what a graph of branches hides, and moves only what may move."""
 
 import dataclasses
 
@@ -13,7 +13,7 @@ from tf_placer.search.search import search
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_branches_end_up_spread_over_devices(seed):
     found = search(branches_problem(4, 6), "local_search", budget_evaluations=4000, seed=seed)
-    # A hill climber may end one crossing too many from the optimum; everything on one device takes twice as long.
+    # A local search may end one crossing too many from the optimum; everything on one device takes twice as long.
     assert found.runtime_s <= 1.1 * branches_optimum_ns(4, 6) / 1e9
 
 
@@ -34,7 +34,7 @@ def test_every_proposal_is_one_connected_legal_move():
     assert (sizes == 1).any()
 
 
-def test_it_goes_to_what_is_no_slower_only():
+def test_it_goes_to_the_fastest_that_is_no_slower_than_before():
     problem = branches_problem(2, 3)
     climber = LocalSearch(problem, np.zeros(problem.num_units, np.int32), seed=0)
     climber.learn(climber.device_of_unit[np.newaxis], np.array([2.0]))
@@ -44,6 +44,20 @@ def test_it_goes_to_what_is_no_slower_only():
     climber.learn(rows, np.array([2.0, 1.5, 1.9]))
     np.testing.assert_array_equal(climber.device_of_unit, rows[1])
     assert climber.runtime_s == 1.5
+
+
+def test_it_goes_through_slower_placements_only_as_long_as_it_was_there_before():
+    problem = branches_problem(2, 3)
+    climber = LocalSearch(problem, np.zeros(problem.num_units, np.int32), seed=0)
+    climber.learn(climber.device_of_unit[np.newaxis], np.array([2.0]))
+    fast, slow = climber.propose(2)
+    climber.learn(fast[np.newaxis], np.array([1.5]))
+    climber.learn(slow[np.newaxis], np.array([1.9]))
+    np.testing.assert_array_equal(climber.device_of_unit, slow)
+    for _ in range(200):
+        climber.learn(fast[np.newaxis], np.array([1.5]))
+    climber.learn(slow[np.newaxis], np.array([1.9]))
+    np.testing.assert_array_equal(climber.device_of_unit, fast)
 
 
 def test_one_device_leaves_nothing_to_move():
