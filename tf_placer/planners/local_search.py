@@ -9,6 +9,8 @@ from tf_placer.problem.unit_graph import local_edges, unit_graph
 
 _LARGEST_PIECE = 4  # a fourth of the units
 _LATE = 50  # rounds; with hundreds of them large programs converge too slowly
+_SWAPS = 0.3  # of the moves
+_SWAP_TRIES = 8
 
 
 class LocalSearch:
@@ -21,7 +23,9 @@ class LocalSearch:
     A piece is grown breadth first from one unit over units of the same device, up to a size that is drawn
     log-uniformly, so that moves range from one unit to a whole branch with its gradients and variables. Single units
     alone get nowhere: a unit that leaves its neighbors only adds messages. Half of the pieces grow from an end of an
-    edge that crosses, where what is wrong can be mended, the others from where the work is.
+    edge that crosses, where what is wrong can be mended, the others from where the work is. Some moves bring a piece
+    of as many units back in exchange (Kernighan & Lin 1970): where the devices share the work evenly, one piece alone
+    makes one of them the slower.
 
         climber = LocalSearch(problem, start, seed)
         rows = climber.propose(4)
@@ -70,12 +74,25 @@ class LocalSearch:
         if devices == 1:
             return moved
         size = int(np.exp(self._generator.uniform(0, np.log(max(units // _LARGEST_PIECE, 2)))))
-        piece = self._piece(self._first_unit(), size)
-        source = self.device_of_unit[piece[0]]
+        first = self._first_unit()
+        source = self.device_of_unit[first]
         target = (source + 1 + self._generator.integers(devices - 1)) % devices
-        piece = piece[self._problem.allowed[piece, target]]
-        moved[piece] = target
+        self._shift(moved, first, size, target)
+        if self._generator.random() < _SWAPS:
+            other = self._first_unit_of(target)
+            if other is not None:
+                self._shift(moved, other, size, source)
         return moved
+
+    def _shift(self, moved: np.ndarray, first: int, size: int, target: int) -> None:
+        """Moves the piece around a unit, as far as it may be there."""
+        piece = self._piece(first, size)
+        moved[piece[self._problem.allowed[piece, target]]] = target
+
+    def _first_unit_of(self, device: int) -> int | None:
+        """A first unit that is on a device; None when a few draws give none."""
+        draws = (self._first_unit() for _ in range(_SWAP_TRIES))
+        return next((unit for unit in draws if self.device_of_unit[unit] == device), None)
 
     def _first_unit(self) -> int:
         generator = self._generator

@@ -34,6 +34,16 @@ def test_every_proposal_is_one_connected_legal_move():
     assert (sizes == 1).any()
 
 
+def test_some_proposals_exchange_pieces_of_like_size():
+    problem = branches_problem(4, 6)
+    start = np.repeat([0, 1], problem.num_units // 2 + 1)[: problem.num_units].astype(np.int32)
+    moves = LocalSearch(problem, start, seed=0).propose(400) - start
+    there, back = (moves > 0).sum(axis=1), (moves < 0).sum(axis=1)
+    exchanged = (there > 0) & (back > 0)
+    assert 0.2 < exchanged.mean() < 0.4
+    assert (there[exchanged] == back[exchanged]).mean() > 0.5, "a piece is smaller where it reaches a border"
+
+
 def test_it_goes_to_the_fastest_that_is_no_slower_than_before():
     problem = branches_problem(2, 3)
     climber = LocalSearch(problem, np.zeros(problem.num_units, np.int32), seed=0)
