@@ -92,8 +92,7 @@ class LiveResult:
     def best_of(self, method: str) -> Trial | None:
         """The fastest trial of a method, None when none ran."""
         ran = [trial for trial in self.trials if trial.method == method and trial.measured_s is not None]
-        # A time in the race was taken beside the others' and counts more.
-        return min(ran, key=lambda trial: (not trial.raced, trial.measured_s), default=None)
+        return min(ran, key=_standing, default=None)
 
     def as_search_result(self, trial: Trial) -> SearchResult:
         """A trial as the refitted simulator sees it."""
@@ -103,6 +102,12 @@ class LiveResult:
             search_s=trial.search_s,
             interrupted=self.interrupted,
         )
+
+
+def _standing(trial: Trial) -> tuple[bool, float]:
+    """Sorts trials that ran: a time in the race was taken beside the others' and counts more."""
+    assert trial.measured_s is not None, "it ran"
+    return not trial.raced, trial.measured_s
 
 
 def search_live(
@@ -120,8 +125,9 @@ def search_live(
     search, measure, refit, search again; the last time from the method's best measured plan, if it is one that improves
     plans, and before that anew, because a climb that goes on stays where it is stuck. After each of the method's
     searches a plain one (``PLAIN``) gets the same budget, and in the end random search as many evaluations as the
-    method's last, so that it shows what the method is worth; the fastest wins, whoever found it. Measuring is not in
-    the budget; it takes seconds a placement. Ctrl-C skips what is left and keeps what was measured.
+    method's last, so that it shows what the method is worth; the fastest wins, whoever found it. The race's times
+    replace what its placements took by themselves, in the last refit, too. Measuring is not in the budget; it takes
+    seconds a placement. Ctrl-C skips what is left and keeps what was measured.
 
     Args:
       problem: profiled (``build_problem``) on the evaluator's devices.
@@ -232,6 +238,10 @@ class _LiveSearch:
         self._trials.append(
             dataclasses.replace(trial, measured_s=measured_s, status=status, message=measured.messages[0])
         )
+        self._refit()
+
+    def _refit(self) -> None:
+        """Corrects the simulator by all that ran."""
         ran = self._ran()
         if ran:
             rows = np.stack([self._trials[i].device_of_unit for i in ran])
@@ -244,12 +254,12 @@ class _LiveSearch:
         return found[0].device_of_unit if found else None
 
     def _ran(self) -> list[int]:
-        """Positions of the trials that ran, the fastest first."""
+        """Positions of the trials that ran, those of the race before the others, the fastest first."""
         ran = [i for i, trial in enumerate(self._trials) if trial.measured_s is not None]
-        return sorted(ran, key=lambda i: self._trials[i].measured_s or 0.0)
+        return sorted(ran, key=lambda i: _standing(self._trials[i]))
 
     def _race(self) -> dict[int, list[float]]:
-        """Trial -> its step times, the best single device among them."""
+        """Trial -> its step times, the best single device among them; the race has the last word on their times."""
         ran = self._ran()
         singles = [i for i in ran if self._trials[i].method == "single"][:1]
         plans = [i for i in ran if self._trials[i].method != "single"]
@@ -258,16 +268,14 @@ class _LiveSearch:
         best_of_each = {self._trials[i].method: i for i in reversed(plans)}
         racers = list(dict.fromkeys([*singles, *plans[: self._config.finalists], *best_of_each.values()]))
         rows = np.stack([self._trials[i].device_of_unit for i in racers])
-        samples = self._evaluator.race(rows, self._config.rounds)
-        return dict(zip(racers, samples, strict=True))
+        samples = dict(zip(racers, self._evaluator.race(rows, self._config.rounds), strict=True))
+        for i, raced_s in zip(racers, race_times_s(list(samples.values())), strict=True):
+            self._trials[i] = dataclasses.replace(self._trials[i], measured_s=raced_s, raced=True)
+        self._refit()
+        return samples
 
     def _result(self, samples: dict[int, list[float]], why: str, interrupted: bool) -> LiveResult:
-        raced_s = dict(zip(samples, race_times_s(list(samples.values())) if samples else [], strict=True))
-        trials = [
-            dataclasses.replace(trial, measured_s=raced_s[i], raced=True) if i in raced_s else trial
-            for i, trial in enumerate(self._trials)
-        ]
-        ran = self._ran()
+        trials, ran = self._trials, self._ran()
         if not ran:
             raise NothingFits(
                 f"no placement of {self._problem.name!r} ran on cluster {self._problem.cluster.name!r}; the first: "

@@ -48,6 +48,14 @@ def test_the_fastest_in_the_race_is_recommended_and_the_simulator_corrected(prob
     assert [one.method for one in found.searches] == ["random", "local_search"] * 3
 
 
+def test_the_race_has_the_last_word_on_the_simulator_too(problem):
+    found = live(problem, OtherMachine(problem, alone=2.0))
+    raced = [trial for trial in found.trials if trial.raced]
+    ratios = [found.as_search_result(trial).runtime_s / trial.measured_s for trial in raced]
+    assert max(ratios) < 1.5, "2.0 from the measurements before the race"
+    assert found.single.raced, "also where the other device was faster alone"
+
+
 def test_the_last_search_goes_on_from_the_best_that_its_method_had_measured(problem):
     found = live(problem, OtherMachine(problem), "local_search", evaluations=120)
     climbs = [one for one in found.searches if one.method == "local_search"]

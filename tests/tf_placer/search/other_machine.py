@@ -9,12 +9,15 @@ from tf_placer.evaluation.simulated import SimulatedEvaluator
 
 
 class OtherMachine:
-    """Stands in for the runtime: another problem's simulator, with noise; some placements fail."""
+    """Stands in for the runtime: another problem's simulator, with noise.
 
-    def __init__(self, truth, fails=lambda row: False, race_error=None):
+    Some placements fail (``fails``), all take ``alone`` times as long outside a race.
+    """
+
+    def __init__(self, truth, fails=lambda row: False, race_error=None, alone=1.0):
         self._simulator = SimulatedEvaluator(truth)
         self._noise = np.random.default_rng(0)
-        self._fails, self._race_error = fails, race_error
+        self._fails, self._race_error, self._alone = fails, race_error, alone
         self.evaluated = 0
 
     def _times(self, rows):
@@ -25,7 +28,7 @@ class OtherMachine:
         failed = np.array([self._fails(row) for row in rows])
         status = np.where(failed, Status.OUT_OF_MEMORY, Status.OK).astype(np.int32)
         return Measurement(
-            np.where(failed, np.nan, self._times(rows)),
+            np.where(failed, np.nan, self._alone * self._times(rows)),
             None,
             status,
             tuple("too large" if one else "" for one in failed),
