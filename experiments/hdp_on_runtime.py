@@ -2,7 +2,7 @@
 
     python -m experiments.hdp_on_runtime [--workload=two_towers] [--evaluations=224] [--out=out/hdp_on_runtime]
 
-Every placement is timed on this machine's own devices (two CPU cores: about four minutes). A child process begins
+Every placement is timed on this machine's own devices (two CPU cores: about five minutes). A child process begins
 the search and is killed with SIGKILL while it measures; this one goes on, and checks that no measured placement was
 lost and none measured twice. Random search gets as many evaluations. A last race between HDP's placement, random
 search's and the best single device has the word about which is faster. Run again with the same folder, it goes on

@@ -164,16 +164,16 @@ class _LiveSearch:
         self._trials: list[Trial] = []
         self._searches: list[SearchResult] = []
         self._correction = Correction()
+        self._samples: dict[int, list[float]] = {}  # trial -> its step times in the race
 
     def run(self, method: str, budget: Budget) -> LiveResult:
         interrupted, why = False, ""
-        samples: dict[int, list[float]] = {}
         try:
             for row in single_device_placements(self._problem):
                 self._measure(Trial("single", row))
             if method != "single":
                 interrupted = self._search(method, budget)
-            samples = self._race()
+            self._race()
         except KeyboardInterrupt:
             interrupted, why = True, "interrupted before the race"
         except RaceFailed as error:
@@ -184,7 +184,7 @@ class _LiveSearch:
             why = f"nothing more could be measured ({error})"
         if interrupted and not self._ran():
             raise KeyboardInterrupt
-        return self._result(samples, why, interrupted)
+        return self._result(why, interrupted)
 
     def _search(self, method: str, whole: Budget) -> bool:
         """Searches and measures in turn; whether Ctrl-C ended that."""
@@ -258,23 +258,24 @@ class _LiveSearch:
         ran = [i for i, trial in enumerate(self._trials) if trial.measured_s is not None]
         return sorted(ran, key=lambda i: _standing(self._trials[i]))
 
-    def _race(self) -> dict[int, list[float]]:
-        """Trial -> its step times, the best single device among them; the race has the last word on their times."""
+    def _race(self) -> None:
+        """Races the best single device and the best plans; the race has the last word on their times."""
         ran = self._ran()
         singles = [i for i in ran if self._trials[i].method == "single"][:1]
         plans = [i for i in ran if self._trials[i].method != "single"]
         if not plans:
-            return {}
+            return
         best_of_each = {self._trials[i].method: i for i in reversed(plans)}
         racers = list(dict.fromkeys([*singles, *plans[: self._config.finalists], *best_of_each.values()]))
         rows = np.stack([self._trials[i].device_of_unit for i in racers])
-        samples = dict(zip(racers, self._evaluator.race(rows, self._config.rounds), strict=True))
-        for i, raced_s in zip(racers, race_times_s(list(samples.values())), strict=True):
+        samples = self._evaluator.race(rows, self._config.rounds)
+        for i, raced_s in zip(racers, race_times_s(samples), strict=True):
             self._trials[i] = dataclasses.replace(self._trials[i], measured_s=raced_s, raced=True)
+        # Before the refit: Ctrl-C there loses no race.
+        self._samples = dict(zip(racers, samples, strict=True))
         self._refit()
-        return samples
 
-    def _result(self, samples: dict[int, list[float]], why: str, interrupted: bool) -> LiveResult:
+    def _result(self, why: str, interrupted: bool) -> LiveResult:
         trials, ran = self._trials, self._ran()
         if not ran:
             raise NothingFits(
@@ -282,7 +283,7 @@ class _LiveSearch:
                 f"{trials[0].status.name}: {trials[0].message}"
             )
         single = next((i for i in ran if trials[i].method == "single"), None)
-        chosen, verdict = self._choose(trials, samples, single, ran, why)
+        chosen, verdict = self._choose(single, ran, why)
         return LiveResult(
             recommended=trials[chosen],
             single=None if single is None else trials[single],
@@ -294,15 +295,9 @@ class _LiveSearch:
             searches=tuple(self._searches),
         )
 
-    def _choose(
-        self,
-        trials: Sequence[Trial],
-        samples: dict[int, list[float]],
-        single: int | None,
-        ran: Sequence[int],
-        why: str,
-    ) -> tuple[int, str]:
+    def _choose(self, single: int | None, ran: Sequence[int], why: str) -> tuple[int, str]:
         """Which trial to recommend, and one sentence that says why."""
+        trials, samples = self._trials, self._samples
         fastest = min(samples or ran, key=lambda i: trials[i].measured_s or 0.0)
         if single is None:
             return fastest, "no single device runs the program; this is the fastest placement that does"
