@@ -12,7 +12,15 @@ from tensorflow.python.ops import gen_resource_variable_ops, handle_data_util
 
 from tf_placer.errors import InputError
 from tf_placer.graph.output_specs import tensor_bytes
-from tf_placer.graph.program import Feed, ItemVariable, Program, fresh_name, renamed_input, with_nodes
+from tf_placer.graph.program import (
+    Feed,
+    ItemVariable,
+    Program,
+    check_restorable,
+    fresh_name,
+    renamed_input,
+    with_nodes,
+)
 
 
 def program_of_function(fn: Any, *example_args: Any) -> Program:
@@ -167,11 +175,7 @@ def _variable(node: str, handle: tf.Tensor, placeholder: tf.Tensor) -> ItemVaria
             "queue; look it up or iterate outside the function and pass tensors"
         )
     dtype = tf.as_dtype(data.shape_and_type[0].dtype)
-    if dtype == tf.variant:
-        raise InputError(
-            f"variable {node!r} holds a variant (a tensor list, a dataset), which cannot be restored; keep its "
-            "content in variables of numbers"
-        )
+    check_restorable(node, dtype)
     # Asked for, because the value that is not there would be read as an empty one.
     if not gen_resource_variable_ops.var_is_initialized_op(handle):
         raise InputError(f"variable {node!r} has no value; initialize it before placing")

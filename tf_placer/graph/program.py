@@ -8,6 +8,8 @@ from collections.abc import Mapping
 import numpy as np
 import tensorflow as tf
 
+from tf_placer.errors import InputError
+
 
 @dataclasses.dataclass(frozen=True)
 class ItemVariable:
@@ -57,6 +59,16 @@ class Program:
     fetches: tuple[str, ...]
     control_outputs: tuple[str, ...]
     variables: tuple[ItemVariable, ...]
+
+
+def check_restorable(node: str, dtype: tf.DType) -> None:
+    """Raises InputError for a variable or input whose value no other process can be given."""
+    if dtype in (tf.variant, tf.resource):
+        holds = "a variant (a tensor list, a dataset)" if dtype == tf.variant else "a resource's handle"
+        raise InputError(
+            f"variable or input {node!r} holds {holds}, which cannot be restored; keep its content in variables "
+            "of numbers"
+        )
 
 
 def with_nodes(graph_def: tf.compat.v1.GraphDef, nodes) -> tf.compat.v1.GraphDef:

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Feed, Item
+from tf_placer.graph.program import check_restorable
 
 _SCOPE = "tf_placer_program"
 
@@ -72,16 +73,18 @@ def build_program(item: Item, placed: tf.compat.v1.GraphDef) -> GraphProgram:
       placed: its graph with a device on every node.
 
     Raises:
-      InputError: the item runs nothing, or one value is too large for a message.
+      InputError: the item runs nothing, or one value cannot be restored or is too large for a message.
     """
     graph_def = tf.compat.v1.GraphDef()
     graph_def.CopyFrom(placed)
     node_of_name = {node.name: node for node in graph_def.node}
     assignments = []
     for i, feed in enumerate(item.feeds):
+        check_restorable(feed.node, feed.dtype)
         handle = _make_resident(graph_def, node_of_name[feed.node], feed, f"{_SCOPE}/input_{i}")
         assignments.append(_add_assignment(graph_def, handle, feed.value, f"{_SCOPE}/input_{i}"))
     for i, variable in enumerate(item.variables):
+        check_restorable(variable.node, variable.dtype)
         handle = node_of_name[variable.node]
         assignments.append(_add_assignment(graph_def, handle, variable.value, f"{_SCOPE}/variable_{i}"))
     step_ops = _add_step_ops(item, graph_def, node_of_name)

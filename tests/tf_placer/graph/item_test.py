@@ -238,7 +238,7 @@ def uninitialized_variable():
         (iterator_captured, r"\(read by IteratorGetNext\) is a resource other than a variable.*pass tensors"),
         (queue_captured, r"\(read by QueueDequeueV2\) is a resource other than a variable"),
         (dataset_passed, "input 'd' is a variant.*pass tensors"),
-        (variant_variable, "variable 'kept' holds a variant"),
+        (variant_variable, "'kept' holds a variant"),
         (uninitialized_variable, "variable 'empty' has no value; initialize it"),
     ],
 )

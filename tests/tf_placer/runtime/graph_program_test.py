@@ -70,6 +70,19 @@ def test_nothing_to_run_is_bad_input():
         build_program(Item.from_program("nothing", nothing), tf.compat.v1.GraphDef())
 
 
+@pytest.mark.parametrize("dtype", [tf.variant, tf.resource])
+def test_what_cannot_be_restored_is_named(dtype):
+    graph = tf.Graph()
+    with graph.as_default():
+        handle = tf.raw_ops.VarHandleOp(dtype=dtype, shape=[], shared_name="list", name="list")
+        value = tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype)
+        tf.raw_ops.Identity(input=value, name="result")
+        meta_graph = tf.compat.v1.train.export_meta_graph()
+    item = Item.from_meta_graph(meta_graph, ["result:0"])
+    with pytest.raises(InputError, match=r"'list' holds a .*cannot be restored; keep its content"):
+        build_program(item, item.graph_def)
+
+
 def test_values_are_sent_in_messages_of_bounded_size(monkeypatch):
     monkeypatch.setattr(graph_program, "_MAX_MESSAGE_BYTES", 100)
     sizes = [60, 40, 1, 200, 99, 1]  # 60 + 40 fill a message, 200 is one alone, 99 + 1 fill one
