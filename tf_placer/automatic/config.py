@@ -6,6 +6,7 @@ import dataclasses
 import os
 from collections.abc import Mapping
 
+from tf_placer.automatic.eager_devices import check_not_described
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.errors import InputError
 
@@ -31,6 +32,7 @@ class AutoPlaceConfig:
         in any case.
       batch_size: stands for every dimension that is unknown where a function is traced without values, inside another
         function.
+      strict: what cannot be placed is an error; without, it runs as it is, with one warning.
 
     Raises:
       InputError: one of the values is not possible.
@@ -45,6 +47,7 @@ class AutoPlaceConfig:
     pins: Mapping[str, str] = dataclasses.field(default_factory=dict)
     keep_unplaced: bool = True
     batch_size: int = 32
+    strict: bool = False
 
     def __post_init__(self) -> None:
         if self.variables not in VARIABLES:
@@ -55,6 +58,8 @@ class AutoPlaceConfig:
             raise InputError(f"batch_size is {self.batch_size}; give 1 or more")
         if isinstance(self.cluster, str) and self.cluster != "local":
             raise InputError(f'cluster is {self.cluster!r}; give "local" or a tf_placer.Cluster')
+        if isinstance(self.cluster, Cluster):
+            check_not_described(self.cluster)
 
     @property
     def search_method(self) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import logging
 import os
 import pathlib
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -16,6 +18,7 @@ from tf_placer.automatic.config import AutoPlaceConfig
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.calibration.cache import Cache
 from tf_placer.cluster.cluster import Cluster
+from tf_placer.errors import InputError
 from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator, UnplacedFailed
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
@@ -31,6 +34,7 @@ from tf_placer.search.search import search
 
 ProgressFactory = Callable[[str, Budget], Progress]
 
+_LOG = logging.getLogger(__name__)
 _CONFIDENCE = 0.95  # that a plan is faster than the function as it is
 
 
@@ -60,6 +64,12 @@ class Plan:
     is_worth_it: bool
     why: str
     from_cache: bool
+
+
+# What the cache keeps of a plan beside its devices.
+_KEPT = tuple(
+    field.name for field in dataclasses.fields(Plan) if field.name not in ("placement", "from_cache")
+)
 
 
 def default_plan_folder() -> pathlib.Path:
@@ -93,14 +103,31 @@ def find_plan(
     cache = Cache(pathlib.Path(config.cache_dir) if config.cache_dir else default_plan_folder())
     key = _key(problem)
     found = cache.load(key)
-    if found is not None:
-        kept = {name: found[name] for name in found if name != "plan"}
-        return Plan(Placement.from_json(found["plan"], problem, "kept plan"), **kept, from_cache=True)
-    plan = _search(item, problem, config, progress)
-    times = {field.name: getattr(plan, field.name) for field in dataclasses.fields(Plan)}
-    kept = {name: times[name] for name in times if name not in ("placement", "from_cache")}
-    cache.save(key, {"plan": plan.placement.to_json(), **kept})
+    plan = None if found is None else _kept_plan(found, problem)
+    if plan is None:
+        plan = _search(item, problem, config, progress)
+        kept = {name: getattr(plan, name) for name in _KEPT}
+        cache.save(key, {"device_of_op": plan.placement.device_of_op.tolist(), **kept})
     return plan
+
+
+def _kept_plan(found: Any, problem: Problem) -> Plan | None:
+    """A plan from the cache for a program of the same structure, whatever its ops are called; None where it is damaged.
+
+    Keras and TensorFlow number layers and ops, so that a model that is built again has other names. Its fingerprint is
+    the same only if op for op the graphs are, so devices are kept by the position of their op.
+    """
+    try:
+        device_of_op = np.array(found["device_of_op"])
+        device_of_unit = np.full(problem.num_units, -1)
+        device_of_unit[problem.unit_of_op] = device_of_op
+        placement = Placement(problem, device_of_unit)
+        if (placement.device_of_op != device_of_op).any():
+            raise InputError("it parts ops that must share a device")
+        return Plan(placement, **{name: found[name] for name in _KEPT}, from_cache=True)
+    except (InputError, KeyError, TypeError, ValueError, IndexError) as error:
+        _LOG.warning("a kept plan for %s is not used (%s): searching again", problem.name, error)
+        return None
 
 
 def _search(item: Item, problem: Problem, config: AutoPlaceConfig, progress: ProgressFactory | None) -> Plan:
@@ -162,7 +189,7 @@ def _key(problem: Problem) -> dict[str, str]:
     """What a plan is kept by: the program, the devices, what was fixed, what it raced against; not how long."""
     devices = [f"{device.name} {device.model}" for device in problem.cluster.devices]
     return {
-        "kind": "plan",
+        "kind": "plan_by_position",
         "graph": problem.fingerprint,
         "cluster": f"{problem.cluster.kind}: {', '.join(devices)}",
         "allowed": hashlib.sha256(np.packbits(problem.allowed).tobytes()).hexdigest(),

@@ -13,6 +13,7 @@ from tensorflow.python.eager.polymorphic_function import concrete_function
 from tensorflow.python.framework import func_graph
 from tensorflow.python.ops import handle_data_util
 
+from colocation.graph_index import parse_input
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
 from tf_placer.problem.placement import Placement
@@ -121,7 +122,7 @@ def placed_concrete_function(
         structured_outputs=concrete.graph.structured_outputs,
     )
     with graph.as_default():
-        tf.import_graph_def(graph_def, name="")
+        _import(graph, graph_def, concrete, inputs)
         _connect(graph, concrete, item, inputs)
     placed = concrete_function.ConcreteFunction.from_func_graph(graph, concrete.function_type, {})
     placed.set_variables(concrete.graph.variables)
@@ -166,14 +167,25 @@ def _restore_inputs(
     return inputs
 
 
-def _connect(
+def _import(
     graph: func_graph.FuncGraph,
+    graph_def: tf.compat.v1.GraphDef,
     concrete: concrete_function.ConcreteFunction,
-    item: Item,
     names: Sequence[str],
 ) -> None:
-    """Sets the graph's inputs (the nodes of these names), captures, outputs and side effects."""
-    inputs = []
+    """Imports the inputs (the nodes of these names), says what is known of them, and then imports the rest.
+
+    Shapes are inferred as nodes are imported. Without those of the variables, what is read from them has none, and
+    TensorFlow's forward-mode differentiation fails where it needs zeros of the shape of a gradient.
+    """
+    wanted = set(names)
+    parts = {True: tf.compat.v1.GraphDef(), False: tf.compat.v1.GraphDef()}
+    for node in graph_def.node:
+        parts[node.name in wanted].node.add().CopyFrom(node)
+    for part in parts.values():
+        part.versions.CopyFrom(graph_def.versions)
+    parts[False].library.CopyFrom(graph_def.library)
+    tf.import_graph_def(parts[True], name="")
     for tensor, name in zip(concrete.inputs, names, strict=True):
         here = graph.get_tensor_by_name(f"{name}:0")
         if tensor.dtype in (tf.resource, tf.variant):
@@ -182,7 +194,25 @@ def _connect(
             tensor.dtype != tf.resource
         ):  # a known shape of a handle hides the variable's where a loop is differentiated
             here.set_shape(tensor.shape)
-        inputs.append(here)
+    texts = {text for node in parts[False].node for text in node.input}
+    used = {text: parse_input(text)[1] for text in texts if parse_input(text)[1] in wanted}
+    input_map = {
+        text: graph.get_operation_by_name(name)
+        if text.startswith("^")
+        else graph.get_tensor_by_name(f"{name}:0")
+        for text, name in used.items()
+    }
+    tf.import_graph_def(parts[False], input_map=input_map, name="")
+
+
+def _connect(
+    graph: func_graph.FuncGraph,
+    concrete: concrete_function.ConcreteFunction,
+    item: Item,
+    names: Sequence[str],
+) -> None:
+    """Sets the graph's inputs (the nodes of these names), captures, outputs and side effects."""
+    inputs = [graph.get_tensor_by_name(f"{name}:0") for name in names]
     here_of = {tensor.op.name: here for tensor, here in zip(concrete.inputs, inputs, strict=True)}
     graph.inputs = inputs
     for external, internal in concrete.graph.captures:
