@@ -12,13 +12,8 @@ from typing import Any
 import numpy as np
 import rich.console
 import tensorflow as tf
-from tensorflow.python.eager.polymorphic_function import (
-    concrete_function,
-    function_type_utils,
-    polymorphic_function,
-    tracing_compilation,
-)
 
+from colocation.tensorflow_internals import ConcreteFunction, Function, call_flat, trace
 from tf_placer.automatic.config import AutoPlaceConfig
 from tf_placer.automatic.eager_devices import attach, check_not_described
 from tf_placer.automatic.plan import Plan, find_plan
@@ -46,7 +41,7 @@ class Placed:
 
     item: Item
     plan: Plan
-    concrete: concrete_function.ConcreteFunction
+    concrete: ConcreteFunction
 
 
 class AutoPlaced:
@@ -56,10 +51,10 @@ class AutoPlaced:
       unplaced: the function that was wrapped; it keeps working, on the same variables.
     """
 
-    def __init__(self, function: polymorphic_function.Function, config: AutoPlaceConfig) -> None:
+    def __init__(self, function: Function, config: AutoPlaceConfig) -> None:
         self.unplaced = function
         self._config = config
-        self._placed: dict[int, tuple[concrete_function.ConcreteFunction, Placed]] = {}
+        self._placed: dict[int, tuple[ConcreteFunction, Placed]] = {}
         self._bound: weakref.WeakKeyDictionary[Any, AutoPlaced] = weakref.WeakKeyDictionary()
         self._lock = threading.RLock()
         functools.update_wrapper(self, function.python_function)
@@ -75,9 +70,9 @@ class AutoPlaced:
     @tf.autograph.experimental.do_not_convert
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         placed, flat_inputs = self._prepared(args, kwargs)
-        return placed.concrete._call_flat(flat_inputs, placed.concrete.captured_inputs)
+        return call_flat(placed.concrete, flat_inputs)
 
-    def get_concrete_function(self, *args: Any, **kwargs: Any) -> concrete_function.ConcreteFunction:
+    def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
         """The placed function for such arguments, for ``tf.saved_model.save``; places it if need be."""
         return self._prepared(args, kwargs)[0].concrete
 
@@ -127,7 +122,7 @@ class AutoPlaced:
         return list(self._placed.values())[-1][1]
 
     def _prepared(self, args: tuple, kwargs: dict) -> tuple[Placed, list[tf.Tensor]]:
-        concrete, flat_inputs = _traced(self.unplaced, args, kwargs)
+        concrete, flat_inputs = trace(self.unplaced, args, kwargs)
         found = self._placed.get(id(concrete))
         if found is None:
             with self._lock:
@@ -138,7 +133,7 @@ class AutoPlaced:
                     self._placed[id(concrete)] = found
         return found[1], flat_inputs
 
-    def _place(self, concrete: concrete_function.ConcreteFunction, flat_inputs: list[tf.Tensor]) -> Placed:
+    def _place(self, concrete: ConcreteFunction, flat_inputs: list[tf.Tensor]) -> Placed:
         config = self._config
         cluster = Cluster.local() if config.cluster == "local" else config.cluster
         assert isinstance(cluster, Cluster)
@@ -160,29 +155,9 @@ class AutoPlaced:
         return Placed(item, plan, placed_concrete_function(concrete, item, devices))
 
 
-def _report(concrete: concrete_function.ConcreteFunction, placed: Placed) -> str:
+def _report(concrete: ConcreteFunction, placed: Placed) -> str:
     text = report(placed.item.name, placed.plan)
     return f"{text}\nkept as it was: this plan is not used" if placed.concrete is concrete else text
-
-
-def _traced(
-    function: polymorphic_function.Function, args: tuple, kwargs: dict
-) -> tuple[concrete_function.ConcreteFunction, list[tf.Tensor]]:
-    """The concrete function that a call would run, and its tensors: what ``Function.__call__`` does before it runs."""
-    bound = function_type_utils.canonicalize_function_inputs(
-        args, kwargs, function._function_type, function._default_values, function._is_pure
-    )
-    if function._variable_creation_config is None:
-        # The first trace may create variables; this initializes them.
-        function.get_concrete_function(*args, **kwargs)
-    options = (
-        function._no_variable_creation_config
-        if function._created_variables
-        else function._variable_creation_config
-    )
-    concrete = tracing_compilation.trace_function(bound.args, bound.kwargs, options)
-    bound = concrete.function_type.bind(*bound.args, **bound.kwargs)
-    return concrete, concrete.function_type.unpack_inputs(bound)
 
 
 def _example(value: tf.Tensor, batch_size: int) -> Any:
@@ -197,9 +172,7 @@ def _example(value: tf.Tensor, batch_size: int) -> Any:
     return tf.constant(np.zeros(shape, value.dtype.as_numpy_dtype), value.dtype)
 
 
-def _where_variables_are(
-    concrete: concrete_function.ConcreteFunction, item: Item, cluster: Cluster
-) -> dict[int, int]:
+def _where_variables_are(concrete: ConcreteFunction, item: Item, cluster: Cluster) -> dict[int, int]:
     """Op -> device of the handle of each variable, as positions.
 
     Raises:
@@ -249,7 +222,7 @@ def auto_place(fn: Callable | None = None, **settings: Any) -> Any:
 def _wrap(fn: Any, config: AutoPlaceConfig) -> AutoPlaced:
     if isinstance(fn, AutoPlaced):
         raise InputError(f"{fn.unplaced.name!r} is auto-placed already; apply auto_place once")
-    if isinstance(fn, polymorphic_function.Function):
+    if isinstance(fn, Function):
         return AutoPlaced(fn, config)
     if not callable(fn):
         raise InputError(f"auto_place needs a function, got {fn!r}")
