@@ -7,7 +7,8 @@ from collections.abc import Iterable
 
 import tensorflow as tf
 from tensorflow.core.framework import op_def_pb2, types_pb2
-from tensorflow.python.framework import op_def_registry
+
+from colocation.tensorflow_internals import registered_op
 
 _REF_OFFSET = types_pb2.DT_FLOAT_REF - types_pb2.DT_FLOAT  # DT_X_REF = DT_X + 100, for every X
 
@@ -15,7 +16,7 @@ _REF_OFFSET = types_pb2.DT_FLOAT_REF - types_pb2.DT_FLOAT  # DT_X_REF = DT_X + 1
 @functools.cache
 def op_definition(op_type: str) -> op_def_pb2.OpDef | None:
     """Returns the registered OpDef, or None for an op type that is not registered."""
-    return op_def_registry.get(op_type)
+    return registered_op(op_type)
 
 
 @functools.cache

@@ -1,7 +1,8 @@
 """Finds which device should run which operation of a TensorFlow program."""
 
 import tf_placer.native_log  # noqa: F401 - before everything that imports TensorFlow
-from tf_placer.automatic.auto_placed import auto_place
+from tf_placer.automatic.auto_place import auto_place
+from tf_placer.automatic.auto_placed import RunsAsItIs
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.errors import InputError
 from tf_placer.evaluation.measurement import Measurement
@@ -27,6 +28,7 @@ __all__ = [
     "Measurement",
     "Placement",
     "Problem",
+    "RunsAsItIs",
     "RuntimeEvaluator",
     "SearchResult",
     "SimulatedEvaluator",

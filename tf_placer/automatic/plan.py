@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.eager import context
 
+from colocation.tensorflow_internals import process_config
 from tf_placer.automatic.config import AutoPlaceConfig
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.calibration.cache import Cache
@@ -193,6 +193,6 @@ def _key(problem: Problem) -> dict[str, str]:
         "graph": problem.fingerprint,
         "cluster": f"{problem.cluster.kind}: {', '.join(devices)}",
         "allowed": hashlib.sha256(np.packbits(problem.allowed).tobytes()).hexdigest(),
-        "process": hashlib.sha256(context.context().config.graph_options.SerializeToString()).hexdigest(),
+        "process": hashlib.sha256(process_config().graph_options.SerializeToString()).hexdigest(),
         "tensorflow": tf.__version__,
     }

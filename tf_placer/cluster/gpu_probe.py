@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import pathlib
 import sys
 import time
 
@@ -20,9 +21,11 @@ def main() -> None:
     os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
 
     import tensorflow as tf  # after the environment is set
-    from tensorflow.python.client import device_lib  # the public API does not tell a device's memory
 
-    found = [device for device in device_lib.list_local_devices() if device.device_type == device_type]
+    sys.path.append(str(pathlib.Path(__file__).parents[2]))  # run by path: this says where the packages are
+    from colocation.tensorflow_internals import local_devices
+
+    found = [device for device in local_devices() if device.device_type == device_type]
     report = []
     for device in found:
         with tf.device(device.name):

@@ -6,9 +6,9 @@ import dataclasses
 
 import tensorflow as tf
 from tensorflow.core.framework import function_pb2
-from tensorflow.python.framework import function_def_to_graph
 
 from colocation.graph_index import GraphIndex, index_graph
+from colocation.tensorflow_internals import graph_of_function_def
 from tf_placer.errors import InputError
 from tf_placer.graph.callbacks import keep_callbacks_from_running
 from tf_placer.graph.output_specs import OutputSpec, first_line, tensor_bytes
@@ -63,9 +63,7 @@ class FunctionLibrary:
             try:
                 # The functions this one calls must be known where it is rebuilt.
                 tf.graph_util.import_graph_def(tf.compat.v1.GraphDef(library=self._library), name="")
-                graph = function_def_to_graph.function_def_to_graph(
-                    self._functions[name], input_shapes=shapes
-                )
+                graph = graph_of_function_def(self._functions[name], shapes)
             except (ValueError, RuntimeError, tf.errors.OpError) as error:  # RuntimeError: an unknown op
                 raise InputError(
                     f"TensorFlow does not accept function {name!r} of the graph: {first_line(error)}"

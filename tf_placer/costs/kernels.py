@@ -1,7 +1,5 @@
 """Which devices have a kernel for an op, from TensorFlow's kernel registry.
 
-Private TensorFlow API stays in this module: ``kernels.get_registered_kernels_for_op`` and
-``op_def_registry``.
 The CUDA build of TensorFlow lists its GPU kernels on machines without a GPU, too.
 """
 
@@ -12,10 +10,13 @@ import functools
 
 import tensorflow as tf
 from tensorflow.core.framework import kernel_def_pb2, op_def_pb2
-from tensorflow.python.framework import kernels, op_def_registry
+
+from colocation.tensorflow_internals import registered_kernels, registered_op
 
 # These only hold a value that the runtime puts there; they take whatever device they are given.
 _ON_EVERY_DEVICE = frozenset({"Placeholder", "PlaceholderWithDefault", "_Arg", "_Retval"})
+
+_registered = functools.cache(registered_kernels)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +42,7 @@ def find_kernel(node: tf.compat.v1.NodeDef, device_type: str) -> KernelMatch | N
     """
     if node.op in _ON_EVERY_DEVICE:
         return KernelMatch(on_host=False)
-    op_def = op_def_registry.get(node.op)
+    op_def = registered_op(node.op)
     if op_def is None:
         return None
     types = tuple(
@@ -56,10 +57,12 @@ def _find_kernel(
     op_type: str, device_type: str, types: tuple[tuple[str, tuple[int, ...]], ...], label: str
 ) -> KernelMatch | None:
     types_of_attr = dict(types)
+    definition = registered_op(op_type)
+    assert definition is not None
     for wanted in (device_type, "DEFAULT"):
         for kernel in _registered(op_type):
             if kernel.device_type == wanted and kernel.label == label and _accepts(kernel, types_of_attr):
-                outputs = {arg.name for arg in op_def_registry.get(op_type).output_arg}
+                outputs = {arg.name for arg in definition.output_arg}
                 return KernelMatch(on_host=bool(outputs) and outputs <= set(kernel.host_memory_arg))
     return None
 
@@ -69,11 +72,6 @@ def _accepts(kernel: kernel_def_pb2.KernelDef, types_of_attr: dict[str, tuple[in
         set(types_of_attr.get(constraint.name, ())) <= set(constraint.allowed_values.list.type)
         for constraint in kernel.constraint
     )
-
-
-@functools.cache
-def _registered(op_type: str) -> tuple[kernel_def_pb2.KernelDef, ...]:
-    return tuple(kernels.get_registered_kernels_for_op(op_type).kernel)
 
 
 def _types_of(node: tf.compat.v1.NodeDef, attr: op_def_pb2.OpDef.AttrDef) -> tuple[int, ...]:

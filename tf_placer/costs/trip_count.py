@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import tensorflow as tf
-from tensorflow.python.framework import tensor_util
 
 from colocation.graph_index import GraphIndex, parse_input
+from colocation.tensorflow_internals import folded_constant
 from tf_placer.graph.callbacks import keep_callbacks_from_running
 
 # A maximum that takes more ops than this to compute is data, not a constant.
@@ -47,7 +47,7 @@ def _constant_scalar(index: GraphIndex, tensor: str) -> int | None:
         if constant.dtype != tf.int32 or constant.shape.rank != 0:
             return None
         # Not in a session: what the value waits for (a file that is written) must not run.
-        value = tensor_util.try_evaluate_constant(constant)
+        value = folded_constant(constant)
     return None if value is None else int(value)
 
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from tensorflow.python.eager import context
 
+from colocation.tensorflow_internals import process_config
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.local_workers import LocalWorkers
 from tf_placer.cluster.workers import Workers, workers_of
@@ -307,7 +307,7 @@ def _whole_machine(cluster: Cluster) -> LocalWorkers:
     device = dataclasses.replace(
         cluster.devices[0], name="/job:unplaced/replica:0/task:0/device:CPU:0", type="CPU", address=""
     )
-    ours = context.context().config
+    ours = process_config()
     return LocalWorkers(
         Cluster("this machine", (device,), (), kind="local"),
         ours.inter_op_parallelism_threads,

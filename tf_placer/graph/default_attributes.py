@@ -8,8 +8,8 @@ from __future__ import annotations
 import dataclasses
 
 from tensorflow.core.framework import node_def_pb2
-from tensorflow.python.framework import op_def_registry
 
+from colocation.tensorflow_internals import registered_op
 from tf_placer.graph.program import Program, with_nodes
 
 
@@ -19,7 +19,7 @@ def default_attributes(program: Program) -> Program:
     for node in program.graph_def.node:
         copy = node_def_pb2.NodeDef()
         copy.CopyFrom(node)
-        definition = op_def_registry.get(node.op)
+        definition = registered_op(node.op)
         for attribute in definition.attr if definition is not None else ():
             if attribute.HasField("default_value") and attribute.name not in node.attr:
                 copy.attr[attribute.name].CopyFrom(attribute.default_value)

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
-from tensorflow.python.eager.polymorphic_function import concrete_function
-from tensorflow.python.ops import gen_resource_variable_ops, handle_data_util
 
+from colocation.tensorflow_internals import ConcreteFunction, get_resource_handle_data
 from tf_placer.errors import InputError
 from tf_placer.graph.output_specs import tensor_bytes
 from tf_placer.graph.program import (
@@ -72,8 +71,8 @@ def _as_tensor(value: Any) -> Any:
     return tf.constant(value) if isinstance(value, np.ndarray) else value
 
 
-def _concrete_function(fn: Any, example_args: tuple) -> concrete_function.ConcreteFunction:
-    if isinstance(fn, concrete_function.ConcreteFunction):
+def _concrete_function(fn: Any, example_args: tuple) -> ConcreteFunction:
+    if isinstance(fn, ConcreteFunction):
         return fn
     if not hasattr(fn, "get_concrete_function"):
         raise InputError(f"{fn!r} is not a tf.function; decorate it with @tf.function")
@@ -167,7 +166,7 @@ class _Captures:
 def _variable(node: str, handle: tf.Tensor, placeholder: tf.Tensor) -> ItemVariable:
     """Reads the variable behind a resource handle; its placeholder knows the dtype."""
     capture = placeholder.op.name
-    data = handle_data_util.get_resource_handle_data(placeholder)
+    data = get_resource_handle_data(placeholder)
     if not data.is_set or len(data.shape_and_type) != 1:
         readers = ", ".join(sorted({op.type for op in placeholder.consumers()})) or "nothing"
         raise InputError(
@@ -177,10 +176,10 @@ def _variable(node: str, handle: tf.Tensor, placeholder: tf.Tensor) -> ItemVaria
     dtype = tf.as_dtype(data.shape_and_type[0].dtype)
     check_restorable(node, dtype)
     # Asked for, because the value that is not there would be read as an empty one.
-    if not gen_resource_variable_ops.var_is_initialized_op(handle):
+    if not tf.raw_ops.VarIsInitializedOp(resource=handle):
         raise InputError(f"variable {node!r} has no value; initialize it before placing")
     try:
-        value = _array(gen_resource_variable_ops.read_variable_op(handle, dtype))
+        value = _array(tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype))
     except tf.errors.OpError as error:
         reason = " ".join(error.message.split())
         raise InputError(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tensorflow.core.framework import function_pb2, node_def_pb2, op_def_pb2
-from tensorflow.python.framework import op_def_registry
 
 from colocation.graph_index import parse_input
+from colocation.tensorflow_internals import registered_op
 from tf_placer.errors import InputError
 
 
@@ -19,7 +19,7 @@ def op_def(node: node_def_pb2.NodeDef, library: dict[str, function_pb2.FunctionD
     """
     if node.op in library:
         return library[node.op].signature
-    found = op_def_registry.get(node.op)
+    found = registered_op(node.op)
     if found is None:
         raise InputError(
             f"node {node.name!r} has the unknown op type {node.op!r}; "
@@ -83,5 +83,5 @@ def num_tensors(argument: op_def_pb2.OpDef.ArgDef, node: node_def_pb2.NodeDef) -
     if name in node.attr:
         value = node.attr[name]
     else:
-        value = next(attr.default_value for attr in op_def_registry.get(node.op).attr if attr.name == name)
+        value = next(attr.default_value for attr in op_def(node, {}).attr if attr.name == name)
     return value.i if argument.number_attr else len(value.list.type)

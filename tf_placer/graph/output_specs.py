@@ -13,8 +13,8 @@ import math
 
 import tensorflow as tf
 from tensorflow.core.framework import function_pb2, node_def_pb2
-from tensorflow.python.framework import function_def_to_graph, tensor_util
 
+from colocation.tensorflow_internals import folded_constant, graph_of_function_def
 from tf_placer.errors import InputError
 from tf_placer.graph.callbacks import keep_callbacks_from_running
 
@@ -106,7 +106,7 @@ def _check_open_loops(graph_def: tf.compat.v1.GraphDef, graph: tf.Graph) -> None
         body.arg_attr.clear()  # the shapes that were not known when it was traced
         shapes = [None if _is_handle(variable) else variable.shape for variable in variables]
         try:
-            results = function_def_to_graph.function_def_to_graph(body, input_shapes=shapes).outputs
+            results = graph_of_function_def(body, shapes).outputs
         except (ValueError, RuntimeError, tf.errors.OpError) as error:  # RuntimeError: an unknown op
             raise InputError(
                 f"loop {node.name!r}: TensorFlow does not accept its body: {first_line(error)}"
@@ -152,7 +152,7 @@ def _folded_shape(tensor: tf.Tensor, dtype: tf.DType) -> tf.TensorShape:
         # A list of handles has no static length sometimes; it counts 0 bytes anyway.
         return tf.TensorShape([])
     # Folds with the ops' own kernels; tf.get_static_value knows a handful of ops only.
-    value = tensor_util.try_evaluate_constant(tensor)
+    value = folded_constant(tensor)
     if value is None:
         raise InputError(
             f"op {tensor.op.name!r} ({tensor.op.type}) output {tensor.value_index} has the shape "

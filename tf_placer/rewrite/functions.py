@@ -6,9 +6,8 @@ from collections.abc import Iterable
 
 import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2, node_def_pb2, types_pb2
-from tensorflow.python.framework import func_graph
-from tensorflow.python.ops import handle_data_util
 
+from colocation.tensorflow_internals import FuncGraph, called_graph, get_resource_handle_data
 from tf_placer.graph.program import fresh_name
 
 
@@ -39,7 +38,7 @@ def with_functions_renamed(graph_def: tf.compat.v1.GraphDef, suffix: str) -> tf.
     return result
 
 
-def with_handle_data(graph_def: tf.compat.v1.GraphDef, traced: func_graph.FuncGraph) -> tf.compat.v1.GraphDef:
+def with_handle_data(graph_def: tf.compat.v1.GraphDef, traced: FuncGraph) -> tf.compat.v1.GraphDef:
     """Says of every argument of a library function that is a handle what variable is behind it.
 
     TensorFlow knows that of functions that it has traced, and needs it to differentiate them; a FunctionDef can say it,
@@ -53,8 +52,8 @@ def with_handle_data(graph_def: tf.compat.v1.GraphDef, traced: func_graph.FuncGr
     result = tf.compat.v1.GraphDef()
     result.CopyFrom(graph_def)
     for function in result.library.function:
-        known = traced._get_function(function.signature.name)
-        inputs = known.graph.inputs if known is not None else []
+        known = called_graph(traced, function.signature.name)
+        inputs = known.inputs if known is not None else []
         for k, (argument, tensor) in enumerate(zip(function.signature.input_arg, inputs, strict=False)):
             if tensor.dtype != tf.resource:
                 continue
@@ -62,7 +61,7 @@ def with_handle_data(graph_def: tf.compat.v1.GraphDef, traced: func_graph.FuncGr
             del shapes[:]
             shapes.add(unknown_rank=True)
             if not argument.handle_data:
-                data = handle_data_util.get_resource_handle_data(tensor)
+                data = get_resource_handle_data(tensor)
                 for one in data.shape_and_type:
                     argument.handle_data.add(dtype=one.dtype, shape=one.shape)
     for node in [*result.node, *(node for function in result.library.function for node in function.node_def)]:

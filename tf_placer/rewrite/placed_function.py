@@ -8,12 +8,15 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
-from tensorflow.python.eager import context
-from tensorflow.python.eager.polymorphic_function import concrete_function
-from tensorflow.python.framework import func_graph
-from tensorflow.python.ops import handle_data_util
 
 from colocation.graph_index import parse_input
+from colocation.tensorflow_internals import (
+    ConcreteFunction,
+    FuncGraph,
+    add_function,
+    concrete_function_like,
+    copy_handle_data,
+)
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
 from tf_placer.problem.placement import Placement
@@ -29,7 +32,7 @@ from tf_placer.rewrite.variables import move_to_devices, variables_of_handles
 _serial = itertools.count()
 
 
-def placed_function(fn: Any, placement: Placement, *example_args: Any) -> concrete_function.ConcreteFunction:
+def placed_function(fn: Any, placement: Placement, *example_args: Any) -> ConcreteFunction:
     """Returns ``fn`` as a concrete function whose ops and variables are where a placement puts them.
 
     Args:
@@ -42,7 +45,7 @@ def placed_function(fn: Any, placement: Placement, *example_args: Any) -> concre
       InputError: the placement was made for another graph, a variable cannot be moved, or an example is needed.
     """
     concrete = fn
-    if not isinstance(fn, concrete_function.ConcreteFunction):
+    if not isinstance(fn, ConcreteFunction):
         concrete = fn.get_concrete_function(*example_args)
     item = Item.from_function(concrete, *(example_args or _zeros(concrete)))
     check_made_for(item, placement)
@@ -51,7 +54,7 @@ def placed_function(fn: Any, placement: Placement, *example_args: Any) -> concre
     return placed_concrete_function(concrete, item, devices)
 
 
-def _zeros(concrete: concrete_function.ConcreteFunction) -> list[tf.Tensor]:
+def _zeros(concrete: ConcreteFunction) -> list[tf.Tensor]:
     captured = {tensor.op.name for tensor in concrete.graph.internal_captures}
     inputs = [tensor for tensor in concrete.inputs if tensor.op.name not in captured]
     for tensor in inputs:
@@ -63,9 +66,7 @@ def _zeros(concrete: concrete_function.ConcreteFunction) -> list[tf.Tensor]:
     return [tf.zeros(tensor.shape, tensor.dtype) for tensor in inputs]
 
 
-def move_variables(
-    concrete: concrete_function.ConcreteFunction, item: Item, device_of_op: Mapping[str, str]
-) -> None:
+def move_variables(concrete: ConcreteFunction, item: Item, device_of_op: Mapping[str, str]) -> None:
     """Moves the variables that a function captures to the devices of their handles' ops.
 
     Raises:
@@ -91,8 +92,8 @@ def move_variables(
 
 
 def placed_concrete_function(
-    concrete: concrete_function.ConcreteFunction, item: Item, device_of_op: Mapping[str, str]
-) -> concrete_function.ConcreteFunction:
+    concrete: ConcreteFunction, item: Item, device_of_op: Mapping[str, str]
+) -> ConcreteFunction:
     """Returns a concrete function that computes what ``concrete`` does, its ops where a plan puts them.
 
     It takes the same inputs, reads and updates the same variables, and may be called eagerly, from other
@@ -113,10 +114,9 @@ def placed_concrete_function(
     placed_def = with_functions_of_their_own(placed_def)
     graph_def = with_functions_renamed(placed_def, suffix)
     inputs = _restore_inputs(graph_def, concrete, item, traced)
-    ctx = context.context()
     for function in graph_def.library.function:
-        ctx.add_function_def(function)
-    graph = func_graph.FuncGraph(
+        add_function(function)
+    graph = FuncGraph(
         f"{concrete.graph.name}{suffix}",
         structured_input_signature=concrete.structured_input_signature,
         structured_outputs=concrete.graph.structured_outputs,
@@ -124,16 +124,12 @@ def placed_concrete_function(
     with graph.as_default():
         _import(graph, graph_def, concrete, inputs)
         _connect(graph, concrete, item, inputs)
-    placed = concrete_function.ConcreteFunction.from_func_graph(graph, concrete.function_type, {})
-    placed.set_variables(concrete.graph.variables)
-    placed._arg_keywords = concrete._arg_keywords  # what saving asks for
-    placed._num_positional_args = concrete._num_positional_args
-    return placed
+    return concrete_function_like(concrete, graph)
 
 
 def _restore_inputs(
     graph_def: tf.compat.v1.GraphDef,
-    concrete: concrete_function.ConcreteFunction,
+    concrete: ConcreteFunction,
     item: Item,
     traced: Mapping[str, node_def_pb2.NodeDef],
 ) -> list[str]:
@@ -168,9 +164,9 @@ def _restore_inputs(
 
 
 def _import(
-    graph: func_graph.FuncGraph,
+    graph: FuncGraph,
     graph_def: tf.compat.v1.GraphDef,
-    concrete: concrete_function.ConcreteFunction,
+    concrete: ConcreteFunction,
     names: Sequence[str],
 ) -> None:
     """Imports the inputs (the nodes of these names), says what is known of them, and then imports the rest.
@@ -189,7 +185,7 @@ def _import(
     for tensor, name in zip(concrete.inputs, names, strict=True):
         here = graph.get_tensor_by_name(f"{name}:0")
         if tensor.dtype in (tf.resource, tf.variant):
-            handle_data_util.copy_handle_data(tensor, here)
+            copy_handle_data(tensor, here)
         if (
             tensor.dtype != tf.resource
         ):  # a known shape of a handle hides the variable's where a loop is differentiated
@@ -206,8 +202,8 @@ def _import(
 
 
 def _connect(
-    graph: func_graph.FuncGraph,
-    concrete: concrete_function.ConcreteFunction,
+    graph: FuncGraph,
+    concrete: ConcreteFunction,
     item: Item,
     names: Sequence[str],
 ) -> None:
@@ -220,7 +216,7 @@ def _connect(
     outputs = [graph.get_tensor_by_name(name) for name in item.fetches]
     for output, original in zip(outputs, concrete.outputs, strict=False):
         if original.dtype in (tf.resource, tf.variant):
-            handle_data_util.copy_handle_data(original, output)
+            copy_handle_data(original, output)
     graph.outputs = outputs
     flat = iter(outputs)
     graph.structured_outputs = tf.nest.map_structure(

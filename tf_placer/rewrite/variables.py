@@ -7,10 +7,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.eager.polymorphic_function import concrete_function
-from tensorflow.python.framework import func_graph
-from tensorflow.python.ops import resource_variable_ops
 
+from colocation.tensorflow_internals import (
+    BaseResourceVariable,
+    ConcreteFunction,
+    FuncGraph,
+    replace_captures,
+    set_storage,
+    storage,
+)
 from tf_placer.errors import InputError
 
 
@@ -30,7 +35,7 @@ def move_to_devices(variables: Iterable[tuple[tf.Variable, str]]) -> None:
     """
     moves = list(variables)
     for variable, _ in moves:
-        if not isinstance(variable, resource_variable_ops.BaseResourceVariable) or variable.handle.is_packed:
+        if not isinstance(variable, BaseResourceVariable) or variable.handle.is_packed:
             raise InputError(
                 f"variable {variable.name!r} is a {type(variable).__name__}, which cannot be moved; "
                 'create it outside of tf.distribute strategies, or place with variables="stay"'
@@ -41,13 +46,13 @@ def move_to_devices(variables: Iterable[tuple[tf.Variable, str]]) -> None:
     for variable, device in moves:
         old = variable.handle
         if tf.DeviceSpec.from_string(old.device) != tf.DeviceSpec.from_string(device):
-            variable._handle = _storage(variable, device)
+            set_storage(variable, _new_storage(variable, device))
             new_of[id(old)] = (old, variable.handle)
     if new_of:
         _hand_over(new_of)
 
 
-def _storage(variable: tf.Variable, device: str) -> tf.Tensor:
+def _new_storage(variable: tf.Variable, device: str) -> tf.Tensor:
     with tf.init_scope(), tf.device(device):
         moved = tf.Variable(
             variable.read_value(),
@@ -72,10 +77,8 @@ def variables_of_handles(
     found = {id(variable.handle): variable for variable in likely}
     if wanted <= found.keys():
         return found
-    everything = (
-        one for one in gc.get_objects() if isinstance(one, resource_variable_ops.BaseResourceVariable)
-    )
-    return found | {id(one._handle): one for one in everything if id(getattr(one, "_handle", None)) in wanted}
+    everything = (one for one in gc.get_objects() if isinstance(one, BaseResourceVariable))
+    return found | {id(storage(one)): one for one in everything if id(storage(one)) in wanted}
 
 
 def _hand_over(new_of: Mapping[int, tuple[tf.Tensor, tf.Tensor]]) -> None:
@@ -85,10 +88,5 @@ def _hand_over(new_of: Mapping[int, tuple[tf.Tensor, tf.Tensor]]) -> None:
         return new_of[id(captured)][1] if id(captured) in new_of else captured
 
     for found in gc.get_objects():
-        if isinstance(found, concrete_function.ConcreteFunction):
-            found._captured_inputs = [replaced(captured) for captured in found._captured_inputs]
-        elif isinstance(found, func_graph.FuncGraph):
-            captures = found.captures
-            if any(id(outer) in new_of for outer, _ in captures):
-                outers = [replaced(outer) for outer, _ in captures]
-                found.function_captures.reset_captures(outers, [inner for _, inner in captures])
+        if isinstance(found, ConcreteFunction | FuncGraph):
+            replace_captures(found, replaced)

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 import tensorflow as tf
-from tensorflow.python.eager import context
 
+from colocation.tensorflow_internals import process_config
 from tf_placer.cluster.workers import Workers
 from tf_placer.runtime.graph_program import GraphProgram, batches
 
@@ -57,7 +57,7 @@ def unplaced_session_config(deadline_s: float = 0.0) -> tf.compat.v1.ConfigProto
       deadline_s: most seconds for one call to a remote session; 0 for no end.
     """
     config = tf.compat.v1.ConfigProto(isolate_session_state=True)
-    config.graph_options.CopyFrom(context.context().config.graph_options)
+    config.graph_options.CopyFrom(process_config().graph_options)
     config.operation_timeout_in_ms = round(deadline_s * 1000)
     return config
 

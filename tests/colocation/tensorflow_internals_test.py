@@ -1,0 +1,347 @@
+"""The installed TensorFlow keeps what the project relies on beside the public API, name by name."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.core.framework import function_pb2
+
+from colocation import tensorflow_internals as internals
+
+SPEC = tf.TensorSpec([2], tf.float32)
+
+
+def concrete_of(function: Callable, *specs: tf.TensorSpec) -> internals.ConcreteFunction:
+    return tf.function(function).get_concrete_function(*specs)
+
+
+def imported(function_def: function_pb2.FunctionDef, name: str) -> function_pb2.FunctionDef:
+    renamed = function_pb2.FunctionDef()
+    renamed.CopyFrom(function_def)
+    renamed.signature.name = name
+    return renamed
+
+
+def a_class_is_what_tensorflow_makes() -> None:
+    variable = tf.Variable(1.0)
+    function = tf.function(lambda x: x + variable)
+    concrete = function.get_concrete_function(SPEC)
+    assert isinstance(variable, internals.BaseResourceVariable)
+    assert isinstance(function, internals.Function)
+    assert isinstance(concrete, internals.ConcreteFunction)
+    assert isinstance(concrete.graph, internals.FuncGraph)
+
+
+def a_concrete_function_tells_its_parts() -> None:
+    """What the project reads of a traced function without an underscore, on classes that are private."""
+    variable = tf.Variable(1.0)
+
+    def body(x: tf.Tensor) -> dict:
+        variable.assign_add(tf.reduce_sum(x))
+        return {"y": x * variable}
+
+    concrete = concrete_of(body, SPEC)
+    graph = concrete.graph
+    assert [tensor.dtype for tensor in concrete.inputs] == [tf.float32, tf.resource]
+    assert concrete.captured_inputs[0] is variable.handle
+    assert [outer is variable.handle for outer, _ in graph.captures] == [True]
+    assert graph.internal_captures[0] is concrete.inputs[1]
+    assert [v is variable for v in graph.variables] == [True]
+    assert "AssignAddVariableOp" in [op.type for op in graph.control_outputs]
+    assert len(concrete.function_type.flat_outputs) == len(concrete.outputs) == 1
+    assert list(concrete.structured_outputs) == list(graph.structured_outputs) == ["y"]
+    assert concrete.structured_input_signature[0][0].shape == [2]
+    assert not variable.handle.is_packed
+
+
+def op_definitions_are_found() -> None:
+    definition = internals.registered_op("MatMul")
+    assert definition is not None
+    assert [argument.name for argument in definition.input_arg] == ["a", "b"]
+    assert internals.registered_op("NoSuchOp") is None
+
+
+def kernels_are_listed() -> None:
+    found = {kernel.device_type for kernel in internals.registered_kernels("MatMul")}
+    assert {"CPU", "GPU"} <= found  # the CUDA build lists them without a GPU, too
+    assert internals.registered_kernels("NoSuchOp") == ()
+
+
+def devices_tell_their_memory() -> None:
+    first = internals.local_devices()[0]
+    assert (first.name, first.device_type) == ("/device:CPU:0", "CPU")
+    assert first.memory_limit > 0
+
+
+def options_of_the_process_are_read() -> None:
+    before = internals.process_config().graph_options.rewrite_options.disable_meta_optimizer
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": not before})
+    after = internals.process_config().graph_options.rewrite_options.disable_meta_optimizer
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": before})
+    assert after is not before
+
+
+def a_function_is_added() -> None:
+    concrete = concrete_of(lambda x: x + 1.0, SPEC)
+    internals.add_function(imported(concrete.function_def, "added_by_the_contract_test"))
+    (y,) = tf.raw_ops.PartitionedCall(
+        args=[tf.constant([1.0, 2.0])], Tout=[tf.float32], f="added_by_the_contract_test"
+    )
+    np.testing.assert_array_equal(y, [2.0, 3.0])
+
+
+def a_function_def_becomes_a_graph() -> None:
+    function_def = concrete_of(lambda x: tf.matmul(x, x), tf.TensorSpec([None, None])).function_def
+    function_def.arg_attr.clear()
+    with tf.Graph().as_default():
+        graph = internals.graph_of_function_def(function_def, [tf.TensorShape([3, 3])])
+        unknown = internals.graph_of_function_def(function_def, [None])
+    assert graph.outputs[0].shape == [3, 3]
+    assert not unknown.outputs[0].shape.is_fully_defined()
+
+
+def constants_are_folded() -> None:
+    with tf.Graph().as_default():
+        folded = internals.folded_constant(tf.cumsum(tf.constant([1, 2, 3])))
+        unknown = internals.folded_constant(tf.compat.v1.placeholder(tf.int32, [3]))
+    np.testing.assert_array_equal(folded, [1, 3, 6])
+    assert unknown is None
+
+
+def handles_tell_their_variables() -> None:
+    variable = tf.Variable(tf.zeros([2, 3]))
+    concrete = concrete_of(lambda: variable + 1.0)
+    data = internals.get_resource_handle_data(concrete.inputs[0])
+    assert data.is_set
+    assert [(one.dtype, [d.size for d in one.shape.dim]) for one in data.shape_and_type] == [
+        (tf.float32.as_datatype_enum, [2, 3])
+    ]
+
+
+def handles_are_told_their_variables() -> None:
+    variable = tf.Variable(tf.zeros([2, 3]))
+    concrete = concrete_of(lambda: variable + 1.0)
+    with tf.Graph().as_default():
+        placeholder = tf.compat.v1.placeholder(tf.resource, [])
+        assert not internals.get_resource_handle_data(placeholder).is_set
+        internals.copy_handle_data(concrete.inputs[0], placeholder)
+        assert internals.get_resource_handle_data(placeholder).is_set
+
+
+def a_call_is_traced_as_it_would_run() -> None:
+    made: list[tf.Variable] = []
+
+    @tf.function
+    def function(x: tf.Tensor, scale: int = 2) -> tf.Tensor:
+        if not made:
+            made.append(tf.Variable(3.0))
+        return scale * x + made[0]
+
+    assert internals.first_trace(function, (tf.constant([1.0, 2.0]),), {}) == []
+    assert float(made[0]) == 3.0  # it has its first value
+    first, tensors = internals.trace(function, (tf.constant([1.0, 2.0]),), {})
+    assert len(tensors) == 1
+    again, _ = internals.trace(function, (), {"x": tf.constant([5.0, 6.0]), "scale": 2})
+    assert again is first
+    assert internals.trace(function, (tf.constant([1.0]),), {})[0] is not first
+    np.testing.assert_array_equal(function(tf.constant([1.0, 2.0])), [5.0, 7.0])
+    assert function.experimental_get_tracing_count() == 3  # one that makes the variable, one for each shape
+
+
+def first_values_that_depend_on_arguments_are_given_by_the_first_run() -> None:
+    made: list[tf.Variable] = []
+
+    @tf.function
+    def function(x: tf.Tensor) -> tf.Tensor:
+        if not made:
+            made.append(tf.Variable(x))
+        return made[0].assign_add(x)
+
+    arguments = (tf.constant([1.0, 2.0]),)
+    initializers = internals.first_trace(function, arguments, {})
+    assert [variable is made[0] for variable, _ in initializers] == [True]
+    np.testing.assert_array_equal(internals.first_run(function, arguments, {}, initializers), [2.0, 4.0])
+    assert internals.first_trace(function, arguments, {}) == []
+    np.testing.assert_array_equal(function(*arguments), [3.0, 6.0])
+
+
+def compilation_is_told() -> None:
+    inside = []
+
+    @tf.function(jit_compile=True)
+    def compiled(x: tf.Tensor) -> tf.Tensor:
+        inside.append(internals.is_inside_xla())
+        return x + 1.0
+
+    plain = tf.function(lambda x: x + 1.0)
+    assert internals.is_compiled(compiled) and not internals.is_compiled(plain)
+    compiled(tf.constant(1.0))
+    assert inside == [True] and not internals.is_inside_xla()
+
+
+class Doubled(internals.WrappingFunction):
+    """Runs a function of its own for each that is traced."""
+
+    def _of_concrete(self, concrete: internals.ConcreteFunction) -> internals.ConcreteFunction:
+        (spec,) = concrete.structured_input_signature[0]
+        return concrete_of(lambda x: 2.0 * concrete(x), tf.TensorSpec(spec.shape, spec.dtype, "x"))
+
+
+def a_function_is_wrapped_and_saved() -> None:
+    class Scale:
+        """A model, as far as TensorFlow asks."""
+
+        factor = 3.0
+
+        def __call__(self, x: tf.Tensor) -> tf.Tensor:
+            return self.factor * x
+
+    scale = Scale()
+    wrapped = Doubled(tf.function(scale, input_signature=[SPEC]))
+    assert isinstance(wrapped, internals.Function)
+    assert wrapped.input_signature is not None and wrapped.factor == 3.0
+    wrapped.factor = 4.0  # the model's
+    assert scale.factor == 4.0 and "factor" not in vars(wrapped)
+    module = tf.Module()
+    module.f = wrapped
+    tf.saved_model.save(module, "ram://wrapped", signatures=wrapped)
+    loaded = tf.saved_model.load("ram://wrapped")
+    np.testing.assert_array_equal(loaded.f(tf.constant([1.0, 2.0])), [8.0, 16.0])
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = wrapped.no_such_name
+
+
+def a_call_is_flat() -> None:
+    variable = tf.Variable(3.0)
+    concrete = concrete_of(lambda x: {"sum": x + variable}, SPEC)
+    np.testing.assert_array_equal(internals.call_flat(concrete, [tf.constant([1.0, 2.0])])["sum"], [4.0, 5.0])
+
+
+def a_graph_becomes_a_concrete_function() -> None:
+    variable = tf.Variable(3.0)
+    concrete = concrete_of(lambda x: {"sum": x + variable}, SPEC)
+    graph = internals.FuncGraph(
+        "rebuilt",
+        structured_input_signature=concrete.structured_input_signature,
+        structured_outputs=concrete.graph.structured_outputs,
+    )
+    with graph.as_default():
+        tf.import_graph_def(concrete.graph.as_graph_def(), name="")
+    graph.inputs = [graph.get_tensor_by_name(tensor.name) for tensor in concrete.inputs]
+    graph.replace_capture(variable.handle, graph.inputs[1])
+    internals.copy_handle_data(concrete.inputs[1], graph.inputs[1])
+    graph.outputs = [graph.get_tensor_by_name(tensor.name) for tensor in concrete.outputs]
+    graph.structured_outputs = {"sum": graph.outputs[0]}
+    rebuilt = internals.concrete_function_like(concrete, graph)
+    with tf.GradientTape() as tape:
+        result = rebuilt(tf.constant([1.0, 2.0]))["sum"]
+    np.testing.assert_array_equal(result, [4.0, 5.0])
+    assert tape.gradient(result, variable) == 2.0
+    module = tf.Module()
+    module.variable = variable
+    folder = f"ram://{graph.name}"
+    tf.saved_model.save(module, folder, signatures=rebuilt)  # asks for its keywords
+
+
+def a_called_function_is_found() -> None:
+    inner = tf.function(lambda x: x + 1.0)
+    concrete = concrete_of(lambda x: inner(x), SPEC)
+    (call,) = (node for node in concrete.graph.as_graph_def().node if "f" in node.attr)
+    found = internals.called_graph(concrete.graph, call.attr["f"].func.name)
+    assert found is not None
+    assert [tensor.shape.as_list() for tensor in found.inputs] == [[2]]
+    assert internals.called_graph(concrete.graph, "no_such_function") is None
+
+
+def storage_is_replaced() -> None:
+    variable, other = tf.Variable(1.0), tf.Variable(2.0)
+    assert internals.storage(variable) is variable.handle
+    internals.set_storage(variable, other.handle)
+    assert variable.numpy() == 2.0
+    assert internals.storage(object.__new__(internals.BaseResourceVariable)) is None
+
+
+def captures_are_replaced() -> None:
+    variable, other = tf.Variable(1.0), tf.Variable(2.0)
+
+    def replaced(tensor: tf.Tensor) -> tf.Tensor:
+        return other.handle if tensor is variable.handle else tensor
+
+    concrete = concrete_of(lambda x: x + variable, SPEC)
+    internals.replace_captures(concrete, replaced)
+    np.testing.assert_array_equal(concrete(tf.constant([0.0, 0.0])), [2.0, 2.0])
+
+    def being_traced(x: tf.Tensor) -> tf.Tensor:
+        result = x + variable
+        internals.replace_captures(tf.compat.v1.get_default_graph(), replaced)
+        return result
+
+    np.testing.assert_array_equal(tf.function(being_traced)(tf.constant([0.0, 0.0])), [2.0, 2.0])
+
+
+CONTRACTS: dict[str, Callable[[], None]] = {
+    "BaseResourceVariable": a_class_is_what_tensorflow_makes,
+    "ConcreteFunction": a_concrete_function_tells_its_parts,
+    "FuncGraph": a_class_is_what_tensorflow_makes,
+    "Function": a_class_is_what_tensorflow_makes,
+    "Initializers": first_values_that_depend_on_arguments_are_given_by_the_first_run,
+    "WrappingFunction": a_function_is_wrapped_and_saved,
+    "add_function": a_function_is_added,
+    "call_flat": a_call_is_flat,
+    "called_graph": a_called_function_is_found,
+    "concrete_function_like": a_graph_becomes_a_concrete_function,
+    "copy_handle_data": handles_are_told_their_variables,
+    "first_run": first_values_that_depend_on_arguments_are_given_by_the_first_run,
+    "first_trace": first_values_that_depend_on_arguments_are_given_by_the_first_run,
+    "folded_constant": constants_are_folded,
+    "get_resource_handle_data": handles_tell_their_variables,
+    "graph_of_function_def": a_function_def_becomes_a_graph,
+    "is_compiled": compilation_is_told,
+    "is_inside_xla": compilation_is_told,
+    "local_devices": devices_tell_their_memory,
+    "process_config": options_of_the_process_are_read,
+    "registered_kernels": kernels_are_listed,
+    "registered_op": op_definitions_are_found,
+    "replace_captures": captures_are_replaced,
+    "set_storage": storage_is_replaced,
+    "storage": storage_is_replaced,
+    "trace": a_call_is_traced_as_it_would_run,
+}
+
+
+@pytest.mark.parametrize("name", sorted(CONTRACTS))
+def test_tensorflow_keeps(name: str) -> None:
+    try:
+        CONTRACTS[name]()
+    except (AttributeError, TypeError, ImportError, AssertionError) as error:
+        pytest.fail(
+            f"TensorFlow {tf.__version__} does not do what colocation/tensorflow_internals.py says of {name!r}: {error}"
+        )
+
+
+def test_every_name_has_a_contract() -> None:
+    defined = {
+        name
+        for name, value in vars(internals).items()
+        if inspect.isfunction(value) and value.__module__ == internals.__name__ and not name.startswith("_")
+    }
+    assert set(internals.__all__) >= defined
+    assert sorted(CONTRACTS) == sorted(internals.__all__)
+
+
+def test_importing_it_loads_nothing_more_of_tensorflow() -> None:
+    # The command line's --help imports it; what TensorFlow loads lazily would make that slower.
+    program = (
+        "import sys, tensorflow\n"
+        "before = set(sys.modules)\n"
+        "import colocation.tensorflow_internals\n"
+        "print([name for name in set(sys.modules) - before if name.startswith('tensorflow')])"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"

@@ -1,0 +1,114 @@
+"""One signature of a function: traced, its placement found, its placed program made."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import rich.console
+import tensorflow as tf
+
+from colocation.tensorflow_internals import ConcreteFunction
+from tf_placer.automatic.config import AutoPlaceConfig
+from tf_placer.automatic.eager_devices import attach
+from tf_placer.automatic.plan import Plan, find_plan
+from tf_placer.automatic.report import report
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.errors import InputError
+from tf_placer.graph.item import Item
+from tf_placer.rewrite.placed_function import move_variables, placed_concrete_function
+from tf_placer.search.budget import Budget
+from tf_placer.search.progress import ConsoleProgress
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Signature:
+    """One signature of a function that was placed, or not.
+
+    Attributes:
+      traced: what runs unplaced.
+      concrete: what runs; ``traced`` where the plan is not worth it, or there is none.
+      item, plan: its graph, and where its ops go, or would; None where it cannot be placed.
+    """
+
+    traced: ConcreteFunction
+    concrete: ConcreteFunction
+    item: Item | None = None
+    plan: Plan | None = None
+
+    def report(self) -> str:
+        """Where the ops went and why; empty where it cannot be placed."""
+        if self.item is None or self.plan is None:
+            return ""
+        text = report(self.item.name, self.plan)
+        return f"{text}\nkept as it was: this plan is not used" if self.concrete is self.traced else text
+
+
+def placed_signature(
+    name: str, concrete: ConcreteFunction, inputs: Sequence[tf.Tensor], config: AutoPlaceConfig
+) -> Signature:
+    """Finds a placement for a traced function, moves its variables there and makes the placed program.
+
+    Args:
+      name: what to call it in reports.
+      concrete: the traced function.
+      inputs: its arguments; those without a value stand for their shapes.
+      config: what was asked for.
+
+    Raises:
+      InputError: it cannot be placed; the message says why.
+    """
+    cluster = Cluster.local() if config.cluster == "local" else config.cluster
+    assert isinstance(cluster, Cluster)
+    examples = [_example(value, config.batch_size) for value in inputs]
+    item = Item.from_function(concrete, *examples, name=name)
+    fixed = _where_variables_are(concrete, item, cluster) if config.variables == "stay" else {}
+    console = rich.console.Console(stderr=True)
+
+    def progress(title: str, budget: Budget) -> ConsoleProgress:
+        return ConsoleProgress(f"{title} for {item.name}", budget, console)
+
+    plan = find_plan(item, cluster, config, fixed, progress)
+    if config.keep_unplaced and not plan.is_worth_it:
+        return Signature(concrete, concrete, item, plan)
+    here = attach(cluster)
+    devices = {op: here[device] for op, device in plan.placement.device_names.items()}
+    move_variables(concrete, item, devices)
+    return Signature(concrete, placed_concrete_function(concrete, item, devices), item, plan)
+
+
+def _example(value: tf.Tensor, batch_size: int) -> Any:
+    """A value for a tensor that may have none: where functions call each other while they are traced."""
+    if hasattr(value, "numpy") or value.dtype == tf.resource:
+        return value
+    if value.shape.rank is None:
+        raise InputError(
+            f"input {value.name!r} has unknown rank inside another function; give it a shape with tf.ensure_shape"
+        )
+    shape = [batch_size if size is None else size for size in value.shape.as_list()]
+    return tf.constant(np.zeros(shape, value.dtype.as_numpy_dtype), value.dtype)
+
+
+def _where_variables_are(concrete: ConcreteFunction, item: Item, cluster: Cluster) -> dict[int, int]:
+    """Op -> device of the handle of each variable, as positions.
+
+    Raises:
+      InputError: a variable lives on none of the cluster's devices.
+    """
+    position = {device.name: d for d, device in enumerate(cluster.devices)}
+    handles = dict(
+        zip((t.op.name for t in concrete.graph.internal_captures), concrete.captured_inputs, strict=True)
+    )
+    op_of_name = {name: op for op, name in enumerate(item.index.names)}
+    fixed = {}
+    for variable in item.variables:
+        device = handles[variable.capture].device
+        if device not in position:
+            raise InputError(
+                f"variable {variable.node!r} is on {device}, which cluster {cluster.name!r} lacks; "
+                'place with variables="move"'
+            )
+        fixed[op_of_name[variable.node]] = position[device]
+    return fixed
