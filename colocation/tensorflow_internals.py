@@ -25,6 +25,7 @@ from tensorflow.python.framework.func_graph import FuncGraph
 from tensorflow.python.ops import control_flow_util
 from tensorflow.python.ops.handle_data_util import copy_handle_data, get_resource_handle_data
 from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
+from tensorflow.python.util import tf_decorator
 
 __all__ = [
     "BaseResourceVariable",
@@ -195,11 +196,16 @@ class WrappingFunction(Function):
 
     def __init__(self, function: Function, **state: Any) -> None:
         """Wraps a function; ``state`` is what the subclass keeps. ``Function.__init__`` would make a second one."""
-        self.__dict__.update(state, unplaced=function)
+        decorator = tf_decorator.TFDecorator("auto_place", function.python_function)
+        # What unwraps decorators, as strategies do, must find this one and not go past it to the wrapped function.
+        self.__dict__.update(state, unplaced=function, _tf_decorator=decorator)
         functools.update_wrapper(self, function.python_function, updated=())
 
     def _of_concrete(self, concrete: ConcreteFunction) -> ConcreteFunction:
         raise NotImplementedError
+
+    def _bypassed(self, why: str) -> None:
+        """Is told when TensorFlow takes the wrapped function instead of this one."""
 
     def __getattr__(self, name: str) -> Any:
         unplaced = self.__dict__.get("unplaced")
@@ -244,6 +250,13 @@ class WrappingFunction(Function):
 
     def _decorate(self, decorator: Callable) -> None:
         self.unplaced._decorate(decorator)
+
+    def _clone(self, python_function: Callable | None) -> Function:
+        # A strategy makes one function of all its replicas of this one.
+        self._bypassed(
+            "a tf.distribute strategy runs replicas of it, and says itself where they and variables are"
+        )
+        return self.unplaced._clone(python_function)
 
 
 def call_flat(concrete: ConcreteFunction, tensors: Sequence[tf.Tensor]) -> Any:

@@ -161,7 +161,7 @@ class AutoPlaced(WrappingFunction):
             return "it is called in a graph of TensorFlow 1; call it eagerly, or place that graph"
         if tf.distribute.has_strategy():
             name = type(tf.distribute.get_strategy()).__name__
-            return f"it is called under tf.distribute's {name}, which says itself where replicas and variables are"
+            return f"a tf.distribute strategy ({name}) is in scope, and says itself where replicas and variables are"
         if is_compiled(self.unplaced):
             return "jit_compile=True has XLA compile it as one program for one device"
         if is_inside_xla():
@@ -179,6 +179,9 @@ class AutoPlaced(WrappingFunction):
         if why_not not in self._told:
             self._told.add(why_not)
             warnings.warn(f"{self.name!r} runs as it is, unplaced: {why_not}", RunsAsItIs, stacklevel=4)
+
+    def _bypassed(self, why: str) -> None:
+        self._tell(why)
 
     def _of_concrete(self, concrete: ConcreteFunction) -> ConcreteFunction:
         why_not = self._why_not_here()

@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import rich.console
 import tensorflow as tf
 
@@ -88,7 +87,7 @@ def _example(value: tf.Tensor, batch_size: int) -> Any:
             f"input {value.name!r} has unknown rank inside another function; give it a shape with tf.ensure_shape"
         )
     shape = [batch_size if size is None else size for size in value.shape.as_list()]
-    return tf.constant(np.zeros(shape, value.dtype.as_numpy_dtype), value.dtype)
+    return tf.zeros(shape, value.dtype)
 
 
 def _where_variables_are(concrete: ConcreteFunction, item: Item, cluster: Cluster) -> dict[int, int]:

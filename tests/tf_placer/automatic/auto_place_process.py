@@ -6,6 +6,7 @@ and "again" where an earlier process has filled that.
 
 from __future__ import annotations
 
+import json
 import pathlib
 import sys
 import tempfile
@@ -19,6 +20,7 @@ import tensorflow as tf
 
 import tf_placer
 from tests.logical_devices import NUM_DEVICES, report
+from tf_placer.calibration.cache import Cache
 
 SETTINGS: dict = {"method": "random", "budget_s": 0.2}  # random placements are spread over all devices
 
@@ -218,6 +220,38 @@ def a_plan_of_an_earlier_process_is_used() -> bool:
     return "by a plan that was kept" in make_a_plan().report()
 
 
+def a_model_that_is_built_again_needs_no_search() -> bool:
+    """Its layers and ops have other names; the plan is for the same graph."""
+    placed = []
+    for _ in range(2):
+        model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(7, "tanh"), keras.layers.Dense(1)])
+        placed.append(auto_place(model))
+        placed[-1](tf.ones([2, 5]))
+    searched, kept = (one.placement for one in placed)
+    same_devices = (searched.device_of_unit == kept.device_of_unit).all()
+    other_names = set(searched.device_names) != set(kept.device_names)
+    return bool(same_devices) and other_names and "by a plan that was kept" in placed[1].report()
+
+
+def a_damaged_plan_is_searched_again() -> bool:
+    """Whatever a kept plan says, it does not end the program."""
+
+    def made() -> Callable:
+        return auto_place(lambda x: tf.cos(tf.exp(x)) * 7.0 + 1.0)
+
+    x, folder = tf.constant([1.0]), pathlib.Path(SETTINGS["cache_dir"])
+    before = set(folder.iterdir())
+    expected = made()(x)
+    (entry,) = set(folder.iterdir()) - before
+    key = json.loads(entry.read_text())["key"]
+    for value in ([], {}, {"device_of_op": [7]}, {"device_of_op": "x"}, {"device_of_op": [[0]]}, None):
+        Cache(folder).save(key, value)
+        f = made()
+        if not same(f(x), expected) or "by a plan that was kept" in f.report():
+            return False
+    return True
+
+
 def calls_cost_no_more() -> bool:
     weights = tf.Variable(tf.random.stateless_normal([512, 512], [1, 2]))
 
@@ -384,6 +418,8 @@ CHECKS: tuple[Callable[[], bool], ...] = (
     side_effects_happen_once_and_in_order,
     pinned_ops,
     a_plan_is_made,
+    a_model_that_is_built_again_needs_no_search,
+    a_damaged_plan_is_searched_again,
     calls_cost_no_more,
     variables_made_at_the_first_call,
     variables_that_stay,

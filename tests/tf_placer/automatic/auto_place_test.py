@@ -18,6 +18,8 @@ CHECKS = (
     "side_effects_happen_once_and_in_order",
     "pinned_ops",
     "a_plan_is_made",
+    "a_model_that_is_built_again_needs_no_search",
+    "a_damaged_plan_is_searched_again",
     "calls_cost_no_more",
     "variables_made_at_the_first_call",
     "variables_that_stay",
@@ -86,3 +88,35 @@ def test_a_described_cluster_is_refused():
 def test_a_function_that_was_not_called_has_no_placement():
     with pytest.raises(tf_placer.InputError, match="call it first"):
         _ = tf_placer.auto_place(tf.function(lambda x: x)).placement
+
+
+def compiled():
+    """One that cannot be placed, because XLA compiles it."""
+    return tf.function(lambda x: x * 2.0, jit_compile=True)
+
+
+def test_what_cannot_be_placed_runs_with_one_warning():
+    placed = tf_placer.auto_place(compiled())
+    with pytest.warns(
+        tf_placer.RunsAsItIs, match="'<lambda>' runs as it is, unplaced: jit_compile=True"
+    ) as told:
+        results = [float(placed(tf.constant(value))) for value in (1.0, 2.0)]
+    assert results == [2.0, 4.0] and len(told) == 1
+    assert "jit_compile=True" in placed.report() and placed.placements == ()
+    with pytest.raises(tf_placer.InputError, match="runs as it is, unplaced: jit_compile=True"):
+        _ = placed.placement
+
+
+def test_strict_is_an_error():
+    with pytest.raises(tf_placer.InputError, match="'<lambda>' cannot be placed: jit_compile=True"):
+        tf_placer.auto_place(compiled(), strict=True)(tf.constant(1.0))
+
+
+def test_errors_of_the_program_are_its_own():
+    def wrong(x):
+        raise ZeroDivisionError(f"of the program itself, for {x.shape}")
+
+    with pytest.raises(ZeroDivisionError, match="of the program itself"):
+        tf_placer.auto_place(wrong)(tf.constant(1.0))
+    with pytest.raises(TypeError):  # a wrong call, as TensorFlow tells it
+        tf_placer.auto_place(lambda x: x)(tf.constant(1.0), tf.constant(2.0))

@@ -1,0 +1,123 @@
+"""Runs programs of the corpus undecorated and placed, and prints what came of each, as JSON.
+
+A process of its own: TensorFlow fixes its logical devices when its first op runs. Its arguments: a folder, and names of
+programs; all without.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pathlib
+import random
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import tf_placer
+from tests.corpus.observation import observed
+from tests.corpus.program import PROGRAMS, Make, Program
+from tests.logical_devices import exact_mode
+from tf_placer.search import methods
+from tf_placer.search.round import Context, Round, evaluated
+
+NUM_DEVICES = 2
+TOPICS = (
+    "keras_layers",
+    "keras_models",
+    "recurrent",
+    "composites",
+    "strings_and_tables",
+    "datasets",
+    "control_flow",
+    "randomness",
+    "effects",
+    "gradients",
+    "surroundings",
+    "python_objects",
+)
+
+
+def programs() -> dict[str, Program]:
+    """All of them, by name."""
+    for topic in TOPICS:
+        importlib.import_module(f"tests.corpus.{topic}")
+    return PROGRAMS
+
+
+def scattered(context: Context) -> Iterator[Round]:
+    """Every unit on a device of its own choice: what breaks when it is split is split."""
+    allowed = context.problem.allowed
+    draws = np.random.default_rng(context.seed).random(allowed.shape) * allowed
+    yield evaluated(context, draws.argmax(axis=1)[np.newaxis])
+
+
+def undecorated(function: Any) -> Any:
+    return function if isinstance(function, type(tf.function(abs))) else tf.function(function)
+
+
+def placed(function: Any, folder: pathlib.Path) -> Any:
+    return tf_placer.auto_place(
+        function, cluster=tf_placer.Cluster.logical(NUM_DEVICES), method="scattered", cache_dir=folder
+    )
+
+
+def run(program: Program, make: Make) -> Any:
+    """What is observed, all seeds the same."""
+    make.folder.mkdir(parents=True)
+    keras.utils.set_random_seed(1)
+    random.seed(1)
+    return observed(program.run(make))
+
+
+def outcome_of(
+    program: Program, folder: pathlib.Path, decorate: Callable[[Any, pathlib.Path], Any] = placed
+) -> dict[str, Any]:
+    """Whether both runs agree, what was placed, and what was said of what was not.
+
+    Args:
+      program: what to run.
+      folder: for what it writes, and for plans.
+      decorate: of a function and the folder for plans.
+    """
+    expected = run(program, Make(folder / "undecorated", undecorated))
+    make = Make(folder / "placed", lambda function: decorate(function, folder / "plans"))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = run(program, make)
+    told = [str(w.message) for w in caught if issubclass(w.category, tf_placer.RunsAsItIs)]
+    placements = [placement for one in make.made for placement in getattr(one, "placements", ())]
+    return {
+        "same": found == expected,
+        "difference": "" if found == expected else f"{str(found)[:500]} instead of {str(expected)[:500]}",
+        "told": sorted(set(told)),
+        "placements": len(placements),
+        "devices": max((len(set(p.device_of_unit.tolist())) for p in placements), default=0),
+    }
+
+
+def main() -> None:
+    folder = pathlib.Path(sys.argv[1])
+    exact_mode(soft_placement=True)
+    tf.get_logger().setLevel("ERROR")
+    methods._METHODS["scattered"] = scattered
+    known = programs()
+    names = sys.argv[2:] or list(known)
+    outcomes = {}
+    for name in names:
+        try:
+            outcomes[name] = outcome_of(known[name], folder / name)
+        except Exception as error:  # noqa: BLE001 - reported, and the test fails on it
+            trace = traceback.format_exc().splitlines()[-6:]
+            outcomes[name] = {"error": f"{type(error).__name__}: {str(error)[:600]}", "trace": trace}
+    json.dump(outcomes, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

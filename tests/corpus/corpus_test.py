@@ -1,0 +1,101 @@
+"""Programs of every kind that TensorFlow users write run decorated as they run undecorated, or as they are."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+
+import pytest
+import tensorflow as tf
+
+import tf_placer
+from tests.corpus.corpus_process import outcome_of, programs
+from tests.corpus.program import PLACED, Make, Program
+from tests.corpus.results_page import PAGE, table
+from tests.logical_devices import REPOSITORY
+
+CORPUS = programs()
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict]:
+    """What came of each program, undecorated and placed, in a process with logical devices."""
+    result = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "tests.corpus.corpus_process",
+            str(tmp_path_factory.mktemp("corpus") / "runs"),
+        ],
+        cwd=REPOSITORY,
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"},
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr[-4000:]
+    found: dict[str, dict] = json.loads(result.stdout.splitlines()[-1])
+    return found
+
+
+def test_it_is_large_enough() -> None:
+    assert len(CORPUS) >= 80
+
+
+@pytest.mark.parametrize("program", CORPUS.values(), ids=lambda one: one.name)
+def test_it_runs_as_undecorated(outcomes: dict[str, dict], program: Program) -> None:
+    outcome = outcomes[f"{program.topic}.{program.name}"]
+    assert "error" not in outcome, outcome
+    assert outcome["same"], outcome["difference"]
+    if program.outcome == PLACED:
+        assert outcome["told"] == []
+        assert outcome["placements"] > 0
+    else:
+        assert any(re.search(program.why, text) for text in outcome["told"]), outcome["told"]
+
+
+def test_most_are_placed_on_several_devices(outcomes: dict[str, dict]) -> None:
+    split = [
+        name
+        for name, program in CORPUS.items()
+        if program.outcome == PLACED and outcomes[name]["devices"] > 1
+    ]
+    placed = [name for name, program in CORPUS.items() if program.outcome == PLACED]
+    assert len(split) >= 0.9 * len(placed), sorted(set(placed) - set(split))
+
+
+def test_the_results_page_says_which() -> None:
+    text = (REPOSITORY / PAGE).read_text(encoding="utf-8")
+    assert table(CORPUS.values()) in text, "run python -m tests.corpus.results_page"
+
+
+def a_sum(make: Make) -> tf.Tensor:
+    """For the tests below, not in the corpus."""
+    return make(tf.function(lambda x: tf.reduce_sum(x)))(tf.constant([1.0, 2.0]))
+
+
+def outcome_under(decorate: Callable, folder: pathlib.Path) -> dict:
+    return outcome_of(
+        Program("test", "a_sum", "", a_sum, PLACED, ""), folder, lambda function, _: decorate(function)
+    )
+
+
+def test_a_bit_that_differs_is_seen(tmp_path: pathlib.Path) -> None:
+    assert outcome_under(lambda function: function, tmp_path / "same")["same"]
+    wrong = outcome_under(lambda function: lambda x: tf.nextafter(function(x), 9.0), tmp_path / "wrong")
+    assert not wrong["same"] and wrong["difference"]
+
+
+def test_a_warning_is_seen(tmp_path: pathlib.Path) -> None:
+    def warning(function: Callable) -> Callable:
+        warnings.warn("too hard", tf_placer.RunsAsItIs, stacklevel=1)
+        return function
+
+    assert outcome_under(warning, tmp_path)["told"] == ["too hard"]

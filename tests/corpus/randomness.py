@@ -1,0 +1,73 @@
+"""Random numbers: op seeds, generators, stateless ones, shuffles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from tests.corpus.program import Make, program
+
+
+@program
+def ops_with_seeds(make: Make) -> Any:
+    """Stateful random ops go on where they were, call after call."""
+
+    @make
+    @tf.function
+    def f():
+        return tf.random.normal([3], seed=1), tf.random.uniform([2], 0, 9, tf.int32, seed=2)
+
+    return [f() for _ in range(3)]
+
+
+@program
+def a_generator(make: Make) -> Any:
+    """A ``tf.random.Generator`` that the function captures moves on."""
+    generator = tf.random.Generator.from_seed(7)
+    f = make(tf.function(lambda x: x + generator.normal([2]) * generator.uniform([])))
+    return f(1.0), f(2.0), generator.normal([2]), generator.state.numpy()
+
+
+@program
+def stateless_numbers(make: Make) -> Any:
+    """Numbers that depend on a seed tensor alone."""
+
+    @make
+    @tf.function
+    def f(seed):
+        split = tf.random.experimental.stateless_split(seed, 2)
+        return tf.random.stateless_normal([3], split[0]), tf.random.stateless_categorical(
+            [[1.0, 2.0]], 4, split[1]
+        )
+
+    return f(tf.constant([1, 2])), f(tf.constant([3, 4]))
+
+
+@program
+def shuffles_and_dropout(make: Make) -> Any:
+    """A shuffle and a dropout mask, each with a seed."""
+
+    @make
+    @tf.function
+    def f(x):
+        return tf.random.shuffle(x, seed=3), tf.nn.dropout(x, 0.5, seed=4), tf.random.gamma([2], 1.5, seed=5)
+
+    x = tf.range(8.0)
+    return f(x), f(x)
+
+
+@program
+def randomness_in_a_loop(make: Make) -> Any:
+    """Each iteration draws anew."""
+    generator = tf.random.Generator.from_seed(3)
+
+    @make
+    @tf.function
+    def f(n):
+        total = tf.zeros([2])
+        for _ in tf.range(n):
+            total += generator.normal([2]) + tf.random.normal([2], seed=1)
+        return total
+
+    return f(tf.constant(2)), f(tf.constant(3))
