@@ -25,9 +25,9 @@ _HEAD = """\
 - Date: {date}
 
 {count} programs of the kinds that TensorFlow users write run undecorated and under `auto_place`, and return the same,
-bit for bit: results, gradients, variables, what they printed, wrote and raised. `auto_place` puts every op that need not
-be beside another on a device drawn at random, of two, so that what can be split is split. {placed} are placed in all
-their functions; the other {as_it_is} have one that runs as it is, with one warning, for the reason in the table.
+bit for bit: results, gradients, variables, what they printed, wrote and raised. `auto_place` puts every op that need
+not be beside another on a device drawn at random, of two, so that what can be split is split. {placed} are placed in
+all their functions; the other {as_it_is} have one that runs as it is, with one warning, for the reason in the table.
 
 """
 

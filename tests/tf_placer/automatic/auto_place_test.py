@@ -114,9 +114,9 @@ def test_strict_is_an_error():
 
 def test_errors_of_the_program_are_its_own():
     def wrong(x):
-        raise ZeroDivisionError(f"of the program itself, for {x.shape}")
+        raise ValueError(f"of the program itself, for {x.shape}")
 
-    with pytest.raises(ZeroDivisionError, match="of the program itself"):
+    with pytest.raises(ValueError, match="of the program itself"):
         tf_placer.auto_place(wrong)(tf.constant(1.0))
     with pytest.raises(TypeError):  # a wrong call, as TensorFlow tells it
         tf_placer.auto_place(lambda x: x)(tf.constant(1.0), tf.constant(2.0))
