@@ -12,7 +12,8 @@ _LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 def links_of(page: pathlib.Path) -> list[str]:
     """Targets of a page's links and pictures that are files here, without what follows a ``#``."""
-    found = [target for target in _LINK.findall(read(page)) if not re.match(r"[a-z]+:", target)]
+    text = re.sub(r"^```.*?^```", "", read(page), flags=re.MULTILINE | re.DOTALL)
+    found = [target for target in _LINK.findall(text) if not re.match(r"[a-z]+:", target)]
     return [target.partition("#")[0] for target in found if not target.startswith("#")]
 
 
@@ -53,6 +54,6 @@ def normal_parts(path: pathlib.Path) -> list[str]:
 
 def test_a_broken_link_is_seen(tmp_path: pathlib.Path) -> None:
     (tmp_path / "README.md").write_text(
-        "[a](docs/a.md) ![p](docs/p.png#x) [w](https://example.org) [t](#top)\n"
+        "[a](docs/a.md) ![p](docs/p.png#x) [w](https://example.org) [t](#top)\n```python\nf[a](b)\n```\n"
     )
     assert links_of(tmp_path / "README.md") == ["docs/a.md", "docs/p.png"]
