@@ -52,8 +52,25 @@ def normal_parts(path: pathlib.Path) -> list[str]:
     return parts
 
 
+def test_headings_that_links_name_are_there(root: pathlib.Path) -> None:
+    wrong = []
+    for page in pages(root):
+        for file, heading in re.findall(r"\]\(([\w/.]*)#([^)\s]+)\)", read(page)):
+            target = page.parent / file if file else page
+            if heading not in anchors(read(target)):
+                wrong.append(f"{page.relative_to(root)} links to #{heading}, which {target.name} lacks")
+    assert wrong == [], "\n".join(wrong)
+
+
+def anchors(text: str) -> list[str]:
+    """What links call the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return [re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings]
+
+
 def test_a_broken_link_is_seen(tmp_path: pathlib.Path) -> None:
     (tmp_path / "README.md").write_text(
         "[a](docs/a.md) ![p](docs/p.png#x) [w](https://example.org) [t](#top)\n```python\nf[a](b)\n```\n"
     )
     assert links_of(tmp_path / "README.md") == ["docs/a.md", "docs/p.png"]
+    assert anchors("# A `b`, c\n\n## Two words\n") == ["a-b-c", "two-words"]
