@@ -1,6 +1,6 @@
 """The road once: a described machine in the simulator, then this machine on the runtime.
 
-    python -m experiments.demo [--described_s=85] [--local_s=25] [--out=out/demo]
+    python -m experiments.demo [--described_s=85] [--local_s=15] [--out=out/demo]
 
 On two cores about four minutes, start to end.
 """

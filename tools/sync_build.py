@@ -37,7 +37,7 @@ _SPLIT_FOLDER = "tf_placer"
 # What a folder's modules need beyond files of their own folder.
 _EXTRA_DATA = {"tf_placer/ops": ["//tf_placer/ops/cc:libtf_placer_ops.so", "//tf_placer/ops/cc:sources"]}
 # These tests look at the checkout as a whole.
-_WHOLE_CHECKOUT = "tests/conformance"
+_WHOLE_CHECKOUT = ("tests/conformance", "tests/docs")
 _NOT_DATA = {".py", ".pyc", ".so", ".new"}
 
 
@@ -90,7 +90,7 @@ def _render_test_folder(
 ) -> str:
     """The BUILD file of a folder of tests: its test files, and a library of what they share."""
     data = _data_files(folder)
-    if package == _WHOLE_CHECKOUT:
+    if package in _WHOLE_CHECKOUT:
         data += ["//:checkout", "//tf_placer/ops/cc:sources", *(f"//{name}:checkout" for name in packages)]
     rules = []
     shared = [module for module in members if not _is_test(module)]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sonnet as snt
 import tensorflow as tf
 
-# An unbounded weight overshot: it grew while the policy was sure, then undid what was learned. One that may
-# sink to 0.001 took 20 s to come back, while the policy sat on the single device.
+# An unbounded weight overshoots: it grows while the policy is sure, and then undoes what was learned. One that may
+# sink lower comes back too late for a policy that sits on the single device.
 MIN_WEIGHT, MAX_WEIGHT = 0.03, 1.0
 
 
@@ -14,8 +14,8 @@ class EntropySteering(snt.Module):
     """Weighs an entropy bonus so that the entropy follows a target (Haarnoja et al. 2018, section 5).
 
     weight <- weight exp(-rate clip(entropy / target - 1, -1, 1)): more bonus while the policy is
-    surer than the target, less while it is less sure. A bonus of fixed weight either let the
-    policy collapse onto the single device or held it at random placements.
+    surer than the target, less while it is less sure. A bonus of fixed weight either lets the
+    policy collapse onto the single device or holds it at random placements.
     """
 
     def __init__(self, rate: float):

@@ -11,7 +11,7 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.errors import InputError
 
 VARIABLES = ("move", "stay")
-_AUTO_METHOD = "local_search"  # what has won most live searches; see the README's tables
+_AUTO_METHOD = "local_search"  # wins most live searches: docs/results/live_search.md
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,10 +19,9 @@ class AnyOrderEvaluator(SimulatedEvaluator):
     """The mean step time over several orders in which a device may take what is ready.
 
     Which of the ready ops a thread of TensorFlow's executor takes next depends on threads, wake-ups and messages. A
-    simulator has to decide, and a search finds plans that live on how it did: of the small Inception-V3 step the plans
-    found under one order were 0.84 of the single device there and 0.98 on the runtime, those found in the same time
-    under two to four 0.83 to 0.86 in the mean of theirs and 0.93 to 0.96 on the runtime. The mean over samples of what
-    is uncertain is the objective of sample average approximation (Kleywegt, Shapiro & Homem-de-Mello 2002).
+    simulator has to decide, and a search under one order finds plans that live on it and gain little on the runtime.
+    The mean over samples of what is uncertain is the objective of sample average approximation (Kleywegt, Shapiro &
+    Homem-de-Mello 2002).
 
     The orders: the problem's own, oldest first, and a drawn one.
 
@@ -34,7 +33,7 @@ class AnyOrderEvaluator(SimulatedEvaluator):
         super().__init__(problem)
         self._orders = [SimulatedEvaluator(one) for one in _orders(problem)]
         # In one graph every order has a kernel of its own, which keeps what it prepared of its arrays; eager calls
-        # share one, which would prepare them anew for every order (3.3 times as long).
+        # share one, which would prepare them anew for every order.
         rows = tf.TensorSpec([None, problem.num_units], tf.int32)
         self._times = tf.function(self._times_in_graph, input_signature=[rows], autograph=False)
 

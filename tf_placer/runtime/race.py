@@ -26,7 +26,7 @@ def race_steps(
     The leader is the program with the least median so far; another drops out when it is ``clearly_slower``. A round
     times every program within moments of each other, so what slows the machine for a while slows them all; every
     other round goes backward, so that a machine that gets slower and slower favours nobody. Who would come right after
-    itself, and find its own caches, comes after an untimed step of another: that was worth 2 % of an Inception step.
+    itself, and find its own caches, comes after an untimed step of another.
 
     Args:
       steps: one function for each program; each runs a step.

@@ -17,6 +17,7 @@ from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planners.local_search import LocalSearch
 from tf_placer.planners.random_blocks import RandomBlocks
 from tf_placer.planners.single_device import single_device_placements
+from tf_placer.registration import check_registration
 from tf_placer.search.round import Context, Method, Round, evaluated
 
 RANDOM_BATCH = 16
@@ -84,6 +85,23 @@ def single(context: Context) -> Iterator[Round]:
 
 
 _METHODS: dict[str, Method] = {"hdp": hdp, "local_search": local_search, "random": random, "single": single}
+_BUILT_IN = frozenset(_METHODS)
+
+
+def register(name: str, method: Method) -> None:
+    """Makes a method known to ``search(method=name)`` and to ``--method=name`` in this process.
+
+    Args:
+      name: small letters, digits and ``_``.
+      method: gives rounds (``tf_placer.search.Method``); the first line of its docstring describes it.
+
+    Raises:
+      InputError: the name is none or comes with tf_placer, or the method cannot be called or has no docstring.
+    """
+    check_registration("method", name, method, _BUILT_IN)
+    if not method.__doc__:
+        raise InputError(f"method {name!r} has no docstring; `methods` shows its first line")
+    _METHODS[name] = method
 
 
 def names() -> tuple[str, ...]:

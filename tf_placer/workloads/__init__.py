@@ -3,6 +3,7 @@
 from tf_placer.workloads.registry import build
 from tf_placer.workloads.registry import function
 from tf_placer.workloads.registry import names
+from tf_placer.workloads.registry import register
 from tf_placer.workloads.workload import Workload
 
-__all__ = ["Workload", "build", "function", "names"]
+__all__ = ["Workload", "build", "function", "names", "register"]

@@ -9,6 +9,7 @@ from typing import Any
 
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
+from tf_placer.registration import check_registration
 from tf_placer.workloads.branches_small import branches_small
 from tf_placer.workloads.dense_small import dense_small
 from tf_placer.workloads.inception_v3 import inception_v3, inception_v3_small
@@ -28,6 +29,21 @@ _FAMILIES: dict[str, Callable[..., Workload]] = {
     "transformer_small": transformer_small,
     "two_towers": two_towers,
 }
+_BUILT_IN = frozenset(_FAMILIES)
+
+
+def register(name: str, family: Callable[..., Workload]) -> None:
+    """Makes a workload known to ``build(name)`` and to ``--workload=name`` in this process.
+
+    Args:
+      name: small letters, digits and ``_``.
+      family: makes the workload; all its arguments have defaults.
+
+    Raises:
+      InputError: the name is none or comes with tf_placer, or the family cannot be called.
+    """
+    check_registration("workload", name, family, _BUILT_IN)
+    _FAMILIES[name] = family
 
 
 def names() -> tuple[str, ...]:

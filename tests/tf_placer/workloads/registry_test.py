@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tf_placer import workloads
 from tf_placer.errors import InputError
+from tf_placer.workloads import registry
 
 SMALL = ("branches_small", "dense_small", "lstm_lm_small", "transformer_small")
 
@@ -74,3 +76,40 @@ def test_images_and_optimizers_are_overrides():
 def test_bad_names_are_told_with_the_nearest(name, overrides, message):
     with pytest.raises(InputError, match=message):
         workloads.build(name, **overrides)
+
+
+@pytest.fixture
+def workloads_as_they_were(monkeypatch):
+    monkeypatch.setattr(registry, "_FAMILIES", dict(registry._FAMILIES))
+
+
+def squares(batch: int = 4) -> workloads.Workload:
+    return workloads.Workload(tf.function(tf.square), (tf.ones([batch]),))
+
+
+@pytest.mark.usefixtures("workloads_as_they_were")
+def test_a_registered_workload_is_built_like_any_other():
+    workloads.register("squares", squares)
+    assert "squares" in workloads.names()
+    item = workloads.build("squares", batch=3)
+    assert (item.name, item.feeds[0].shape) == ("squares", (3,))
+    with pytest.raises(InputError, match="workload 'squares' has no setting 'bacth'; did you mean batch"):
+        workloads.build("squares", bacth=3)
+    workloads.register("squares", squares)  # a notebook's cell that is run again
+
+
+@pytest.mark.usefixtures("workloads_as_they_were")
+@pytest.mark.parametrize(
+    ("name", "family", "message"),
+    [
+        ("resnet50", squares, "'resnet50' comes with tf_placer; give your workload another name"),
+        ("my step", squares, "'my step' is no name of a workload; use small letters, digits and _"),
+        (3, squares, "3 is no name of a workload"),
+        ("mine", squares(), "workload 'mine' is .*, which cannot be called"),
+    ],
+)
+def test_what_cannot_be_registered_is_told_and_changes_nothing(name, family, message):
+    before = workloads.names()
+    with pytest.raises(InputError, match=message):
+        workloads.register(name, family)
+    assert workloads.names() == before

@@ -9,26 +9,18 @@ import dataclasses
 class HdpConfig:
     """Mirhoseini et al. 2018, "A Hierarchical Model for Device Placement", section 3.
 
-    Departures from the paper's values, each with what undoing it alone gave: the best placement and the mean sample
-    at the end, as fractions of the single device, on Inception-V3 and k40x2 after 45 s on two cores
-    (``experiments.hdp_ablation``, seed 0; as shipped: 0.855, 0.894; the paper's value of every setting: 0.999,
-    1.000). One seed: a policy that has not left the single device by then ends near 0.95, 1.00, and as shipped
-    seed 0 has done that too, so a row near those figures says little by itself.
+    Departures from the paper's values, and why. ``experiments.hdp_ablation`` undoes each alone; what that gives is in
+    docs/results/hdp_ablation.md.
 
-    - num_groups 64 for 256: 0.967, 1.001; a third of the updates in that time.
-    - placements 128 for 4: 0.844, 0.873, better; but with 4 one of five seeds sat on the single device for a whole
-      minute, with 128 none of five for two.
-    - placer_hidden 64 for 256: 0.837, 0.889, no worse at a third of the updates. 64 is for small machines only.
-    - learning_rate 2e-3 for 0.1: 0.919, 1.000; the policy collapses.
-    - grouper_learning_rate 1e-5 for 0.1: 0.968, 1.002. It lets a weight move by about 0.01 in two minutes, so the
-      Grouper stays near where the imitation left it; frozen, it gave 0.946, 1.000, and frozen at random
-      0.976, 1.001.
-    - landmarks 32 for 0: 0.965, 1.000.
-    - imitation_steps 300 for 0 (groups uniform at the start): 0.976, 1.000.
-    - grouper_sharpness 5 for 1: 0.950, 1.000.
-    - start_probability 0.9 for an unbiased Placer: 0.904, 1.001.
-    - normalize_advantage: 0.888, 1.018 without.
-    - entropy_start 0.3 and its kin, for no steering: 0.946, 1.000.
+    - num_groups 64 for 256, placer_hidden 64 for 256: more updates in the same time, on small machines.
+    - placements 128 for 4: fewer seeds sit on the single device for long.
+    - learning_rate 2e-3 for 0.1: the policy does not collapse.
+    - grouper_learning_rate 1e-5 for 0.1: the Grouper stays near where the imitation left it, and still learns.
+    - landmarks 32 for 0: parallel branches can be told apart.
+    - imitation_steps 300 for 0, grouper_sharpness 5 for 1: groups begin as pieces of the program, not uniform.
+    - start_probability 0.9 for an unbiased Placer: a search begins at the best single device.
+    - normalize_advantage: gradients keep their size while the samples draw closer to each other.
+    - entropy_start 0.3 and its kin, for no steering: the policy explores for as long as it should.
 
     Not settings, so never undone: those in the docstrings of ``HdpLearner`` (one norm for each network's gradient),
     ``Seq2SeqPlacer``, ``UnitFeatures``, ``GroupEmbedder`` and ``square_root_reward``.

@@ -1,0 +1,60 @@
+"""docs/python.md names everything that is public, and its blocks run."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import os
+import pathlib
+import subprocess
+import sys
+
+import tf_placer
+from tests.docs.pages import blocks, read, table_rows
+from tf_placer.automatic.config import AutoPlaceConfig
+
+PAGE = pathlib.Path("docs") / "python.md"
+
+
+def test_the_blocks_run(root: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    # In a process of its own: logical devices are made before TensorFlow's first op.
+    script = "\n".join(block.text for block in blocks(root / PAGE, "python") if not block.note)
+    (tmp_path / "page.py").write_text(script)
+    done = subprocess.run(
+        [sys.executable, "page.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(root), "CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert "train_step on logical2" in done.stdout
+    assert "ms a step; nothing is below" in done.stdout
+
+
+def test_blocks_that_are_not_run_use_names_that_there_are(root: pathlib.Path) -> None:
+    for block in blocks(root / PAGE, "python"):
+        used = [
+            node.attr
+            for node in ast.walk(ast.parse(block.text))
+            if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "tf_placer"
+        ]
+        assert [name for name in used if name not in tf_placer.__all__] == []
+
+
+def test_every_public_name_is_on_the_page(root: pathlib.Path) -> None:
+    text = read(root / PAGE)
+    assert [name for name in tf_placer.__all__ if name not in text] == []
+
+
+def test_the_page_has_the_settings_of_auto_place(root: pathlib.Path) -> None:
+    rows = table_rows(root / PAGE)
+    first = next(i for i, row in enumerate(rows) if row[0] == "setting") + 1
+    fields = {field.name: field.default for field in dataclasses.fields(AutoPlaceConfig)}
+    listed = {row[0].strip("`"): row[1].strip("`") for row in rows[first : first + len(fields)]}
+    assert listed.keys() == fields.keys()
+    for name, default in fields.items():
+        if default is not dataclasses.MISSING:
+            assert listed[name] == repr(default).replace("'", '"'), name

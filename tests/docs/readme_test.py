@@ -1,0 +1,40 @@
+"""The README is short, and its example works as it stands there."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from tests.docs.pages import blocks, read
+
+MOST_LINES = 120
+
+
+def test_the_readme_is_a_front_page(root: pathlib.Path) -> None:
+    assert len(read(root / "README.md").splitlines()) <= MOST_LINES
+
+
+def test_the_example_is_python(root: pathlib.Path) -> None:
+    [example] = blocks(root / "README.md", "python")
+    assert "@tf_placer.auto_place(" in example.text
+    compile(example.text, "README.md", "exec")
+
+
+@pytest.mark.slow
+def test_the_example_runs(root: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    [example] = blocks(root / "README.md", "python")
+    done = subprocess.run(
+        [sys.executable, "-c", example.text],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(root), "XDG_CACHE_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=400,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "train_step on local" in done.stdout
