@@ -106,7 +106,7 @@ def main() -> None:
     folder = pathlib.Path(sys.argv[1])
     exact_mode(soft_placement=True)
     tf.get_logger().setLevel("ERROR")
-    methods._METHODS["scattered"] = scattered
+    methods.register("scattered", scattered)
     known = programs()
     names = sys.argv[2:] or list(known)
     outcomes = {}
