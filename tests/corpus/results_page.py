@@ -19,7 +19,7 @@ PAGE = "docs/results/corpus.md"
 _HEAD = """\
 # What runs decorated
 
-- Command: `.venv/bin/python -m pytest tests/corpus` (a minute and a half)
+- Command: `make test`, which runs `tests/corpus/corpus_test.py` (a minute and a half of it)
 - Seed: 1, for the programs and for what is scattered
 - Machine: 2 cores, 24 GiB of memory, no GPU; TensorFlow 2.21, Python 3.11
 - Date: {date}
