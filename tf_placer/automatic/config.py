@@ -28,6 +28,9 @@ class AutoPlaceConfig:
         they are, and the plan puts the ops that use them there.
       pins: regular expression that matches whole op names -> the device that these ops must be on, whole or in part:
         ``{"encoder/.*": "/device:CPU:0"}``.
+      respect_devices: ops for which the function itself asks for a device (``tf.device``) are on such a device. What
+        cannot be, because the cluster lacks the device, say, is told in a warning and placed freely; pins come first.
+        Where a variable was created is no such wish: that is what ``variables`` is about.
       keep_unplaced: the function stays as it is where the plan is not clearly faster than that; False runs the plan
         in any case.
       batch_size: stands for every dimension that is unknown where a function is traced without values, inside another
@@ -45,6 +48,7 @@ class AutoPlaceConfig:
     cache_dir: str | os.PathLike[str] | None = None
     variables: str = "move"
     pins: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    respect_devices: bool = True
     keep_unplaced: bool = True
     batch_size: int = 32
     strict: bool = False

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from colocation.tensorflow_internals import process_config
 from tf_placer.automatic.config import AutoPlaceConfig
+from tf_placer.automatic.respect_devices import respect_devices
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.calibration.cache import Cache
 from tf_placer.cluster.cluster import Cluster
@@ -25,6 +26,7 @@ from tf_placer.graph.item import Item
 from tf_placer.problem.pins import Pin, with_fixed_ops, with_pins
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
+from tf_placer.problem.requested import narrowed_units
 from tf_placer.runtime.race import race_times_s
 from tf_placer.runtime.statistics import clearly_slower
 from tf_placer.search.budget import Budget
@@ -98,8 +100,11 @@ def find_plan(
       InputError: the cluster cannot run the program, nothing fits, or what is pinned or fixed cannot be there.
     """
     pins = [Pin(ops, device) for ops, device in config.pins.items()]
-    problem = with_pins(item, build_problem(item, cluster), pins)
-    problem = with_fixed_ops(item, problem, fixed or {})
+    built = build_problem(item, cluster)
+    pinned = with_pins(item, built, pins)
+    problem = with_fixed_ops(item, pinned, fixed or {})
+    if config.respect_devices:
+        problem = respect_devices(item, problem, narrowed_units(built, pinned))
     cache = Cache(pathlib.Path(config.cache_dir) if config.cache_dir else default_plan_folder())
     key = _key(problem)
     found = cache.load(key)

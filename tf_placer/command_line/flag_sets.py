@@ -72,6 +72,12 @@ def _search_flags(values: flags.FlagValues) -> None:
         "Ops that must be on a device, by a regular expression: --pin='encoder/.*=/device:CPU:0'; may be repeated.",
         flag_values=values,
     )
+    flags.DEFINE_bool(
+        "respect_devices",
+        False,
+        "Keep ops on the devices that the program asks for; a model placed before asks for its old plan.",
+        flag_values=values,
+    )
 
 
 def of_place(values: flags.FlagValues) -> None:
@@ -131,6 +137,7 @@ def request(values: flags.FlagValues, budget: Budget) -> Request:
         pins=tuple(Pin.parse(text) for text in values.pin) if "pin" in values else (),
         plan=PlanFile.read(values.plan) if places and values.plan else None,
         complete_plan=places and values.complete_plan,
+        respect_devices=values.respect_devices if "respect_devices" in values else None,
     )
 
 

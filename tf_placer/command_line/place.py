@@ -22,6 +22,7 @@ from tf_placer.graph.saved_model import read_saved_model
 from tf_placer.problem.pins import Pin, pinned, with_fixed_ops, with_pins
 from tf_placer.problem.plan_file import PlanFile
 from tf_placer.problem.problem import Problem
+from tf_placer.problem.requested import narrowed_units, with_requested_devices
 from tf_placer.rewrite.saved_model import plans_in
 from tf_placer.search.budget import Budget
 from tf_placer.search.live import PLAIN, LiveResult, Trial, search_live
@@ -43,6 +44,8 @@ class Request:
       plan: a plan to apply instead of searching one.
       complete_plan: what the plan does not say of this graph is searched, and what it says of ops that are not there
         is ignored; else such a plan is refused.
+      respect_devices: ops that ask for a device in the program itself are on such a device; False places them anew.
+        What is not kept is told; None leaves them alone and says nothing.
       held: op name -> device, of ops that have their place already; the program need not have them all.
 
     Raises:
@@ -57,6 +60,7 @@ class Request:
     pins: tuple[Pin, ...] = ()
     plan: PlanFile | None = None
     complete_plan: bool = False
+    respect_devices: bool | None = None
     held: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -82,7 +86,8 @@ def place(request: Request, method: str, console: rich.console.Console) -> Repor
       InputError: bad input, or nothing fits in the cluster's memory.
     """
     item, problem = described(request, console)
-    if (request.plan is not None or request.pins) and (problem.allowed.sum(axis=1) == 1).all():
+    is_given = request.plan is not None or request.pins or request.respect_devices
+    if is_given and (problem.allowed.sum(axis=1) == 1).all():
         return _place_given(item, problem, request, console)
     if problem.cluster.is_live:
         return _place_live(item, problem, request, method, console)
@@ -155,11 +160,32 @@ def described(request: Request, console: rich.console.Console) -> tuple[Item, Pr
         rich.text.Text(f"building {request.source.name}")
     ):  # brackets of a name are no markup
         item = request.source.item()
-        problem = pinned(item, build_problem(item, request.cluster, request.costs), request.held)
-    problem = with_pins(item, problem, request.pins)
+        built = build_problem(item, request.cluster, request.costs)
+    problem = with_pins(item, pinned(item, built, request.held), request.pins)
     if request.plan is not None:
         problem = _with_plan(item, problem, request.plan, request.complete_plan, console)
+    if request.respect_devices is not None and item.requested_devices:
+        problem = _with_requests(
+            item, problem, narrowed_units(built, problem), request.respect_devices, console
+        )
     return item, problem
+
+
+def _with_requests(
+    item: Item, problem: Problem, is_decided: np.ndarray, respect: bool, console: rich.console.Console
+) -> Problem:
+    """The problem with the devices that the program asks for, or without; says which, in one line."""
+    asking = f"{len(item.requested_devices)} of {problem.num_ops} ops ask for a device in the program itself"
+    if not respect:
+        line = f"{asking}; they are placed anew, and --respect_devices keeps them there"
+    else:
+        found = with_requested_devices(item, problem, is_decided)
+        problem = found.problem
+        line = f"{asking}; kept there: {found.num_respected}"
+        if found.num_dropped:
+            line += f", placed freely: {found.num_dropped} ({found.reasons})"
+    console.print(rich.text.Text(line), soft_wrap=True)
+    return problem
 
 
 def _with_plan(

@@ -31,7 +31,7 @@ def program_of_function(fn: Any, *example_args: Any) -> Program:
 
     Returns:
       The program; each captured variable is a ``VarHandleOp`` with a unique ``shared_name``,
-      other captured tensors are constants, and requested devices are dropped.
+      other captured tensors are constants. Nodes keep the devices that they ask for.
 
     Raises:
       InputError: ``fn`` is not a function of those, the arguments do not fit, or it captures
@@ -50,16 +50,11 @@ def program_of_function(fn: Any, *example_args: Any) -> Program:
     nodes = [replaced.node(node) for node in graph_def.node]
     feeds = {name: _feed(name, value) for name, value in values.items() if name not in handles}
     for node in nodes:
-        node.device = ""
         if node.name in feeds:
             node.attr["shape"].shape.CopyFrom(tf.TensorShape(feeds[node.name].shape).as_proto())
             node.attr.pop("_output_shapes", None)
-    result = with_nodes(graph_def, nodes)
-    for function in result.library.function:
-        for node in function.node_def:
-            node.device = ""
     return Program(
-        graph_def=result,
+        graph_def=with_nodes(graph_def, nodes),
         feeds=tuple(feeds.values()),
         fetches=tuple(replaced.renamed_input(tensor.name) for tensor in outputs),
         control_outputs=tuple(op.name for op in concrete.graph.control_outputs),

@@ -41,7 +41,7 @@ def program_of_graph_def(
     values: Mapping[str, np.ndarray] | None = None,
     batch_size: int = 32,
 ) -> Program:
-    """Takes out of a graph what some results need, made self-contained; requested devices are dropped.
+    """Takes out of a graph what some results need, made self-contained; nodes keep the devices that they ask for.
 
     Args:
       graph_def: the graph, checked by ``check_graph``; left alone.
@@ -62,19 +62,14 @@ def program_of_graph_def(
     for node in graph_def.node:
         copy = node_def_pb2.NodeDef()
         copy.CopyFrom(node)
-        copy.device = ""
         copy.attr.pop("_output_shapes", None)
         if node.name in fed:
-            copy = _placeholder(fed[node.name])
+            copy = _placeholder(fed[node.name], node.device)
         elif node.op == "VarHandleOp":
             variables.append(_variable(node, values or {}))
         nodes.append(copy)
-    result = with_nodes(graph_def, nodes)
-    for function in result.library.function:
-        for node in function.node_def:
-            node.device = ""
     return Program(
-        graph_def=result,
+        graph_def=with_nodes(graph_def, nodes),
         feeds=tuple(feeds),
         fetches=tuple(_with_output(text) for text in fetches),
         control_outputs=tuple(targets),
@@ -125,8 +120,8 @@ def _feed(one: Input, batch_size: int) -> Feed:
     return Feed(name, shape, one.dtype, _blank(shape, one.dtype, f"input {one.tensor!r}"))
 
 
-def _placeholder(feed: Feed) -> node_def_pb2.NodeDef:
-    node = node_def_pb2.NodeDef(name=feed.node, op="Placeholder")
+def _placeholder(feed: Feed, device: str) -> node_def_pb2.NodeDef:
+    node = node_def_pb2.NodeDef(name=feed.node, op="Placeholder", device=device)
     node.attr["dtype"].type = feed.dtype.as_datatype_enum
     node.attr["shape"].shape.CopyFrom(tf.TensorShape(feed.shape).as_proto())
     return node

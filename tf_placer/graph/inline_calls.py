@@ -5,7 +5,8 @@ A call is one node that waits for all its inputs and finishes as a whole. What i
 - a stateful body node waits for the call's control inputs (through a NoOp ``call/begin``);
 - a node that waits for the call (``^call``) waits for the body's side effects and results
   (through a NoOp ``call/end``);
-- a side effect of the body is one of the program, if the call was.
+- a side effect of the body is one of the program, if the call was;
+- a body node goes where the call asks to be, as far as it does not ask for another device itself.
 
 Pure body nodes may start before the call's control inputs are done, and a result is ready
 before the rest of the body is: the values are the same, and TensorFlow's own inlining does so.
@@ -17,8 +18,10 @@ Functions marked ``_noinline`` are inlined too. A call that XLA must compile
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterator
 
+import tensorflow as tf
 from tensorflow.core.framework import function_pb2, node_def_pb2
 
 from colocation.graph_index import parse_input
@@ -183,6 +186,7 @@ class _Wiring:
                 f"which takes {len(arguments)}; the graph is damaged"
             )
         self._inputs = dict(zip(arguments, data, strict=True))
+        self._device = call.device
         self._names = names
         self._offsets = {node.name: output_offsets(node, library) for node in body.node_def}
 
@@ -200,10 +204,11 @@ class _Wiring:
         return f"{self._names[name]}:{self._offsets[name][output] + int(k)}"
 
     def copy(self, node: node_def_pb2.NodeDef) -> node_def_pb2.NodeDef:
-        """Returns the node with translated name, inputs and ``loc:@`` classes."""
+        """Returns the node with translated name, inputs and ``loc:@`` classes, and the device of the call."""
         result = node_def_pb2.NodeDef()
         result.CopyFrom(node)
         result.name = self._names[node.name]
+        result.device = _inherited(node.device, self._device)
         del result.input[:]
         result.input.extend(self.tensor(text) for text in node.input)
         if "_class" in result.attr:
@@ -215,6 +220,19 @@ class _Wiring:
     def _class(self, value: str) -> str:
         target = value.removeprefix("loc:@")
         return f"loc:@{self._names.get(target, target)}"
+
+
+@functools.cache
+def _inherited(device: str, caller: str) -> str:
+    """The device of a body node, what it leaves open as the call has it; TensorFlow's own inlining does so."""
+    if not (device and caller):
+        return device or caller
+    try:
+        return (
+            tf.DeviceSpec.from_string(caller).make_merged_spec(tf.DeviceSpec.from_string(device)).to_string()
+        )
+    except ValueError:  # from a file: no device name, and told where it is to be respected
+        return device
 
 
 def _with_output(text: str) -> str:

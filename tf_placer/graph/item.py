@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -17,6 +17,7 @@ from tf_placer.graph.from_function import program_of_function
 from tf_placer.graph.from_graph_def import program_of_meta_graph
 from tf_placer.graph.output_specs import OutputSpec, output_specs
 from tf_placer.graph.program import Feed, ItemVariable, Program
+from tf_placer.graph.requested_devices import requested_devices, without_devices
 from tf_placer.graph.saved_model import program_of_saved_model, read_saved_model
 
 
@@ -32,6 +33,9 @@ class Item:
       feeds, fetches, control_outputs: placeholders, fetched tensor names ("node:i"),
         and ops that must run for their side effects.
       variables: captured variables.
+      requested_devices: op name -> device strings, whole or in part, for the ops that ask for a device
+        (``tf.device``); one for most, several where ops in the branches or the body of an op ask for others. Where a
+        captured variable lives is no request.
     """
 
     name: str
@@ -42,6 +46,7 @@ class Item:
     fetches: tuple[str, ...]
     control_outputs: tuple[str, ...]
     variables: tuple[ItemVariable, ...]
+    requested_devices: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
     @staticmethod
     def from_function(fn: Any, *example_args: Any, name: str | None = None) -> Item:
@@ -106,7 +111,8 @@ class Item:
     @staticmethod
     def from_program(name: str, program: Program) -> Item:
         """Makes an Item of a raw program: cleans it up, infers shapes, indexes it."""
-        program = clean(program)
+        cleaned = clean(program)
+        program = without_devices(cleaned)
         return Item(
             name=name,
             graph_def=program.graph_def,
@@ -116,6 +122,7 @@ class Item:
             fetches=program.fetches,
             control_outputs=program.control_outputs,
             variables=program.variables,
+            requested_devices=requested_devices(cleaned),
         )
 
     @functools.cached_property

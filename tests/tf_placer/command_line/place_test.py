@@ -1,0 +1,81 @@
+"""What `place` does with the devices that a graph asks for itself."""
+
+from __future__ import annotations
+
+import io
+import json
+import pathlib
+
+import pytest
+import rich.console
+import tensorflow as tf
+
+from tf_placer.__main__ import run
+from tf_placer.command_line.report import META_GRAPH
+
+
+@pytest.fixture(scope="module")
+def graph_file(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    with tf.Graph().as_default() as graph:
+        with tf.device("/GPU:1"):
+            x = tf.compat.v1.placeholder(tf.float32, [2], name="x")
+            y = tf.exp(x, name="y")
+        with tf.device("/GPU:5"):
+            tf.tanh(y, name="z")
+    file = tmp_path_factory.mktemp("graphs") / "graph.pb"
+    file.write_bytes(graph.as_graph_def().SerializeToString())
+    return file
+
+
+def place(graph_file: pathlib.Path, out: pathlib.Path, *flags: str) -> tuple[str, dict[str, str]]:
+    """What is printed, and the end of the name of each op's device."""
+    console = rich.console.Console(file=io.StringIO(), width=60)
+    argv = ["place", f"--meta_graph={graph_file}", "--fetches=z:0", "--cluster=k40x2", "--method=random"]
+    status = run([*argv, "--budget_evaluations=20", f"--out={out}", *flags], console)
+    assert status == 0
+    devices = json.loads((out / "placement.json").read_text())["devices"]
+    return console.file.getvalue(), {op: device.rpartition("device:")[2] for op, device in devices.items()}
+
+
+def test_ops_are_placed_anew_and_that_is_told(graph_file, tmp_path):
+    printed, _ = place(graph_file, tmp_path / "out", "--pin=x=GPU:0", "--pin=y=CPU:0", "--pin=z=GPU:1")
+    line = (
+        "3 of 3 ops ask for a device in the program itself; they are placed anew, and --respect_devices keeps them "
+        "there"
+    )
+    assert line in printed.splitlines()
+
+
+def test_ops_are_kept_where_they_ask_to_be(graph_file, tmp_path):
+    printed, devices = place(graph_file, tmp_path / "out", "--respect_devices")
+    assert (devices["x"], devices["y"]) == ("GPU:1", "GPU:1")
+    line = (
+        "3 of 3 ops ask for a device in the program itself; kept there: 2, placed freely: 1 (op 'z' asks for "
+        "/device:GPU:5, which cluster 'k40x2' lacks)"
+    )
+    assert line in printed.splitlines()
+
+
+def test_a_pin_comes_first(graph_file, tmp_path):
+    _, devices = place(graph_file, tmp_path / "out", "--respect_devices", "--pin=y=CPU:0")
+    assert (devices["x"], devices["y"]) == ("GPU:1", "CPU:0")
+
+
+def test_a_plan_that_is_given_is_applied(graph_file, tmp_path):
+    place(graph_file, tmp_path / "out", "--pin=x=GPU:0", "--pin=y=CPU:0", "--pin=z=GPU:1")
+    plan = tmp_path / "out" / "placement.json"
+    _, devices = place(graph_file, tmp_path / "again", "--respect_devices", f"--plan={plan}")
+    assert devices == {"x": "GPU:0", "y": "CPU:0", "z": "GPU:1"}
+
+
+def test_a_graph_that_was_placed_before_is_not_held_by_its_old_plan(graph_file, tmp_path):
+    place(graph_file, tmp_path / "out", "--pin=x=GPU:0", "--pin=y=GPU:0", "--pin=z=GPU:0")
+    placed = tmp_path / "out" / META_GRAPH
+    printed, devices = place(placed, tmp_path / "again", "--pin=x=GPU:1")
+    assert devices["x"] == "GPU:1"
+    assert "3 of 3 ops ask for a device in the program itself; they are placed anew" in printed
+    printed, devices = place(placed, tmp_path / "kept", "--respect_devices")
+    assert devices == {"x": "GPU:0", "y": "GPU:0", "z": "GPU:0"}
+    assert "3 of 3 ops ask for a device in the program itself; kept there: 3" in printed.splitlines()
+    # There is nothing to search.
+    assert json.loads((tmp_path / "kept" / "summary.json").read_text())["method"] == "plan"
