@@ -4,13 +4,13 @@ Most are the Placer's, as TensorFlow 2.21 behaves with soft placement off. ``for
 are what the runtime needs beyond the Placer, and ``loop_frames`` is a choice of ours.
 ``tests/colocation/runtime_agreement_test.py`` holds them to the runtime in both directions.
 
-``While``, ``If`` and ``Case`` are one op each, with their bodies in the function library. They follow ``resource_edges``
-like any other op, so a loop shares a device with every variable that it captures. The Placer demands this of a
+``While``, ``If`` and ``Case`` are one op each, with their bodies in the library. They follow ``resource_edges`` like
+any other op, so a loop shares a device with every variable that it captures. The Placer demands this of a
 ``While`` that runs as an op. Of one that is lowered it ties each read in the body to its variable; a variable elsewhere
 would pull ops off the loop's device, and the loop's work would not run where it was put.
 
-A loop's ``Enter``, ``Merge``, ``Switch`` and ``NextIteration`` run where TensorFlow puts them: where the loop's input is
-made. An input from elsewhere crosses twice an iteration.
+A loop's ``Enter``, ``Merge``, ``Switch`` and ``NextIteration`` run where TensorFlow puts them: where the loop's input
+is made. An input from elsewhere crosses twice an iteration.
 
 Function calls (``PartitionedCall``) are exempt, as in the Placer: their bodies are placed op by op. The body of a call
 that XLA must compile runs where the call is, so such a call is not exempt.

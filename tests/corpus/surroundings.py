@@ -36,7 +36,7 @@ def in_the_scope_of_a_strategy(make: Make) -> Any:
         return f(tf.constant(2.0))
 
 
-@program
+@runs_as_it_is("is a copy that a tf.distribute strategy keeps for one replica")
 def a_step_around_a_strategy(make: Make) -> Any:
     """The decorated function is the one that runs the replicas."""
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 import types
 import warnings
@@ -178,7 +179,8 @@ class AutoPlaced(WrappingFunction):
             raise InputError(f"{self.name!r} cannot be placed: {why_not}") from cause
         if why_not not in self._told:
             self._told.add(why_not)
-            warnings.warn(f"{self.name!r} runs as it is, unplaced: {why_not}", RunsAsItIs, stacklevel=4)
+            text = f"{self.name!r} runs as it is, unplaced: {why_not}"
+            warnings.warn(text, RunsAsItIs, stacklevel=_frames_to_caller())
 
     def _bypassed(self, why: str) -> None:
         self._tell(why)
@@ -211,3 +213,14 @@ class AutoPlaced(WrappingFunction):
 def _one_line(error: BaseException) -> str:
     text = " ".join(str(error).split())
     return text if isinstance(error, InputError) else f"{type(error).__name__}: {text}"
+
+
+def _frames_to_caller() -> int:
+    """How far above the function that asks the code is that called the placed one: neither ours nor TensorFlow's."""
+    frame, level = inspect.currentframe(), 0
+    while frame is not None:
+        package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        if package not in ("tf_placer", "colocation", "tensorflow", "contextlib"):
+            break
+        frame, level = frame.f_back, level + 1
+    return level

@@ -17,7 +17,7 @@ from tf_placer.automatic.report import report
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
-from tf_placer.rewrite.placed_function import move_variables, placed_concrete_function
+from tf_placer.rewrite.placed_function import movable_variables, move_variables, placed_concrete_function
 from tf_placer.search.budget import Budget
 from tf_placer.search.progress import ConsoleProgress
 
@@ -63,7 +63,11 @@ def placed_signature(
     assert isinstance(cluster, Cluster)
     examples = [_example(value, config.batch_size) for value in inputs]
     item = Item.from_function(concrete, *examples, name=name)
-    fixed = _where_variables_are(concrete, item, cluster) if config.variables == "stay" else {}
+    fixed = {}
+    if config.variables == "stay":
+        fixed = _where_variables_are(concrete, item, cluster)
+    else:
+        movable_variables(concrete, item)  # what cannot be moved is found out before the search
     console = rich.console.Console(stderr=True)
 
     def progress(title: str, budget: Budget) -> ConsoleProgress:

@@ -27,7 +27,7 @@ from tf_placer.rewrite.functions import (
     with_handle_data,
 )
 from tf_placer.rewrite.graph_def import place_graph
-from tf_placer.rewrite.variables import move_to_devices, variables_of_handles
+from tf_placer.rewrite.variables import check_movable, move_to_devices, variables_of_handles
 
 _serial = itertools.count()
 
@@ -66,8 +66,8 @@ def _zeros(concrete: ConcreteFunction) -> list[tf.Tensor]:
     return [tf.zeros(tensor.shape, tensor.dtype) for tensor in inputs]
 
 
-def move_variables(concrete: ConcreteFunction, item: Item, device_of_op: Mapping[str, str]) -> None:
-    """Moves the variables that a function captures to the devices of their handles' ops.
+def movable_variables(concrete: ConcreteFunction, item: Item) -> dict[str, tf.Variable]:
+    """Op of a handle -> the variable of this process that a function captures.
 
     Raises:
       InputError: one of them cannot be moved.
@@ -88,7 +88,19 @@ def move_variables(concrete: ConcreteFunction, item: Item, device_of_op: Mapping
                 f"capture {node!r} is a resource that belongs to no tf.Variable any more, so it cannot be moved; keep "
                 "the variable as long as the function"
             )
-    move_to_devices((variable_of_handle[id(handle)], device_of_op[node]) for node, handle in wanted.items())
+    found = {node: variable_of_handle[id(handle)] for node, handle in wanted.items()}
+    check_movable(found.values())
+    return found
+
+
+def move_variables(concrete: ConcreteFunction, item: Item, device_of_op: Mapping[str, str]) -> None:
+    """Moves the variables that a function captures to the devices of their handles' ops.
+
+    Raises:
+      InputError: one of them cannot be moved.
+    """
+    variables = movable_variables(concrete, item)
+    move_to_devices((variable, device_of_op[node]) for node, variable in variables.items())
 
 
 def placed_concrete_function(

@@ -27,29 +27,46 @@ def move_to_devices(variables: Iterable[tuple[tf.Variable, str]]) -> None:
     with what is left behind.
 
     Args:
-      variables: ordinary eager variables that have values, each with a full device string; all are looked at
-        before one is moved.
-
-    Raises:
-      InputError: one is a variable of a distribution strategy, which has storage on several devices.
+      variables: eager variables that have values and can be moved (``check_movable``), each with a full device string.
     """
-    moves = list(variables)
-    for variable, _ in moves:
+    # Id -> the old handle, kept so that nothing else gets the id, and the new one. The functions that have captured
+    # them are looked for once for all: that goes through every object of the process.
+    new_of: dict[int, tuple[tf.Tensor, tf.Tensor]] = {}
+    elsewhere = [
+        (variable, device)
+        for variable, device in variables
+        if tf.DeviceSpec.from_string(variable.handle.device) != tf.DeviceSpec.from_string(device)
+    ]
+    if not elsewhere:
+        return
+    for variable, device in elsewhere:
+        old = variable.handle
+        set_storage(variable, _new_storage(variable, device))
+        new_of[id(old)] = (old, variable.handle)
+    _hand_over(new_of)
+
+
+def check_movable(variables: Iterable[tf.Variable]) -> None:
+    """Raises InputError where one is a distribution strategy's: whole, or a copy that must stay with its replica."""
+    wanted: dict[int, tf.Variable] = {}
+    for variable in variables:
         if not isinstance(variable, BaseResourceVariable) or variable.handle.is_packed:
             raise InputError(
                 f"variable {variable.name!r} is a {type(variable).__name__}, which cannot be moved; "
                 'create it outside of tf.distribute strategies, or place with variables="stay"'
             )
-    # Id -> the old handle, kept so that nothing else gets the id, and the new one. The functions that have captured them
-    # are looked for once for all: that goes through every object of the process.
-    new_of: dict[int, tuple[tf.Tensor, tf.Tensor]] = {}
-    for variable, device in moves:
-        old = variable.handle
-        if tf.DeviceSpec.from_string(old.device) != tf.DeviceSpec.from_string(device):
-            set_storage(variable, _new_storage(variable, device))
-            new_of[id(old)] = (old, variable.handle)
-    if new_of:
-        _hand_over(new_of)
+        wanted[id(variable)] = variable
+    if not wanted:
+        return
+    for found in gc.get_objects():
+        # ``type``, not ``isinstance``: that asks an object for its class, which may be anybody's code.
+        if issubclass(type(found), tf.distribute.DistributedValues):
+            for component in getattr(found, "values", ()):
+                if id(component) in wanted:
+                    raise InputError(
+                        f"variable {component.name!r} is a copy that a tf.distribute strategy keeps for one replica, "
+                        'so it cannot be moved; place with variables="stay", or what a replica runs'
+                    )
 
 
 def _new_storage(variable: tf.Variable, device: str) -> tf.Tensor:

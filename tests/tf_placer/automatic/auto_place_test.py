@@ -102,6 +102,7 @@ def test_what_cannot_be_placed_runs_with_one_warning():
     ) as told:
         results = [float(placed(tf.constant(value))) for value in (1.0, 2.0)]
     assert results == [2.0, 4.0] and len(told) == 1
+    assert told[0].filename == __file__  # where it was called
     assert "jit_compile=True" in placed.report() and placed.placements == ()
     with pytest.raises(tf_placer.InputError, match="runs as it is, unplaced: jit_compile=True"):
         _ = placed.placement
