@@ -15,14 +15,14 @@ from tf_placer.graph.clean import clean
 from tf_placer.graph.fingerprint import fingerprint
 from tf_placer.graph.from_function import program_of_function
 from tf_placer.graph.from_graph_def import program_of_meta_graph
-from tf_placer.graph.output_specs import OutputSpec, output_specs
+from tf_placer.graph.output_specs import OutputSpec, estimates_by_rule, output_specs
 from tf_placer.graph.program import Feed, ItemVariable, Program
 from tf_placer.graph.saved_model import program_of_saved_model, read_saved_model
 
 
 @dataclasses.dataclass(frozen=True)
 class Item:
-    """One self-contained graph: inlined, shapes known, feeds, fetches, variables.
+    """One self-contained graph: inlined, shapes known or estimated, feeds, fetches, variables.
 
     Attributes:
       name: what it is called in reports.
@@ -54,7 +54,7 @@ class Item:
 
         Raises:
           InputError: ``fn`` is no traced function, the arguments do not fit, something it
-            captures cannot be restored, or the shape of a tensor cannot be known.
+            captures cannot be restored.
         """
         program = program_of_function(fn, *example_args)
         return Item.from_program(name or str(getattr(fn, "__name__", "function")), program)
@@ -75,7 +75,7 @@ class Item:
           name: what to call it in reports; the folder's name when not given.
 
         Raises:
-          InputError: a missing or damaged file, no such signature, or the shape of a tensor cannot be known.
+          InputError: a missing or damaged file, or no such signature.
         """
         model = read_saved_model(path)
         return Item.from_program(
@@ -98,7 +98,7 @@ class Item:
           batch_size: stands for dimensions of any size.
 
         Raises:
-          InputError: a fetch is not there, or the shape of a tensor cannot be known.
+          InputError: a fetch is not there.
         """
         program = program_of_meta_graph(meta_graph, fetches, batch_size)
         return Item.from_program(name, program)
@@ -117,6 +117,11 @@ class Item:
             control_outputs=program.control_outputs,
             variables=program.variables,
         )
+
+    @functools.cached_property
+    def estimated_sizes(self) -> dict[str, int]:
+        """Rule -> number of tensors whose size depends on data and is an estimate by it (``OutputSpec.rule``)."""
+        return estimates_by_rule(self.outputs)
 
     @functools.cached_property
     def fingerprint(self) -> str:

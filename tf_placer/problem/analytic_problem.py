@@ -47,6 +47,7 @@ def analytic_problem(item: Item, cluster: Cluster) -> Problem:
         output_shapes=tuple(tuple(spec.shape for spec in outputs) for outputs in item.outputs),
         fingerprint=item.fingerprint,
         guessed_op_types=dict(costs.guessed),
+        estimated_sizes=item.estimated_sizes,
     )
 
 
