@@ -15,8 +15,9 @@ from tf_placer.graph.clean import clean
 from tf_placer.graph.fingerprint import fingerprint
 from tf_placer.graph.from_function import program_of_function
 from tf_placer.graph.from_graph_def import program_of_meta_graph
+from tf_placer.graph.host_ops import host_ops, why_not_standalone
 from tf_placer.graph.output_specs import OutputSpec, estimates_by_rule, output_specs
-from tf_placer.graph.program import Feed, ItemVariable, Program
+from tf_placer.graph.program import Feed, HostCapture, ItemVariable, Program
 from tf_placer.graph.saved_model import program_of_saved_model, read_saved_model
 
 
@@ -32,6 +33,7 @@ class Item:
       feeds, fetches, control_outputs: placeholders, fetched tensor names ("node:i"),
         and ops that must run for their side effects.
       variables: captured variables.
+      host_captures: what else it has captured or been given of this process: tables, iterators, datasets.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Item:
     fetches: tuple[str, ...]
     control_outputs: tuple[str, ...]
     variables: tuple[ItemVariable, ...]
+    host_captures: tuple[HostCapture, ...] = ()
 
     @staticmethod
     def from_function(fn: Any, *example_args: Any, name: str | None = None) -> Item:
@@ -116,7 +119,26 @@ class Item:
             fetches=program.fetches,
             control_outputs=program.control_outputs,
             variables=program.variables,
+            host_captures=program.host_captures,
         )
+
+    @functools.cached_property
+    def host_ops(self) -> dict[str, str]:
+        """Op name -> what keeps it in the process that calls the program, of the ops that must be there.
+
+        Others that colocation ties to one of these stay with it.
+        """
+        return host_ops(self.graph_def, self.host_captures)
+
+    @functools.cached_property
+    def why_not_standalone(self) -> str:
+        """Why no other process can run the graph, one clause that names an op; "" where one can."""
+        return why_not_standalone(self.graph_def, self.host_captures)
+
+    @property
+    def runs_standalone(self) -> bool:
+        """Whether another process can run the graph, so that placements can be timed on workers."""
+        return not self.why_not_standalone
 
     @functools.cached_property
     def estimated_sizes(self) -> dict[str, int]:

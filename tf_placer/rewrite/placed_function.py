@@ -23,6 +23,7 @@ from tf_placer.rewrite.functions import (
     with_handle_data,
 )
 from tf_placer.rewrite.graph_def import place_graph
+from tf_placer.rewrite.host_devices import with_host_ops_here
 from tf_placer.rewrite.variables import move_to_devices, variables_of_handles
 
 _serial = itertools.count()
@@ -70,6 +71,7 @@ def move_variables(
     Raises:
       InputError: one of them cannot be moved.
     """
+    device_of_op = with_host_ops_here(item, device_of_op)
     captures = (tensor.op.name for tensor in concrete.graph.internal_captures)
     handles = dict(zip(captures, concrete.captured_inputs, strict=True))
     for variable in item.variables:
@@ -94,8 +96,8 @@ def placed_concrete_function(
 ) -> concrete_function.ConcreteFunction:
     """Returns a concrete function that computes what ``concrete`` does, its ops where a plan puts them.
 
-    It takes the same inputs, reads and updates the same variables, and may be called eagerly, from other
-    functions and under a ``GradientTape``.
+    It takes the same inputs, reads and updates the same variables, tables and iterators, and may be called eagerly,
+    from other functions and under a ``GradientTape``. What needs this process stays in it (``with_host_ops_here``).
 
     Args:
       concrete: the traced function.
@@ -106,6 +108,7 @@ def placed_concrete_function(
     Raises:
       InputError: the devices do not fit the graph (``place_graph``).
     """
+    device_of_op = with_host_ops_here(item, device_of_op)
     traced = {node.name: node for node in concrete.graph.as_graph_def().node}
     suffix = f"__placed_{next(_serial)}"
     placed_def = with_handle_data(place_graph(item.graph_def, device_of_op), concrete.graph)
@@ -144,6 +147,7 @@ def _restore_inputs(
     inputs = []
     node_of_name = {node.name: node for node in graph_def.node}
     handle_of_capture = {variable.capture: variable.node for variable in item.variables}
+    handle_of_capture |= {one.node: one.node for one in item.host_captures if one.dtype == tf.resource}
     for tensor in concrete.inputs:
         original = traced[tensor.op.name]
         name = handle_of_capture.get(original.name, original.name)

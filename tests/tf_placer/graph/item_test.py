@@ -179,43 +179,6 @@ def other_dtype():
     return concrete, (tf.constant(1),)
 
 
-def dataset_captured():
-    data = tf.data.Dataset.range(3)
-    return tf.function(lambda x: x + data.reduce(tf.constant(0, tf.int64), tf.add)), (
-        tf.constant(1, tf.int64),
-    )
-
-
-def table_captured():
-    entries = tf.lookup.KeyValueTensorInitializer(["a"], [1])
-    table = tf.lookup.StaticHashTable(entries, -1)
-    return tf.function(lambda x: table.lookup(x)), (tf.constant("a"),)
-
-
-def iterator_captured():
-    rows = iter(tf.data.Dataset.range(3))
-    return tf.function(lambda x: x + next(rows)), (tf.constant(1, tf.int64),)
-
-
-def queue_captured():
-    queue = tf.queue.FIFOQueue(3, [tf.float32], shapes=[[]])
-    return tf.function(lambda x: x + queue.dequeue()), (tf.constant(1.0),)
-
-
-def dataset_passed():
-    data = tf.data.Dataset.range(3)
-    return tf.function(lambda d, x: x + d.reduce(tf.constant(0, tf.int64), tf.add)), (
-        data,
-        tf.constant(1, tf.int64),
-    )
-
-
-def variant_variable():
-    empty = tf.raw_ops.EmptyTensorList(element_shape=[2], max_num_elements=3, element_dtype=tf.float32)
-    kept = tf.Variable(empty, dtype=tf.variant, name="kept")
-    return tf.function(lambda x: x + tf.raw_ops.TensorListLength(input_handle=kept)), (tf.constant(1),)
-
-
 def uninitialized_variable():
     empty = resource_variable_ops.UninitializedVariable(shape=[2], dtype=tf.float32, name="empty")
     return tf.function(lambda x: x + empty), (tf.ones([2]),)
@@ -228,12 +191,6 @@ def uninitialized_variable():
         (wrong_shape, "the example arguments do not fit"),
         (too_few, "takes 2 tensors, but the example arguments hold 1"),
         (other_dtype, "takes float32 .*, but its example is int32"),
-        (dataset_captured, "a dataset, say.*iterate outside"),
-        (table_captured, r"table_handle' \(read by LookupTableFindV2\) is a resource other than.*look it up"),
-        (iterator_captured, r"\(read by IteratorGetNext\) is a resource other than a variable.*pass tensors"),
-        (queue_captured, r"\(read by QueueDequeueV2\) is a resource other than a variable"),
-        (dataset_passed, "input 'd' is a variant.*pass tensors"),
-        (variant_variable, "'kept' holds a variant"),
         (uninitialized_variable, "variable 'empty' has no value; initialize it"),
     ],
 )
