@@ -15,6 +15,18 @@ from tf_placer.graph.program import HostCapture
 from tf_placer.graph.prune import function_names
 
 CALLBACKS = frozenset({"EagerPyFunc", "PyFunc", "PyFuncStateless"})
+# Of an asset or a list, once, before a model is used.
+_TABLES = frozenset({"HashTable", "HashTableV2"})
+_FILLS_A_TABLE = frozenset(
+    {
+        "InitializeTable",
+        "InitializeTableFromTextFile",
+        "InitializeTableFromTextFileV2",
+        "InitializeTableV2",
+        "LookupTableImport",
+        "LookupTableImportV2",
+    }
+)
 _TELLS = frozenset({"Print", "PrintV2"})
 
 
@@ -54,10 +66,13 @@ def why_not_standalone(graph_def: tf.compat.v1.GraphDef, captures: Sequence[Host
             f"{capture.node!r} (read by {', '.join(readers) or 'nothing'}) is {capture.kind} of this process"
         )
     library = {function.signature.name: function for function in graph_def.library.function}
+    filled = {node.input[0].partition(":")[0] for node in graph_def.node if node.op in _FILLS_A_TABLE}
     for node in graph_def.node:
         op_type = _op_within(node, CALLBACKS, library)
         if op_type:
             return f"{node.name!r} runs a Python function of this process ({op_type})"
+        if node.op in _TABLES and node.name not in filled:
+            return f"{node.name!r} ({node.op}) is a table that the program reads but does not fill"
     return ""
 
 

@@ -10,6 +10,7 @@ from tf_placer.calibration.build_problem import build_problem
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.errors import InputError
 from tf_placer.evaluation.runtime import RuntimeEvaluator
+from tf_placer.graph.host_ops import why_not_standalone
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
 
@@ -128,6 +129,29 @@ def test_prints_are_on_the_host_and_run_anywhere():
     item = Item.from_function(f, tf.constant(1.0))
     assert list(item.host_ops.values()) == ["it prints where this process does (PrintV2)"]
     assert item.runs_standalone and item.why_not_standalone == ""
+
+
+def test_a_table_that_somebody_else_fills(tmp_path):
+    module = a_table_of_words()
+    tf.saved_model.save(module, str(tmp_path / "model"), signatures=module.find)
+    item = Item.from_saved_model(tmp_path / "model")
+    assert item.host_ops == {}  # it can be on any device with a kernel
+    assert "HashTableV2) is a table that the program reads but does not fill" in item.why_not_standalone
+
+    filled = tf.compat.v1.GraphDef()
+    filled.CopyFrom(item.graph_def)
+    table = next(node.name for node in filled.node if node.op == "HashTableV2")
+    filled.node.add(name="fill", op="LookupTableImportV2", input=[table, "keys", "values"])
+    assert why_not_standalone(filled, ()) == ""
+
+
+def a_table_of_words() -> tf.Module:
+    module = tf.Module()
+    entries = tf.lookup.KeyValueTensorInitializer(["a"], [1])
+    module.table = tf.lookup.StaticHashTable(entries, -1)
+    signature = [tf.TensorSpec([None], tf.string, name="words")]
+    module.find = tf.function(lambda words: {"ids": module.table.lookup(words)}, input_signature=signature)
+    return module
 
 
 def test_a_program_of_tensors_needs_no_host():
