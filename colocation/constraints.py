@@ -1,7 +1,7 @@
 """TensorFlow's hard colocation rules: one function per rule, each merge with its reason.
 
-Most are the Placer's, as TensorFlow 2.21 behaves with soft placement off. ``forwarded_resources`` and ``switch_inputs``
-are what the runtime needs beyond the Placer, and ``loop_frames`` is a choice of ours.
+Most are the Placer's, as TensorFlow 2.21 behaves with soft placement off. ``forwarded_resources``, ``variant_readers``
+and ``switch_inputs`` are what the runtime needs beyond the Placer, and ``loop_frames`` is a choice of ours.
 ``tests/colocation/runtime_agreement_test.py`` holds them to the runtime in both directions.
 
 ``While``, ``If`` and ``Case`` are one op each, with their bodies in the library. They follow ``resource_edges`` like
@@ -73,6 +73,7 @@ EXEMPT_OP_TYPES = frozenset(
 
 _CLASS_PREFIX = b"loc:@"
 _DATASET_NAME = re.compile(r"Dataset(V\d+)?$")
+_VARIANT_TYPES = frozenset({"IteratorGetNextAsOptional", "OptionalFromValue", "OptionalNone", "Placeholder"})
 _SWITCH_TYPES = frozenset({"Switch", "RefSwitch", "_SwitchN"})
 
 
@@ -173,6 +174,19 @@ def dataset_variant_edges(index: GraphIndex) -> Iterator[Merge]:
             yield Merge(producer, consumer, "dataset_variant_edges", reason)
 
 
+def variant_readers(index: GraphIndex) -> Iterator[Merge]:
+    """A dataset cannot be sent: who reads one stays with it, and so with an argument that may be one.
+
+    The Placer ties datasets to datasets only, and a ``ReduceDataset`` in another process than its dataset fails when
+    the dataset is to be sent. It ties optionals, too, but sees them in the bodies of branches only.
+    """
+    for producer, consumer, dtype in _special_inputs(index):
+        op_type = index.op_types[producer]
+        if dtype == types_pb2.DT_VARIANT and (op_type in _VARIANT_TYPES or is_dataset_op(op_type)):
+            reason = f"{index.names[consumer]} reads the variant of {index.names[producer]} in place"
+            yield Merge(producer, consumer, "variant_readers", reason)
+
+
 def switch_inputs(index: GraphIndex) -> Iterator[Merge]:
     """A ``Switch`` runs where its data input is made, whatever its device says.
 
@@ -208,6 +222,7 @@ RULES: tuple[Rule, ...] = (
     ref_edges,
     class_lists,
     dataset_variant_edges,
+    variant_readers,
     switch_inputs,
     loop_frames,
 )

@@ -44,6 +44,7 @@ __all__ = [
     "folded_constant",
     "get_resource_handle_data",
     "graph_of_function_def",
+    "host_address_space",
     "is_compiled",
     "is_inside_xla",
     "local_devices",
@@ -169,6 +170,11 @@ def _options(function: Function) -> tracing_compilation.TracingOptions:
     if function._created_variables:
         return function._no_variable_creation_config
     return function._variable_creation_config
+
+
+def host_address_space() -> str:
+    """Returns job, replica and task of this process, as device strings begin; connecting to others changes it."""
+    return str(context.context().host_address_space())
 
 
 def is_compiled(function: Function) -> bool:

@@ -21,6 +21,7 @@ from colocation.constraints import (
     ref_edges,
     resource_edges,
     switch_inputs,
+    variant_readers,
 )
 from colocation.graph_index import GraphIndex, index_graph
 from tests.colocation.random_graphs import control_flow
@@ -135,6 +136,26 @@ def test_dataset_variant_edges():
         raw.TensorListPushBack(input_handle=empty, tensor=tf.constant(1.0))  # a variant, but no dataset
 
     assert pairs(dataset_variant_edges, indexed(build)) == {("range", "batch")}
+
+
+def test_variant_readers():
+    def build() -> None:
+        given = tf1.placeholder(tf.variant, [], name="given")
+        source = raw.RangeDataset(
+            start=tf.constant(0, tf.int64), stop=tf.constant(5, tf.int64), step=tf.constant(1, tf.int64),
+            output_types=[tf.int64], output_shapes=[()], name="range",
+        )  # fmt: skip
+        raw.DatasetCardinality(input_dataset=source, name="count")
+        raw.DatasetCardinality(input_dataset=given, name="count_given")
+        optional = raw.OptionalFromValue(components=[tf.constant(1.0)], name="optional")
+        raw.OptionalHasValue(optional=optional, name="has")
+        empty = raw.EmptyTensorList(
+            element_shape=tf.constant(-1), max_num_elements=tf.constant(-1), element_dtype=tf.float32
+        )
+        raw.TensorListPushBack(input_handle=empty, tensor=tf.constant(1.0))  # a list can be sent
+
+    expected = {("range", "count"), ("given", "count_given"), ("optional", "has")}
+    assert pairs(variant_readers, indexed(build)) == expected
 
 
 def test_dataset_names():

@@ -185,6 +185,10 @@ def compilation_is_told() -> None:
     assert inside == [True] and not internals.is_inside_xla()
 
 
+def the_process_is_told() -> None:
+    assert internals.host_address_space() == "/job:localhost/replica:0/task:0"
+
+
 class Doubled(internals.WrappingFunction):
     """Runs a function of its own for each that is traced."""
 
@@ -302,6 +306,7 @@ CONTRACTS: dict[str, Callable[[], None]] = {
     "folded_constant": constants_are_folded,
     "get_resource_handle_data": handles_tell_their_variables,
     "graph_of_function_def": a_function_def_becomes_a_graph,
+    "host_address_space": the_process_is_told,
     "is_compiled": compilation_is_told,
     "is_inside_xla": compilation_is_told,
     "local_devices": devices_tell_their_memory,

@@ -53,9 +53,7 @@ def report() -> dict:
 
 def test_300_pairs_agree(report: dict) -> None:
     assert not report["failures"], failures(report)
-    # A program without static shapes is refused, not placed; few are.
-    assert report["pairs"] + PLACEMENTS * report["refused"] == PLACEMENTS * CHUNK_PROGRAMS
-    assert report["refused"] <= 0.05 * CHUNK_PROGRAMS
+    assert report["pairs"] == PLACEMENTS * CHUNK_PROGRAMS
 
 
 def test_the_programs_are_diverse(report: dict) -> None:
@@ -84,9 +82,9 @@ def test_10000_pairs_agree(capsys: pytest.CaptureFixture[str]) -> None:
     seeds = [
         FIRST_SEED + chunk * CHUNK_PROGRAMS for chunk in range(10_000 // (PLACEMENTS * CHUNK_PROGRAMS) + 1)
     ]
-    pairs, refused, failed = 0, 0, []
+    pairs, failed = 0, []
     for done, found in enumerate(_reports(seeds), start=1):
-        pairs, refused = pairs + found["pairs"], refused + found["refused"]
+        pairs += found["pairs"]
         failed += [failures(found)] if found["failures"] else []
         with capsys.disabled():
             print(
@@ -94,7 +92,6 @@ def test_10000_pairs_agree(capsys: pytest.CaptureFixture[str]) -> None:
                 flush=True,
             )
     assert not failed, "\n\n".join(failed)
-    assert refused <= 0.05 * CHUNK_PROGRAMS * len(seeds)
     assert pairs >= 9_500
 
 

@@ -99,6 +99,11 @@ def find_plan(
     Raises:
       InputError: the cluster cannot run the program, nothing fits, or what is pinned or fixed cannot be there.
     """
+    if cluster.is_live and not item.runs_standalone and config.keep_unplaced:
+        raise InputError(
+            f"it cannot be timed on workers, because {item.why_not_standalone}; keep_unplaced=False takes the "
+            "simulator's word for a plan"
+        )
     pins = [Pin(ops, device) for ops, device in config.pins.items()]
     built = build_problem(item, cluster)
     pinned = with_pins(item, built, pins)
@@ -137,7 +142,7 @@ def _kept_plan(found: Any, problem: Problem) -> Plan | None:
 
 def _search(item: Item, problem: Problem, config: AutoPlaceConfig, progress: ProgressFactory | None) -> Plan:
     budget = Budget(config.budget_s)
-    if not problem.cluster.is_live:
+    if not problem.cluster.is_live or not item.runs_standalone:
         result = search(problem, config.search_method, budget_s=config.budget_s, seed=config.seed)
         single_s = search(problem, "single", budget_evaluations=problem.num_devices).runtime_s
         return Plan(
@@ -149,7 +154,8 @@ def _search(item: Item, problem: Problem, config: AutoPlaceConfig, progress: Pro
             raced_s=None,
             unplaced_s=None,
             is_worth_it=True,
-            why="the fastest in the simulator; these devices are not for timing",
+            why="the fastest in the simulator; "
+            + (item.why_not_standalone or "these devices are not for timing"),
             from_cache=False,
         )
     with RuntimeEvaluator(item, problem) as evaluator:

@@ -22,19 +22,24 @@ def build_problem(
       item: the program.
       cluster: the devices.
       costs: ``"analytic"``: estimated from FLOPs and bytes. ``"profiled"``: measured on the cluster's devices, where
-        it takes half a minute or so the first time and is kept on disk. Without, profiled on live devices.
+        it takes half a minute or so the first time and is kept on disk. Without, profiled on live devices if the
+        program runs there (``Item.runs_standalone``).
       cache: where profiles are kept; ``calibration.cache.default_folder()`` without.
 
     Raises:
-      InputError: an op has a kernel on no device; ``"profiled"`` for a cluster that is only described; or another
-        word for ``costs``.
+      InputError: an op has a kernel on no device; ``"profiled"`` for a cluster that is only described, or for a
+        program that needs this process; or another word for ``costs``.
       WorkerError, WorkerDied, DeadlineExceeded: the program does not run on a single device.
     """
     if costs is None:
-        costs = "profiled" if cluster.is_live else "analytic"
+        costs = "profiled" if cluster.is_live and item.runs_standalone else "analytic"
     if costs not in COSTS:
         raise InputError(f"costs is {costs!r}; give one of {', '.join(COSTS)}")
     if costs == "profiled" and not cluster.is_live:
         raise InputError(f"cluster {cluster.name!r} is {cluster.kind}, so nothing can be profiled on it")
+    if costs == "profiled" and not item.runs_standalone:
+        raise InputError(
+            f"{item.name!r} cannot run on workers, so it cannot be profiled: {item.why_not_standalone}"
+        )
     problem = analytic_problem(item, cluster)
     return problem if costs == "analytic" else calibrated(problem, profile(item, problem, cache=cache))

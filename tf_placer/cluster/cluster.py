@@ -111,6 +111,15 @@ class Cluster:
         return self.kind in ("local", "remote")
 
     @property
+    def host(self) -> int | None:
+        """Position of the host: the first CPU. None without one.
+
+        What needs the calling process is planned there. Where the cluster is workers, that process is none of its
+        devices, and worker 0 stands for it in costs.
+        """
+        return next((d for d, device in enumerate(self.devices) if device.type == "CPU"), None)
+
+    @property
     def num_devices(self) -> int:
         return len(self.devices)
 

@@ -75,7 +75,8 @@ class Request:
 def place(request: Request, method: str, console: rich.console.Console) -> Report:
     """Finds one method's placement, and random search's with as many evaluations.
 
-    On live devices the runtime has the last word: see ``search_live``.
+    On live devices the runtime has the last word: see ``search_live``. Where they cannot run the program
+    (``Item.why_not_standalone``) the simulator has it, and that is said.
 
     Args:
       request: what to place where.
@@ -89,8 +90,11 @@ def place(request: Request, method: str, console: rich.console.Console) -> Repor
     is_given = request.plan is not None or request.pins or request.respect_devices
     if is_given and (problem.allowed.sum(axis=1) == 1).all():
         return _place_given(item, problem, request, console)
-    if problem.cluster.is_live:
+    if problem.cluster.is_live and item.runs_standalone:
         return _place_live(item, problem, request, method, console)
+    if problem.cluster.is_live:
+        why = f"No worker can run {item.name}: {item.why_not_standalone}. What follows is the simulator's word alone."
+        console.print(rich.text.Text(why), soft_wrap=True)
     chosen = find_candidate(problem, method, request.budget, request.seed, console)
     baselines = [_single(problem, request.seed, console)] if method != "single" else []
     if method not in ("single", "random") and chosen.result is not None and not chosen.result.interrupted:

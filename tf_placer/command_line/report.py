@@ -113,6 +113,7 @@ class Report:
             "interrupted": self.result.interrupted,
             "recommended": self.recommended.method,
             "guessed_op_types": self.problem.guessed_op_types,
+            "estimated_sizes": self.problem.estimated_sizes,
             **(_live_summary(self.live.found) if self.live else {}),
         }
 
@@ -128,6 +129,12 @@ class Report:
         if self.problem.guessed_op_types:
             guesses = ", ".join(f"{op} x {count}" for op, count in self.problem.guessed_op_types.items())
             console.print(f"The cost of these ops is a guess: {guesses}.", soft_wrap=True)
+        if self.problem.estimated_sizes:
+            rules = "; ".join(f"{count} {rule}" for rule, count in self.problem.estimated_sizes.items())
+            count = sum(self.problem.estimated_sizes.values())
+            console.print(
+                f"The sizes of {count} tensors depend on data and are estimates: {rules}.", soft_wrap=True
+            )
 
     def verdict(self) -> str:
         """What is gained over a single device, or that nothing is."""

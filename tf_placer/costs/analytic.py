@@ -83,9 +83,8 @@ def _graph_costs(
     times = [run_time_ns(kind, flops, num_bytes, device) for device in cluster.devices]
     compute_ns = np.stack(times, axis=1) if len(works) else np.zeros((0, len(cluster.devices)), np.int64)
     allowed, on_host = _kernel_tables(index, cluster)
-    host = next((d for d, device in enumerate(cluster.devices) if device.type == "CPU"), None)
-    if host is not None:
-        compute_ns = np.where(on_host, compute_ns[:, host : host + 1], compute_ns)
+    if cluster.host is not None:
+        compute_ns = np.where(on_host, compute_ns[:, cluster.host, np.newaxis], compute_ns)
     guessed = collections.Counter(view.type for view, work in zip(views, works, strict=True) if work.guessed)
     for op in calling:
         guessed[views[op].type] -= 1

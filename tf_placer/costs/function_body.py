@@ -57,17 +57,18 @@ class FunctionLibrary:
         return self._bodies[key]
 
     def _instantiate(self, name: str, inputs: tuple[OutputSpec, ...]) -> FunctionBody:
-        with tf.Graph().as_default():
-            # A handle's own shape would be taken for that of the variable behind it.
-            shapes = [None if _is_handle(spec) else tf.TensorShape(spec.shape) for spec in inputs]
-            try:
-                # The functions this one calls must be known where it is rebuilt.
-                tf.graph_util.import_graph_def(tf.compat.v1.GraphDef(library=self._library), name="")
-                graph = graph_of_function_def(self._functions[name], shapes)
-            except (ValueError, RuntimeError, tf.errors.OpError) as error:  # RuntimeError: an unknown op
+        # A handle's own shape would be taken for that of the variable behind it.
+        shapes = [None if _is_handle(spec) else tf.TensorShape(spec.shape) for spec in inputs]
+        try:
+            graph = self._rebuilt(name, shapes)
+        except (ValueError, RuntimeError, tf.errors.OpError) as error:  # RuntimeError: an unknown op
+            if not any(spec.is_estimated for spec in inputs):
                 raise InputError(
                     f"TensorFlow does not accept function {name!r} of the graph: {first_line(error)}"
                 ) from error
+            # An estimate may contradict what the function knows.
+            known = [None if spec.is_estimated else one for spec, one in zip(inputs, shapes, strict=True)]
+            graph = self._rebuilt(name, known)
         index = index_graph(graph.as_graph_def())
         ops = [graph.get_operation_by_name(node_name) for node_name in index.names]
         return FunctionBody(
@@ -76,6 +77,12 @@ class FunctionLibrary:
             is_shape_known=all(_is_known(t) for op in ops for t in op.outputs),
             is_ranked=tuple(all(_is_ranked(t) for t in [*op.inputs, *op.outputs]) for op in ops),
         )
+
+    def _rebuilt(self, name: str, shapes: list[tf.TensorShape | None]) -> tf.Graph:
+        with tf.Graph().as_default():
+            # The functions this one calls must be known where it is rebuilt.
+            tf.graph_util.import_graph_def(tf.compat.v1.GraphDef(library=self._library), name="")
+            return graph_of_function_def(self._functions[name], shapes)
 
 
 def _spec(tensor: tf.Tensor) -> OutputSpec:

@@ -64,12 +64,17 @@ class RuntimeEvaluator:
         """Checks that the problem is about this item and this machine; starts nothing.
 
         Raises:
-          InputError: the cluster is not live, or the problem was built from another graph.
+          InputError: the cluster is not live, the problem was built from another graph, or the program needs this
+            process (``Item.why_not_standalone``).
         """
         if problem.fingerprint != item.fingerprint:
             raise InputError(
                 f"problem {problem.name!r} ({problem.num_ops} ops) is not about item {item.name!r} "
                 f"({item.index.num_ops} ops); build it from this item"
+            )
+        if not item.runs_standalone:
+            raise InputError(
+                f"{item.name!r} cannot run on workers, so it cannot be timed: {item.why_not_standalone}"
             )
         self._item = item
         self._problem = problem

@@ -3,7 +3,8 @@
 from tf_placer.graph.item import Item
 from tf_placer.graph.output_specs import OutputSpec
 from tf_placer.graph.program import Feed
+from tf_placer.graph.program import HostCapture
 from tf_placer.graph.program import ItemVariable
 from tf_placer.graph.program import Program
 
-__all__ = ["Feed", "Item", "ItemVariable", "OutputSpec", "Program"]
+__all__ = ["Feed", "HostCapture", "Item", "ItemVariable", "OutputSpec", "Program"]

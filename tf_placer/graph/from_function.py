@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from tf_placer.errors import InputError
 from tf_placer.graph.output_specs import tensor_bytes
 from tf_placer.graph.program import (
     Feed,
+    HostCapture,
     ItemVariable,
     Program,
     check_restorable,
@@ -20,6 +22,17 @@ from tf_placer.graph.program import (
     renamed_input,
     with_nodes,
 )
+
+# What a resource's handle says of itself, and what people call it.
+_RESOURCE_TYPE = re.compile(r'type="(?:tensorflow::)?([^"]*)"')
+_KINDS = {
+    "data::IteratorResource": "an iterator",
+    "data::MultiDeviceIterator": "an iterator",
+    "lookup::LookupInterface": "a table",
+    "QueueInterface": "a queue",
+    "SummaryWriterInterface": "a summary writer",
+    "Var": "a variable that holds no numbers",
+}
 
 
 def program_of_function(fn: Any, *example_args: Any) -> Program:
@@ -31,11 +44,12 @@ def program_of_function(fn: Any, *example_args: Any) -> Program:
 
     Returns:
       The program; each captured variable is a ``VarHandleOp`` with a unique ``shared_name``,
-      other captured tensors are constants. Nodes keep the devices that they ask for.
+      other captured tensors are constants, tables, iterators and datasets stay placeholders
+      (``host_captures``). Nodes keep the devices that they ask for.
 
     Raises:
       InputError: ``fn`` is not a function of those, the arguments do not fit, or it captures
-        what has no value to restore (a dataset, a table).
+        what has no value.
     """
     example_args = tf.nest.map_structure(_as_tensor, example_args)
     concrete = _concrete_function(fn, example_args)
@@ -45,7 +59,7 @@ def program_of_function(fn: Any, *example_args: Any) -> Program:
     outputs = concrete.outputs[: len(concrete.function_type.flat_outputs)]
     values = _input_values(concrete, example_args)
     captures = dict(zip(_names(concrete.graph.internal_captures), concrete.captured_inputs, strict=True))
-    handles = {name: value for name, value in values.items() if value.dtype == tf.resource}
+    handles = {name: value for name, value in values.items() if value.dtype in (tf.resource, tf.variant)}
     replaced = _Captures(graph_def, concrete, {**captures, **handles})
     nodes = [replaced.node(node) for node in graph_def.node]
     feeds = {name: _feed(name, value) for name, value in values.items() if name not in handles}
@@ -59,6 +73,7 @@ def program_of_function(fn: Any, *example_args: Any) -> Program:
         fetches=tuple(replaced.renamed_input(tensor.name) for tensor in outputs),
         control_outputs=tuple(op.name for op in concrete.graph.control_outputs),
         variables=tuple(replaced.variables),
+        host_captures=tuple(replaced.host_captures),
     )
 
 
@@ -108,11 +123,6 @@ def _input_values(concrete, example_args: tuple) -> dict[str, tf.Tensor]:
 
 
 def _feed(name: str, value: tf.Tensor) -> Feed:
-    if value.dtype == tf.variant:
-        raise InputError(
-            f"input {name!r} is a variant (a dataset, a tensor list), which cannot be fed; iterate outside the "
-            "function and pass tensors"
-        )
     return Feed(name, tuple(value.shape.as_list()), value.dtype, _array(value))
 
 
@@ -130,12 +140,15 @@ class _Captures:
 
     def __init__(self, graph_def, concrete, captures: dict[str, tf.Tensor]):
         self.variables: list[ItemVariable] = []
+        self.host_captures: list[HostCapture] = []
         self._new_name: dict[str, str] = {}
         self._new_node: dict[str, node_def_pb2.NodeDef] = {}
         taken = {node.name for node in graph_def.node}
         variable_name = {id(v.handle): v.name.partition(":")[0] for v in concrete.graph.variables}
         for name, value in captures.items():
-            if value.dtype == tf.resource:
+            if _stays_on_host(value, concrete.graph.get_tensor_by_name(f"{name}:0")):
+                self.host_captures.append(_host_capture(name, value))
+            elif value.dtype == tf.resource:
                 wanted = variable_name.get(id(value), name)
                 node_name = name if wanted == name else fresh_name(wanted, taken)
                 variable = _variable(node_name, value, concrete.graph.get_tensor_by_name(f"{name}:0"))
@@ -158,16 +171,30 @@ class _Captures:
         return renamed_input(text, self._new_name)
 
 
+def _stays_on_host(value: tf.Tensor, placeholder: tf.Tensor) -> bool:
+    """Whether a capture is no tensor of numbers and no variable that holds one."""
+    if value.dtype != tf.resource:
+        return value.dtype == tf.variant
+    data = get_resource_handle_data(placeholder)
+    if not data.is_set or len(data.shape_and_type) != 1:
+        return True
+    return tf.as_dtype(data.shape_and_type[0].dtype) in (tf.resource, tf.variant)
+
+
+def _host_capture(name: str, value: tf.Tensor) -> HostCapture:
+    text = repr(value) if value.dtype == tf.resource else ""
+    found = _RESOURCE_TYPE.search(text)
+    kind = _KINDS.get(found[1], f"a resource ({found[1]})") if found else "a resource"
+    if value.dtype == tf.variant:
+        kind = "a dataset or another variant"
+    is_anonymous = "container=" not in text or 'container="Anonymous"' in text or "_Anonymous" in text
+    return HostCapture(name, value.dtype, kind, value.device or "", is_anonymous)
+
+
 def _variable(node: str, handle: tf.Tensor, placeholder: tf.Tensor) -> ItemVariable:
     """Reads the variable behind a resource handle; its placeholder knows the dtype."""
     capture = placeholder.op.name
     data = get_resource_handle_data(placeholder)
-    if not data.is_set or len(data.shape_and_type) != 1:
-        readers = ", ".join(sorted({op.type for op in placeholder.consumers()})) or "nothing"
-        raise InputError(
-            f"capture {capture!r} (read by {readers}) is a resource other than a variable: a table, an iterator, a "
-            "queue; look it up or iterate outside the function and pass tensors"
-        )
     dtype = tf.as_dtype(data.shape_and_type[0].dtype)
     check_restorable(node, dtype)
     # Asked for, because the value that is not there would be read as an empty one.
@@ -193,10 +220,10 @@ def _handle_node(variable: ItemVariable) -> node_def_pb2.NodeDef:
 
 
 def _constant_node(name: str, value: tf.Tensor) -> node_def_pb2.NodeDef:
-    if value.dtype == tf.variant or not hasattr(value, "numpy"):
+    if not hasattr(value, "numpy"):
         raise InputError(
-            f"capture {name!r} ({value.dtype.name}) has no value that a graph can hold (a dataset, say); "
-            "iterate outside the function and pass tensors"
+            f"capture {name!r} ({value.dtype.name}) is a tensor of the function around this one, so it has no value "
+            "yet; pass it as an argument"
         )
     node = node_def_pb2.NodeDef(name=name, op="Const")
     node.attr["dtype"].type = value.dtype.as_datatype_enum

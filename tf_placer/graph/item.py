@@ -15,15 +15,16 @@ from tf_placer.graph.clean import clean
 from tf_placer.graph.fingerprint import fingerprint
 from tf_placer.graph.from_function import program_of_function
 from tf_placer.graph.from_graph_def import program_of_meta_graph
-from tf_placer.graph.output_specs import OutputSpec, output_specs
-from tf_placer.graph.program import Feed, ItemVariable, Program
+from tf_placer.graph.host_ops import host_ops, why_not_standalone
+from tf_placer.graph.output_specs import OutputSpec, estimates_by_rule, output_specs
+from tf_placer.graph.program import Feed, HostCapture, ItemVariable, Program
 from tf_placer.graph.requested_devices import requested_devices, without_devices
 from tf_placer.graph.saved_model import program_of_saved_model, read_saved_model
 
 
 @dataclasses.dataclass(frozen=True)
 class Item:
-    """One self-contained graph: inlined, shapes known, feeds, fetches, variables.
+    """One self-contained graph: inlined, shapes known or estimated, feeds, fetches, variables.
 
     Attributes:
       name: what it is called in reports.
@@ -36,6 +37,7 @@ class Item:
       requested_devices: op name -> device strings, whole or in part, for the ops that ask for a device
         (``tf.device``); one for most, several where ops in the branches or the body of an op ask for others. Where a
         captured variable lives is no request.
+      host_captures: what else it has captured or been given of this process: tables, iterators, datasets.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Item:
     control_outputs: tuple[str, ...]
     variables: tuple[ItemVariable, ...]
     requested_devices: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    host_captures: tuple[HostCapture, ...] = ()
 
     @staticmethod
     def from_function(fn: Any, *example_args: Any, name: str | None = None) -> Item:
@@ -59,7 +62,7 @@ class Item:
 
         Raises:
           InputError: ``fn`` is no traced function, the arguments do not fit, something it
-            captures cannot be restored, or the shape of a tensor cannot be known.
+            captures cannot be restored.
         """
         program = program_of_function(fn, *example_args)
         return Item.from_program(name or str(getattr(fn, "__name__", "function")), program)
@@ -80,7 +83,7 @@ class Item:
           name: what to call it in reports; the folder's name when not given.
 
         Raises:
-          InputError: a missing or damaged file, no such signature, or the shape of a tensor cannot be known.
+          InputError: a missing or damaged file, or no such signature.
         """
         model = read_saved_model(path)
         return Item.from_program(
@@ -103,7 +106,7 @@ class Item:
           batch_size: stands for dimensions of any size.
 
         Raises:
-          InputError: a fetch is not there, or the shape of a tensor cannot be known.
+          InputError: a fetch is not there.
         """
         program = program_of_meta_graph(meta_graph, fetches, batch_size)
         return Item.from_program(name, program)
@@ -123,7 +126,31 @@ class Item:
             control_outputs=program.control_outputs,
             variables=program.variables,
             requested_devices=requested_devices(cleaned),
+            host_captures=program.host_captures,
         )
+
+    @functools.cached_property
+    def host_ops(self) -> dict[str, str]:
+        """Op name -> what keeps it in the process that calls the program, of the ops that must be there.
+
+        Others that colocation ties to one of these stay with it.
+        """
+        return host_ops(self.graph_def, self.host_captures)
+
+    @functools.cached_property
+    def why_not_standalone(self) -> str:
+        """Why no other process can run the graph, one clause that names an op; "" where one can."""
+        return why_not_standalone(self.graph_def, self.host_captures)
+
+    @property
+    def runs_standalone(self) -> bool:
+        """Whether another process can run the graph, so that placements can be timed on workers."""
+        return not self.why_not_standalone
+
+    @functools.cached_property
+    def estimated_sizes(self) -> dict[str, int]:
+        """Rule -> number of tensors whose size depends on data and is an estimate by it (``OutputSpec.rule``)."""
+        return estimates_by_rule(self.outputs)
 
     @functools.cached_property
     def fingerprint(self) -> str:

@@ -1,22 +1,26 @@
 """Shape, dtype and bytes of every tensor of a graph.
 
-Shapes are TensorFlow's own static shape inference, with each input as large as its example.
+Shapes are TensorFlow's own static shape inference, with each input as large as its example. What depends on data is
+bounded or estimated (``size_rules``), and says so.
 Bytes are elements times the size of the dtype; a string counts 16 bytes an element (its handle
-and a short text: the true length is not static); resources and variants count 0, since what
+and a short text: the true length is not static). Resources and variants count 0, since what
 moves between devices, if anything, is not in the handle.
 """
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import math
+from collections.abc import Iterable
 
 import tensorflow as tf
-from tensorflow.core.framework import function_pb2, node_def_pb2
 
-from colocation.tensorflow_internals import folded_constant, graph_of_function_def
+from colocation.tensorflow_internals import folded_constant
 from tf_placer.errors import InputError
 from tf_placer.graph.callbacks import keep_callbacks_from_running
+from tf_placer.graph.estimated_sizes import estimated_sizes
+from tf_placer.graph.open_loops import changed_shapes, common_shape, is_handle, is_open_loop
 
 STRING_BYTES = 16
 MAX_TENSOR_BYTES = 1 << 46  # 64 TiB: no device holds it, and sums of these stay far from the end of int64
@@ -28,30 +32,56 @@ _WORKSPACES = frozenset({("FusedBatchNormV3", 5)})
 
 @dataclasses.dataclass(frozen=True)
 class OutputSpec:
-    """One output tensor of an op: static shape, dtype, bytes (0 for resources and variants)."""
+    """One output tensor of an op: static shape, dtype, bytes (0 for resources and variants).
+
+    Attributes:
+      rule: what the shape is an estimate by, where it depends on data; "" where it is known.
+    """
 
     shape: tuple[int, ...]
     dtype: tf.DType
     num_bytes: int
+    rule: str = ""
+
+    @property
+    def is_estimated(self) -> bool:
+        return bool(self.rule)
 
 
 def output_specs(graph_def: tf.compat.v1.GraphDef) -> tuple[tuple[OutputSpec, ...], ...]:
     """Returns the specs of each node's outputs, [N] tuples in ``graph_def`` order.
 
+    Args:
+      graph_def: nodes in topological order.
+
     Raises:
-      InputError: TensorFlow rejects the graph, or a shape is not static.
+      InputError: TensorFlow rejects the graph, or a tensor is larger than any device.
     """
-    graph = tf.Graph()
-    with graph.as_default():
-        try:
-            tf.graph_util.import_graph_def(_easier_to_infer(graph_def), name="")
-        except (ValueError, tf.errors.OpError) as error:
-            raise InputError(f"TensorFlow does not accept the graph: {first_line(error)}") from error
-        _check_open_loops(graph_def, graph)
-        return tuple(
-            tuple(_spec(tensor) for tensor in graph.get_operation_by_name(node.name).outputs)
-            for node in graph_def.node
+    easier = _easier_to_infer(graph_def)
+    operations, changed = _imported(graph_def, easier)
+    while changed:  # what is behind such a loop is not known either
+        for name, shapes in changed.items():
+            node = next(node for node in easier.node if node.name == name)
+            del node.attr["output_shapes"].list.shape[:]
+            node.attr["output_shapes"].list.shape.extend(shape.as_proto() for shape in shapes)
+        operations, changed = _imported(graph_def, easier)
+    inferred = [[_inferred(tensor) for tensor in operation.outputs] for operation in operations]
+    if all(shape.is_fully_defined() for shapes in inferred for shape in shapes):
+        sizes = [[(tuple(shape.as_list()), "") for shape in shapes] for shapes in inferred]
+    else:
+        sizes = estimated_sizes(easier, operations, inferred)
+    return tuple(
+        tuple(
+            _spec(tensor, shape, rule) for tensor, (shape, rule) in zip(operation.outputs, found, strict=True)
         )
+        for operation, found in zip(operations, sizes, strict=True)
+    )
+
+
+def estimates_by_rule(outputs: Iterable[Iterable[OutputSpec]]) -> dict[str, int]:
+    """Rule -> number of the tensors whose sizes are estimates by it, most first."""
+    rules = collections.Counter(spec.rule for specs in outputs for spec in specs if spec.is_estimated)
+    return dict(rules.most_common())
 
 
 def first_line(error: Exception) -> str:
@@ -63,14 +93,14 @@ def _easier_to_infer(graph_def: tf.compat.v1.GraphDef) -> tf.compat.v1.GraphDef:
     """The same graph for shape inference, without what hides shapes that are known.
 
     A loop that was traced with a dimension of any size says so of its results for ever; without that attribute a
-    result is as large as what enters (``_check_open_loops`` sees that it is). A table looks up values of the keys'
+    result is as large as what enters (``_imported`` sees where it is not). A table looks up values of the keys'
     shape, but its op knows of no values.
     """
     result = tf.compat.v1.GraphDef()
     result.CopyFrom(graph_def)
     keep_callbacks_from_running(result.node)
     for node in result.node:
-        if _is_open_loop(node):
+        if is_open_loop(node):
             node.attr["output_shapes"].list.ClearField("shape")
         elif node.op == "LookupTableFindV2":
             types = {"SrcT": node.attr["Tin"].type, "DstT": node.attr["Tout"].type}
@@ -84,39 +114,50 @@ def _easier_to_infer(graph_def: tf.compat.v1.GraphDef) -> tf.compat.v1.GraphDef:
     return result
 
 
-def _is_open_loop(node: node_def_pb2.NodeDef) -> bool:
-    """Whether a node is a loop that does not say how large its results are."""
-    if node.op not in ("While", "StatelessWhile"):
-        return False
-    return not all(tf.TensorShape(one).is_fully_defined() for one in node.attr["output_shapes"].list.shape)
+def _inferred(tensor: tf.Tensor) -> tf.TensorShape:
+    """The shape as far as it is known: by inference, or because the tensor's value is a constant.
+
+    ``BroadcastGradientArgs`` is such an op: its value follows from static shapes.
+    """
+    if is_handle(tensor):
+        # A list of handles has no static length sometimes.
+        return tensor.shape if tensor.shape.is_fully_defined() else tf.TensorShape([])
+    if tensor.shape.is_fully_defined():
+        return tensor.shape
+    if (tensor.op.type, tensor.value_index) in _WORKSPACES:
+        return tf.TensorShape([0])
+    value = folded_constant(tensor)
+    return tensor.shape if value is None else tf.TensorShape(value.shape)
 
 
-def _is_handle(tensor: tf.Tensor) -> bool:
-    return tensor.dtype in (tf.resource, tf.variant)
-
-
-def _check_open_loops(graph_def: tf.compat.v1.GraphDef, graph: tf.Graph) -> None:
-    """Raises InputError for a loop whose variables change their shape; ``graph`` is the default graph."""
-    bodies = {function.signature.name: function for function in graph_def.library.function}
-    for node in filter(_is_open_loop, graph_def.node):
-        variables = list(graph.get_operation_by_name(node.name).inputs)
-        body = function_pb2.FunctionDef()
-        body.CopyFrom(bodies[node.attr["body"].func.name])
-        keep_callbacks_from_running(body.node_def)
-        body.arg_attr.clear()  # the shapes that were not known when it was traced
-        shapes = [None if _is_handle(variable) else variable.shape for variable in variables]
+def _imported(
+    graph_def: tf.compat.v1.GraphDef, easier: tf.compat.v1.GraphDef
+) -> tuple[list[tf.Operation], dict[str, list[tf.TensorShape]]]:
+    """The graph's ops, and the results of the loops whose variables change their shape, and that do not say so."""
+    library = {function.signature.name: function for function in graph_def.library.function}
+    changed = {}
+    graph = tf.Graph()
+    with graph.as_default():
         try:
-            results = graph_of_function_def(body, shapes).outputs
-        except (ValueError, RuntimeError, tf.errors.OpError) as error:  # RuntimeError: an unknown op
-            raise InputError(
-                f"loop {node.name!r}: TensorFlow does not accept its body: {first_line(error)}"
-            ) from error
-        for i, (before, result) in enumerate(zip(shapes, results, strict=True)):
-            if before is not None and str(before) != str(result.shape):
+            tf.graph_util.import_graph_def(easier, name="")
+        except (ValueError, tf.errors.OpError) as error:
+            raise InputError(f"TensorFlow does not accept the graph: {first_line(error)}") from error
+        operations = [graph.get_operation_by_name(node.name) for node in graph_def.node]
+        for node, simple, operation in zip(graph_def.node, easier.node, operations, strict=True):
+            if not is_open_loop(node) or simple.attr["output_shapes"].list.shape:
+                continue
+            try:
+                found = changed_shapes(node, list(operation.inputs), library)
+            except (ValueError, RuntimeError, tf.errors.OpError) as error:  # RuntimeError: an unknown op
                 raise InputError(
-                    f"loop {node.name!r}: variable {i} has the shape {before} before an iteration and {result.shape} "
-                    "after it, so its size is not static; keep it in a tf.TensorArray or a tensor of full size"
-                )
+                    f"loop {node.name!r}: TensorFlow does not accept its body: {first_line(error)}"
+                ) from error
+            if found:
+                changed[node.name] = [
+                    common_shape(found[i]) if i in found else tensor.shape
+                    for i, tensor in enumerate(operation.outputs)
+                ]
+    return operations, changed
 
 
 def tensor_bytes(shape: tuple[int, ...], dtype: tf.DType) -> int:
@@ -126,37 +167,12 @@ def tensor_bytes(shape: tuple[int, ...], dtype: tf.DType) -> int:
     return math.prod(shape) * (STRING_BYTES if dtype == tf.string else dtype.size)
 
 
-def _spec(tensor: tf.Tensor) -> OutputSpec:
+def _spec(tensor: tf.Tensor, shape: tuple[int, ...], rule: str) -> OutputSpec:
     dtype = tensor.dtype.base_dtype
-    shape = tensor.shape
-    if not shape.is_fully_defined():
-        shape = _folded_shape(tensor, dtype)
-    static = tuple(shape.as_list())
-    num_bytes = tensor_bytes(static, dtype)
-    if num_bytes > MAX_TENSOR_BYTES:
+    num_bytes = tensor_bytes(shape, dtype)
+    if num_bytes > MAX_TENSOR_BYTES and not rule:
         raise InputError(
-            f"op {tensor.op.name!r} ({tensor.op.type}) output {tensor.value_index} has the shape {list(static)}, which "
+            f"op {tensor.op.name!r} ({tensor.op.type}) output {tensor.value_index} has the shape {list(shape)}, which "
             "is larger than any device; give a smaller batch size or input"
         )
-    return OutputSpec(static, dtype, num_bytes)
-
-
-def _folded_shape(tensor: tf.Tensor, dtype: tf.DType) -> tf.TensorShape:
-    """Finds a shape that inference leaves open but that the value, a constant, tells.
-
-    ``BroadcastGradientArgs`` is such an op: its value follows from static shapes.
-    """
-    if (tensor.op.type, tensor.value_index) in _WORKSPACES:
-        return tf.TensorShape([0])
-    if dtype in (tf.resource, tf.variant):
-        # A list of handles has no static length sometimes; it counts 0 bytes anyway.
-        return tf.TensorShape([])
-    value = folded_constant(tensor)
-    if value is None:
-        raise InputError(
-            f"op {tensor.op.name!r} ({tensor.op.type}) output {tensor.value_index} has the shape "
-            f"{tensor.shape}, which depends on data; give example arguments with a static shape, "
-            "wrap an input of unknown rank in tf.ensure_shape, or replace an op like tf.boolean_mask by one of static "
-            "shape, like tf.where(condition, x, y)"
-        )
-    return tf.TensorShape(value.shape)
+    return OutputSpec(shape, dtype, min(num_bytes, MAX_TENSOR_BYTES), rule)

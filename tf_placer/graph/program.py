@@ -41,6 +41,26 @@ class Feed:
 
 
 @dataclasses.dataclass(frozen=True)
+class HostCapture:
+    """What a function reads of this process that no graph can hold: a table, an iterator, a queue, a dataset.
+
+    Attributes:
+      node: name of the ``Placeholder`` that stands for it.
+      dtype: ``tf.resource`` or ``tf.variant``.
+      kind: what it is, for people: ``"a table"``.
+      device: where it is, "" where TensorFlow does not say.
+      is_anonymous: it is known by its handle alone. One that is known by a name, such as a table, is lost when this
+        process connects to other workers.
+    """
+
+    node: str
+    dtype: tf.DType
+    kind: str
+    device: str = ""
+    is_anonymous: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
 class Program:
     """What a clean-up takes and returns: a graph and the names in it that matter.
 
@@ -52,6 +72,7 @@ class Program:
       fetches: tensors that are the program's results, ``"node:i"``.
       control_outputs: nodes that must run for their side effects, results or not.
       variables: captured variables.
+      host_captures: what else it reads of this process; their nodes are placeholders.
     """
 
     graph_def: tf.compat.v1.GraphDef
@@ -59,6 +80,7 @@ class Program:
     fetches: tuple[str, ...]
     control_outputs: tuple[str, ...]
     variables: tuple[ItemVariable, ...]
+    host_captures: tuple[HostCapture, ...] = ()
 
 
 def check_restorable(node: str, dtype: tf.DType) -> None:

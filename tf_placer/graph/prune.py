@@ -21,7 +21,7 @@ READ_ONLY_OPS = frozenset(
 
 
 def prune(program: Program) -> Program:
-    """Returns the program with needed nodes, functions, feeds and variables only."""
+    """Returns the program with needed nodes, functions, feeds, variables and captures only."""
     node_of = {node.name: node for node in program.graph_def.node}
     control_outputs = [name for name in program.control_outputs if node_of[name].op not in READ_ONLY_OPS]
     needed: set[str] = set()
@@ -42,6 +42,7 @@ def prune(program: Program) -> Program:
         control_outputs=tuple(control_outputs),
         feeds=tuple(feed for feed in program.feeds if feed.node in needed),
         variables=tuple(variable for variable in program.variables if variable.node in needed),
+        host_captures=tuple(capture for capture in program.host_captures if capture.node in needed),
     )
 
 

@@ -18,14 +18,15 @@ def analytic_problem(item: Item, cluster: Cluster) -> Problem:
     """Describes placing ``item`` on ``cluster``, with analytic op costs.
 
     Raises:
-      InputError: an op, or the ops of one unit together, have a kernel on no device of the cluster; or the
-        graph holds a TensorFlow 1 loop.
+      InputError: an op, or the ops of one unit together, have a kernel on no device of the cluster; an op must stay on
+        the host, and there is none or it has no kernel; or the graph holds a TensorFlow 1 loop.
     """
     units = units_of(item)
     costs = analytic_costs(item, cluster)
     allowed = np.ones((units.num_units, len(cluster.devices)), bool)
     np.logical_and.at(allowed, units.unit_of_op, costs.allowed)
     _check_every_unit_has_a_device(allowed, costs.allowed, units, item, cluster)
+    _keep_on_host(allowed, units, item, cluster)
     resident_bytes = np.zeros(units.num_units, np.int64)
     for variable in item.variables:
         resident_bytes[units.unit_of_op[item.index.id_of_name[variable.node]]] += variable.num_bytes
@@ -47,6 +48,7 @@ def analytic_problem(item: Item, cluster: Cluster) -> Problem:
         output_shapes=tuple(tuple(spec.shape for spec in outputs) for outputs in item.outputs),
         fingerprint=item.fingerprint,
         guessed_op_types=dict(costs.guessed),
+        estimated_sizes=item.estimated_sizes,
     )
 
 
@@ -84,6 +86,42 @@ def item_tensors(item: Item) -> TensorTable:
         ]
     )
     return tensor_table(edges, tensor, num_bytes).without_self_consumers()
+
+
+def _keep_on_host(allowed: np.ndarray, units: Units, item: Item, cluster: Cluster) -> None:
+    """Leaves the units of the ops that must be in the calling process one device: where their resource is, or the host.
+
+    Args:
+      allowed: [U, D]; changed in place.
+    """
+    position = {device.name: d for d, device in enumerate(cluster.devices)}
+    device_of_capture = {capture.node: position.get(capture.device) for capture in item.host_captures}
+    kept: dict[int, tuple[int, str]] = {}
+    # Captures first: a resource is where it is, and what else its unit holds goes along.
+    for name in sorted(item.host_ops, key=lambda name: device_of_capture.get(name) is None):
+        reason, unit = item.host_ops[name], int(units.unit_of_op[item.index.id_of_name[name]])
+        there = device_of_capture.get(name)
+        first, _ = kept.get(unit, (None, ""))
+        if there is None:
+            there = cluster.host if first is None else first
+        if there is None:
+            raise InputError(
+                f"op {name!r} must stay on the host ({reason}), but cluster {cluster.name!r} has no CPU; give it one"
+            )
+        if first not in (None, there):
+            raise InputError(
+                f"ops {kept[unit][1]!r} and {name!r} are resources on {cluster.devices[first].name} and "
+                f"{cluster.devices[there].name}, but they share a device; make both on one"
+            )
+        if not allowed[unit, there]:
+            raise InputError(
+                f"op {name!r} must stay on {cluster.devices[there].name} ({reason}), where an op that shares its "
+                "device has no kernel"
+            )
+        kept[unit] = (there, name)
+    for unit, (device, _) in kept.items():
+        allowed[unit] = False
+        allowed[unit, device] = True
 
 
 def _check_every_unit_has_a_device(

@@ -42,6 +42,7 @@ class Problem:
         for a graph without shapes is the bytes of each output as a vector's length.
       fingerprint: hex digest of the graph this was built from.
       guessed_op_types: op type -> number of ops whose cost is a guess.
+      estimated_sizes: rule -> number of tensors whose size is an estimate by it.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Problem:
     output_shapes: tuple[tuple[tuple[int, ...], ...], ...]
     fingerprint: str
     guessed_op_types: dict[str, int] = dataclasses.field(default_factory=dict)
+    estimated_sizes: dict[str, int] = dataclasses.field(default_factory=dict)
 
     @property
     def num_ops(self) -> int:

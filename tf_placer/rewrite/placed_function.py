@@ -19,6 +19,7 @@ from colocation.tensorflow_internals import (
 )
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
+from tf_placer.graph.program import fresh_name
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.apply_placement import check_made_for
 from tf_placer.rewrite.functions import (
@@ -27,6 +28,7 @@ from tf_placer.rewrite.functions import (
     with_handle_data,
 )
 from tf_placer.rewrite.graph_def import place_graph
+from tf_placer.rewrite.host_devices import with_host_ops_here
 from tf_placer.rewrite.variables import check_movable, move_to_devices, variables_of_handles
 
 _serial = itertools.count()
@@ -100,6 +102,7 @@ def move_variables(concrete: ConcreteFunction, item: Item, device_of_op: Mapping
       InputError: one of them cannot be moved.
     """
     variables = movable_variables(concrete, item)
+    device_of_op = with_host_ops_here(item, device_of_op)
     move_to_devices((variable, device_of_op[node]) for node, variable in variables.items())
 
 
@@ -108,8 +111,8 @@ def placed_concrete_function(
 ) -> ConcreteFunction:
     """Returns a concrete function that computes what ``concrete`` does, its ops where a plan puts them.
 
-    It takes the same inputs, reads and updates the same variables, and may be called eagerly, from other
-    functions and under a ``GradientTape``.
+    It takes the same inputs, reads and updates the same variables, tables and iterators, and may be called eagerly,
+    from other functions and under a ``GradientTape``. What needs this process stays in it (``with_host_ops_here``).
 
     Args:
       concrete: the traced function.
@@ -120,6 +123,7 @@ def placed_concrete_function(
     Raises:
       InputError: the devices do not fit the graph (``place_graph``).
     """
+    device_of_op = with_host_ops_here(item, device_of_op)
     traced = {node.name: node for node in concrete.graph.as_graph_def().node}
     suffix = f"__placed_{next(_serial)}"
     placed_def = with_handle_data(place_graph(item.graph_def, device_of_op), concrete.graph)
@@ -134,8 +138,7 @@ def placed_concrete_function(
         structured_outputs=concrete.graph.structured_outputs,
     )
     with graph.as_default():
-        _import(graph, graph_def, concrete, inputs)
-        _connect(graph, concrete, item, inputs)
+        _connect(graph, concrete, item, _import(graph, graph_def, concrete, inputs))
     return concrete_function_like(concrete, graph)
 
 
@@ -153,6 +156,7 @@ def _restore_inputs(
     inputs = []
     node_of_name = {node.name: node for node in graph_def.node}
     handle_of_capture = {variable.capture: variable.node for variable in item.variables}
+    handle_of_capture |= {one.node: one.node for one in item.host_captures if one.dtype == tf.resource}
     for tensor in concrete.inputs:
         original = traced[tensor.op.name]
         name = handle_of_capture.get(original.name, original.name)
@@ -168,7 +172,7 @@ def _restore_inputs(
         node.name, node.device = name, device if original.name in handle_of_capture else ""
         node.attr.pop("_class", None)
         if tensor.dtype == tf.resource:
-            # What is behind it is told later (`_connect`); until then its own shape would be taken for the variable's.
+            # What is behind it is told later (`_import`); until then its own shape would be taken for the variable's.
             node.attr["shape"].shape.Clear()
             node.attr["shape"].shape.unknown_rank = True
         inputs.append(name)
@@ -180,49 +184,76 @@ def _import(
     graph_def: tf.compat.v1.GraphDef,
     concrete: ConcreteFunction,
     names: Sequence[str],
-) -> None:
+) -> list[tf.Tensor]:
     """Imports the inputs (the nodes of these names), says what is known of them, and then imports the rest.
 
     Shapes are inferred as nodes are imported. Without those of the variables, what is read from them has none, and
     TensorFlow's forward-mode differentiation fails where it needs zeros of the shape of a gradient.
+
+    Returns:
+      The inputs.
     """
     wanted = set(names)
-    parts = {True: tf.compat.v1.GraphDef(), False: tf.compat.v1.GraphDef()}
-    for node in graph_def.node:
-        parts[node.name in wanted].node.add().CopyFrom(node)
-    for part in parts.values():
-        part.versions.CopyFrom(graph_def.versions)
-    parts[False].library.CopyFrom(graph_def.library)
-    tf.import_graph_def(parts[True], name="")
+    first, rest = tf.compat.v1.GraphDef(versions=graph_def.versions), tf.compat.v1.GraphDef()
+    first.node.extend(node for node in graph_def.node if node.name in wanted)
+    rest.CopyFrom(graph_def)
+    del rest.node[:]
+    rest.node.extend(node for node in graph_def.node if node.name not in wanted)
+    for node in rest.node:
+        # Every node says its device; who shares it with an input need not be said, and is not found in another import.
+        classes = [
+            one for one in node.attr["_class"].list.s if one.decode().removeprefix("loc:@") not in wanted
+        ]
+        del node.attr["_class"]
+        if classes:
+            node.attr["_class"].list.s.extend(classes)
+    new_name = _names_before(rest, names)
+    for node in first.node:
+        node.name = new_name[node.name]
+    tf.import_graph_def(first, name="")
+    inputs = []
     for tensor, name in zip(concrete.inputs, names, strict=True):
-        here = graph.get_tensor_by_name(f"{name}:0")
+        here = graph.get_tensor_by_name(f"{new_name[name]}:0")
         if tensor.dtype in (tf.resource, tf.variant):
             copy_handle_data(tensor, here)
         if (
             tensor.dtype != tf.resource
         ):  # a known shape of a handle hides the variable's where a loop is differentiated
             here.set_shape(tensor.shape)
-    texts = {text for node in parts[False].node for text in node.input}
-    used = {text: parse_input(text)[1] for text in texts if parse_input(text)[1] in wanted}
-    input_map = {
-        text: graph.get_operation_by_name(name)
-        if text.startswith("^")
-        else graph.get_tensor_by_name(f"{name}:0")
-        for text, name in used.items()
+        inputs.append(here)
+    input_of_name = dict(zip(names, inputs, strict=True))
+    input_map = {}
+    for text in {text for node in rest.node for text in node.input}:
+        name = parse_input(text)[1]
+        if name in input_of_name:
+            input_map[text] = input_of_name[name].op if text.startswith("^") else input_of_name[name]
+    tf.import_graph_def(rest, input_map=input_map, name="")
+    return inputs
+
+
+def _names_before(rest: tf.compat.v1.GraphDef, names: Sequence[str]) -> dict[str, str]:
+    """Names of nodes -> such that nodes imported after them can keep theirs.
+
+    ``a`` cannot be imported under its name where there is an ``a/b`` already, as the capture of an op ``a`` is called.
+    """
+    taken = {node.name for node in rest.node} | set(names)
+    later = {node.name for node in rest.node}
+    prefixes = {name: itertools.accumulate(name.split("/")[:-1], "{}/{}".format) for name in names}
+    return {
+        name: fresh_name(name.replace("/", "_"), taken) if later.intersection(prefixes[name]) else name
+        for name in names
     }
-    tf.import_graph_def(parts[False], input_map=input_map, name="")
 
 
 def _connect(
     graph: FuncGraph,
     concrete: ConcreteFunction,
     item: Item,
-    names: Sequence[str],
+    inputs: Sequence[tf.Tensor],
 ) -> None:
-    """Sets the graph's inputs (the nodes of these names), captures, outputs and side effects."""
-    inputs = [graph.get_tensor_by_name(f"{name}:0") for name in names]
+    """Sets the graph's inputs, captures, outputs and side effects."""
     here_of = {tensor.op.name: here for tensor, here in zip(concrete.inputs, inputs, strict=True)}
-    graph.inputs = inputs
+    graph.inputs = list(inputs)
     for external, internal in concrete.graph.captures:
         graph.replace_capture(external, here_of[internal.op.name])
     outputs = [graph.get_tensor_by_name(name) for name in item.fetches]

@@ -181,7 +181,7 @@ def test_nothing_of_the_model_runs(place: Place, tmp_path: pathlib.Path) -> None
     tf.saved_model.save(module, str(tmp_path / "model"), signatures=signatures)
     module.ran.clear()  # TensorFlow's own inference ran one when it was traced
     assert place(tmp_path / "model", "--signature=counted") == (0, "")
-    assert_refused(place(tmp_path / "model", "--signature=reshaped"), "depends on data")
+    assert place(tmp_path / "model", "--signature=reshaped") == (0, "")
     assert module.ran == []
     assert not (tmp_path / "written").exists()
 
@@ -191,3 +191,32 @@ def test_nothing_of_the_model_runs(place: Place, tmp_path: pathlib.Path) -> None
         loaded.signatures[signature](x=tf.zeros([6]))
         assert module.ran, "the test would not have noticed"
     assert (tmp_path / "written").exists(), "the test would not have noticed"
+
+
+class Lookup(tf.Module):
+    """Words to numbers, by a table that is filled when the model is loaded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(["a"], [1]), -1)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="words")])
+    def find(self, words: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"found": tf.where(self.table.lookup(words) > 0)}
+
+
+def test_what_no_worker_can_run_is_placed_on_the_word_of_the_simulator(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = Lookup()
+    tf.saved_model.save(module, str(tmp_path / "model"), signatures=module.find)
+    flags = ["--cluster=local:2", "--method=single", "--budget_evaluations=2", f"--out={tmp_path / 'out'}"]
+    assert run(["place", f"--saved_model={tmp_path / 'model'}", *flags]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "No worker can run" in printed and "the simulator's word alone" in printed
+    assert (
+        "depend on data and are estimates: " in printed and "1 at most as many as its inputs have" in printed
+    )
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert summary["estimated_sizes"]["at most as many as its inputs have"] == 1
+    assert summary["measured_s"] is None

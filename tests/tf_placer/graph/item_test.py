@@ -160,10 +160,6 @@ def test_compiled_function_stays_a_call():
     assert len(item.graph_def.library.function) == 1
 
 
-def unknown_shape():
-    return tf.function(lambda x: tf.where(x > 0.0) + 1), (tf.constant([1.0, -1.0]),)
-
-
 def plain_python():
     return (lambda x: x), (tf.constant(1.0),)
 
@@ -183,43 +179,6 @@ def other_dtype():
     return concrete, (tf.constant(1),)
 
 
-def dataset_captured():
-    data = tf.data.Dataset.range(3)
-    return tf.function(lambda x: x + data.reduce(tf.constant(0, tf.int64), tf.add)), (
-        tf.constant(1, tf.int64),
-    )
-
-
-def table_captured():
-    entries = tf.lookup.KeyValueTensorInitializer(["a"], [1])
-    table = tf.lookup.StaticHashTable(entries, -1)
-    return tf.function(lambda x: table.lookup(x)), (tf.constant("a"),)
-
-
-def iterator_captured():
-    rows = iter(tf.data.Dataset.range(3))
-    return tf.function(lambda x: x + next(rows)), (tf.constant(1, tf.int64),)
-
-
-def queue_captured():
-    queue = tf.queue.FIFOQueue(3, [tf.float32], shapes=[[]])
-    return tf.function(lambda x: x + queue.dequeue()), (tf.constant(1.0),)
-
-
-def dataset_passed():
-    data = tf.data.Dataset.range(3)
-    return tf.function(lambda d, x: x + d.reduce(tf.constant(0, tf.int64), tf.add)), (
-        data,
-        tf.constant(1, tf.int64),
-    )
-
-
-def variant_variable():
-    empty = tf.raw_ops.EmptyTensorList(element_shape=[2], max_num_elements=3, element_dtype=tf.float32)
-    kept = tf.Variable(empty, dtype=tf.variant, name="kept")
-    return tf.function(lambda x: x + tf.raw_ops.TensorListLength(input_handle=kept)), (tf.constant(1),)
-
-
 def uninitialized_variable():
     empty = resource_variable_ops.UninitializedVariable(shape=[2], dtype=tf.float32, name="empty")
     return tf.function(lambda x: x + empty), (tf.ones([2]),)
@@ -228,17 +187,10 @@ def uninitialized_variable():
 @pytest.mark.parametrize(
     ("case", "message"),
     [
-        (unknown_shape, r"op 'Where' \(Where\) output 0 has the shape \(None, 1\).*tf.ensure_shape"),
         (plain_python, "is not a tf.function; decorate it"),
         (wrong_shape, "the example arguments do not fit"),
         (too_few, "takes 2 tensors, but the example arguments hold 1"),
         (other_dtype, "takes float32 .*, but its example is int32"),
-        (dataset_captured, "a dataset, say.*iterate outside"),
-        (table_captured, r"table_handle' \(read by LookupTableFindV2\) is a resource other than.*look it up"),
-        (iterator_captured, r"\(read by IteratorGetNext\) is a resource other than a variable.*pass tensors"),
-        (queue_captured, r"\(read by QueueDequeueV2\) is a resource other than a variable"),
-        (dataset_passed, "input 'd' is a variant.*pass tensors"),
-        (variant_variable, "'kept' holds a variant"),
         (uninitialized_variable, "variable 'empty' has no value; initialize it"),
     ],
 )
@@ -260,32 +212,6 @@ def test_a_loop_returns_what_is_as_large_as_what_enters(traced):
     item = Item.from_function(anything(looped), tf.constant([1.0, -1.0, 3.0]))
     [loop] = [i for i, op_type in enumerate(item.index.op_types) if op_type in ("While", "StatelessWhile")]
     assert [output.shape for output in item.outputs[loop]].count((3,)) == 1
-
-
-def test_a_loop_that_grows_a_tensor_is_refused():
-    @tf.function
-    def growing(x):
-        return tf.while_loop(
-            lambda i, _: i < 3,
-            lambda i, y: (i + 1, tf.concat([y, y], 0)),
-            (0, x),
-            shape_invariants=(tf.TensorShape([]), tf.TensorShape([None])),
-        )[1]
-
-    with pytest.raises(
-        InputError, match=r"loop 'while': variable \d has the shape \(2,\) before .* and \(4,\) after"
-    ):
-        Item.from_function(growing, tf.zeros([2]))
-
-
-def test_ensured_shape_is_no_remedy_for_boolean_mask():
-    @tf.function
-    def step(x):
-        return tf.ensure_shape(tf.boolean_mask(x, x > 0.0), (2,)) * 2.0
-
-    # What boolean_mask is made of has no static shape itself, and the message says what to do instead.
-    with pytest.raises(InputError, match=r"\(Where\).*replace an op like tf\.boolean_mask"):
-        Item.from_function(step, tf.constant([1.0, -1.0, 3.0]))
 
 
 def test_gradient_taken_before_does_not_matter():

@@ -25,11 +25,12 @@ Pair = collections.namedtuple("Pair", ["left", "right"])
 
 
 def place(function, *example_args, seed: int = 0):
-    """A random placement of what ``function`` does with such arguments."""
+    """A random legal placement of what ``function`` does with such arguments."""
     concrete = function.get_concrete_function(*example_args)
     item = Item.from_function(concrete, *example_args)
     problem = analytic_problem(item, Cluster.logical(NUM_DEVICES))
     row = np.random.default_rng(seed).integers(NUM_DEVICES, size=problem.num_units)
+    row = np.where(problem.allowed[np.arange(problem.num_units), row], row, problem.allowed.argmax(axis=1))
     return placed_function(concrete, Placement(problem, row), *example_args)
 
 

@@ -17,6 +17,7 @@ import tensorflow as tf
 from tests.logical_devices import NUM_DEVICES, report
 from tests.tf_placer.rewrite import saved_models
 from tests.tf_placer.rewrite.saved_models import Example
+from tf_placer.calibration.build_problem import build_problem
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item
 from tf_placer.graph.saved_model import read_saved_model
@@ -25,6 +26,7 @@ from tf_placer.problem.pins import pinned
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.load_saved_model import load_saved_model
 from tf_placer.rewrite.saved_model import export_saved_model, plan_file
+from tf_placer.search.search import search
 
 
 def placement_of(
@@ -198,6 +200,46 @@ def a_call_from_tensorflow_1(folder: pathlib.Path) -> bool:
     return all(devices[op] == device for op, device in plan.items() if op not in arguments)
 
 
+def a_recurrent_model(folder: pathlib.Path) -> bool:
+    """Searched, too."""
+    example = saved_models.a_recurrent_model(folder, by_keras=True)
+    item = Item.from_saved_model(example.path)
+    problem = build_problem(item, Cluster.logical(NUM_DEVICES))
+    found = search(problem, "local_search", budget_evaluations=100, seed=0)
+    searched = example.path.with_name("searched")
+    export_saved_model(example.path, searched, found)
+    assert item.estimated_sizes, "it would have been placed before"
+    return (
+        same_answers(example.path, searched, example.questions) and one_signature_placed(example) is not None
+    )
+
+
+def a_recurrent_model_saved_by_tensorflow(folder: pathlib.Path) -> bool:
+    """TensorFlow 1 does not load it: it finds no values for the variables, in the source neither."""
+    example = saved_models.a_recurrent_model(folder, by_keras=False)
+    target = exported(example.path)
+    inputs = example.questions["serving_default"]
+    expected = served(example.path, "serving_default", inputs)
+    found = answers(load_saved_model(target), "serving_default", inputs)
+    return expected == found == served(target, "serving_default", inputs)
+
+
+def a_text_model(folder: pathlib.Path) -> bool:
+    return one_signature_placed(saved_models.a_text_model(folder)) is not None
+
+
+def a_model_of_categories(folder: pathlib.Path) -> bool:
+    return one_signature_placed(saved_models.a_model_of_categories(folder)) is not None
+
+
+def ragged_words(folder: pathlib.Path) -> bool:
+    return one_signature_placed(saved_models.ragged_words(folder)) is not None
+
+
+def a_detector(folder: pathlib.Path) -> bool:
+    return one_signature_placed(saved_models.a_detector(folder)) is not None
+
+
 CHECKS: tuple[Callable[[pathlib.Path], bool], ...] = (
     a_keras_model,
     a_keras_application,
@@ -208,6 +250,12 @@ CHECKS: tuple[Callable[[pathlib.Path], bool], ...] = (
     string_inputs,
     from_tensorflow_1,
     a_call_from_tensorflow_1,
+    a_recurrent_model,
+    a_recurrent_model_saved_by_tensorflow,
+    a_text_model,
+    a_model_of_categories,
+    ragged_words,
+    a_detector,
 )
 
 

@@ -177,3 +177,111 @@ def a_call_from_tensorflow_1(folder: pathlib.Path) -> Example:
         tf.compat.v1.saved_model.simple_save(session, str(path), {"x": x}, {"y": y, "n": n})
     question = np.array([[1.0, -5.0, 2.0, 0.5]], np.float32)
     return Example(path, {"serving_default": {"x": question}})
+
+
+def a_recurrent_model(folder: pathlib.Path, *, by_keras: bool) -> Example:
+    """Layers that loop over steps, of any number, exported by Keras or by TensorFlow."""
+    keras.utils.set_random_seed(5)
+    layers = [keras.Input((None, 4)), keras.layers.Masking(), keras.layers.LSTM(5, return_sequences=True)]
+    layers += [keras.layers.Bidirectional(keras.layers.GRU(3)), keras.layers.Dense(2)]
+    model = keras.Sequential(layers)
+    if by_keras:
+        return _exported(model, folder / "recurrent", (3, 6, 4))
+    tf.saved_model.save(model, str(folder / "recurrent_saved"))
+    (name,) = read_saved_model(folder / "recurrent_saved").signature("serving_default").inputs
+    x = np.random.default_rng(0).normal(size=(3, 6, 4)).astype(np.float32)
+    return Example(folder / "recurrent_saved", {"serving_default": {name: x}})
+
+
+def a_text_model(folder: pathlib.Path) -> Example:
+    """Text that Keras splits and looks up in a vocabulary, then a recurrent layer."""
+    keras.utils.set_random_seed(6)
+    words = keras.layers.TextVectorization(max_tokens=50, output_sequence_length=6)
+    words.adapt(["hello world", "the cat sat", "a dog ran"])
+    layers = [keras.Input((), dtype="string"), words, keras.layers.Embedding(50, 4), keras.layers.LSTM(3)]
+    keras.Sequential([*layers, keras.layers.Dense(2)]).export(str(folder / "text"), verbose=False)
+    (name,) = read_saved_model(folder / "text").signature("serving_default").inputs
+    text = np.array([b"hello cat", b"a big dog sat", b""], object)
+    return Example(folder / "text", {"serving_default": {name: text}})
+
+
+def a_model_of_categories(folder: pathlib.Path) -> Example:
+    """Strings and whole numbers, looked up by Keras layers."""
+    keras.utils.set_random_seed(7)
+    color, size = (
+        keras.Input((2,), dtype="string", name="color"),
+        keras.Input((2,), dtype="int64", name="size"),
+    )
+    colors = keras.layers.StringLookup(vocabulary=["red", "green"], output_mode="multi_hot")(color)
+    sizes = keras.layers.Embedding(4, 3)(keras.layers.IntegerLookup(vocabulary=[1, 5, 9])(size))
+    joined = keras.layers.Concatenate()([colors, keras.layers.Flatten()(sizes)])
+    model = keras.Model({"color": color, "size": size}, keras.layers.Dense(2)(joined))
+    model.export(str(folder / "categories"), verbose=False)
+    inputs = {
+        "color": np.array([[b"red", b"blue"], [b"green", b"green"]], object),
+        "size": np.array([[1, 4], [9, 5]], np.int64),
+    }
+    return Example(folder / "categories", {"serving_default": inputs})
+
+
+class RaggedWords(tf.Module):
+    """Sentences of any length: split, looked up in a file's vocabulary, and ragged until the end."""
+
+    def __init__(self, words: pathlib.Path) -> None:
+        super().__init__()
+        initializer = tf.lookup.TextFileInitializer(
+            str(words),
+            tf.string,
+            tf.lookup.TextFileIndex.WHOLE_LINE,
+            tf.int64,
+            tf.lookup.TextFileIndex.LINE_NUMBER,
+        )
+        self.table = tf.lookup.StaticVocabularyTable(initializer, 2)
+        self.embedding = tf.Variable(tf.reshape(tf.range(10.0), [5, 2]), name="embedding")
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="sentences")])
+    def embed(self, sentences):
+        words = tf.strings.split(tf.strings.lower(sentences))
+        ids = tf.ragged.map_flat_values(self.table.lookup, words)
+        embedded = tf.ragged.map_flat_values(lambda one: tf.gather(self.embedding, one), ids)
+        count = tf.map_fn(lambda row: tf.cast(tf.size(row), tf.float32), ids, fn_output_signature=tf.float32)
+        return {"mean": tf.reduce_mean(embedded, axis=1), "ids": ids.to_tensor(-1), "count": count}
+
+
+def ragged_words(folder: pathlib.Path) -> Example:
+    """``RaggedWords``, saved."""
+    (folder / "vocabulary.txt").write_text("apple\nbanana\ncherry\n")
+    module = RaggedWords(folder / "vocabulary.txt")
+    tf.saved_model.save(module, str(folder / "ragged"), signatures=module.embed)
+    sentences = np.array([b"Apple pie banana", b"cherry", b"kiwi apple"], object)
+    return Example(folder / "ragged", {"serving_default": {"sentences": sentences}})
+
+
+class Detector(tf.Module):
+    """Images that are decoded, and boxes of which data says how many are kept."""
+
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None], tf.string, name="images"),
+            tf.TensorSpec([None, 4], tf.float32, name="boxes"),
+        ]
+    )
+    def detect(self, images, boxes):
+        def small(image):
+            return tf.image.resize(tf.io.decode_image(image, channels=3, expand_animations=False), [8, 8])
+
+        pixels = tf.map_fn(small, images, fn_output_signature=tf.TensorSpec([8, 8, 3], tf.float32))
+        kept = tf.gather(boxes, tf.image.non_max_suppression(boxes, boxes[:, 0], 10, 0.3))
+        large = tf.boolean_mask(kept, kept[:, 2] > 0.5)
+        return {"mean": tf.reduce_mean(pixels, [1, 2]), "large": large, "where": tf.where(boxes > 0.5)}
+
+
+def a_detector(folder: pathlib.Path) -> Example:
+    """``Detector``, saved."""
+    module = Detector()
+    tf.saved_model.save(module, str(folder / "detector"), signatures=module.detect)
+    images = [tf.io.encode_png(np.full((5, 9, 3), value, np.uint8)).numpy() for value in (0, 7, 200)]
+    boxes = np.random.default_rng(0).random((12, 4)).astype(np.float32)
+    return Example(
+        folder / "detector", {"serving_default": {"images": np.array(images, object), "boxes": boxes}}
+    )

@@ -1,0 +1,96 @@
+"""Ops that must run in the process that calls the program: what they need is nowhere else.
+
+A lookup table, an iterator, a queue or a dataset that a function has captured lives in this process, and so do Python
+functions. Ops that colocation ties to one of these stay with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import tensorflow as tf
+from tensorflow.core.framework import function_pb2, node_def_pb2
+
+from tf_placer.graph.program import HostCapture
+from tf_placer.graph.prune import function_names
+
+CALLBACKS = frozenset({"EagerPyFunc", "PyFunc", "PyFuncStateless"})
+# Of an asset or a list, once, before a model is used.
+_TABLES = frozenset({"HashTable", "HashTableV2"})
+_FILLS_A_TABLE = frozenset(
+    {
+        "InitializeTable",
+        "InitializeTableFromTextFile",
+        "InitializeTableFromTextFileV2",
+        "InitializeTableV2",
+        "LookupTableImport",
+        "LookupTableImportV2",
+    }
+)
+_TELLS = frozenset({"Print", "PrintV2"})
+
+
+def host_ops(graph_def: tf.compat.v1.GraphDef, captures: Sequence[HostCapture]) -> dict[str, str]:
+    """Op name -> what keeps it on the host, of the ops that must be there.
+
+    Args:
+      graph_def: the graph.
+      captures: what it reads of this process.
+    """
+    library = {function.signature.name: function for function in graph_def.library.function}
+    kinds = {capture.node: f"it is {capture.kind} of this process" for capture in captures}
+    callbacks = {node.name: _op_within(node, CALLBACKS, library) for node in graph_def.node}
+    prints = {node.name: _op_within(node, _TELLS, library) for node in graph_def.node}
+    found = {}
+    for node in graph_def.node:
+        if node.name in kinds:
+            found[node.name] = kinds[node.name]
+        elif callbacks[node.name]:
+            found[node.name] = f"it runs a Python function ({callbacks[node.name]})"
+        elif prints[node.name]:
+            found[node.name] = f"it prints where this process does ({prints[node.name]})"
+    return found
+
+
+def why_not_standalone(graph_def: tf.compat.v1.GraphDef, captures: Sequence[HostCapture]) -> str:
+    """Why no other process can run a graph: one clause that names an op; "" where one can."""
+    for capture in captures:
+        readers = sorted(
+            {
+                node.op
+                for node in graph_def.node
+                if any(text.partition(":")[0] == capture.node for text in node.input)
+            }
+        )
+        return (
+            f"{capture.node!r} (read by {', '.join(readers) or 'nothing'}) is {capture.kind} of this process"
+        )
+    library = {function.signature.name: function for function in graph_def.library.function}
+    filled = {node.input[0].partition(":")[0] for node in graph_def.node if node.op in _FILLS_A_TABLE}
+    for node in graph_def.node:
+        op_type = _op_within(node, CALLBACKS, library)
+        if op_type:
+            return f"{node.name!r} runs a Python function of this process ({op_type})"
+        if node.op in _TABLES and node.name not in filled:
+            return f"{node.name!r} ({node.op}) is a table that the program reads but does not fill"
+    return ""
+
+
+def _op_within(
+    node: node_def_pb2.NodeDef, op_types: frozenset[str], library: Mapping[str, function_pb2.FunctionDef]
+) -> str:
+    """The first of some op types that a node is or calls, through any number of functions; "" where there is none."""
+    if node.op in op_types:
+        return node.op
+    seen: set[str] = set()
+    frontier = [name for name in function_names(node) if name in library]
+    while frontier:
+        name = frontier.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        for child in library[name].node_def:
+            if child.op in op_types:
+                return child.op
+            frontier.extend(called for called in function_names(child) if called in library)
+    return ""
