@@ -27,6 +27,8 @@ _FILLS_A_TABLE = frozenset(
         "LookupTableImportV2",
     }
 )
+_ITERATOR_READS = frozenset({"IteratorGetNext", "IteratorGetNextSync"})
+_NO_NUMBERS = (tf.string, tf.resource, tf.variant)
 _TELLS = frozenset({"Print", "PrintV2"})
 
 
@@ -53,18 +55,14 @@ def host_ops(graph_def: tf.compat.v1.GraphDef, captures: Sequence[HostCapture]) 
 
 
 def why_not_standalone(graph_def: tf.compat.v1.GraphDef, captures: Sequence[HostCapture]) -> str:
-    """Why no other process can run a graph: one clause that names an op; "" where one can."""
+    """Why no other process can run a graph: one clause that names an op; "" where one can.
+
+    An iterator of numbers is in nobody's way: zeros take the place of its elements (``can_stand_in``).
+    """
     for capture in captures:
-        readers = sorted(
-            {
-                node.op
-                for node in graph_def.node
-                if any(text.partition(":")[0] == capture.node for text in node.input)
-            }
-        )
-        return (
-            f"{capture.node!r} (read by {', '.join(readers) or 'nothing'}) is {capture.kind} of this process"
-        )
+        if not can_stand_in(graph_def, capture):
+            readers = ", ".join(sorted({node.op for node in _readers(graph_def, capture)})) or "nothing"
+            return f"{capture.node!r} (read by {readers}) is {capture.kind} of this process"
     library = {function.signature.name: function for function in graph_def.library.function}
     filled = {node.input[0].partition(":")[0] for node in graph_def.node if node.op in _FILLS_A_TABLE}
     for node in graph_def.node:
@@ -74,6 +72,22 @@ def why_not_standalone(graph_def: tf.compat.v1.GraphDef, captures: Sequence[Host
         if node.op in _TABLES and node.name not in filled:
             return f"{node.name!r} ({node.op}) is a table that the program reads but does not fill"
     return ""
+
+
+def can_stand_in(graph_def: tf.compat.v1.GraphDef, capture: HostCapture) -> bool:
+    """Whether zeros can be read in place of a capture: an iterator of numbers, of which nothing else is asked."""
+    readers = _readers(graph_def, capture)
+    return bool(readers) and all(
+        node.op in _ITERATOR_READS
+        and all(tf.as_dtype(dtype) not in _NO_NUMBERS for dtype in node.attr["output_types"].list.type)
+        for node in readers
+    )
+
+
+def _readers(graph_def: tf.compat.v1.GraphDef, capture: HostCapture) -> list[node_def_pb2.NodeDef]:
+    return [
+        node for node in graph_def.node if any(text.partition(":")[0] == capture.node for text in node.input)
+    ]
 
 
 def _op_within(

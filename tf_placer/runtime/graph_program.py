@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_placer.errors import InputError
+from tf_placer.graph.host_ops import can_stand_in
 from tf_placer.graph.item import Feed, Item
 from tf_placer.graph.program import check_restorable
 
@@ -65,7 +66,8 @@ def build_program(item: Item, placed: tf.compat.v1.GraphDef) -> GraphProgram:
     """Makes a placed graph runnable, with its inputs and variables living on their devices.
 
     A timed step must not include the sending of its inputs, so every fed ``Placeholder`` becomes a
-    read of a variable on the placeholder's device. No value is put in the graph: it would not fit in
+    read of a variable on the placeholder's device. So does each element of an iterator of this process, with zeros for
+    values: what it takes to make the next element is not timed. No value is put in the graph: it would not fit in
     a GraphDef's 2 GB.
 
     Args:
@@ -73,7 +75,8 @@ def build_program(item: Item, placed: tf.compat.v1.GraphDef) -> GraphProgram:
       placed: its graph with a device on every node.
 
     Raises:
-      InputError: the item runs nothing, or one value cannot be restored or is too large for a message.
+      InputError: the item runs nothing or needs this process, or one value cannot be restored or is too large for a
+        message.
     """
     graph_def = tf.compat.v1.GraphDef()
     graph_def.CopyFrom(placed)
@@ -87,8 +90,44 @@ def build_program(item: Item, placed: tf.compat.v1.GraphDef) -> GraphProgram:
         check_restorable(variable.node, variable.dtype)
         handle = node_of_name[variable.node]
         assignments.append(_add_assignment(graph_def, handle, variable.value, f"{_SCOPE}/variable_{i}"))
+    for i, capture in enumerate(item.host_captures):
+        if not can_stand_in(item.graph_def, capture):
+            raise InputError(f"{item.name!r} cannot run by itself: {item.why_not_standalone}")
+        assignments += _stand_in(item, graph_def, node_of_name, capture.node, f"{_SCOPE}/iterator_{i}")
     step_ops = _add_step_ops(item, graph_def, node_of_name)
     return GraphProgram(graph_def, tuple(assignments), step_ops)
+
+
+def _stand_in(
+    item: Item,
+    graph_def: tf.compat.v1.GraphDef,
+    node_of_name: dict[str, tf.compat.v1.NodeDef],
+    iterator: str,
+    prefix: str,
+) -> list[Assignment]:
+    """Has the ops that read an iterator hand on zeros, which are resident beside them."""
+    assignments: list[Assignment] = []
+    for name, outputs in zip(item.index.names, item.outputs, strict=True):
+        node = node_of_name[name]
+        if iterator not in (text.partition(":")[0] for text in node.input):
+            continue
+        controls = [text for text in node.input if text.startswith("^")]
+        elements = []
+        for spec in outputs:
+            scope = f"{prefix}/{len(assignments)}"
+            zeros = np.zeros(spec.shape, spec.dtype.as_numpy_dtype)
+            element = graph_def.node.add(name=f"{scope}/element", op="Placeholder", device=node.device)
+            feed = Feed(element.name, spec.shape, spec.dtype, zeros)
+            handle = _make_resident(graph_def, element, feed, scope)
+            assignments.append(_add_assignment(graph_def, handle, zeros, scope))
+            elements.append(f"{element.name}:0")
+        node.op = "IdentityN"
+        node.attr.clear()
+        node.attr["T"].list.type.extend(spec.dtype.as_datatype_enum for spec in outputs)
+        node.input[:] = [*elements, *controls]
+    node_of_name[iterator].op = "NoOp"
+    node_of_name[iterator].attr.clear()
+    return assignments
 
 
 def empty_program() -> GraphProgram:

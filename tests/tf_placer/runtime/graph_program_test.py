@@ -27,8 +27,8 @@ def item() -> Item:
 
 
 def _alternating(item: Item) -> tf.compat.v1.GraphDef:
-    (variable,) = item.variables
-    touching = {node.name for node in item.graph_def.node if variable.node in node.input} | {variable.node}
+    handles = {variable.node for variable in item.variables}
+    touching = {node.name for node in item.graph_def.node if handles & set(node.input)} | handles
     return place_graph(
         item.graph_def, {node.name: CPU[node.name in touching] for node in item.graph_def.node}
     )
@@ -62,6 +62,47 @@ def test_every_added_op_lives_with_what_it_serves(item):
             assert device[node.name] == device[node.input[0]]
         if node.name in program.step_ops:
             assert {device[text.removeprefix("^")] for text in node.input} == {node.device}
+
+
+def test_an_iterator_gives_zeros():
+    rows = iter(tf.data.Dataset.from_tensor_slices((tf.ones([8, 3]), tf.ones([8], tf.int64))).batch(4, True))
+    total = tf.Variable([[1.0, 2.0, 3.0]], name="total")
+
+    @tf.function
+    def f():
+        (x, y), (again, _) = next(rows), next(rows)
+        return tf.reduce_sum(total + x + again), y + 5
+
+    item = Item.from_function(f)
+    assert item.runs_standalone
+    program = build_program(item, _alternating(item))
+    device = {node.name: node.device for node in program.graph_def.node}
+    reads = [node for node in program.graph_def.node if node.op == "IdentityN"]
+    assert [len(node.input) for node in reads] == [2, 3]  # the second waits for the first
+    assert all(
+        device[text.removeprefix("^").partition(":")[0]] == node.device
+        for node in reads
+        for text in node.input
+    )
+    with tf.Graph().as_default() as graph:
+        tf.import_graph_def(program.graph_def, name="")
+    config = tf.compat.v1.ConfigProto(device_count={"CPU": 2})
+    with tf.compat.v1.Session(graph=graph, config=config) as session:
+        for assignment in program.assignments:
+            session.run(assignment.op, {assignment.placeholder: assignment.value})
+        session.run(list(program.step_ops))
+        found = session.run(list(item.fetches))
+    assert found[0] == 24.0  # 4 rows of 1 + 2 + 3, and nothing from the iterator
+    assert found[1].tolist() == [5, 5, 5, 5]
+
+
+def test_what_needs_this_process_does_not_run_by_itself():
+    rows = iter(tf.data.Dataset.from_tensor_slices(["a"]))  # strings of zeros might be anything
+    item = Item.from_function(tf.function(lambda: next(rows)))
+    with pytest.raises(
+        InputError, match=r"cannot run by itself: .*\(read by IteratorGetNext\) is an iterator"
+    ):
+        build_program(item, _alternating(item))
 
 
 def test_nothing_to_run_is_bad_input():
