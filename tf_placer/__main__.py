@@ -14,6 +14,7 @@ import rich.console
 from absl import flags
 
 from tf_placer import workloads
+from tf_placer.cluster.loopback import workers_opened
 from tf_placer.cluster.preset import preset_names
 from tf_placer.command_line import flag_sets
 from tf_placer.command_line.explain import explain
@@ -191,7 +192,8 @@ def run(argv: Sequence[str], console: rich.console.Console | None = None) -> int
             console.print(f"{argv[0]}: {command.help}\n{values.get_help()}", soft_wrap=True, markup=False)
             return OK
         _parse(values, argv, command.required)
-        command.run(values, console)
+        with workers_opened("open_workers" in values and values.open_workers):
+            command.run(values, console)
     except (InputError, flags.Error) as error:
         sys.stderr.write(f"tf-placer: {' '.join(str(error).split())}\n")
         return BAD_INPUT
