@@ -26,9 +26,10 @@ from collections.abc import Iterator, Sequence
 import matplotlib.pyplot as plt
 import numpy as np
 import scipy.stats
-from absl import app, flags
+from absl import flags
 
 import tf_placer
+from experiments.into_folder import run
 from tf_placer import workloads
 from tf_placer.calibration.cache import Cache
 from tf_placer.calibration.profile import traffic_problem
@@ -292,10 +293,7 @@ def plot(results: Sequence[dict], path: pathlib.Path) -> None:
     figure.savefig(path, dpi=120)
 
 
-def main(argv: list[str]) -> None:
-    del argv
-    out = pathlib.Path(FLAGS.out)
-    out.mkdir(parents=True, exist_ok=True)
+def main(out: pathlib.Path) -> None:
     results = []
     with tempfile.TemporaryDirectory() as profiles:
         for name in FLAGS.workloads:
@@ -309,4 +307,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    run(main)

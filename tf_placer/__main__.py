@@ -21,7 +21,7 @@ from tf_placer.command_line.explain import explain
 from tf_placer.command_line.measure import measure
 from tf_placer.command_line.place import Request, compare, place, place_signatures
 from tf_placer.command_line.profile import show_profile
-from tf_placer.command_line.report import META_GRAPH, SAVED_MODEL, Report, check_out
+from tf_placer.command_line.report import META_GRAPH, SAVED_MODEL, Report, reserved_out
 from tf_placer.command_line.source import Source
 from tf_placer.errors import InputError
 from tf_placer.files import replacing
@@ -54,14 +54,14 @@ class Command:
 def _place(values: flags.FlagValues, console: rich.console.Console) -> None:
     methods.find(values.method)
     out = pathlib.Path(values.out)
-    check_out(out, values.saved_model)
-    request = flag_sets.request(values, flag_sets.budget(values))
-    if request.source.saved_model:
-        _place_saved_model(request, values, out, console)
-        return
-    report = place(request, values.method, console)
-    also = functools.partial(_write_meta_graph, request.source, report, console)
-    _finish(report, out, flag_sets.made_for(values), console, also if request.source.meta_graph else None)
+    with reserved_out(out, values.saved_model):
+        request = flag_sets.request(values, flag_sets.budget(values))
+        if request.source.saved_model:
+            _place_saved_model(request, values, out, console)
+            return
+        report = place(request, values.method, console)
+        also = functools.partial(_write_meta_graph, request.source, report, console)
+        _finish(report, out, flag_sets.made_for(values), console, also if request.source.meta_graph else None)
 
 
 def _place_saved_model(
@@ -97,9 +97,9 @@ def _compare(values: flags.FlagValues, console: rich.console.Console) -> None:
     for method in values.methods:
         methods.find(method)
     out = pathlib.Path(values.out)
-    check_out(out)
-    report = compare(flag_sets.request(values, flag_sets.budget(values)), values.methods, console)
-    _finish(report, out, flag_sets.made_for(values), console)
+    with reserved_out(out):
+        report = compare(flag_sets.request(values, flag_sets.budget(values)), values.methods, console)
+        _finish(report, out, flag_sets.made_for(values), console)
 
 
 def _finish(

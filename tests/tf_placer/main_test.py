@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import os
@@ -20,7 +21,9 @@ from tensorflow.python.ops import resource_variable_ops
 from tests.tf_placer.rewrite.saved_models import several_signatures
 from tf_placer import workloads
 from tf_placer.__main__ import run
+from tf_placer.cluster import loopback
 from tf_placer.cluster.cluster import Cluster
+from tf_placer.folders import reserved
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.saved_model import plan_file
@@ -230,6 +233,40 @@ def test_bad_cluster_files(
 def test_an_output_folder_that_is_a_file(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "taken").write_text("")
     assert_one_line(capsys, tmp_path, place_arguments(tmp_path / "taken" / "out"), "taken is a file")
+
+
+@pytest.mark.parametrize("name", ["place", "compare"])
+def test_an_output_folder_that_cannot_be_made_is_told_before_the_search(
+    name: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = place_arguments(pathlib.Path("/proc/out"), method=None, budget_s="3600", budget_evaluations=None)
+    assert_one_line(capsys, tmp_path, [name, *argv[1:]], "--out=/proc/out", "cannot be written to")
+
+
+@pytest.mark.parametrize("name", ["place", "compare"])
+def test_a_second_run_into_one_folder_is_refused_before_the_search(
+    name: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    argv = place_arguments(out, method=None, budget_s="3600", budget_evaluations=None)
+    with reserved(out, "the first run"):
+        assert_one_line(capsys, out, [name, *argv[1:]], f"--out={out}: another run is writing there")
+
+
+def test_workers_that_cannot_be_kept_off_the_network_are_refused(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = dataclasses.replace(loopback._LIBRARY, name="_never_compiled", prebuilt="NEVER_PREBUILT")
+    monkeypatch.setattr(loopback, "_LIBRARY", library)
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    for name in ("place", "compare", "measure", "profile"):
+        plan = tmp_path / "plan.json"
+        plan.write_text("{}")
+        extra = {"measure": [f"--placement={plan}"], "profile": []}.get(name, [f"--out={tmp_path / 'out'}"])
+        argv = [name, "--workload=no_such_workload", "--cluster=local:1", *extra]
+        assert_one_line(capsys, tmp_path, argv, "no-such-compiler not found", "--open_workers")
+        assert_one_line(capsys, tmp_path, [*argv, "--open_workers"], "no_such_workload")
+    assert loopback.OPEN_WORKERS not in os.environ, "a flag is of one command"
 
 
 def unknown_shapes() -> workloads.Workload:

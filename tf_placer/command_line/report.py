@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
-import os
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -17,6 +17,7 @@ from tf_placer.command_line.candidate import Candidate
 from tf_placer.errors import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.files import replacing
+from tf_placer.folders import reserved
 from tf_placer.graph.item import Item
 from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.apply_placement import apply_placement
@@ -258,12 +259,17 @@ def _live_summary(found: LiveResult) -> dict[str, Any]:
     }
 
 
-def check_out(out: pathlib.Path, saved_model: str | None = None) -> None:
-    """Raises InputError when results could not be written to ``out`` later; creates nothing.
+def reserved_out(
+    out: pathlib.Path, saved_model: str | None = None
+) -> contextlib.AbstractContextManager[None]:
+    """Where results of this run, and of no other at the same time, can be written to ``out``: see ``reserved``.
 
     Args:
-      out: where they would go.
+      out: where they go.
       saved_model: folder of the SavedModel that they are made of, which they must not replace.
+
+    Raises:
+      InputError: they would replace it.
     """
     if saved_model:
         model, results = pathlib.Path(saved_model).resolve(), out.resolve()
@@ -271,11 +277,7 @@ def check_out(out: pathlib.Path, saved_model: str | None = None) -> None:
             raise InputError(
                 f"--out={out} would be written into --saved_model={saved_model}; give another folder"
             )
-    there = next(p for p in (out.absolute(), *out.absolute().parents) if p.exists())
-    if not there.is_dir():
-        raise InputError(f"--out={out}: {there} is a file; give a folder")
-    if not os.access(there, os.W_OK):
-        raise InputError(f"--out={out}: no permission to write in {there}; give another folder")
+    return reserved(out, f"--out={out}")
 
 
 def _row_name(candidate: Candidate) -> str:
