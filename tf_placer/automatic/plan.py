@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import os
 import pathlib
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -28,6 +28,7 @@ from tf_placer.search.budget import Budget
 from tf_placer.search.live import search_live
 from tf_placer.search.progress import Progress
 from tf_placer.search.search import search
+from tf_placer.user_cache import user_cache_folder
 
 ProgressFactory = Callable[[str, Budget], Progress]
 
@@ -64,8 +65,7 @@ class Plan:
 
 def default_plan_folder() -> pathlib.Path:
     """``$XDG_CACHE_HOME/tf_placer/plans``, usually in ``~/.cache``."""
-    cache = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
-    return pathlib.Path(cache) / "tf_placer" / "plans"
+    return user_cache_folder() / "plans"
 
 
 def find_plan(
@@ -92,10 +92,14 @@ def find_plan(
     problem = with_fixed_ops(item, problem, fixed or {})
     cache = Cache(pathlib.Path(config.cache_dir) if config.cache_dir else default_plan_folder())
     key = _key(problem)
-    found = cache.load(key)
+
+    def read(kept: dict[str, Any]) -> Plan:
+        times = {name: kept[name] for name in kept if name != "plan"}
+        return Plan(Placement.from_json(kept["plan"], problem, "kept plan"), **times, from_cache=True)
+
+    found = cache.load(key, read)
     if found is not None:
-        kept = {name: found[name] for name in found if name != "plan"}
-        return Plan(Placement.from_json(found["plan"], problem, "kept plan"), **kept, from_cache=True)
+        return found
     plan = _search(item, problem, config, progress)
     times = {field.name: getattr(plan, field.name) for field in dataclasses.fields(Plan)}
     kept = {name: times[name] for name in times if name not in ("placement", "from_cache")}
