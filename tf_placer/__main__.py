@@ -125,9 +125,9 @@ def _write_meta_graph(
 
 
 def _measure(values: flags.FlagValues, console: rich.console.Console) -> None:
-    plan = pathlib.Path(values.placement)
-    if not plan.is_file():  # before this machine is probed
-        raise InputError(f"--placement={plan}: no such file; give the placement.json of a run")
+    if not pathlib.Path(values.placement).is_file():
+        raise InputError(f"--placement={values.placement}: no such file; give the placement.json of a run")
+    plan = PlanFile.read(values.placement)  # before this machine is probed
     measure(flag_sets.request(values, Budget(evaluations=1)), plan, console)
 
 

@@ -88,8 +88,11 @@ def find_plan(
       InputError: the cluster cannot run the program, nothing fits, or what is pinned or fixed cannot be there.
     """
     pins = [Pin(ops, device) for ops, device in config.pins.items()]
-    problem = with_pins(item, build_problem(item, cluster), pins)
-    problem = with_fixed_ops(item, problem, fixed or {})
+
+    def decided(problem: Problem) -> Problem:
+        return with_fixed_ops(item, with_pins(item, problem, pins), fixed or {})
+
+    problem = decided(build_problem(item, cluster, check=decided))
     cache = Cache(pathlib.Path(config.cache_dir) if config.cache_dir else default_plan_folder())
     key = _key(problem)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tf_placer.calibration.cache import Cache
 from tf_placer.calibration.profile import calibrated, profile
 from tf_placer.cluster.cluster import Cluster
@@ -14,7 +16,11 @@ COSTS = ("analytic", "profiled")
 
 
 def build_problem(
-    item: Item, cluster: Cluster, costs: str | None = None, cache: Cache | None = None
+    item: Item,
+    cluster: Cluster,
+    costs: str | None = None,
+    cache: Cache | None = None,
+    check: Callable[[Problem], object] | None = None,
 ) -> Problem:
     """Describes placing ``item`` on ``cluster``.
 
@@ -24,6 +30,8 @@ def build_problem(
       costs: ``"analytic"``: estimated from FLOPs and bytes. ``"profiled"``: measured on the cluster's devices, where
         it takes half a minute or so the first time and is kept on disk. Without, profiled on live devices.
       cache: where profiles are kept; ``calibration.cache.default_folder()`` without.
+      check: is given the problem with estimated costs before anything is measured; what it raises ends the call. For
+        what is to be done with the problem and could not be: a plan for another graph, say.
 
     Raises:
       InputError: an op has a kernel on no device; ``"profiled"`` for a cluster that is only described; or another
@@ -37,4 +45,6 @@ def build_problem(
     if costs == "profiled" and not cluster.is_live:
         raise InputError(f"cluster {cluster.name!r} is {cluster.kind}, so nothing can be profiled on it")
     problem = analytic_problem(item, cluster)
+    if check is not None:
+        check(problem)
     return problem if costs == "analytic" else calibrated(problem, profile(item, problem, cache=cache))

@@ -36,11 +36,17 @@ def explain(request: Request, plan: PlanFile, op_name: str, console: rich.consol
     Raises:
       InputError: the plan does not fit, or the graph has no such op.
     """
-    item, problem = described(request, console)
+
+    def check(item: Item, problem: Problem) -> None:
+        Placement.from_plan(plan, problem)
+        if op_name not in item.index.id_of_name:
+            near = difflib.get_close_matches(op_name, problem.op_names, n=3) or problem.op_names[-3:]
+            raise InputError(
+                f"--op={op_name}: {problem.name!r} has no such op; did you mean {', '.join(near)}?"
+            )
+
+    item, problem = described(request, console, check)
     placement = Placement.from_plan(plan, problem)
-    if op_name not in item.index.id_of_name:
-        near = difflib.get_close_matches(op_name, problem.op_names, n=3) or problem.op_names[-3:]
-        raise InputError(f"--op={op_name}: {problem.name!r} has no such op; did you mean {', '.join(near)}?")
     op = item.index.id_of_name[op_name]
     for line in (*_about_unit(item, problem, placement, op), *_about_tensors(problem, placement, op)):
         console.print(line, soft_wrap=True, markup=False)
