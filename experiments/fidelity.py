@@ -42,6 +42,7 @@ from tf_placer.planners.random_blocks import RandomBlocks
 from tf_placer.planners.single_device import single_device_placements
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph
+from tf_placer.quantities import percentage
 from tf_placer.runtime.graph_program import GraphProgram
 from tf_placer.runtime.timing import RuntimeConfig
 from tf_placer.search import methods
@@ -266,11 +267,16 @@ def summary(result: dict) -> str:
     ]
     for kind in dict.fromkeys(kinds):
         these, before = error[kinds == kind], as_profiled[kinds == kind]
-        lines.append(
-            f"  {kind:<10}{len(these):>3}: median {np.median(these):+.1%} ({these.min():+.1%} to {these.max():+.1%}); "
-            f"{np.median(before):+.1%} ({before.min():+.1%} to {before.max():+.1%})"
-        )
+        lines.append(f"  {kind:<10}{len(these):>3}: median {spread(these)}; {spread(before)}")
     return "\n".join(lines)
+
+
+def spread(errors: np.ndarray) -> str:
+    """Median, least and largest."""
+    median, least, largest = (
+        percentage(float(one), signed=True) for one in (np.median(errors), errors.min(), errors.max())
+    )
+    return f"{median} ({least} to {largest})"
 
 
 def plot(results: Sequence[dict], path: pathlib.Path) -> None:

@@ -14,6 +14,7 @@ from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planners.single_device import single_device_placements
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.plan_file import PlanFile
+from tf_placer.quantities import milliseconds
 from tf_placer.runtime.statistics import clearly_slower
 
 _TURNS = 20
@@ -102,7 +103,7 @@ def _table(
         status = Status(int(measured.status[row]))
         assert measured.spread_s is not None  # the runtime's steps differ
         seconds = (simulated.runtime_s[row], measured.runtime_s[row], measured.spread_s[row])
-        times = [f"{1e3 * s:.3f} ms" for s in seconds]
-        in_turn = f"{1e3 * np.median(samples[row]):.3f} ms" if row in samples else "-"
+        times = [milliseconds(float(s)) for s in seconds]
+        in_turn = milliseconds(float(np.median(samples[row])) if row in samples else None)
         table.add_row(name, *times, in_turn, measured.messages[row] or status.name)
     return table

@@ -13,6 +13,7 @@ import numpy as np
 import rich.console
 import rich.table
 
+from tf_placer import quantities
 from tf_placer.command_line.candidate import Candidate
 from tf_placer.errors import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
@@ -20,6 +21,7 @@ from tf_placer.files import replacing
 from tf_placer.folders import reserved
 from tf_placer.graph.item import Item
 from tf_placer.problem.problem import Problem
+from tf_placer.quantities import milliseconds, percentage
 from tf_placer.rewrite.apply_placement import apply_placement
 from tf_placer.search.live import LiveResult
 from tf_placer.search.result import SearchResult
@@ -139,19 +141,19 @@ class Report:
         if self.chosen.step_s is None:
             return f"{self.chosen.method} did not run: {self.chosen.status.name}."
         if self.chosen.method == "single":
-            return f"The best single device takes {_ms(self.chosen.step_s)} {how}; nothing here beats it."
+            return f"The best single device takes {milliseconds(self.chosen.step_s)} {how}; nothing here beats it."
         if single is None or single.step_s is None:
-            return f"No single device was timed; {self.chosen.method} takes {_ms(self.chosen.step_s)} {how}."
+            return f"No single device was timed; {self.chosen.method} takes {milliseconds(self.chosen.step_s)} {how}."
         gain = 1 - self.chosen.step_s / single.step_s
         if gain <= 0:
             return (
-                f"{self.chosen.method} is NOT faster than a single device {how} ({-gain:.1%} slower): "
+                f"{self.chosen.method} is NOT faster than a single device {how} ({percentage(-gain)} slower): "
                 "leave the program on one device."
             )
-        verdict = f"{self.chosen.method} is {gain:.1%} faster than a single device {how}."
+        verdict = f"{self.chosen.method} is {percentage(gain)} faster than a single device {how}."
         if self.recommended is not self.chosen:
             verdict += (
-                f" {self.recommended.method} is faster still, {_ms(self.recommended.step_s)}; "
+                f" {self.recommended.method} is faster still, {milliseconds(self.recommended.step_s)}; "
                 f"the plan written is that of {self.chosen.method}."
             )
         return verdict
@@ -198,9 +200,9 @@ class Report:
             evaluations = candidate.result.evaluations if candidate.result else 0
             table.add_row(
                 _row_name(candidate),
-                _ms(candidate.simulated_s),
+                milliseconds(candidate.simulated_s),
                 _gain(candidate.simulated_s, self.result.single_device_s),
-                _ms(candidate.measured_s),
+                milliseconds(candidate.measured_s),
                 str(evaluations),
             )
         table.add_section()
@@ -211,7 +213,7 @@ class Report:
             ("bound: largest unit", bounds.largest_unit_ns),
         ):
             table.add_row(
-                name, _ms(bound_ns / 1e9), _gain(bound_ns / 1e9, self.result.single_device_s), "", ""
+                name, milliseconds(bound_ns / 1e9), _gain(bound_ns / 1e9, self.result.single_device_s), "", ""
             )
         return table
 
@@ -226,16 +228,12 @@ def _live_verdict(live: Live, candidates: Sequence[Candidate]) -> str:
         if candidate.method == "single" or candidate.measured_s is None or candidate.simulated_s is None:
             continue
         measured = 1 - candidate.measured_s / single.measured_s
-        simulated = 1 - candidate.simulated_s / (single.simulated_s or float("nan"))
+        simulated = 1 - candidate.simulated_s / single.simulated_s if single.simulated_s else None
         lines.append(
-            f"{candidate.method}: {_change(measured)} than the best single device on the runtime, "
-            f"{_change(simulated)} in the simulator fitted to what was measured."
+            f"{candidate.method}: {quantities.gain(measured)} than the best single device on the runtime, "
+            f"{quantities.gain(simulated)} in the simulator fitted to what was measured."
         )
     return "\n".join(lines)
-
-
-def _change(gain: float) -> str:
-    return f"{abs(gain):.1%} {'faster' if gain > 0 else 'slower'}"
 
 
 def _live_summary(found: LiveResult) -> dict[str, Any]:
@@ -284,12 +282,6 @@ def _row_name(candidate: Candidate) -> str:
     return "single device" if candidate.method == "single" else candidate.method
 
 
-def _ms(seconds: float | None) -> str:
-    return "-" if seconds is None else f"{1e3 * seconds:.3f} ms"
-
-
 def _gain(seconds: float | None, single_s: float | None) -> str:
-    if seconds is None or not single_s:
-        return "-"
-    # Rounded before it is shown, so that no difference is +0.0 and never -0.0.
-    return f"{round(seconds / single_s - 1, 3) + 0.0:+.1%}"
+    share = None if seconds is None or not single_s else seconds / single_s - 1
+    return percentage(share, signed=True)
