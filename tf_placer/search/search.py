@@ -139,7 +139,8 @@ def _run(
     interrupted = False
     with progress:
         try:
-            for batch in () if recorder.exhausted else run(context):
+            # A first round in any case: on a busy machine, set-up alone may take as long as a short budget.
+            for batch in () if recorder.exhausted and recorder.history else run(context):
                 recorder.add(batch)
                 done = recorder.exhausted
                 checkpoint.save(len(recorder.history), recorder.state, last=done)
