@@ -20,9 +20,10 @@ from collections.abc import Callable
 import keras
 import numpy as np
 import tensorflow as tf
-from absl import app, flags
+from absl import flags
 
 import tf_placer
+from experiments.into_folder import run
 from tf_placer.files import write_atomically
 
 FLAGS = flags.FLAGS
@@ -67,8 +68,7 @@ def train(step: Callable, data: tf.Tensor) -> tuple[list[float], float]:
     return losses, float(np.median(seconds[1:]))
 
 
-def main(argv: list[str]) -> None:
-    del argv
+def main(out: pathlib.Path) -> None:
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     cluster = (
@@ -79,8 +79,6 @@ def main(argv: list[str]) -> None:
             tf.config.list_physical_devices("CPU")[0],
             [tf.config.LogicalDeviceConfiguration()] * LOGICAL_DEVICES,
         )
-    out = pathlib.Path(FLAGS.out)
-    out.mkdir(parents=True, exist_ok=True)
     data = tf.random.stateless_normal([FLAGS.steps, BATCH, FEATURES], [FLAGS.seed, 1])
 
     step, model = build_step()
@@ -116,4 +114,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    run(main)

@@ -12,6 +12,8 @@ import keras
 from absl import app, flags
 
 import tf_placer
+from tf_placer.errors import InputError
+from tf_placer.folders import check_writable
 from tf_placer.graph.saved_model import read_saved_model
 
 FLAGS = flags.FLAGS
@@ -32,6 +34,10 @@ def main(argv: list[str]) -> None:
     out = pathlib.Path(FLAGS.out)
     if out.exists():
         raise SystemExit(f"--out={out} is there already; give a new folder")
+    try:
+        check_writable(out, f"--out={out}")
+    except InputError as error:
+        raise SystemExit(str(error)) from None
     keras.utils.set_random_seed(FLAGS.seed)
     image = (FLAGS.size, FLAGS.size, 3)
     model = getattr(keras.applications, FLAGS.model)(weights=None, input_shape=image)

@@ -26,9 +26,10 @@ from collections.abc import Iterator, Sequence
 import matplotlib.pyplot as plt
 import numpy as np
 import scipy.stats
-from absl import app, flags
+from absl import flags
 
 import tf_placer
+from experiments.into_folder import run
 from tf_placer import workloads
 from tf_placer.calibration.cache import Cache
 from tf_placer.calibration.profile import traffic_problem
@@ -41,6 +42,7 @@ from tf_placer.planners.random_blocks import RandomBlocks
 from tf_placer.planners.single_device import single_device_placements
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph
+from tf_placer.quantities import percentage
 from tf_placer.runtime.graph_program import GraphProgram
 from tf_placer.runtime.timing import RuntimeConfig
 from tf_placer.search import methods
@@ -265,11 +267,16 @@ def summary(result: dict) -> str:
     ]
     for kind in dict.fromkeys(kinds):
         these, before = error[kinds == kind], as_profiled[kinds == kind]
-        lines.append(
-            f"  {kind:<10}{len(these):>3}: median {np.median(these):+.1%} ({these.min():+.1%} to {these.max():+.1%}); "
-            f"{np.median(before):+.1%} ({before.min():+.1%} to {before.max():+.1%})"
-        )
+        lines.append(f"  {kind:<10}{len(these):>3}: median {spread(these)}; {spread(before)}")
     return "\n".join(lines)
+
+
+def spread(errors: np.ndarray) -> str:
+    """Median, least and largest."""
+    median, least, largest = (
+        percentage(float(one), signed=True) for one in (np.median(errors), errors.min(), errors.max())
+    )
+    return f"{median} ({least} to {largest})"
 
 
 def plot(results: Sequence[dict], path: pathlib.Path) -> None:
@@ -292,10 +299,7 @@ def plot(results: Sequence[dict], path: pathlib.Path) -> None:
     figure.savefig(path, dpi=120)
 
 
-def main(argv: list[str]) -> None:
-    del argv
-    out = pathlib.Path(FLAGS.out)
-    out.mkdir(parents=True, exist_ok=True)
+def main(out: pathlib.Path) -> None:
     results = []
     with tempfile.TemporaryDirectory() as profiles:
         for name in FLAGS.workloads:
@@ -309,4 +313,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    run(main)

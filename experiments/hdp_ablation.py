@@ -12,9 +12,10 @@ import json
 import pathlib
 
 import numpy as np
-from absl import app, flags
+from absl import flags
 
 import tf_placer
+from experiments import into_folder
 from tf_placer import workloads
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.files import write_atomically
@@ -72,10 +73,7 @@ def run(problem: tf_placer.Problem, changes: dict, budget_s: float, seed: int) -
     return tf_placer.search(problem, variant, budget_s=budget_s, seed=seed)
 
 
-def main(argv: list[str]) -> None:
-    del argv
-    out = pathlib.Path(FLAGS.out)
-    out.mkdir(parents=True, exist_ok=True)
+def main(out: pathlib.Path) -> None:
     problem = tf_placer.build_problem(workloads.build("inception_v3"), tf_placer.Cluster.preset("k40x2"))
     rows = []
     for name, changes in VARIANTS.items():
@@ -101,4 +99,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    into_folder.run(main)

@@ -12,9 +12,10 @@ import pathlib
 
 import matplotlib.pyplot as plt
 import numpy as np
-from absl import app, flags
+from absl import flags
 
 import tf_placer
+from experiments.into_folder import run
 from tf_placer import workloads
 from tf_placer.files import write_atomically
 from tf_placer.problem.multi_branch import multi_branch_bound_s, multi_branch_problem
@@ -83,10 +84,7 @@ def plot(results: dict[str, list[dict]], path: pathlib.Path) -> None:
     figure.savefig(path, dpi=120)
 
 
-def main(argv: list[str]) -> None:
-    del argv
-    out = pathlib.Path(FLAGS.out)
-    out.mkdir(parents=True, exist_ok=True)
+def main(out: pathlib.Path) -> None:
     inception = workloads.build("inception_v3")
     problems = {
         f"Inception-V3 on {name}": (
@@ -116,4 +114,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    run(main)

@@ -11,6 +11,7 @@ where it was, whatever ended it.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import pathlib
@@ -27,6 +28,7 @@ from tf_placer import workloads
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.evaluation.journaled import JournaledEvaluator
 from tf_placer.files import write_atomically
+from tf_placer.folders import reserved
 from tf_placer.planners.single_device import single_device_placements
 from tf_placer.runtime.race import race_times_s
 from tf_placer.runtime.statistics import clearly_slower
@@ -157,6 +159,13 @@ def main(argv: list[str]) -> None:
     del argv
     logging.set_verbosity(logging.WARNING)  # TensorFlow tells of every checkpoint
     out = pathlib.Path(_OUT.value)
+    # The child searches in a folder that is its parent's.
+    with contextlib.nullcontext() if _CHILD.value else reserved(out, f"--out={out}"):
+        search_and_race(out)
+
+
+def search_and_race(out: pathlib.Path) -> None:
+    """Goes on with the search, or is the child's; then the race, and results.json."""
     if not _CHILD.value and not journal_of(out).exists():
         kill_part_way(out)
     item = workloads.build(_WORKLOAD.value)

@@ -14,9 +14,10 @@ import json
 import pathlib
 
 import numpy as np
-from absl import app, flags
+from absl import flags
 
 import tf_placer
+from experiments.into_folder import run
 from tf_placer import workloads
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.files import write_atomically
@@ -78,10 +79,7 @@ def one_run(name: str, seed: int) -> dict:
     }
 
 
-def main(argv: list[str]) -> None:
-    del argv
-    out = pathlib.Path(FLAGS.out)
-    out.mkdir(parents=True, exist_ok=True)
+def main(out: pathlib.Path) -> None:
     results = []
     for name in FLAGS.workloads:
         for seed in range(FLAGS.runs):
@@ -108,4 +106,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    run(main)

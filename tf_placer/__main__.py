@@ -14,13 +14,14 @@ import rich.console
 from absl import flags
 
 from tf_placer import workloads
+from tf_placer.cluster.loopback import workers_opened
 from tf_placer.cluster.preset import preset_names
 from tf_placer.command_line import flag_sets
 from tf_placer.command_line.explain import explain
 from tf_placer.command_line.measure import measure
 from tf_placer.command_line.place import Request, compare, place, place_signatures
 from tf_placer.command_line.profile import show_profile
-from tf_placer.command_line.report import META_GRAPH, SAVED_MODEL, Report, check_out
+from tf_placer.command_line.report import META_GRAPH, SAVED_MODEL, Report, reserved_out
 from tf_placer.command_line.source import Source
 from tf_placer.errors import InputError
 from tf_placer.files import replacing
@@ -53,14 +54,14 @@ class Command:
 def _place(values: flags.FlagValues, console: rich.console.Console) -> None:
     methods.find(values.method)
     out = pathlib.Path(values.out)
-    check_out(out, values.saved_model)
-    request = flag_sets.request(values, flag_sets.budget(values))
-    if request.source.saved_model:
-        _place_saved_model(request, values, out, console)
-        return
-    report = place(request, values.method, console)
-    also = functools.partial(_write_meta_graph, request.source, report, console)
-    _finish(report, out, flag_sets.made_for(values), console, also if request.source.meta_graph else None)
+    with reserved_out(out, values.saved_model):
+        request = flag_sets.request(values, flag_sets.budget(values))
+        if request.source.saved_model:
+            _place_saved_model(request, values, out, console)
+            return
+        report = place(request, values.method, console)
+        also = functools.partial(_write_meta_graph, request.source, report, console)
+        _finish(report, out, flag_sets.made_for(values), console, also if request.source.meta_graph else None)
 
 
 def _place_saved_model(
@@ -96,9 +97,9 @@ def _compare(values: flags.FlagValues, console: rich.console.Console) -> None:
     for method in values.methods:
         methods.find(method)
     out = pathlib.Path(values.out)
-    check_out(out)
-    report = compare(flag_sets.request(values, flag_sets.budget(values)), values.methods, console)
-    _finish(report, out, flag_sets.made_for(values), console)
+    with reserved_out(out):
+        report = compare(flag_sets.request(values, flag_sets.budget(values)), values.methods, console)
+        _finish(report, out, flag_sets.made_for(values), console)
 
 
 def _finish(
@@ -124,9 +125,9 @@ def _write_meta_graph(
 
 
 def _measure(values: flags.FlagValues, console: rich.console.Console) -> None:
-    plan = pathlib.Path(values.placement)
-    if not plan.is_file():  # before this machine is probed
-        raise InputError(f"--placement={plan}: no such file; give the placement.json of a run")
+    if not pathlib.Path(values.placement).is_file():
+        raise InputError(f"--placement={values.placement}: no such file; give the placement.json of a run")
+    plan = PlanFile.read(values.placement)  # before this machine is probed
     measure(flag_sets.request(values, Budget(evaluations=1)), plan, console)
 
 
@@ -191,7 +192,8 @@ def run(argv: Sequence[str], console: rich.console.Console | None = None) -> int
             console.print(f"{argv[0]}: {command.help}\n{values.get_help()}", soft_wrap=True, markup=False)
             return OK
         _parse(values, argv, command.required)
-        command.run(values, console)
+        with workers_opened("open_workers" in values and values.open_workers):
+            command.run(values, console)
     except (InputError, flags.Error) as error:
         sys.stderr.write(f"tf-placer: {' '.join(str(error).split())}\n")
         return BAD_INPUT

@@ -13,11 +13,13 @@ import shutil
 from collections.abc import Iterator, Sequence
 
 from tf_placer.errors import InputError
+from tf_placer.folders import exclusively
 
 UNFINISHED = ".new"
 _REPLACED = "replaced"
+_LOCK = ".lock"
 # What a disk says that is full or must not be written to, as opposed to a mistake of ours.
-_REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+_REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 def write_atomically(path: pathlib.Path, content: str | bytes) -> None:
@@ -26,17 +28,20 @@ def write_atomically(path: pathlib.Path, content: str | bytes) -> None:
     What goes wrong leaves an older ``path`` as it was, and no ``path.new``.
 
     Raises:
-      InputError: the disk is full, or must not be written to.
+      InputError: its folder is not there, is full, or must not be written to.
     """
     temporary = path.with_name(path.name + UNFINISHED)
     try:
-        with _told_of(path), open(temporary, "wb") as file:
+        with open(temporary, "wb") as file:
             file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        if isinstance(error, OSError):
+            raise _refused(path, error) from error
         raise
 
 
@@ -50,22 +55,41 @@ def appearing_whole(folder: pathlib.Path) -> Iterator[pathlib.Path]:
       folder: not there yet; folders that it is in are made with it.
 
     Raises:
-      InputError: the disk is full, or must not be written to.
+      InputError: the disk is full, or must not be written to; or another process is filling such a folder.
     """
-    missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    top = missing[-1]  # of what will be there and is not
-    unfinished = top.with_name(f".{top.name}{UNFINISHED}")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    inside = unfinished / folder.relative_to(top)
-    try:
-        with _told_of(folder):
+    with _told_of(folder), _alone(folder) as top:
+        unfinished = top.with_name(f".{top.name}{UNFINISHED}")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        inside = unfinished / folder.relative_to(top)
+        try:
             inside.mkdir(parents=True)
             yield inside
             _sync(unfinished)
             os.rename(unfinished, top)
-    except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        raise
+        except BaseException:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            raise
+
+
+@contextlib.contextmanager
+def _alone(folder: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Yields the topmost folder that is not there and will be there with ``folder``, to one process at a time."""
+    while True:
+        top = _topmost_missing(folder)
+        lock = top.with_name(f".{top.name}{_LOCK}")
+        with exclusively(
+            lock, f"{folder}: another process is writing {top}; wait for it, or give another folder"
+        ):
+            if not top.exists():  # nobody made it before it was ours
+                yield top
+                return
+
+
+def _topmost_missing(folder: pathlib.Path) -> pathlib.Path:
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    if not missing:
+        raise InputError(f"{folder} is there already; give a new folder")
+    return missing[-1]
 
 
 @contextlib.contextmanager
@@ -81,17 +105,18 @@ def replacing(folder: pathlib.Path, names: Sequence[str]) -> Iterator[pathlib.Pa
       names: of the files and folders that belong together; where the last one lies, the rest is complete.
 
     Raises:
-      InputError: the disk is full, or must not be written to.
+      InputError: the disk is full, or must not be written to; or another process is writing results there.
     """
     if not folder.exists():
         with appearing_whole(folder) as inside:
             yield inside
         return
-    unfinished = folder / f".results{UNFINISHED}"
-    shutil.rmtree(unfinished, ignore_errors=True)
-    replaced = unfinished / _REPLACED
-    try:
-        with _told_of(folder):
+    refusal = f"{folder}: another process is writing results there; wait for it, or give another folder"
+    with _told_of(folder), exclusively(folder / f".results{_LOCK}", refusal):
+        unfinished = folder / f".results{UNFINISHED}"
+        shutil.rmtree(unfinished, ignore_errors=True)
+        replaced = unfinished / _REPLACED
+        try:
             unfinished.mkdir()
             yield unfinished
             replaced.mkdir()
@@ -102,8 +127,8 @@ def replacing(folder: pathlib.Path, names: Sequence[str]) -> Iterator[pathlib.Pa
             for name in names:
                 if os.path.lexists(unfinished / name):
                     os.rename(unfinished / name, folder / name)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
 
 
 @contextlib.contextmanager
@@ -114,9 +139,11 @@ def _told_of(path: pathlib.Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in _REFUSALS:
             raise
-        raise InputError(
-            f"{path} cannot be written: {error.strerror}; make room, or write somewhere else"
-        ) from error
+        raise _refused(path, error) from error
+
+
+def _refused(path: pathlib.Path, error: OSError) -> InputError:
+    return InputError(f"{path} cannot be written: {error.strerror}; make room, or write somewhere else")
 
 
 def _sync(folder: pathlib.Path) -> None:

@@ -8,13 +8,17 @@ import tempfile
 import pytest
 
 # Built by Bazel beside the sources; relative to the runfiles' workspace, the directory of the test.
-_OPS_LIBRARY = pathlib.Path("tf_placer/ops/cc/libtf_placer_ops.so")
+_PREBUILT = {
+    "TF_PLACER_OPS_LIBRARY": pathlib.Path("tf_placer/ops/cc/libtf_placer_ops.so"),
+    "TF_PLACER_LOOPBACK_LIBRARY": pathlib.Path("tf_placer/cluster/cc/libtf_placer_loopback.so"),
+}
 
 
 def main(test_file: str) -> int:
     """Returns pytest's exit status for the fast tests of one file."""
-    if _OPS_LIBRARY.exists():
-        os.environ["TF_PLACER_OPS_LIBRARY"] = str(_OPS_LIBRARY.absolute())
+    for variable, library in _PREBUILT.items():
+        if library.exists():
+            os.environ[variable] = str(library.absolute())
     # Bazel gives no home directory, and matplotlib wants one for its font cache.
     os.environ.setdefault("MPLCONFIGDIR", tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR")))
     options = [

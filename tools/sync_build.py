@@ -35,7 +35,14 @@ filegroup(
 # Split into one target for each module, see above.
 _SPLIT_FOLDER = "tf_placer"
 # What a folder's modules need beyond files of their own folder.
-_EXTRA_DATA = {"tf_placer/ops": ["//tf_placer/ops/cc:libtf_placer_ops.so", "//tf_placer/ops/cc:sources"]}
+_EXTRA_DATA = {
+    "tf_placer/cluster": [
+        "//tf_placer/cluster/cc:libtf_placer_loopback.so",
+        "//tf_placer/cluster/cc:sources",
+    ],
+    "tf_placer/ops": ["//tf_placer/ops/cc:libtf_placer_ops.so", "//tf_placer/ops/cc:sources"],
+}
+_SOURCES_IN_C = ["//tf_placer/cluster/cc:sources", "//tf_placer/ops/cc:sources"]
 # These tests look at the checkout as a whole.
 _WHOLE_CHECKOUT = ("tests/conformance", "tests/docs")
 _NOT_DATA = {".py", ".pyc", ".so", ".new"}
@@ -91,7 +98,7 @@ def _render_test_folder(
     """The BUILD file of a folder of tests: its test files, and a library of what they share."""
     data = _data_files(folder)
     if package in _WHOLE_CHECKOUT:
-        data += ["//:checkout", "//tf_placer/ops/cc:sources", *(f"//{name}:checkout" for name in packages)]
+        data += ["//:checkout", *_SOURCES_IN_C, *(f"//{name}:checkout" for name in packages)]
     rules = []
     shared = [module for module in members if not _is_test(module)]
     if shared:

@@ -103,13 +103,13 @@ def test_bazel_compiles_the_op_as_the_package_does(root: pathlib.Path) -> None:
 @pytest.fixture
 def small_repository(tmp_path: pathlib.Path) -> pathlib.Path:
     files = {
-        "tf_placer/__init__.py": "from tf_placer.cluster import Device\n",
+        "tf_placer/__init__.py": "from tf_placer.costs import Device\n",
         "tf_placer/errors.py": "",
-        "tf_placer/cluster/__init__.py": "from tf_placer.cluster.device import Device\n",
-        "tf_placer/cluster/device.py": "from tf_placer import errors\nARGS = ['-m', 'colocation.tool']\n",
-        "tf_placer/cluster/presets/one.toml": "",
+        "tf_placer/costs/__init__.py": "from tf_placer.costs.device import Device\n",
+        "tf_placer/costs/device.py": "from tf_placer import errors\nARGS = ['-m', 'colocation.tool']\n",
+        "tf_placer/costs/presets/one.toml": "",
         "colocation/tool.py": "",
-        "tests/tf_placer/cluster/device_test.py": "import tf_placer.cluster.device\ndef test_it(): pass\n",
+        "tests/tf_placer/costs/device_test.py": "import tf_placer.costs.device\ndef test_it(): pass\n",
     }
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -121,16 +121,16 @@ def test_rendering_follows_imports_children_and_data(small_repository: pathlib.P
     files = render_all(small_repository)
     assert sorted(files) == [
         "colocation/BUILD",
-        "tests/tf_placer/cluster/BUILD",
+        "tests/tf_placer/costs/BUILD",
         "tf_placer/BUILD",
-        "tf_placer/cluster/BUILD",
+        "tf_placer/costs/BUILD",
     ]
-    cluster = files["tf_placer/cluster/BUILD"]
-    assert 'srcs = [\n        "__init__.py",\n        "device.py",\n    ]' in cluster
+    costs = files["tf_placer/costs/BUILD"]
+    assert 'srcs = [\n        "__init__.py",\n        "device.py",\n    ]' in costs
     # The preset in a folder without modules, the imported leaf and the module that is started as a child.
-    assert 'data = ["presets/one.toml"]' in cluster
-    assert 'deps = [\n        "//colocation",\n        "//tf_placer:errors",\n    ]' in cluster
+    assert 'data = ["presets/one.toml"]' in costs
+    assert 'deps = [\n        "//colocation",\n        "//tf_placer:errors",\n    ]' in costs
     # The face and the leaf are targets of their own.
     assert 'name = "errors"' in files["tf_placer/BUILD"]
-    assert 'deps = ["//tf_placer/cluster"]' in files["tf_placer/BUILD"]
-    assert 'deps = ["//tf_placer/cluster"]' in files["tests/tf_placer/cluster/BUILD"]
+    assert 'deps = ["//tf_placer/costs"]' in files["tf_placer/BUILD"]
+    assert 'deps = ["//tf_placer/costs"]' in files["tests/tf_placer/costs/BUILD"]

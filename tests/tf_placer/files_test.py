@@ -47,7 +47,7 @@ def test_a_text_that_cannot_be_encoded_leaves_nothing(tmp_path):
 def test_a_folder_appears_with_the_folders_it_is_in(tmp_path):
     with appearing_whole(tmp_path / "a" / "b") as inside:
         (inside / "file").write_text("x")
-        assert sorted(os.listdir(tmp_path)) == [".a.new"]
+        assert sorted(os.listdir(tmp_path)) == [".a.lock", ".a.new"]
     assert (tmp_path / "a" / "b" / "file").read_text() == "x"
     assert os.listdir(tmp_path) == ["a"]
 
@@ -81,3 +81,12 @@ def test_results_that_fail_change_nothing(tmp_path):
         (unfinished / "summary").write_text("new")
         raise ValueError("wrong")
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"summary": "old"}
+
+
+@pytest.mark.parametrize("bad", ["file/plan.json", "missing/plan.json", "folder", "/proc/plan.json"])
+def test_a_file_that_cannot_be_written_is_one_line(tmp_path, bad):
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(InputError, match=f"{bad} cannot be written: .*; make room, or write somewhere else"):
+        write_atomically(tmp_path / bad, "text")
+    assert sorted(os.listdir(tmp_path)) == ["file", "folder"]

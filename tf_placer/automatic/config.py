@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import pathlib
 from collections.abc import Mapping
 
 from tf_placer.automatic.eager_devices import check_not_described
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.errors import InputError
+from tf_placer.folders import check_writable
 
 VARIABLES = ("move", "stay")
 _AUTO_METHOD = "local_search"  # wins most live searches: docs/results/live_search.md
@@ -58,6 +60,8 @@ class AutoPlaceConfig:
             raise InputError(f"variables is {self.variables!r}; give one of {', '.join(VARIABLES)}")
         if not self.budget_s > 0:
             raise InputError(f"budget_s is {self.budget_s}; give more than 0")
+        if self.cache_dir is not None:
+            check_writable(pathlib.Path(self.cache_dir), f"cache_dir={self.cache_dir}")
         if self.batch_size < 1:
             raise InputError(f"batch_size is {self.batch_size}; give 1 or more")
         if isinstance(self.cluster, str) and self.cluster != "local":

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.local_workers import LocalWorkers
+from tf_placer.cluster.loopback import own_listeners_confined
 from tf_placer.cluster.present_devices import present_devices
 from tf_placer.errors import InputError
 
@@ -22,8 +23,8 @@ def attach(cluster: Cluster) -> dict[str, str]:
       Name of each device in the cluster -> its name in this process.
 
     Raises:
-      InputError: the cluster is only described, this process lacks a device, or it is already attached to other
-        workers.
+      InputError: the cluster is only described, this process lacks a device, it is already attached to other
+        workers, or they cannot be kept off the network.
       WorkerError: the workers cannot be started.
     """
     check_not_described(cluster)
@@ -59,7 +60,8 @@ def _connect_to_workers(cluster: Cluster, names: tuple[str, ...]) -> None:
     workers = LocalWorkers(cluster)
     workers.start()
     _connected[names] = workers
-    _connect({_task_of(names[0])[0]: dict(enumerate(workers.addresses))})
+    with own_listeners_confined():
+        _connect({_task_of(names[0])[0]: dict(enumerate(workers.addresses))})
 
 
 def _connect_to_servers(cluster: Cluster) -> None:
@@ -84,6 +86,7 @@ def _check_not_connected() -> None:
 def _connect(addresses: dict[str, dict[int, str]]) -> None:
     with tf.init_scope():
         tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec(addresses))
+        tf.config.list_logical_devices()  # initializes: or this process would begin to listen later
 
 
 def _check_present(cluster: Cluster, here: dict[str, str]) -> None:

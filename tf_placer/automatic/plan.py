@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import logging
-import os
 import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -33,10 +31,10 @@ from tf_placer.search.budget import Budget
 from tf_placer.search.live import search_live
 from tf_placer.search.progress import Progress
 from tf_placer.search.search import search
+from tf_placer.user_cache import user_cache_folder
 
 ProgressFactory = Callable[[str, Budget], Progress]
 
-_LOG = logging.getLogger(__name__)
 _CONFIDENCE = 0.95  # that a plan is faster than the function as it is
 
 
@@ -76,8 +74,7 @@ _KEPT = tuple(
 
 def default_plan_folder() -> pathlib.Path:
     """``$XDG_CACHE_HOME/tf_placer/plans``, usually in ``~/.cache``."""
-    cache = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
-    return pathlib.Path(cache) / "tf_placer" / "plans"
+    return user_cache_folder() / "plans"
 
 
 def find_plan(
@@ -105,15 +102,17 @@ def find_plan(
             "simulator's word for a plan"
         )
     pins = [Pin(ops, device) for ops, device in config.pins.items()]
-    built = build_problem(item, cluster)
-    pinned = with_pins(item, built, pins)
-    problem = with_fixed_ops(item, pinned, fixed or {})
+
+    def decided(problem: Problem) -> Problem:
+        return with_fixed_ops(item, with_pins(item, problem, pins), fixed or {})
+
+    built = build_problem(item, cluster, check=decided)
+    problem = decided(built)
     if config.respect_devices:
-        problem = respect_devices(item, problem, narrowed_units(built, pinned))
+        problem = respect_devices(item, problem, narrowed_units(built, with_pins(item, built, pins)))
     cache = Cache(pathlib.Path(config.cache_dir) if config.cache_dir else default_plan_folder())
     key = _key(problem)
-    found = cache.load(key)
-    plan = None if found is None else _kept_plan(found, problem)
+    plan: Plan | None = cache.load(key, lambda found: _kept_plan(found, problem))
     if plan is None:
         plan = _search(item, problem, config, progress)
         kept = {name: getattr(plan, name) for name in _KEPT}
@@ -121,23 +120,22 @@ def find_plan(
     return plan
 
 
-def _kept_plan(found: Any, problem: Problem) -> Plan | None:
-    """A plan from the cache for a program of the same structure, whatever its ops are called; None where it is damaged.
+def _kept_plan(found: Any, problem: Problem) -> Plan:
+    """A plan from the cache for a program of the same structure, whatever its ops are called.
 
     Keras and TensorFlow number layers and ops, so that a model that is built again has other names. Its fingerprint is
     the same only if op for op the graphs are, so devices are kept by the position of their op.
+
+    Raises:
+      InputError, ValueError, LookupError, TypeError: it is damaged, or no plan for this problem.
     """
-    try:
-        device_of_op = np.array(found["device_of_op"])
-        device_of_unit = np.full(problem.num_units, -1)
-        device_of_unit[problem.unit_of_op] = device_of_op
-        placement = Placement(problem, device_of_unit)
-        if (placement.device_of_op != device_of_op).any():
-            raise InputError("it parts ops that must share a device")
-        return Plan(placement, **{name: found[name] for name in _KEPT}, from_cache=True)
-    except (InputError, KeyError, TypeError, ValueError, IndexError) as error:
-        _LOG.warning("a kept plan for %s is not used (%s): searching again", problem.name, error)
-        return None
+    device_of_op = np.array(found["device_of_op"])
+    device_of_unit = np.full(problem.num_units, -1)
+    device_of_unit[problem.unit_of_op] = device_of_op
+    placement = Placement(problem, device_of_unit)
+    if (placement.device_of_op != device_of_op).any():
+        raise InputError("it parts ops that must share a device")
+    return Plan(placement, **{name: found[name] for name in _KEPT}, from_cache=True)
 
 
 def _search(item: Item, problem: Problem, config: AutoPlaceConfig, progress: ProgressFactory | None) -> Plan:

@@ -8,6 +8,7 @@ from tf_placer.automatic.plan import Plan
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.problem.bounds import lower_bounds
 from tf_placer.problem.crossings import crossings
+from tf_placer.quantities import milliseconds
 
 _LARGEST = 5
 _MB = 1e6
@@ -27,14 +28,14 @@ def report(name: str, plan: Plan) -> str:
         _times("measured", plan.measured_s, plan.single_measured_s),
         _beside_unplaced(plan),
         _times("predicted", plan.predicted_s, plan.single_predicted_s)
-        + f"; no placement can take less than {1e3 * lower_bounds(problem).best_s:.3f} ms there",
+        + f"; no placement can take less than {milliseconds(lower_bounds(problem).best_s)} there",
     ]
     for d, device in enumerate(devices):
         ops = placement.device_of_op == d
         resident_bytes = int(problem.resident_bytes[row == d].sum())
         lines.append(
-            f"{device.name}: {int(ops.sum())} ops, {problem.compute_ns[ops, d].sum() / 1e6:.3f} ms of work, variables "
-            f"{resident_bytes / _MB:.1f} MB, at its peak {peak_bytes[0, d] / _MB:.1f} MB of "
+            f"{device.name}: {int(ops.sum())} ops, {milliseconds(problem.compute_ns[ops, d].sum() / 1e9)} of work, "
+            f"variables {resident_bytes / _MB:.1f} MB, at its peak {peak_bytes[0, d] / _MB:.1f} MB of "
             f"{device.memory_bytes / _MB:.0f}"
         )
     sent = crossings(problem, row)
@@ -51,7 +52,7 @@ def _beside_unplaced(plan: Plan) -> str:
     if plan.raced_s is None or plan.unplaced_s is None:
         return "not timed beside the function as it is"
     return (
-        f"timed in turn: {1e3 * plan.raced_s:.3f} ms by the plan, {1e3 * plan.unplaced_s:.3f} ms as it is, "
+        f"timed in turn: {milliseconds(plan.raced_s)} by the plan, {milliseconds(plan.unplaced_s)} as it is, "
         "on the whole machine"
     )
 
@@ -59,7 +60,7 @@ def _beside_unplaced(plan: Plan) -> str:
 def _times(what: str, plan_s: float | None, single_s: float | None) -> str:
     if plan_s is None:
         return f"{what}: not (there is no runtime to ask for these devices)"
-    text = f"{what}: {1e3 * plan_s:.3f} ms a step"
+    text = f"{what}: {milliseconds(plan_s)} a step"
     if single_s is None:
         return f"{text}; no single device can run it"
-    return f"{text}, best single device {1e3 * single_s:.3f} ms ({plan_s / single_s:.3f} of it)"
+    return f"{text}, best single device {milliseconds(single_s)} ({plan_s / single_s:.3f} of it)"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tf_placer.calibration.cache import Cache
 from tf_placer.calibration.profile import calibrated, profile
 from tf_placer.cluster.cluster import Cluster
@@ -14,7 +16,11 @@ COSTS = ("analytic", "profiled")
 
 
 def build_problem(
-    item: Item, cluster: Cluster, costs: str | None = None, cache: Cache | None = None
+    item: Item,
+    cluster: Cluster,
+    costs: str | None = None,
+    cache: Cache | None = None,
+    check: Callable[[Problem], object] | None = None,
 ) -> Problem:
     """Describes placing ``item`` on ``cluster``.
 
@@ -25,6 +31,8 @@ def build_problem(
         it takes half a minute or so the first time and is kept on disk. Without, profiled on live devices if the
         program runs there (``Item.runs_standalone``).
       cache: where profiles are kept; ``calibration.cache.default_folder()`` without.
+      check: is given the problem with estimated costs before anything is measured; what it raises ends the call. For
+        what is to be done with the problem and could not be: a plan for another graph, say.
 
     Raises:
       InputError: an op has a kernel on no device; ``"profiled"`` for a cluster that is only described, or for a
@@ -42,4 +50,6 @@ def build_problem(
             f"{item.name!r} cannot run on workers, so it cannot be profiled: {item.why_not_standalone}"
         )
     problem = analytic_problem(item, cluster)
+    if check is not None:
+        check(problem)
     return problem if costs == "analytic" else calibrated(problem, profile(item, problem, cache=cache))

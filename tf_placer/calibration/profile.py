@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import platform
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -83,13 +84,17 @@ def _op_times(item: Item, problem: Problem, config: RuntimeConfig, cache: Cache)
     with contextlib.closing(timed), contextlib.closing(traced):
         for position, device in _one_of_each_model(problem.cluster.devices):
             key = {"kind": "ops", "graph": item.fingerprint, **_hardware(device, config)}
-            found = cache.load(key)
+            found = cache.load(key, _read_op_times)
             if found is None:
                 placed = place_graph(item.graph_def, _everything_on(problem, position))
-                found = dataclasses.asdict(measure_op_times(timed, traced, item, placed, config))
-                cache.save(key, found)
-            op_times[device.model] = OpTimes(**{**found, "unmeasured": tuple(found["unmeasured"])})
+                found = measure_op_times(timed, traced, item, placed, config)
+                cache.save(key, dataclasses.asdict(found))
+            op_times[device.model] = found
     return op_times
+
+
+def _read_op_times(kept: dict[str, Any]) -> OpTimes:
+    return OpTimes(**{**kept, "unmeasured": tuple(kept["unmeasured"])})
 
 
 def _with_pair_times(cluster: Cluster, pair: PairTimes) -> Cluster:
@@ -107,25 +112,33 @@ def _with_pair_times(cluster: Cluster, pair: PairTimes) -> Cluster:
 
 def _pair_times(pair: Cluster, config: RuntimeConfig, cache: Cache) -> PairTimes:
     key = {"kind": _PAIR, **_hardware(pair.devices[0], config)}
-    found = cache.load(key)
+    found = cache.load(key, _read_pair_times)
     if found is None:
         with contextlib.closing(workers_of(pair, config.inter_op_threads)) as senders:
-            found = dataclasses.asdict(measure_pair(senders, [device.name for device in pair.devices]))
-        cache.save(key, found)
-    return PairTimes(found["join_ns"], tuple(Hop(**hop) for hop in found["hops"]))
+            found = measure_pair(senders, [device.name for device in pair.devices])
+        cache.save(key, dataclasses.asdict(found))
+    return found
+
+
+def _read_pair_times(kept: dict[str, Any]) -> PairTimes:
+    return PairTimes(kept["join_ns"], tuple(Hop(**hop) for hop in kept["hops"]))
 
 
 def _traffic(pair: Cluster, config: RuntimeConfig, cache: Cache) -> Traffic:
     # The links are fitted so that *this* simulator is right with them.
     key = {"kind": _TRAFFIC, "simulator": build_library().name, **_hardware(pair.devices[0], config)}
-    found = cache.load(key)
+    found = cache.load(key, _read_traffic)
     if found is None:
         item = traffic_item()
         problem = traffic_problem(item, pair, config, cache)
-        found = dataclasses.asdict(measure_traffic(item, problem, config))
-        cache.save(key, found)
-    times = {name: tuple(found[name]) for name in ("measured_s", "before_s", "after_s")}
-    return Traffic(Correction(**found["correction"]), **times)
+        found = measure_traffic(item, problem, config)
+        cache.save(key, dataclasses.asdict(found))
+    return found
+
+
+def _read_traffic(kept: dict[str, Any]) -> Traffic:
+    times = {name: tuple(kept[name]) for name in ("measured_s", "before_s", "after_s")}
+    return Traffic(Correction(**kept["correction"]), **times)
 
 
 def traffic_problem(item: Item, pair: Cluster, config: RuntimeConfig, cache: Cache) -> Problem:

@@ -17,6 +17,7 @@ from tf_placer.cluster.logical import logical_devices
 from tf_placer.cluster.preset import preset_path
 from tf_placer.errors import InputError
 from tf_placer.files import write_atomically
+from tf_placer.folders import check_writable
 
 __all__ = ["Cluster", "Device", "Link"]
 
@@ -76,7 +77,7 @@ class Cluster:
             both mean the same cluster.
 
         Raises:
-          InputError: more workers than cores, or none; ``kept_in`` is not a valid cluster file.
+          InputError: more workers than cores, or none; ``kept_in`` is not a valid cluster file, or cannot be written.
         """
         if kept_in is not None and os.path.exists(kept_in):
             _, devices, links = read_cluster_file(kept_in)
@@ -85,9 +86,11 @@ class Cluster:
                     f"{kept_in} holds {len(devices)} devices, not cores={cores}; give another file"
                 )
             return cls("local", devices, links, kind="local")
+        path = None if kept_in is None else pathlib.Path(kept_in)
+        if path is not None:
+            check_writable(path.parent, f"kept_in={path}")  # before this machine is probed
         cluster = cls("local", *local_devices(cores), kind="local")
-        if kept_in is not None:
-            path = pathlib.Path(kept_in)
+        if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(path, cluster.to_toml())
         return cluster

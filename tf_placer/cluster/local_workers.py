@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from tf_placer.cluster import worker_process
 from tf_placer.cluster.cluster import Cluster
+from tf_placer.cluster.loopback import REMEDY, are_workers_open, loopback_library, preloading
 from tf_placer.cluster.worker_memory import WorkerMemory
 from tf_placer.errors import InputError
 
@@ -37,8 +38,8 @@ class LocalWorkers:
                 ...
 
     They end with the ``with`` block, with the interpreter, and with this process even if it is
-    killed. They talk over loopback, but TensorFlow's servers listen on every interface of the machine and know
-    no authentication: whoever reaches their ports can run graphs. Keep to machines whose network you trust.
+    killed. They listen on the loopback alone (``loopback.py``): TensorFlow's servers know no authentication, and
+    whoever reaches their ports can run graphs.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class LocalWorkers:
         *,
         pinned: bool = True,
         intra_op_threads: int | None = None,
+        open_workers: bool | None = None,
     ) -> None:
         """Describes the workers; ``start`` (or ``with``) starts them.
 
@@ -58,6 +60,8 @@ class LocalWorkers:
           start_timeout_s: most seconds until all have imported TensorFlow and listen.
           pinned: each CPU worker has one core to itself; False lets every worker use the whole machine.
           intra_op_threads: see ``WorkerSpec``; None for 1 where pinned, else TensorFlow's choice.
+          open_workers: let them listen on every interface; None for what the environment says
+            (``TF_PLACER_OPEN_WORKERS``), which is no if it says nothing.
 
         Raises:
           InputError: the cluster's devices are not local workers, or more than there are cores to pin them to.
@@ -86,6 +90,7 @@ class LocalWorkers:
         self._inter_op_threads = inter_op_threads
         self._intra_op_threads = int(self._pinned) if intra_op_threads is None else intra_op_threads
         self._start_timeout_s = start_timeout_s
+        self._open_workers = are_workers_open() if open_workers is None else open_workers
         self._addresses: tuple[str, ...] = ()
         self._processes: list[subprocess.Popen[bytes]] = []
         self._memories: tuple[WorkerMemory, ...] = ()
@@ -124,6 +129,7 @@ class LocalWorkers:
         Where one has died meanwhile, all are started anew.
 
         Raises:
+          InputError: the workers cannot be kept off the network.
           WorkerError: one died or did not listen in time.
         """
         if self._processes:
@@ -191,6 +197,7 @@ class LocalWorkers:
                 intra_op_threads=self._intra_op_threads,
                 inter_op_threads=self._inter_op_threads,
                 parent_pid=os.getpid(),
+                on_loopback=not self._open_workers,
             )
             self._spawn(spec)
         deadline = time.monotonic() + self._start_timeout_s
@@ -208,12 +215,15 @@ class LocalWorkers:
         self._stderrs.append(stderr)
         # By path, not with -m: that would import all of tf_placer first, unpinned, in every worker. -P
         # keeps this folder off the worker's import path.
-        process = subprocess.Popen(
-            [sys.executable, "-P", worker_process.__file__],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-        )
+        with preloading(None if self._open_workers else loopback_library()) as (environment, descriptors):
+            process = subprocess.Popen(
+                [sys.executable, "-P", worker_process.__file__],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                env=environment,
+                pass_fds=descriptors,
+            )
         self._processes.append(process)
         assert process.stdin is not None
         try:
@@ -238,6 +248,10 @@ class LocalWorkers:
             if not piece:
                 raise WorkerError(f"worker {task} could not start its server{self._last_words(task)}")
             printed += piece
+            if f"{worker_process.OPEN}\n".encode() in printed:
+                raise InputError(
+                    f"workers cannot be kept off the network: preloading has no effect on {sys.executable}; {REMEDY}"
+                )
 
     def _last_words(self, task: int) -> str:
         # A descriptor of our own: reading through the shared one would move the worker's write position.

@@ -1,9 +1,10 @@
 """One pinned TensorFlow server process; run by ``LocalWorkers``, never imported for its effects.
 
 The parent writes one line of JSON (``WorkerSpec``) to stdin and keeps the pipe open; the worker answers
-``READY`` on stdout when its server accepts sessions. From then on each byte on stdin is a question about memory
-(``RESTART_PEAK``, ``TELL_PEAK``) and gets one line of JSON on stdout. The worker lives exactly as long as its
-parent wants it: end of stdin, or another parent process, ends it at once.
+``READY`` on stdout when its server accepts sessions, or ``OPEN`` where the network could reach one, and ends. From
+then on each byte on stdin is a question about memory (``RESTART_PEAK``, ``TELL_PEAK``) and gets one line of JSON on
+stdout. The worker lives exactly as long as its parent wants it: end of stdin, or another parent process, ends it at
+once.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ import ctypes
 import dataclasses
 import json
 import os
+import pathlib
 import select
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable
 
-READY = "READY"
+READY, OPEN = "READY", "OPEN"
 RESTART_PEAK, TELL_PEAK = b"r", b"t"
 _PARENT_POLL_S = 0.5
 _CPU = "CPU:0"
@@ -36,6 +39,8 @@ class WorkerSpec:
       inter_op_threads: threads that run ops; 0 lets TensorFlow choose. With 1 a worker's sends wait until its executor
         is idle, which makes a split program slower than one device; 2 or more send at once.
       parent_pid: the process that must stay alive.
+      on_loopback: the worker is started with the library of ``loopback.py`` before all that it preloads, and must not
+        listen if that has no effect.
     """
 
     job: str
@@ -45,6 +50,7 @@ class WorkerSpec:
     intra_op_threads: int
     inter_op_threads: int
     parent_pid: int
+    on_loopback: bool
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self))
@@ -59,6 +65,21 @@ def pin_to_core(core: int) -> None:
     """Pins every thread this process has; threads started later inherit it."""
     for thread in os.listdir("/proc/self/task"):
         os.sched_setaffinity(int(thread), {core})
+
+
+def forget_preloaded() -> None:
+    """Lets go of the first preloaded library, which was given by its descriptor; child processes are not to have it."""
+    ours, _, others = os.environ.pop("LD_PRELOAD").partition(":")
+    os.close(int(pathlib.PurePath(ours).name))
+    if others:
+        os.environ["LD_PRELOAD"] = others
+
+
+def is_on_loopback() -> bool:
+    """Whether a socket that is bound to every interface is bound to the loopback alone."""
+    with socket.socket() as trial:
+        trial.bind(("", 0))
+        return str(trial.getsockname()[0]) == "127.0.0.1"
 
 
 def serve_parent(parent_pid: int, answers: int, answer: Callable[[bytes], object]) -> None:
@@ -113,6 +134,11 @@ def read_line(descriptor: int) -> str:
 
 def main() -> None:
     spec = WorkerSpec.from_json(read_line(sys.stdin.fileno()))
+    if spec.on_loopback:
+        forget_preloaded()
+        if not is_on_loopback():
+            print(OPEN, flush=True)
+            return
     if spec.core is not None:
         pin_to_core(spec.core)
     answers = os.dup(sys.stdout.fileno())

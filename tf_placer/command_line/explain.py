@@ -19,6 +19,7 @@ from tf_placer.problem.pins import why_not_allowed
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.plan_file import PlanFile
 from tf_placer.problem.problem import Problem
+from tf_placer.quantities import UNKNOWN, milliseconds, percentage
 
 _LISTED = 8
 _MB = 1e6
@@ -36,11 +37,17 @@ def explain(request: Request, plan: PlanFile, op_name: str, console: rich.consol
     Raises:
       InputError: the plan does not fit, or the graph has no such op.
     """
-    item, problem = described(request, console)
+
+    def check(item: Item, problem: Problem) -> None:
+        Placement.from_plan(plan, problem)
+        if op_name not in item.index.id_of_name:
+            near = difflib.get_close_matches(op_name, problem.op_names, n=3) or problem.op_names[-3:]
+            raise InputError(
+                f"--op={op_name}: {problem.name!r} has no such op; did you mean {', '.join(near)}?"
+            )
+
+    item, problem = described(request, console, check)
     placement = Placement.from_plan(plan, problem)
-    if op_name not in item.index.id_of_name:
-        near = difflib.get_close_matches(op_name, problem.op_names, n=3) or problem.op_names[-3:]
-        raise InputError(f"--op={op_name}: {problem.name!r} has no such op; did you mean {', '.join(near)}?")
     op = item.index.id_of_name[op_name]
     for line in (*_about_unit(item, problem, placement, op), *_about_tensors(problem, placement, op)):
         console.print(line, soft_wrap=True, markup=False)
@@ -54,7 +61,7 @@ def _about_unit(item: Item, problem: Problem, placement: Placement, op: int) -> 
     shapes = ", ".join(str(list(shape)) for shape in problem.output_shapes[op]) or "nothing"
     lines = [
         f"{problem.op_names[op]} ({problem.op_types[op]}, gives {shapes}) is on {problem.cluster.devices[here].name}, "
-        f"where it takes {problem.compute_ns[op, here] / 1e6:.3f} ms.",
+        f"where it takes {milliseconds(problem.compute_ns[op, here] / 1e9)}.",
     ]
     if len(members) == 1:
         return [*lines, "It is a unit by itself: nothing ties it to another op."]
@@ -117,14 +124,14 @@ def _moves(item: Item, placement: Placement, op: int) -> rich.table.Table:
         row = row_of[d]
         status = Status(int(simulated.status[row]))
         step_s = simulated.runtime_s[row]
-        change = (
-            "as planned" if d == here else f"{1e3 * (step_s - now_s):+.3f} ms ({step_s / now_s - 1:+.1%})"
-        )
-        work_ms = problem.compute_ns[problem.unit_of_op == unit, d].sum() / 1e6
+        more, share = step_s - now_s, step_s / now_s - 1
+        difference = f"{milliseconds(more, signed=True)} ({percentage(share, signed=True)})"
+        change = "as planned" if d == here else difference
+        work_s = problem.compute_ns[problem.unit_of_op == unit, d].sum() / 1e9
         table.add_row(
             device.name,
-            f"{work_ms:.3f} ms",
-            f"{1e3 * step_s:.3f} ms" if status == Status.OK else "-",
+            milliseconds(work_s),
+            milliseconds(step_s) if status == Status.OK else UNKNOWN,
             change if status == Status.OK else f"{status.name}: {simulated.messages[row]}",
         )
     return table

@@ -8,6 +8,7 @@ from typing import Any
 from absl import flags
 
 from tf_placer.calibration.build_problem import COSTS
+from tf_placer.cluster.loopback import are_workers_open, loopback_library
 from tf_placer.command_line.cluster_choice import choose_cluster
 from tf_placer.command_line.place import Request
 from tf_placer.command_line.source import Source
@@ -49,6 +50,12 @@ def _workload_flags(values: flags.FlagValues) -> None:
         None,
         COSTS,
         "Op costs: estimated, or measured (on live devices, if not given).",
+        flag_values=values,
+    )
+    flags.DEFINE_bool(
+        "open_workers",
+        False,
+        "Let the workers that are started here listen on every interface, where nothing can keep them from it.",
         flag_values=values,
     )
 
@@ -125,12 +132,15 @@ def request(values: flags.FlagValues, budget: Budget) -> Request:
     """What the flags ask for; those that a command does not have have their defaults.
 
     Raises:
-      InputError: a program, plan, pin or cluster that cannot be.
+      InputError: a program, plan, pin or cluster that cannot be, or workers that cannot be kept off the network.
     """
     places = "complete_plan" in values
+    source, cluster = _source(values), choose_cluster(values.cluster)
+    if cluster.kind == "local" and not are_workers_open():
+        loopback_library()  # before the search, not after
     return Request(
-        source=_source(values),
-        cluster=choose_cluster(values.cluster),
+        source=source,
+        cluster=cluster,
         budget=budget,
         seed=values.seed if "seed" in values else 0,
         costs=values.costs,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pathlib
-
 import numpy as np
 import rich.console
 import rich.table
@@ -15,13 +13,15 @@ from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planners.single_device import single_device_placements
 from tf_placer.problem.placement import Placement
+from tf_placer.problem.plan_file import PlanFile
+from tf_placer.quantities import milliseconds
 from tf_placer.runtime.statistics import clearly_slower
 
 _TURNS = 20
 _CONFIDENCE = 0.95
 
 
-def measure(request: Request, plan: pathlib.Path, console: rich.console.Console) -> Measurement:
+def measure(request: Request, plan: PlanFile, console: rich.console.Console) -> Measurement:
     """Times one step of the plan and of each single device, prints a table, and audits the plan.
 
     Each is timed by itself, and then those that ran take turns, because minutes of one machine differ by more than
@@ -29,20 +29,20 @@ def measure(request: Request, plan: pathlib.Path, console: rich.console.Console)
 
     Args:
       request: the workload and the live cluster; budget and seed are not used.
-      plan: a placement.json for this workload and cluster.
+      plan: for this workload and cluster.
       console: is shown the table.
 
     Returns:
       [1 + D]: the plan, then the single devices in the cluster's order.
 
     Raises:
-      InputError: the cluster is not live, or the plan is missing or for another graph or cluster.
+      InputError: the cluster is not live, or the plan is for another graph or cluster.
       AuditError: an op of the plan ran elsewhere.
     """
     if not request.cluster.is_live:
         raise InputError(f"cluster {request.cluster.name!r} is only described; measure on --cluster=local")
-    item, problem = described(request, console)
-    placement = Placement.load(plan, problem)
+    item, problem = described(request, console, lambda _, problem: Placement.from_plan(plan, problem))
+    placement = Placement.from_plan(plan, problem)
     devices = request.cluster.devices
     rows = np.concatenate([placement.device_of_unit[np.newaxis], single_device_placements(problem)])
     simulated = SimulatedEvaluator(problem).evaluate(rows)
@@ -50,11 +50,11 @@ def measure(request: Request, plan: pathlib.Path, console: rich.console.Console)
         measured = evaluator.evaluate(rows)
         found = evaluator.audit(rows[0]) if measured.status[0] == Status.OK else None
         samples, why_not = _in_turn(evaluator, rows, measured)
-    names = [str(plan), *(f"everything on {device.name}" for device in devices)]
+    names = [plan.source, *(f"everything on {device.name}" for device in devices)]
     console.print(_table(f"{problem.name} on {request.cluster.name}", names, simulated, measured, samples))
     console.print(why_not or verdict(samples), soft_wrap=True)
     if found is not None:
-        console.print(f"audit of {plan}: {found.summary()}", soft_wrap=True)
+        console.print(f"audit of {plan.source}: {found.summary()}", soft_wrap=True)
         found.check()
     return measured
 
@@ -103,7 +103,7 @@ def _table(
         status = Status(int(measured.status[row]))
         assert measured.spread_s is not None  # the runtime's steps differ
         seconds = (simulated.runtime_s[row], measured.runtime_s[row], measured.spread_s[row])
-        times = [f"{1e3 * s:.3f} ms" for s in seconds]
-        in_turn = f"{1e3 * np.median(samples[row]):.3f} ms" if row in samples else "-"
+        times = [milliseconds(float(s)) for s in seconds]
+        in_turn = milliseconds(float(np.median(samples[row])) if row in samples else None)
         table.add_row(name, *times, in_turn, measured.messages[row] or status.name)
     return table

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import rich.console
@@ -152,11 +152,23 @@ def compare(request: Request, methods: Sequence[str], console: rich.console.Cons
     return Report(item, problem, chosen, tuple(c for c in found if c is not chosen))
 
 
-def described(request: Request, console: rich.console.Console) -> tuple[Item, Problem]:
+def described(
+    request: Request,
+    console: rich.console.Console,
+    check: Callable[[Item, Problem], object] = lambda item, problem: None,
+) -> tuple[Item, Problem]:
     """Builds the program's graph and its problem on the cluster.
 
+    Pins and plans are held against the graph before it is profiled, which takes a minute.
+
+    Args:
+      request: the program and the devices.
+      console: is shown what goes on.
+      check: is given the program and its problem with estimated costs before anything is measured, too.
+
     Raises:
-      InputError: an unknown workload, one that the cluster cannot run, or a server that does not answer.
+      InputError: an unknown workload, one that the cluster cannot run, a pin or plan that is not for it, or a server
+        that does not answer; or what ``check`` raises.
     """
     if request.cluster.kind == "remote":
         workers_of(request.cluster).start()  # before hours of search, not after
@@ -164,15 +176,26 @@ def described(request: Request, console: rich.console.Console) -> tuple[Item, Pr
         rich.text.Text(f"building {request.source.name}")
     ):  # brackets of a name are no markup
         item = request.source.item()
-        built = build_problem(item, request.cluster, request.costs)
-    problem = with_pins(item, pinned(item, built, request.held), request.pins)
-    if request.plan is not None:
-        problem = _with_plan(item, problem, request.plan, request.complete_plan, console)
+
+        def checked(problem: Problem) -> None:
+            _decided(request, item, problem)
+            check(item, problem)
+
+        built = build_problem(item, request.cluster, request.costs, check=checked)
+    problem = _decided(request, item, built)
+    if request.plan is not None and request.complete_plan:
+        _tell_what_is_searched(request.plan, problem, console)
     if request.respect_devices is not None and item.requested_devices:
         problem = _with_requests(
             item, problem, narrowed_units(built, problem), request.respect_devices, console
         )
     return item, problem
+
+
+def _decided(request: Request, item: Item, problem: Problem) -> Problem:
+    """The problem with what is held, pinned or planned allowed only where it is to be."""
+    problem = with_pins(item, pinned(item, problem, request.held), request.pins)
+    return problem if request.plan is None else _with_plan(item, problem, request.plan, request.complete_plan)
 
 
 def _with_requests(
@@ -192,25 +215,24 @@ def _with_requests(
     return problem
 
 
-def _with_plan(
-    item: Item, problem: Problem, plan: PlanFile, complete: bool, console: rich.console.Console
-) -> Problem:
+def _with_plan(item: Item, problem: Problem, plan: PlanFile, complete: bool) -> Problem:
     """The problem with the ops that a plan names allowed only where it puts them."""
     if not complete:
         try:
             plan.check_complete(problem)
         except InputError as error:
             raise InputError(f"{error}; or search the rest of it with --complete_plan") from None
-    fixed = plan.device_of_op(problem)
-    problem = with_fixed_ops(item, problem, fixed)
-    if complete:
-        free = (problem.allowed.sum(axis=1) > 1)[problem.unit_of_op]
-        console.print(
-            f"{plan.source} says where {len(fixed)} of {problem.num_ops} ops go; {free.sum()} are searched. "
-            f"{len(plan.devices) - len(fixed)} ops that it names are not in this graph.",
-            soft_wrap=True,
-        )
-    return problem
+    return with_fixed_ops(item, problem, plan.device_of_op(problem))
+
+
+def _tell_what_is_searched(plan: PlanFile, problem: Problem, console: rich.console.Console) -> None:
+    named = len(plan.device_of_op(problem))
+    free = (problem.allowed.sum(axis=1) > 1)[problem.unit_of_op]
+    console.print(
+        f"{plan.source} says where {named} of {problem.num_ops} ops go; {free.sum()} are searched. "
+        f"{len(plan.devices) - named} ops that it names are not in this graph.",
+        soft_wrap=True,
+    )
 
 
 def _place_given(item: Item, problem: Problem, request: Request, console: rich.console.Console) -> Report:

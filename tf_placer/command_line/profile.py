@@ -15,6 +15,7 @@ from tf_placer.cluster.device import Link
 from tf_placer.command_line.place import Request
 from tf_placer.errors import InputError
 from tf_placer.problem.analytic_problem import analytic_problem
+from tf_placer.quantities import milliseconds, percentage
 
 _COSTLIEST = 10
 _NAMED = 5
@@ -42,7 +43,7 @@ def show_profile(request: Request, console: rich.console.Console) -> Profile:
         console.print(f"a step with another worker in it takes {corrected.join_ns().max() / 1e3:.0f} us more")
         count, error = len(measured.traffic.measured_s), measured.traffic.error
         console.print(
-            f"fitted to {count} placements of a program of our own; median absolute error there {error:.1%}",
+            f"fitted to {count} placements of a program of our own; median absolute error there {percentage(error)}",
             soft_wrap=True,
         )
     return measured
@@ -52,14 +53,14 @@ def _print_op_times(
     model: str, times: OpTimes, type_of: dict[str, str], console: rich.console.Console
 ) -> None:
     table = rich.table.Table(
-        title=f"{model}: {1e3 * times.step_s:.1f} ms a step, {len(times.op_ns)} ops measured"
+        title=f"{model}: {milliseconds(times.step_s, digits=1)} a step, {len(times.op_ns)} ops measured"
     )
     table.add_column("costliest ops", overflow="fold")
     table.add_column("type")
     table.add_column("time", justify="right")
     costliest = sorted(times.op_ns, key=times.op_ns.__getitem__, reverse=True)[:_COSTLIEST]
     for name in costliest:
-        table.add_row(name, type_of[name], f"{times.op_ns[name] / 1e6:.3f} ms")
+        table.add_row(name, type_of[name], milliseconds(times.op_ns[name] / 1e9))
     console.print(table)
     if times.unmeasured:
         named = ", ".join(times.unmeasured[:_NAMED])

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
-import os
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -13,12 +13,15 @@ import numpy as np
 import rich.console
 import rich.table
 
+from tf_placer import quantities
 from tf_placer.command_line.candidate import Candidate
 from tf_placer.errors import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.files import replacing
+from tf_placer.folders import reserved
 from tf_placer.graph.item import Item
 from tf_placer.problem.problem import Problem
+from tf_placer.quantities import milliseconds, percentage
 from tf_placer.rewrite.apply_placement import apply_placement
 from tf_placer.search.live import LiveResult
 from tf_placer.search.result import SearchResult
@@ -145,19 +148,19 @@ class Report:
         if self.chosen.step_s is None:
             return f"{self.chosen.method} did not run: {self.chosen.status.name}."
         if self.chosen.method == "single":
-            return f"The best single device takes {_ms(self.chosen.step_s)} {how}; nothing here beats it."
+            return f"The best single device takes {milliseconds(self.chosen.step_s)} {how}; nothing here beats it."
         if single is None or single.step_s is None:
-            return f"No single device was timed; {self.chosen.method} takes {_ms(self.chosen.step_s)} {how}."
+            return f"No single device was timed; {self.chosen.method} takes {milliseconds(self.chosen.step_s)} {how}."
         gain = 1 - self.chosen.step_s / single.step_s
         if gain <= 0:
             return (
-                f"{self.chosen.method} is NOT faster than a single device {how} ({-gain:.1%} slower): "
+                f"{self.chosen.method} is NOT faster than a single device {how} ({percentage(-gain)} slower): "
                 "leave the program on one device."
             )
-        verdict = f"{self.chosen.method} is {gain:.1%} faster than a single device {how}."
+        verdict = f"{self.chosen.method} is {percentage(gain)} faster than a single device {how}."
         if self.recommended is not self.chosen:
             verdict += (
-                f" {self.recommended.method} is faster still, {_ms(self.recommended.step_s)}; "
+                f" {self.recommended.method} is faster still, {milliseconds(self.recommended.step_s)}; "
                 f"the plan written is that of {self.chosen.method}."
             )
         return verdict
@@ -204,9 +207,9 @@ class Report:
             evaluations = candidate.result.evaluations if candidate.result else 0
             table.add_row(
                 _row_name(candidate),
-                _ms(candidate.simulated_s),
+                milliseconds(candidate.simulated_s),
                 _gain(candidate.simulated_s, self.result.single_device_s),
-                _ms(candidate.measured_s),
+                milliseconds(candidate.measured_s),
                 str(evaluations),
             )
         table.add_section()
@@ -217,7 +220,7 @@ class Report:
             ("bound: largest unit", bounds.largest_unit_ns),
         ):
             table.add_row(
-                name, _ms(bound_ns / 1e9), _gain(bound_ns / 1e9, self.result.single_device_s), "", ""
+                name, milliseconds(bound_ns / 1e9), _gain(bound_ns / 1e9, self.result.single_device_s), "", ""
             )
         return table
 
@@ -232,16 +235,12 @@ def _live_verdict(live: Live, candidates: Sequence[Candidate]) -> str:
         if candidate.method == "single" or candidate.measured_s is None or candidate.simulated_s is None:
             continue
         measured = 1 - candidate.measured_s / single.measured_s
-        simulated = 1 - candidate.simulated_s / (single.simulated_s or float("nan"))
+        simulated = 1 - candidate.simulated_s / single.simulated_s if single.simulated_s else None
         lines.append(
-            f"{candidate.method}: {_change(measured)} than the best single device on the runtime, "
-            f"{_change(simulated)} in the simulator fitted to what was measured."
+            f"{candidate.method}: {quantities.gain(measured)} than the best single device on the runtime, "
+            f"{quantities.gain(simulated)} in the simulator fitted to what was measured."
         )
     return "\n".join(lines)
-
-
-def _change(gain: float) -> str:
-    return f"{abs(gain):.1%} {'faster' if gain > 0 else 'slower'}"
 
 
 def _live_summary(found: LiveResult) -> dict[str, Any]:
@@ -265,12 +264,17 @@ def _live_summary(found: LiveResult) -> dict[str, Any]:
     }
 
 
-def check_out(out: pathlib.Path, saved_model: str | None = None) -> None:
-    """Raises InputError when results could not be written to ``out`` later; creates nothing.
+def reserved_out(
+    out: pathlib.Path, saved_model: str | None = None
+) -> contextlib.AbstractContextManager[None]:
+    """Where results of this run, and of no other at the same time, can be written to ``out``: see ``reserved``.
 
     Args:
-      out: where they would go.
+      out: where they go.
       saved_model: folder of the SavedModel that they are made of, which they must not replace.
+
+    Raises:
+      InputError: they would replace it.
     """
     if saved_model:
         model, results = pathlib.Path(saved_model).resolve(), out.resolve()
@@ -278,23 +282,13 @@ def check_out(out: pathlib.Path, saved_model: str | None = None) -> None:
             raise InputError(
                 f"--out={out} would be written into --saved_model={saved_model}; give another folder"
             )
-    there = next(p for p in (out.absolute(), *out.absolute().parents) if p.exists())
-    if not there.is_dir():
-        raise InputError(f"--out={out}: {there} is a file; give a folder")
-    if not os.access(there, os.W_OK):
-        raise InputError(f"--out={out}: no permission to write in {there}; give another folder")
+    return reserved(out, f"--out={out}")
 
 
 def _row_name(candidate: Candidate) -> str:
     return "single device" if candidate.method == "single" else candidate.method
 
 
-def _ms(seconds: float | None) -> str:
-    return "-" if seconds is None else f"{1e3 * seconds:.3f} ms"
-
-
 def _gain(seconds: float | None, single_s: float | None) -> str:
-    if seconds is None or not single_s:
-        return "-"
-    # Rounded before it is shown, so that no difference is +0.0 and never -0.0.
-    return f"{round(seconds / single_s - 1, 3) + 0.0:+.1%}"
+    share = None if seconds is None or not single_s else seconds / single_s - 1
+    return percentage(share, signed=True)

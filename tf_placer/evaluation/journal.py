@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 from tf_placer.errors import InputError
 from tf_placer.evaluation.measurement import Status
 from tf_placer.files import write_atomically
+from tf_placer.folders import check_writable
 
 SCHEMA_VERSION = 1
 _LOG = logging.getLogger(__name__)
@@ -61,14 +62,15 @@ class Journal:
           identity: of the evaluator whose answers it holds.
 
         Raises:
-          InputError: it is damaged, another evaluator's, or in use by another process.
+          InputError: it is damaged, another evaluator's, in use by another process, or cannot be written.
         """
         self._path = pathlib.Path(path)
         self.records: dict[str, Record] = {}
         if not self._path.exists():
+            check_writable(self._path.parent, str(self._path))
             self._path.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(self._path, _line({"schema_version": SCHEMA_VERSION, **identity}))
-        self._file: BinaryIO = open(self._path, "r+b", buffering=0)  # noqa: SIM115 - it lives as long as the journal
+        self._file = self._opened()
         try:
             self._lock()
             self._read(identity)
@@ -93,6 +95,14 @@ class Journal:
         self._file.write(_line(dataclasses.asdict(record)))
         os.fsync(self._file.fileno())
         self.records[record.placement] = record
+
+    def _opened(self) -> BinaryIO:
+        try:
+            return open(self._path, "r+b", buffering=0)
+        except OSError as error:
+            raise InputError(
+                f"{self._path} cannot be written: {error.strerror}; give another file"
+            ) from error
 
     def _lock(self) -> None:
         try:

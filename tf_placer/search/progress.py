@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from types import TracebackType
 from typing import Protocol
@@ -9,6 +10,7 @@ from typing import Protocol
 import rich.console
 import rich.progress
 
+from tf_placer.quantities import milliseconds
 from tf_placer.search.budget import Budget
 from tf_placer.search.result import HistoryEntry
 
@@ -68,9 +70,7 @@ class ConsoleProgress:
 
     def show(self, entry: HistoryEntry) -> None:
         """Updates the bar, or prints a line when the last one is old enough."""
-        best = (
-            f"best {1e3 * entry.best_s:.3f} ms, mean {1e3 * entry.mean_s:.3f} ms, {entry.evaluations} tried"
-        )
+        best = _so_far(entry)
         if self._console.is_terminal:
             self._bar.update(self._task, completed=self._done(entry), best=best)
         elif time.monotonic() - self._last_line_s >= LINE_EVERY_S:
@@ -83,3 +83,10 @@ class ConsoleProgress:
         """Fraction of the budget that is used, by whichever limit is nearer."""
         by_count = entry.evaluations / self._budget.evaluations if self._budget.evaluations else 0.0
         return min(1.0, max(entry.elapsed_s / self._budget.seconds, by_count))
+
+
+def _so_far(entry: HistoryEntry) -> str:
+    if math.isnan(entry.best_s):
+        return f"none runs of {entry.evaluations} tried"
+    mean = "" if math.isnan(entry.mean_s) else f" mean {milliseconds(entry.mean_s)},"
+    return f"best {milliseconds(entry.best_s)},{mean} {entry.evaluations} tried"

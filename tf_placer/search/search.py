@@ -20,6 +20,7 @@ from tf_placer.evaluation.evaluator import Evaluator
 from tf_placer.evaluation.journaled import JournaledEvaluator
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.folders import reserved
 from tf_placer.planners.single_device import single_device_placements
 from tf_placer.problem.bounds import lower_bounds
 from tf_placer.problem.placement import Placement
@@ -77,7 +78,8 @@ def search(
 
     Raises:
       InputError: no positive budget, a seed out of range, an unknown method, an evaluator of another problem, a
-        start that is no legal placement, or a folder that holds another search or is damaged.
+        start that is no legal placement, or a folder that holds another search, is damaged or in use, or cannot be
+        written to.
       NothingFits: no placement tried runs.
       KeyboardInterrupt: Ctrl-C before any placement that runs was found.
       WorkerError: the runtime's workers cannot be started at all.
@@ -94,13 +96,14 @@ def search(
     if start is not None:
         start = np.array(Placement(problem, start).device_of_unit)
     with contextlib.ExitStack() as stack:
+        folder = None if checkpoint is None else pathlib.Path(checkpoint)
+        if folder is not None:
+            stack.enter_context(reserved(folder, f"checkpoint={folder}"))
         if evaluator is None:
             evaluator = search_simulator(problem)
         measures = not isinstance(evaluator, SimulatedEvaluator)
-        if checkpoint is not None and measures and not isinstance(evaluator, JournaledEvaluator):
-            journal = pathlib.Path(checkpoint) / JOURNAL
-            evaluator = stack.enter_context(JournaledEvaluator(evaluator, journal))
-        folder = None if checkpoint is None else pathlib.Path(checkpoint)
+        if folder is not None and measures and not isinstance(evaluator, JournaledEvaluator):
+            evaluator = stack.enter_context(JournaledEvaluator(evaluator, folder / JOURNAL))
         identity = {"method": name, "seed": seed, "problem": problem.digest(), **evaluator.identity}
         if start is not None:
             identity["start"] = hashlib.sha256(start.tobytes()).hexdigest()[:16]
@@ -136,7 +139,8 @@ def _run(
     interrupted = False
     with progress:
         try:
-            for batch in () if recorder.exhausted else run(context):
+            # A first round in any case: on a busy machine, set-up alone may take as long as a short budget.
+            for batch in () if recorder.exhausted and recorder.history else run(context):
                 recorder.add(batch)
                 done = recorder.exhausted
                 checkpoint.save(len(recorder.history), recorder.state, last=done)

@@ -6,7 +6,9 @@ A process of its own, because it stays connected to them. Its arguments: "local"
 from __future__ import annotations
 
 import contextlib
+import os
 import pathlib
+import socket
 import sys
 from collections.abc import Callable, Iterator
 
@@ -17,6 +19,7 @@ from tests.logical_devices import report
 from tests.tf_placer.cluster.remote_workers_test import cluster_file
 from tf_placer.cluster.local import local_devices
 from tf_placer.cluster.local_workers import LocalWorkers
+from tf_placer.cluster.loopback import _listeners
 
 SETTINGS: dict = {"method": "random", "budget_s": 1.0}
 
@@ -63,6 +66,15 @@ def the_plan_runs_on_the_workers() -> bool:
     )
 
 
+def only_this_machine_reaches_this_process() -> bool:
+    """Attached to workers of its own; servers elsewhere must reach it."""
+    devices = []
+    for listener in _listeners().values():
+        with socket.socket(fileno=os.dup(listener)) as one:
+            devices.append(one.getsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, 16))
+    return bool(devices) and set(devices) == {b"lo\0"}
+
+
 def what_is_faster_as_it_was_is_kept() -> bool:
     weights = tf.Variable(2.0)
 
@@ -90,7 +102,8 @@ def main() -> None:
     kind, folder = sys.argv[1], pathlib.Path(sys.argv[2])
     with cluster_of(kind, folder) as cluster:
         SETTINGS.update(cluster=cluster, cache_dir=folder)
-        report([what_is_faster_as_it_was_is_kept, the_plan_runs_on_the_workers])
+        checks = [what_is_faster_as_it_was_is_kept, the_plan_runs_on_the_workers]
+        report(checks + [only_this_machine_reaches_this_process] * (kind == "local"))
 
 
 if __name__ == "__main__":

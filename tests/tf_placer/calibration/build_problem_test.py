@@ -47,13 +47,10 @@ def test_times_are_those_of_the_runtime(profiled, item, cluster):
     assert profiled.compute_ns.shape == estimated.compute_ns.shape
     costliest = profiled.op_names[int(profiled.compute_ns[:, 0].argmax())]
     assert costliest == "product"
-    # 256^3 multiply-adds take a core between 0.1 and 30 ms.
-    product_ns = profiled.compute_ns[profiled.op_names.index("product"), 0]
-    assert 1e5 < product_ns < 3e7
     np.testing.assert_array_equal(profiled.compute_ns[:, 0], profiled.compute_ns[:, 1])
     assert profiled.guessed_op_types == {}
     for link in profiled.cluster.links:
-        assert 1e4 < link.latency_ns + link.send_ns + link.receive_ns < 1e8
+        assert link.latency_ns + link.send_ns + link.receive_ns > 0
 
 
 def test_the_simulated_single_device_is_the_measured_one(profiled, item, cluster, folder):
@@ -68,14 +65,23 @@ def test_links_are_fitted_to_placements_of_a_program_of_our_own(profiled, item, 
     before = np.abs(np.log(np.array(found.before_s) / found.measured_s))
     after = np.abs(np.log(np.array(found.after_s) / found.measured_s))
     assert np.square(after).sum() < np.square(before).sum()
-    assert found.error < 0.3  # 0.06 on a machine where nothing else runs
     assert found.correction.compute == 1
 
 
 def test_the_worker_that_is_called_costs_a_step_more(profiled):
     own, called = profiled.cluster.join_ns()
-    assert own == 0
-    assert 50_000 < called < 20_000_000  # 0.5 to 1.2 ms on a machine where nothing else runs
+    assert own == 0 <= called
+
+
+@pytest.mark.slow
+def test_times_are_what_they_are_where_little_else_runs(profiled, item, folder):
+    # 256^3 multiply-adds take a core between 0.1 and 30 ms.
+    assert 1e5 < profiled.compute_ns[profiled.op_names.index("product"), 0] < 3e7
+    for link in profiled.cluster.links:
+        assert 1e4 < link.latency_ns + link.send_ns + link.receive_ns < 1e8
+    assert 50_000 < profiled.cluster.join_ns()[1] < 20_000_000  # 0.5 to 1.2 ms on an idle machine
+    found = profile_module.profile(item, profiled, cache=Cache(folder)).traffic
+    assert found.error < 0.3  # 0.06 on an idle machine
 
 
 def test_a_second_problem_measures_nothing(profiled, item, cluster, folder, monkeypatch):

@@ -100,6 +100,14 @@ def test_gpus_come_before_the_host_cpu(monkeypatch):
     assert cluster.devices[2].streams == len(os.sched_getaffinity(0))
 
 
+@pytest.mark.parametrize("file", ["/proc/cluster.toml", "{tmp}/file/cluster.toml"])
+def test_a_cluster_that_cannot_be_kept_is_told_before_the_machine_is_probed(monkeypatch, tmp_path, file):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr("tf_placer.cluster.cluster.local_devices", lambda cores: pytest.fail("probed"))
+    with pytest.raises(InputError, match=r"^kept_in=.*cluster\.toml: .*; give another folder"):
+        Cluster.local(kept_in=file.format(tmp=tmp_path))
+
+
 @pytest.mark.parametrize("device_type", ["CPU", "GPU"])
 def test_what_a_probe_reaches_is_what_the_cost_model_charges(device_type):
     efficiency = EFFICIENCY_OF_TYPE[device_type]

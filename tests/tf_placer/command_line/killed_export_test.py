@@ -23,12 +23,8 @@ def check(found: dict[str, Any], kills: int) -> None:
     export, results = found["export"], found["results"]
     assert export["wrong"] == [] and results["wrong"] == []
     assert sum(export["phases"].values()) == kills
-    assert 1 <= export["phases"].get("reading", 0) < kills, "the kills met one phase only"
     # Of the steps of the swap: one after each file or folder that goes, and after each that comes but the last.
     assert results["phases"]["neither, unfinished beside it"] >= 7
-    assert results["phases"].keys() >= {"old", "old, unfinished beside it", "new"}, (
-        "the kills met some phases only"
-    )
 
 
 def test_ten_kills(tmp_path):
@@ -36,5 +32,8 @@ def test_ten_kills(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_hundred_kills(tmp_path):
-    check(found_by(tmp_path, 100), 100)
+def test_a_hundred_kills_meet_every_phase(tmp_path):
+    found = found_by(tmp_path, 100)
+    check(found, 100)
+    assert 1 <= found["export"]["phases"].get("reading", 0) < 100
+    assert found["results"]["phases"].keys() >= {"old", "old, unfinished beside it", "new"}

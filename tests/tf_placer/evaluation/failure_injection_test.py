@@ -86,18 +86,20 @@ def strike(monkeypatch, moment, action):
 
 
 def check_fault(evaluator, placement, monkeypatch, moment, fault, task):
+    """Gives the seconds until the fault was told."""
     assert evaluator.evaluate(placement).status.tolist() == [Status.OK]
     before = evaluator.worker_pids
     strike(monkeypatch, moment, lambda: os.kill(before[task], fault))
     started = time.monotonic()
     measured = evaluator.evaluate(placement)
+    took_s = time.monotonic() - started
     assert measured.status.tolist() == [FAULTS[fault]], measured.messages
     assert measured.messages[0] and "\n" not in measured.messages[0]
-    assert time.monotonic() - started < CONFIG.deadline_s + 5
     assert not any(os.path.exists(f"/proc/{pid}") for pid in before), "an orphan"
     monkeypatch.undo()
     assert evaluator.evaluate(placement).status.tolist() == [Status.OK]
     assert not set(before) & set(evaluator.worker_pids)
+    return took_s
 
 
 def test_a_worker_that_is_killed_in_a_timed_step(evaluator, placement, monkeypatch):
@@ -109,7 +111,7 @@ def test_a_worker_that_is_killed_in_a_timed_step(evaluator, placement, monkeypat
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_every_fault_at_every_moment(evaluator, placement, monkeypatch, moment, fault, task):
-    check_fault(evaluator, placement, monkeypatch, moment, fault, task)
+    assert check_fault(evaluator, placement, monkeypatch, moment, fault, task) < CONFIG.deadline_s + 5
 
 
 @pytest.mark.slow

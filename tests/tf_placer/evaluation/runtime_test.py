@@ -144,6 +144,7 @@ def choice_of_two(x: tf.Tensor, how_long: tf.Tensor) -> tf.Tensor:
     return x + how_long
 
 
+@pytest.mark.slow
 def test_a_placement_that_is_clearly_slower_is_timed_for_a_few_steps_only(cluster):
     x = tf.ones([256, 256])
     item = Item.from_function(tf.function(choice_of_two), x, tf.constant(0.0), name="choice")

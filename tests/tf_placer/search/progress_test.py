@@ -1,6 +1,8 @@
 """Progress: a bar on a terminal, lines elsewhere."""
 
+import dataclasses
 import io
+import math
 import re
 
 import pytest
@@ -28,3 +30,17 @@ def test_shows_best_and_count(budget, terminal):
         assert ("25%" if budget.evaluations else "20%") in text
     else:
         assert text.count("\n") == 1, "a line every ten seconds, not for every round"
+
+
+@pytest.mark.parametrize(
+    ("best_s", "mean_s", "expected"),
+    [
+        (math.nan, math.nan, "hdp: 2 s, none runs of 5 tried\n"),
+        (0.0123, math.nan, "hdp: 2 s, best 12.300 ms, 5 tried\n"),
+    ],
+)
+def test_what_does_not_run_has_no_time(best_s, mean_s, expected):
+    stream = io.StringIO()
+    with ConsoleProgress("hdp", Budget(10.0), rich.console.Console(file=stream)) as progress:
+        progress.show(dataclasses.replace(ENTRY, best_s=best_s, mean_s=mean_s))
+    assert stream.getvalue() == expected

@@ -1,9 +1,11 @@
 """A search that is killed goes on as if nothing had happened, and measures no placement twice."""
 
 import functools
+import itertools
 import json
 import math
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -13,7 +15,8 @@ from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.errors import InputError
 from tf_placer.evaluation.journaled import JournaledEvaluator
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.search import methods
+from tf_placer.folders import reserved
+from tf_placer.search import methods, recorder
 from tf_placer.search.progress import Silent
 from tf_placer.search.search import JOURNAL, NothingFits, best_single_device, search
 
@@ -135,10 +138,12 @@ def test_a_finished_search_gives_its_result_again_and_goes_on_with_a_larger_budg
     assert comparable(more) == comparable(searched("random", None, Measuring(), evaluations=48))
 
 
-def test_time_that_was_used_up_stays_used_up(tmp_path):
-    first = search(PROBLEM, "random", budget_s=0.01, evaluator=Measuring(), checkpoint=tmp_path)
+def test_time_that_was_used_up_stays_used_up(tmp_path, monkeypatch):
+    seconds = itertools.count()  # every look at the clock takes one
+    monkeypatch.setattr(recorder, "time", types.SimpleNamespace(monotonic=lambda: float(next(seconds))))
+    first = search(PROBLEM, "random", budget_s=6, evaluator=Measuring(), checkpoint=tmp_path)
     idle = Measuring()
-    again = search(PROBLEM, "random", budget_s=0.01, evaluator=idle, checkpoint=tmp_path)
+    again = search(PROBLEM, "random", budget_s=6, evaluator=idle, checkpoint=tmp_path)
     assert comparable(again) == comparable(first) and idle.calls == 0
 
 
@@ -158,6 +163,27 @@ def test_ctrl_c_keeps_the_best_and_the_same_call_goes_on(tmp_path):
     assert interrupted.runtime_s == expected.history[0].best_s
     resumed = searched("random", tmp_path, Measuring())
     assert comparable(resumed) == comparable(expected) and not resumed.interrupted
+
+
+def test_two_searches_in_one_folder_are_refused(tmp_path):
+    folder = tmp_path / "search"
+    with (
+        reserved(folder, "the first search"),
+        pytest.raises(InputError, match=r"^checkpoint=.*another run is"),
+    ):
+        search(PROBLEM, "random", budget_evaluations=16, checkpoint=folder)
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("folder", ["/proc/search", "{tmp}/file/search"])
+def test_a_folder_that_cannot_be_written_to_is_told_before_the_search(tmp_path, folder):
+    (tmp_path / "file").touch()
+    idle = Measuring()
+    with pytest.raises(InputError, match=r"^checkpoint=.*; give another folder"):
+        search(PROBLEM, "random", evaluator=idle, budget_s=3600, checkpoint=folder.format(tmp=tmp_path))
+    with pytest.raises(InputError, match=r"measured\.jsonl: .*; give another folder"):
+        JournaledEvaluator(idle, folder.format(tmp=tmp_path) + "/measured.jsonl")
+    assert idle.calls == 0
 
 
 def test_another_search_is_refused(tmp_path):

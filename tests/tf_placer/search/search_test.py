@@ -133,6 +133,12 @@ def test_a_method_that_never_ends_is_stopped_by_the_clock(pair):
     assert result.evaluations >= 1 and not result.interrupted
 
 
+@pytest.mark.parametrize("method", ["single", "random", small_hdp])
+def test_a_budget_that_set_up_uses_up_is_enough_for_a_round(method):
+    result = search(branches_problem(2, 3), method, budget_s=1e-9)
+    assert result.evaluations >= 1 and len(result.history) == 1
+
+
 @pytest.mark.parametrize("budget", [{}, {"budget_s": 0}, {"budget_s": -1}, {"budget_evaluations": 0}])
 def test_no_budget_is_refused(pair, budget):
     with pytest.raises(InputError, match="budget"):

@@ -1,0 +1,32 @@
+"""Times and shares are shown without nan and negative zeros."""
+
+import math
+
+import numpy as np
+import pytest
+
+from tf_placer.quantities import gain, milliseconds, percentage
+
+
+@pytest.mark.parametrize("unknown", [None, math.nan, math.inf, -math.inf, np.float32("nan")])
+def test_what_is_not_known_is_a_dash(unknown):
+    assert milliseconds(unknown) == percentage(unknown, signed=True) == "-"
+    assert "nan" not in gain(unknown) and "inf" not in gain(unknown)
+
+
+@pytest.mark.parametrize("nothing", [0.0, -0.0, 1e-9, -1e-9, np.float64(-1e-12)])
+def test_nothing_has_no_minus(nothing):
+    assert milliseconds(nothing) == "0.000 ms"
+    assert milliseconds(nothing, signed=True) == "+0.000 ms"
+    assert percentage(nothing) == "0.0%"
+    assert percentage(nothing, signed=True) == "+0.0%"
+    assert gain(nothing) in ("0.0% faster", "0.0% slower")
+
+
+def test_what_is_known_is_rounded():
+    assert milliseconds(0.70335949) == "703.359 ms"
+    assert milliseconds(-0.00125, signed=True) == "-1.250 ms"
+    assert milliseconds(0.0123, digits=1) == "12.3 ms"
+    assert percentage(0.1634) == "16.3%"
+    assert percentage(-0.0271, signed=True) == "-2.7%"
+    assert (gain(0.163), gain(-0.027)) == ("16.3% faster", "2.7% slower")
