@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 import pathlib
 import sys
@@ -14,6 +13,7 @@ import rich.console
 from absl import flags
 
 from tf_placer import workloads
+from tf_placer.arguments import nearest
 from tf_placer.cluster.preset import preset_names
 from tf_placer.command_line import flag_sets
 from tf_placer.command_line.explain import explain
@@ -206,8 +206,7 @@ def usage() -> str:
 
 def _command_named(name: str) -> Command:
     if name not in COMMANDS:
-        near = difflib.get_close_matches(name, COMMANDS, n=3) or COMMANDS
-        raise InputError(f"unknown command {name!r}; did you mean {', '.join(near)}?")
+        raise InputError(f"unknown command {name!r}; {nearest(name, COMMANDS)}")
     return COMMANDS[name]
 
 

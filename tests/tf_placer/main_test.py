@@ -192,7 +192,7 @@ def test_bad_flags(
 @pytest.mark.parametrize(
     ("flag", "value", "expected"),
     [
-        ("methods", "single,hpd", "did you mean hdp"),
+        ("methods", "single,hpd", "did you mean 'hdp'"),
         ("methods", "", "names no method"),
         ("budget_evaluations", "0", "budget_evaluations is 0"),
     ],
@@ -466,7 +466,7 @@ def test_the_unit_of_an_op_is_explained_by_its_rules(plan: pathlib.Path) -> None
 @pytest.mark.parametrize(
     ("argv", "expected"),
     [
-        (["--op=nowhere"], "has no such op; did you mean"),
+        (["--op=nowhere"], "has no such op; known: "),
         ([], "needs --op"),
         (["--op=x", "--cluster=k40x3"], "k40x2"),
         (["--op=x", "--workload=branches_small"], "made for another graph"),

@@ -10,6 +10,7 @@ import pathlib
 
 import numpy as np
 
+from tf_placer import arguments
 from tf_placer.cluster.cluster_file import read_cluster_file
 from tf_placer.cluster.device import Device, Link, check_devices, check_links
 from tf_placer.cluster.local import local_devices
@@ -190,6 +191,25 @@ class Cluster:
 
     def _ordered_links(self) -> list[Link]:
         return sorted(self.links, key=lambda link: (link.source, link.target))
+
+
+def given_cluster(name: str, value: object) -> Cluster:
+    """``value``, when it is a cluster; who gives a preset's name or a path is told how to make one of it.
+
+    Raises:
+      InputError: it is something else; names the argument ``name``.
+    """
+    if isinstance(value, Cluster):
+        return value
+    maker = "from_file" if _is_file(value) else "preset"
+    example = repr(os.fspath(value)) if isinstance(value, str | os.PathLike) else "'p100x2'"
+    raise InputError(
+        f"{name} is {arguments.shown(value)}, not a Cluster; give tf_placer.Cluster.{maker}({example})"
+    )
+
+
+def _is_file(value: object) -> bool:
+    return isinstance(value, os.PathLike) or (isinstance(value, str) and value.endswith(".toml"))
 
 
 def _toml_value(value: str | bool | int | float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pathlib
 
-from tf_placer.cluster.toml_table import nearest
+from tf_placer.arguments import nearest
 from tf_placer.errors import InputError
 
 _PRESETS = pathlib.Path(__file__).parent / "presets"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable
 from typing import Any
 
+from tf_placer.arguments import nearest
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
 from tf_placer.workloads.branches_small import branches_small
@@ -62,13 +62,9 @@ def function(name: str, **overrides: Any) -> tuple[Any, tuple]:
 def _workload(name: str, overrides: dict[str, Any]) -> Workload:
     family = _FAMILIES.get(name)
     if family is None:
-        near = difflib.get_close_matches(name, names(), n=3) or list(names())
-        raise InputError(f"no workload is called {name!r}; did you mean {', '.join(near)}?")
+        raise InputError(f"no workload is called {name!r}; {nearest(name, names())}")
     accepted = list(inspect.signature(family).parameters)
     for override in overrides:
         if override not in accepted:
-            near = difflib.get_close_matches(override, accepted, n=3) or accepted
-            raise InputError(
-                f"workload {name!r} has no setting {override!r}; did you mean {', '.join(near)}?"
-            )
+            raise InputError(f"workload {name!r} has no setting {override!r}; {nearest(override, accepted)}")
     return family(**overrides)
