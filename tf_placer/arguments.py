@@ -11,6 +11,7 @@ import numbers
 import operator
 import os
 import pathlib
+import re
 import reprlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
@@ -22,6 +23,8 @@ from tf_placer.errors import InputError
 _Kind = TypeVar("_Kind")
 
 _MOST_NAMES = 30  # of a list of all that is known
+_SHOWN = ("builtins", "numpy", "pathlib", "tensorflow")  # whose values say what they are
+_ADDRESS = re.compile(r" (?:object )?at 0x[0-9a-f]*")
 _SHORT = reprlib.Repr()
 _SHORT.maxother = _SHORT.maxstring = 60
 
@@ -42,16 +45,17 @@ def number(
     name: str,
     value: object,
     above: float | None = None,
+    below: float | None = None,
     least: float | None = None,
     most: float | None = None,
     finite: bool = False,
 ) -> float:
-    """``value`` as a float, more than ``above``, from ``least`` to ``most``; nan never.
+    """``value`` as a float within limits; nan never.
 
     Args:
       name: of the argument.
       value: what was given for it.
-      above: it must be more than this.
+      above, below: it must be between these.
       least, most: it must not be outside of these.
       finite: infinity is refused as well.
 
@@ -64,13 +68,15 @@ def number(
         or math.isnan(given)
         or (finite and math.isinf(given))
         or (above is not None and given <= above)
+        or (below is not None and given >= below)
         or not _is_within(given, least, most)
     ):
-        wanted = f" above {above:g}" if above is not None else ""
-        limits = _range(least, most, and_=bool(wanted))
-        raise InputError(
-            f"{name} is {shown(value)}; give a {'finite ' if finite else ''}number{wanted}{limits}"
-        )
+        limits = [
+            f"{word} {limit:g}" for word, limit in (("above", above), ("below", below)) if limit is not None
+        ]
+        limits += [_range(least, most).strip()] if (least, most) != (None, None) else []
+        wanted = f"{'finite ' if finite else ''}number {' and '.join(limits)}".rstrip()
+        raise InputError(f"{name} is {shown(value)}; give a {wanted}")
     return given
 
 
@@ -128,7 +134,7 @@ def instance_of(name: str, value: object, kind: type[_Kind], remedy: str) -> _Ki
       InputError: it is something else.
     """
     if not isinstance(value, kind):
-        raise InputError(f"{name} is {shown(value)}, not a {kind.__name__}; {remedy}")
+        raise InputError(f"{name} is {shown(value)}, not {_one(kind)}; {remedy}")
     return value
 
 
@@ -143,7 +149,7 @@ def items_of(name: str, value: object, kind: type[_Kind], remedy: str) -> tuple[
     items = tuple(value)
     for position, item in enumerate(items):
         if not isinstance(item, kind):
-            raise InputError(f"{name}[{position}] is {shown(item)}, not a {kind.__name__}; {remedy}")
+            raise InputError(f"{name}[{position}] is {shown(item)}, not {_one(kind)}; {remedy}")
     return items
 
 
@@ -184,12 +190,24 @@ def function(name: str, value: object, remedy: str) -> Callable[..., Any]:
     return value
 
 
+def check_positions(name: str, value: np.ndarray, count: int) -> None:
+    """Raises InputError unless an array is of positions from 0 to ``count - 1``."""
+    outside = (value < 0) | (value >= count)
+    if outside.any():
+        raise InputError(f"{name} has the entry {value[outside][0]}; give positions from 0 to {count - 1}")
+
+
 def shown(value: object) -> str:
-    """A value in a message: short, and on one line."""
+    """A value in a message: short, and on one line; of what has no short form, its class."""
+    kind = type(value)
+    if kind.__module__.partition(".")[0] not in _SHOWN:
+        return _one(kind)
     try:
-        return " ".join(_SHORT.repr(value).split())
+        text = " ".join(_SHORT.repr(value).split())
     except ValueError:  # Python does not write numbers of thousands of digits
         return "a huge number"
+    is_whole = isinstance(value, list | tuple | dict | set | np.ndarray)
+    return _ADDRESS.sub("", text) if is_whole or not _ADDRESS.search(repr(value)) else _one(kind)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -200,6 +218,10 @@ def nearest(word: str, known: Iterable[str]) -> str:
         return f"did you mean {' or '.join(map(repr, close))}?"
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     return f"known: {', '.join(names[:_MOST_NAMES])}{more}"
+
+
+def _one(kind: type) -> str:
+    return f"{'an' if kind.__name__[0] in 'AEIOU' else 'a'} {kind.__name__}"
 
 
 def _index(value: object) -> int | None:
@@ -226,11 +248,11 @@ def _is_within(value: float, least: float | None, most: float | None) -> bool:
     return (least is None or value >= least) and (most is None or value <= most)
 
 
-def _range(least: float | None, most: float | None, and_: bool = False) -> str:
+def _range(least: float | None, most: float | None) -> str:
     if least is not None and most is not None:
         return f" from {least} to {most}"
     if least is not None:
         return f" of at least {least}"
     if most is not None:
-        return f" and at most {most}" if and_ else f" of at most {most}"
+        return f" of at most {most}"
     return ""

@@ -50,7 +50,7 @@ def test_texts_and_paths_of_numpy_and_the_operating_system() -> None:
         (lambda: arguments.number("s", False, above=-1), "s is False; give a number above -1"),
         (lambda: arguments.number("s", float("inf"), finite=True), "s is inf; give a finite number"),
         (lambda: arguments.number("s", 10**400, finite=True), "give a finite number"),
-        (lambda: arguments.number("s", 2, above=0, most=1), "give a number above 0 and at most 1"),
+        (lambda: arguments.number("s", 2, above=0, most=1), "give a number above 0 and of at most 1"),
         (lambda: arguments.truth("again", 1), "again is 1; give True or False"),
         (lambda: arguments.text("name", ""), "name is ''; give a text"),
         (lambda: arguments.text("name", b"a"), "name is b'a'; give a text"),

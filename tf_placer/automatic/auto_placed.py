@@ -19,8 +19,9 @@ from tensorflow.python.eager.polymorphic_function import (
     tracing_compilation,
 )
 
+from tf_placer import arguments
 from tf_placer.automatic.config import AutoPlaceConfig
-from tf_placer.automatic.eager_devices import attach, check_not_described
+from tf_placer.automatic.eager_devices import attach
 from tf_placer.automatic.plan import Plan, find_plan
 from tf_placer.automatic.report import report
 from tf_placer.cluster.cluster import Cluster
@@ -140,9 +141,7 @@ class AutoPlaced:
 
     def _place(self, concrete: concrete_function.ConcreteFunction, flat_inputs: list[tf.Tensor]) -> Placed:
         config = self._config
-        cluster = Cluster.local() if config.cluster == "local" else config.cluster
-        assert isinstance(cluster, Cluster)
-        check_not_described(cluster)  # before a search, not after
+        cluster = config.chosen_cluster()
         examples = [_example(value, config.batch_size) for value in flat_inputs]
         item = Item.from_function(concrete, *examples, name=str(self.unplaced.name))
         fixed = _where_variables_are(concrete, item, cluster) if config.variables == "stay" else {}
@@ -239,7 +238,7 @@ def auto_place(fn: Callable | None = None, **settings: Any) -> Any:
     known = {field.name for field in dataclasses.fields(AutoPlaceConfig)}
     for name in settings:
         if name not in known:
-            raise InputError(f"auto_place has no setting {name!r}; it has {', '.join(sorted(known))}")
+            raise InputError(f"auto_place has no setting {name!r}; {arguments.nearest(name, known)}")
     config = AutoPlaceConfig(**settings)
     if fn is None:
         return functools.partial(_wrap, config=config)
@@ -248,9 +247,8 @@ def auto_place(fn: Callable | None = None, **settings: Any) -> Any:
 
 def _wrap(fn: Any, config: AutoPlaceConfig) -> AutoPlaced:
     if isinstance(fn, AutoPlaced):
-        raise InputError(f"{fn.unplaced.name!r} is auto-placed already; apply auto_place once")
+        raise InputError(f"fn is {fn.unplaced.name!r}, which is auto-placed already; apply auto_place once")
     if isinstance(fn, polymorphic_function.Function):
         return AutoPlaced(fn, config)
-    if not callable(fn):
-        raise InputError(f"auto_place needs a function, got {fn!r}")
+    arguments.function("fn", fn, "give a tf.function, or a function that can be one")
     return AutoPlaced(tf.function(fn), config)

@@ -6,7 +6,6 @@ import dataclasses
 import hashlib
 import json
 import os
-import pathlib
 
 import numpy as np
 
@@ -20,6 +19,8 @@ from tf_placer.errors import InputError
 from tf_placer.files import write_atomically
 
 __all__ = ["Cluster", "Device", "Link"]
+
+KINDS = ("described", "local", "remote", "logical")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +44,11 @@ class Cluster:
     kind: str = "described"
 
     def __post_init__(self) -> None:
+        arguments.text("name", self.name, "give the name that reports call it by")
+        for field, kind in (("devices", Device), ("links", Link)):
+            items = arguments.items_of(field, getattr(self, field), kind, f"give {kind.__name__}s")
+            object.__setattr__(self, field, items)
+        arguments.one_of("kind", self.kind, KINDS)
         check_devices(self.devices)
         check_links(self.devices, self.links)
 
@@ -63,7 +69,7 @@ class Cluster:
         Raises:
           InputError: one line that names the file, the item and the remedy.
         """
-        name, devices, links = read_cluster_file(path)
+        name, devices, links = read_cluster_file(arguments.path("path", path, "a cluster file"))
         return cls(name, devices, links, kind="remote" if devices[0].address else "described")
 
     @classmethod
@@ -79,18 +85,20 @@ class Cluster:
         Raises:
           InputError: more workers than cores, or none; ``kept_in`` is not a valid cluster file.
         """
-        if kept_in is not None and os.path.exists(kept_in):
-            _, devices, links = read_cluster_file(kept_in)
+        if cores is not None:
+            cores = arguments.whole_number("cores", cores, least=0)  # how many there are is asked below
+        kept = None if kept_in is None else arguments.path("kept_in", kept_in, "a cluster file")
+        if kept is not None and kept.exists():
+            _, devices, links = read_cluster_file(kept)
             if cores is not None and cores != len(devices):
                 raise InputError(
                     f"{kept_in} holds {len(devices)} devices, not cores={cores}; give another file"
                 )
             return cls("local", devices, links, kind="local")
         cluster = cls("local", *local_devices(cores), kind="local")
-        if kept_in is not None:
-            path = pathlib.Path(kept_in)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, cluster.to_toml())
+        if kept is not None:
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(kept, cluster.to_toml())
         return cluster
 
     @classmethod
@@ -172,7 +180,10 @@ class Cluster:
 
         ``from_file`` of it gives the same devices and the same links, in (source, target) order.
         """
-        lines = [f"name = {_quote(self.name)}"]
+        return self._toml(self.name)
+
+    def _toml(self, name: str) -> str:
+        lines = [f"name = {_quote(name)}"]
         for device in self.devices:
             lines += ["", "[[device]]"]
             values = dataclasses.asdict(device)
@@ -186,8 +197,7 @@ class Cluster:
 
     def fingerprint(self) -> str:
         """Hex digest of devices and links; the name and the order of ``links`` do not count."""
-        nameless = dataclasses.replace(self, name="")
-        return hashlib.sha256(nameless.to_toml().encode()).hexdigest()[:16]
+        return hashlib.sha256(self._toml("").encode()).hexdigest()[:16]
 
     def _ordered_links(self) -> list[Link]:
         return sorted(self.links, key=lambda link: (link.source, link.target))

@@ -8,7 +8,7 @@ from typing import Any
 from absl import flags
 
 from tf_placer.calibration.build_problem import COSTS
-from tf_placer.command_line.cluster_choice import choose_cluster
+from tf_placer.cluster.choose import choose_cluster
 from tf_placer.command_line.place import Request
 from tf_placer.command_line.source import Source
 from tf_placer.errors import InputError
@@ -124,7 +124,7 @@ def request(values: flags.FlagValues, budget: Budget) -> Request:
     places = "complete_plan" in values
     return Request(
         source=_source(values),
-        cluster=choose_cluster(values.cluster),
+        cluster=choose_cluster(values.cluster, f"--cluster={values.cluster}"),
         budget=budget,
         seed=values.seed if "seed" in values else 0,
         costs=values.costs,

@@ -11,7 +11,8 @@ from tensorflow.python.framework import function_def_to_graph
 from colocation.graph_index import GraphIndex, index_graph
 from tf_placer.errors import InputError
 from tf_placer.graph.callbacks import keep_callbacks_from_running
-from tf_placer.graph.output_specs import OutputSpec, first_line, tensor_bytes
+from tf_placer.graph.output_specs import OutputSpec, tensor_bytes
+from tf_placer.tensorflow_message import told
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +69,7 @@ class FunctionLibrary:
                 )
             except (ValueError, RuntimeError, tf.errors.OpError) as error:  # RuntimeError: an unknown op
                 raise InputError(
-                    f"TensorFlow does not accept function {name!r} of the graph: {first_line(error)}"
+                    f"TensorFlow does not accept function {name!r} of the graph: {told(error)}"
                 ) from error
         index = index_graph(graph.as_graph_def())
         ops = [graph.get_operation_by_name(node_name) for node_name in index.names]

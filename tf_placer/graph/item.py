@@ -11,13 +11,23 @@ from typing import Any
 import tensorflow as tf
 
 from colocation.graph_index import GraphIndex, index_graph
+from tf_placer import arguments
+from tf_placer.errors import InputError
 from tf_placer.graph.clean import clean
 from tf_placer.graph.fingerprint import fingerprint
-from tf_placer.graph.from_function import program_of_function
+from tf_placer.graph.from_function import function_name, program_of_function
 from tf_placer.graph.from_graph_def import program_of_meta_graph
 from tf_placer.graph.output_specs import OutputSpec, output_specs
 from tf_placer.graph.program import Feed, ItemVariable, Program
 from tf_placer.graph.saved_model import program_of_saved_model, read_saved_model
+
+_ENTRIES: dict[str, type] = {
+    "outputs": tuple,
+    "feeds": Feed,
+    "fetches": str,
+    "control_outputs": str,
+    "variables": ItemVariable,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +42,9 @@ class Item:
       feeds, fetches, control_outputs: placeholders, fetched tensor names ("node:i"),
         and ops that must run for their side effects.
       variables: captured variables.
+
+    Raises:
+      InputError: a field of the wrong type.
     """
 
     name: str
@@ -43,21 +56,35 @@ class Item:
     control_outputs: tuple[str, ...]
     variables: tuple[ItemVariable, ...]
 
+    def __post_init__(self) -> None:
+        arguments.text("name", self.name, "give the name that reports call it by")
+        arguments.instance_of("graph_def", self.graph_def, tf.compat.v1.GraphDef, "give the graph")
+        arguments.instance_of("index", self.index, GraphIndex, "give index_graph of the graph")
+        for field, kind in _ENTRIES.items():
+            arguments.items_of(field, getattr(self, field), kind, f"give a tuple of {kind.__name__}")
+        if len(self.outputs) != self.index.num_ops:
+            raise InputError(
+                f"outputs has {len(self.outputs)} entries; give one for each of {self.index.num_ops} ops"
+            )
+
     @staticmethod
     def from_function(fn: Any, *example_args: Any, name: str | None = None) -> Item:
         """Makes an Item of a ``tf.function`` or ``ConcreteFunction``.
 
         Args:
-          fn: the program, a training step or inference.
-          *example_args: what it is called with; their shapes become the program's shapes.
+          fn: the program, a training step or inference; a Keras model or a method is traced as ``tf.function`` would.
+          *example_args: what it is called with; their shapes become the program's shapes. A ``tf.TensorSpec`` stands
+            for zeros of its shape.
           name: what to call it in reports; the function's own name when not given.
 
         Raises:
-          InputError: ``fn`` is no traced function, the arguments do not fit, something it
+          InputError: ``fn`` is no function, the arguments do not fit, something it
             captures cannot be restored, or the shape of a tensor cannot be known.
         """
+        if name is not None:
+            arguments.text("name", name, "give the name that reports call it by, or None")
         program = program_of_function(fn, *example_args)
-        return Item.from_program(name or str(getattr(fn, "__name__", "function")), program)
+        return Item.from_program(name or function_name(fn), program)
 
     @staticmethod
     def from_saved_model(
@@ -77,7 +104,11 @@ class Item:
         Raises:
           InputError: a missing or damaged file, no such signature, or the shape of a tensor cannot be known.
         """
-        model = read_saved_model(path)
+        model = read_saved_model(arguments.path("path", path, "the folder of a SavedModel"))
+        arguments.text("signature", signature, "give the name of one of its signatures")
+        batch_size = arguments.whole_number("batch_size", batch_size, least=1)
+        if name is not None:
+            arguments.text("name", name, "give the name that reports call it by, or None")
         return Item.from_program(
             name or model.path.name, program_of_saved_model(model, signature, batch_size)
         )
@@ -100,12 +131,27 @@ class Item:
         Raises:
           InputError: a fetch is not there, or the shape of a tensor cannot be known.
         """
+        arguments.instance_of("meta_graph", meta_graph, tf.compat.v1.MetaGraphDef, "give a MetaGraphDef")
+        fetches = arguments.items_of(
+            "fetches", fetches, str, "give tensors ('node:0') and ops ('node') in a list"
+        )
+        if not fetches:
+            raise InputError(
+                "fetches is empty; give at least one tensor ('node:0') or op ('node') to compute"
+            )
+        batch_size = arguments.whole_number("batch_size", batch_size, least=1)
         program = program_of_meta_graph(meta_graph, fetches, batch_size)
         return Item.from_program(name, program)
 
     @staticmethod
     def from_program(name: str, program: Program) -> Item:
-        """Makes an Item of a raw program: cleans it up, infers shapes, indexes it."""
+        """Makes an Item of a raw program: cleans it up, infers shapes, indexes it.
+
+        Raises:
+          InputError: TensorFlow does not accept the graph, or the shape of a tensor cannot be known.
+        """
+        arguments.text("name", name, "give the name that reports call it by")
+        arguments.instance_of("program", program, Program, "give a Program")
         program = clean(program)
         return Item(
             name=name,

@@ -17,6 +17,7 @@ from tensorflow.python.framework import function_def_to_graph, tensor_util
 
 from tf_placer.errors import InputError
 from tf_placer.graph.callbacks import keep_callbacks_from_running
+from tf_placer.tensorflow_message import told
 
 STRING_BYTES = 16
 MAX_TENSOR_BYTES = 1 << 46  # 64 TiB: no device holds it, and sums of these stay far from the end of int64
@@ -46,17 +47,12 @@ def output_specs(graph_def: tf.compat.v1.GraphDef) -> tuple[tuple[OutputSpec, ..
         try:
             tf.graph_util.import_graph_def(_easier_to_infer(graph_def), name="")
         except (ValueError, tf.errors.OpError) as error:
-            raise InputError(f"TensorFlow does not accept the graph: {first_line(error)}") from error
+            raise InputError(f"TensorFlow does not accept the graph: {told(error)}") from error
         _check_open_loops(graph_def, graph)
         return tuple(
             tuple(_spec(tensor) for tensor in graph.get_operation_by_name(node.name).outputs)
             for node in graph_def.node
         )
-
-
-def first_line(error: Exception) -> str:
-    """What an error of TensorFlow says, without its stack."""
-    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def _easier_to_infer(graph_def: tf.compat.v1.GraphDef) -> tf.compat.v1.GraphDef:
@@ -109,7 +105,7 @@ def _check_open_loops(graph_def: tf.compat.v1.GraphDef, graph: tf.Graph) -> None
             results = function_def_to_graph.function_def_to_graph(body, input_shapes=shapes).outputs
         except (ValueError, RuntimeError, tf.errors.OpError) as error:  # RuntimeError: an unknown op
             raise InputError(
-                f"loop {node.name!r}: TensorFlow does not accept its body: {first_line(error)}"
+                f"loop {node.name!r}: TensorFlow does not accept its body: {told(error)}"
             ) from error
         for i, (before, result) in enumerate(zip(shapes, results, strict=True)):
             if before is not None and str(before) != str(result.shape):

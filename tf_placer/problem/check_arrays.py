@@ -104,7 +104,7 @@ def checked_problem_arrays(arrays: Mapping[str, object], num_devices: int) -> di
     for name in ("compute_ns", "tensor_bytes", "resident_bytes"):
         check_least("a cost or a size", name, found[name])
     for name, letter in (("unit_of_op", "U"), ("tensor_producer", "N"), ("consumer_op", "N")):
-        _check_positions(name, found[name], sizes[letter])
+        arguments.check_positions(name, found[name], sizes[letter])
     offset = found["consumer_offset"]
     if offset[0] != 0 or offset[-1] != sizes["E"] or (np.diff(offset) < 0).any():
         raise InputError(
@@ -121,13 +121,11 @@ def checked_problem_arrays(arrays: Mapping[str, object], num_devices: int) -> di
 
 
 def checked_names(argument: str, names: object, count: int) -> tuple[str, ...]:
-    """``names`` as so many distinct texts; None for ``unit_0``, ``unit_1`` and so on.
+    """``names`` as so many distinct texts.
 
     Raises:
       InputError: they are not.
     """
-    if names is None:
-        return tuple(f"unit_{u}" for u in range(count))
     taken = arguments.items_of(argument, names, str, "give one name for each")
     check_length(argument, taken, count)
     if len(set(taken)) != count:
@@ -156,13 +154,6 @@ def _pairs(argument: str, value: object) -> np.ndarray:
             f"{argument} has shape {pairs.shape}, expected (edges, 2): producer unit and consumer unit"
         )
     return pairs.reshape(-1, 2)
-
-
-def _check_positions(argument: str, array: np.ndarray, count: int) -> None:
-    outside = (array < 0) | (array >= count)
-    if outside.any():
-        at = int(np.argmax(outside))
-        raise InputError(f"{argument}[{at}] is {array[at]}; give positions from 0 to {count - 1}")
 
 
 def _check_homes(allowed: np.ndarray) -> None:

@@ -138,6 +138,7 @@ class Problem:
             compute_ns, edges, edge_bytes, edge_tensor, resident_bytes, output_bytes, allowed, cluster
         )
         num_units = len(compute_ns)
+        names = [f"unit_{u}" for u in range(num_units)] if names is None else names
         names = checked_names("names", names, num_units)
         order = topological_order(num_units, edges)
         if len(order) != num_units:
@@ -220,7 +221,7 @@ class Problem:
             unit = int(np.argmax(outside))
             raise InputError(
                 f"device_of_unit: unit {unit} ({self.name_of_unit(unit)!r}) is on device {int(device_of_unit[unit])}, "
-                f"but the cluster {self.cluster.name!r} has devices 0 to {self.num_devices - 1}"
+                f"but the cluster {self.cluster.name!r} has devices 0 to {self.num_devices - 1}; give one of them"
             )
         illegal = ~self.allowed[np.arange(self.num_units), device_of_unit]
         if illegal.any():
@@ -240,6 +241,18 @@ class Problem:
         """
         unit = arguments.whole_number("unit", unit, 0, self.num_units - 1)
         return self.op_names[int(np.argmax(self.unit_of_op == unit))]
+
+
+def placement_rows(device_of_unit: object, problem: Problem) -> np.ndarray:
+    """``device_of_unit`` as [B, U] int32, legal or not.
+
+    Raises:
+      InputError: wrong type or shape.
+    """
+    rows = exact("device_of_unit", device_of_unit, np.int32)
+    if rows.ndim != 2 or rows.shape[1] != problem.num_units:
+        raise InputError(f"device_of_unit has shape {rows.shape}, expected [B, {problem.num_units}]")
+    return rows
 
 
 def _unit_on_cycle(stuck: np.ndarray, edges: np.ndarray) -> int:

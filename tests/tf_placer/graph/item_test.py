@@ -164,8 +164,8 @@ def unknown_shape():
     return tf.function(lambda x: tf.where(x > 0.0) + 1), (tf.constant([1.0, -1.0]),)
 
 
-def plain_python():
-    return (lambda x: x), (tf.constant(1.0),)
+def no_function():
+    return 3, (tf.constant(1.0),)
 
 
 def wrong_shape():
@@ -229,10 +229,10 @@ def uninitialized_variable():
     ("case", "message"),
     [
         (unknown_shape, r"op 'Where' \(Where\) output 0 has the shape \(None, 1\).*tf.ensure_shape"),
-        (plain_python, "is not a tf.function; decorate it"),
-        (wrong_shape, "the example arguments do not fit"),
-        (too_few, "takes 2 tensors, but the example arguments hold 1"),
-        (other_dtype, "takes float32 .*, but its example is int32"),
+        (no_function, r"fn is 3; give a tf\.function"),
+        (wrong_shape, "example_args do not fit"),
+        (too_few, "takes 2 tensors, but example_args hold 1"),
+        (other_dtype, "takes float32 .*, but its example in example_args is int32"),
         (dataset_captured, "a dataset, say.*iterate outside"),
         (table_captured, r"table_handle' \(read by LookupTableFindV2\) is a resource other than.*look it up"),
         (iterator_captured, r"\(read by IteratorGetNext\) is a resource other than a variable.*pass tensors"),

@@ -184,7 +184,7 @@ def test_a_problem_whose_arrays_disagree():
     for name, value, message in (
         ("consumer_op", [0], "consumer_op has an op that is not after its producer"),
         ("consumer_offset", [0, 2], "consumer_offset must begin with 0, end with 1"),
-        ("tensor_producer", [5], r"tensor_producer\[0\] is 5; give positions from 0 to 1"),
+        ("tensor_producer", [5], r"tensor_producer has the entry 5; give positions from 0 to 1"),
         ("allowed", np.ones((3, 2), bool), r"allowed has shape \(3, 2\), expected \(2, 2\)"),
         ("op_types", ("",), "op_types has 1 entries, expected 2"),
     ):
