@@ -22,7 +22,6 @@ def of_evaluators(scene: Scene) -> dict[str, Row]:
     rows_of_item = (one, one[np.newaxis, 1:], 3, "a", [["a"] * units], [[0.5] * units])
     plans = (one[1:], one + 9, one - 1, one + 0.5, one[np.newaxis], 3, "a")
     race = {"rounds": (0, -1, 1.5, "a", True), "confidence": (0, 1.5, NAN, "a", True)}
-    whole = (-1, 1.5, "a", True)
     return {
         "SimulatedEvaluator": Row(
             tf_placer.SimulatedEvaluator, lambda: {"problem": scene.two}, {"problem": (3, scene.item)}
@@ -75,6 +74,12 @@ def of_evaluators(scene: Scene) -> dict[str, Row]:
         "RuntimeEvaluator.program": Row(
             runtime.program, lambda: {"device_of_unit": one}, {"device_of_unit": plans}
         ),
+    } | _of_what_they_take_and_give()
+
+
+def _of_what_they_take_and_give() -> dict[str, Row]:
+    whole = (-1, 1.5, "a", True)
+    return {
         "RuntimeConfig": Row(
             RuntimeConfig,
             lambda: {"keep": 2},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
@@ -13,12 +14,17 @@ from tests.conformance.wrong_arguments.scene import Scene, step
 
 
 def of_problems(scene: Scene) -> dict[str, Row]:
+    return _from_arrays(scene) | _by_hand(scene) | _of_items_and_clusters(scene)
+
+
+def _no_cluster(scene: Scene) -> tuple[Any, ...]:
+    return ("p100x2", "box.toml", 3, scene.two)
+
+
+def _from_arrays(scene: Scene) -> dict[str, Row]:
     two = scene.two
     ones = np.ones((2, 2), np.int64)
-    fields = {field.name: getattr(two, field.name) for field in dataclasses.fields(two)}
-    cluster = ("p100x2", "box.toml", 3, two)
     per_unit = ([1], [[1], [2]], [-1, 0], [0.5, 0], [NAN, 0], ["a", "b"], [2**63, 0], [2**62, 2**62], 3, "ab")
-    positions = ([-1], [9], [0.5], "a", [[0]], [2**40])
     return {
         "Problem.from_arrays": Row(
             tf_placer.Problem.from_arrays,
@@ -69,18 +75,27 @@ def of_problems(scene: Scene) -> dict[str, Row]:
                     "ab",
                     True,
                 ),
-                "cluster": cluster,
+                "cluster": _no_cluster(scene),
                 "names": (["a"], ["a", "a"], ["a", 3], "ab", 3),
                 "edge_tensor": ([0, 1], [-1], [0.5], ["a"], 3),
                 "name": (3, ""),
             },
         ),
+    }
+
+
+def _by_hand(scene: Scene) -> dict[str, Row]:
+    two = scene.two
+    ones = np.ones((2, 2), np.int64)
+    fields = {field.name: getattr(two, field.name) for field in dataclasses.fields(two)}
+    positions = ([-1], [9], [0.5], "a", [[0]], [2**40])
+    return {
         "Problem": Row(
             tf_placer.Problem,
             lambda: dict(fields),
             {
                 "name": (3, ""),
-                "cluster": cluster,
+                "cluster": _no_cluster(scene),
                 "unit_of_op": ([], [-1, 0], [9, 0], [0.5, 1], "a", [[0]]),
                 "compute_ns": ([[1, 2], [3]], -ones, [1, 2], "a"),
                 "tensor_producer": positions,
@@ -104,6 +119,12 @@ def of_problems(scene: Scene) -> dict[str, Row]:
             two.check_legal, lambda: {"device_of_unit": [0, 1]}, {"device_of_unit": not_legal()}
         ),
         "Problem.name_of_unit": Row(two.name_of_unit, lambda: {"unit": 1}, {"unit": (-1, 2, 0.5, "a", True)}),
+    }
+
+
+def _of_items_and_clusters(scene: Scene) -> dict[str, Row]:
+    two = scene.two
+    return {
         "build_problem": Row(
             tf_placer.build_problem,
             lambda: {"item": scene.item, "cluster": scene.cluster, "costs": "analytic", "cache": None},
