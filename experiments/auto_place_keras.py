@@ -20,16 +20,17 @@ from collections.abc import Callable
 import keras
 import numpy as np
 import tensorflow as tf
-from absl import app, flags
+from absl import flags
 
 import tf_placer
+from experiments.main_program import run_program
 from tf_placer.files import write_atomically
 
 FLAGS = flags.FLAGS
 flags.DEFINE_enum("cluster", "local", ["local", "logical"], "where to place")
 flags.DEFINE_integer("steps", 50, "training steps of each", lower_bound=2)
-flags.DEFINE_float("budget_s", 10.0, "seconds of the search")
-flags.DEFINE_integer("seed", 0, "of weights, data and the search")
+flags.DEFINE_float("budget_s", 10.0, "seconds of the search", lower_bound=0.001)
+flags.DEFINE_integer("seed", 0, "of weights, data and the search", lower_bound=0)
 flags.DEFINE_string("out", "out/auto_place_keras", "folder for losses.json and the kept plan")
 
 LOGICAL_DEVICES = 2
@@ -116,4 +117,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    run_program(main)

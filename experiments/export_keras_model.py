@@ -9,9 +9,10 @@ from __future__ import annotations
 import pathlib
 
 import keras
-from absl import app, flags
+from absl import flags
 
 import tf_placer
+from experiments.main_program import run_program
 from tf_placer.graph.saved_model import read_saved_model
 
 FLAGS = flags.FLAGS
@@ -51,4 +52,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    run_program(main)

@@ -12,9 +12,10 @@ import json
 import pathlib
 
 import numpy as np
-from absl import app, flags
+from absl import flags
 
 import tf_placer
+from experiments.main_program import run_program
 from tf_placer import workloads
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.files import write_atomically
@@ -23,8 +24,8 @@ from tf_placer.search.result import SearchResult
 from tf_placer.search.round import Context
 
 FLAGS = flags.FLAGS
-flags.DEFINE_float("budget_s", 60.0, "seconds per variant and seed")
-flags.DEFINE_integer("seeds", 1, "how many seeds")
+flags.DEFINE_float("budget_s", 60.0, "seconds per variant and seed", lower_bound=0.001)
+flags.DEFINE_integer("seeds", 1, "how many seeds", lower_bound=1)
 flags.DEFINE_string("out", "out/hdp_ablation", "folder for results.json")
 
 PAPER = {
@@ -101,4 +102,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    run_program(main)

@@ -12,9 +12,10 @@ import pathlib
 
 import matplotlib.pyplot as plt
 import numpy as np
-from absl import app, flags
+from absl import flags
 
 import tf_placer
+from experiments.main_program import run_program
 from tf_placer import workloads
 from tf_placer.files import write_atomically
 from tf_placer.problem.multi_branch import multi_branch_bound_s, multi_branch_problem
@@ -22,10 +23,14 @@ from tf_placer.problem.problem import Problem
 from tf_placer.search.result import SearchResult
 
 FLAGS = flags.FLAGS
-flags.DEFINE_integer("seeds", 5, "how many seeds")
-flags.DEFINE_float("budget_s", 120.0, "seconds of HDP per seed on Inception-V3 and k40x2")
-flags.DEFINE_float("p100x2_budget_s", 60.0, "seconds of HDP per seed on Inception-V3 and p100x2")
-flags.DEFINE_float("synthetic_budget_s", 40.0, "seconds of HDP per seed on the multi-branch graph")
+flags.DEFINE_integer("seeds", 5, "how many seeds", lower_bound=1)
+flags.DEFINE_float("budget_s", 120.0, "seconds of HDP per seed on Inception-V3 and k40x2", lower_bound=0.001)
+flags.DEFINE_float(
+    "p100x2_budget_s", 60.0, "seconds of HDP per seed on Inception-V3 and p100x2", lower_bound=0.001
+)
+flags.DEFINE_float(
+    "synthetic_budget_s", 40.0, "seconds of HDP per seed on the multi-branch graph", lower_bound=0.001
+)
 flags.DEFINE_string("out", "out/hdp_learning", "folder for results.json and learning.png")
 
 
@@ -116,4 +121,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    run_program(main)

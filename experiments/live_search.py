@@ -14,9 +14,10 @@ import json
 import pathlib
 
 import numpy as np
-from absl import app, flags
+from absl import flags
 
 import tf_placer
+from experiments.main_program import run_program
 from tf_placer import workloads
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.files import write_atomically
@@ -30,8 +31,8 @@ flags.DEFINE_list(
 )
 flags.DEFINE_integer("runs", 5, "runs of each, with seeds of their own", lower_bound=1)
 flags.DEFINE_string("method", "hdp", "how to search; local search is always beside it")
-flags.DEFINE_float("budget_s", 30.0, "seconds of the method in each run")
-flags.DEFINE_integer("rounds", 15, "turns of the last race")
+flags.DEFINE_float("budget_s", 30.0, "seconds of the method in each run", lower_bound=0.001)
+flags.DEFINE_integer("rounds", 15, "turns of the last race", lower_bound=1)
 flags.DEFINE_string("out", "out/live_search", "folder for results.json")
 
 
@@ -108,4 +109,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    run_program(main)

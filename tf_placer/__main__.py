@@ -18,6 +18,7 @@ from tf_placer.cluster.preset import preset_names
 from tf_placer.command_line import flag_sets
 from tf_placer.command_line.explain import explain
 from tf_placer.command_line.measure import measure
+from tf_placer.command_line.parse_flags import parse_flags
 from tf_placer.command_line.place import Request, compare, place, place_signatures
 from tf_placer.command_line.profile import show_profile
 from tf_placer.command_line.report import META_GRAPH, SAVED_MODEL, Report, check_out
@@ -91,8 +92,6 @@ def _place_saved_model(
 
 
 def _compare(values: flags.FlagValues, console: rich.console.Console) -> None:
-    if not values.methods:
-        raise InputError("--methods names no method; for example --methods=single,random,hdp")
     for method in values.methods:
         methods.find(method)
     out = pathlib.Path(values.out)
@@ -127,6 +126,7 @@ def _measure(values: flags.FlagValues, console: rich.console.Console) -> None:
     plan = pathlib.Path(values.placement)
     if not plan.is_file():  # before this machine is probed
         raise InputError(f"--placement={plan}: no such file; give the placement.json of a run")
+    PlanFile.read(plan)  # likewise
     measure(flag_sets.request(values, Budget(evaluations=1)), plan, console)
 
 
@@ -190,7 +190,7 @@ def run(argv: Sequence[str], console: rich.console.Console | None = None) -> int
         if {"--help", "-h"} & set(argv[1:]):
             console.print(f"{argv[0]}: {command.help}\n{values.get_help()}", soft_wrap=True, markup=False)
             return OK
-        _parse(values, argv, command.required)
+        parse_flags(values, argv, command.required)
         command.run(values, console)
     except (InputError, flags.Error) as error:
         sys.stderr.write(f"tf-placer: {' '.join(str(error).split())}\n")
@@ -208,15 +208,6 @@ def _command_named(name: str) -> Command:
     if name not in COMMANDS:
         raise InputError(f"unknown command {name!r}; {nearest(name, COMMANDS)}")
     return COMMANDS[name]
-
-
-def _parse(values: flags.FlagValues, argv: Sequence[str], required: Sequence[str]) -> None:
-    rest = values(argv)[1:]
-    if rest:
-        raise InputError(f"{argv[0]} takes flags only, got {rest[0]!r}; write --flag=value")
-    for name in required:
-        if not values[name].value:
-            raise InputError(f"{argv[0]} needs --{name}: {values[name].help}")
 
 
 def console_main() -> None:

@@ -176,7 +176,7 @@ def assert_one_line(
         ("seed", "-1", "--seed=-1"),
         ("seed", str(2**31), "--seed=2147483648"),
         ("budget_s", "0", "budget_s is 0"),
-        ("budget_s", "nan", "budget_s is nan"),
+        ("budget_s", "nan", "--budget_s=nan is no number"),
         ("budget_s", "soon", "--budget_s=soon"),
         ("seeed", "1", "seed"),
         ("workload", None, "needs --workload"),
@@ -193,7 +193,7 @@ def test_bad_flags(
     ("flag", "value", "expected"),
     [
         ("methods", "single,hpd", "did you mean 'hdp'"),
-        ("methods", "", "names no method"),
+        ("methods", "", "--methods is empty; give it a value"),
         ("budget_evaluations", "0", "budget_evaluations is 0"),
     ],
 )

@@ -122,14 +122,18 @@ def request(values: flags.FlagValues, budget: Budget) -> Request:
       InputError: a program, plan, pin or cluster that cannot be.
     """
     places = "complete_plan" in values
+    # All that is told without a machine before the machine is probed.
+    source = _source(values)
+    pins = tuple(Pin.parse(text) for text in values.pin) if "pin" in values else ()
+    plan = PlanFile.read(values.plan) if places and values.plan else None
     return Request(
-        source=_source(values),
+        source=source,
         cluster=choose_cluster(values.cluster, f"--cluster={values.cluster}"),
         budget=budget,
         seed=values.seed if "seed" in values else 0,
         costs=values.costs,
-        pins=tuple(Pin.parse(text) for text in values.pin) if "pin" in values else (),
-        plan=PlanFile.read(values.plan) if places and values.plan else None,
+        pins=pins,
+        plan=plan,
         complete_plan=places and values.complete_plan,
     )
 

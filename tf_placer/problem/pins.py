@@ -58,7 +58,7 @@ class Pin:
         ops, equals, device = text.rpartition("=")
         if not (ops and equals and device):
             raise InputError(
-                f"pin {text!r} is not of the form 'ops=device', such as 'encoder/.*=/device:CPU:0'"
+                f"pin {text!r} is not of the form 'ops=device'; write it like 'encoder/.*=/device:CPU:0'"
             )
         return Pin(ops, device)
 

@@ -35,6 +35,12 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(_FAMILIES))
 
 
+def check_name(name: str) -> None:
+    """Raises InputError unless a workload has this name; the message gives the nearest ones."""
+    if name not in _FAMILIES:
+        raise InputError(f"no workload is called {name!r}; {nearest(name, names())}")
+
+
 def build(name: str, **overrides: Any) -> Item:
     """Builds, traces and cleans up a workload.
 
@@ -60,9 +66,8 @@ def function(name: str, **overrides: Any) -> tuple[Any, tuple]:
 
 
 def _workload(name: str, overrides: dict[str, Any]) -> Workload:
-    family = _FAMILIES.get(name)
-    if family is None:
-        raise InputError(f"no workload is called {name!r}; {nearest(name, names())}")
+    check_name(name)
+    family = _FAMILIES[name]
     accepted = list(inspect.signature(family).parameters)
     for override in overrides:
         if override not in accepted:
