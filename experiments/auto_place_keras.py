@@ -29,8 +29,8 @@ from tf_placer.files import write_atomically
 FLAGS = flags.FLAGS
 flags.DEFINE_enum("cluster", "local", ["local", "logical"], "where to place")
 flags.DEFINE_integer("steps", 50, "training steps of each", lower_bound=2)
-flags.DEFINE_float("budget_s", 10.0, "seconds of the search")
-flags.DEFINE_integer("seed", 0, "of weights, data and the search")
+flags.DEFINE_float("budget_s", 10.0, "seconds of the search", lower_bound=0.001)
+flags.DEFINE_integer("seed", 0, "of weights, data and the search", lower_bound=0)
 flags.DEFINE_string("out", "out/auto_place_keras", "folder for losses.json and the kept plan")
 
 LOGICAL_DEVICES = 2

@@ -18,9 +18,13 @@ from tf_placer.command_line.place import Request, place
 from tf_placer.command_line.source import Source
 from tf_placer.search.budget import Budget
 
-_DESCRIBED_S = flags.DEFINE_float("described_s", 85.0, "Search seconds for inception_v3 on k40x2.")
-_LOCAL_S = flags.DEFINE_float("local_s", 15.0, "Search seconds for two_towers on this machine.")
-_SEED = flags.DEFINE_integer("seed", 0, "Fixes everything random.")
+_DESCRIBED_S = flags.DEFINE_float(
+    "described_s", 85.0, "Search seconds for inception_v3 on k40x2.", lower_bound=0.001
+)
+_LOCAL_S = flags.DEFINE_float(
+    "local_s", 15.0, "Search seconds for two_towers on this machine.", lower_bound=0.001
+)
+_SEED = flags.DEFINE_integer("seed", 0, "Fixes everything random.", lower_bound=0)
 flags.DEFINE_string("out", "out/demo", "Folder for the results.")
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import pathlib
 
 import keras
-from absl import app, flags
+from absl import flags
 
 import tf_placer
+from experiments.main_program import run_program
 from tf_placer.errors import InputError
-from tf_placer.folders import check_writable
 from tf_placer.graph.saved_model import read_saved_model
 
 FLAGS = flags.FLAGS
@@ -33,11 +33,7 @@ def main(argv: list[str]) -> None:
     del argv
     out = pathlib.Path(FLAGS.out)
     if out.exists():
-        raise SystemExit(f"--out={out} is there already; give a new folder")
-    try:
-        check_writable(out, f"--out={out}")
-    except InputError as error:
-        raise SystemExit(str(error)) from None
+        raise InputError(f"--out={out} is there already; give a new folder")
     keras.utils.set_random_seed(FLAGS.seed)
     image = (FLAGS.size, FLAGS.size, 3)
     model = getattr(keras.applications, FLAGS.model)(weights=None, input_shape=image)
@@ -57,4 +53,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    run_program(main)

@@ -52,14 +52,16 @@ FLAGS = flags.FLAGS
 flags.DEFINE_list(
     "workloads", ["inception_v3_small", "lstm_lm_small", "transformer_small"], "training steps to place"
 )
-flags.DEFINE_integer("placements", 62, "at least this many, filled up with random blocks")
-flags.DEFINE_integer("partitions", 12, "min-cut partitions")
-flags.DEFINE_integer("samples", 12, "samples of HDP")
-flags.DEFINE_integer("optima", 12, "ends of searches")
-flags.DEFINE_float("budget_s", 10.0, "seconds of each search")
-flags.DEFINE_integer("heat", 12, "placements measured together, with the single device")
-flags.DEFINE_integer("rounds", 12, "turns of each, at least")
-flags.DEFINE_float("heat_s", 20.0, "more turns where a heat's placements would take fewer seconds than this")
+flags.DEFINE_integer("placements", 62, "at least this many, filled up with random blocks", lower_bound=1)
+flags.DEFINE_integer("partitions", 12, "min-cut partitions", lower_bound=0)
+flags.DEFINE_integer("samples", 12, "samples of HDP", lower_bound=0)
+flags.DEFINE_integer("optima", 12, "ends of searches", lower_bound=0)
+flags.DEFINE_float("budget_s", 10.0, "seconds of each search", lower_bound=0.001)
+flags.DEFINE_integer("heat", 12, "placements measured together, with the single device", lower_bound=1)
+flags.DEFINE_integer("rounds", 12, "turns of each, at least", lower_bound=1)
+flags.DEFINE_float(
+    "heat_s", 20.0, "more turns where a heat's placements would take fewer seconds than this", lower_bound=0.0
+)
 flags.DEFINE_string("out", "out/fidelity", "folder for the results")
 
 PARTS = (2, 4, 8, 16, 32, 64)

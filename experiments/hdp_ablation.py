@@ -24,8 +24,8 @@ from tf_placer.search.result import SearchResult
 from tf_placer.search.round import Context
 
 FLAGS = flags.FLAGS
-flags.DEFINE_float("budget_s", 60.0, "seconds per variant and seed")
-flags.DEFINE_integer("seeds", 1, "how many seeds")
+flags.DEFINE_float("budget_s", 60.0, "seconds per variant and seed", lower_bound=0.001)
+flags.DEFINE_integer("seeds", 1, "how many seeds", lower_bound=1)
 flags.DEFINE_string("out", "out/hdp_ablation", "folder for results.json")
 
 PAPER = {

@@ -23,10 +23,14 @@ from tf_placer.problem.problem import Problem
 from tf_placer.search.result import SearchResult
 
 FLAGS = flags.FLAGS
-flags.DEFINE_integer("seeds", 5, "how many seeds")
-flags.DEFINE_float("budget_s", 120.0, "seconds of HDP per seed on Inception-V3 and k40x2")
-flags.DEFINE_float("p100x2_budget_s", 60.0, "seconds of HDP per seed on Inception-V3 and p100x2")
-flags.DEFINE_float("synthetic_budget_s", 40.0, "seconds of HDP per seed on the multi-branch graph")
+flags.DEFINE_integer("seeds", 5, "how many seeds", lower_bound=1)
+flags.DEFINE_float("budget_s", 120.0, "seconds of HDP per seed on Inception-V3 and k40x2", lower_bound=0.001)
+flags.DEFINE_float(
+    "p100x2_budget_s", 60.0, "seconds of HDP per seed on Inception-V3 and p100x2", lower_bound=0.001
+)
+flags.DEFINE_float(
+    "synthetic_budget_s", 40.0, "seconds of HDP per seed on the multi-branch graph", lower_bound=0.001
+)
 flags.DEFINE_string("out", "out/hdp_learning", "folder for results.json and learning.png")
 
 

@@ -21,9 +21,10 @@ import sys
 import time
 
 import numpy as np
-from absl import app, flags, logging
+from absl import flags, logging
 
 import tf_placer
+from experiments.main_program import run_program
 from tf_placer import workloads
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.evaluation.journaled import JournaledEvaluator
@@ -41,8 +42,10 @@ from tf_placer.search.round import Method
 
 _WORKLOAD = flags.DEFINE_string("workload", "two_towers", "What to place.")
 _EVALUATIONS = flags.DEFINE_integer("evaluations", 224, "Placements that HDP tries.", lower_bound=1)
-_KILL_AFTER = flags.DEFINE_integer("kill_after", 60, "Measured placements until the child is killed.")
-_SEED = flags.DEFINE_integer("seed", 0, "Fixes everything random.")
+_KILL_AFTER = flags.DEFINE_integer(
+    "kill_after", 60, "Measured placements until the child is killed.", lower_bound=1
+)
+_SEED = flags.DEFINE_integer("seed", 0, "Fixes everything random.", lower_bound=0)
 _OUT = flags.DEFINE_string("out", "out/hdp_on_runtime", "Folder for the search and results.json.")
 _CHILD = flags.DEFINE_bool("child", False, "Only search: what the process does that is killed.")
 
@@ -199,4 +202,4 @@ def search_and_race(out: pathlib.Path) -> None:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    run_program(main)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import pathlib
-import sys
 from collections.abc import Callable
 
-from absl import app, flags
+from absl import flags
 
-from tf_placer.errors import InputError
+from experiments.main_program import run_program
 from tf_placer.folders import reserved
-
-BAD_INPUT = 2
 
 
 def run(main: Callable[[pathlib.Path], None]) -> None:
@@ -20,11 +17,7 @@ def run(main: Callable[[pathlib.Path], None]) -> None:
     def in_folder(argv: list[str]) -> None:
         del argv
         out = pathlib.Path(flags.FLAGS.out)
-        try:
-            with reserved(out, f"--out={out}"):
-                main(out)
-        except InputError as error:
-            sys.stderr.write(f"{pathlib.Path(sys.argv[0]).stem}: {error}\n")
-            sys.exit(BAD_INPUT)
+        with reserved(out, f"--out={out}"):
+            main(out)
 
-    app.run(in_folder)
+    run_program(in_folder)

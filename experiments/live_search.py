@@ -31,8 +31,8 @@ flags.DEFINE_list(
 )
 flags.DEFINE_integer("runs", 5, "runs of each, with seeds of their own", lower_bound=1)
 flags.DEFINE_string("method", "hdp", "how to search; local search is always beside it")
-flags.DEFINE_float("budget_s", 30.0, "seconds of the method in each run")
-flags.DEFINE_integer("rounds", 15, "turns of the last race")
+flags.DEFINE_float("budget_s", 30.0, "seconds of the method in each run", lower_bound=0.001)
+flags.DEFINE_integer("rounds", 15, "turns of the last race", lower_bound=1)
 flags.DEFINE_string("out", "out/live_search", "folder for results.json")
 
 

@@ -16,9 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from absl import app, flags
+from absl import flags
 
 import tf_placer
+from experiments.main_program import run_program
 from tf_placer import workloads
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.ops.simulator import simulate
@@ -27,8 +28,8 @@ from tf_placer.workloads.synthetic import random_layered_arrays
 
 _WORKLOAD = flags.DEFINE_string("workload", "inception_v3", "The training step that is placed.")
 _CLUSTER = flags.DEFINE_string("cluster", "k40x2", "Preset of the cluster it is placed on.")
-_SECONDS = flags.DEFINE_float("seconds", 3.0, "Time of each measurement.")
-_BATCH = flags.DEFINE_integer("batch", 64, "Placements of each call.")
+_SECONDS = flags.DEFINE_float("seconds", 3.0, "Time of each measurement.", lower_bound=0.001)
+_BATCH = flags.DEFINE_integer("batch", 64, "Placements of each call.", lower_bound=1)
 _SIZES = flags.DEFINE_list(
     "sizes", ["1000", "3000", "10000", "30000", "100000"], "Ops of the synthetic graphs."
 )
@@ -117,4 +118,4 @@ def _num_events(inputs: SimulatorInputs, device_of_unit: np.ndarray) -> int:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    run_program(main)

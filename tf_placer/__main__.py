@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 import pathlib
 import sys
@@ -14,11 +13,13 @@ import rich.console
 from absl import flags
 
 from tf_placer import workloads
+from tf_placer.arguments import nearest
 from tf_placer.cluster.loopback import workers_opened
 from tf_placer.cluster.preset import preset_names
 from tf_placer.command_line import flag_sets
 from tf_placer.command_line.explain import explain
 from tf_placer.command_line.measure import measure
+from tf_placer.command_line.parse_flags import parse_flags
 from tf_placer.command_line.place import Request, compare, place, place_signatures
 from tf_placer.command_line.profile import show_profile
 from tf_placer.command_line.report import META_GRAPH, SAVED_MODEL, Report, reserved_out
@@ -92,8 +93,6 @@ def _place_saved_model(
 
 
 def _compare(values: flags.FlagValues, console: rich.console.Console) -> None:
-    if not values.methods:
-        raise InputError("--methods names no method; for example --methods=single,random,hdp")
     for method in values.methods:
         methods.find(method)
     out = pathlib.Path(values.out)
@@ -191,7 +190,7 @@ def run(argv: Sequence[str], console: rich.console.Console | None = None) -> int
         if {"--help", "-h"} & set(argv[1:]):
             console.print(f"{argv[0]}: {command.help}\n{values.get_help()}", soft_wrap=True, markup=False)
             return OK
-        _parse(values, argv, command.required)
+        parse_flags(values, argv, command.required)
         with workers_opened("open_workers" in values and values.open_workers):
             command.run(values, console)
     except (InputError, flags.Error) as error:
@@ -208,18 +207,8 @@ def usage() -> str:
 
 def _command_named(name: str) -> Command:
     if name not in COMMANDS:
-        near = difflib.get_close_matches(name, COMMANDS, n=3) or COMMANDS
-        raise InputError(f"unknown command {name!r}; did you mean {', '.join(near)}?")
+        raise InputError(f"unknown command {name!r}; {nearest(name, COMMANDS)}")
     return COMMANDS[name]
-
-
-def _parse(values: flags.FlagValues, argv: Sequence[str], required: Sequence[str]) -> None:
-    rest = values(argv)[1:]
-    if rest:
-        raise InputError(f"{argv[0]} takes flags only, got {rest[0]!r}; write --flag=value")
-    for name in required:
-        if not values[name].value:
-            raise InputError(f"{argv[0]} needs --{name}: {values[name].help}")
 
 
 def console_main() -> None:

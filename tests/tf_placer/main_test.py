@@ -181,7 +181,7 @@ def assert_one_line(
         ("seed", "-1", "--seed=-1"),
         ("seed", str(2**31), "--seed=2147483648"),
         ("budget_s", "0", "budget_s is 0"),
-        ("budget_s", "nan", "budget_s is nan"),
+        ("budget_s", "nan", "--budget_s=nan is no number"),
         ("budget_s", "soon", "--budget_s=soon"),
         ("seeed", "1", "seed"),
         ("workload", None, "needs --workload"),
@@ -197,8 +197,8 @@ def test_bad_flags(
 @pytest.mark.parametrize(
     ("flag", "value", "expected"),
     [
-        ("methods", "single,hpd", "did you mean hdp"),
-        ("methods", "", "names no method"),
+        ("methods", "single,hpd", "did you mean 'hdp'"),
+        ("methods", "", "--methods is empty; give it a value"),
         ("budget_evaluations", "0", "budget_evaluations is 0"),
     ],
 )
@@ -529,7 +529,7 @@ def test_the_unit_of_an_op_is_explained_by_its_rules(plan: pathlib.Path) -> None
 @pytest.mark.parametrize(
     ("argv", "expected"),
     [
-        (["--op=nowhere"], "has no such op; did you mean"),
+        (["--op=nowhere"], "has no such op; known: "),
         ([], "needs --op"),
         (["--op=x", "--cluster=k40x3"], "k40x2"),
         (["--op=x", "--workload=branches_small"], "made for another graph"),

@@ -10,6 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from colocation.tensorflow_internals import Function
+from tf_placer import arguments
 from tf_placer.automatic.auto_placed import AutoPlaced
 from tf_placer.automatic.config import AutoPlaceConfig
 from tf_placer.errors import InputError
@@ -36,7 +37,7 @@ def auto_place(fn: Callable | None = None, **settings: Any) -> Any:
     known = {field.name for field in dataclasses.fields(AutoPlaceConfig)}
     for name in settings:
         if name not in known:
-            raise InputError(f"auto_place has no setting {name!r}; it has {', '.join(sorted(known))}")
+            raise InputError(f"auto_place has no setting {name!r}; {arguments.nearest(name, known)}")
     config = AutoPlaceConfig(**settings)
     if fn is None:
         return functools.partial(_wrap, config=config)
@@ -45,9 +46,8 @@ def auto_place(fn: Callable | None = None, **settings: Any) -> Any:
 
 def _wrap(fn: Any, config: AutoPlaceConfig) -> AutoPlaced:
     if isinstance(fn, AutoPlaced):
-        raise InputError(f"{fn.name!r} is auto-placed already; apply auto_place once")
+        raise InputError(f"fn is {fn.name!r}, which is auto-placed already; apply auto_place once")
     if isinstance(fn, Function):
         return AutoPlaced(fn, config)
-    if not callable(fn):
-        raise InputError(f"auto_place needs a function, got {fn!r}")
+    arguments.function("fn", fn, "give a tf.function, or what one can be made of")
     return AutoPlaced(tf.function(fn), config)

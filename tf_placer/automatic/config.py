@@ -7,12 +7,18 @@ import os
 import pathlib
 from collections.abc import Mapping
 
+from tf_placer import arguments
 from tf_placer.automatic.eager_devices import check_not_described
-from tf_placer.cluster.cluster import Cluster
+from tf_placer.cluster.choose import choose_cluster, local_cores
+from tf_placer.cluster.cluster import Cluster, given_cluster
 from tf_placer.errors import InputError
 from tf_placer.folders import check_writable
+from tf_placer.problem.pins import Pin
+from tf_placer.search import methods
+from tf_placer.search.search import MAX_SEED
 
 VARIABLES = ("move", "stay")
+_GIVE_PINS = 'give {"encoder/.*": "/device:CPU:0"}, ops -> device'
 _AUTO_METHOD = "local_search"  # wins most live searches: docs/results/live_search.md
 
 
@@ -21,7 +27,8 @@ class AutoPlaceConfig:
     """How a function is placed at its first call.
 
     Attributes:
-      cluster: the devices, or ``"local"`` for ``Cluster.local()``.
+      cluster: the devices, or a word for them as on the command line: ``"local"``, ``"local:2"`` (so many CPU
+        workers), or the path of a cluster file with addresses.
       method: a name of ``tf_placer.search.methods.names()``, or ``"auto"`` for the one that wins most often here.
       budget_s: seconds of the search.
       seed: of the search.
@@ -56,18 +63,48 @@ class AutoPlaceConfig:
     strict: bool = False
 
     def __post_init__(self) -> None:
-        if self.variables not in VARIABLES:
-            raise InputError(f"variables is {self.variables!r}; give one of {', '.join(VARIABLES)}")
-        if not self.budget_s > 0:
-            raise InputError(f"budget_s is {self.budget_s}; give more than 0")
+        taken = {
+            "budget_s": arguments.number("budget_s", self.budget_s, above=0, finite=True),
+            "seed": arguments.whole_number("seed", self.seed, 0, MAX_SEED),
+            "variables": arguments.one_of("variables", self.variables, VARIABLES),
+            "pins": arguments.texts_by_text("pins", self.pins, _GIVE_PINS),
+            "respect_devices": arguments.truth("respect_devices", self.respect_devices),
+            "keep_unplaced": arguments.truth("keep_unplaced", self.keep_unplaced),
+            "batch_size": arguments.whole_number("batch_size", self.batch_size, least=1),
+            "strict": arguments.truth("strict", self.strict),
+        }
+        for name, value in taken.items():
+            object.__setattr__(self, name, value)
         if self.cache_dir is not None:
-            check_writable(pathlib.Path(self.cache_dir), f"cache_dir={self.cache_dir}")
-        if self.batch_size < 1:
-            raise InputError(f"batch_size is {self.batch_size}; give 1 or more")
-        if isinstance(self.cluster, str) and self.cluster != "local":
-            raise InputError(f'cluster is {self.cluster!r}; give "local" or a tf_placer.Cluster')
-        if isinstance(self.cluster, Cluster):
-            check_not_described(self.cluster)
+            folder = arguments.path("cache_dir", self.cache_dir, "a folder")
+            check_writable(pathlib.Path(folder), f"cache_dir={folder}")
+        known = ("auto", *methods.names())
+        if arguments.text("method", self.method, f"give one of {', '.join(known)}") not in known:
+            raise InputError(f"method is {self.method!r}; {arguments.nearest(self.method, known)}")
+        for ops, device in self.pins.items():
+            try:
+                Pin(ops, device)
+            except InputError as error:
+                raise InputError(f"pins: {error}") from None
+        self._check_cluster()
+
+    def _check_cluster(self) -> None:
+        """Without probing this machine, which waits for the first call."""
+        cluster = self.cluster
+        if not isinstance(cluster, str):
+            given_cluster("cluster", cluster)
+        elif cluster.partition(":")[0] == "local":
+            local_cores(cluster, self._said)
+            return
+        check_not_described(self.chosen_cluster())
+
+    def chosen_cluster(self) -> Cluster:
+        """The devices, found by ``choose_cluster`` where a word stands for them."""
+        return choose_cluster(self.cluster, self._said) if isinstance(self.cluster, str) else self.cluster
+
+    @property
+    def _said(self) -> str:
+        return f"cluster={self.cluster!r}"
 
     @property
     def search_method(self) -> str:

@@ -59,8 +59,7 @@ def placed_signature(
     Raises:
       InputError: it cannot be placed; the message says why.
     """
-    cluster = Cluster.local() if config.cluster == "local" else config.cluster
-    assert isinstance(cluster, Cluster)
+    cluster = config.chosen_cluster()
     examples = [_example(value, config.batch_size) for value in inputs]
     item = Item.from_function(concrete, *examples, name=name)
     fixed = {}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tf_placer import arguments
 from tf_placer.calibration.cache import Cache
 from tf_placer.calibration.profile import calibrated, profile
-from tf_placer.cluster.cluster import Cluster
+from tf_placer.cluster.cluster import Cluster, given_cluster
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
@@ -39,15 +40,22 @@ def build_problem(
         program that needs this process; or another word for ``costs``.
       WorkerError, WorkerDied, DeadlineExceeded: the program does not run on a single device.
     """
+    arguments.instance_of("item", item, Item, "give what Item.from_function or Item.from_saved_model returns")
+    given_cluster("cluster", cluster)
+    if cache is not None:
+        arguments.instance_of("cache", cache, Cache, "give a Cache, or None for the one in the home folder")
     if costs is None:
         costs = "profiled" if cluster.is_live and item.runs_standalone else "analytic"
-    if costs not in COSTS:
-        raise InputError(f"costs is {costs!r}; give one of {', '.join(COSTS)}")
+    arguments.one_of("costs", costs, COSTS)
     if costs == "profiled" and not cluster.is_live:
-        raise InputError(f"cluster {cluster.name!r} is {cluster.kind}, so nothing can be profiled on it")
+        raise InputError(
+            f'cluster {cluster.name!r} is {cluster.kind}, so nothing can be profiled on it; give costs="analytic", or '
+            "a live cluster"
+        )
     if costs == "profiled" and not item.runs_standalone:
         raise InputError(
-            f"{item.name!r} cannot run on workers, so it cannot be profiled: {item.why_not_standalone}"
+            f"{item.name!r} cannot run on workers, so it cannot be profiled: {item.why_not_standalone}; give "
+            'costs="analytic"'
         )
     problem = analytic_problem(item, cluster)
     if check is not None:

@@ -6,10 +6,10 @@ import dataclasses
 import hashlib
 import json
 import os
-import pathlib
 
 import numpy as np
 
+from tf_placer import arguments
 from tf_placer.cluster.cluster_file import read_cluster_file
 from tf_placer.cluster.device import Device, Link, check_devices, check_links
 from tf_placer.cluster.local import local_devices
@@ -20,6 +20,8 @@ from tf_placer.files import write_atomically
 from tf_placer.folders import check_writable
 
 __all__ = ["Cluster", "Device", "Link"]
+
+KINDS = ("described", "local", "remote", "logical")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +45,11 @@ class Cluster:
     kind: str = "described"
 
     def __post_init__(self) -> None:
+        arguments.text("name", self.name, "give the name that reports call it by")
+        for field, kind in (("devices", Device), ("links", Link)):
+            items = arguments.items_of(field, getattr(self, field), kind, f"give {kind.__name__}s")
+            object.__setattr__(self, field, items)
+        arguments.one_of("kind", self.kind, KINDS)
         check_devices(self.devices)
         check_links(self.devices, self.links)
 
@@ -63,7 +70,7 @@ class Cluster:
         Raises:
           InputError: one line that names the file, the item and the remedy.
         """
-        name, devices, links = read_cluster_file(path)
+        name, devices, links = read_cluster_file(arguments.path("path", path, "a cluster file"))
         return cls(name, devices, links, kind="remote" if devices[0].address else "described")
 
     @classmethod
@@ -79,20 +86,22 @@ class Cluster:
         Raises:
           InputError: more workers than cores, or none; ``kept_in`` is not a valid cluster file, or cannot be written.
         """
-        if kept_in is not None and os.path.exists(kept_in):
-            _, devices, links = read_cluster_file(kept_in)
+        if cores is not None:
+            cores = arguments.whole_number("cores", cores, least=0)  # how many there are is asked below
+        kept = None if kept_in is None else arguments.path("kept_in", kept_in, "a cluster file")
+        if kept is not None and kept.exists():
+            _, devices, links = read_cluster_file(kept)
             if cores is not None and cores != len(devices):
                 raise InputError(
                     f"{kept_in} holds {len(devices)} devices, not cores={cores}; give another file"
                 )
             return cls("local", devices, links, kind="local")
-        path = None if kept_in is None else pathlib.Path(kept_in)
-        if path is not None:
-            check_writable(path.parent, f"kept_in={path}")  # before this machine is probed
+        if kept is not None:
+            check_writable(kept.parent, f"kept_in={kept}")  # before this machine is probed
         cluster = cls("local", *local_devices(cores), kind="local")
-        if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, cluster.to_toml())
+        if kept is not None:
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(kept, cluster.to_toml())
         return cluster
 
     @classmethod
@@ -183,7 +192,10 @@ class Cluster:
 
         ``from_file`` of it gives the same devices and the same links, in (source, target) order.
         """
-        lines = [f"name = {_quote(self.name)}"]
+        return self._toml(self.name)
+
+    def _toml(self, name: str) -> str:
+        lines = [f"name = {_quote(name)}"]
         for device in self.devices:
             lines += ["", "[[device]]"]
             values = dataclasses.asdict(device)
@@ -197,11 +209,29 @@ class Cluster:
 
     def fingerprint(self) -> str:
         """Hex digest of devices and links; the name and the order of ``links`` do not count."""
-        nameless = dataclasses.replace(self, name="")
-        return hashlib.sha256(nameless.to_toml().encode()).hexdigest()[:16]
+        return hashlib.sha256(self._toml("").encode()).hexdigest()[:16]
 
     def _ordered_links(self) -> list[Link]:
         return sorted(self.links, key=lambda link: (link.source, link.target))
+
+
+def given_cluster(name: str, value: object) -> Cluster:
+    """``value``, when it is a cluster; who gives a preset's name or a path is told how to make one of it.
+
+    Raises:
+      InputError: it is something else; names the argument ``name``.
+    """
+    if isinstance(value, Cluster):
+        return value
+    maker = "from_file" if _is_file(value) else "preset"
+    example = repr(os.fspath(value)) if isinstance(value, str | os.PathLike) else "'p100x2'"
+    raise InputError(
+        f"{name} is {arguments.shown(value)}, not a Cluster; give tf_placer.Cluster.{maker}({example})"
+    )
+
+
+def _is_file(value: object) -> bool:
+    return isinstance(value, os.PathLike) or (isinstance(value, str) and value.endswith(".toml"))
 
 
 def _toml_value(value: str | bool | int | float) -> str:

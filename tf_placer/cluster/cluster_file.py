@@ -8,6 +8,7 @@ import pathlib
 import tomllib
 from typing import Any
 
+from tf_placer.arguments import nearest
 from tf_placer.cluster.device import (
     DEVICE_TYPES,
     Device,
@@ -18,7 +19,7 @@ from tf_placer.cluster.device import (
     full_device_name,
     short_device_name,
 )
-from tf_placer.cluster.toml_table import TomlTable, nearest
+from tf_placer.cluster.toml_table import TomlTable
 from tf_placer.errors import InputError
 
 _MODELS_PATH = pathlib.Path(__file__).parent / "models.toml"

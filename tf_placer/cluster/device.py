@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 
+from tf_placer import arguments
 from tf_placer.errors import InputError
 
 _NAME = re.compile(
@@ -17,6 +18,7 @@ DEVICE_TYPES = ("CPU", "GPU")
 MAX_DEVICES = 64  # of the simulator
 MAX_STREAMS = 1 << 16
 _ADDRESS = re.compile(r"[^\s:/]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")
+_CHORES = ("send_ns", "send_ps_per_byte", "receive_ns", "receive_ps_per_byte")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +39,9 @@ class Device:
       join_ns: what a step takes longer when the device takes part in it, in nanoseconds: the call to another worker.
       address: ``host:port`` of the running ``tf.distribute.Server`` of its task; "" for a device that is only
         described, or whose worker is started here.
+
+    Raises:
+      InputError: a field of the wrong type; what is possible in a cluster is checked there (``check_devices``).
     """
 
     name: str
@@ -51,6 +56,16 @@ class Device:
     join_ns: int = 0
     address: str = ""
 
+    def __post_init__(self) -> None:
+        for field in ("name", "type", "model"):
+            arguments.text(field, getattr(self, field), f"give the device's {field}")
+        for field in ("memory_bytes", "streams", "launch_ns", "join_ns"):
+            object.__setattr__(self, field, arguments.whole_number(field, getattr(self, field)))
+        for field in ("peak_flops", "memory_bytes_per_s"):
+            object.__setattr__(self, field, arguments.number(field, getattr(self, field), finite=True))
+        object.__setattr__(self, "newest_first", arguments.truth("newest_first", self.newest_first))
+        arguments.instance_of("address", self.address, str, "give 'host:port', or '' for none")
+
 
 @dataclasses.dataclass(frozen=True)
 class Link:
@@ -64,6 +79,9 @@ class Link:
       send_ns, send_ps_per_byte: time of the source device that sending a tensor takes, and picoseconds
         of it per byte: 0 where hardware moves the bytes, not where the core that computes copies them.
       receive_ns, receive_ps_per_byte: of the target device, alike.
+
+    Raises:
+      InputError: a field of the wrong type; what is possible in a cluster is checked there (``check_links``).
     """
 
     source: int
@@ -75,6 +93,14 @@ class Link:
     send_ps_per_byte: int = 0
     receive_ns: int = 0
     receive_ps_per_byte: int = 0
+
+    def __post_init__(self) -> None:
+        for field in ("source", "target", "latency_ns", *_CHORES):
+            object.__setattr__(self, field, arguments.whole_number(field, getattr(self, field)))
+        object.__setattr__(
+            self, "bytes_per_s", arguments.number("bytes_per_s", self.bytes_per_s, finite=True)
+        )
+        arguments.text("channel", self.channel, "give the name of the channel")
 
 
 def full_device_name(name: str) -> str:
@@ -178,7 +204,9 @@ def check_links(devices: tuple[Device, ...], links: tuple[Link, ...]) -> None:
     for link in links:
         pair = (link.source, link.target)
         if not (0 <= link.source < len(names) and 0 <= link.target < len(names)):
-            raise InputError(f"link {pair} names a device position outside 0..{len(names) - 1}")
+            raise InputError(
+                f"link {pair} names a device position outside 0..{len(names) - 1}; give positions in devices"
+            )
         text = f"{names[link.source]} -> {names[link.target]}"
         if link.source == link.target:
             raise InputError(f"link {text} joins a device to itself; remove it")
@@ -187,7 +215,7 @@ def check_links(devices: tuple[Device, ...], links: tuple[Link, ...]) -> None:
         pairs.add(pair)
         if not link.bytes_per_s > 0:
             raise InputError(f"link {text} has bytes_per_s {link.bytes_per_s}; give more than 0")
-        for field in ("latency_ns", "send_ns", "send_ps_per_byte", "receive_ns", "receive_ps_per_byte"):
+        for field in ("latency_ns", *_CHORES):
             if getattr(link, field) < 0:
                 raise InputError(f"link {text} has {field} {getattr(link, field)}; give 0 or more")
     for source, source_name in enumerate(names):

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from typing import Any
 
+from tf_placer import arguments
 from tf_placer.cluster import cpu_probe, gpu_probe
 from tf_placer.cluster.device import Device, Link
 from tf_placer.errors import InputError
@@ -55,16 +56,24 @@ def local_devices(cores: int | None = None) -> tuple[tuple[Device, ...], tuple[L
     usable = sorted(os.sched_getaffinity(0))
     if cores is None and glob.glob("/dev/nvidia[0-9]*"):
         return _gpu_devices(tuple(usable))
-    count = len(usable) if cores is None else cores
-    if not 1 <= count <= len(usable):
-        raise InputError(
-            f"cores={count}, but this process may use {len(usable)} cores; ask for 1 to {len(usable)}"
-        )
+    count = len(usable) if cores is None else check_cores(cores)
     memory_bytes = _available_memory_bytes() // (count + 1)
     devices = tuple(
         _cpu_device(f"{_WORKER}{task}/device:CPU:0", memory_bytes, usable[:1]) for task in range(count)
     )
     return devices, _links(count, _GRPC_LATENCY_NS, _GRPC_BYTES_PER_S, "grpc")
+
+
+def check_cores(cores: object) -> int:
+    """A number of workers, when this process may use as many cores.
+
+    Raises:
+      InputError: it may not, or that is no number of workers.
+    """
+    count, usable = arguments.whole_number("cores", cores, least=0), len(os.sched_getaffinity(0))
+    if not 1 <= count <= usable:
+        raise InputError(f"cores={count}, but this process may use {usable} cores; ask for 1 to {usable}")
+    return count
 
 
 def _gpu_devices(cores: tuple[int, ...]) -> tuple[tuple[Device, ...], tuple[Link, ...]]:

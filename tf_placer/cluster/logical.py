@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from tf_placer.cluster.device import Device, Link, full_device_name
-from tf_placer.errors import InputError
+from tf_placer import arguments
+from tf_placer.cluster.device import MAX_DEVICES, Device, Link, full_device_name
 
 # Estimates for one general-purpose core. Logical devices share one thread pool, so no number here can make
 # a time true; they only have to be positive and equal for all of them.
@@ -19,10 +19,9 @@ def logical_devices(n: int) -> tuple[tuple[Device, ...], tuple[Link, ...]]:
     """``n`` equal CPU devices that share the machine's memory, and links on one channel.
 
     Raises:
-      InputError: ``n`` is less than 1.
+      InputError: ``n`` is less than 1, or more than a cluster can have.
     """
-    if n < 1:
-        raise InputError(f"a logical cluster of {n} devices is not possible; ask for 1 or more")
+    n = arguments.whole_number("n", n, 1, MAX_DEVICES)
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // n
     devices = tuple(
         Device(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pathlib
 
-from tf_placer.cluster.toml_table import nearest
+from tf_placer import arguments
+from tf_placer.arguments import nearest
 from tf_placer.errors import InputError
 
 _PRESETS = pathlib.Path(__file__).parent / "presets"
@@ -21,6 +22,7 @@ def preset_path(name: str) -> pathlib.Path:
     Raises:
       InputError: no preset has this name; the message gives the nearest ones.
     """
+    arguments.text("name", name, f"give one of {', '.join(preset_names())}")
     if name not in preset_names():
         raise InputError(f"unknown cluster preset {name!r}; {nearest(name, preset_names())}")
     return _PRESETS / f"{name}.toml"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import difflib
-import reprlib
 from collections.abc import Mapping
 from typing import Any
 
+from tf_placer.arguments import nearest, shown
 from tf_placer.errors import InputError
 
 # Larger than any device or link has, and far enough from the end of int64 and of float64 to be computed with.
@@ -95,16 +95,4 @@ class TomlTable:
         return value
 
     def _wrong(self, key: str, value: Any, expected: str) -> InputError:
-        try:
-            shown = reprlib.repr(value)
-        except ValueError:  # Python does not write numbers of thousands of digits
-            shown = "a huge number"
-        return InputError(f"{self.where}: {key} = {shown} is not valid; give {expected}")
-
-
-def nearest(word: str, known: Mapping[str, Any] | set[str] | tuple[str, ...] | list[str]) -> str:
-    """A remedy for an unknown name: the nearest known ones, or all of them."""
-    close = difflib.get_close_matches(word, sorted(known), n=3, cutoff=0.5)
-    if close:
-        return "did you mean " + " or ".join(repr(c) for c in close) + "?"
-    return "known: " + ", ".join(sorted(known))
+        return InputError(f"{self.where}: {key} = {shown(value)} is not valid; give {expected}")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
-
 import numpy as np
 import rich.console
 import rich.table
 
+from tf_placer.arguments import nearest
 from tf_placer.command_line.place import Request, described
 from tf_placer.errors import InputError
 from tf_placer.evaluation.measurement import Status
@@ -41,10 +40,8 @@ def explain(request: Request, plan: PlanFile, op_name: str, console: rich.consol
     def check(item: Item, problem: Problem) -> None:
         Placement.from_plan(plan, problem)
         if op_name not in item.index.id_of_name:
-            near = difflib.get_close_matches(op_name, problem.op_names, n=3) or problem.op_names[-3:]
-            raise InputError(
-                f"--op={op_name}: {problem.name!r} has no such op; did you mean {', '.join(near)}?"
-            )
+            remedy = nearest(op_name, problem.op_names)
+            raise InputError(f"--op={op_name}: {problem.name!r} has no such op; {remedy}")
 
     item, problem = described(request, console, check)
     placement = Placement.from_plan(plan, problem)

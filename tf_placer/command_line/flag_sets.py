@@ -8,8 +8,8 @@ from typing import Any
 from absl import flags
 
 from tf_placer.calibration.build_problem import COSTS
+from tf_placer.cluster.choose import choose_cluster
 from tf_placer.cluster.loopback import are_workers_open, loopback_library
-from tf_placer.command_line.cluster_choice import choose_cluster
 from tf_placer.command_line.place import Request
 from tf_placer.command_line.source import Source
 from tf_placer.errors import InputError
@@ -135,7 +135,11 @@ def request(values: flags.FlagValues, budget: Budget) -> Request:
       InputError: a program, plan, pin or cluster that cannot be, or workers that cannot be kept off the network.
     """
     places = "complete_plan" in values
-    source, cluster = _source(values), choose_cluster(values.cluster)
+    # All that is told without a machine before the machine is probed.
+    source = _source(values)
+    pins = tuple(Pin.parse(text) for text in values.pin) if "pin" in values else ()
+    plan = PlanFile.read(values.plan) if places and values.plan else None
+    cluster = choose_cluster(values.cluster, f"--cluster={values.cluster}")
     if cluster.kind == "local" and not are_workers_open():
         loopback_library()  # before the search, not after
     return Request(
@@ -144,8 +148,8 @@ def request(values: flags.FlagValues, budget: Budget) -> Request:
         budget=budget,
         seed=values.seed if "seed" in values else 0,
         costs=values.costs,
-        pins=tuple(Pin.parse(text) for text in values.pin) if "pin" in values else (),
-        plan=PlanFile.read(values.plan) if places and values.plan else None,
+        pins=pins,
+        plan=plan,
         complete_plan=places and values.complete_plan,
         respect_devices=values.respect_devices if "respect_devices" in values else None,
     )

@@ -7,7 +7,6 @@ import rich.console
 import rich.table
 import rich.text
 
-from tf_placer import workloads
 from tf_placer.calibration.link_times import Hop
 from tf_placer.calibration.op_times import OpTimes
 from tf_placer.calibration.profile import Profile, calibrated, profile
@@ -31,7 +30,7 @@ def show_profile(request: Request, console: rich.console.Console) -> Profile:
     if not cluster.is_live:
         raise InputError(f"cluster {cluster.name!r} is only described; profile on --cluster=local")
     with console.status(rich.text.Text(f"profiling {request.source.name}")):
-        item = workloads.build(request.source.name)
+        item = request.source.item()
         problem = analytic_problem(item, cluster)
         measured = profile(item, problem)
     for model, times in measured.op_times.items():

@@ -47,6 +47,8 @@ class Source:
             raise InputError(
                 "this needs --workload (`workloads` lists them), --saved_model or --meta_graph: what to place"
             )
+        if self.workload:
+            workloads.check_name(self.workload)
         if self.meta_graph and not self.fetches:
             raise InputError(
                 "--meta_graph needs --fetches: what to compute, for example --fetches=loss:0,train_op"
@@ -82,7 +84,8 @@ class Source:
         graph_def = _parsed(tf.compat.v1.GraphDef(), data)
         if graph_def is None or not graph_def.node:
             raise InputError(
-                f"--meta_graph={self.meta_graph}: it is no MetaGraphDef and no GraphDef with nodes"
+                f"--meta_graph={self.meta_graph}: it is no MetaGraphDef and no GraphDef with nodes; "
+                "give the file of one"
             )
         return tf.compat.v1.MetaGraphDef(graph_def=graph_def)
 
@@ -101,7 +104,9 @@ class Source:
         try:
             return pathlib.Path(self.meta_graph or "").read_bytes()
         except OSError as error:
-            raise InputError(f"--meta_graph={self.meta_graph}: {error.strerror}") from error
+            raise InputError(
+                f"--meta_graph={self.meta_graph}: {error.strerror}; give the file of a MetaGraphDef or GraphDef"
+            ) from error
 
 
 def _parsed(proto: _Proto, data: bytes) -> _Proto | None:

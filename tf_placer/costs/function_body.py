@@ -11,7 +11,8 @@ from colocation.graph_index import GraphIndex, index_graph
 from colocation.tensorflow_internals import graph_of_function_def
 from tf_placer.errors import InputError
 from tf_placer.graph.callbacks import keep_callbacks_from_running
-from tf_placer.graph.output_specs import OutputSpec, first_line, tensor_bytes
+from tf_placer.graph.output_specs import OutputSpec, tensor_bytes
+from tf_placer.tensorflow_message import told
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +65,7 @@ class FunctionLibrary:
         except (ValueError, RuntimeError, tf.errors.OpError) as error:  # RuntimeError: an unknown op
             if not any(spec.is_estimated for spec in inputs):
                 raise InputError(
-                    f"TensorFlow does not accept function {name!r} of the graph: {first_line(error)}"
+                    f"TensorFlow does not accept function {name!r} of the graph: {told(error)}"
                 ) from error
             # An estimate may contradict what the function knows.
             known = [None if spec.is_estimated else one for spec, one in zip(inputs, shapes, strict=True)]

@@ -13,6 +13,7 @@ from tf_placer.cluster.workers import Workers
 from tf_placer.evaluation.measurement import Status
 from tf_placer.runtime.memory_watch import MemoryExceeded
 from tf_placer.runtime.session import DeadlineExceeded, MalformedGraph, WorkerDied, run_watched
+from tf_placer.tensorflow_message import plain
 
 _Value = TypeVar("_Value")
 
@@ -88,4 +89,4 @@ def _one_line(error: Exception) -> str:
     ]
     # The stack ends with a line "Node: 'name'"; the runtime's own message follows.
     start = max((i + 1 for i, line in enumerate(lines[:-1]) if line.startswith("Node: ")), default=0)
-    return f"{type(error).__name__}: {lines[start] if lines else 'no message'}"
+    return f"{type(error).__name__}: {plain(lines[start]) if lines else 'no message'}"

@@ -10,14 +10,16 @@ from typing import Any
 import numpy as np
 
 from colocation.tensorflow_internals import process_config
+from tf_placer import arguments
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.local_workers import LocalWorkers
 from tf_placer.cluster.workers import Workers, workers_of
 from tf_placer.errors import InputError
 from tf_placer.evaluation.attempt import Attempt, try_on
 from tf_placer.evaluation.measurement import UNKNOWN_BYTES, Measurement, Status
+from tf_placer.exact import exact
 from tf_placer.graph.item import Item
-from tf_placer.problem.problem import Problem
+from tf_placer.problem.problem import Problem, placement_rows
 from tf_placer.rewrite.graph_def import place_graph
 from tf_placer.runtime.audit import Audit, AuditError, audit
 from tf_placer.runtime.graph_program import GraphProgram, build_program, empty_program
@@ -67,6 +69,13 @@ class RuntimeEvaluator:
           InputError: the cluster is not live, the problem was built from another graph, or the program needs this
             process (``Item.why_not_standalone``).
         """
+        arguments.instance_of(
+            "item", item, Item, "give what Item.from_function or Item.from_saved_model returns"
+        )
+        arguments.instance_of(
+            "problem", problem, Problem, "give what tf_placer.build_problem returns for the item"
+        )
+        arguments.instance_of("config", config, RuntimeConfig, "give a RuntimeConfig")
         if problem.fingerprint != item.fingerprint:
             raise InputError(
                 f"problem {problem.name!r} ({problem.num_ops} ops) is not about item {item.name!r} "
@@ -126,10 +135,8 @@ class RuntimeEvaluator:
           InputError: wrong shape. A device that is not there or not allowed is status ILLEGAL.
           WorkerError: the workers cannot be started at all.
         """
-        units = self._problem.num_units
-        if device_of_unit.ndim != 2 or device_of_unit.shape[1] != units:
-            raise InputError(f"device_of_unit has shape {device_of_unit.shape}, but [B, {units}] is needed")
-        return self._collect([self._evaluate_one(row) for row in device_of_unit])
+        rows = placement_rows(device_of_unit, self._problem)
+        return self._collect([self._evaluate_one(row) for row in rows])
 
     def race(
         self,
@@ -152,10 +159,17 @@ class RuntimeEvaluator:
           Step times of each, in seconds, those of ``beside`` last; fewer for one that dropped out.
 
         Raises:
+          InputError: an argument of the wrong type, shape or range, or a placement that is not legal.
           RaceFailed: one of them did not run to the end.
         """
-        programs = [*map(self.program, device_of_unit), *beside]
-
+        rows = placement_rows(device_of_unit, self._problem)
+        rounds, confidence = _checked_race(rounds, confidence)
+        others = arguments.items_of(
+            "beside", beside, GraphProgram, "give what RuntimeEvaluator.program returns"
+        )
+        if not len(rows) + len(others):
+            raise InputError("device_of_unit has no placement; give at least one to race")
+        programs = [*map(self.program, rows), *others]
         attempt = self._race(programs, [], rounds, confidence)
         if attempt.value is None:
             raise RaceFailed(f"{attempt.status.name}: {attempt.message}")
@@ -178,9 +192,11 @@ class RuntimeEvaluator:
           Times of the placement's and of the unplaced program's turns, in seconds.
 
         Raises:
+          InputError: an argument of the wrong type, shape or range, or a placement that is not legal.
           UnplacedFailed: the program does not run as it is.
           RaceFailed: the placement did not run to the end.
         """
+        rounds, confidence = _checked_race(rounds, confidence)
         placed, unplaced = self.program(device_of_unit), build_program(self._item, self._item.graph_def)
         deadline_s = self._config.deadline_s
 
@@ -207,6 +223,7 @@ class RuntimeEvaluator:
         """Runs one step of a placement [U] and compares where its ops ran with where they were put.
 
         Raises:
+          InputError: it is not legal.
           AuditError: the placement does not run.
         """
         program = self.program(device_of_unit)
@@ -292,11 +309,23 @@ class RuntimeEvaluator:
         return np.array([[peaks.get(name, UNKNOWN_BYTES) for name in names] for peaks in told], np.int64)
 
     def program(self, device_of_unit: np.ndarray) -> GraphProgram:
-        """What runs on the workers for a placement [U]."""
+        """What runs on the workers for a placement [U].
+
+        Raises:
+          InputError: it is not legal.
+        """
+        device_of_unit = exact("device_of_unit", device_of_unit, np.int32)
         self._problem.check_legal(device_of_unit)
         devices = self._problem.cluster.devices
         device_of_op = [devices[d].name for d in device_of_unit[self._problem.unit_of_op]]
         return build_program(self._item, place_graph(self._item.graph_def, device_of_op))
+
+
+def _checked_race(rounds: int, confidence: float) -> tuple[int, float]:
+    return (
+        arguments.whole_number("rounds", rounds, least=1),
+        arguments.number("confidence", confidence, above=0, most=1),
+    )
 
 
 class RaceFailed(RuntimeError):

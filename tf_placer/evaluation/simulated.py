@@ -7,12 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from tf_placer import arguments
 from tf_placer.errors import InputError
 from tf_placer.evaluation.measurement import Measurement, Status
-from tf_placer.exact import exact
 from tf_placer.ops.simulator import Schedule, simulate, simulate_schedule
 from tf_placer.ops.simulator_inputs import SimulatorInputs
-from tf_placer.problem.problem import Problem
+from tf_placer.problem.problem import Problem, placement_rows
+from tf_placer.tensorflow_message import told
 
 
 class SimulatedTimes(NamedTuple):
@@ -37,6 +38,12 @@ class SimulatedEvaluator:
     """
 
     def __init__(self, problem: Problem):
+        """Prepares the problem's arrays for the simulator.
+
+        Raises:
+          InputError: it is no problem.
+        """
+        arguments.instance_of("problem", problem, Problem, "give what tf_placer.build_problem returns")
         self._problem = problem
         self._capacity_bytes = problem.cluster.capacity_bytes()
         self._inputs = SimulatorInputs(
@@ -73,7 +80,14 @@ class SimulatedEvaluator:
         return self._inputs
 
     def times(self, device_of_unit: tf.Tensor) -> SimulatedTimes:
-        """Simulates legal placements [B, U] int32, eagerly or inside a ``tf.function``."""
+        """Simulates legal placements [B, U] int32, eagerly or inside a ``tf.function``.
+
+        Raises:
+          InputError: wrong shape or type; eagerly also a device that is not there.
+        """
+        if not tf.is_symbolic_tensor(device_of_unit):
+            device_of_unit = placement_rows(device_of_unit, self._problem)
+            arguments.check_positions("device_of_unit", device_of_unit, self._problem.num_devices)
         runtime_ns, peak_bytes = simulate(self._inputs, device_of_unit)
         return SimulatedTimes(
             runtime_s=tf.cast(runtime_ns, tf.float64) / 1e9,
@@ -90,11 +104,7 @@ class SimulatedEvaluator:
         Raises:
           InputError: wrong shape, or a step of the problem would be longer or larger than the simulator's numbers.
         """
-        devices = exact("device_of_unit", device_of_unit, np.int32)
-        if devices.ndim != 2 or devices.shape[1] != self._problem.num_units:
-            raise InputError(
-                f"device_of_unit has shape {devices.shape}, expected [B, {self._problem.num_units}]"
-            )
+        devices = placement_rows(device_of_unit, self._problem)
         known = np.all((devices >= 0) & (devices < self._problem.num_devices), axis=1)
         inside = np.where(known[:, np.newaxis], devices, 0)
         legal = known & np.all(self._problem.allowed[np.arange(self._problem.num_units), inside], axis=1)
@@ -103,7 +113,7 @@ class SimulatedEvaluator:
         except tf.errors.InvalidArgumentError as error:
             raise InputError(
                 f"{self._problem.name!r} on cluster {self._problem.cluster.name!r} cannot be simulated: "
-                f"{error.message.partition('[Op:')[0].strip()}; check shapes, batch size and the cluster's numbers"
+                f"{told(error)}; check shapes, batch size and the cluster's numbers"
             ) from error
         over = np.maximum(peak_bytes - self._capacity_bytes, 0)
         status = np.where(over.any(axis=1), Status.OUT_OF_MEMORY, Status.OK)
@@ -116,8 +126,15 @@ class SimulatedEvaluator:
         )
 
     def schedule(self, device_of_unit: np.ndarray) -> Schedule:
-        """When each op of placements [B, U] starts and ends."""
-        return simulate_schedule(self._inputs, device_of_unit)
+        """When each op of placements [B, U] starts and ends.
+
+        Raises:
+          InputError: wrong shape, or a placement that is not legal.
+        """
+        devices = placement_rows(device_of_unit, self._problem)
+        for row in devices:
+            self._problem.check_legal(row)
+        return simulate_schedule(self._inputs, devices)
 
     def _message(self, status: int, over_bytes: np.ndarray) -> str:
         if status == Status.OUT_OF_MEMORY:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Any
 
@@ -10,6 +11,7 @@ import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
 from colocation.tensorflow_internals import ConcreteFunction, get_resource_handle_data
+from tf_placer import arguments
 from tf_placer.errors import InputError
 from tf_placer.graph.output_specs import tensor_bytes
 from tf_placer.graph.program import (
@@ -22,6 +24,7 @@ from tf_placer.graph.program import (
     renamed_input,
     with_nodes,
 )
+from tf_placer.tensorflow_message import told
 
 # What a resource's handle says of itself, and what people call it.
 _RESOURCE_TYPE = re.compile(r'type="(?:tensorflow::)?([^"]*)"')
@@ -39,8 +42,8 @@ def program_of_function(fn: Any, *example_args: Any) -> Program:
     """Traces ``fn`` on example arguments and returns its graph, calls not inlined yet.
 
     Args:
-      fn: a ``tf.function`` or ``ConcreteFunction``.
-      *example_args: what it would be called with; tensors and arrays become feeds.
+      fn: a ``tf.function`` or ``ConcreteFunction``, or what ``tf.function`` can trace.
+      *example_args: what it would be called with; tensors, arrays and a ``tf.TensorSpec`` become feeds.
 
     Returns:
       The program; each captured variable is a ``VarHandleOp`` with a unique ``shared_name``,
@@ -51,8 +54,8 @@ def program_of_function(fn: Any, *example_args: Any) -> Program:
       InputError: ``fn`` is not a function of those, the arguments do not fit, or it captures
         what has no value.
     """
-    example_args = tf.nest.map_structure(_as_tensor, example_args)
-    concrete = _concrete_function(fn, example_args)
+    example_args = example_tensors(example_args)
+    concrete = traced(fn, example_args)
     # Right after tracing: taking a gradient later changes this graph's loops and branches.
     graph_def = concrete.graph.as_graph_def()
     # A gradient taken before has appended what it needs to the outputs.
@@ -77,20 +80,64 @@ def program_of_function(fn: Any, *example_args: Any) -> Program:
     )
 
 
-def _as_tensor(value: Any) -> Any:
-    return tf.constant(value) if isinstance(value, np.ndarray) else value
+def example_tensors(example_args: tuple) -> tuple:
+    """Example arguments with tensors for arrays, and zeros for each ``tf.TensorSpec``.
+
+    Raises:
+      InputError: no tensor can be made of one, or a spec leaves a size open.
+    """
+    return tuple(
+        tf.nest.map_structure(functools.partial(_as_tensor, f"example_args[{position}]"), value)
+        for position, value in enumerate(example_args)
+    )
 
 
-def _concrete_function(fn: Any, example_args: tuple) -> ConcreteFunction:
+def _as_tensor(where: str, value: Any) -> Any:
+    if isinstance(value, tf.TypeSpec) and not _has_zeros(value):
+        raise InputError(
+            f"{where} is {arguments.shown(value)}, which leaves open what is passed; give a tensor, or a tf.TensorSpec "
+            "with every size"
+        )
+    try:
+        if isinstance(value, tf.TypeSpec):
+            return tf.zeros(value.shape, value.dtype)
+        return tf.constant(value) if isinstance(value, np.ndarray) else value
+    except (TypeError, ValueError, tf.errors.OpError) as error:
+        raise InputError(
+            f"{where} is {arguments.shown(value)}, which makes no tensor ({told(error)}); give one of numbers or texts"
+        ) from error
+
+
+def _has_zeros(spec: tf.TypeSpec) -> bool:
+    is_dense = isinstance(spec, tf.TensorSpec) and spec.dtype not in (tf.resource, tf.variant)
+    return is_dense and spec.shape.is_fully_defined()
+
+
+def traced(fn: Any, example_args: tuple) -> ConcreteFunction:
+    """The concrete function that a call of ``fn`` with ``example_tensors`` would run.
+
+    Raises:
+      InputError: ``fn`` is no function, or the arguments do not fit it.
+    """
     if isinstance(fn, ConcreteFunction):
         return fn
     if not hasattr(fn, "get_concrete_function"):
-        raise InputError(f"{fn!r} is not a tf.function; decorate it with @tf.function")
+        fn = tf.function(arguments.function("fn", fn, "give a tf.function, or a function that can be one"))
     try:
         return fn.get_concrete_function(*example_args)
-    except TypeError as error:
-        message = " ".join(str(error).split())
-        raise InputError(f"the example arguments do not fit the function: {message}") from error
+    except InputError:
+        raise
+    except (TypeError, ValueError, tf.errors.OpError) as error:
+        raise InputError(
+            f"example_args do not fit {function_name(fn)!r}: {told(error)}; give what it is called with"
+        ) from error
+
+
+def function_name(fn: Any) -> str:
+    """What a user calls a function, traced or not."""
+    if isinstance(fn, ConcreteFunction):
+        return str(fn.graph.name)
+    return str(getattr(fn, "__name__", None) or getattr(fn, "name", None) or "function")
 
 
 def _input_values(concrete, example_args: tuple) -> dict[str, tf.Tensor]:
@@ -110,14 +157,14 @@ def _input_values(concrete, example_args: tuple) -> dict[str, tf.Tensor]:
             values.append(leaf)
     if len(values) != len(inputs):
         raise InputError(
-            f"function {concrete.name!r} takes {len(inputs)} tensors, but the example arguments "
-            f"hold {len(values)}; pass a tf.Tensor or numpy array for each"
+            f"function {function_name(concrete)!r} takes {len(inputs)} tensors, but example_args "
+            f"hold {len(values)}; give a tf.Tensor, tf.TensorSpec or numpy array for each"
         )
     for tensor, value in zip(inputs, values, strict=True):
         if value.dtype != tensor.dtype or not tensor.shape.is_compatible_with(value.shape):
             raise InputError(
-                f"input {tensor.op.name!r} takes {tensor.dtype.name} {tensor.shape}, but its example "
-                f"is {value.dtype.name} {value.shape}"
+                f"input {tensor.op.name!r} takes {tensor.dtype.name} {tensor.shape}, but its example in example_args "
+                f"is {value.dtype.name} {value.shape}; give one that fits"
             )
     return {tensor.op.name: value for tensor, value in zip(inputs, values, strict=True)}
 
@@ -203,9 +250,8 @@ def _variable(node: str, handle: tf.Tensor, placeholder: tf.Tensor) -> ItemVaria
     try:
         value = _array(tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype))
     except tf.errors.OpError as error:
-        reason = " ".join(error.message.split())
         raise InputError(
-            f"variable {node!r} cannot be read ({reason}); assign it again before placing"
+            f"variable {node!r} cannot be read ({told(error)}); assign it again before placing"
         ) from error
     return ItemVariable(node, tuple(value.shape), dtype, tensor_bytes(value.shape, dtype), value, capture)
 

@@ -11,15 +11,25 @@ from typing import Any
 import tensorflow as tf
 
 from colocation.graph_index import GraphIndex, index_graph
+from tf_placer import arguments
+from tf_placer.errors import InputError
 from tf_placer.graph.clean import clean
 from tf_placer.graph.fingerprint import fingerprint
-from tf_placer.graph.from_function import program_of_function
+from tf_placer.graph.from_function import function_name, program_of_function
 from tf_placer.graph.from_graph_def import program_of_meta_graph
 from tf_placer.graph.host_ops import host_ops, why_not_standalone
 from tf_placer.graph.output_specs import OutputSpec, estimates_by_rule, output_specs
 from tf_placer.graph.program import Feed, HostCapture, ItemVariable, Program
 from tf_placer.graph.requested_devices import requested_devices, without_devices
 from tf_placer.graph.saved_model import program_of_saved_model, read_saved_model
+
+_ENTRIES: dict[str, type] = {
+    "outputs": tuple,
+    "feeds": Feed,
+    "fetches": str,
+    "control_outputs": str,
+    "variables": ItemVariable,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +48,9 @@ class Item:
         (``tf.device``); one for most, several where ops in the branches or the body of an op ask for others. Where a
         captured variable lives is no request.
       host_captures: what else it has captured or been given of this process: tables, iterators, datasets.
+
+    Raises:
+      InputError: a field of the wrong type.
     """
 
     name: str
@@ -51,21 +64,35 @@ class Item:
     requested_devices: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     host_captures: tuple[HostCapture, ...] = ()
 
+    def __post_init__(self) -> None:
+        arguments.text("name", self.name, "give the name that reports call it by")
+        arguments.instance_of("graph_def", self.graph_def, tf.compat.v1.GraphDef, "give the graph")
+        arguments.instance_of("index", self.index, GraphIndex, "give index_graph of the graph")
+        for field, kind in _ENTRIES.items():
+            arguments.items_of(field, getattr(self, field), kind, f"give a tuple of {kind.__name__}")
+        if len(self.outputs) != self.index.num_ops:
+            raise InputError(
+                f"outputs has {len(self.outputs)} entries; give one for each of {self.index.num_ops} ops"
+            )
+
     @staticmethod
     def from_function(fn: Any, *example_args: Any, name: str | None = None) -> Item:
         """Makes an Item of a ``tf.function`` or ``ConcreteFunction``.
 
         Args:
-          fn: the program, a training step or inference.
-          *example_args: what it is called with; their shapes become the program's shapes.
+          fn: the program, a training step or inference; a Keras model or a method is traced as ``tf.function`` would.
+          *example_args: what it is called with; their shapes become the program's shapes. A ``tf.TensorSpec`` stands
+            for zeros of its shape.
           name: what to call it in reports; the function's own name when not given.
 
         Raises:
-          InputError: ``fn`` is no traced function, the arguments do not fit, something it
+          InputError: ``fn`` is no function, the arguments do not fit, something it
             captures cannot be restored.
         """
+        if name is not None:
+            arguments.text("name", name, "give the name that reports call it by, or None")
         program = program_of_function(fn, *example_args)
-        return Item.from_program(name or str(getattr(fn, "__name__", "function")), program)
+        return Item.from_program(name or function_name(fn), program)
 
     @staticmethod
     def from_saved_model(
@@ -85,7 +112,11 @@ class Item:
         Raises:
           InputError: a missing or damaged file, or no such signature.
         """
-        model = read_saved_model(path)
+        model = read_saved_model(arguments.path("path", path, "the folder of a SavedModel"))
+        arguments.text("signature", signature, "give the name of one of its signatures")
+        batch_size = arguments.whole_number("batch_size", batch_size, least=1)
+        if name is not None:
+            arguments.text("name", name, "give the name that reports call it by, or None")
         return Item.from_program(
             name or model.path.name, program_of_saved_model(model, signature, batch_size)
         )
@@ -108,12 +139,27 @@ class Item:
         Raises:
           InputError: a fetch is not there.
         """
+        arguments.instance_of("meta_graph", meta_graph, tf.compat.v1.MetaGraphDef, "give a MetaGraphDef")
+        fetches = arguments.items_of(
+            "fetches", fetches, str, "give tensors ('node:0') and ops ('node') in a list"
+        )
+        if not fetches:
+            raise InputError(
+                "fetches is empty; give at least one tensor ('node:0') or op ('node') to compute"
+            )
+        batch_size = arguments.whole_number("batch_size", batch_size, least=1)
         program = program_of_meta_graph(meta_graph, fetches, batch_size)
         return Item.from_program(name, program)
 
     @staticmethod
     def from_program(name: str, program: Program) -> Item:
-        """Makes an Item of a raw program: cleans it up, infers shapes, indexes it."""
+        """Makes an Item of a raw program: cleans it up, infers shapes, indexes it.
+
+        Raises:
+          InputError: TensorFlow does not accept the graph.
+        """
+        arguments.text("name", name, "give the name that reports call it by")
+        arguments.instance_of("program", program, Program, "give a Program")
         cleaned = clean(program)
         program = without_devices(cleaned)
         return Item(

@@ -21,6 +21,7 @@ from tf_placer.errors import InputError
 from tf_placer.graph.callbacks import keep_callbacks_from_running
 from tf_placer.graph.estimated_sizes import estimated_sizes
 from tf_placer.graph.open_loops import changed_shapes, common_shape, is_handle, is_open_loop
+from tf_placer.tensorflow_message import told
 
 STRING_BYTES = 16
 MAX_TENSOR_BYTES = 1 << 46  # 64 TiB: no device holds it, and sums of these stay far from the end of int64
@@ -84,11 +85,6 @@ def estimates_by_rule(outputs: Iterable[Iterable[OutputSpec]]) -> dict[str, int]
     return dict(rules.most_common())
 
 
-def first_line(error: Exception) -> str:
-    """What an error of TensorFlow says, without its stack."""
-    return next(iter(str(error).splitlines()), type(error).__name__)
-
-
 def _easier_to_infer(graph_def: tf.compat.v1.GraphDef) -> tf.compat.v1.GraphDef:
     """The same graph for shape inference, without what hides shapes that are known.
 
@@ -141,7 +137,7 @@ def _imported(
         try:
             tf.graph_util.import_graph_def(easier, name="")
         except (ValueError, tf.errors.OpError) as error:
-            raise InputError(f"TensorFlow does not accept the graph: {first_line(error)}") from error
+            raise InputError(f"TensorFlow does not accept the graph: {told(error)}") from error
         operations = [graph.get_operation_by_name(node.name) for node in graph_def.node]
         for node, simple, operation in zip(graph_def.node, easier.node, operations, strict=True):
             if not is_open_loop(node) or simple.attr["output_shapes"].list.shape:
@@ -150,7 +146,7 @@ def _imported(
                 found = changed_shapes(node, list(operation.inputs), library)
             except (ValueError, RuntimeError, tf.errors.OpError) as error:  # RuntimeError: an unknown op
                 raise InputError(
-                    f"loop {node.name!r}: TensorFlow does not accept its body: {first_line(error)}"
+                    f"loop {node.name!r}: TensorFlow does not accept its body: {told(error)}"
                 ) from error
             if found:
                 changed[node.name] = [

@@ -18,8 +18,8 @@ from tf_placer.errors import InputError
 from tf_placer.graph.check_graph import check_graph, checked_dtype
 from tf_placer.graph.from_graph_def import Input, program_of_graph_def
 from tf_placer.graph.inline_calls import CALL_OPS
-from tf_placer.graph.output_specs import first_line
 from tf_placer.graph.program import Program
+from tf_placer.tensorflow_message import told
 
 SERVE = "serve"
 FILE_NAME = "saved_model.pb"
@@ -142,7 +142,7 @@ def _variable_values(model: SavedModel) -> dict[str, np.ndarray]:
             if reader.has_tensor(key)
         }
     except (tf.errors.OpError, RuntimeError, ValueError, IndexError) as error:  # IndexError: too few bytes
-        raise InputError(f"{prefix}.* is damaged ({first_line(error)}); export the model again") from error
+        raise InputError(f"{prefix}.* is damaged ({told(error)}); export the model again") from error
 
 
 def _restored(graph_def: tf.compat.v1.GraphDef) -> dict[str, str]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
+from tf_placer import arguments
 from tf_placer.costs.analytic import analytic_costs
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
@@ -37,7 +38,9 @@ class Pin:
         try:
             re.compile(self.ops)
         except re.error as error:
-            raise InputError(f"pin {self.ops!r} is no regular expression: {error}") from error
+            raise InputError(
+                f"pin {self.ops!r} is no regular expression ({error}); write it like 'encoder/.*'"
+            ) from error
         try:
             tf.DeviceSpec.from_string(self.device)
         except ValueError as error:
@@ -55,7 +58,7 @@ class Pin:
         ops, equals, device = text.rpartition("=")
         if not (ops and equals and device):
             raise InputError(
-                f"pin {text!r} is not of the form 'ops=device', such as 'encoder/.*=/device:CPU:0'"
+                f"pin {text!r} is not of the form 'ops=device'; write it like 'encoder/.*=/device:CPU:0'"
             )
         return Pin(ops, device)
 
@@ -104,9 +107,19 @@ def pinned(item: Item, problem: Problem, device_of_op: Mapping[str, str]) -> Pro
         ``device_names`` will do.
 
     Raises:
-      InputError: the cluster lacks a device; or as ``with_fixed_ops``.
+      InputError: the problem is of another item, or the cluster lacks a device; or as ``with_fixed_ops``.
     """
-    return with_fixed_ops(item, problem, device_positions(problem, device_of_op))
+    arguments.instance_of("item", item, Item, "give what Item.from_function or Item.from_saved_model returns")
+    arguments.instance_of(
+        "problem", problem, Problem, "give what tf_placer.build_problem returns for the item"
+    )
+    devices = arguments.texts_by_text("device_of_op", device_of_op, "give op name -> device, both as texts")
+    if problem.fingerprint != item.fingerprint:
+        raise InputError(
+            f"problem {problem.name!r} ({problem.num_ops} ops) is not about item {item.name!r} "
+            f"({item.index.num_ops} ops); build it from this item"
+        )
+    return with_fixed_ops(item, problem, device_positions(problem, devices))
 
 
 def with_fixed_ops(item: Item, problem: Problem, fixed: Mapping[int, int]) -> Problem:

@@ -10,11 +10,15 @@ from typing import Any
 
 import numpy as np
 
+from tf_placer import arguments
 from tf_placer.errors import InputError
 from tf_placer.exact import exact
 from tf_placer.files import write_atomically
 from tf_placer.problem.plan_file import SCHEMA_VERSION, PlanFile
 from tf_placer.problem.problem import Problem
+
+_MAKE_PROBLEM = "give what tf_placer.build_problem returns"
+_FLAGS = "give names of flags and their values, as JSON holds them"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -33,6 +37,7 @@ class Placement:
     device_of_unit: np.ndarray
 
     def __post_init__(self) -> None:
+        arguments.instance_of("problem", self.problem, Problem, _MAKE_PROBLEM)
         device_of_unit = exact("device_of_unit", self.device_of_unit, np.int32).copy()
         self.problem.check_legal(device_of_unit)
         device_of_unit.setflags(write=False)
@@ -54,6 +59,9 @@ class Placement:
 
         Args:
           made_for: the flags that it was made with, for ``explain``.
+
+        Raises:
+          InputError: ``made_for`` is nothing that JSON can hold.
         """
         plan: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,
@@ -61,12 +69,24 @@ class Placement:
             "cluster": self.problem.cluster.name,
         }
         if made_for is not None:
-            plan["made_for"] = dict(made_for)
+            if not isinstance(made_for, Mapping):
+                raise InputError(f"made_for is {arguments.shown(made_for)}; {_FLAGS}")
+            try:
+                plan["made_for"] = json.loads(json.dumps(dict(made_for)))
+            except (TypeError, ValueError) as error:
+                raise InputError(f"made_for is {arguments.shown(made_for)} ({error}); {_FLAGS}") from error
         return json.dumps({**plan, "devices": self.device_names}, indent=1) + "\n"
 
     def save(self, path: str | pathlib.Path, made_for: Mapping[str, Any] | None = None) -> None:
-        """Writes ``to_json`` whole or not at all."""
-        write_atomically(pathlib.Path(path), self.to_json(made_for))
+        """Writes ``to_json`` whole or not at all.
+
+        Raises:
+          InputError: ``path`` cannot be written to.
+        """
+        file = arguments.path("path", path, "the file to write")
+        if file.is_dir() or not file.absolute().parent.is_dir():
+            raise InputError(f"path is {arguments.shown(path)}; give a file in a folder that is there")
+        write_atomically(file, self.to_json(made_for))
 
     @staticmethod
     def load(path: str | pathlib.Path, problem: Problem) -> Placement:
@@ -76,11 +96,17 @@ class Placement:
           InputError: the file is missing, not a plan, made for another graph, incomplete,
             or names an unknown device.
         """
-        return Placement.from_plan(PlanFile.read(path), problem)
+        return Placement.from_plan(PlanFile.read(arguments.path("path", path)), problem)
 
     @staticmethod
     def from_json(text: str, problem: Problem, source: str = "placement") -> Placement:
-        """The inverse of ``to_json``; ``source`` names the text in error messages."""
+        """The inverse of ``to_json``; ``source`` names the text in error messages.
+
+        Raises:
+          InputError: as ``load``.
+        """
+        arguments.text("text", text, "give the content of a placement.json")
+        arguments.text("source", source, "say where the text is from")
         return Placement.from_plan(PlanFile.parse(text, source), problem)
 
     @staticmethod
@@ -91,6 +117,8 @@ class Placement:
           InputError: it is for another graph, incomplete, names an op or device that is not there, or parts ops that
             must share a device.
         """
+        arguments.instance_of("plan", plan, PlanFile, "give PlanFile.read of a placement.json")
+        arguments.instance_of("problem", problem, Problem, _MAKE_PROBLEM)
         plan.check_complete(problem)
         device_of_unit = np.full(problem.num_units, -1, np.int32)
         for op, device in plan.device_of_op(problem).items():
@@ -105,4 +133,4 @@ class Placement:
         try:
             return Placement(problem, device_of_unit)
         except InputError as error:
-            raise InputError(f"{plan.source}: {error}") from None
+            raise InputError(f"{plan.source}: {str(error).removeprefix('device_of_unit: ')}") from None

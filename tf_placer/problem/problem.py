@@ -8,9 +8,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tf_placer.cluster.cluster import Cluster
+from tf_placer import arguments
+from tf_placer.cluster.cluster import Cluster, given_cluster
 from tf_placer.errors import InputError
 from tf_placer.exact import exact
+from tf_placer.problem.check_arrays import (
+    PROBLEM_ARRAYS,
+    check_length,
+    checked_arrays,
+    checked_names,
+    checked_problem_arrays,
+)
 from tf_placer.problem.tensors import tensor_table
 from tf_placer.problem.topological import topological_order
 
@@ -43,6 +51,9 @@ class Problem:
       fingerprint: hex digest of the graph this was built from.
       guessed_op_types: op type -> number of ops whose cost is a guess.
       estimated_sizes: rule -> number of tensors whose size is an estimate by it.
+
+    Raises:
+      InputError: no op, or a field that is not as stated here.
     """
 
     name: str
@@ -62,6 +73,22 @@ class Problem:
     fingerprint: str
     guessed_op_types: dict[str, int] = dataclasses.field(default_factory=dict)
     estimated_sizes: dict[str, int] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        arguments.text("name", self.name, "give the name that reports call it by")
+        given_cluster("cluster", self.cluster)
+        arrays = {name: getattr(self, name) for name in PROBLEM_ARRAYS}
+        for name, array in checked_problem_arrays(arrays, self.num_devices).items():
+            object.__setattr__(self, name, array)
+        object.__setattr__(self, "op_names", checked_names("op_names", self.op_names, self.num_ops))
+        for name in ("op_types", "output_shapes"):
+            kind = str if name == "op_types" else tuple
+            entries = arguments.items_of(name, getattr(self, name), kind, "give one for each op")
+            check_length(name, entries, self.num_ops)
+        arguments.text("fingerprint", self.fingerprint, "give the digest of the graph")
+        arguments.instance_of(
+            "guessed_op_types", self.guessed_op_types, dict, "give op type -> number of ops"
+        )
 
     @property
     def num_ops(self) -> int:
@@ -105,20 +132,16 @@ class Problem:
           name: name for reports.
 
         Raises:
-          InputError: shapes disagree, a number is negative, or the graph has a cycle.
+          InputError: no unit, shapes disagree, a number is negative, sums are more than any step takes, or the graph
+            has a cycle.
         """
-        compute_ns, edges, edge_bytes, edge_tensor, resident_bytes, output_bytes, allowed = _check_arrays(
+        given_cluster("cluster", cluster)
+        compute_ns, edges, edge_bytes, edge_tensor, resident_bytes, output_bytes, allowed = checked_arrays(
             compute_ns, edges, edge_bytes, edge_tensor, resident_bytes, output_bytes, allowed, cluster
         )
         num_units = len(compute_ns)
-        names = tuple(names) if names is not None else tuple(f"unit_{u}" for u in range(num_units))
-        if len(set(names)) != len(names):
-            twice = next(name for i, name in enumerate(names) if name in names[:i])
-            raise InputError(f"names has {twice!r} twice; a placement file needs distinct names")
-        if len(names) != num_units:
-            raise InputError(
-                f"names has {len(names)} entries, expected {num_units}: one per row of compute_ns"
-            )
+        names = [f"unit_{u}" for u in range(num_units)] if names is None else names
+        names = checked_names("names", names, num_units)
         order = topological_order(num_units, edges)
         if len(order) != num_units:
             stuck = _unit_on_cycle(np.setdiff1d(np.arange(num_units), order), edges)
@@ -132,6 +155,7 @@ class Problem:
             np.concatenate([edge_tensor, np.full(len(scratch), -1)]),
             np.concatenate([edge_bytes, scratch[:, 1]]),
         ).without_self_consumers()
+        name = arguments.text("name", name, "give the name that reports call it by")
         digest = hashlib.sha256()
         for array in (compute_ns, edges, edge_bytes, edge_tensor, resident_bytes, output_bytes):
             digest.update(np.ascontiguousarray(array).tobytes())
@@ -178,22 +202,28 @@ class Problem:
         return work_ns
 
     def everything_on(self, device: int) -> np.ndarray:
-        """[U] int32: every unit on ``device``; one without a kernel there on its first legal device."""
+        """[U] int32: every unit on ``device``; one without a kernel there on its first legal device.
+
+        Raises:
+          InputError: the cluster has no such device.
+        """
+        device = arguments.whole_number("device", device, 0, self.num_devices - 1)
         first_legal = self.allowed.argmax(axis=1)
         return np.where(self.allowed[:, device], device, first_legal).astype(np.int32)
 
     def check_legal(self, device_of_unit: np.ndarray) -> None:
         """Raises InputError unless ``device_of_unit`` [U] is a legal placement of this problem."""
+        device_of_unit = exact("device_of_unit", device_of_unit, np.int32)
         if device_of_unit.shape != (self.num_units,):
             raise InputError(
-                f"placement has shape {device_of_unit.shape}, expected ({self.num_units},): one device per unit"
+                f"device_of_unit has shape {device_of_unit.shape}, expected ({self.num_units},): one device per unit"
             )
         outside = (device_of_unit < 0) | (device_of_unit >= self.num_devices)
         if outside.any():
             unit = int(np.argmax(outside))
             raise InputError(
-                f"unit {unit} ({self.name_of_unit(unit)!r}) is on device {int(device_of_unit[unit])}, "
-                f"but the cluster {self.cluster.name!r} has devices 0 to {self.num_devices - 1}"
+                f"device_of_unit: unit {unit} ({self.name_of_unit(unit)!r}) is on device {int(device_of_unit[unit])}, "
+                f"but the cluster {self.cluster.name!r} has devices 0 to {self.num_devices - 1}; give one of them"
             )
         illegal = ~self.allowed[np.arange(self.num_units), device_of_unit]
         if illegal.any():
@@ -201,56 +231,30 @@ class Problem:
             device = self.cluster.devices[int(device_of_unit[unit])]
             legal = [d.name for d, ok in zip(self.cluster.devices, self.allowed[unit], strict=True) if ok]
             raise InputError(
-                f"the unit of op {self.name_of_unit(unit)!r} has no kernel on {device.name}; "
+                f"device_of_unit: the unit of op {self.name_of_unit(unit)!r} has no kernel on {device.name}; "
                 f"it can run on {', '.join(legal)}"
             )
 
     def name_of_unit(self, unit: int) -> str:
-        """The name of the unit's first op."""
+        """The name of the unit's first op.
+
+        Raises:
+          InputError: there is no such unit.
+        """
+        unit = arguments.whole_number("unit", unit, 0, self.num_units - 1)
         return self.op_names[int(np.argmax(self.unit_of_op == unit))]
 
 
-def _check_arrays(compute_ns, edges, edge_bytes, edge_tensor, resident_bytes, output_bytes, allowed, cluster):
-    """Converts to the documented dtypes and checks shapes and signs."""
-    compute_ns = exact("compute_ns", compute_ns, np.int64)
-    if compute_ns.ndim != 2 or compute_ns.shape[1] != len(cluster.devices):
-        raise InputError(
-            f"compute_ns has shape {compute_ns.shape}, expected (units, {len(cluster.devices)}): "
-            f"a column per device of cluster {cluster.name!r}"
-        )
-    num_units = len(compute_ns)
-    edges = exact("edges", edges, np.int32)
-    if edges.size and (edges.ndim != 2 or edges.shape[1] != 2):
-        raise InputError(
-            f"edges has shape {edges.shape}, expected (edges, 2): producer unit and consumer unit"
-        )
-    edges = edges.reshape(-1, 2)
-    edge_tensor = (
-        np.arange(len(edges)) if edge_tensor is None else exact("edge_tensor", edge_tensor, np.int64)
-    )
-    wanted = {
-        "edge_bytes": (exact("edge_bytes", edge_bytes, np.int64), (len(edges),)),
-        "edge_tensor": (edge_tensor, (len(edges),)),
-        "resident_bytes": (exact("resident_bytes", resident_bytes, np.int64), (num_units,)),
-        "output_bytes": (exact("output_bytes", output_bytes, np.int64), (num_units,)),
-        "allowed": (exact("allowed", allowed, bool), compute_ns.shape),
-    }
-    for argument, (array, shape) in wanted.items():
-        if array.shape != shape:
-            raise InputError(f"{argument} has shape {array.shape}, expected {shape}")
-    for argument, array in [("compute_ns", compute_ns), *((k, v[0]) for k, v in wanted.items())]:
-        if array.dtype != bool and (array < 0).any():
-            raise InputError(
-                f"{argument} has a negative entry ({array.min()}); costs and sizes are at least 0"
-            )
-    if len(edges) and (edges.min() < 0 or edges.max() >= num_units):
-        raise InputError(f"edges name unit {edges.max()} or below 0; units are 0 to {num_units - 1}")
-    homeless = ~wanted["allowed"][0].any(axis=1)
-    if homeless.any():
-        raise InputError(
-            f"allowed gives unit {int(np.argmax(homeless))} no device at all; allow at least one"
-        )
-    return compute_ns, edges, *(array for array, _ in wanted.values())
+def placement_rows(device_of_unit: object, problem: Problem) -> np.ndarray:
+    """``device_of_unit`` as [B, U] int32, legal or not.
+
+    Raises:
+      InputError: wrong type or shape.
+    """
+    rows = exact("device_of_unit", device_of_unit, np.int32)
+    if rows.ndim != 2 or rows.shape[1] != problem.num_units:
+        raise InputError(f"device_of_unit has shape {rows.shape}, expected [B, {problem.num_units}]")
+    return rows
 
 
 def _unit_on_cycle(stuck: np.ndarray, edges: np.ndarray) -> int:

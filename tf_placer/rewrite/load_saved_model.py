@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
+from tf_placer import arguments
 from tf_placer.cluster.device import full_device_name
 from tf_placer.cluster.present_devices import present_devices
 from tf_placer.errors import InputError
@@ -19,6 +20,7 @@ from tf_placer.graph.saved_model import FILE_NAME, SavedModel, read_saved_model
 from tf_placer.rewrite.saved_devices import completed, rename_saved_devices, saved_devices
 from tf_placer.rewrite.signature_body import call_of
 from tf_placer.rewrite.variables import move_to_devices
+from tf_placer.tensorflow_message import told
 
 
 def load_saved_model(path: str | os.PathLike[str], devices: Mapping[str, str] | None = None) -> Any:
@@ -39,7 +41,11 @@ def load_saved_model(path: str | os.PathLike[str], devices: Mapping[str, str] | 
       InputError: the model is damaged, names a device that this process lacks, or is not where it should be once
         loaded; or ``devices`` names a device that the model does not, or that this process lacks.
     """
-    model = read_saved_model(path)
+    model = read_saved_model(arguments.path("path", path, "the folder of a SavedModel"))
+    if devices is not None:
+        devices = arguments.texts_by_text(
+            "devices", devices, 'give planned device -> device, {"GPU:1": "CPU:0"} say'
+        )
     name_of = _checked(model, devices or {})
     rename_saved_devices(model, name_of)
     with _folder_of(model, rewritten=bool(name_of)) as folder, _soft_placement():
@@ -51,7 +57,10 @@ def load_saved_model(path: str | os.PathLike[str], devices: Mapping[str, str] | 
 
 def _checked(model: SavedModel, devices: Mapping[str, str]) -> dict[str, str]:
     """``devices`` with full names, when every device that the model will then name is there."""
-    name_of = {full_device_name(planned): full_device_name(here) for planned, here in devices.items()}
+    try:
+        name_of = {full_device_name(planned): full_device_name(here) for planned, here in devices.items()}
+    except InputError as error:
+        raise InputError(f"devices: {error}") from None
     named, present = saved_devices(model), present_devices()
     for planned, here in name_of.items():
         if planned not in named:
@@ -87,8 +96,9 @@ def _loaded(model: SavedModel, folder: pathlib.Path) -> Any:
             options=tf.saved_model.LoadOptions(experimental_variable_policy="save_variable_devices"),
         )
     except (tf.errors.OpError, OSError, KeyError, ValueError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(f"TensorFlow cannot load {model.path} ({reason}); export the model again") from error
+        raise InputError(
+            f"TensorFlow cannot load {model.path} ({told(error)}); export the model again"
+        ) from error
 
 
 def _listed(names: tuple[str, ...] | list[str]) -> str:

@@ -18,10 +18,11 @@ from colocation.tensorflow_internals import (
     copy_handle_data,
 )
 from tf_placer.errors import InputError
+from tf_placer.graph.from_function import example_tensors, function_name, traced
 from tf_placer.graph.item import Item
 from tf_placer.graph.program import fresh_name
 from tf_placer.problem.placement import Placement
-from tf_placer.rewrite.apply_placement import check_made_for
+from tf_placer.rewrite.apply_placement import check_made_for, check_placement
 from tf_placer.rewrite.functions import (
     with_functions_of_their_own,
     with_functions_renamed,
@@ -38,17 +39,18 @@ def placed_function(fn: Any, placement: Placement, *example_args: Any) -> Concre
     """Returns ``fn`` as a concrete function whose ops and variables are where a placement puts them.
 
     Args:
-      fn: a ``tf.function`` or ``ConcreteFunction``; left alone, though variables that move take it along.
+      fn: a ``tf.function`` or ``ConcreteFunction``, or what ``tf.function`` can trace; left alone, though variables
+        that move take it along.
       placement: one for ``Item.from_function(fn, *example_args)``.
-      *example_args: what it was made for; without, zeros of the shapes that it was traced with. Other sizes of
-        dimensions that were traced as unknown may be passed later.
+      *example_args: what it was made for; without, zeros of the shapes that it was traced with. A ``tf.TensorSpec``
+        stands for zeros of its shape. Other sizes of dimensions that were traced as unknown may be passed later.
 
     Raises:
       InputError: the placement was made for another graph, a variable cannot be moved, or an example is needed.
     """
-    concrete = fn
-    if not isinstance(fn, ConcreteFunction):
-        concrete = fn.get_concrete_function(*example_args)
+    check_placement("placement", placement)
+    example_args = example_tensors(example_args)
+    concrete = traced(fn, example_args)
     item = Item.from_function(concrete, *(example_args or _zeros(concrete)))
     check_made_for(item, placement)
     devices = placement.device_names
@@ -62,8 +64,8 @@ def _zeros(concrete: ConcreteFunction) -> list[tf.Tensor]:
     for tensor in inputs:
         if not tensor.shape.is_fully_defined():
             raise InputError(
-                f"input {tensor.op.name!r} was traced with the shape {tensor.shape}; give example arguments of the "
-                "sizes that the placement was made for"
+                f"input {tensor.op.name!r} was traced with the shape {tensor.shape}; give example_args of the sizes "
+                "that the placement was made for"
             )
     return [tf.zeros(tensor.shape, tensor.dtype) for tensor in inputs]
 
@@ -79,8 +81,8 @@ def movable_variables(concrete: ConcreteFunction, item: Item) -> dict[str, tf.Va
     for variable in item.variables:
         if variable.capture not in handles:
             raise InputError(
-                f"variable {variable.node!r} is passed to {concrete.name!r} as an argument, so a plan cannot move it; "
-                "let the function capture it, as a closure or an attribute"
+                f"variable {variable.node!r} is passed to {function_name(concrete)!r} as an argument, so a plan cannot "
+                "move it; let the function capture it, as a closure or an attribute"
             )
     wanted = {variable.node: handles[variable.capture] for variable in item.variables}
     variable_of_handle = variables_of_handles(wanted.values(), likely=concrete.graph.variables)

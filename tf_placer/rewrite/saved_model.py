@@ -11,13 +11,14 @@ from typing import Protocol
 
 import tensorflow as tf
 
+from tf_placer import arguments
 from tf_placer.errors import InputError
 from tf_placer.files import appearing_whole
 from tf_placer.graph.item import Item
 from tf_placer.graph.saved_model import FILE_NAME, SavedModel, read_saved_model
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.plan_file import PlanFile
-from tf_placer.rewrite.apply_placement import apply_placement
+from tf_placer.rewrite.apply_placement import apply_placement, check_placement
 from tf_placer.rewrite.signature_body import SignatureCall, call_of, replace_body
 from tf_placer.rewrite.signature_graph import add_graph, state_of
 
@@ -71,15 +72,15 @@ def export_saved_model(
       InputError: the model is damaged or cannot be copied, a placement is for another graph, plans disagree about a
         variable, or ``target`` is there or inside of the model.
     """
-    given = result if isinstance(result, Mapping) else {signature: result}
-    placements = {name: one if isinstance(one, Placement) else one.placement for name, one in given.items()}
-    if not placements:
-        raise InputError(f"no placement for any signature of {source}; give at least one")
-    target = pathlib.Path(target)
+    source = arguments.path("source", source, "the folder of a SavedModel")
+    target = arguments.path("target", target, "the folder to write")
+    arguments.text("signature", signature, "give the name of one of its signatures")
+    batch_size = arguments.whole_number("batch_size", batch_size, least=1)
+    placements = _placements(result, signature)
     if target.exists():
-        raise InputError(f"{target} is there already; give a new folder")
+        raise InputError(f"target={target} is there already; give a new folder")
     if target.resolve().is_relative_to(pathlib.Path(source).resolve()):
-        raise InputError(f"{target} is inside of the model that is copied; give a folder elsewhere")
+        raise InputError(f"target={target} is inside of the model that is copied; give a folder elsewhere")
     model = read_saved_model(source)
     shared = _Shared(model)
     for name, plan in plans_in(source).items():
@@ -96,6 +97,16 @@ def export_saved_model(
         (unfinished / PLANS).mkdir(parents=True, exist_ok=True)
         for name, placement in placements.items():
             (unfinished / plan_file(name)).write_text(placement.to_json(), encoding="utf8")
+
+
+def _placements(result: object, signature: str) -> dict[str, Placement]:
+    """Signature -> placement."""
+    given = result if isinstance(result, Mapping) else {signature: result}
+    if not given:
+        raise InputError("result has no placement for any signature; give at least one")
+    for name in given:
+        arguments.text("result", name, "give name of signature -> placement")
+    return {name: check_placement("result", getattr(one, "placement", one)) for name, one in given.items()}
 
 
 def _copy(source: pathlib.Path, target: pathlib.Path) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tf_placer.errors import InputError
+from tf_placer import arguments
 from tf_placer.runtime.statistics import hopeless
 
 
@@ -25,6 +25,9 @@ class RuntimeConfig:
       early_stop: stop timing a placement that is ``hopeless`` against the best one timed so far.
       false_stop_rate: most probability of stopping one that is as fast as the best.
       stop_margin: how much slower than the best's slowest step every step must be, as a share of it.
+
+    Raises:
+      InputError: one of the values is not possible.
     """
 
     warmup_steps: int = 2
@@ -37,10 +40,19 @@ class RuntimeConfig:
     stop_margin: float = 0.1
 
     def __post_init__(self) -> None:
-        if not 1 <= self.keep <= self.steps or self.warmup_steps < 0 or self.deadline_s <= 0:
-            raise InputError(f"{self}: need 1 <= keep <= steps, warmup_steps >= 0 and deadline_s > 0")
-        if not 0 < self.false_stop_rate < 1 or not self.stop_margin >= 0:
-            raise InputError(f"{self}: need 0 < false_stop_rate < 1 and stop_margin >= 0")
+        steps = arguments.whole_number("steps", self.steps, least=1)
+        taken = {
+            "warmup_steps": arguments.whole_number("warmup_steps", self.warmup_steps, least=0),
+            "steps": steps,
+            "keep": arguments.whole_number("keep", self.keep, 1, steps),
+            "deadline_s": arguments.number("deadline_s", self.deadline_s, above=0, finite=True),
+            "inter_op_threads": arguments.whole_number("inter_op_threads", self.inter_op_threads, least=1),
+            "early_stop": arguments.truth("early_stop", self.early_stop),
+            "false_stop_rate": arguments.number("false_stop_rate", self.false_stop_rate, above=0, below=1),
+            "stop_margin": arguments.number("stop_margin", self.stop_margin, least=0),
+        }
+        for name, value in taken.items():
+            object.__setattr__(self, name, value)
 
 
 def time_steps(

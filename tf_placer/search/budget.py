@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
+from tf_placer import arguments
 from tf_placer.errors import InputError
 
 
@@ -24,12 +25,10 @@ class Budget:
     evaluations: int | None = None
 
     def __post_init__(self) -> None:
-        if not self.seconds > 0:
-            raise InputError(
-                f"budget_s is {self.seconds}; give a search some time, for example --budget_s=60"
-            )
-        if self.evaluations is not None and self.evaluations < 1:
-            raise InputError(f"budget_evaluations is {self.evaluations}; a search needs at least 1")
+        object.__setattr__(self, "seconds", arguments.number("budget_s", self.seconds, above=0))
+        if self.evaluations is not None:
+            count = arguments.whole_number("budget_evaluations", self.evaluations, least=1)
+            object.__setattr__(self, "evaluations", count)
         if math.isinf(self.seconds) and self.evaluations is None:
             raise InputError("the search has no budget; give budget_s or budget_evaluations")
 

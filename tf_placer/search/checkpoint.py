@@ -120,7 +120,12 @@ class Checkpoint:
             "recorder": recorder,
             "learner": learner,
         }
-        self._folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(
+                f"checkpoint={self._folder} cannot be made ({error.strerror}); give another folder"
+            ) from error
         write_atomically(self._folder / FILE_NAME, json.dumps(document))
 
     def _load(self) -> dict[str, Any]:
@@ -135,8 +140,8 @@ class Checkpoint:
             return {}
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(
-                f"{path} cannot be read ({type(error).__name__}: {error}); delete it to begin anew, which keeps "
-                "what was measured"
+                f"checkpoint: {path} cannot be read ({type(error).__name__}: {error}); delete it to begin anew, "
+                "which keeps what was measured"
             ) from error
         self._refuse_other(identity, self._identity)
         return dict(document)

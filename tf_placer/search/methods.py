@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import itertools
 from collections.abc import Iterator
 
@@ -12,6 +11,7 @@ import tensorflow as tf
 
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.learner import EvaluateFn, HdpLearner
+from tf_placer.arguments import nearest
 from tf_placer.errors import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planners.local_search import LocalSearch
@@ -121,6 +121,5 @@ def find(name: str) -> Method:
       InputError: unknown name; the message gives the nearest ones.
     """
     if name not in _METHODS:
-        near = difflib.get_close_matches(name, names(), n=3) or names()
-        raise InputError(f"no method is called {name!r}; did you mean {', '.join(near)}?")
+        raise InputError(f"no method is called {name!r}; {nearest(name, names())}")
     return _METHODS[name]

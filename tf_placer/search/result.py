@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from tf_placer import arguments
 from tf_placer.problem.bounds import LowerBounds
 from tf_placer.problem.placement import Placement
 
@@ -43,6 +44,9 @@ class SearchResult:
       search_s: wall-clock seconds, without those between a kill and the next start.
       interrupted: True when stopped by Ctrl-C.
       history: one entry per round.
+
+    Raises:
+      InputError: a field of the wrong type, or a negative number.
     """
 
     placement: Placement
@@ -57,6 +61,21 @@ class SearchResult:
     search_s: float
     interrupted: bool
     history: tuple[HistoryEntry, ...]
+
+    def __post_init__(self) -> None:
+        arguments.instance_of("placement", self.placement, Placement, "give the fastest one")
+        for name in ("method", "evaluator"):
+            arguments.text(name, getattr(self, name), f"give the name of the {name}")
+        for name in ("seed", "evaluations"):
+            arguments.whole_number(name, getattr(self, name), least=0)
+        for name in ("runtime_s", "search_s"):
+            arguments.number(name, getattr(self, name), least=0)
+        if self.single_device_s is not None:
+            arguments.number("single_device_s", self.single_device_s, least=0)
+        arguments.instance_of("peak_bytes", self.peak_bytes, dict, "give device name -> bytes")
+        arguments.instance_of("bounds", self.bounds, LowerBounds, "give lower_bounds of the problem")
+        arguments.truth("interrupted", self.interrupted)
+        arguments.items_of("history", self.history, HistoryEntry, "give one entry for each round")
 
     @property
     def lower_bound_s(self) -> float:

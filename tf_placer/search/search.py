@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
+from tf_placer import arguments
 from tf_placer.errors import InputError
 from tf_placer.evaluation.any_order import search_simulator
 from tf_placer.evaluation.evaluator import Evaluator
@@ -37,6 +38,7 @@ MAX_SEED = 2**31 - 1
 JOURNAL = "measured.jsonl"
 # Between two checkpoints of a simulated search; one that measures saves after every round.
 CHECKPOINT_EVERY_S = 10.0
+_GIVE_EVALUATOR = "give a SimulatedEvaluator or a RuntimeEvaluator of the problem, or None"
 
 
 class NothingFits(InputError):
@@ -84,9 +86,19 @@ def search(
       KeyboardInterrupt: Ctrl-C before any placement that runs was found.
       WorkerError: the runtime's workers cannot be started at all.
     """
+    arguments.instance_of("problem", problem, Problem, "give what tf_placer.build_problem returns")
     budget = Budget(budget_s, budget_evaluations)
-    if not 0 <= seed <= MAX_SEED:
-        raise InputError(f"seed is {seed}; give a number from 0 to {MAX_SEED}")
+    seed = arguments.whole_number("seed", seed, 0, MAX_SEED)
+    if not isinstance(method, str):
+        arguments.function("method", method, f"give one of {', '.join(methods.names())}, or a method itself")
+    if progress is not None:
+        arguments.has_parts(
+            "progress", progress, ("__enter__", "__exit__", "show"), "give a Progress, or None"
+        )
+    if checkpoint is not None:
+        checkpoint = arguments.path("checkpoint", checkpoint, "a folder")
+    if evaluator is not None:
+        arguments.has_parts("evaluator", evaluator, ("problem", "identity", "evaluate"), _GIVE_EVALUATOR)
     name, run = (method, methods.find(method)) if isinstance(method, str) else (_name_of(method), method)
     if evaluator is not None and evaluator.problem is not problem:
         raise InputError(
@@ -94,7 +106,10 @@ def search(
             "is searched; make it of that one"
         )
     if start is not None:
-        start = np.array(Placement(problem, start).device_of_unit)
+        try:
+            start = np.array(Placement(problem, start).device_of_unit)
+        except InputError as error:
+            raise InputError(f"start: {error}") from None
     with contextlib.ExitStack() as stack:
         folder = None if checkpoint is None else pathlib.Path(checkpoint)
         if folder is not None:

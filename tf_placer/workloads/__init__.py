@@ -1,9 +1,10 @@
 """Training steps to place, by name."""
 
 from tf_placer.workloads.registry import build
+from tf_placer.workloads.registry import check_name
 from tf_placer.workloads.registry import function
 from tf_placer.workloads.registry import names
 from tf_placer.workloads.registry import register
 from tf_placer.workloads.workload import Workload
 
-__all__ = ["Workload", "build", "function", "names", "register"]
+__all__ = ["Workload", "build", "check_name", "function", "names", "register"]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
-
 import keras
 
+from tf_placer.arguments import nearest
 from tf_placer.errors import InputError
 
 
@@ -22,6 +21,5 @@ def optimizer_named(name: str) -> keras.optimizers.Optimizer:
         "sgd": lambda: keras.optimizers.SGD(learning_rate=0.01),
     }
     if name not in optimizers:
-        near = difflib.get_close_matches(name, optimizers, n=3) or sorted(optimizers)
-        raise InputError(f"no optimizer is called {name!r}; did you mean {', '.join(near)}?")
+        raise InputError(f"no optimizer is called {name!r}; {nearest(name, optimizers)}")
     return optimizers[name]()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable
 from typing import Any
 
+from tf_placer.arguments import nearest
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
 from tf_placer.registration import check_registration
@@ -51,6 +51,12 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(_FAMILIES))
 
 
+def check_name(name: str) -> None:
+    """Raises InputError unless a workload has this name; the message gives the nearest ones."""
+    if name not in _FAMILIES:
+        raise InputError(f"no workload is called {name!r}; {nearest(name, names())}")
+
+
 def build(name: str, **overrides: Any) -> Item:
     """Builds, traces and cleans up a workload.
 
@@ -76,15 +82,10 @@ def function(name: str, **overrides: Any) -> tuple[Any, tuple]:
 
 
 def _workload(name: str, overrides: dict[str, Any]) -> Workload:
-    family = _FAMILIES.get(name)
-    if family is None:
-        near = difflib.get_close_matches(name, names(), n=3) or list(names())
-        raise InputError(f"no workload is called {name!r}; did you mean {', '.join(near)}?")
+    check_name(name)
+    family = _FAMILIES[name]
     accepted = list(inspect.signature(family).parameters)
     for override in overrides:
         if override not in accepted:
-            near = difflib.get_close_matches(override, accepted, n=3) or accepted
-            raise InputError(
-                f"workload {name!r} has no setting {override!r}; did you mean {', '.join(near)}?"
-            )
+            raise InputError(f"workload {name!r} has no setting {override!r}; {nearest(override, accepted)}")
     return family(**overrides)

@@ -60,11 +60,14 @@ def test_the_next_process_needs_no_search(outcomes, plans):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"clusters": "local"}, "no setting 'clusters'; it has .*cluster"),
-        ({"cluster": "p100x2"}, "cluster is 'p100x2'; give \"local\" or"),
+        ({"clusters": "local"}, "no setting 'clusters'; did you mean 'cluster'"),
+        (
+            {"cluster": "p100x2"},
+            "cluster 'p100x2' is only described, so nothing can run on it; auto_place on",
+        ),
         ({"variables": "swap"}, "variables is 'swap'; give one of move, stay"),
-        ({"budget_s": 0}, "budget_s is 0; give more than 0"),
-        ({"batch_size": 0}, "batch_size is 0; give 1 or more"),
+        ({"budget_s": 0}, "budget_s is 0; give a finite number above 0"),
+        ({"batch_size": 0}, "batch_size is 0; give a whole number of at least 1"),
     ],
 )
 def test_wrong_settings_are_refused(settings, message):
@@ -73,7 +76,7 @@ def test_wrong_settings_are_refused(settings, message):
 
 
 def test_what_is_no_function_is_refused():
-    with pytest.raises(tf_placer.InputError, match="auto_place needs a function, got 3"):
+    with pytest.raises(tf_placer.InputError, match="fn is 3; give a tf"):
         tf_placer.auto_place(3)
     once = tf_placer.auto_place(tf.function(lambda x: x))
     with pytest.raises(tf_placer.InputError, match="auto-placed already"):

@@ -148,5 +148,5 @@ def test_unknown_preset_names_the_nearest():
 
 
 def test_no_logical_device_is_refused():
-    with pytest.raises(InputError, match="ask for 1 or more"):
+    with pytest.raises(InputError, match="n is 0; give a whole number from 1 to 64"):
         Cluster.logical(0)

@@ -160,8 +160,8 @@ def test_compiled_function_stays_a_call():
     assert len(item.graph_def.library.function) == 1
 
 
-def plain_python():
-    return (lambda x: x), (tf.constant(1.0),)
+def no_function():
+    return 3, (tf.constant(1.0),)
 
 
 def wrong_shape():
@@ -187,10 +187,10 @@ def uninitialized_variable():
 @pytest.mark.parametrize(
     ("case", "message"),
     [
-        (plain_python, "is not a tf.function; decorate it"),
-        (wrong_shape, "the example arguments do not fit"),
-        (too_few, "takes 2 tensors, but the example arguments hold 1"),
-        (other_dtype, "takes float32 .*, but its example is int32"),
+        (no_function, r"fn is 3; give a tf\.function"),
+        (wrong_shape, "example_args do not fit"),
+        (too_few, "takes 2 tensors, but example_args hold 1"),
+        (other_dtype, "takes float32 .*, but its example in example_args is int32"),
         (uninitialized_variable, "variable 'empty' has no value; initialize it"),
     ],
 )

@@ -55,11 +55,6 @@ def test_largest_unit_counts_all_its_ops_on_one_device():
     assert lower_bounds(problem).largest_unit_ns == 90
 
 
-def test_no_units():
-    bounds = lower_bounds(problem_of(np.zeros((0, 2)), []))
-    assert (bounds.critical_path_ns, bounds.total_work_ns, bounds.largest_unit_ns) == (0, 0, 0)
-
-
 @pytest.mark.parametrize("seed", range(40))
 def test_no_legal_placement_beats_the_bounds(seed):
     generator = np.random.default_rng(seed)

@@ -1,6 +1,7 @@
 """Problem.from_arrays: what is simulated is what was given, whatever the order; bad arrays are named."""
 
 import dataclasses
+import pathlib
 
 import numpy as np
 import pytest
@@ -83,7 +84,8 @@ def test_output_bytes_count_at_the_peak():
 
 
 def test_no_unit_and_one_unit():
-    assert problem_of(np.zeros((0, 2)), []).num_units == 0
+    with pytest.raises(InputError, match="compute_ns has no rows; give at least one unit"):
+        problem_of(np.zeros((0, 2)), [])
     assert runtime_ns(problem_of([42], []), [1]) == 42
 
 
@@ -144,12 +146,50 @@ GOOD = {
         ("names", ["a"], "names has 1 entries, expected 2"),
         ("edge_tensor", [0, 1], r"edge_tensor has shape \(2,\), expected \(1,\)"),
         ("edge_tensor", [-1], "edge_tensor has a negative entry"),
+        ("compute_ns", [[1, 2], [3]], "compute_ns is .*rows of equal length"),
+        ("compute_ns", [[0.5, 1], [1, 1]], "compute_ns: expected whole numbers"),
+        ("compute_ns", [[float("nan"), 1], [1, 1]], "compute_ns: expected whole numbers"),
+        ("compute_ns", np.full((2, 2), 2**62), "compute_ns adds up to .* nanoseconds"),
+        ("resident_bytes", np.full(2, 2**62), "resident_bytes adds up to .* bytes"),
+        ("output_bytes", [2**63, 0], "output_bytes: expected whole numbers that fit int64"),
+        ("edges", [["a", "b"]], "edges: expected whole numbers"),
+        ("allowed", None, "allowed: expected whole numbers that fit bool, got None"),
+        ("names", "ab", "names is 'ab'; give one name for each"),
+        ("names", ["a", 2], r"names\[1\] is 2"),
     ],
 )
 def test_bad_arrays_are_named(argument, value, message):
     Problem.from_arrays(**GOOD, cluster=small_cluster())
     with pytest.raises(InputError, match=message):
         Problem.from_arrays(**{**GOOD, argument: value}, cluster=small_cluster())
+
+
+@pytest.mark.parametrize(
+    ("cluster", "remedy"),
+    [
+        ("p100x2", r"give tf_placer.Cluster.preset\('p100x2'\)"),
+        ("box.toml", r"give tf_placer.Cluster.from_file\('box.toml'\)"),
+        (pathlib.Path("box"), r"give tf_placer.Cluster.from_file\('box'\)"),
+        (3, r"cluster is 3, not a Cluster; give tf_placer.Cluster.preset\('p100x2'\)"),
+        (None, "cluster is None"),
+    ],
+)
+def test_what_is_no_cluster(cluster, remedy):
+    with pytest.raises(InputError, match=remedy):
+        Problem.from_arrays(**GOOD, cluster=cluster)
+
+
+def test_a_problem_whose_arrays_disagree():
+    problem = problem_of([1, 1], [(0, 1)])
+    for name, value, message in (
+        ("consumer_op", [0], "consumer_op has an op that is not after its producer"),
+        ("consumer_offset", [0, 2], "consumer_offset must begin with 0, end with 1"),
+        ("tensor_producer", [5], r"tensor_producer has the entry 5; give positions from 0 to 1"),
+        ("allowed", np.ones((3, 2), bool), r"allowed has shape \(3, 2\), expected \(2, 2\)"),
+        ("op_types", ("",), "op_types has 1 entries, expected 2"),
+    ):
+        with pytest.raises(InputError, match=message):
+            dataclasses.replace(problem, **{name: value})
 
 
 def test_a_cycle_names_a_unit():

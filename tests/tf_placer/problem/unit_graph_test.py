@@ -17,13 +17,19 @@ def test_parallel_edges_add_up_and_edges_inside_a_unit_vanish():
     # Units {0}, {1, 2}, {3}: 0 -> {1, 2} carries 10 + 20 + 40, {1, 2} -> 3 carries 80 + 160.
     graph = unit_graph(
         dataclasses.replace(
-            problem, unit_of_op=np.array([0, 1, 1, 2], np.int32), resident_bytes=np.zeros(3, np.int64)
+            problem,
+            unit_of_op=np.array([0, 1, 1, 2], np.int32),
+            resident_bytes=np.zeros(3, np.int64),
+            allowed=np.ones((3, 2), bool),
         )
     )
     assert graph.edges.tolist() == [[0, 1], [1, 2]]
     assert graph.edge_bytes.tolist() == [70, 240]
     merged = dataclasses.replace(
-        problem, unit_of_op=np.zeros(4, np.int32), resident_bytes=np.zeros(1, np.int64)
+        problem,
+        unit_of_op=np.zeros(4, np.int32),
+        resident_bytes=np.zeros(1, np.int64),
+        allowed=np.ones((1, 2), bool),
     )
     assert unit_graph(merged).edges.shape == (0, 2)
 

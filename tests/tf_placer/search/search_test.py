@@ -61,7 +61,7 @@ def test_a_method_that_improves_placements_begins_where_it_is_told(pair):
     for start in ([0, 1], [1, 0], [1, 1]):
         found = search(pair, "local_search", budget_evaluations=1, start=np.array(start))
         assert found.placement.device_of_unit.tolist() == start
-    with pytest.raises(InputError, match="placement has shape"):
+    with pytest.raises(InputError, match="start: device_of_unit has shape"):
         search(pair, "local_search", budget_evaluations=1, start=np.array([0]))
 
 

@@ -67,10 +67,10 @@ def test_images_and_optimizers_are_overrides():
 @pytest.mark.parametrize(
     ("name", "overrides", "message"),
     [
-        ("inception_v4", {}, "no workload is called 'inception_v4'; did you mean inception_v3"),
-        ("zzz", {}, "no workload is called 'zzz'; did you mean .*resnet50"),
-        ("dense_small", {"bacth": 1}, "has no setting 'bacth'; did you mean batch"),
-        ("dense_small", {"optimizer": "adm"}, "no optimizer is called 'adm'; did you mean adam"),
+        ("inception_v4", {}, "no workload is called 'inception_v4'; did you mean 'inception_v3'"),
+        ("zzz", {}, "no workload is called 'zzz'; known: .*resnet50"),
+        ("dense_small", {"bacth": 1}, "has no setting 'bacth'; did you mean 'batch'"),
+        ("dense_small", {"optimizer": "adm"}, "no optimizer is called 'adm'; did you mean 'adam'"),
     ],
 )
 def test_bad_names_are_told_with_the_nearest(name, overrides, message):

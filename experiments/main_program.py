@@ -1,0 +1,73 @@
+"""Runs an experiment's main function; what is wrong with its flags ends it with one line and status 2."""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+from collections.abc import Callable, Iterable
+
+from absl import flags
+
+from tf_placer import workloads
+from tf_placer.cluster.preset import preset_path
+from tf_placer.command_line.parse_flags import parse_flags
+from tf_placer.errors import InputError
+from tf_placer.folders import check_writable
+from tf_placer.search import methods
+
+OK, BAD_INPUT = 0, 2
+
+
+def run_program(main: Callable[[list[str]], None]) -> None:
+    """Parses the command line, calls ``main`` and ends the process.
+
+    Args:
+      main: is called with the program's name; it finds its flags in ``flags.FLAGS``.
+    """
+    sys.exit(status_of(main, flags.FLAGS, sys.argv))
+
+
+def status_of(main: Callable[[list[str]], None], values: flags.FlagValues, argv: list[str]) -> int:
+    """Parses a command line and calls ``main``; the status to end with."""
+    if {"--help", "-h"} & set(argv[1:]):
+        print(values.main_module_help() if values is flags.FLAGS else values.get_help())
+        return OK
+    try:
+        parse_flags(values, argv)
+        for name in values:
+            if not isinstance(values[name], flags.EnumFlag):
+                _check(name, values[name].value)
+        main(argv[:1])
+    except InputError as error:
+        sys.stderr.write(f"{pathlib.Path(argv[0]).stem}: {error}\n")
+        return BAD_INPUT
+    return OK
+
+
+def _check(name: str, value: object) -> None:
+    """Looks before the work whether what a flag names is there: such flags are called alike in every experiment.
+
+    Raises:
+      InputError: it is not; begins with the flag.
+    """
+    try:
+        if name == "out":
+            check_writable(pathlib.Path(str(value)), f"--out={value}")
+        elif name in ("workload", "workloads"):
+            for workload in _words(value):
+                workloads.check_name(workload)
+        elif name == "method":
+            methods.find(str(value))
+        elif name == "cluster":
+            preset_path(str(value))
+        elif name == "sizes":
+            for size in _words(value):
+                if not size.isdecimal() or not 0 < int(size) < 10**7:
+                    raise InputError(f"{size!r} is no number of ops; give 1 to 9999999")
+    except InputError as error:
+        said = f"--{name}="
+        raise InputError(str(error) if str(error).startswith(said) else f"{said}{value}: {error}") from None
+
+
+def _words(value: object) -> Iterable[str]:
+    return value if isinstance(value, list) else [str(value)]

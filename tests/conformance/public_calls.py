@@ -1,0 +1,57 @@
+"""What users can call, and with which arguments: everything that the public face reaches."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import tf_placer
+from tf_placer.automatic.config import AutoPlaceConfig
+from tf_placer.cluster.device import Device, Link
+from tf_placer.runtime.timing import RuntimeConfig
+
+# Not in ``__all__``, but what public calls take: users make them by hand.
+MADE_BY_HAND = (Device, Link, RuntimeConfig)
+# ``**settings`` of a call -> the dataclass whose fields they are.
+SETTINGS = {"auto_place": AutoPlaceConfig}
+
+
+def public_calls() -> dict[str, dict[str, str]]:
+    """Name of each public function, constructor and method that takes arguments -> argument -> its annotation."""
+    calls = dict(_calls())
+    return {name: found for name, call in calls.items() if (found := _arguments(name, call))}
+
+
+def _calls() -> Iterator[tuple[str, Callable[..., Any]]]:
+    public = {name: getattr(tf_placer, name) for name in tf_placer.__all__}
+    for name, value in [*public.items(), *((kind.__name__, kind) for kind in MADE_BY_HAND)]:
+        if not inspect.isclass(value):
+            yield name, value
+        elif not issubclass(value, Exception):  # which takes any text
+            yield name, value
+            yield from _methods(name, value)
+
+
+def _methods(name: str, kind: type) -> Iterator[tuple[str, Callable[..., Any]]]:
+    ours = [base for base in kind.__mro__ if base.__module__.startswith("tf_placer")]
+    for attribute in dict.fromkeys(attribute for base in ours for attribute in vars(base)):
+        method = inspect.getattr_static(kind, attribute)
+        if not attribute.startswith("_") and (
+            inspect.isfunction(method) or isinstance(method, staticmethod | classmethod)
+        ):
+            yield f"{name}.{attribute}", method
+
+
+def _arguments(name: str, call: Any) -> dict[str, str]:
+    if inspect.isclass(call) and issubclass(call, enum.Enum):
+        return {"value": "int"}
+    is_bound = isinstance(call, staticmethod) or inspect.isclass(call) or "." not in name
+    function = call.__func__ if isinstance(call, staticmethod | classmethod) else call
+    parameters = list(inspect.signature(function).parameters.values())[0 if is_bound else 1 :]
+    found = {one.name: str(one.annotation) for one in parameters if one.kind != one.VAR_KEYWORD}
+    if len(found) < len(parameters):
+        found |= {field.name: str(field.type) for field in dataclasses.fields(SETTINGS[name])}
+    return found

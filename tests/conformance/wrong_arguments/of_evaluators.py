@@ -1,0 +1,117 @@
+"""Wrong arguments of what times placements."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import tf_placer
+from tests.conformance.wrong_arguments.row import INF, NAN, Row, Told
+from tests.conformance.wrong_arguments.scene import Scene, step
+from tf_placer.runtime.timing import RuntimeConfig
+
+
+def of_evaluators(scene: Scene) -> dict[str, Row]:
+    simulated, runtime, units = (
+        tf_placer.SimulatedEvaluator(scene.two),
+        scene.runtime,
+        scene.live_problem.num_units,
+    )
+    one = np.zeros(units, np.int32)
+    rows_of_two = ([0, 1], [[0]], [[0.5, 0]], [[0, 1], [0]], [["a", "b"]], [[2**40, 0]], 3, "ab")
+    illegal = ([[0, 2]], [[-1, 0]])
+    rows_of_item = (one, one[np.newaxis, 1:], 3, "a", [["a"] * units], [[0.5] * units])
+    plans = (one[1:], one + 9, one - 1, one + 0.5, one[np.newaxis], 3, "a")
+    race = {"rounds": (0, -1, 1.5, "a", True), "confidence": (0, 1.5, NAN, "a", True)}
+    return {
+        "SimulatedEvaluator": Row(
+            tf_placer.SimulatedEvaluator, lambda: {"problem": scene.two}, {"problem": (3, scene.item)}
+        ),
+        "SimulatedEvaluator.evaluate": Row(
+            simulated.evaluate, lambda: {"device_of_unit": [[0, 1]]}, {"device_of_unit": rows_of_two}
+        ),
+        **{
+            f"SimulatedEvaluator.{name}": Row(
+                getattr(simulated, name),
+                lambda: {"device_of_unit": [[0, 1]]},
+                {"device_of_unit": (*rows_of_two, *illegal)},
+            )
+            for name in ("times", "schedule")
+        },
+        "RuntimeEvaluator": Row(
+            tf_placer.RuntimeEvaluator,
+            lambda: {"item": scene.item, "problem": scene.live_problem, "config": RuntimeConfig()},
+            {
+                "item": (3, step, scene.other_item),
+                "problem": (3, scene.two, Told(scene.problem, "is logical")),
+                "config": (3, {"steps": 3}),
+            },
+        ),
+        "RuntimeEvaluator.evaluate": Row(
+            runtime.evaluate,
+            lambda: {"device_of_unit": one[np.newaxis]},
+            {"device_of_unit": rows_of_item},
+            runs=False,
+        ),
+        "RuntimeEvaluator.race": Row(
+            runtime.race,
+            lambda: {"device_of_unit": one[np.newaxis], "rounds": 2, "confidence": 0.9, "beside": ()},
+            {
+                "device_of_unit": (*rows_of_item, one[np.newaxis] + 9, np.zeros((0, units))),
+                "beside": (3, "a", [3]),
+                **race,
+            },
+            runs=False,
+        ),
+        "RuntimeEvaluator.race_unplaced": Row(
+            runtime.race_unplaced,
+            lambda: {"device_of_unit": one, "rounds": 2, "confidence": 0.9},
+            {"device_of_unit": plans, **race},
+            runs=False,
+        ),
+        "RuntimeEvaluator.audit": Row(
+            runtime.audit, lambda: {"device_of_unit": one}, {"device_of_unit": plans}, runs=False
+        ),
+        "RuntimeEvaluator.program": Row(
+            runtime.program, lambda: {"device_of_unit": one}, {"device_of_unit": plans}
+        ),
+    } | _of_what_they_take_and_give()
+
+
+def _of_what_they_take_and_give() -> dict[str, Row]:
+    whole = (-1, 1.5, "a", True)
+    return {
+        "RuntimeConfig": Row(
+            RuntimeConfig,
+            lambda: {"keep": 2},
+            {
+                "warmup_steps": whole,
+                "steps": (0, *whole),
+                "keep": (0, 11, *whole),
+                "deadline_s": (0, -1, NAN, INF, "5", True),
+                "inter_op_threads": (0, *whole),
+                "early_stop": (1, "yes"),
+                "false_stop_rate": (0, 1, NAN, "a"),
+                "stop_margin": (-1, NAN, "a"),
+            },
+        ),
+        "Measurement": Row(
+            tf_placer.Measurement,
+            lambda: {
+                "runtime_s": np.array([1.0]),
+                "peak_bytes": np.array([[1]]),
+                "status": np.array([0]),
+                "messages": ("",),
+                "spread_s": np.array([0.0]),
+                "stopped_early": np.array([False]),
+            },
+            {
+                "runtime_s": (1.0, [1.0], np.array([1.0, 2.0]), np.array([NAN])),
+                "peak_bytes": ([[1]], np.array([1]), np.array([[1], [2]])),
+                "status": (0, [0], np.array([0, 0]), np.array([1])),
+                "messages": ("", (3,), ("", "")),
+                "spread_s": (0.0, np.array([0.0, 1.0])),
+                "stopped_early": (False, np.array([False, True])),
+            },
+        ),
+        "Status": Row(tf_placer.Status, lambda: {"value": 0}, {"value": (-1, 9, "OK", 0.5)}),
+    }

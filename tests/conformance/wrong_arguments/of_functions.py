@@ -1,0 +1,93 @@
+"""Wrong arguments of placed functions and placed SavedModels."""
+
+from __future__ import annotations
+
+import tf_placer
+from tests.conformance.wrong_arguments.of_items import no_examples
+from tests.conformance.wrong_arguments.row import INF, NAN, Row, Told
+from tests.conformance.wrong_arguments.scene import Scene, step
+from tf_placer.cluster.device import full_device_name
+
+
+def of_functions(scene: Scene) -> dict[str, Row]:
+    described = scene.file(tf_placer.Cluster.preset("p100x2").to_toml(), ".toml")
+    return {
+        "auto_place": Row(
+            tf_placer.auto_place,
+            lambda: {"fn": step, "cluster": scene.cluster, "method": "random"},
+            {
+                "fn": (3, "step", tf_placer.auto_place(step)),
+                "cluster": (
+                    3,
+                    "",
+                    "p100x2",
+                    "p100x9",
+                    "local:two",
+                    "local:0",
+                    "local:1000000",
+                    "local:",
+                    str(described),
+                ),
+                "method": (3, "", "hpd"),
+                "budget_s": (0, -1, "5", NAN, INF, True),
+                "seed": (-1, 1.5, "1", True, 2**31),
+                "cache_dir": (3, "", b"a"),
+                "variables": (3, "", "swap"),
+                "pins": (3, "a", ["a"], {"a": 3}, {"(": "/device:CPU:0"}, {"a": "CPU::1"}),
+                "keep_unplaced": (1, "yes"),
+                "batch_size": (0, -1, 1.5, "a", True),
+            },
+        ),
+        "placed_function": Row(
+            tf_placer.placed_function,
+            lambda: {"fn": step, "placement": scene.placement, "example_args": scene.examples},
+            {
+                "fn": (None, 3, "step"),
+                "placement": (scene.result, 3, [0], tf_placer.Placement(scene.two, [0, 1])),
+                "example_args": no_examples(scene),
+            },
+        ),
+    }
+
+
+def of_saved_models(scene: Scene) -> dict[str, Row]:
+    full = full_device_name("GPU:0")
+    return {
+        "load_saved_model": Row(
+            tf_placer.load_saved_model,
+            lambda: {"path": scene.model, "devices": {}},
+            {
+                "path": (
+                    3,
+                    "",
+                    Told(scene.folder, "saved_model.pb"),
+                    Told(scene.file("a"), "not the folder"),
+                ),
+                "devices": (3, ["GPU:0"], {"GPU:0": 1}, {"a": "b"}, Told({"GPU:0": "CPU:0"}, full)),
+            },
+        ),
+        "export_saved_model": Row(
+            tf_placer.export_saved_model,
+            lambda: {
+                "source": scene.model,
+                "target": scene.new(),
+                "result": scene.model_placement,
+                "signature": "serving_default",
+                "batch_size": 32,
+            },
+            {
+                "source": (3, "", b"a", Told(scene.folder / "nowhere", "nowhere")),
+                "target": (3, "", b"a", scene.folder, scene.model / "inside"),
+                "result": (
+                    3,
+                    [0],
+                    {},
+                    {"serving_default": 3},
+                    {3: scene.model_placement},
+                    Told(scene.placement, "fingerprint"),
+                ),
+                "signature": (3, "", "train"),
+                "batch_size": (0, -1, 1.5, "a", True),
+            },
+        ),
+    }

@@ -1,0 +1,80 @@
+"""Wrong arguments of items."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+
+import tf_placer
+from tests.conformance.wrong_arguments.row import Row, Told
+from tests.conformance.wrong_arguments.scene import Scene, step
+from tf_placer.graph.program import Program
+
+
+def of_items(scene: Scene) -> dict[str, Row]:
+    item = scene.item
+    count = (0, -1, 1.5, "a", True)
+    meta_graph = tf.compat.v1.MetaGraphDef(graph_def=item.graph_def)
+    fields = {field.name: getattr(item, field.name) for field in dataclasses.fields(item)}
+    program = Program(item.graph_def, item.feeds, item.fetches, item.control_outputs, item.variables)
+    return {
+        "Item": Row(
+            tf_placer.Item,
+            lambda: dict(fields),
+            {
+                "name": (3, ""),
+                "graph_def": (b"", meta_graph),
+                "index": (3,),
+                "outputs": (3, "a", [3], ()),
+                **dict.fromkeys(("feeds", "fetches", "control_outputs", "variables"), (3, "a", [3])),
+            },
+        ),
+        "Item.from_function": Row(
+            tf_placer.Item.from_function,
+            lambda: {"fn": step, "example_args": scene.examples, "name": "step"},
+            {"fn": (None, 3, "step"), "example_args": ((), *no_examples(scene)), "name": (3, "")},
+        ),
+        "Item.from_saved_model": Row(
+            tf_placer.Item.from_saved_model,
+            lambda: {"path": scene.model, "signature": "serving_default", "batch_size": 2, "name": "m"},
+            {
+                "path": (3, "", b"a", Told(scene.folder, "saved_model.pb")),
+                "signature": (3, "", "train"),
+                "batch_size": count,
+                "name": (3, ""),
+            },
+        ),
+        "Item.from_meta_graph": Row(
+            tf_placer.Item.from_meta_graph,
+            lambda: {"meta_graph": meta_graph, "fetches": list(item.fetches), "name": "m", "batch_size": 2},
+            {
+                "meta_graph": (item.graph_def, b"", "path"),
+                "fetches": ((), 3, "a", [3], Told(["nowhere"], "nowhere")),
+                "name": (3, ""),
+                "batch_size": count,
+            },
+        ),
+        "Item.from_program": Row(
+            tf_placer.Item.from_program,
+            lambda: {"name": "p", "program": program},
+            {"name": (3, ""), "program": (item,)},
+        ),
+    }
+
+
+def no_examples(scene: Scene) -> tuple[tuple, ...]:
+    """What ``step`` cannot be traced or placed with."""
+    return (
+        (3, 4),
+        (None, None),
+        ("a", "b"),
+        scene.examples[:1],
+        scene.examples * 2,
+        (tf.ones((2, 3)), tf.ones((2, 3))),
+        (tf.TensorSpec([2, None]), tf.TensorSpec([3, 2])),
+        (tf.TensorSpec(None), tf.TensorSpec([3, 2])),
+        (tf.RaggedTensorSpec([2, None]), tf.TensorSpec([3, 2])),
+        (np.array([object()]), tf.TensorSpec([3, 2])),
+    )

@@ -1,0 +1,79 @@
+"""Wrong arguments of placements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tf_placer
+from tests.conformance.wrong_arguments.row import NAN, Row, Told
+from tests.conformance.wrong_arguments.scene import Scene, step
+from tf_placer.problem.plan_file import PlanFile
+
+
+def not_legal() -> tuple[Any, ...]:
+    """Of a problem with two units and two devices."""
+    return (
+        [0],
+        [0, 2],
+        [-1, 0],
+        [0.5, 0],
+        [NAN, 0],
+        [[0, 1]],
+        [2**40, 0],
+        ["a", "b"],
+        [[0], [0, 1]],
+        3,
+        "ab",
+    )
+
+
+def of_placements(scene: Scene) -> dict[str, Row]:
+    two = scene.two
+    placement = tf_placer.Placement(two, np.array([0, 1]))
+    text, here = placement.to_json(), scene.new(".json")
+    placement.save(here)
+    made_for = (3, "a", {"a": object()})
+    load, other = scene.new(".json"), scene.problem
+    scene.placement.save(load)
+    return {
+        "Placement": Row(
+            tf_placer.Placement,
+            lambda: {"problem": two, "device_of_unit": [0, 1]},
+            {"problem": (3, "a", scene.item), "device_of_unit": not_legal()},
+        ),
+        "Placement.to_json": Row(placement.to_json, lambda: {"made_for": {"a": 1}}, {"made_for": made_for}),
+        "Placement.save": Row(
+            placement.save,
+            lambda: {"path": scene.new(".json"), "made_for": {"a": 1}},
+            {"path": (3, "", b"a", scene.folder, scene.folder / "a" / "b"), "made_for": made_for},
+        ),
+        "Placement.load": Row(
+            tf_placer.Placement.load,
+            lambda: {"path": here, "problem": two},
+            {
+                "path": (3, "", b"a", Told(scene.folder / "a", "a"), Told(load, load.name)),
+                "problem": (3, "a", Told(other, here.name)),
+            },
+        ),
+        "Placement.from_json": Row(
+            tf_placer.Placement.from_json,
+            lambda: {"text": text, "problem": two, "source": "here"},
+            {
+                "text": (3, "", Told("{", "here is not JSON")),
+                "problem": (3, Told(other, "here")),
+                "source": (3, ""),
+            },
+        ),
+        "Placement.from_plan": Row(
+            tf_placer.Placement.from_plan,
+            lambda: {"plan": PlanFile.parse(text, "here"), "problem": two},
+            {"plan": (text, 3), "problem": (3, Told(other, "here"))},
+        ),
+        "apply_placement": Row(
+            tf_placer.apply_placement,
+            lambda: {"item": scene.item, "placement": scene.placement},
+            {"item": (step, 3, scene.other_item), "placement": (scene.result, placement, 3, [0])},
+        ),
+    }

@@ -1,0 +1,63 @@
+"""Wrong arguments of searches."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+import tf_placer
+from tests.conformance.wrong_arguments.of_placements import not_legal
+from tests.conformance.wrong_arguments.row import NAN, Row, Told
+from tests.conformance.wrong_arguments.scene import Scene
+
+
+def of_searches(scene: Scene) -> dict[str, Row]:
+    found = {field.name: getattr(scene.result, field.name) for field in dataclasses.fields(scene.result)}
+    whole, seconds = (-1, 1.5, "a", True), (-1, "a", True, NAN)
+    return {
+        "search": Row(
+            tf_placer.search,
+            lambda: {
+                "problem": scene.two,
+                "method": "single",
+                "budget_s": 9,
+                "budget_evaluations": np.int64(2),
+                "seed": np.int64(1),
+                "progress": None,
+                "evaluator": tf_placer.SimulatedEvaluator(scene.two),
+                "checkpoint": scene.new(),
+                "start": [0, 1],
+            },
+            {
+                "problem": (3, "a", scene.item, Told(scene.problem, scene.problem.name)),
+                "method": (3, "", "hpd", ["single"]),
+                "budget_s": (0, -1, "5", NAN, True),
+                "budget_evaluations": (0, -1, 1.5, "5", True),
+                "seed": (-1, 1.5, "1", True, 2**31, NAN),
+                "progress": (3, True, "bar"),
+                "evaluator": (
+                    3,
+                    "simulated",
+                    tf_placer.SimulatedEvaluator,
+                    tf_placer.SimulatedEvaluator(scene.problem),
+                ),
+                "checkpoint": (3, "", b"a", scene.file("a"), scene.file("a") / "b"),
+                "start": not_legal(),
+            },
+        ),
+        "SearchResult": Row(
+            tf_placer.SearchResult,
+            lambda: dict(found),
+            {
+                "placement": (3, [0]),
+                **dict.fromkeys(("method", "evaluator"), (3, "")),
+                **dict.fromkeys(("seed", "evaluations"), whole),
+                **dict.fromkeys(("runtime_s", "search_s", "single_device_s"), seconds),
+                "peak_bytes": (3, [1]),
+                "bounds": (3, (1, 2, 3)),
+                "interrupted": (1, "yes"),
+                "history": (3, "a", [3]),
+            },
+        ),
+    }

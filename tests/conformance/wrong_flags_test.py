@@ -1,0 +1,153 @@
+"""Whatever is wrong with a flag of a command ends with status 2 and one line that names it and says what to give.
+
+A flag of numbers is tried with what is no number and with one out of range; of what a text may be, only its name
+tells, so who adds one adds a row to ``OF_NAME``.
+"""
+
+from __future__ import annotations
+
+import io
+import pathlib
+import re
+
+import numpy as np
+import pytest
+import rich.console
+import tensorflow as tf
+from absl import flags
+
+import tf_placer
+from tests.conformance.wrong_flag_values import wrong_values
+from tf_placer import workloads
+from tf_placer.__main__ import COMMANDS, run
+
+_REMEDY = re.compile(r"; \w|give |did you mean|known: |needs --")
+
+# Of texts and lists, and of numbers without a range of their own: values that cannot be. FOLDER and FILE are there.
+OF_NAME = {
+    "workload": ("dense_smal",),
+    "saved_model": ("nowhere", "FOLDER", "FILE"),
+    "signature": ("train", "serving_default,train"),
+    "meta_graph": ("nowhere", "FOLDER", "FILE"),
+    "fetches": ("nowhere", "nowhere:0"),
+    "cluster": ("k40x3", "nowhere.toml", "FOLDER/", "local:two", "local:0", "local:1000000", "local:"),
+    "out": ("FILE", "FILE/out"),
+    "pin": ("a", "=", "(=/device:CPU:0", "a=GPU::0", "nowhere=/device:CPU:0"),
+    "method": ("hpd", "all"),
+    "methods": ("hpd", "single,hpd", "single random"),
+    "plan": ("nowhere", "FOLDER", "FILE"),
+    "placement": ("nowhere", "FOLDER", "FILE"),
+    "op": ("nowhere",),
+    "budget_s": ("0", "-1", "inf"),
+    "budget_evaluations": ("0", "-1"),
+}
+# What a message may name instead of the flag.
+_TOLD_BY = {
+    "saved_model": "saved_model|file.txt",
+    "fetches": "fetches|nowhere",
+    "method": "method",
+    "methods": "method",
+    "pin": "pin",
+    "plan": "plan|file.txt|nowhere|folder",
+    "placement": "placement|file.txt",
+    "signature": "signature",
+}
+
+
+def flags_of(command: str) -> flags.FlagValues:
+    values = flags.FlagValues()
+    COMMANDS[command].define(values)
+    return values
+
+
+EVERY_FLAG = [(command, name) for command in COMMANDS for name in flags_of(command)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """With a plan of a workload, a SavedModel and a graph."""
+    folder = tmp_path_factory.mktemp("flags")
+    (folder / "file.txt").write_text("no plan, no model, no graph")
+    (folder / "folder").mkdir()
+    item = workloads.build("dense_small")
+    problem = tf_placer.build_problem(item, tf_placer.Cluster.preset("k40x2"))
+    placement = tf_placer.Placement(problem, problem.everything_on(2))
+    placement.save(folder / "placement.json", {"workload": "dense_small", "cluster": "k40x2"})
+    (folder / "graph.pb").write_bytes(item.graph_def.SerializeToString())
+    module = tf.Module()
+    module.f = tf.function(lambda x: {"y": x * 2.0}, [tf.TensorSpec([2], name="x")])
+    tf.saved_model.save(module, str(folder / "model"), signatures=module.f)
+    return folder
+
+
+def good_flags(command: str, about: str, folder: pathlib.Path) -> dict[str, str]:
+    """Flags of a command that is right but for one flag, and makes that one count."""
+    source = {"workload": "dense_small"}
+    if about in ("saved_model", "signature"):
+        source = {"saved_model": str(folder / "model")}
+    elif about in ("meta_graph", "fetches"):
+        source = {"meta_graph": str(folder / "graph.pb"), "fetches": "x:0"}
+    plan = {"plan": str(folder / "placement.json")}
+    return {
+        "place": {**source, "cluster": "k40x2", "method": "single", "out": str(folder / "out")},
+        "compare": {**source, "cluster": "k40x2", "methods": "single", "out": str(folder / "out")},
+        "measure": {**source, "cluster": "local:1", "placement": str(folder / "placement.json")},
+        "profile": {**source, "cluster": "local:1"},
+        "explain": {**source, **plan, "op": "x"},
+    }[command]
+
+
+@pytest.mark.parametrize(("command", "name"), EVERY_FLAG)
+def test_a_wrong_flag_is_one_line(
+    command: str,
+    name: str,
+    folder: pathlib.Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(folder)
+    before = sorted(folder.rglob("*"))
+    for value in wrong_values(flags_of(command)[name], OF_NAME):
+        value = value.replace("FILE", str(folder / "file.txt")).replace("FOLDER", str(folder / "folder"))
+        given = good_flags(command, name, folder) | {name: value}
+        status = run([command, *(f"--{flag}={text}" for flag, text in given.items())], quiet())
+        error = capsys.readouterr().err
+        what = f"{command} --{name}={value}: {error}"
+        assert status == 2, what
+        assert len(error.splitlines()) == 1, what
+        assert re.search(_TOLD_BY.get(name, name), error), what
+        assert _REMEDY.search(error), what
+    assert sorted(folder.rglob("*")) == before
+
+
+def quiet() -> rich.console.Console:
+    return rich.console.Console(file=io.StringIO(), width=200)
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_a_flag_that_there_is_not(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("sead", "clustre", "plann"):
+        assert run([command, f"--{name}=1"], quiet()) == 2
+        error = capsys.readouterr().err
+        assert re.fullmatch(
+            f"tf-placer: {command} has no flag --{name}; (did you mean|known|it takes none).*\n", error
+        )
+
+
+@pytest.mark.parametrize(("command", "name"), EVERY_FLAG)
+def test_a_flag_without_a_value(command: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    if not flags_of(command)[name].boolean:
+        assert run([command, f"--{name}"], quiet()) == 2
+        error = capsys.readouterr().err
+        assert error == f"tf-placer: Missing value for flag --{name}; write --flag=value\n"
+
+
+def test_numpy_numbers_are_numbers() -> None:
+    # What the library takes from other programs; the command line has only texts.
+    problem = tf_placer.build_problem(workloads.build("dense_small"), tf_placer.Cluster.preset("k40x2"))
+    results = [
+        tf_placer.search(problem, "random", budget_evaluations=count, seed=seed)
+        for count, seed in ((16, 3), (np.int32(16), np.int64(3)))
+    ]
+    assert results[0].placement.device_names == results[1].placement.device_names
+    assert results[1].seed == 3

@@ -1,0 +1,98 @@
+"""Whatever is wrong with a flag of an experiment ends with status 2 and one line, before any work."""
+
+from __future__ import annotations
+
+import importlib
+import pathlib
+
+import pytest
+from absl import flags
+
+import experiments
+from experiments.main_program import status_of
+from tests.conformance.wrong_flag_values import wrong_values
+
+NAMES = sorted(
+    path.stem
+    for path in pathlib.Path(experiments.__file__).parent.glob("*.py")
+    if path.stem not in ("__init__", "into_folder", "main_program")
+)
+# Of texts and lists: values that cannot be. FILE is there.
+OF_NAME = {
+    "cluster": ("k40x3", "nowhere.toml"),
+    "method": ("hpd",),
+    "out": ("FILE", "FILE/out"),
+    "sizes": ("0", "10,ten", "-5"),
+    "workload": ("dense_smal",),
+    "workloads": ("dense_smal", "dense_small,dense_smal"),
+}
+
+
+def flags_of(name: str) -> flags.FlagValues:
+    """The flags that an experiment adds, which are then gone: the next one may call its own alike."""
+    own = flags.FlagValues()
+    module = importlib.import_module(f"experiments.{name}")
+    for flag in flags.FLAGS.flags_by_module_dict().get(module.__name__, []):
+        own[flag.name] = flag
+    for flag in own:
+        delattr(flags.FLAGS, flag)
+    return own
+
+
+@pytest.fixture(scope="module")
+def flags_by_name() -> dict[str, flags.FlagValues]:
+    return {name: flags_of(name) for name in NAMES}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_wrong_flag_is_one_line(
+    flags_by_name: dict[str, flags.FlagValues],
+    name: str,
+    tmp_path: pathlib.Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("")
+    values = flags_by_name[name]
+    assert list(values), "it has no flag; the test looks in the wrong place"
+    for flag in values:
+        for value in (text.replace("FILE", "file") for text in wrong_values(values[flag], OF_NAME)):
+            values.unparse_flags()
+            for one in values:
+                values[one].unparse()
+            status = status_of(no_work, values, [f"experiments/{name}.py", f"--{flag}={value}"])
+            error = capsys.readouterr().err
+            what = f"{name} --{flag}={value}: {error}"
+            assert status == 2, what
+            assert len(error.splitlines()) == 1, what
+            assert f"--{flag}" in error and ("; " in error or ": " in error), what
+            assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
+
+
+def no_work(argv: list[str]) -> None:
+    """What a right command line would begin with."""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_good_flags_begin_the_work(
+    flags_by_name: dict[str, flags.FlagValues],
+    name: str,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    values, begun = flags_by_name[name], []
+    for one in values:
+        values[one].unparse()
+    assert status_of(begun.append, values, [name]) == 0
+    assert begun == [[name]]
+
+
+def test_a_flag_that_there_is_not_and_help(
+    flags_by_name: dict[str, flags.FlagValues], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert status_of(no_work, flags_by_name["demo"], ["demo", "--sead=1"]) == 2
+    assert capsys.readouterr().err == "demo: demo has no flag --sead; did you mean '--seed'?\n"
+    assert status_of(no_work, flags_by_name["demo"], ["demo", "--help"]) == 0
+    assert "--seed" in capsys.readouterr().out

@@ -1,0 +1,173 @@
+"""The arrays of a problem, held against what is said of them: shapes, signs, positions, sums."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sized
+
+import numpy as np
+
+from tf_placer import arguments
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.errors import InputError
+from tf_placer.exact import exact
+
+# Name -> type and shape of each array of a ``Problem``: N ops, U units, D devices, T tensors, E readers of tensors.
+PROBLEM_ARRAYS: dict[str, tuple[type, str]] = {
+    "unit_of_op": (np.int32, "N"),
+    "compute_ns": (np.int64, "ND"),
+    "tensor_producer": (np.int32, "T"),
+    "tensor_bytes": (np.int64, "T"),
+    "consumer_offset": (np.int32, "T+1"),
+    "consumer_op": (np.int32, "E"),
+    "resident_bytes": (np.int64, "U"),
+    "allowed": (np.bool_, "UD"),
+    "priority": (np.int32, "N"),
+}
+# Of the simulator: a step of 13 days, and more bytes than there are.
+_MOST_NS = 1 << 50
+_MOST_BYTES = 1 << 62
+
+
+def checked_arrays(
+    compute_ns: object,
+    edges: object,
+    edge_bytes: object,
+    edge_tensor: object,
+    resident_bytes: object,
+    output_bytes: object,
+    allowed: object,
+    cluster: Cluster,
+) -> tuple[np.ndarray, ...]:
+    """The array arguments of ``Problem.from_arrays`` as it documents them, in this order.
+
+    Raises:
+      InputError: one is not; names it.
+    """
+    devices = len(cluster.devices)
+    compute_ns = exact("compute_ns", compute_ns, np.int64)
+    if compute_ns.ndim != 2 or compute_ns.shape[1] != devices:
+        raise InputError(
+            f"compute_ns has shape {compute_ns.shape}, expected (units, {devices}): "
+            f"a column per device of cluster {cluster.name!r}"
+        )
+    num_units = len(compute_ns)
+    if not num_units:
+        raise InputError("compute_ns has no rows; give at least one unit to place")
+    edges = _pairs("edges", edges)
+    edge_tensor = (
+        np.arange(len(edges)) if edge_tensor is None else exact("edge_tensor", edge_tensor, np.int64)
+    )
+    wanted = {
+        "edge_bytes": (exact("edge_bytes", edge_bytes, np.int64), (len(edges),)),
+        "edge_tensor": (edge_tensor, (len(edges),)),
+        "resident_bytes": (exact("resident_bytes", resident_bytes, np.int64), (num_units,)),
+        "output_bytes": (exact("output_bytes", output_bytes, np.int64), (num_units,)),
+        "allowed": (exact("allowed", allowed, bool), compute_ns.shape),
+    }
+    for argument, (array, shape) in wanted.items():
+        if array.shape != shape:
+            raise InputError(f"{argument} has shape {array.shape}, expected {shape}")
+    for argument, array in [("compute_ns", compute_ns), *((k, v[0]) for k, v in wanted.items())]:
+        check_least("a cost, a size or an id", argument, array)
+    if len(edges) and (edges.min() < 0 or edges.max() >= num_units):
+        raise InputError(f"edges name unit {edges.max()} or below 0; units are 0 to {num_units - 1}")
+    _check_homes(wanted["allowed"][0])
+    _check_sum("compute_ns", compute_ns.max(axis=1), _MOST_NS, "nanoseconds")
+    for argument in ("edge_bytes", "resident_bytes", "output_bytes"):
+        _check_sum(argument, wanted[argument][0], _MOST_BYTES, "bytes")
+    return compute_ns, edges, *(array for array, _ in wanted.values())
+
+
+def checked_problem_arrays(arrays: Mapping[str, object], num_devices: int) -> dict[str, np.ndarray]:
+    """The arrays of ``PROBLEM_ARRAYS`` as they are documented, for so many devices.
+
+    Raises:
+      InputError: one is not; names it.
+    """
+    found = {name: exact(name, arrays[name], dtype) for name, (dtype, _) in PROBLEM_ARRAYS.items()}
+    sizes = {"D": num_devices}
+    for letter, name in (
+        ("N", "unit_of_op"),
+        ("U", "resident_bytes"),
+        ("T", "tensor_bytes"),
+        ("E", "consumer_op"),
+    ):
+        sizes[letter] = found[name].size
+    if not sizes["N"]:
+        raise InputError("unit_of_op has no entries; a problem needs at least one op")
+    for name, (_, letters) in PROBLEM_ARRAYS.items():
+        shape = (sizes["T"] + 1,) if letters == "T+1" else tuple(sizes[letter] for letter in letters)
+        if found[name].shape != shape:
+            raise InputError(
+                f"{name} has shape {found[name].shape}, expected {shape}: [{', '.join(letters)}]"
+            )
+    for name in ("compute_ns", "tensor_bytes", "resident_bytes"):
+        check_least("a cost or a size", name, found[name])
+    for name, letter in (("unit_of_op", "U"), ("tensor_producer", "N"), ("consumer_op", "N")):
+        arguments.check_positions(name, found[name], sizes[letter])
+    offset = found["consumer_offset"]
+    if offset[0] != 0 or offset[-1] != sizes["E"] or (np.diff(offset) < 0).any():
+        raise InputError(
+            f"consumer_offset must begin with 0, end with {sizes['E']} (the length of consumer_op) and never fall"
+        )
+    if (np.diff(found["tensor_producer"]) < 0).any():
+        raise InputError("tensor_producer falls; give the tensors in the order of the ops that make them")
+    if (found["consumer_op"] <= np.repeat(found["tensor_producer"], np.diff(offset))).any():
+        raise InputError(
+            "consumer_op has an op that is not after its producer; give ops in topological order"
+        )
+    _check_homes(found["allowed"])
+    return found
+
+
+def checked_names(argument: str, names: object, count: int) -> tuple[str, ...]:
+    """``names`` as so many distinct texts.
+
+    Raises:
+      InputError: they are not.
+    """
+    taken = arguments.items_of(argument, names, str, "give one name for each")
+    check_length(argument, taken, count)
+    if len(set(taken)) != count:
+        seen: set[str] = set()
+        twice = next(name for name in taken if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise InputError(f"{argument} has {twice!r} twice; a placement file needs distinct names")
+    return taken
+
+
+def check_length(argument: str, entries: Sized, count: int) -> None:
+    """Raises InputError unless there are ``count`` entries."""
+    if len(entries) != count:
+        raise InputError(f"{argument} has {len(entries)} entries, expected {count}: give one for each row")
+
+
+def check_least(what: str, argument: str, array: np.ndarray) -> None:
+    """Raises InputError where an array has a negative number."""
+    if array.dtype != bool and (array < 0).any():
+        raise InputError(f"{argument} has a negative entry ({array.min()}); {what} is at least 0")
+
+
+def _pairs(argument: str, value: object) -> np.ndarray:
+    pairs = exact(argument, value, np.int32)
+    if pairs.size and (pairs.ndim != 2 or pairs.shape[1] != 2):
+        raise InputError(
+            f"{argument} has shape {pairs.shape}, expected (edges, 2): producer unit and consumer unit"
+        )
+    return pairs.reshape(-1, 2)
+
+
+def _check_homes(allowed: np.ndarray) -> None:
+    homeless = ~allowed.any(axis=1)
+    if homeless.any():
+        raise InputError(
+            f"allowed gives unit {int(np.argmax(homeless))} no device at all; allow at least one"
+        )
+
+
+def _check_sum(argument: str, array: np.ndarray, most: int, unit: str) -> None:
+    # In float64, which no sum of int64 overflows.
+    total = array.sum(dtype=np.float64)
+    if total >= most:
+        raise InputError(
+            f"{argument} adds up to {total:.3g} {unit}, more than can be computed with; give less than {most:.3g}"
+        )
