@@ -31,6 +31,7 @@ from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.graph.item import Item
 from tf_placer.problem.placement import Placement
 from tf_placer.runtime.audit import Audit
+from tf_placer.tensorflow_message import told
 
 
 class RunsAsItIs(UserWarning):
@@ -211,8 +212,7 @@ class AutoPlaced(WrappingFunction):
 
 
 def _one_line(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    return text if isinstance(error, InputError) else f"{type(error).__name__}: {text}"
+    return str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {told(error)}"
 
 
 def _frames_to_caller() -> int:
