@@ -1,20 +1,19 @@
 """TensorFlow's hard colocation rules: one function per rule, each merge with its reason.
 
-Most are those of TensorFlow 2.21's Placer, found in its behaviour with soft placement off;
-``forwarded_resources`` and ``switch_inputs`` are what the runtime needs beyond the Placer, and
-``loop_frames`` is a choice of ours. ``tests/colocation/runtime_agreement_test.py`` holds them
-to the runtime in both directions.
+Most are the Placer's, as TensorFlow 2.21 behaves with soft placement off. ``forwarded_resources`` and ``switch_inputs``
+are what the runtime needs beyond the Placer, and ``loop_frames`` is a choice of ours.
+``tests/colocation/runtime_agreement_test.py`` holds them to the runtime in both directions.
 
-Functional control flow. ``While``, ``If`` and ``Case`` are one op here, with their bodies in
-the function library. They follow ``resource_edges`` like any other op, so a loop shares a
-device with every variable that it captures. This is what the Placer itself demands of
-a ``While`` that is run as an op. One that is lowered becomes ``Enter``/``Switch`` ops whose
-resource edges tie each body read to its variable, so a variable elsewhere would pull body
-ops off the loop's device silently: the merge keeps "the loop's work runs where it was put" true.
-Its ``Enter``, ``Merge``, ``Switch`` and ``NextIteration`` are another matter: TensorFlow puts those
-of each loop input where that input is made, so an input from elsewhere crosses twice an iteration.
-Function calls (``PartitionedCall``) are exempt, as in the Placer: their bodies are placed
-op by op. Not so the body of a call that XLA must compile, which runs where the call is.
+``While``, ``If`` and ``Case`` are one op each, with their bodies in the function library. They follow
+``resource_edges`` like any other op, so a loop shares a device with every variable that it captures. The Placer
+demands this of a ``While`` that runs as an op. Of one that is lowered it ties each read in the body to its variable; a
+variable elsewhere would pull ops off the loop's device, and the loop's work would not run where it was put.
+
+A loop's ``Enter``, ``Merge``, ``Switch`` and ``NextIteration`` run where TensorFlow puts them: where the loop's input
+is made. An input from elsewhere crosses twice an iteration.
+
+Function calls (``PartitionedCall``) are exempt, as in the Placer: their bodies are placed op by op. The body of a call
+that XLA must compile runs where the call is, so such a call is not exempt.
 """
 
 from __future__ import annotations

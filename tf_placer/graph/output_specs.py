@@ -151,7 +151,6 @@ def _folded_shape(tensor: tf.Tensor, dtype: tf.DType) -> tf.TensorShape:
     if dtype in (tf.resource, tf.variant):
         # A list of handles has no static length sometimes; it counts 0 bytes anyway.
         return tf.TensorShape([])
-    # Folds with the ops' own kernels; tf.get_static_value knows a handful of ops only.
     value = folded_constant(tensor)
     if value is None:
         raise InputError(

@@ -4,9 +4,9 @@ Keras optimizers send all gradients through one ``IdentityN``: as one op it woul
 gradient on one device and send each back. Each part copies one tensor, so the values are the same.
 A node that waits for the ``IdentityN`` (``^``) waits for all its parts.
 
-An ``IdentityN`` is also how ``tf.custom_gradient`` says what its gradient is: for all its tensors together, so it stays
-one op where a result depends on it, which somebody may differentiate. (That of a Keras optimizer has a gradient of its
-own, too, but leads to updates only.)
+``tf.custom_gradient`` attaches its gradient to an ``IdentityN``, for all its tensors together. Such an op stays whole
+where a result depends on it, because somebody may differentiate that. A Keras optimizer's has a gradient, too, but
+leads to updates only, so it is split.
 """
 
 from __future__ import annotations

@@ -40,8 +40,8 @@ def move_to_devices(variables: Iterable[tuple[tf.Variable, str]]) -> None:
                 f"variable {variable.name!r} is a {type(variable).__name__}, which cannot be moved; "
                 'create it outside of tf.distribute strategies, or place with variables="stay"'
             )
-    # By id, the old handle, kept so that nothing else gets the id, and the new one. Looking for the functions that have
-    # captured them takes half a second, so it is done once.
+    # Id -> the old handle, kept so that nothing else gets the id, and the new one. The functions that have captured
+    # them are looked for once for all: that goes through every object of the process.
     new_of: dict[int, tuple[tf.Tensor, tf.Tensor]] = {}
     for variable, device in moves:
         old = variable.handle
