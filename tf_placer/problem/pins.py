@@ -166,6 +166,10 @@ def why_not_allowed(item: Item, problem: Problem, op: int, device: int) -> str:
     members = (problem.unit_of_op == problem.unit_of_op[op]).nonzero()[0]
     blocking = [int(member) for member in members if not has_kernel[member]]
     if not blocking:
+        kept = [name for member in members if (name := problem.op_names[int(member)]) in item.host_ops]
+        if kept:
+            why = item.host_ops[kept[0]]
+            return f"it cannot be: op {kept[0]!r}, which shares its device, stays on the host ({why})"
         return "another pin or plan does not let it be"
     if op in blocking:
         return f"{problem.op_types[op]} has no kernel"

@@ -108,3 +108,13 @@ def test_a_conflict_inside_a_unit_names_both_ops_and_what_ties_them(item, proble
         with_fixed_ops(item, problem, {ids[variable.node]: 0, ids[update]: 1})
     assert repr(variable.node) in str(error.value) and repr(update) in str(error.value)
     assert "resource_edges" in what_ties(item, ids[variable.node], ids[update])
+
+
+def test_what_stays_on_the_host_cannot_be_pinned_elsewhere():
+    rows = iter(tf.data.Dataset.range(3))
+    item = Item.from_function(tf.function(lambda x: tf.abs(next(rows) + x)), tf.constant(1, tf.int64))
+    problem = analytic_problem(item, Cluster.preset("k40x2"))
+    with pytest.raises(InputError, match=r"stays on the host \(it is an iterator of this process\)") as error:
+        with_pins(item, problem, [Pin("IteratorGetNext", "GPU:1")])
+    assert "\n" not in str(error.value)
+    with_pins(item, problem, [Pin("IteratorGetNext", "CPU:0")])

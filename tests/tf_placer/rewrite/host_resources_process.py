@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -403,6 +404,103 @@ def gradients_through_what_is_estimated() -> bool:
     return spread(f, (numbers(),))[0](numbers()).numpy().tobytes() == expected.tobytes()
 
 
+def gradients_from_outside() -> bool:
+    """Through a placed function that looks words up, or takes a row of its own iterator."""
+    entries = tf.lookup.KeyValueTensorInitializer(["a", "b"], tf.constant([1, 2], tf.int64))
+    table, weights = (
+        tf.lookup.StaticHashTable(entries, 0),
+        tf.Variable(tf.reshape(tf.range(12.0), [3, 4]) / 10.0),
+    )
+
+    def build():
+        rows = iter(tf.data.Dataset.from_tensor_slices(tf.reshape(tf.range(8.0), [2, 4])))
+
+        @tf.function
+        def f(words, x):
+            found = tf.gather(weights, table.lookup(words))
+            looped = tf.while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, tf.tanh(y * x)), [0, found])[1]
+            return tf.reduce_sum(looped * tf.stop_gradient(next(rows)))  # which has none
+
+        return f
+
+    def gradients(function) -> list:
+        x = tf.constant(0.5)
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            loss = function(words, x)
+        return bits([tf.convert_to_tensor(one) for one in tape.gradient(loss, [x, weights])])
+
+    words = tf.constant(["b", "c"])
+    expected = gradients(build())
+    return gradients(spread(build(), (words, tf.constant(0.5)))[0]) == expected
+
+
+def a_training_step_that_takes_its_data() -> bool:
+    """Strings from an iterator, a vocabulary of Keras, a recurrent layer that loops, and Adam."""
+
+    def build():
+        keras.utils.set_random_seed(3)
+        words = keras.layers.StringLookup(vocabulary=["a", "b", "c"])
+        layers = [keras.layers.Embedding(5, 4), keras.layers.LSTM(3), keras.layers.Dense(1)]
+        model, optimizer = keras.Sequential(layers), keras.optimizers.Adam()
+        model.build((None, 2))
+        optimizer.build(model.trainable_variables)
+        examples = tf.constant([["a", "b"], ["c", "z"], ["b", "b"], ["a", "a"]])
+        labels = tf.constant([[0.0], [1.0], [1.0], [0.0]])
+        data = iter(tf.data.Dataset.from_tensor_slices((examples, labels)).repeat().batch(2))
+
+        @tf.function
+        def step():
+            x, y = next(data)
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((model(words(x), training=True) - y) ** 2)
+            optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+            return loss
+
+        return step, ()
+
+    return same(build, calls=4)
+
+
+def more_of_ragged() -> bool:
+    def build():
+        @tf.function
+        def f(given, data):
+            taken = next(data["rows"])
+            return {
+                "mapped": tf.map_fn(lambda row: row * 2.0, given),
+                "joined": tf.concat([given, given], 1),
+                "stacked": tf.ragged.stack([given, given]),
+                "sparse": given[1:].to_sparse(),
+                "lengths": given.row_lengths(),
+                "taken": tf.reduce_sum(taken["ragged"], 1) + data["x"],
+            }
+
+        given = tf.ragged.constant([[1.0, 2.0], [], [3.0, 4.0, 5.0]])
+        rows = iter(tf.data.Dataset.from_tensor_slices({"ragged": given}).repeat().batch(2))
+        return f, (given, {"rows": rows, "x": tf.constant(1.0)})
+
+    return same(build, calls=2)
+
+
+def examples_that_are_parsed() -> bool:
+    def build():
+        @tf.function
+        def f(serialized):
+            ragged = tf.io.RaggedFeature(tf.float32)
+            parsed = tf.io.parse_example(serialized, {"r": ragged, "v": tf.io.VarLenFeature(tf.float32)})
+            return parsed, tf.sparse.to_dense(parsed["v"]) * 2.0, tf.reduce_sum(parsed["r"], 1)
+
+        def example(count: int) -> bytes:
+            values = tf.train.Feature(float_list=tf.train.FloatList(value=[1.5] * count))
+            features = tf.train.Features(feature={"r": values, "v": values})
+            return tf.train.Example(features=features).SerializeToString()
+
+        return f, (tf.constant([example(1), example(3)]),)
+
+    return same(build)
+
+
 def called_from_another_function() -> bool:
     rows = iter(tf.data.Dataset.range(10))
     placed, _ = spread(tf.function(lambda x: tf.cast(next(rows), tf.float32) * 2.0 + x), (tf.constant(1.0),))
@@ -447,6 +545,10 @@ CHECKS: tuple[Callable[[], bool], ...] = (
     sizes_that_depend_on_data,
     loops_that_run_as_data_says,
     gradients_through_what_is_estimated,
+    gradients_from_outside,
+    a_training_step_that_takes_its_data,
+    more_of_ragged,
+    examples_that_are_parsed,
     called_from_another_function,
     resources_on_two_devices_that_share_one_are_refused,
 )
