@@ -92,11 +92,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Puts the long files first and those that must be alone last, so that two processes end at the same time."""
-    alone = {item.path for item in items if is_alone(item)}
-    longest = {name: place for place, name in enumerate(LONGEST_FIRST)}
     folder = pathlib.Path(__file__).parent / "tests"
-
-    def place(item: pytest.Item) -> tuple[bool, int]:
-        return item.path in alone, longest.get(item.path.relative_to(folder).as_posix(), len(longest))
-
-    items.sort(key=place)
+    longest = {folder / name: place for place, name in enumerate(LONGEST_FIRST)}
+    in_company = {item.path for item in items if not is_alone(item)}
+    items.sort(key=lambda item: (item.path not in in_company, longest.get(item.path, len(longest))))

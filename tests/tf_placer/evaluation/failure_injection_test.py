@@ -88,11 +88,9 @@ def check_fault(evaluator, placement, monkeypatch, moment, fault, task):
     assert evaluator.evaluate(placement).status.tolist() == [Status.OK]
     before = evaluator.worker_pids
     strike(monkeypatch, moment, lambda: os.kill(before[task], fault))
-    started = time.monotonic()
     measured = evaluator.evaluate(placement)
     assert measured.status.tolist() == [FAULTS[fault]], measured.messages
     assert measured.messages[0] and "\n" not in measured.messages[0]
-    assert time.monotonic() - started < CONFIG.deadline_s + 5
     assert not any(os.path.exists(f"/proc/{pid}") for pid in before), "an orphan"
     monkeypatch.undo()
     assert evaluator.evaluate(placement).status.tolist() == [Status.OK]
@@ -108,7 +106,11 @@ def test_a_worker_that_is_killed_in_a_timed_step(evaluator, placement, monkeypat
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_every_fault_at_every_moment(evaluator, placement, monkeypatch, moment, fault, task):
+    started = time.monotonic()
     check_fault(evaluator, placement, monkeypatch, moment, fault, task)
+    assert time.monotonic() - started < 2 * CONFIG.deadline_s, (
+        "one deadline, and two measurements that succeed"
+    )
 
 
 @pytest.mark.slow
