@@ -29,8 +29,24 @@ def fixed_seeds() -> None:
         sys.modules["tensorflow"].random.set_seed(0)
 
 
-# Files of a quarter of a minute and more.
-LONGEST_FIRST = ("equivalence/equivalence_test.py",)
+# Files of ten seconds and more, of processor time.
+LONGEST_FIRST = (
+    "tf_placer/evaluation/runtime_memory_test.py",
+    "tf_placer/agents/hdp/learner_test.py",
+    "tf_placer/evaluation/runtime_test.py",
+    "equivalence/equivalence_test.py",
+    "tf_placer/search/resume_test.py",
+    "tf_placer/evaluation/failure_injection_test.py",
+    "tf_placer/costs/analytic_test.py",
+    "tf_placer/cluster/local_test.py",
+    "tf_placer/ops/simulator_cc_test.py",
+    "tf_placer/graph/item_test.py",
+    "tf_placer/main_test.py",
+    "tf_placer/search/search_test.py",
+    "tf_placer/workloads/registry_test.py",
+    "tf_placer/automatic/auto_place_test.py",
+    "tf_placer/command_line/killed_export_test.py",
+)
 
 
 class Turns:

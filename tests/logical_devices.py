@@ -32,6 +32,8 @@ def outcomes_of(module: str, *arguments: str, timeout_s: float = 300) -> dict[st
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        for stream in ("stdout", "stderr"):
+            (folder / stream).touch()
         child = _processes_with_tensorflow().Process(
             target=_run_as_program, args=(module, arguments, dict(os.environ), folder)
         )
@@ -59,7 +61,7 @@ def _run_as_program(
     module: str, arguments: tuple[str, ...], environment: dict[str, str], folder: Path
 ) -> None:
     for descriptor, stream in ((1, "stdout"), (2, "stderr")):
-        file = os.open(folder / stream, os.O_WRONLY | os.O_CREAT)
+        file = os.open(folder / stream, os.O_WRONLY)
         os.dup2(file, descriptor)
         os.close(file)
     os.environ.clear()
