@@ -35,8 +35,9 @@ demo: export TF_CPP_MIN_LOG_LEVEL = 3
 demo: setup
 	$(PYTHON) -m experiments.demo
 
+# Two processes take whole files in turn; what must be alone is (conftest.py). The last line has the sum and the time.
 test: setup
-	$(PYTHON) -m pytest -m "not slow and not equivalence"
+	$(PYTHON) -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder -m "not slow and not equivalence"
 
 test-slow: setup
 	$(PYTHON) -m pytest -m slow

@@ -1,5 +1,6 @@
-"""Test-wide settings: quiet TensorFlow, fixed seeds, GPUs shared rather than hidden."""
+"""Test-wide settings: quiet TensorFlow, fixed seeds, GPUs shared rather than hidden, and who runs beside whom."""
 
+import fcntl
 import os
 
 # Before anything imports TensorFlow, which reads these once.
@@ -9,8 +10,10 @@ os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
 # matplotlib must not look for a display.
 os.environ.setdefault("MPLBACKEND", "Agg")
 
+import pathlib
 import random
 import sys
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -24,3 +27,88 @@ def fixed_seeds() -> None:
     # Only where a test already uses TensorFlow: importing it takes seconds.
     if "tensorflow" in sys.modules:
         sys.modules["tensorflow"].random.set_seed(0)
+
+
+# Files of ten seconds and more, of processor time.
+LONGEST_FIRST = (
+    "tf_placer/evaluation/runtime_memory_test.py",
+    "tf_placer/agents/hdp/learner_test.py",
+    "tf_placer/evaluation/runtime_test.py",
+    "equivalence/equivalence_test.py",
+    "tf_placer/search/resume_test.py",
+    "tf_placer/evaluation/failure_injection_test.py",
+    "tf_placer/costs/analytic_test.py",
+    "tf_placer/cluster/local_test.py",
+    "tf_placer/ops/simulator_cc_test.py",
+    "tf_placer/graph/item_test.py",
+    "tf_placer/main_test.py",
+    "tf_placer/search/search_test.py",
+    "tf_placer/workloads/registry_test.py",
+    "tf_placer/automatic/auto_place_test.py",
+    "tf_placer/command_line/killed_export_test.py",
+)
+
+
+class Turns:
+    """Lets tests of several processes run at the same time, but one that is marked ``alone`` only by itself.
+
+    All processes of a run lock the same two files of the checkout: nothing has to be made or removed.
+    """
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self._gate, self._room = (
+            os.open(folder / name, os.O_RDONLY) for name in ("pyproject.toml", "conftest.py")
+        )
+
+    def enter(self, *, alone: bool) -> None:
+        """Waits until nobody runs who may not run beside this test."""
+        # Who waits to be alone holds the gate, or tests of the others would follow each other without end.
+        fcntl.flock(self._gate, fcntl.LOCK_EX)
+        fcntl.flock(self._room, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        fcntl.flock(self._gate, fcntl.LOCK_UN)
+
+    def leave(self) -> None:
+        fcntl.flock(self._room, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        os.close(self._gate)
+        os.close(self._room)
+
+
+def is_alone(item: pytest.Item) -> bool:
+    return item.get_closest_marker("alone") is not None
+
+
+TURNS = pytest.StashKey[Turns]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Where xdist runs the tests in several processes, they take turns."""
+    if hasattr(config, "workerinput"):
+        config.stash[TURNS] = Turns(config.rootpath)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if TURNS in config.stash:
+        config.stash[TURNS].close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Runs one test, its fixtures included, when it is its turn."""
+    turns = item.config.stash.get(TURNS, None)
+    if turns is None:
+        return (yield)
+    turns.enter(alone=is_alone(item))
+    try:
+        return (yield)
+    finally:
+        turns.leave()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts the long files first and those that must be alone last, so that two processes end at the same time."""
+    folder = pathlib.Path(__file__).parent / "tests"
+    longest = {folder / name: place for place, name in enumerate(LONGEST_FIRST)}
+    in_company = {item.path for item in items if not is_alone(item)}
+    items.sort(key=lambda item: (item.path not in in_company, longest.get(item.path, len(longest))))

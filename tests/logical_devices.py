@@ -6,10 +6,13 @@ TensorFlow fixes its logical devices when its first op runs, so a test process c
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
-import subprocess
+import runpy
 import sys
+import tempfile
 from collections.abc import Callable, Iterable
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +20,55 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 NUM_DEVICES = 4
 
 
-def outcomes_of(module: str, *arguments: str) -> dict[str, Any]:
-    """What a module prints as JSON: one that calls ``report``, name of each check -> "ok", or what is wrong."""
-    result = subprocess.run(
-        [sys.executable, "-m", module, *arguments],
-        cwd=REPOSITORY,
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "2"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr[-4000:]
-    return json.loads(result.stdout.splitlines()[-1])
+def outcomes_of(module: str, *arguments: str, timeout_s: float = 300) -> dict[str, Any]:
+    """What a program prints as JSON: ``report`` prints name of each check -> "ok", or what is wrong.
+
+    It runs in a fork of a process that has imported TensorFlow, which takes seconds, and nothing else.
+
+    Args:
+      module: what ``python -m`` would be given.
+      *arguments: its command line.
+      timeout_s: most seconds that it may take.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for stream in ("stdout", "stderr"):
+            (folder / stream).touch()
+        child = _processes_with_tensorflow().Process(
+            target=_run_as_program, args=(module, arguments, dict(os.environ), folder)
+        )
+        child.start()
+        child.join(timeout_s)
+        status = child.exitcode
+        if status is None:
+            child.kill()
+            child.join()
+        child.close()
+        stdout, stderr = ((folder / stream).read_text(errors="replace") for stream in ("stdout", "stderr"))
+    command = " ".join(["python -m", module, *arguments])
+    assert status is not None, f"{command}: not done after {timeout_s} s\n{stderr[-4000:]}"
+    assert status == 0, f"{command}: status {status}\n{stderr[-4000:]}"
+    return json.loads(stdout.splitlines()[-1])
+
+
+def _processes_with_tensorflow() -> ForkServerContext:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tensorflow", "keras", "tf_placer"])
+    return context
+
+
+def _run_as_program(
+    module: str, arguments: tuple[str, ...], environment: dict[str, str], folder: Path
+) -> None:
+    for descriptor, stream in ((1, "stdout"), (2, "stderr")):
+        file = os.open(folder / stream, os.O_WRONLY)
+        os.dup2(file, descriptor)
+        os.close(file)
+    os.environ.clear()
+    os.environ.update(environment, CUDA_VISIBLE_DEVICES="", TF_CPP_MIN_LOG_LEVEL="2")
+    os.chdir(REPOSITORY)
+    sys.argv = [module, *arguments]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
 def exact_mode(*, soft_placement: bool = False) -> None:

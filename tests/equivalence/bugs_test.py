@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.equivalence.clean_up_bugs import BUGS as CLEAN_UP_BUGS
-from tests.equivalence.process import report_of
 from tests.equivalence.rewrite_bugs import BUGS as REWRITE_BUGS
+from tests.logical_devices import outcomes_of
 
 BUGS = (*REWRITE_BUGS, *CLEAN_UP_BUGS)
 
@@ -14,7 +14,7 @@ BUGS = (*REWRITE_BUGS, *CLEAN_UP_BUGS)
 @pytest.fixture(scope="module")
 def outcomes() -> dict[str, str]:
     """How each bug was caught, by name."""
-    return report_of("bugs_process", timeout_s=1200)
+    return outcomes_of("tests.equivalence.bugs_process", timeout_s=1200)
 
 
 @pytest.mark.equivalence

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.equivalence.process import report_of
+from tests.logical_devices import outcomes_of
 
 FIRST_SEED = int(os.environ.get("EQUIVALENCE_SEED", "0"))
 PLACEMENTS = 6
@@ -21,8 +21,8 @@ PROCESSES = 2
 
 def check(first_seed: int) -> dict:
     """The report on the programs of a chunk of seeds."""
-    return report_of(
-        "equivalence_process",
+    return outcomes_of(
+        "tests.equivalence.equivalence_process",
         f"--first_seed={first_seed}",
         f"--programs={CHUNK_PROGRAMS}",
         f"--placements={PLACEMENTS}",

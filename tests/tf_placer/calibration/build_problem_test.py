@@ -1,22 +1,32 @@
 """Problems with costs measured on real workers."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from tf_placer.calibration import profile as profile_module
+from tf_placer.calibration import traffic
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.calibration.cache import Cache
+from tf_placer.calibration.link_times import measure_pair
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.cluster.local import local_devices
 from tf_placer.errors import InputError
+from tf_placer.evaluation import runtime
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
 
+pytestmark = pytest.mark.alone
+
+# Fewer tensors, turns and placements than users get.
+SIZES_BYTES = (1 << 10, 1 << 16, 1 << 22)
+FEWER = {"_ROUNDS": 8, "_PARTS": (2, 8, 32, 128), "_LINKS": (1, 8)}
+
 
 @pytest.fixture(scope="module")
-def cluster():
-    return Cluster("local", *local_devices(2), kind="local")
+def cluster(warm_workers):
+    return warm_workers.cluster
 
 
 @pytest.fixture(scope="module")
@@ -38,8 +48,17 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def profiled(item, cluster, folder):
-    return build_problem(item, cluster, "profiled", Cache(folder))
+def profiled(item, cluster, folder, warm_workers):
+    """The item's problem, profiled on the shared workers."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (profile_module, runtime):
+            patch.setattr(module, "workers_of", warm_workers.lend)
+        patch.setattr(
+            profile_module, "measure_pair", functools.partial(measure_pair, sizes_bytes=SIZES_BYTES)
+        )
+        for name, value in FEWER.items():
+            patch.setattr(traffic, name, value)
+        return build_problem(item, cluster, "profiled", Cache(folder))
 
 
 def test_times_are_those_of_the_runtime(profiled, item, cluster):

@@ -8,8 +8,6 @@ import pytest
 import tensorflow as tf
 
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.cluster.local import local_devices
-from tf_placer.cluster.local_workers import LocalWorkers
 from tf_placer.cluster.remote_workers import RemoteWorkers
 from tf_placer.errors import InputError
 from tf_placer.evaluation.measurement import Status
@@ -49,24 +47,24 @@ def free_address() -> str:
         return f"127.0.0.1:{listener.getsockname()[1]}"
 
 
-def test_placements_are_timed_on_servers_that_run_already(tmp_path):
+def test_placements_are_timed_on_servers_that_run_already(tmp_path, warm_workers):
     @tf.function
     def step(x):
         return tf.reduce_sum(tf.matmul(x, x) + 1.0)
 
     item = Item.from_function(step, tf.ones([32, 32]), name="step")
-    owner = LocalWorkers(Cluster("local", *local_devices(2), kind="local"))
-    with owner:
-        cluster = cluster_file(tmp_path, *owner.addresses)
-        assert cluster.kind == "remote" and cluster.is_live
-        problem = analytic_problem(item, cluster)
-        placements = np.zeros((2, problem.num_units), int)
-        placements[1, -1] = 1
-        with RuntimeEvaluator(item, problem, RuntimeConfig(1, 4, 2, 60.0)) as evaluator:
-            measured = evaluator.evaluate(placements)
-            assert evaluator.worker_pids == ()
-        assert measured.status.tolist() == [Status.OK] * 2, measured.messages
-        assert owner.death() is None, "nothing here ends a server of somebody else"
+    owner = warm_workers.lend(warm_workers.cluster)
+    owner.start()
+    cluster = cluster_file(tmp_path, *owner.addresses)
+    assert cluster.kind == "remote" and cluster.is_live
+    problem = analytic_problem(item, cluster)
+    placements = np.zeros((2, problem.num_units), int)
+    placements[1, -1] = 1
+    with RuntimeEvaluator(item, problem, RuntimeConfig(1, 4, 2, 60.0)) as evaluator:
+        measured = evaluator.evaluate(placements)
+        assert evaluator.worker_pids == ()
+    assert measured.status.tolist() == [Status.OK] * 2, measured.messages
+    assert owner.death() is None, "nothing here ends a server of somebody else"
 
 
 def test_an_address_that_does_not_answer_is_named_within_the_deadline(tmp_path):

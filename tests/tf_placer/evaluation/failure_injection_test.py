@@ -10,7 +10,6 @@ import tensorflow as tf
 
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.local import local_devices
-from tf_placer.cluster.local_workers import LocalWorkers
 from tf_placer.cluster.worker_memory import WorkerMemory
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RuntimeEvaluator, time_program
@@ -133,7 +132,7 @@ def test_every_fault_after_the_last_step(evaluator, placement, monkeypatch, faul
     assert not [pid for pid in set(before) - set(evaluator.worker_pids) if os.path.exists(f"/proc/{pid}")]
 
 
-def test_an_op_that_raises_at_any_step_is_a_status_and_the_workers_live_on():
+def test_an_op_that_raises_at_any_step_is_a_status_and_the_workers_live_on(warm_workers):
     count = tf.Variable(0)
 
     @tf.function
@@ -141,32 +140,33 @@ def test_an_op_that_raises_at_any_step_is_a_status_and_the_workers_live_on():
         with tf.control_dependencies([tf.debugging.Assert(count < last, [count])]):
             return count.assign_add(1)
 
-    cluster = Cluster("local", *local_devices(2), kind="local")
-    with LocalWorkers(cluster) as workers:
-        pids = workers.pids
-        for last in range(CONFIG.warmup_steps + CONFIG.steps + 1):
-            item = Item.from_function(step, tf.constant(last), name="raising")
-            placed = place_graph(item.graph_def, [cluster.devices[last % 2].name] * item.index.num_ops)
-            attempt = time_program(workers, build_program(item, placed), CONFIG)
-            if last == CONFIG.warmup_steps + CONFIG.steps:
-                assert attempt.status == Status.OK, attempt.message
-            else:
-                assert attempt.status == Status.ILLEGAL
-                assert "assertion failed" in attempt.message
-        assert workers.pids == pids and workers.death() is None
+    cluster = warm_workers.cluster
+    workers = warm_workers.lend(cluster)
+    workers.start()
+    pids = workers.pids
+    for last in range(CONFIG.warmup_steps + CONFIG.steps + 1):
+        item = Item.from_function(step, tf.constant(last), name="raising")
+        placed = place_graph(item.graph_def, [cluster.devices[last % 2].name] * item.index.num_ops)
+        attempt = time_program(workers, build_program(item, placed), CONFIG)
+        if last == CONFIG.warmup_steps + CONFIG.steps:
+            assert attempt.status == Status.OK, attempt.message
+        else:
+            assert attempt.status == Status.ILLEGAL
+            assert "assertion failed" in attempt.message
+    assert workers.pids == pids and workers.death() is None
 
 
-def test_an_op_that_raises_ends_no_other_placement():
+def test_an_op_that_raises_ends_no_other_placement(warm_workers):
     @tf.function
     def step(x):
         with tf.control_dependencies([tf.debugging.Assert(tf.reduce_sum(x) < 0.0, [x])]):
             return tf.identity(x)
 
     item = Item.from_function(step, tf.ones([2]), name="raising")
-    problem = analytic_problem(item, Cluster("local", *local_devices(2), kind="local"))
-    with RuntimeEvaluator(item, problem, CONFIG) as evaluator:
-        measured = evaluator.evaluate(np.zeros((2, problem.num_units), int))
-        assert evaluator.worker_pids
+    problem = analytic_problem(item, warm_workers.cluster)
+    evaluator = warm_workers.evaluator(item, problem, CONFIG)
+    measured = evaluator.evaluate(np.zeros((2, problem.num_units), int))
+    assert evaluator.worker_pids
     assert measured.status.tolist() == [Status.ILLEGAL] * 2
     assert "assertion failed" in measured.messages[0]
 

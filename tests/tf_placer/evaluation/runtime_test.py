@@ -59,14 +59,17 @@ def _alive(pid: int) -> bool:
 
 
 @pytest.fixture(scope="module")
-def chains(cluster):
+def one_worker() -> Cluster:
+    """Where one worker will do, and does not survive the test."""
+    return Cluster("local", *local_devices(1), kind="local")
+
+
+@pytest.fixture(scope="module")
+def chains(cluster, warm_workers):
     """Two chains as an item, its problem and an evaluator."""
     item = _item(two_chains)
     problem = analytic_problem(item, cluster)
-    with RuntimeEvaluator(item, problem, QUICK) as evaluator:
-        yield item, problem, evaluator
-        pids = evaluator.worker_pids
-    assert pids and not any(map(_alive, pids))
+    return item, problem, warm_workers.evaluator(item, problem, QUICK)
 
 
 def _split(item: Item) -> list[int]:
@@ -105,28 +108,30 @@ def test_two_workers_compute_the_same_as_one(chains, cluster):
     assert results[0] == results[1]
 
 
-def test_a_program_of_strings_is_timed(cluster):
+def test_a_program_of_strings_is_timed(cluster, warm_workers):
     suffix = tf.Variable("1.5")
     joined = tf.function(lambda x: tf.strings.to_number(tf.strings.join([x, suffix])))
     item = Item.from_function(joined, tf.constant("2"), name="strings")
     problem = analytic_problem(item, cluster)
-    with RuntimeEvaluator(item, problem, QUICK) as evaluator:
-        measurement = evaluator.evaluate(_on_worker_0(problem) + 1)
+    measurement = warm_workers.evaluator(item, problem, QUICK).evaluate(_on_worker_0(problem) + 1)
     assert measurement.status.tolist() == [Status.OK], measurement.messages
 
 
 def test_a_worker_that_died_idle_costs_no_placement_its_result(chains):
-    _, problem, evaluator = chains
+    item, problem, _ = chains
     placement = _on_worker_0(problem)
-    evaluator.evaluate(placement)
-    before = evaluator.worker_pids
-    os.kill(before[1], signal.SIGKILL)
-    while evaluator._workers.death() is None:
-        time.sleep(0.01)
-    assert "killed by signal 9" in evaluator._workers.death()
-    assert evaluator.evaluate(placement).status.tolist() == [Status.OK]
-    assert not any(map(_alive, before))
-    assert not set(before) & set(evaluator.worker_pids)
+    with RuntimeEvaluator(item, problem, QUICK) as evaluator:
+        evaluator.evaluate(placement)
+        before = evaluator.worker_pids
+        os.kill(before[1], signal.SIGKILL)
+        while evaluator._workers.death() is None:
+            time.sleep(0.01)
+        assert "killed by signal 9" in evaluator._workers.death()
+        assert evaluator.evaluate(placement).status.tolist() == [Status.OK]
+        assert not any(map(_alive, before))
+        after = evaluator.worker_pids
+        assert len(after) == 2 and not set(before) & set(after)
+    assert evaluator.worker_pids == () and not any(map(_alive, after)), "none outlives its evaluator"
 
 
 def test_the_reported_time_is_the_median_of_the_last_steps():
@@ -145,7 +150,7 @@ def choice_of_two(x: tf.Tensor, how_long: tf.Tensor) -> tf.Tensor:
 
 
 @pytest.mark.slow
-def test_a_placement_that_is_clearly_slower_is_timed_for_a_few_steps_only(cluster):
+def test_a_placement_that_is_clearly_slower_is_timed_for_a_few_steps_only(cluster, warm_workers):
     x = tf.ones([256, 256])
     item = Item.from_function(tf.function(choice_of_two), x, tf.constant(0.0), name="choice")
     problem = analytic_problem(item, cluster)
@@ -154,9 +159,9 @@ def test_a_placement_that_is_clearly_slower_is_timed_for_a_few_steps_only(cluste
     slow[problem.unit_of_op] = _split(item)  # 40 times a quarter of a megabyte over gRPC
     placements[1] = placements[3] = slow
     config = RuntimeConfig(warmup_steps=2, steps=10, keep=5, deadline_s=60.0, early_stop=True)
-    with RuntimeEvaluator(item, problem, config) as evaluator:
-        first = evaluator.evaluate(placements)
-        again = evaluator.evaluate(placements[1:2])
+    evaluator = warm_workers.evaluator(item, problem, config)
+    first = evaluator.evaluate(placements)
+    again = evaluator.evaluate(placements[1:2])
     assert first.status.tolist() == [Status.OK] * 4, first.messages
     assert first.stopped_early.tolist() == [False, True, False, True]
     assert again.stopped_early.tolist() == [True], "the incumbent of earlier calls counts"
@@ -214,9 +219,9 @@ def test_a_placement_whose_worker_dies_beside_the_program_as_it_is_has_failed(cl
         killer.join()
 
 
-def test_a_race_of_a_program_without_end_says_what_failed(cluster):
+def test_a_race_of_a_program_without_end_says_what_failed(one_worker):
     item = _item(endless)
-    problem = analytic_problem(item, cluster)
+    problem = analytic_problem(item, one_worker)
     config = RuntimeConfig(warmup_steps=0, steps=1, keep=1, deadline_s=2.0)
     with (
         RuntimeEvaluator(item, problem, config) as evaluator,
@@ -241,9 +246,9 @@ def test_a_worker_killed_during_a_step_ends_it(cluster):
     assert time.monotonic() - started < QUICK.deadline_s / 2
 
 
-def test_a_step_without_end_is_a_timeout(cluster):
+def test_a_step_without_end_is_a_timeout(one_worker):
     item = _item(endless)
-    problem = analytic_problem(item, cluster)
+    problem = analytic_problem(item, one_worker)
     config = RuntimeConfig(warmup_steps=0, steps=1, keep=1, deadline_s=2.0)
     with RuntimeEvaluator(item, problem, config) as evaluator:
         measurement = evaluator.evaluate(_on_worker_0(problem))
@@ -260,10 +265,10 @@ def heeds_ctrl_c():
 
 
 @pytest.mark.usefixtures("heeds_ctrl_c")
-def test_ctrl_c_ends_the_step_too(cluster):
+def test_ctrl_c_ends_the_step_too(one_worker):
     # Or it would go on beside whatever is timed next.
     item = _item(endless)
-    with RuntimeEvaluator(item, analytic_problem(item, cluster), QUICK) as evaluator:
+    with RuntimeEvaluator(item, analytic_problem(item, one_worker), QUICK) as evaluator:
         evaluator._workers.start()
         pids = evaluator.worker_pids
         timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))

@@ -1,18 +1,14 @@
 """The simulator op on cases small enough to work out by hand, and on input it must refuse."""
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.logical_devices import outcomes_of
 from tf_placer.errors import InputError
 from tf_placer.ops.reference_simulator import reference_simulate
 from tf_placer.ops.simulator import simulate, simulate_schedule
 from tf_placer.ops.simulator_inputs import SimulatorInputs
-from tf_placer.workloads import synthetic
 
 
 def arrays(num_ops, tensors, compute_ns, num_devices=2, **changes):
@@ -288,26 +284,6 @@ def test_inputs_are_copies():
     assert (inputs.compute_ns == 5).all() and not inputs.compute_ns.flags.writeable
 
 
-_THREADS_PROGRAM = f"""
-import sys
-import numpy as np
-import tensorflow as tf
-tf.config.threading.set_intra_op_parallelism_threads(int(sys.argv[1]))
-from tf_placer.ops import SimulatorInputs, simulate
-from {synthetic.__name__} import random_layered_arrays
-inputs = SimulatorInputs(**random_layered_arrays(2000, 3, seed=0)._asdict())
-placements = np.random.default_rng(1).integers(0, 3, (33, 2000), np.int32)
-cost = simulate(inputs, placements)
-runtimes, peaks = cost.runtime_ns.numpy().tolist(), cost.peak_bytes.numpy().tolist()
-print(len(set(runtimes)), runtimes, peaks)
-"""
-
-
 def test_result_does_not_depend_on_the_number_of_threads():
-    runs = [
-        subprocess.Popen([sys.executable, "-c", _THREADS_PROGRAM, threads], stdout=subprocess.PIPE, text=True,
-                         env={**os.environ, "PYTHONPATH": ":".join(sys.path)})
-        for threads in ("1", "4")
-    ]  # fmt: skip
-    one, four = (run.communicate()[0] for run in runs)
-    assert one == four and int(one.split()[0]) == 33  # 33 different placements, 33 different runtimes
+    one, four = (outcomes_of("tests.tf_placer.ops.threads_process", threads) for threads in ("1", "4"))
+    assert one == four and len(set(one["runtime_ns"])) == 33  # 33 different placements, 33 different runtimes

@@ -1,31 +1,16 @@
 """A placed program computes the same numbers, bit for bit, and runs where it was put."""
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
-REPOSITORY = Path(__file__).resolve().parents[3]
+from tests.logical_devices import outcomes_of
+
 PROGRAMS = ("dense", "branch_and_loop", "random_numbers", "convolution_with_a_nested_function")
 
 
 @pytest.fixture(scope="module")
 def reports() -> dict[str, dict]:
     """What ``equivalence_process`` found for 20 random placements of each program."""
-    result = subprocess.run(
-        [sys.executable, "-m", "tests.tf_placer.rewrite.equivalence_process"],
-        cwd=REPOSITORY,
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "2"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr[-4000:]
-    return json.loads(result.stdout.splitlines()[-1])
+    return outcomes_of("tests.tf_placer.rewrite.equivalence_process", timeout_s=600)
 
 
 def test_every_program_is_checked(reports):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.tf_placer.problem.small_problems import branches_problem
+from tests.tf_placer.search.small_learner import small_learner
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.errors import InputError
 from tf_placer.evaluation.journaled import JournaledEvaluator
@@ -26,7 +27,9 @@ CONFIG = HdpConfig(
     learning_rate=1e-2, noise_updates=5, entropy_updates=5, valid_only_after=3,
 )  # fmt: skip
 SMALL_HDP = functools.partial(methods.hdp, config=CONFIG)
-EVALUATIONS = 44  # no multiple of a round of either method
+EVALUATIONS = 44  # no multiple of a round of any method
+# Two are the single devices; kills in the first round, between rounds, and within one.
+KILLS = (1, 2, 3, 10, -1)
 
 
 class Kill(BaseException):
@@ -84,15 +87,24 @@ def placements_in(journal):
     return [json.loads(line)["placement"] for line in journal.read_text().splitlines()[1:]]
 
 
-@pytest.mark.parametrize("method", [SMALL_HDP, "random", "single"])
-def test_killed_at_any_evaluation_it_goes_on_and_measures_nothing_twice(method, tmp_path):
+@pytest.mark.parametrize(
+    ("method", "kills"),
+    [
+        (small_learner, KILLS),
+        ("random", KILLS),
+        ("single", KILLS),
+        # A learner of its own takes seconds to trace.
+        pytest.param(SMALL_HDP, (13,), id="hdp"),
+        pytest.param(SMALL_HDP, KILLS, id="hdp_all", marks=pytest.mark.slow),
+    ],
+)
+def test_killed_at_any_evaluation_it_goes_on_and_measures_nothing_twice(method, kills, tmp_path):
     whole = Measuring()
     expected = searched(method, tmp_path / "whole", whole)
     assert expected.evaluator == "simulated"
-    # Two are the single devices; kills in the first round, between rounds, and within one.
-    kills = sorted({1, 2, 3, 10, whole.calls - 1} & set(range(whole.calls)))
+    moments = sorted({kill % whole.calls for kill in kills if kill < whole.calls})
     folder, calls = tmp_path / "killed", 0
-    for count in kills:
+    for count in moments:
         dying = Measuring(dies_at=count - calls)
         before = placements_in(folder / JOURNAL) if calls else []
         with pytest.raises(Kill):
@@ -107,15 +119,22 @@ def test_killed_at_any_evaluation_it_goes_on_and_measures_nothing_twice(method, 
     assert sorted(measured) == sorted(placements_in(tmp_path / "whole" / JOURNAL))
 
 
-@pytest.mark.parametrize("method", [SMALL_HDP, "random", "single"])
-def test_a_simulated_search_goes_on_too(method, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("method", "kills"),
+    [
+        (small_learner, 2),
+        ("random", 2),
+        ("single", 1),  # its one round is done
+        pytest.param(SMALL_HDP, 1, id="hdp"),
+        pytest.param(SMALL_HDP, 2, id="hdp_twice", marks=pytest.mark.slow),
+    ],
+)
+def test_a_simulated_search_goes_on_too(method, kills, tmp_path, monkeypatch):
     expected = searched(method, None, None)
     monkeypatch.setattr(sys.modules[search.__module__], "CHECKPOINT_EVERY_S", 0.0)
-    for rounds in (1, 1):
-        if method == "single" and (tmp_path / "search.json").exists():
-            break  # its one round is done
+    for _ in range(kills):
         with pytest.raises(Kill):
-            searched(method, tmp_path, None, progress=DiesAfter(rounds))
+            searched(method, tmp_path, None, progress=DiesAfter(1))
     assert comparable(searched(method, tmp_path, None)) == comparable(expected)
     assert not (tmp_path / JOURNAL).exists(), "simulating again is cheaper than keeping"
 
@@ -195,10 +214,19 @@ def test_another_search_is_refused(tmp_path):
     other = branches_problem(3, 5)
     with pytest.raises(InputError, match="holds a search with problem"):
         search(other, "random", budget_evaluations=16, seed=1, checkpoint=tmp_path)
-    hdp = tmp_path / "hdp"
-    searched(SMALL_HDP, hdp, Measuring(), evaluations=8)
-    with pytest.raises(InputError, match="holds a search with num_groups 6, not 64"):
-        searched("hdp", hdp, Measuring())
+
+
+@pytest.mark.parametrize(
+    ("method", "other", "message"),
+    [
+        (small_learner, functools.partial(small_learner, rate=0.5), "rate 0.2, not 0.5"),
+        pytest.param(SMALL_HDP, "hdp", "num_groups 6, not 64", marks=pytest.mark.slow),
+    ],
+)
+def test_a_learner_with_other_settings_is_refused(method, other, message, tmp_path):
+    searched(method, tmp_path, Measuring(), evaluations=8)
+    with pytest.raises(InputError, match=f"holds a search with {message}"):
+        searched(other, tmp_path, Measuring())
 
 
 def test_an_evaluator_of_another_problem_is_refused():

@@ -31,7 +31,7 @@ def imitate_partition(
     optimizer = snt.optimizers.Adam(config.imitation_rate)
     labels = tf.constant(partition)
 
-    @tf.function
+    @tf.function(autograph=False)
     def step() -> None:
         with tf.GradientTape() as tape:
             logits = group_logits()

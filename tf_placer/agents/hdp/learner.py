@@ -109,7 +109,7 @@ class HdpLearner(snt.Module):
         """B = m * k."""
         return self._config.groupings * self._config.placements
 
-    @tf.function
+    @tf.function(autograph=False)
     def update(self) -> UpdateStats:
         """Draws B placements, evaluates them and takes one optimizer step."""
         assert self._evaluate is not None, "give the learner an evaluate function, or call propose and learn"
@@ -128,13 +128,13 @@ class HdpLearner(snt.Module):
             tf.reduce_mean(scores.device_entropy),
         )
 
-    @tf.function
+    @tf.function(autograph=False)
     def propose(self) -> Proposal:
         """Draws B placements; the same ones until ``learn`` is called."""
         actions, _ = self.policy.sample(*self._draw())
         return Proposal(actions, self.policy.placements(actions))
 
-    @tf.function
+    @tf.function(autograph=False)
     def learn(self, actions: Actions, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
         """Takes one optimizer step, by teacher forcing of what was executed.
 
