@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import os
 import pathlib
 import re
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable
 
@@ -18,7 +14,7 @@ import tf_placer
 from tests.corpus.corpus_process import outcome_of, programs
 from tests.corpus.program import PLACED, Make, Program
 from tests.corpus.results_page import PAGE, table
-from tests.logical_devices import REPOSITORY
+from tests.logical_devices import REPOSITORY, outcomes_of
 
 CORPUS = programs()
 
@@ -26,23 +22,8 @@ CORPUS = programs()
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict]:
     """What came of each program, undecorated and placed, in a process with logical devices."""
-    result = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "tests.corpus.corpus_process",
-            str(tmp_path_factory.mktemp("corpus") / "runs"),
-        ],
-        cwd=REPOSITORY,
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"},
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr[-4000:]
-    found: dict[str, dict] = json.loads(result.stdout.splitlines()[-1])
-    return found
+    folder = tmp_path_factory.mktemp("corpus") / "runs"
+    return outcomes_of("tests.corpus.corpus_process", str(folder), timeout_s=900)
 
 
 def test_it_is_large_enough() -> None:

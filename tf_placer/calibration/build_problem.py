@@ -44,6 +44,8 @@ def build_problem(
     given_cluster("cluster", cluster)
     if cache is not None:
         arguments.instance_of("cache", cache, Cache, "give a Cache, or None for the one in the home folder")
+    if check is not None:
+        arguments.function("check", check, "give a function of a Problem, or None")
     if costs is None:
         costs = "profiled" if cluster.is_live and item.runs_standalone else "analytic"
     arguments.one_of("costs", costs, COSTS)

@@ -29,6 +29,7 @@ _ENTRIES: dict[str, type] = {
     "fetches": str,
     "control_outputs": str,
     "variables": ItemVariable,
+    "host_captures": HostCapture,
 }
 
 
@@ -70,6 +71,9 @@ class Item:
         arguments.instance_of("index", self.index, GraphIndex, "give index_graph of the graph")
         for field, kind in _ENTRIES.items():
             arguments.items_of(field, getattr(self, field), kind, f"give a tuple of {kind.__name__}")
+        arguments.instance_of(
+            "requested_devices", self.requested_devices, dict, "give op name -> device strings"
+        )
         if len(self.outputs) != self.index.num_ops:
             raise InputError(
                 f"outputs has {len(self.outputs)} entries; give one for each of {self.index.num_ops} ops"

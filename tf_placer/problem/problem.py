@@ -89,6 +89,7 @@ class Problem:
         arguments.instance_of(
             "guessed_op_types", self.guessed_op_types, dict, "give op type -> number of ops"
         )
+        arguments.instance_of("estimated_sizes", self.estimated_sizes, dict, "give rule -> number of tensors")
 
     @property
     def num_ops(self) -> int:

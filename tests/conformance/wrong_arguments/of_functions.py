@@ -34,8 +34,10 @@ def of_functions(scene: Scene) -> dict[str, Row]:
                 "cache_dir": (3, "", b"a"),
                 "variables": (3, "", "swap"),
                 "pins": (3, "a", ["a"], {"a": 3}, {"(": "/device:CPU:0"}, {"a": "CPU::1"}),
+                "respect_devices": (1, "yes"),
                 "keep_unplaced": (1, "yes"),
                 "batch_size": (0, -1, 1.5, "a", True),
+                "strict": (1, "yes"),
             },
         ),
         "placed_function": Row(

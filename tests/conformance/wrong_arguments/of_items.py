@@ -28,7 +28,10 @@ def of_items(scene: Scene) -> dict[str, Row]:
                 "graph_def": (b"", meta_graph),
                 "index": (3,),
                 "outputs": (3, "a", [3], ()),
-                **dict.fromkeys(("feeds", "fetches", "control_outputs", "variables"), (3, "a", [3])),
+                **dict.fromkeys(
+                    ("feeds", "fetches", "control_outputs", "variables", "host_captures"), (3, "a", [3])
+                ),
+                "requested_devices": (3, "a", ["a"]),
             },
         ),
         "Item.from_function": Row(

@@ -110,6 +110,7 @@ def _by_hand(scene: Scene) -> dict[str, Row]:
                 "output_shapes": (((1,),), (3, 4), "ab", 3),
                 "fingerprint": (3, ""),
                 "guessed_op_types": (3, "a", ["a"]),
+                "estimated_sizes": (3, "a", ["a"]),
             },
         ),
         "Problem.everything_on": Row(
@@ -127,12 +128,19 @@ def _of_items_and_clusters(scene: Scene) -> dict[str, Row]:
     return {
         "build_problem": Row(
             tf_placer.build_problem,
-            lambda: {"item": scene.item, "cluster": scene.cluster, "costs": "analytic", "cache": None},
+            lambda: {
+                "item": scene.item,
+                "cluster": scene.cluster,
+                "costs": "analytic",
+                "cache": None,
+                "check": None,
+            },
             {
                 "item": (step, "a", 3),
                 "cluster": ("p100x2", 3),
                 "costs": ("guessed", 3, "", "profiled"),
                 "cache": ("folder", 3),
+                "check": ("a", 3),
             },
         ),
         "pinned": Row(
