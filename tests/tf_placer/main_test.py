@@ -279,6 +279,17 @@ def unknown_shapes() -> workloads.Workload:
     return workloads.Workload(positive, (tf.constant([1.0, -1.0]),))
 
 
+def table() -> workloads.Workload:
+    entries = tf.lookup.KeyValueTensorInitializer(["a"], [1])
+    numbers = tf.lookup.StaticHashTable(entries, -1)
+    return workloads.Workload(tf.function(lambda x: numbers.lookup(x)), (tf.constant(["a"]),))
+
+
+def iterator() -> workloads.Workload:
+    rows = iter(tf.data.Dataset.range(3))
+    return workloads.Workload(tf.function(lambda x: x + next(rows)), (tf.constant(1, tf.int64),))
+
+
 def strings() -> workloads.Workload:
     @tf.function
     def joined(words: tf.Tensor) -> tf.Tensor:
@@ -287,11 +298,14 @@ def strings() -> workloads.Workload:
     return workloads.Workload(joined, (tf.constant(["a", "b"]),))
 
 
-def test_a_workload_of_unknown_shapes(
-    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("family", [unknown_shapes, table, iterator])
+def test_a_workload_that_depends_on_data_or_on_this_process(
+    family: Callable[[], workloads.Workload], tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(registry._FAMILIES, "unknown_shapes", unknown_shapes)
-    assert_one_line(capsys, tmp_path, place_arguments(tmp_path / "out", workload="unknown_shapes"), "shape")
+    monkeypatch.setitem(registry._FAMILIES, family.__name__, family)
+    assert run(place_arguments(tmp_path / "out", workload=family.__name__)) == 0
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert bool(summary["estimated_sizes"]) == (family is unknown_shapes)
 
 
 def test_an_op_that_no_device_has_a_kernel_for(
@@ -304,41 +318,17 @@ def test_an_op_that_no_device_has_a_kernel_for(
     assert_one_line(capsys, tmp_path, argv, "ReduceJoin", "kernel on no device of cluster 'box'")
 
 
-def table() -> workloads.Workload:
-    entries = tf.lookup.KeyValueTensorInitializer(["a"], [1])
-    numbers = tf.lookup.StaticHashTable(entries, -1)
-    return workloads.Workload(tf.function(lambda x: numbers.lookup(x)), (tf.constant(["a"]),))
-
-
-def iterator() -> workloads.Workload:
-    rows = iter(tf.data.Dataset.range(3))
-    return workloads.Workload(tf.function(lambda x: x + next(rows)), (tf.constant(1, tf.int64),))
-
-
 def uninitialized() -> workloads.Workload:
     empty = resource_variable_ops.UninitializedVariable(shape=[2], dtype=tf.float32, name="empty")
     return workloads.Workload(tf.function(lambda x: x + empty), (tf.ones([2]),))
 
 
-@pytest.mark.parametrize(
-    ("family", "resource", "remedy"),
-    [
-        (table, "read by LookupTableFindV2", "look it up"),
-        (iterator, "read by IteratorGetNext", "iterate outside"),
-        (uninitialized, "'empty' has no value", "initialize it"),
-    ],
-)
 def test_a_workload_whose_values_cannot_be_restored(
-    family: Callable[[], workloads.Workload],
-    resource: str,
-    remedy: str,
-    tmp_path: pathlib.Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(registry._FAMILIES, family.__name__, family)
-    argv = place_arguments(tmp_path / "out", workload=family.__name__)
-    assert_one_line(capsys, tmp_path, argv, resource, remedy)
+    monkeypatch.setitem(registry._FAMILIES, "uninitialized", uninitialized)
+    argv = place_arguments(tmp_path / "out", workload="uninitialized")
+    assert_one_line(capsys, tmp_path, argv, "'empty' has no value", "initialize it")
 
 
 @pytest.mark.parametrize(

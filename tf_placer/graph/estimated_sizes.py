@@ -52,6 +52,7 @@ def estimated_sizes(
         tf.graph_util.import_graph_def(
             tf.compat.v1.GraphDef(library=graph_def.library, versions=graph_def.versions), name=""
         )
+        walk.add_certain(graph_def, inferred)
         return [
             walk.sizes(node, operation, shapes)
             for node, operation, shapes in zip(graph_def.node, operations, inferred, strict=True)
@@ -76,6 +77,24 @@ class _Walk:
         self._tensor: dict[tuple[str, int], tf.Tensor] = {}
         self._list: dict[tuple[str, int], TensorList] = {}
         self._by_estimates: set[str] = set()  # ops that depend on one
+        self._certain: dict[str, tf.Operation] = {}
+
+    def add_certain(
+        self, graph_def: tf.compat.v1.GraphDef, inferred: Sequence[Sequence[tf.TensorShape]]
+    ) -> None:
+        """Adds at once the ops whose sizes are known and depend on no other: most, where an estimate comes late."""
+        certain: dict[str, node_def_pb2.NodeDef] = {}
+        for node, shapes in zip(graph_def.node, inferred, strict=True):
+            data = [text for text in node.input if not text.startswith("^")]
+            known = all(shape.is_fully_defined() for shape in shapes)
+            if known and all(parse_input(text)[1] in certain for text in data):
+                certain[node.name] = _alone(node, data)
+        added = tf.graph_util.import_graph_def(
+            tf.compat.v1.GraphDef(node=certain.values(), versions=self._versions),
+            return_elements=list(certain),
+            name="",
+        )
+        self._certain = dict(zip(certain, added, strict=True))
 
     def sizes(
         self, node: node_def_pb2.NodeDef, operation: tf.Operation, inferred: Sequence[tf.TensorShape]
@@ -116,10 +135,9 @@ class _Walk:
         inferred: Sequence[tf.TensorShape],
     ) -> list[tf.Tensor]:
         """The op's outputs in the second graph; of inference's own shape where it does not accept the estimates."""
-        alone = node_def_pb2.NodeDef()
-        alone.CopyFrom(node)
-        alone.attr.pop("_class", None)
-        alone.input[:] = [f"input_{k}" for k in range(len(inputs))]
+        if node.name in self._certain:
+            return list(self._certain[node.name].outputs)
+        alone = _alone(node, [f"input_{k}" for k in range(len(inputs))])
         graph_def = tf.compat.v1.GraphDef(node=[alone], versions=self._versions)
         given = {f"input_{k}": tensor for k, tensor in enumerate(inputs)}
         try:
@@ -191,6 +209,15 @@ class _Walk:
             return common, ""
         largest = largest_shape(results)
         return tf.TensorShape(filled(largest, self._batch)), BRANCHES
+
+
+def _alone(node: node_def_pb2.NodeDef, inputs: Sequence[str]) -> node_def_pb2.NodeDef:
+    """A copy with other inputs, without what ties it to other nodes."""
+    alone = node_def_pb2.NodeDef()
+    alone.CopyFrom(node)
+    alone.attr.pop("_class", None)
+    alone.input[:] = inputs
+    return alone
 
 
 def _called(node: node_def_pb2.NodeDef) -> list[str]:
