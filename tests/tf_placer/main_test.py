@@ -12,11 +12,13 @@ import sys
 import time
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import rich.console
 import tensorflow as tf
 from tensorflow.python.ops import resource_variable_ops
 
+from tests.tf_placer.problem.small_problems import problem_of
 from tests.tf_placer.rewrite.saved_models import several_signatures
 from tf_placer import workloads
 from tf_placer.__main__ import run
@@ -27,6 +29,7 @@ from tf_placer.rewrite.saved_model import plan_file
 from tf_placer.workloads import registry
 
 _ROOT = pathlib.Path(__file__).absolute().parents[2]
+_SOME_PLAN = Placement(problem_of([1], []), np.zeros(1, np.int32)).to_json()
 _KEYS = {
     "workload",
     "cluster",
@@ -331,7 +334,7 @@ def test_an_address_that_does_not_answer_is_told_before_the_search(
     file.write_text(_TWO_SERVERS.format(*2 * [f'address = "{address}"']))
     place = place_arguments(tmp_path / "out", cluster=str(file), budget_s="3600", budget_evaluations=None)
     plan = tmp_path / "placement.json"
-    plan.write_text("{}")
+    plan.write_text(_SOME_PLAN)
     measure = ["measure", "--workload=dense_small", f"--cluster={file}", f"--placement={plan}"]
     started = time.monotonic()
     for argv in (place, measure):
@@ -343,7 +346,7 @@ def test_measure_refuses_what_is_not_here(tmp_path: pathlib.Path, capsys: pytest
     argv = ["measure", "--workload=dense_small", "--cluster=k40x2"]
     plan = tmp_path / "placement.json"
     assert_one_line(capsys, tmp_path, [*argv, f"--placement={plan}"], "placement.json: no such file")
-    plan.write_text("{}")
+    plan.write_text(_SOME_PLAN)
     assert_one_line(capsys, tmp_path, [*argv, f"--placement={plan}"], "only described", "--cluster=local")
 
 
