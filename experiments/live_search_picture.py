@@ -12,11 +12,14 @@ import re
 
 import matplotlib.pyplot as plt
 import numpy as np
-from absl import app, flags
+from absl import flags
+
+from experiments.main_program import run_program
+from tf_placer.errors import InputError
 
 _DOCS = pathlib.Path(__file__).parent.parent / "docs"
 _PAGE = flags.DEFINE_string("page", str(_DOCS / "results" / "live_search.md"), "page with the table")
-_OUT = flags.DEFINE_string("out", str(_DOCS / "live_search.png"), "the picture")
+_PICTURE = flags.DEFINE_string("picture", str(_DOCS / "live_search.png"), "file for the picture")
 
 _ROW = re.compile(r"^\| ([^|]+) \| ([^|]+), \w+ times \| ((?:\d+\.\d+ ?){2,}) \|", re.MULTILINE)
 _GAIN, _NO_GAIN = "tab:green", "tab:gray"
@@ -54,10 +57,10 @@ def main(argv: list[str]) -> None:
     del argv
     rows = measured_fractions(pathlib.Path(_PAGE.value).read_text(encoding="utf8"))
     if not rows:
-        raise SystemExit(f"{_PAGE.value} has no table of runs")
-    draw(rows, pathlib.Path(_OUT.value))
-    print(f"wrote {_OUT.value}")
+        raise InputError(f"--page={_PAGE.value} has no table of runs; give the page of live searches")
+    draw(rows, pathlib.Path(_PICTURE.value))
+    print(f"wrote {_PICTURE.value}")
 
 
 if __name__ == "__main__":
-    app.run(main)
+    run_program(main)

@@ -56,6 +56,10 @@ def _check(name: str, value: object) -> None:
         elif name in ("workload", "workloads"):
             for workload in _words(value):
                 workloads.check_name(workload)
+        elif name == "page" and not pathlib.Path(str(value)).is_file():
+            raise InputError("there is no such file; give the page to read")
+        elif name == "picture" and not pathlib.Path(str(value)).parent.is_dir():
+            raise InputError("there is no such folder; give a file in one that there is")
         elif name == "method":
             methods.find(str(value))
         elif name == "cluster":

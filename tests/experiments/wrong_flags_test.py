@@ -22,6 +22,8 @@ OF_NAME = {
     "cluster": ("k40x3", "nowhere.toml"),
     "method": ("hpd",),
     "out": ("FILE", "FILE/out"),
+    "page": ("nowhere.md",),
+    "picture": ("nowhere/picture.png", "FILE/picture.png"),
     "sizes": ("0", "10,ten", "-5"),
     "workload": ("dense_smal",),
     "workloads": ("dense_smal", "dense_small,dense_smal"),

@@ -42,7 +42,7 @@ def of_functions(scene: Scene) -> dict[str, Row]:
         ),
         "placed_function": Row(
             tf_placer.placed_function,
-            lambda: {"fn": step, "placement": scene.placement, "example_args": scene.examples},
+            lambda: {"fn": step, "placement": scene.placement, "example_args": scene.specs},
             {
                 "fn": (None, 3, "step"),
                 "placement": (scene.result, 3, [0], tf_placer.Placement(scene.two, [0, 1])),

@@ -26,6 +26,7 @@ class Scene:
         self.folder = folder
         self._new = itertools.count()
         self.examples = (tf.ones((2, 3)), tf.ones((3, 2)))
+        self.specs = tuple(tf.TensorSpec(one.shape) for one in self.examples)
         self.item = tf_placer.Item.from_function(step, *self.examples)
         self.other_item = tf_placer.Item.from_function(tf.function(lambda x: x * 2.0), tf.ones(3))
         self.cluster = tf_placer.Cluster.logical(1)

@@ -332,7 +332,7 @@ def test_wrong_arguments_are_named(chains):
     _, problem, evaluator = chains
     with pytest.raises(InputError, match=r"shape \(1, 1\)"):
         evaluator.evaluate(np.zeros((1, 1), np.int64))
-    with pytest.raises(InputError, match="keep <= steps"):
+    with pytest.raises(InputError, match="keep is 3; give a whole number from 1 to 2"):
         RuntimeConfig(steps=2, keep=3)
     with pytest.raises(InputError, match="build it from this item"):
         RuntimeEvaluator(_item(endless), problem)
