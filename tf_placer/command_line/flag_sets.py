@@ -9,7 +9,7 @@ from absl import flags
 
 from tf_placer.calibration.build_problem import COSTS
 from tf_placer.command_line.cluster_choice import choose_cluster
-from tf_placer.command_line.place import Request
+from tf_placer.command_line.place import FASTEST, WRITE, Request
 from tf_placer.command_line.source import Source
 from tf_placer.errors import InputError
 from tf_placer.problem.pins import Pin
@@ -78,6 +78,13 @@ def of_place(values: flags.FlagValues) -> None:
     """A program, devices, a budget, a method, and what is decided already."""
     _search_flags(values)
     flags.DEFINE_string("method", "hdp", "How to search; `methods` lists them.", values)
+    flags.DEFINE_enum(
+        "write",
+        FASTEST,
+        WRITE,
+        "Whose plan: the fastest one found, or that of the method.",
+        flag_values=values,
+    )
     flags.DEFINE_string("plan", None, "A placement.json to apply instead of searching.", values)
     flags.DEFINE_bool(
         "complete_plan",
@@ -131,6 +138,7 @@ def request(values: flags.FlagValues, budget: Budget) -> Request:
         pins=tuple(Pin.parse(text) for text in values.pin) if "pin" in values else (),
         plan=PlanFile.read(values.plan) if places and values.plan else None,
         complete_plan=places and values.complete_plan,
+        write=values.write if places else FASTEST,
     )
 
 

@@ -90,9 +90,19 @@ class LiveResult:
     searches: tuple[SearchResult, ...]
 
     def best_of(self, method: str) -> Trial | None:
-        """The fastest trial of a method, None when none ran."""
-        ran = [trial for trial in self.trials if trial.method == method and trial.measured_s is not None]
-        return min(ran, key=_standing, default=None)
+        """The fastest trial of a method, None when none ran; what another method had found before is its own too."""
+        own = [trial for trial in self.trials if trial.method == method]
+        for found in self.searches:
+            if found.method == method:
+                own += [
+                    dataclasses.replace(
+                        trial, method=method, evaluations=found.evaluations, search_s=found.search_s
+                    )
+                    for trial in self.trials
+                    if trial.method != method
+                    and np.array_equal(trial.device_of_unit, found.placement.device_of_unit)
+                ]
+        return min((trial for trial in own if trial.measured_s is not None), key=_standing, default=None)
 
     def as_search_result(self, trial: Trial) -> SearchResult:
         """A trial as the refitted simulator sees it."""
