@@ -14,8 +14,8 @@ from tf_placer.command_line.source import Source
 from tf_placer.errors import InputError
 from tf_placer.problem.pins import Pin
 from tf_placer.problem.plan_file import PlanFile
+from tf_placer.search.arguments import MAX_SEED
 from tf_placer.search.budget import Budget
-from tf_placer.search.search import MAX_SEED
 
 DEFAULT_BUDGET_S = 60.0
 _SOURCES = ("workload", "saved_model", "meta_graph")

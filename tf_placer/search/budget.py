@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import numbers
+import operator
+from typing import Any
 
 from tf_placer.errors import InputError
 
@@ -17,13 +20,15 @@ class Budget:
       evaluations: most placements evaluated, None for no limit.
 
     Raises:
-      InputError: no limit at all, or one that is not positive.
+      InputError: no limit at all, or one that is not a positive number.
     """
 
     seconds: float = math.inf
     evaluations: int | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "seconds", _seconds(self.seconds))
+        object.__setattr__(self, "evaluations", _evaluations(self.evaluations))
         if not self.seconds > 0:
             raise InputError(
                 f"budget_s is {self.seconds}; give a search some time, for example --budget_s=60"
@@ -41,3 +46,20 @@ class Budget:
         """The budget of each of ``count`` searches that share this one; at least one evaluation each."""
         evaluations = None if self.evaluations is None else max(1, self.evaluations // count)
         return Budget(self.seconds / count, evaluations)
+
+
+def _seconds(value: object) -> float:
+    """A plain float, also from NumPy's numbers."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise InputError(f"budget_s is {value!r}; give a number of seconds, such as 60")
+    return float(value)
+
+
+def _evaluations(value: Any) -> int | None:
+    """A plain integer, also from NumPy's; None stays."""
+    if value is None:
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise InputError(f"budget_evaluations is {value!r}; give a whole number") from None

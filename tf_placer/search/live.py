@@ -16,6 +16,7 @@ from tf_placer.planners.single_device import single_device_placements
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.race import race_times_s
 from tf_placer.runtime.statistics import clearly_slower
+from tf_placer.search import methods
 from tf_placer.search.budget import Budget
 from tf_placer.search.progress import Progress
 from tf_placer.search.result import SearchResult
@@ -220,7 +221,7 @@ class _LiveSearch:
         self, method: str, budget: Budget, which: str, seed: int, go_on: bool
     ) -> SearchResult | None:
         """Searches, anew or from the method's best, and measures what came of it, if it is new."""
-        start = self._best_row_of(method) if go_on else None
+        start = self._best_row_of(method) if go_on and methods.find(method).uses_start else None
         shown = self._progress(f"{method}, {which}", budget) if self._progress else None
         problem = self._correction.apply(self._problem)
         try:

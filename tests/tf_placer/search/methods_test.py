@@ -9,7 +9,7 @@ from tf_placer.search import methods
 def test_names_are_found_and_described():
     assert {"hdp", "random", "single"} <= set(methods.names())
     for name in methods.names():
-        assert methods.find(name).__doc__
+        assert methods.find(name).run.__doc__
         assert methods.describe(name) and "\n" not in methods.describe(name)
 
 
