@@ -7,9 +7,8 @@ import itertools
 
 import numpy as np
 
-from tf_placer.planners.topological_fill import fitting
+from tf_placer.planners.topological_fill import fitting, needs
 from tf_placer.planners.within_memory import WithinMemory
-from tf_placer.problem.footprint import held_bytes
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_order import fastest_devices, order_of_use, slowness
 
@@ -25,8 +24,8 @@ def list_schedule(problem: Problem) -> np.ndarray:
     Departures from HEFT: in the rank an op takes its time on its fastest device, because a mean with a slow host in it
     says little; nothing is inserted into earlier gaps, so it is linear in edges times devices; transfers wait for their
     channel; and beside a schedule on all devices there is one on those that are at most twice as slow as the
-    fastest. What a unit needs is what stays with it and what its outputs hold at the fullest moment of a step; where
-    that makes a device full, another schedule counts what stays only.
+    fastest. What a unit needs is what stays with it and what its outputs hold at the fullest moment of a step, with
+    half of the free memory kept free; where that makes a device full, another schedule counts what stays only.
 
     It does not see that a later op of a unit is bound by the choice for its first one, that cores work for what they
     send, nor in which order a device would take what is ready. Of memory it knows what stays; peaks are an estimate.
@@ -37,11 +36,13 @@ def list_schedule(problem: Problem) -> np.ndarray:
     order, every = order_of_use(problem), fastest_devices(problem)
     slow = slowness(problem)[every]
     quick = every[slow <= 2 * slow[0]]
+    certain = WithinMemory(problem, problem.resident_bytes, order)
     rows = []
     for devices in (every, quick) if len(quick) < len(every) else (every,):
-        for need in (problem.resident_bytes + held_bytes(problem), problem.resident_bytes):
-            schedule = _Schedule(problem, need, devices)
-            rows.append(WithinMemory(problem, need, order)(schedule.run()))
+        for need, reserve in reversed(needs(problem)):
+            within = WithinMemory(problem, need, order, reserve)
+            schedule = _Schedule(problem, need, within.capacity_bytes, devices)
+            rows.append(certain(within(schedule.run())))
             if not schedule.was_full:
                 break
     return fitting(problem, rows)
@@ -50,7 +51,9 @@ def list_schedule(problem: Problem) -> np.ndarray:
 class _Schedule:
     """One pass over the ops; plain lists, because NumPy's calls take longer than the sums."""
 
-    def __init__(self, problem: Problem, need_bytes: np.ndarray, devices: np.ndarray) -> None:
+    def __init__(
+        self, problem: Problem, need_bytes: np.ndarray, room_bytes: np.ndarray, devices: np.ndarray
+    ) -> None:
         self._problem = problem
         self._need = need_bytes.tolist()
         self._unit = problem.unit_of_op.tolist()
@@ -74,7 +77,7 @@ class _Schedule:
         self._ns_per_byte = (1e9 / cluster.link_bytes_per_s() + per_byte / 1e3).tolist()
         self._channel = cluster.channel_of_link().tolist()
         self._by_speed = devices.tolist()
-        self._room = cluster.capacity_bytes().tolist()
+        self._room = room_bytes.tolist()
         self._streams: list[list[float]] = [[0.0] * streams for streams in cluster.streams().tolist()]
         self._channel_free: dict[int, float] = {}
         self._arrival: dict[tuple[int, int], float] = {}

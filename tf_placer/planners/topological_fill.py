@@ -15,8 +15,9 @@ def topological_fill(problem: Problem) -> np.ndarray:
 
     m-TOPO gives each device a like share of the memory that the program needs. Departures: a share is in proportion to
     the device's memory; it is tried with the fastest two devices, four and so on up to all, and with each filled to the
-    brim before the next; what units need is once what stays with them and once that and what their outputs hold at the
-    fullest moment of a step; and units larger than the room that is left go where room is (``WithinMemory``).
+    brim before the next; what units need is once what stays with them, and once that and what their outputs hold at the
+    fullest moment of a step, with half of the free memory kept free; and units larger than the room that is left go
+    where room is (``WithinMemory``).
 
     It knows nothing of time but which devices are faster: not what crosses, nor what could run at the same moment. Of
     memory it knows what stays; peaks are an estimate, so a row may be over capacity while a step runs.
@@ -26,11 +27,17 @@ def topological_fill(problem: Problem) -> np.ndarray:
     """
     order, devices = order_of_use(problem), fastest_devices(problem)
     rows = []
-    for need in (problem.resident_bytes, problem.resident_bytes + held_bytes(problem)):
-        within = WithinMemory(problem, need, order)
-        for limits in _limits(problem, devices, int(need.sum())):
-            rows.append(within(_filled(problem, need, order, devices, limits)))
+    certain = WithinMemory(problem, problem.resident_bytes, order)
+    for need, reserve in needs(problem):
+        within = WithinMemory(problem, need, order, reserve)
+        for limits in _limits(within.capacity_bytes[devices].astype(float), int(need.sum())):
+            rows.append(certain(within(_filled(problem, need, order, devices, limits))))
     return fitting(problem, rows)
+
+
+def needs(problem: Problem) -> tuple[tuple[np.ndarray, float], ...]:
+    """What units need, [U], and what part of the free memory stays free: what is certain, and what is likely."""
+    return (problem.resident_bytes, 0.0), (problem.resident_bytes + held_bytes(problem), 0.5)
 
 
 def fitting(problem: Problem, rows: list[np.ndarray]) -> np.ndarray:
@@ -40,15 +47,14 @@ def fitting(problem: Problem, rows: list[np.ndarray]) -> np.ndarray:
     return np.array(list(kept.values()), np.int32).reshape(-1, problem.num_units)
 
 
-def _limits(problem: Problem, devices: np.ndarray, total_bytes: int) -> list[list[float]]:
-    """What each of ``devices`` is filled up to, in several ways."""
-    capacity = problem.cluster.capacity_bytes()[devices].astype(float)
+def _limits(capacity: np.ndarray, total_bytes: int) -> list[list[float]]:
+    """What devices of some capacity [D] are filled up to, in several ways."""
     ways = [capacity.tolist()]
     if not total_bytes:
         return ways
     count = 2
-    while count < 2 * len(devices):
-        share = capacity[: min(count, len(devices))]
+    while count < 2 * len(capacity):
+        share = capacity[: min(count, len(capacity))]
         ways.append((share * min(1.0, total_bytes / share.sum())).tolist())
         count *= 2
     return ways

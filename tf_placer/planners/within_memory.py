@@ -20,18 +20,22 @@ class WithinMemory:
         device_of_unit = within(device_of_unit)
     """
 
-    def __init__(self, problem: Problem, need_bytes: np.ndarray, order: np.ndarray) -> None:
+    def __init__(
+        self, problem: Problem, need_bytes: np.ndarray, order: np.ndarray, reserve: float = 0.0
+    ) -> None:
         """Sorts the units into classes.
 
         Args:
           problem: gives capacities, and where units may be.
           need_bytes: [U] int64, what each unit takes of its device's memory.
           order: [U] all units, neighbors near each other.
+          reserve: of the memory that nothing needs, the share that every device keeps free for what is not counted,
+            such as copies that are sent: a device that is full to the brim cannot run anything.
         """
         self._problem = problem
         self._need = need_bytes.astype(np.int64)
         self._order = order
-        self._capacity = problem.cluster.capacity_bytes()
+        self._capacity = _less(problem.cluster.capacity_bytes(), reserve, int(need_bytes.sum()))
         self._by_speed = fastest_devices(problem)
         self._rank = np.argsort(order)
         self._classes = self._size_classes()
@@ -57,6 +61,11 @@ class WithinMemory:
                 rest = rest[~fitting]
         self._take_along(device_of_unit, moved)
         return moved
+
+    @property
+    def capacity_bytes(self) -> np.ndarray:
+        """[D] int64, what devices are filled up to."""
+        return self._capacity
 
     def fits(self, device_of_unit: np.ndarray) -> bool:
         """Whether no device is overfull."""
@@ -106,3 +115,9 @@ class WithinMemory:
             unit = run[follows]
             may = self._problem.allowed[unit, target]
             moved[unit[may]] = target[may]
+
+
+def _less(capacity: np.ndarray, reserve: float, needed: int) -> np.ndarray:
+    """[D] int64 capacities without what is reserved of each."""
+    free = max(1 - needed / float(capacity.sum()), 0.0)
+    return (capacity * (1 - reserve * free)).astype(np.int64)

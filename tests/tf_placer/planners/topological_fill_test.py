@@ -13,8 +13,10 @@ CHAIN = [(i, i + 1) for i in range(5)]
 
 def test_a_chain_is_cut_where_a_share_is_full():
     problem = problem_of([1] * 6, CHAIN, cluster=sized_cluster([40, 80]), resident_bytes=10)
-    # To the brim: four and two. In proportion to memory: two and four.
-    assert topological_fill(problem).tolist() == [[0, 0, 0, 0, 1, 1], [0, 0, 1, 1, 1, 1]]
+    # To the brim: four and two. In proportion to memory: two and four. To the brim with half of the free half of all
+    # memory kept free, so of 30 and 60: three and three.
+    rows = [[0, 0, 0, 0, 1, 1], [0, 0, 1, 1, 1, 1], [0, 0, 0, 1, 1, 1]]
+    assert topological_fill(problem).tolist() == rows
 
 
 def test_the_fastest_device_is_filled_first():
