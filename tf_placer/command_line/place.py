@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -23,6 +25,7 @@ from tf_placer.problem.pins import Pin, pinned, with_fixed_ops, with_pins
 from tf_placer.problem.plan_file import PlanFile
 from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.saved_model import plans_in
+from tf_placer.search import methods
 from tf_placer.search.budget import Budget
 from tf_placer.search.live import PLAIN, LiveResult, Trial, search_live
 from tf_placer.search.progress import ConsoleProgress
@@ -30,6 +33,9 @@ from tf_placer.search.search import evaluate_given
 
 FASTEST, METHOD = "fastest", "method"
 WRITE = (FASTEST, METHOD)
+
+MADE_AT_ONCE = ("single", "topological_fill", "list_schedule")  # beside every method that is asked for
+_FEW = 1000  # more plans than such a method makes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,11 +100,15 @@ def place(request: Request, method: str, console: rich.console.Console) -> Repor
         return _place_given(item, problem, request, console)
     if problem.cluster.is_live:
         return _place_live(item, problem, request, method, console)
+    # Before the search, so that after Ctrl-C nothing is left but writing.
+    few = () if method == "single" else tuple(name for name in MADE_AT_ONCE if name != method)
+    baselines = [_made_at_once(problem, name, request.seed, console) for name in few]
     chosen = find_candidate(problem, method, request.budget, request.seed, console)
-    baselines = [_single(problem, request.seed, console)] if method != "single" else []
-    if method not in ("single", "random") and chosen.result is not None and not chosen.result.interrupted:
+    searches = methods.find(method).goes_on and method != "random"
+    if searches and chosen.result is not None and not chosen.result.interrupted:
         same = Budget(evaluations=chosen.result.evaluations)
-        baselines.append(find_candidate(problem, "random", same, request.seed, console))
+        with contextlib.suppress(KeyboardInterrupt):  # it had found nothing yet; the method has
+            baselines.append(find_candidate(problem, "random", same, request.seed, console))
     return _report(item, problem, [chosen, *baselines], request)
 
 
@@ -201,7 +211,7 @@ def _place_given(item: Item, problem: Problem, request: Request, console: rich.c
     """Every op is pinned: the one placement there is, beside the best single device without pins."""
     free = build_problem(item, request.cluster, request.costs)
     plan = Candidate("plan", evaluate_given(free, problem.allowed.argmax(axis=1).astype(np.int32), "plan"))
-    candidates = [plan, _single(free, request.seed, console)]
+    candidates = [plan, _made_at_once(free, "single", request.seed, console)]
     if free.cluster.is_live:
         candidates = measure_candidates(item, free, candidates, console)
     return Report(item, free, candidates[0], tuple(candidates[1:]))
@@ -241,5 +251,6 @@ def _as_candidate(found: LiveResult, trial: Trial) -> Candidate:
     )
 
 
-def _single(problem: Problem, seed: int, console: rich.console.Console) -> Candidate:
-    return find_candidate(problem, "single", Budget(evaluations=problem.num_devices), seed, console)
+def _made_at_once(problem: Problem, method: str, seed: int, console: rich.console.Console) -> Candidate:
+    """The best of the few plans of a method that does not go on."""
+    return find_candidate(problem, method, Budget(math.inf, _FEW), seed, console)

@@ -18,6 +18,7 @@ from tf_placer.runtime.race import race_times_s
 from tf_placer.runtime.statistics import clearly_slower
 from tf_placer.search import methods
 from tf_placer.search.budget import Budget
+from tf_placer.search.ctrl_c import patient
 from tf_placer.search.progress import Progress
 from tf_placer.search.result import SearchResult
 from tf_placer.search.search import NothingFits, evaluate_given, search
@@ -178,13 +179,18 @@ class _LiveSearch:
         self._samples: dict[int, list[float]] = {}  # trial -> its step times in the race
 
     def run(self, method: str, budget: Budget) -> LiveResult:
+        with patient():
+            return self._run(method, budget)
+
+    def _run(self, method: str, budget: Budget) -> LiveResult:
         interrupted, why = False, ""
         try:
             for row in single_device_placements(self._problem):
                 self._measure(Trial("single", row))
             if method != "single":
                 interrupted = self._search(method, budget)
-            self._race()
+            with patient():  # a search that was ended is no reason why the race cannot be
+                self._race()
         except KeyboardInterrupt:
             interrupted, why = True, "interrupted before the race"
         except RaceFailed as error:

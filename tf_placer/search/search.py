@@ -25,6 +25,7 @@ from tf_placer.problem.shortage import shortage
 from tf_placer.search.arguments import method_of, seed_of, start_of
 from tf_placer.search.budget import Budget
 from tf_placer.search.checkpoint import Checkpoint
+from tf_placer.search.ctrl_c import CtrlC, patient
 from tf_placer.search.progress import Progress, Silent
 from tf_placer.search.recorder import Recorder
 from tf_placer.search.result import SearchResult
@@ -53,7 +54,8 @@ def search(
 ) -> SearchResult:
     """Searches for the placement of ``problem`` with the shortest step.
 
-    Anytime: Ctrl-C ends the search early and keeps the best so far. The budget covers the
+    Anytime: Ctrl-C ends the search early and keeps the best so far; a second one while that is put away changes
+    nothing (``CtrlC``). The budget covers the
     method's own set-up too (tracing its networks), as it does for a user who waits.
 
     With a ``checkpoint`` folder, the same call goes on where a killed one was. What a search on the runtime
@@ -93,6 +95,7 @@ def search(
         )
     begin = start_of(problem, start, method)
     with contextlib.ExitStack() as stack:
+        ctrl_c = stack.enter_context(patient())
         if evaluator is None:
             evaluator = search_simulator(problem)
         if isinstance(evaluator, SimulatedEvaluator) and (lacking := shortage(problem)):
@@ -106,7 +109,7 @@ def search(
         if begin is not None:
             identity["start"] = hashlib.sha256(begin.tobytes()).hexdigest()[:16]
         kept = Checkpoint(folder, identity, 0.0 if measures else CHECKPOINT_EVERY_S)
-        return _run(name, run, evaluator, budget, seed, begin, progress or Silent(), kept)
+        return _run(name, run, evaluator, budget, seed, begin, progress or Silent(), kept, ctrl_c)
 
 
 def _run(
@@ -118,6 +121,7 @@ def _run(
     start: np.ndarray | None,
     progress: Progress,
     checkpoint: Checkpoint,
+    ctrl_c: CtrlC,
 ) -> SearchResult:
     """Asks the method for rounds until the budget is used up."""
     problem = evaluator.problem
@@ -134,29 +138,33 @@ def _run(
         checkpoint=checkpoint,
     )
     interrupted = tried_all = False
-    with progress:
-        try:
-            # A search that begins makes one round, however little time it has.
-            for batch in () if recorder.exhausted and recorder.history else run(context):
-                recorder.add(batch)
-                done = recorder.exhausted
-                checkpoint.save(len(recorder.history), recorder.state, last=done)
-                progress.show(recorder.history[-1])
-                if done:
-                    break
-            else:
-                tried_all = not recorder.exhausted
-                checkpoint.save(len(recorder.history), recorder.state, last=True)
-        except KeyboardInterrupt:
-            interrupted = True
-    best = recorder.best_placement
-    if best is None and interrupted:
-        raise KeyboardInterrupt
-    if best is None:
-        raise NothingFits(_found_nothing(name, evaluator, recorder, starts, tried_all))
-    return _result(
-        Placement(problem, best), evaluator, recorder, name, seed, starts.single_device_s, interrupted
-    )
+    with contextlib.ExitStack() as finishing:
+        with progress:
+            try:
+                # A search that begins makes one round, however little time it has.
+                for batch in () if recorder.exhausted and recorder.history else run(context):
+                    with ctrl_c.shielded():
+                        recorder.add(batch)
+                        interrupted = ctrl_c.asked > 0
+                        done = interrupted or recorder.exhausted
+                        checkpoint.save(len(recorder.history), recorder.state, last=done)
+                        progress.show(recorder.history[-1])
+                    if done:
+                        break
+                else:
+                    tried_all = not recorder.exhausted
+                    checkpoint.save(len(recorder.history), recorder.state, last=True)
+            except KeyboardInterrupt:
+                interrupted = True
+            finishing.enter_context(ctrl_c.shielded())
+        best = recorder.best_placement
+        if best is None and interrupted:
+            raise KeyboardInterrupt
+        if best is None:
+            raise NothingFits(_found_nothing(name, evaluator, recorder, starts, tried_all))
+        return _result(
+            Placement(problem, best), evaluator, recorder, name, seed, starts.single_device_s, interrupted
+        )
 
 
 def _found_nothing(
