@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import pathlib
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -31,6 +32,7 @@ from tf_placer.problem.plan_file import PlanFile
 from tf_placer.rewrite.saved_model import export_saved_model, plan_file
 from tf_placer.search import methods
 from tf_placer.search.budget import Budget
+from tf_placer.search.ctrl_c import patient
 
 OK, OUR_FAILURE, BAD_INPUT = 0, 1, 2
 
@@ -108,8 +110,10 @@ def _finish(
     console: rich.console.Console,
     also: Callable[[pathlib.Path], None] | None = None,
 ) -> None:
-    report.print(console)
-    for path in report.write(out, made_for, also):
+    with patient() as ctrl_c, ctrl_c.shielded():  # what was searched for is not lost for a Ctrl-C now
+        report.print(console)
+        written = report.write(out, made_for, also)
+    for path in written:
         console.print(f"wrote {path}", soft_wrap=True)
 
 
@@ -191,7 +195,7 @@ def run(argv: Sequence[str], console: rich.console.Console | None = None) -> int
             console.print(f"{argv[0]}: {command.help}\n{values.get_help()}", soft_wrap=True, markup=False)
             return OK
         parse_flags(values, argv, command.required)
-        with workers_opened("open_workers" in values and values.open_workers):
+        with patient(), workers_opened("open_workers" in values and values.open_workers):
             command.run(values, console)
     except (InputError, flags.Error) as error:
         sys.stderr.write(f"tf-placer: {' '.join(str(error).split())}\n")
@@ -214,10 +218,12 @@ def _command_named(name: str) -> Command:
 def console_main() -> None:
     """The entry point of ``tf-placer``; ends the process."""
     try:
-        status = run(sys.argv[1:])
+        with patient():
+            status = run(sys.argv[1:])
     except KeyboardInterrupt:
         sys.stderr.write("tf-placer: interrupted before there was anything to keep\n")
         status = OUR_FAILURE
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is done: the process may end in peace
     sys.exit(status)
 
 

@@ -10,8 +10,9 @@ import pathlib
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
+import numpy as np
 import pytest
 import rich.console
 import tensorflow as tf
@@ -27,6 +28,8 @@ from tf_placer.folders import reserved
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.saved_model import plan_file
+from tf_placer.search import methods
+from tf_placer.search.round import Context, Round, evaluated
 from tf_placer.workloads import registry
 
 _ROOT = pathlib.Path(__file__).absolute().parents[2]
@@ -134,6 +137,36 @@ def test_place_prints_the_table_and_where_the_results_are(tmp_path: pathlib.Path
     assert f"wrote {tmp_path / 'summary.json'}" in text
 
 
+@pytest.mark.parametrize("write", [None, "method"])
+def test_the_plan_written_is_the_fastest_unless_the_methods_own_is_asked_for(
+    write: str | None, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def scattered(context: Context) -> Iterator[Round]:
+        """Neighbors on different devices."""
+        devices = np.arange(context.problem.num_units) % 2
+        context.problem.check_legal(devices)
+        yield evaluated(context, devices[np.newaxis])
+
+    monkeypatch.setitem(methods._METHODS, "scattered", methods.Entry(scattered))
+    status, text = command(*place_arguments(tmp_path, method="scattered", write=write))
+    assert status == 0, text
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    plan = json.loads((tmp_path / "placement.json").read_text())["devices"]
+    assert summary["method"] == "scattered"
+    everyone = {**summary["baselines"], summary["written"]: summary["runtime_s"]}
+    if write == "method":
+        assert summary["written"] == "scattered" and len(set(plan.values())) == 2
+        assert summary["runtime_s"] > min(everyone.values())
+        assert "The plan written is that of scattered" in text
+    else:
+        assert summary["written"] == "single" and len(set(plan.values())) == 1
+        assert summary["runtime_s"] == min(everyone.values())
+        assert summary["recommended"] == summary["written"]
+        assert "scattered is NOT faster than a single device" in text
+    placed = tf.compat.v1.GraphDef.FromString((tmp_path / "placed_graph.pb").read_bytes())
+    assert {node.name: node.device for node in placed.node} == plan
+
+
 def test_compare_gives_every_method_the_same_evaluations(tmp_path: pathlib.Path) -> None:
     arguments = place_arguments(tmp_path, method=None)[1:]
     status, _ = command("compare", *arguments, "--methods=single,random")
@@ -181,6 +214,7 @@ def assert_one_line(
         ("seed", "-1", "--seed=-1"),
         ("seed", str(2**31), "--seed=2147483648"),
         ("budget_s", "0", "budget_s is 0"),
+        ("write", "best", "--write=best"),
         ("budget_s", "nan", "--budget_s=nan is no number"),
         ("budget_s", "soon", "--budget_s=soon"),
         ("seeed", "1", "seed"),

@@ -15,7 +15,7 @@ from tf_placer.errors import InputError
 from tf_placer.folders import check_writable
 from tf_placer.problem.pins import Pin
 from tf_placer.search import methods
-from tf_placer.search.search import MAX_SEED
+from tf_placer.search.arguments import MAX_SEED
 
 VARIABLES = ("move", "stay")
 _GIVE_PINS = 'give {"encoder/.*": "/device:CPU:0"}, ops -> device'

@@ -43,6 +43,17 @@ def attach(cluster: Cluster) -> dict[str, str]:
     return here
 
 
+def is_attached(cluster: Cluster) -> bool:
+    """Whether this process can use the cluster's devices without being connected to anything more."""
+    if cluster.kind == "remote":
+        return bool(_connected_servers)
+    return (
+        cluster.kind != "local"
+        or any(device.type == "GPU" for device in cluster.devices)
+        or tuple(device.name for device in cluster.devices) in _connected
+    )
+
+
 def check_not_described(cluster: Cluster) -> None:
     """Raises InputError for a cluster that nothing can run on."""
     if cluster.kind == "described":

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from colocation.tensorflow_internals import ConcreteFunction
 from tf_placer.automatic.config import AutoPlaceConfig
-from tf_placer.automatic.eager_devices import attach
+from tf_placer.automatic.eager_devices import attach, is_attached
 from tf_placer.automatic.plan import Plan, find_plan
 from tf_placer.automatic.report import report
 from tf_placer.cluster.cluster import Cluster
@@ -72,6 +72,7 @@ def placed_signature(
     def progress(title: str, budget: Budget) -> ConsoleProgress:
         return ConsoleProgress(f"{title} for {item.name}", budget, console)
 
+    _check_nothing_is_lost(item, cluster)
     plan = find_plan(item, cluster, config, fixed, progress)
     if config.keep_unplaced and not plan.is_worth_it:
         return Signature(concrete, concrete, item, plan)
@@ -79,6 +80,19 @@ def placed_signature(
     devices = {op: here[device] for op, device in plan.placement.device_names.items()}
     move_variables(concrete, item, devices)
     return Signature(concrete, placed_concrete_function(concrete, item, devices), item, plan)
+
+
+def _check_nothing_is_lost(item: Item, cluster: Cluster) -> None:
+    """Raises InputError where connecting this process to the cluster's workers would lose what the function captures.
+
+    TensorFlow forgets what it knows by a name, such as a table, when a process is connected to others.
+    """
+    named = [capture for capture in item.host_captures if not capture.is_anonymous]
+    if named and cluster.is_live and not is_attached(cluster):
+        raise InputError(
+            f"{named[0].node!r} is {named[0].kind} of this process that connecting to workers would lose; make it "
+            "after a first function was placed on them"
+        )
 
 
 def _example(value: tf.Tensor, batch_size: int) -> Any:

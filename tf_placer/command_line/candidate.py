@@ -16,6 +16,7 @@ from tf_placer.graph.item import Item
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
 from tf_placer.search.budget import Budget
+from tf_placer.search.ctrl_c import patient
 from tf_placer.search.progress import ConsoleProgress
 from tf_placer.search.result import SearchResult
 from tf_placer.search.search import NothingFits, search
@@ -78,7 +79,7 @@ def measure_candidates(
     start or no longer answer, no candidate counts as measured, and each says why.
     """
     try:
-        with RuntimeEvaluator(item, problem) as evaluator:
+        with patient(), RuntimeEvaluator(item, problem) as evaluator:
             return [_measured(candidate, evaluator, console) for candidate in candidates]
     except KeyboardInterrupt:
         why = "not measured: interrupted"

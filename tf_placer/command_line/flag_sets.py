@@ -10,13 +10,13 @@ from absl import flags
 from tf_placer.calibration.build_problem import COSTS
 from tf_placer.cluster.choose import choose_cluster
 from tf_placer.cluster.loopback import are_workers_open, loopback_library
-from tf_placer.command_line.place import Request
+from tf_placer.command_line.place import FASTEST, WRITE, Request
 from tf_placer.command_line.source import Source
 from tf_placer.errors import InputError
 from tf_placer.problem.pins import Pin
 from tf_placer.problem.plan_file import PlanFile
+from tf_placer.search.arguments import MAX_SEED
 from tf_placer.search.budget import Budget
-from tf_placer.search.search import MAX_SEED
 
 DEFAULT_BUDGET_S = 60.0
 _SOURCES = ("workload", "saved_model", "meta_graph")
@@ -91,6 +91,13 @@ def of_place(values: flags.FlagValues) -> None:
     """A program, devices, a budget, a method, and what is decided already."""
     _search_flags(values)
     flags.DEFINE_string("method", "hdp", "How to search; `methods` lists them.", values)
+    flags.DEFINE_enum(
+        "write",
+        FASTEST,
+        WRITE,
+        "Whose plan: the fastest one found, or that of the method.",
+        flag_values=values,
+    )
     flags.DEFINE_string("plan", None, "A placement.json to apply instead of searching.", values)
     flags.DEFINE_bool(
         "complete_plan",
@@ -152,6 +159,7 @@ def request(values: flags.FlagValues, budget: Budget) -> Request:
         plan=plan,
         complete_plan=places and values.complete_plan,
         respect_devices=values.respect_devices if "respect_devices" in values else None,
+        write=values.write if places else FASTEST,
     )
 
 

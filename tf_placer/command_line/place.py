@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -13,7 +15,7 @@ from tf_placer.calibration.build_problem import build_problem
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.workers import workers_of
 from tf_placer.command_line.candidate import Candidate, find_candidate, measure_candidates
-from tf_placer.command_line.report import Live, Report
+from tf_placer.command_line.report import Live, Report, fastest
 from tf_placer.command_line.source import Source
 from tf_placer.errors import InputError
 from tf_placer.evaluation.runtime import RuntimeEvaluator
@@ -24,10 +26,17 @@ from tf_placer.problem.plan_file import PlanFile
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.requested import narrowed_units, with_requested_devices
 from tf_placer.rewrite.saved_model import plans_in
+from tf_placer.search import methods
 from tf_placer.search.budget import Budget
 from tf_placer.search.live import PLAIN, LiveResult, Trial, search_live
 from tf_placer.search.progress import ConsoleProgress
 from tf_placer.search.search import evaluate_given
+
+FASTEST, METHOD = "fastest", "method"
+WRITE = (FASTEST, METHOD)
+
+MADE_AT_ONCE = ("single", "topological_fill", "list_schedule")  # beside every method that is asked for
+_FEW = 1000  # more plans than such a method makes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,9 +56,10 @@ class Request:
       respect_devices: ops that ask for a device in the program itself are on such a device; False places them anew.
         What is not kept is told; None leaves them alone and says nothing.
       held: op name -> device, of ops that have their place already; the program need not have them all.
+      write: whose plan is written: the ``"fastest"``, whoever found it, or that of the ``"method"``.
 
     Raises:
-      InputError: a plan and pins are given.
+      InputError: a plan and pins are given, or ``write`` is another word.
     """
 
     source: Source
@@ -62,8 +72,11 @@ class Request:
     complete_plan: bool = False
     respect_devices: bool | None = None
     held: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    write: str = FASTEST
 
     def __post_init__(self) -> None:
+        if self.write not in WRITE:
+            raise InputError(f"--write={self.write}: give one of {', '.join(WRITE)}")
         if self.plan is not None and self.pins:
             raise InputError(
                 "--plan and --pin are given; a plan pins what it names: edit it, or leave it away"
@@ -73,10 +86,11 @@ class Request:
 
 
 def place(request: Request, method: str, console: rich.console.Console) -> Report:
-    """Finds one method's placement, and random search's with as many evaluations.
+    """Finds one method's placement, and those of plainer ones beside it; the fastest is ``chosen``.
 
-    On live devices the runtime has the last word: see ``search_live``. Where they cannot run the program
-    (``Item.why_not_standalone``) the simulator has it, and that is said.
+    Random search gets as many evaluations. With ``--write=method`` the method's own is chosen. On live devices the
+    runtime has the last word: see ``search_live``. Where they cannot run the program (``Item.why_not_standalone``) the
+    simulator has it, and that is said.
 
     Args:
       request: what to place where.
@@ -95,12 +109,24 @@ def place(request: Request, method: str, console: rich.console.Console) -> Repor
     if problem.cluster.is_live:
         why = f"No worker can run {item.name}: {item.why_not_standalone}. What follows is the simulator's word alone."
         console.print(rich.text.Text(why), soft_wrap=True)
+    # Before the search, so that after Ctrl-C nothing is left but writing.
+    few = () if method == "single" else tuple(name for name in MADE_AT_ONCE if name != method)
+    baselines = [_made_at_once(problem, name, request.seed, console) for name in few]
     chosen = find_candidate(problem, method, request.budget, request.seed, console)
-    baselines = [_single(problem, request.seed, console)] if method != "single" else []
-    if method not in ("single", "random") and chosen.result is not None and not chosen.result.interrupted:
+    searches = methods.find(method).goes_on and method != "random"
+    if searches and chosen.result is not None and not chosen.result.interrupted:
         same = Budget(evaluations=chosen.result.evaluations)
-        baselines.append(find_candidate(problem, "random", same, request.seed, console))
-    return Report(item, problem, chosen, tuple(baselines))
+        with contextlib.suppress(KeyboardInterrupt):  # it had found nothing yet; the method has
+            baselines.append(find_candidate(problem, "random", same, request.seed, console))
+    return _report(item, problem, [chosen, *baselines], request)
+
+
+def _report(item: Item, problem: Problem, found: Sequence[Candidate], request: Request) -> Report:
+    """A report of candidates, the first one that of the method that was asked for."""
+    asked = found[0]
+    chosen = asked if request.write == METHOD else fastest(found, asked.method) or asked
+    others = tuple(candidate for candidate in found if candidate is not chosen)
+    return Report(item, problem, chosen, others, asked=asked.method)
 
 
 def place_signatures(
@@ -144,11 +170,9 @@ def compare(request: Request, methods: Sequence[str], console: rich.console.Cons
     found = [find_candidate(problem, name, request.budget, request.seed, console) for name in methods]
     if problem.cluster.is_live:
         found = measure_candidates(item, problem, found, console)
-    timed = [candidate for candidate in found if candidate.step_s is not None]
-    if not timed:
+    chosen = fastest(found)
+    if chosen is None:
         raise InputError(found[0].message)
-    # On a tie the single device: a plan that gains nothing is not worth having.
-    chosen = min(timed, key=lambda candidate: (candidate.step_s, candidate.method != "single"))
     return Report(item, problem, chosen, tuple(c for c in found if c is not chosen))
 
 
@@ -239,7 +263,7 @@ def _place_given(item: Item, problem: Problem, request: Request, console: rich.c
     """Every op is pinned: the one placement there is, beside the best single device without pins."""
     free = build_problem(item, request.cluster, request.costs)
     plan = Candidate("plan", evaluate_given(free, problem.allowed.argmax(axis=1).astype(np.int32), "plan"))
-    candidates = [plan, _single(free, request.seed, console)]
+    candidates = [plan, _made_at_once(free, "single", request.seed, console)]
     if free.cluster.is_live:
         candidates = measure_candidates(item, free, candidates, console)
     return Report(item, free, candidates[0], tuple(candidates[1:]))
@@ -248,7 +272,11 @@ def _place_given(item: Item, problem: Problem, request: Request, console: rich.c
 def _place_live(
     item: Item, problem: Problem, request: Request, method: str, console: rich.console.Console
 ) -> Report:
-    """The report's ``chosen`` is what is recommended; the method's best and random search's stand beside it."""
+    """The method's best and those of the plainer ones stand beside what is recommended.
+
+    Raises:
+      InputError: the method's own plan was asked for, and none of it ran.
+    """
 
     def progress(title: str, budget: Budget) -> ConsoleProgress:
         return ConsoleProgress(f"{title} on {problem.cluster.name}", budget, console)
@@ -257,9 +285,16 @@ def _place_live(
         found = search_live(problem, evaluator, method, request.budget, request.seed, progress)
     names = dict.fromkeys(("single", "random", PLAIN, method))
     trials = [trial for name in names if (trial := found.best_of(name)) is not None]
-    others = [_as_candidate(found, trial) for trial in trials if trial is not found.recommended]
-    chosen = _as_candidate(found, found.recommended)
-    return Report(item, problem, chosen, tuple(others), Live(method, found))
+    candidates = {trial: _as_candidate(found, trial) for trial in (*trials, found.recommended)}
+    recommended = candidates[found.recommended]
+    own = found.best_of(method)
+    if request.write == METHOD and own is None:
+        raise InputError(
+            f"no plan of {method} was measured, so --write={METHOD} has none to write; leave it away for the fastest"
+        )
+    chosen = candidates[own] if request.write == METHOD and own is not None else recommended
+    others = tuple(candidate for candidate in candidates.values() if candidate is not chosen)
+    return Report(item, problem, chosen, others, Live(recommended, found), asked=method)
 
 
 def _as_candidate(found: LiveResult, trial: Trial) -> Candidate:
@@ -268,5 +303,6 @@ def _as_candidate(found: LiveResult, trial: Trial) -> Candidate:
     )
 
 
-def _single(problem: Problem, seed: int, console: rich.console.Console) -> Candidate:
-    return find_candidate(problem, "single", Budget(evaluations=problem.num_devices), seed, console)
+def _made_at_once(problem: Problem, method: str, seed: int, console: rich.console.Console) -> Candidate:
+    """The best of the few plans of a method that does not go on."""
+    return find_candidate(problem, method, Budget(math.inf, _FEW), seed, console)

@@ -36,24 +36,25 @@ class Live:
     """What is told beyond the candidates where the runtime had the last word.
 
     Attributes:
-      method: the one that was asked for.
+      recommended: what the live search recommends; the plan that is written unless the method's own was asked for.
       found: its live search.
     """
 
-    method: str
+    recommended: Candidate
     found: LiveResult
 
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """One method's placement beside what it must beat.
+    """The plan that is written beside the others that were found.
 
     Attributes:
       item: the program.
       problem: the program on the cluster.
-      chosen: the placement to write; it has a result.
+      chosen: the placement to write, whoever found it; it has a result.
       baselines: the others.
-      live: of a search on live devices; ``chosen`` is then what it recommends.
+      live: of a search on live devices.
+      asked: the method that was asked for; None where that is the one of ``chosen``.
     """
 
     item: Item
@@ -61,10 +62,16 @@ class Report:
     chosen: Candidate
     baselines: tuple[Candidate, ...]
     live: Live | None = None
+    asked: str | None = None
 
     def __post_init__(self) -> None:
         if self.chosen.result is None:
             raise InputError(self.chosen.message)
+
+    @property
+    def method(self) -> str:
+        """The method that was asked for."""
+        return self.asked or self.chosen.method
 
     @property
     def result(self) -> SearchResult:
@@ -76,24 +83,23 @@ class Report:
     def recommended(self) -> Candidate:
         """The fastest candidate by measured time, or by simulated time where nothing was measured.
 
-        A baseline wins a tie: a plan that gains nothing is not worth having. A live search knows more of noise and
-        has decided.
+        A live search knows more of noise and has decided.
         """
         if self.live is not None:
-            return self.chosen
-        ran = [c for c in (*self.baselines, self.chosen) if c.step_s is not None]
-        return min(ran, key=lambda c: c.step_s or 0.0, default=self.chosen)
+            return self.live.recommended
+        return fastest((self.chosen, *self.baselines)) or self.chosen
 
     def summary(self) -> dict[str, Any]:
         """The content of summary.json: seconds are floats, what was not measured is None."""
         bounds = self.result.bounds
         beside = list(self.baselines)
-        if self.live is not None and self.chosen.method == "single":
+        if self.chosen.method == "single" and self.method != "single":
             beside.append(self.chosen)
         return {
             "workload": self.problem.name,
             "cluster": self.problem.cluster.name,
-            "method": self.live.method if self.live else self.chosen.method,
+            "method": self.method,
+            "written": self.chosen.method,
             "seed": self.result.seed,
             "ops": self.problem.num_ops,
             "units": self.problem.num_units,
@@ -143,27 +149,38 @@ class Report:
         """What is gained over a single device, or that nothing is."""
         if self.live is not None:
             return _live_verdict(self.live, (self.chosen, *self.baselines))
-        single = next((c for c in self.baselines if c.method == "single"), None)
+        single = next((c for c in self._candidates if c.method == "single"), None)
         how = "in the simulator" if self.chosen.measured_s is None else "on the runtime"
         if self.chosen.step_s is None:
             return f"{self.chosen.method} did not run: {self.chosen.status.name}."
-        if self.chosen.method == "single":
+        if self.method == "single":
             return f"The best single device takes {milliseconds(self.chosen.step_s)} {how}; nothing here beats it."
-        if single is None or single.step_s is None:
-            return f"No single device was timed; {self.chosen.method} takes {milliseconds(self.chosen.step_s)} {how}."
-        gain = 1 - self.chosen.step_s / single.step_s
-        if gain <= 0:
-            return (
-                f"{self.chosen.method} is NOT faster than a single device {how} ({percentage(-gain)} slower): "
-                "leave the program on one device."
-            )
-        verdict = f"{self.chosen.method} is {percentage(gain)} faster than a single device {how}."
-        if self.recommended is not self.chosen:
-            verdict += (
-                f" {self.recommended.method} is faster still, {milliseconds(self.recommended.step_s)}; "
-                f"the plan written is that of {self.chosen.method}."
-            )
-        return verdict
+        asked = next((c for c in self._candidates if c.method == self.method), self.chosen)
+        return " ".join([_standing(asked, single, how), *self._about_the_plan_written(single)])
+
+    @property
+    def _candidates(self) -> tuple[Candidate, ...]:
+        return (*self.baselines, self.chosen)
+
+    def _about_the_plan_written(self, single: Candidate | None) -> list[str]:
+        """Sentences that are needed where another method's plan is written, or would be the better one."""
+        single_is_fastest = self.recommended is single
+        advice = ["Leave the program on one device."] if single_is_fastest else []
+        if self.chosen.method != self.method:
+            if single_is_fastest:
+                return [
+                    *advice,
+                    f"The plan written is that of the single device, {milliseconds(self.chosen.step_s)}.",
+                ]
+            return [
+                f"{self.chosen.method} is the fastest, {milliseconds(self.chosen.step_s)}: the plan written is its "
+                f"(--write=method writes that of {self.method})."
+            ]
+        if self.recommended is self.chosen:
+            return []
+        if not single_is_fastest:
+            advice = [f"{self.recommended.method} is faster still, {milliseconds(self.recommended.step_s)}."]
+        return [*advice, f"The plan written is that of {self.chosen.method}."]
 
     def write(
         self,
@@ -225,12 +242,40 @@ class Report:
         return table
 
 
+def fastest(candidates: Sequence[Candidate], asked: str | None = None) -> Candidate | None:
+    """The candidate with the shortest step, measured where something was; None when none runs.
+
+    On a tie the single device wins: a plan that gains nothing is not worth having. Then the method that was asked for.
+
+    Args:
+      candidates: all measured, or none.
+      asked: the method that was asked for.
+    """
+    ran = [c for c in candidates if c.step_s is not None]
+    return min(ran, key=lambda c: (c.step_s, c.method != "single", c.method != asked), default=None)
+
+
+def _standing(candidate: Candidate, single: Candidate | None, how: str) -> str:
+    """One sentence about a candidate beside the single device."""
+    if candidate.step_s is None:
+        return f"{candidate.method} did not run: {candidate.status.name}."
+    if single is None or single.step_s is None:
+        return f"No single device was timed; {candidate.method} takes {milliseconds(candidate.step_s)} {how}."
+    gain = round(1 - candidate.step_s / single.step_s, 3)
+    if gain > 0:
+        return f"{candidate.method} is {percentage(gain)} faster than a single device {how}."
+    slower = f" ({percentage(-gain)} slower)" if gain else ""
+    return f"{candidate.method} is NOT faster than a single device {how}{slower}."
+
+
 def _live_verdict(live: Live, candidates: Sequence[Candidate]) -> str:
     found = live.found
     single = next((c for c in candidates if c.method == "single"), None)
-    lines = [f"Recommended: {_row_name(candidates[0])}. {found.why[0].upper()}{found.why[1:]}."]
+    lines = [f"Recommended: {_row_name(live.recommended)}. {found.why[0].upper()}{found.why[1:]}."]
+    if candidates[0] is not live.recommended:
+        lines.append(f"The plan written is that of {_row_name(candidates[0])}, as --write=method asks.")
     if single is None or single.measured_s is None:
-        return lines[0]
+        return "\n".join(lines)
     for candidate in candidates:
         if candidate.method == "single" or candidate.measured_s is None or candidate.simulated_s is None:
             continue

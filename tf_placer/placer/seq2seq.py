@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
 import sonnet as snt
 import tensorflow as tf
 import tensorflow_probability as tfp
@@ -76,15 +77,28 @@ class Seq2SeqPlacer(snt.Module):
         self._device_embedding = snt.Embed(num_devices + 1, hidden_width, name="device_embedding")
         self._query = snt.Linear(hidden_width, with_bias=False, name="query")
         self._logits = snt.Linear(num_devices, name="logits")
+        self._leaning: tf.Tensor | None = None
         self.num_devices = num_devices
         self.hidden_width = hidden_width
 
-    def prefer_device(self, device: int, probability: float) -> None:
-        """Sets the last layer's bias so that untrained weights choose ``device`` about that often."""
+    def prefer(self, device_of_group: np.ndarray, probability: float) -> None:
+        """Makes untrained weights choose these devices about that often.
+
+        One device for all groups is the last layer's bias, which is learned; several are a constant beside it, which
+        what is learned has to outweigh.
+
+        Args:
+          device_of_group: [G].
+          probability: above 0, below 1.
+        """
         others = (1.0 - probability) / max(self.num_devices - 1, 1)
         bounded = min(math.log(probability / others) / 2, 0.99 * self._tanh_constant)
         bias = self._temperature * math.atanh(bounded / self._tanh_constant)
-        self._logits.b.assign([bias if d == device else -bias for d in range(self.num_devices)])
+        leaning = np.where(np.arange(self.num_devices) == device_of_group[:, np.newaxis], bias, -bias)
+        if (device_of_group == device_of_group[0]).all():
+            self._logits.b.assign(leaning[0])
+        else:
+            self._leaning = tf.constant(leaning, tf.float32)
 
     def sample(self, groups: tf.Tensor, samples: int, logits_noise: tf.Tensor, seed: tf.Tensor) -> Decoded:
         """Draws K placements for each grouping.
@@ -140,7 +154,8 @@ class Seq2SeqPlacer(snt.Module):
         noise = tf.broadcast_to(logits_noise, [groupings, samples, steps, self.num_devices])
 
         def body(step, action, state, all_actions, all_logits):
-            logits, state = self._step(action, state, memory[:, step], memory)
+            leaning = 0.0 if self._leaning is None else self._leaning[step]
+            logits, state = self._step(action, state, memory[:, step], memory, leaning)
             logits += noise[:, :, step]
             action = choose(step, logits)
             return step + 1, action, state, all_actions.write(step, action), all_logits.write(step, logits)
@@ -163,7 +178,12 @@ class Seq2SeqPlacer(snt.Module):
         )
 
     def _step(
-        self, action: tf.Tensor, state: snt.LSTMState, memory_here: tf.Tensor, memory: tf.Tensor
+        self,
+        action: tf.Tensor,
+        state: snt.LSTMState,
+        memory_here: tf.Tensor,
+        memory: tf.Tensor,
+        leaning: tf.Tensor | float,
     ) -> tuple[tf.Tensor, snt.LSTMState]:
         """One decoder step: last actions [M, K], memory of the group to place [M, H] -> logits [M, K, D]."""
         groupings, samples = action.shape
@@ -173,7 +193,7 @@ class Seq2SeqPlacer(snt.Module):
         output = tf.reshape(output, [groupings, samples, self.hidden_width])
         score = tf.linalg.matmul(self._query(output), memory, transpose_b=True) / self.hidden_width**0.5
         context = tf.linalg.matmul(tf.nn.softmax(score), memory)  # [M, K, H]
-        unbounded = self._logits(tf.concat([output, context], axis=2))
+        unbounded = self._logits(tf.concat([output, context], axis=2)) + leaning
         return self._tanh_constant * tf.tanh(unbounded / self._temperature), state
 
 

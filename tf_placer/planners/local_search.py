@@ -37,7 +37,7 @@ class LocalSearch:
         self._problem = problem
         graph = unit_graph(problem)
         self._edges = graph.edges
-        self._neighbors = local_edges(graph).neighbors("both")
+        self._neighbors = local_edges(problem, graph).neighbors("both")
         work_ns = problem.work_ns()
         # A little for every unit, so that those that cost nothing move too.
         self._work = np.cumsum(work_ns + max(0.2 * work_ns.mean(), 1.0))

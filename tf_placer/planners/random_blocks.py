@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from tf_placer.planners.within_memory import WithinMemory
+from tf_placer.problem.footprint import held_bytes
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import breadth_first_rank, unit_graph
+
+_RESERVE = 0.5  # of the memory that nothing needs
 
 
 class RandomBlocks:
@@ -14,11 +18,21 @@ class RandomBlocks:
     Independent devices for thousands of units are always terrible, so a fair random search draws
     the number of blocks log-uniformly from 1 to U, the devices in use by a coin for each (a random
     single one when all coins say no), and a device for each block from those.
+
+    Where a device cannot hold what it has drawn, the units that have to go fill the others in that order
+    (``WithinMemory``); what fits stays. What stays with a unit counts in every draw; what outputs hold at the fullest
+    moment is an estimate and counts in two of three, in one of these with room to spare.
     """
 
     def __init__(self, problem: Problem, seed: int):
         self._problem = problem
         self._rank = breadth_first_rank(unit_graph(problem))
+        order, resident = np.argsort(self._rank), problem.resident_bytes
+        held = resident + held_bytes(problem)
+        certain = WithinMemory(problem, resident, order)
+        likely, roomy = (WithinMemory(problem, held, order, reserve) for reserve in (0.0, _RESERVE))
+        self._within = ((certain,), (likely, certain), (roomy, likely, certain))
+        self._drawn = 0
         self._first_legal = problem.allowed.argmax(axis=1)
         self._generator = np.random.default_rng(seed)
 
@@ -37,4 +51,8 @@ class RandomBlocks:
         device_of_block = generator.choice(used, size=blocks)
         device = device_of_block[np.searchsorted(cuts, self._rank, side="right")]
         legal = self._problem.allowed[np.arange(units), device]
-        return np.where(legal, device, self._first_legal).astype(np.int32)
+        row = np.where(legal, device, self._first_legal).astype(np.int32)
+        for within in self._within[self._drawn % len(self._within)]:
+            row = within(row)
+        self._drawn += 1
+        return row

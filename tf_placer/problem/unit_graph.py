@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import fractions
+import math
 
 import numpy as np
 
+from tf_placer.cluster.cluster import Cluster
 from tf_placer.problem.problem import Problem
+
+_MESSAGE = 750  # times as long as a noticeable edge's bytes takes a message without any
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -46,14 +51,31 @@ def unit_graph(problem: Problem) -> UnitGraph:
     return UnitGraph(problem.num_units, edges, total)
 
 
-def local_edges(graph: UnitGraph, least_bytes: int = 65) -> UnitGraph:
-    """The graph without its thin edges.
+def local_edges(problem: Problem, graph: UnitGraph) -> UnitGraph:
+    """The graph without its thin edges: those whose bytes take next to no time beside what a message costs anyway.
 
     A scalar such as the learning rate feeds every layer's update: along it any two units are a
     few steps apart, and distance says nothing about place.
     """
-    thick = graph.edge_bytes >= least_bytes
+    thick = graph.edge_bytes >= max(1, math.ceil(noticeable_bytes(problem.cluster)))
     return dataclasses.replace(graph, edges=graph.edges[thick], edge_bytes=graph.edge_bytes[thick])
+
+
+def noticeable_bytes(cluster: Cluster) -> fractions.Fraction:
+    """Bytes that take 1/750 of the time of a message without any, on the link where that is fewest; 0 without links.
+
+    On the described machines with PCIe that is 67, so that a scalar is thin and a layer's bias is not. It is exact, so
+    that a problem whose bytes are counted in another unit has the same edges.
+    """
+    fewest = None
+    for link in cluster.links:
+        bytes_per_s = max(1, round(link.bytes_per_s))
+        ps_per_byte = (
+            link.send_ps_per_byte + link.receive_ps_per_byte + fractions.Fraction(10**12, bytes_per_s)
+        )
+        found = (link.latency_ns + link.send_ns + link.receive_ns) * 1000 / (_MESSAGE * ps_per_byte)
+        fewest = found if fewest is None else min(fewest, found)
+    return fractions.Fraction(0) if fewest is None else fewest
 
 
 def breadth_first_rank(graph: UnitGraph) -> np.ndarray:

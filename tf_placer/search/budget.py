@@ -18,7 +18,7 @@ class Budget:
       evaluations: most placements evaluated, None for no limit.
 
     Raises:
-      InputError: no limit at all, or one that is not positive.
+      InputError: no limit at all, or one that is not a positive number.
     """
 
     seconds: float = math.inf

@@ -16,7 +16,9 @@ from tf_placer.planners.single_device import single_device_placements
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.race import race_times_s
 from tf_placer.runtime.statistics import clearly_slower
+from tf_placer.search import methods
 from tf_placer.search.budget import Budget
+from tf_placer.search.ctrl_c import patient
 from tf_placer.search.progress import Progress
 from tf_placer.search.result import SearchResult
 from tf_placer.search.search import NothingFits, evaluate_given, search
@@ -90,9 +92,19 @@ class LiveResult:
     searches: tuple[SearchResult, ...]
 
     def best_of(self, method: str) -> Trial | None:
-        """The fastest trial of a method, None when none ran."""
-        ran = [trial for trial in self.trials if trial.method == method and trial.measured_s is not None]
-        return min(ran, key=_standing, default=None)
+        """The fastest trial of a method, None when none ran; what another method had found before is its own too."""
+        own = [trial for trial in self.trials if trial.method == method]
+        for found in self.searches:
+            if found.method == method:
+                own += [
+                    dataclasses.replace(
+                        trial, method=method, evaluations=found.evaluations, search_s=found.search_s
+                    )
+                    for trial in self.trials
+                    if trial.method != method
+                    and np.array_equal(trial.device_of_unit, found.placement.device_of_unit)
+                ]
+        return min((trial for trial in own if trial.measured_s is not None), key=_standing, default=None)
 
     def as_search_result(self, trial: Trial) -> SearchResult:
         """A trial as the refitted simulator sees it."""
@@ -167,13 +179,18 @@ class _LiveSearch:
         self._samples: dict[int, list[float]] = {}  # trial -> its step times in the race
 
     def run(self, method: str, budget: Budget) -> LiveResult:
+        with patient():
+            return self._run(method, budget)
+
+    def _run(self, method: str, budget: Budget) -> LiveResult:
         interrupted, why = False, ""
         try:
             for row in single_device_placements(self._problem):
                 self._measure(Trial("single", row))
             if method != "single":
                 interrupted = self._search(method, budget)
-            self._race()
+            with patient():  # a search that was ended is no reason why the race cannot be
+                self._race()
         except KeyboardInterrupt:
             interrupted, why = True, "interrupted before the race"
         except RaceFailed as error:
@@ -210,7 +227,7 @@ class _LiveSearch:
         self, method: str, budget: Budget, which: str, seed: int, go_on: bool
     ) -> SearchResult | None:
         """Searches, anew or from the method's best, and measures what came of it, if it is new."""
-        start = self._best_row_of(method) if go_on else None
+        start = self._best_row_of(method) if go_on and methods.find(method).uses_start else None
         shown = self._progress(f"{method}, {which}", budget) if self._progress else None
         problem = self._correction.apply(self._problem)
         try:

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import tensorflow as tf
 
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.learner import EvaluateFn, HdpLearner
+from tf_placer.agents.hdp.start import HdpStart, SimulateFn
 from tf_placer.arguments import nearest
 from tf_placer.errors import InputError
+from tf_placer.evaluation.any_order import search_simulator
 from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.planners.list_schedule import list_schedule
 from tf_placer.planners.local_search import LocalSearch
 from tf_placer.planners.random_blocks import RandomBlocks
 from tf_placer.planners.single_device import single_device_placements
+from tf_placer.planners.topological_fill import topological_fill
+from tf_placer.problem.problem import Problem
 from tf_placer.registration import check_registration
 from tf_placer.search.round import Context, Method, Round, evaluated
 
@@ -27,10 +32,11 @@ LOCAL_SEARCH_BATCH = 4
 def hdp(context: Context, config: HdpConfig = HdpConfig()) -> Iterator[Round]:
     """Hierarchical planner: Grouper and Placer trained with REINFORCE (Mirhoseini et al. 2018)."""
 
+    if not context.rounds:
+        yield evaluated(context, context.start[np.newaxis])
     evaluate = _graph_evaluate(context)
-    learner = HdpLearner(
-        context.problem, config, evaluate, context.reference_s, context.start_device, context.seed
-    )
+    start = HdpStart.from_plans(context.problem, config, context.plans, _simulate(context))
+    learner = HdpLearner(context.problem, config, evaluate, context.reference_s, start, context.seed)
     context.checkpoint.track(learner, dataclasses.asdict(config))
     while True:
         if evaluate:
@@ -56,6 +62,18 @@ def _graph_evaluate(context: Context) -> EvaluateFn | None:
     return evaluate
 
 
+def _simulate(context: Context) -> SimulateFn:
+    """What times a plan as groups: never the runtime, which is not asked for what nobody proposed."""
+    evaluator = context.evaluator
+    simulator = evaluator if isinstance(evaluator, SimulatedEvaluator) else search_simulator(context.problem)
+
+    def simulate(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        times = simulator.times(tf.constant(rows))
+        return times.runtime_s.numpy(), times.fits.numpy()
+
+    return simulate
+
+
 def random(context: Context) -> Iterator[Round]:
     """Random search over block placements of every granularity."""
     blocks = RandomBlocks(context.problem, context.seed)
@@ -66,7 +84,7 @@ def random(context: Context) -> Iterator[Round]:
 
 
 def local_search(context: Context) -> Iterator[Round]:
-    """Late acceptance from the best single device: moves one connected piece at a time (Burke & Bykov 2017)."""
+    """Late acceptance: moves one connected piece of a plan at a time (Burke & Bykov 2017)."""
     climber = LocalSearch(context.problem, context.start, context.seed)
     rows = context.start[np.newaxis]
     for made in itertools.count():
@@ -80,20 +98,59 @@ def local_search(context: Context) -> Iterator[Round]:
 
 def single(context: Context) -> Iterator[Round]:
     """Everything on one device, each in turn."""
-    if not context.rounds:
-        yield evaluated(context, single_device_placements(context.problem))
+    yield from _all_at_once(context, single_device_placements)
 
 
-_METHODS: dict[str, Method] = {"hdp": hdp, "local_search": local_search, "random": random, "single": single}
+def topological(context: Context) -> Iterator[Round]:
+    """Devices filled in topological order, the fastest first, several ways (m-TOPO: Jeon et al. 2020, Baechi)."""
+    yield from _all_at_once(context, topological_fill)
+
+
+def list_scheduling(context: Context) -> Iterator[Round]:
+    """List schedule: each op in order of urgency where it ends first (HEFT: Topcuoglu, Hariri & Wu 2002)."""
+    yield from _all_at_once(context, list_schedule)
+
+
+def _all_at_once(context: Context, planner: Callable[[Problem], np.ndarray]) -> Iterator[Round]:
+    """One round of all that a planner makes, if it makes anything."""
+    rows = planner(context.problem)
+    if not context.rounds and len(rows):
+        yield evaluated(context, rows)
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """A method and what may be asked of it.
+
+    Attributes:
+      run: the method.
+      uses_start: it begins at a plan, the one it is given or the best that costs nothing, and tries that first.
+      goes_on: it uses up whatever budget it has; the others make a few plans and are done.
+    """
+
+    run: Method
+    uses_start: bool = False
+    goes_on: bool = False
+
+
+_METHODS: dict[str, Entry] = {
+    "hdp": Entry(hdp, uses_start=True, goes_on=True),
+    "list_schedule": Entry(list_scheduling),
+    "local_search": Entry(local_search, uses_start=True, goes_on=True),
+    "random": Entry(random, goes_on=True),
+    "single": Entry(single),
+    "topological_fill": Entry(topological),
+}
 _BUILT_IN = frozenset(_METHODS)
 
 
-def register(name: str, method: Method) -> None:
+def register(name: str, method: Method, *, uses_start: bool = False, goes_on: bool = False) -> None:
     """Makes a method known to ``search(method=name)`` and to ``--method=name`` in this process.
 
     Args:
       name: small letters, digits and ``_``.
       method: gives rounds (``tf_placer.search.Method``); the first line of its docstring describes it.
+      uses_start, goes_on: see ``Entry``.
 
     Raises:
       InputError: the name is none or comes with tf_placer, or the method cannot be called or has no docstring.
@@ -101,7 +158,7 @@ def register(name: str, method: Method) -> None:
     check_registration("method", name, method, _BUILT_IN)
     if not method.__doc__:
         raise InputError(f"method {name!r} has no docstring; `methods` shows its first line")
-    _METHODS[name] = method
+    _METHODS[name] = Entry(method, uses_start, goes_on)
 
 
 def names() -> tuple[str, ...]:
@@ -111,11 +168,11 @@ def names() -> tuple[str, ...]:
 
 def describe(name: str) -> str:
     """The first sentence about a method."""
-    return str(find(name).__doc__).splitlines()[0]
+    return str(find(name).run.__doc__).splitlines()[0]
 
 
-def find(name: str) -> Method:
-    """The method called ``name``.
+def find(name: str) -> Entry:
+    """The entry of the method called ``name``.
 
     Raises:
       InputError: unknown name; the message gives the nearest ones.

@@ -13,6 +13,7 @@ from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.problem.problem import Problem
 from tf_placer.search.checkpoint import Checkpoint
+from tf_placer.search.starts import Starts
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -37,9 +38,8 @@ class Context:
     Attributes:
       problem: what to place.
       evaluator: times placements.
-      reference_s: step time of the best single device, for rewards.
-      start_device: that device.
-      start: [U], where a method that improves a placement begins.
+      starts: the plans that cost nothing to find; ``reference_s`` is their best one's, for rewards.
+      given: [U], where a method that improves a placement is told to begin; None when it is not.
       seed: fixes everything random.
       rounds: that this search had made when it was interrupted; the method goes on after them.
       checkpoint: keeps what a method has learned, see ``Checkpoint.track``.
@@ -47,12 +47,26 @@ class Context:
 
     problem: Problem
     evaluator: Evaluator
-    reference_s: float
-    start_device: int
-    start: np.ndarray
+    starts: Starts
+    given: np.ndarray | None
     seed: int
     rounds: int
     checkpoint: Checkpoint
+
+    @property
+    def plans(self) -> np.ndarray:
+        """[K, U], where a method that improves a placement may begin, the fastest first: the one given, if one is."""
+        return self.starts.plans if self.given is None else self.given[np.newaxis]
+
+    @property
+    def start(self) -> np.ndarray:
+        """[U], the first of ``plans``."""
+        return self.plans[0]
+
+    @property
+    def reference_s(self) -> float:
+        """What rewards are relative to, wherever a search begins."""
+        return self.starts.reference_s
 
 
 # Yields rounds until the caller stops asking, or for good when there is nothing more to try.

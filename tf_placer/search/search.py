@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import hashlib
 import math
 import os
@@ -12,7 +11,6 @@ import pathlib
 from collections.abc import Iterator
 
 import numpy as np
-import tensorflow as tf
 
 from tf_placer import arguments
 from tf_placer.errors import InputError
@@ -22,19 +20,20 @@ from tf_placer.evaluation.journaled import JournaledEvaluator
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.folders import reserved
-from tf_placer.planners.single_device import single_device_placements
 from tf_placer.problem.bounds import lower_bounds
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
-from tf_placer.search import methods
+from tf_placer.problem.shortage import shortage
+from tf_placer.search.arguments import method_of, seed_of, start_of
 from tf_placer.search.budget import Budget
 from tf_placer.search.checkpoint import Checkpoint
+from tf_placer.search.ctrl_c import CtrlC, patient
 from tf_placer.search.progress import Progress, Silent
 from tf_placer.search.recorder import Recorder
 from tf_placer.search.result import SearchResult
 from tf_placer.search.round import Context, Method, Round, evaluated
+from tf_placer.search.starts import Starts
 
-MAX_SEED = 2**31 - 1
 JOURNAL = "measured.jsonl"
 # Between two checkpoints of a simulated search; one that measures saves after every round.
 CHECKPOINT_EVERY_S = 10.0
@@ -54,11 +53,12 @@ def search(
     progress: Progress | None = None,
     evaluator: Evaluator | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
-    start: np.ndarray | None = None,
+    start: Placement | np.ndarray | None = None,
 ) -> SearchResult:
     """Searches for the placement of ``problem`` with the shortest step.
 
-    Anytime: Ctrl-C ends the search early and keeps the best so far. The budget covers the
+    Anytime: Ctrl-C ends the search early and keeps the best so far; a second one while that is put away changes
+    nothing (``CtrlC``). The budget covers the
     method's own set-up too (tracing its networks), as it does for a user who waits.
 
     With a ``checkpoint`` folder, the same call goes on where a killed one was. What a search on the runtime
@@ -76,21 +76,23 @@ def search(
       evaluator: times the placements; None simulates (``search_simulator``: where threads decide, times are
         means over several orders of execution, the result's too). It stays the caller's to close.
       checkpoint: folder of this one search, made if need be; None keeps nothing.
-      start: [U], where a method that improves a placement begins; the best single device when not given.
+      start: where a method that improves a placement begins: [U], or a placement, also one of another problem of the
+        same graph and devices. When not given, the best plan that costs nothing to find: a single device, devices
+        filled in topological order, or a list schedule (``Starts``). A method of the table that begins nowhere
+        ignores it with a warning.
 
     Raises:
       InputError: no positive budget, a seed out of range, an unknown method, an evaluator of another problem, a
         start that is no legal placement, or a folder that holds another search, is damaged or in use, or cannot be
         written to.
-      NothingFits: no placement tried runs.
+      NothingFits: no placement tried runs; a simulated search tells before it begins where that can be proven.
       KeyboardInterrupt: Ctrl-C before any placement that runs was found.
       WorkerError: the runtime's workers cannot be started at all.
     """
     arguments.instance_of("problem", problem, Problem, "give what tf_placer.build_problem returns")
     budget = Budget(budget_s, budget_evaluations)
-    seed = arguments.whole_number("seed", seed, 0, MAX_SEED)
-    if not isinstance(method, str):
-        arguments.function("method", method, f"give one of {', '.join(methods.names())}, or a method itself")
+    seed = seed_of(seed)
+    name, run = method_of(method)
     if progress is not None:
         arguments.has_parts(
             "progress", progress, ("__enter__", "__exit__", "show"), "give a Progress, or None"
@@ -99,31 +101,29 @@ def search(
         checkpoint = arguments.path("checkpoint", checkpoint, "a folder")
     if evaluator is not None:
         arguments.has_parts("evaluator", evaluator, ("problem", "identity", "evaluate"), _GIVE_EVALUATOR)
-    name, run = (method, methods.find(method)) if isinstance(method, str) else (_name_of(method), method)
     if evaluator is not None and evaluator.problem is not problem:
         raise InputError(
             f"the evaluator is for problem {evaluator.problem.name!r}, which is not the problem {problem.name!r} that "
             "is searched; make it of that one"
         )
-    if start is not None:
-        try:
-            start = np.array(Placement(problem, start).device_of_unit)
-        except InputError as error:
-            raise InputError(f"start: {error}") from None
+    begin = start_of(problem, start, method)
     with contextlib.ExitStack() as stack:
+        ctrl_c = stack.enter_context(patient())
         folder = None if checkpoint is None else pathlib.Path(checkpoint)
         if folder is not None:
             stack.enter_context(reserved(folder, f"checkpoint={folder}"))
         if evaluator is None:
             evaluator = search_simulator(problem)
+        if isinstance(evaluator, SimulatedEvaluator) and (lacking := shortage(problem)):
+            raise NothingFits(_fits_nowhere(problem, lacking))
         measures = not isinstance(evaluator, SimulatedEvaluator)
         if folder is not None and measures and not isinstance(evaluator, JournaledEvaluator):
             evaluator = stack.enter_context(JournaledEvaluator(evaluator, folder / JOURNAL))
         identity = {"method": name, "seed": seed, "problem": problem.digest(), **evaluator.identity}
-        if start is not None:
-            identity["start"] = hashlib.sha256(start.tobytes()).hexdigest()[:16]
+        if begin is not None:
+            identity["start"] = hashlib.sha256(begin.tobytes()).hexdigest()[:16]
         kept = Checkpoint(folder, identity, 0.0 if measures else CHECKPOINT_EVERY_S)
-        return _run(name, run, evaluator, budget, seed, start, progress or Silent(), kept)
+        return _run(name, run, evaluator, budget, seed, begin, progress or Silent(), kept, ctrl_c)
 
 
 def _run(
@@ -135,53 +135,81 @@ def _run(
     start: np.ndarray | None,
     progress: Progress,
     checkpoint: Checkpoint,
+    ctrl_c: CtrlC,
 ) -> SearchResult:
     """Asks the method for rounds until the budget is used up."""
     problem = evaluator.problem
     recorder = Recorder(budget)
     recorder.restore(checkpoint.recorder)
-    start_device, reference_s, single_device_s = best_single_device(problem, evaluator)
+    starts = Starts(problem, evaluator)
     context = Context(
         problem=problem,
         evaluator=evaluator,
-        reference_s=reference_s,
-        start_device=start_device,
-        start=problem.everything_on(start_device) if start is None else start,
+        starts=starts,
+        given=start,
         seed=seed,
         rounds=len(recorder.history),
         checkpoint=checkpoint,
     )
-    interrupted = False
-    with progress:
-        try:
-            # A first round in any case: on a busy machine, set-up alone may take as long as a short budget.
-            for batch in () if recorder.exhausted and recorder.history else run(context):
-                recorder.add(batch)
-                done = recorder.exhausted
-                checkpoint.save(len(recorder.history), recorder.state, last=done)
-                progress.show(recorder.history[-1])
-                if done:
-                    break
-            else:
-                checkpoint.save(len(recorder.history), recorder.state, last=True)
-        except KeyboardInterrupt:
-            interrupted = True
-    best = recorder.best_placement
-    if best is None and interrupted:
-        raise KeyboardInterrupt
-    if best is None:
-        what = "fits in the memory of" if isinstance(evaluator, SimulatedEvaluator) else "runs on"
-        raise NothingFits(
-            f"method {name!r} found no placement of {problem.name!r} that {what} cluster "
-            f"{problem.cluster.name!r} in {recorder.evaluations} tries; give it a larger budget or more devices"
+    interrupted = tried_all = False
+    with contextlib.ExitStack() as finishing:
+        with progress:
+            try:
+                # A search that begins makes one round, however little time it has.
+                for batch in () if recorder.exhausted and recorder.history else run(context):
+                    with ctrl_c.shielded():
+                        recorder.add(batch)
+                        interrupted = ctrl_c.asked > 0
+                        done = interrupted or recorder.exhausted
+                        checkpoint.save(len(recorder.history), recorder.state, last=done)
+                        progress.show(recorder.history[-1])
+                    if done:
+                        break
+                else:
+                    tried_all = not recorder.exhausted
+                    checkpoint.save(len(recorder.history), recorder.state, last=True)
+            except KeyboardInterrupt:
+                interrupted = True
+            finishing.enter_context(ctrl_c.shielded())
+        best = recorder.best_placement
+        if best is None and interrupted:
+            raise KeyboardInterrupt
+        if best is None:
+            raise NothingFits(_found_nothing(name, evaluator, recorder, starts, tried_all))
+        return _result(
+            Placement(problem, best), evaluator, recorder, name, seed, starts.single_device_s, interrupted
         )
-    return _result(Placement(problem, best), evaluator, recorder, name, seed, single_device_s, interrupted)
 
 
-def _name_of(method: Method) -> str:
-    """A method need not be a plain function: it may be one with some arguments filled in."""
-    inner = method.func if isinstance(method, functools.partial) else method
-    return getattr(inner, "__name__", type(inner).__name__)
+def _found_nothing(
+    name: str, evaluator: Evaluator, recorder: Recorder, starts: Starts, tried_all: bool
+) -> str:
+    """One line with a remedy that can help, and what is nearest to fitting."""
+    problem = evaluator.problem
+    simulated = isinstance(evaluator, SimulatedEvaluator)
+    what = "fits in the memory of" if simulated else "runs on"
+    remedy = "give it a larger budget or more devices"
+    if simulated:
+        nearest = evaluator.evaluate(starts.plans[:1])
+        if nearest.status[0] == Status.OK:
+            remedy = "try local_search, which begins at a plan that fits"
+        else:
+            told = nearest.messages[0]
+            remedy = f"in the plan nearest to fitting that costs nothing to find {told}; give more devices"
+            remedy += "" if tried_all else " or a larger budget"
+    elif tried_all:
+        remedy = "it makes no more; try local_search, or give more devices"
+    return (
+        f"method {name!r} found no placement of {problem.name!r} that {what} cluster "
+        f"{problem.cluster.name!r} in {recorder.evaluations} tries; {remedy}"
+    )
+
+
+def _fits_nowhere(problem: Problem, lacking: str) -> str:
+    return (
+        f"no placement of {problem.name!r} fits in the memory of cluster {problem.cluster.name!r}: {lacking}; "
+        "give a smaller batch or model, or devices with more memory"
+    )
 
 
 def evaluate_given(problem: Problem, device_of_unit: np.ndarray, name: str) -> SearchResult:
@@ -196,24 +224,6 @@ def evaluate_given(problem: Problem, device_of_unit: np.ndarray, name: str) -> S
 
     result = search(problem, given, budget_evaluations=1, evaluator=SimulatedEvaluator(problem))
     return dataclasses.replace(result, method=name)
-
-
-def best_single_device(problem: Problem, evaluator: Evaluator) -> tuple[int, float, float | None]:
-    """The fastest device to have everything on.
-
-    Returns:
-      Its position; its step time, or where the step runs on no single device the simulated one were memory unlimited,
-      which rewards can be relative to as well; and its step time again, None when the step runs on no single device.
-    """
-    placements = single_device_placements(problem)
-    measurement = evaluator.evaluate(placements)
-    if (measurement.status == Status.OK).any():
-        device = int(np.nanargmin(measurement.runtime_s))
-        single_device_s = float(measurement.runtime_s[device])
-        return device, max(single_device_s, 1e-9), single_device_s
-    unlimited_s = _simulated(evaluator).times(tf.constant(placements)).runtime_s.numpy()
-    device = int(np.argmin(unlimited_s))
-    return device, max(float(unlimited_s[device]), 1e-9), None
 
 
 def _simulated(evaluator: Evaluator) -> SimulatedEvaluator:

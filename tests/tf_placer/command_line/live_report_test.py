@@ -15,15 +15,20 @@ from tf_placer.search.budget import Budget
 from tf_placer.search.live import search_live
 
 
-def report_of(problem, machine, method="random"):
+def report_of(problem, machine, method="random", written=None):
     found = search_live(problem, machine, method, Budget(evaluations=600))
 
     def candidate(trial):
         return Candidate(trial.method, found.as_search_result(trial), trial.measured_s)
 
+    recommended = candidate(found.recommended)
     others = [found.best_of(name) for name in ("single", "random", "local_search")]
-    others = [candidate(trial) for trial in others if trial is not found.recommended]
-    return Report(None, problem, candidate(found.recommended), tuple(others), Live(method, found))
+    others = tuple(candidate(trial) for trial in others if trial is not found.recommended)
+    if written is None:
+        return Report(None, problem, recommended, others, Live(recommended, found), asked=method)
+    chosen = next(one for one in others if one.method == written)
+    others = tuple(one for one in (recommended, *others) if one is not chosen)
+    return Report(None, problem, chosen, others, Live(recommended, found), asked=method)
 
 
 @pytest.fixture(scope="module")
@@ -56,3 +61,15 @@ def test_no_gain_recommends_and_writes_the_single_device(problem):
     assert report.verdict().startswith("Recommended: single device. The best single device: ")
     assert report.summary()["baselines_measured"]["single"] == report.chosen.measured_s
     assert len(np.unique(report.result.placement.device_of_unit)) == 1
+
+
+def test_a_plan_that_is_not_recommended_is_written_where_it_is_asked_for_and_that_is_said(problem):
+    dear = Correction(alone=1e4).apply(problem)
+    report = report_of(problem, OtherMachine(dear), written="random")
+    lines = report.verdict().splitlines()
+    assert lines[0].startswith("Recommended: single device. ")
+    assert lines[1] == "The plan written is that of random, as --write=method asks."
+    summary = report.summary()
+    assert (summary["method"], summary["written"], summary["recommended"]) == ("random", "random", "single")
+    assert summary["measured_s"] == report.live.found.best_of("random").measured_s
+    assert summary["baselines_measured"]["single"] == report.live.found.single.measured_s

@@ -8,7 +8,7 @@ import rich.console
 
 from tests.tf_placer.problem.small_problems import problem_of
 from tf_placer.command_line.candidate import Candidate
-from tf_placer.command_line.report import Report
+from tf_placer.command_line.report import Report, fastest
 from tf_placer.errors import InputError
 from tf_placer.evaluation.measurement import Status
 from tf_placer.search.search import search
@@ -28,12 +28,12 @@ def result(problem):
 def report(problem, result):
     """Makes a report of (method, simulated seconds, measured seconds) triples, the chosen one first."""
 
-    def make(chosen, *baselines, **changes):
+    def make(chosen, *baselines, asked=None, **changes):
         candidates = [
             Candidate(method, dataclasses.replace(result, runtime_s=simulated_s), measured_s, **changes)
             for method, simulated_s, measured_s in (chosen, *baselines)
         ]
-        return Report(None, problem, candidates[0], tuple(candidates[1:]))
+        return Report(None, problem, candidates[0], tuple(candidates[1:]), asked=asked)
 
     return make
 
@@ -50,7 +50,48 @@ def test_a_gain_over_a_single_device_is_told_with_where_it_was_seen(report):
 def test_a_baseline_that_wins_is_named_and_so_is_the_plan_that_is_written(report):
     verdict = report(("hdp", 0.8, None), ("single", 1.0, None), ("random", 0.7, None)).verdict()
     assert "random is faster still, 700.000 ms" in verdict
-    assert "the plan written is that of hdp" in verdict
+    assert "The plan written is that of hdp" in verdict
+    fastest = report(("random", 0.7, None), ("single", 1.0, None), ("hdp", 0.8, None), asked="hdp")
+    assert fastest.verdict() == (
+        "hdp is 20.0% faster than a single device in the simulator. random is the fastest, 700.000 ms: the plan "
+        "written is its (--write=method writes that of hdp)."
+    )
+    summary = fastest.summary()
+    assert (summary["method"], summary["written"], summary["runtime_s"]) == ("hdp", "random", 0.7)
+    assert summary["baselines"] == {"single": 1.0, "hdp": 0.8}
+    single = report(("single", 1.0, None), ("hdp", 1.25, None), ("random", 1.1, None), asked="hdp")
+    assert single.verdict() == (
+        "hdp is NOT faster than a single device in the simulator (25.0% slower). Leave the program on one device. "
+        "The plan written is that of the single device, 1000.000 ms."
+    )
+    assert single.summary()["baselines"]["single"] == 1.0, (
+        "programs read it wherever another method was asked for"
+    )
+
+
+def test_a_slower_method_beside_a_plan_that_gains_is_not_told_to_leave_the_program(report):
+    verdict = report(("random", 0.5, None), ("single", 1.0, None), ("hdp", 1.25, None), asked="hdp").verdict()
+    assert (
+        "NOT faster" in verdict and "eave the program" not in verdict and "random is the fastest" in verdict
+    )
+
+
+@pytest.mark.parametrize("slower", [0.0, 1e-9, -1e-9])
+def test_no_difference_is_not_told_as_one(report, slower):
+    verdict = report(("single", 1.0, None), ("hdp", 1.0 + slower, None), asked="hdp").verdict()
+    assert verdict.startswith("hdp is NOT faster than a single device in the simulator. ")
+
+
+def test_the_fastest_is_the_single_device_on_a_tie_and_then_what_was_asked_for(result):
+    def candidate(method, seconds):
+        return Candidate(method, dataclasses.replace(result, runtime_s=seconds))
+
+    random, hdp, single = candidate("random", 0.5), candidate("hdp", 0.5), candidate("single", 1.0)
+    assert fastest([random, hdp, single], "hdp") is hdp
+    assert fastest([random, hdp, single], "random") is random
+    assert fastest([hdp, candidate("single", 0.5)], "hdp").method == "single"
+    nothing = Candidate("hdp", None, status=Status.OUT_OF_MEMORY)
+    assert fastest([nothing, random], "hdp") is random and fastest([nothing], "hdp") is None
 
 
 def test_no_gain_is_told_plainly(report):

@@ -122,7 +122,7 @@ def test_untrained_logits_are_not_saturated(groups):
 @pytest.mark.parametrize("probability", [0.5, 0.9])
 def test_the_start_device_is_preferred_about_as_asked(groups, probability):
     placer = make_placer(num_devices=2)
-    placer.prefer_device(1, probability)
+    placer.prefer(np.full(G, 1), probability)
     share = float(tf.reduce_mean(tf.nn.softmax(placer.greedy(groups).logits)[..., 1]))
     # Weights move the logit difference by up to about 0.7 either way (above).
     logit = math.log(probability / (1 - probability))

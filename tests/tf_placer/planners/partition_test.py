@@ -1,8 +1,11 @@
 """Min-cut partitions: where they cut, and how evenly."""
 
+import ctypes
 import itertools
+import sys
 
 import numpy as np
+import pytest
 
 from tests.tf_placer.problem.small_problems import problem_of
 from tf_placer.planners.partition import min_cut_partition
@@ -40,3 +43,35 @@ def test_one_part_and_no_edges():
     assert partition(problem_of([1] * 3, [(0, 1)]), 1).tolist() == [0, 0, 0]
     # Without edges nothing is cut, but the work must be shared all the same.
     assert sorted(np.bincount(partition(problem_of([100] * 8, []), 2), minlength=2).tolist()) == [4, 4]
+
+
+def odd_problems():
+    star = [(0, i) for i in range(1, 200)]
+    yield "a unit heavier than all others", problem_of([2**27, *[1] * 199], star), 64
+    yield "ten units, eight parts", problem_of([2**27, *[1] * 9], [(i, i + 1) for i in range(9)]), 8
+    yield "no work at all", problem_of([0] * 9, [(i, i + 1) for i in range(8)]), 8
+    yield "no edges", problem_of([1] * 70, []), 64
+
+
+def test_metis_prints_nothing_on_the_users_terminal(capfd):
+    for name, problem, parts in odd_problems():
+        part = partition(problem, parts)
+        assert part.shape == (problem.num_units,) and 0 <= part.min() <= part.max() < parts, name
+    ctypes.CDLL(None).fflush(None)  # what C would print as the process ends
+    print("ours", flush=True)
+    print("ours too", file=sys.stderr, flush=True)
+    printed = capfd.readouterr()
+    assert (printed.out, printed.err) == ("ours\n", "ours too\n")
+
+
+@pytest.mark.parametrize("parts", [3, 4, 64])
+def test_with_no_more_units_than_parts_every_unit_is_one(parts):
+    # METIS puts all of them into one part, or leaves half of the parts empty.
+    assert partition(problem_of([1] * 3, [(0, 1), (1, 2)], 10), parts).tolist() == [0, 1, 2]
+
+
+def test_parts_are_the_same_in_whatever_unit_bytes_are_counted():
+    edges = [(i, j) for i in range(40) for j in (i + 1, i + 7) if j < 40]
+    few = np.random.default_rng(0).integers(1, 500, len(edges))
+    parts = [partition(problem_of([100] * 40, edges, few * factor), 5).tolist() for factor in (1, 10**9)]
+    assert parts[0] == parts[1]

@@ -1,9 +1,14 @@
 """Random block placements: legal, of every granularity, a matter of the seed."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
+from tests.tf_placer.planners.full_devices import full_problem, loads
 from tests.tf_placer.problem.small_problems import problem_of, random_problem, small_cluster
+from tf_placer.evaluation.measurement import Status
+from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planners.random_blocks import RandomBlocks
 
 
@@ -35,3 +40,22 @@ def test_draws_are_a_matter_of_the_seed():
 def test_one_unit():
     draws = RandomBlocks(problem_of([1], []), seed=0).draw(30)
     assert draws.shape == (30, 1) and set(draws[:, 0].tolist()) == {0, 1}
+
+
+@pytest.mark.parametrize("devices", [2, 3, 4])
+@pytest.mark.parametrize("fill", [0.6, 0.75, 0.9])
+def test_draws_fit_where_memory_is_full(devices, fill):
+    for seed in range(5):
+        problem = full_problem(devices, fill, seed)
+        draws = RandomBlocks(problem, seed).draw(30)
+        assert all((loads(problem, row) <= problem.cluster.capacity_bytes()).all() for row in draws)
+        # Nor does what is sent and computed, which nobody had counted, make all of them too large.
+        fits = SimulatedEvaluator(problem).evaluate(draws).status == Status.OK
+        assert fits.mean() > 0.25, f"seed {seed}: {fits.mean():.0%}"
+        assert len({row.tobytes() for row in draws[fits]}) > 5, "and they are different ones"
+
+
+def test_what_fits_as_drawn_is_left_as_drawn():
+    problem = problem_of([1] * 20, [(i, i + 1) for i in range(19)], 1, cluster=small_cluster(3))
+    full = dataclasses.replace(problem, resident_bytes=np.full(20, 1))
+    np.testing.assert_array_equal(RandomBlocks(problem, 3).draw(30), RandomBlocks(full, 3).draw(30))

@@ -3,9 +3,18 @@
 import dataclasses
 
 import numpy as np
+import pytest
 
-from tests.tf_placer.problem.small_problems import problem_of
-from tf_placer.problem.unit_graph import breadth_first_rank, landmark_distances, local_edges, unit_graph
+from tests.tf_placer.problem.small_problems import LATENCY_NS, problem_of, small_cluster
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.cluster.preset import preset_names
+from tf_placer.problem.unit_graph import (
+    breadth_first_rank,
+    landmark_distances,
+    local_edges,
+    noticeable_bytes,
+    unit_graph,
+)
 
 
 def lists(neighbors):
@@ -41,10 +50,53 @@ def test_neighbors_by_direction():
     assert lists(graph.neighbors("both")) == [[2], [2], [0, 1, 3], [2]]
 
 
+def linked(latency_ns=LATENCY_NS, bytes_per_s=1e9, **chores):
+    """Two devices with such links."""
+    cluster = small_cluster()
+    links = tuple(
+        dataclasses.replace(link, latency_ns=latency_ns, bytes_per_s=bytes_per_s, **chores)
+        for link in cluster.links
+    )
+    return dataclasses.replace(cluster, links=links)
+
+
 def test_thin_edges_do_not_count_as_near():
-    graph = unit_graph(problem_of([1] * 3, [(0, 1), (1, 2)], [64, 65]))
-    assert local_edges(graph).edges.tolist() == [[1, 2]]
-    assert local_edges(graph).edge_bytes.tolist() == [65]
+    # 50,000 ns at 1 byte a ns: a 750th of that is 66.7 bytes.
+    problem = problem_of([1] * 3, [(0, 1), (1, 2)], [66, 67], cluster=linked(50_000))
+    local = local_edges(problem, unit_graph(problem))
+    assert local.edges.tolist() == [[1, 2]]
+    assert local.edge_bytes.tolist() == [67]
+
+
+@pytest.mark.parametrize(
+    ("links", "fewest"),
+    [
+        ({}, 10 / 750),
+        ({"latency_ns": 0}, 0),
+        ({"latency_ns": 5000, "bytes_per_s": 1e10}, 50_000 / 750),
+        # 1 + 2 + 2 ns a byte, 1000 + 200 + 300 ns a message.
+        (
+            {
+                "latency_ns": 1000, "send_ns": 200, "receive_ns": 300,
+                "send_ps_per_byte": 2000, "receive_ps_per_byte": 2000,
+            },
+            300 / 750,
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_noticed_is_a_matter_of_what_a_message_costs(links, fewest):
+    assert float(noticeable_bytes(linked(**links))) == pytest.approx(fewest)
+
+
+def test_described_machines_notice_more_than_a_scalar_and_less_than_a_layers_bias():
+    for name in preset_names():
+        assert 8 < noticeable_bytes(Cluster.preset(name)) < 512, name
+
+
+def test_edges_without_bytes_are_thin_and_one_device_has_no_links():
+    problem = problem_of([1] * 3, [(0, 1), (1, 2)], [0, 1], cluster=linked(0))
+    assert local_edges(problem, unit_graph(problem)).edges.tolist() == [[1, 2]]
+    assert noticeable_bytes(small_cluster(1)) == 0
 
 
 def test_breadth_first_rank_by_hand():

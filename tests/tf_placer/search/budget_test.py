@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 
 from tf_placer.errors import InputError
@@ -22,6 +23,29 @@ from tf_placer.search.budget import Budget
 def test_no_positive_budget_is_refused(seconds, evaluations, message):
     with pytest.raises(InputError, match=message):
         Budget(seconds, evaluations)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "evaluations", "message"),
+    [
+        ("5", None, "budget_s is '5'; give a number of seconds"),
+        (None, 5, "budget_s is None"),
+        (True, None, "budget_s is True"),
+        (1 + 2j, None, "budget_s is"),
+        (1.0, 1.5, "budget_evaluations is 1.5; give a whole number"),
+        (1.0, "7", "budget_evaluations is '7'"),
+    ],
+)
+def test_what_is_no_number_is_refused(seconds, evaluations, message):
+    with pytest.raises(InputError, match=message) as error:
+        Budget(seconds, evaluations)
+    assert "\n" not in str(error.value)
+
+
+def test_numbers_of_numpy_become_plain_ones():
+    budget = Budget(np.float32(1.5), np.int64(3))
+    assert type(budget.seconds) is float and type(budget.evaluations) is int
+    assert budget == Budget(1.5, 3)
 
 
 def test_what_is_left():

@@ -9,7 +9,7 @@ from tf_placer.search import methods
 def test_names_are_found_and_described():
     assert {"hdp", "random", "single"} <= set(methods.names())
     for name in methods.names():
-        assert methods.find(name).__doc__
+        assert methods.find(name).run.__doc__
         assert methods.describe(name) and "\n" not in methods.describe(name)
 
 
@@ -32,7 +32,7 @@ def nothing_new(context):
 @pytest.mark.usefixtures("methods_as_they_were")
 def test_a_registered_method_is_found_like_any_other():
     methods.register("nothing_new", nothing_new)
-    assert methods.find("nothing_new") is nothing_new
+    assert methods.find("nothing_new").run is nothing_new
     assert "nothing_new" in methods.names()
     assert methods.describe("nothing_new") == "Tries nothing new."
     methods.register("nothing_new", nothing_new)  # a notebook's cell that is run again

@@ -19,7 +19,8 @@ from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.folders import reserved
 from tf_placer.search import methods, recorder
 from tf_placer.search.progress import Silent
-from tf_placer.search.search import JOURNAL, NothingFits, best_single_device, search
+from tf_placer.search.search import JOURNAL, NothingFits, search
+from tf_placer.search.starts import Starts
 
 PROBLEM = branches_problem(3, 4)
 CONFIG = HdpConfig(
@@ -247,10 +248,8 @@ def test_where_no_single_device_runs_rewards_are_relative_to_the_simulator():
             illegal = np.full_like(device_of_unit, PROBLEM.num_devices)
             return super().evaluate(illegal)
 
-    device, reference_s, single_device_s = best_single_device(PROBLEM, NothingRuns())
-    assert (device, single_device_s) == (0, None)
-    assert (
-        reference_s == SimulatedEvaluator(PROBLEM).evaluate(np.zeros((1, PROBLEM.num_units), int)).runtime_s
-    )
+    starts = Starts(PROBLEM, NothingRuns())
+    assert starts.single_device_s is None
+    assert starts.reference_s == SimulatedEvaluator(PROBLEM).evaluate(starts.plans).runtime_s.min()
     with pytest.raises(NothingFits, match="no placement of 'arrays' that runs on cluster 'toy2'"):
         searched("random", None, NothingRuns())

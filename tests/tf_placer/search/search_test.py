@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.tf_placer.planners.full_devices import sized_cluster
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of, small_cluster
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.errors import InputError
@@ -15,10 +16,17 @@ from tf_placer.planners.random_blocks import RandomBlocks
 from tf_placer.search import methods
 from tf_placer.search.progress import Silent
 from tf_placer.search.round import evaluated
-from tf_placer.search.search import best_single_device, search
+from tf_placer.search.search import NothingFits, search
 
 # Two units of 100 and 300 ns, free to cross after 10 ns: 400 on one device, 300 + 0 apart (no edges).
 PAIR_NS = [100, 300]
+
+
+def host_holds_all():
+    """32 units of 10 bytes: two devices hold 160 and a little, a host that is ten times as slow holds all."""
+    cluster = sized_cluster([180, 180, 1000])
+    edges = [(i, i + 1) for i in range(31)]
+    return problem_of([[100, 100, 1000]] * 32, edges, 1, cluster=cluster, resident_bytes=10)
 
 
 @pytest.fixture
@@ -63,6 +71,82 @@ def test_a_method_that_improves_placements_begins_where_it_is_told(pair):
         assert found.placement.device_of_unit.tolist() == start
     with pytest.raises(InputError, match="start: device_of_unit has shape"):
         search(pair, "local_search", budget_evaluations=1, start=np.array([0]))
+
+
+def test_a_start_may_be_a_placement_also_of_an_equal_problem(pair):
+    given = search(pair, one_by_one([1, 0]), budget_evaluations=1).placement
+    same = problem_of(PAIR_NS, [])
+    slower = problem_of([200, 300], [])
+    for problem in (pair, same, slower):
+        found = search(problem, "local_search", budget_evaluations=1, start=given)
+        assert found.placement.device_of_unit.tolist() == [1, 0]
+        assert found.placement.problem is problem
+    other = problem_of(PAIR_NS, [], cluster=small_cluster(3))
+    with pytest.raises(
+        InputError, match="start is a placement of 'arrays' on 'toy2', another graph or other devices"
+    ):
+        search(other, "local_search", budget_evaluations=1, start=given)
+    with pytest.raises(
+        InputError, match="start is a placement of 'arrays' on 'toy2', another graph or other devices"
+    ):
+        search(problem_of([1] * 3, []), "local_search", budget_evaluations=1, start=given)
+
+
+@pytest.mark.parametrize("method", ["random", "single", "list_schedule", "topological_fill"])
+def test_a_method_that_begins_nowhere_says_that_it_ignores_a_start(pair, method):
+    expected = search(pair, method, budget_evaluations=16)
+    with pytest.warns(UserWarning, match=f"method '{method}' ignores start; hdp, local_search begin there"):
+        found = search(pair, method, budget_evaluations=16, start=np.array([1, 1]))
+    assert comparable(found.history) == comparable(expected.history)
+
+
+def test_the_planner_begins_where_it_is_told_too(pair):
+    for start in ([1, 0], [1, 1]):
+        found = search(pair, small_hdp, budget_evaluations=1, start=np.array(start))
+        assert found.placement.device_of_unit.tolist() == start
+
+
+@pytest.mark.parametrize("method", ["local_search", small_hdp])
+def test_where_only_the_host_holds_the_model_a_search_begins_with_filled_devices(method):
+    problem = host_holds_all()
+    single = search(problem, "single", budget_evaluations=3)
+    filled = search(problem, "topological_fill", budget_evaluations=16)
+    assert single.runtime_s > 4 * filled.runtime_s
+    found = search(problem, method, budget_evaluations=60)
+    assert found.history[0].best_s <= filled.runtime_s and found.runtime_s <= filled.runtime_s
+    assert found.single_device_s == single.runtime_s, "which is told all the same"
+
+
+@pytest.mark.parametrize("seed", [np.int64(3), np.uint8(3), np.int32(3)])
+def test_numbers_of_numpy_are_seeds_and_budgets(pair, seed, tmp_path):
+    found = search(pair, "random", np.float64(1e6), np.int64(16), seed=seed, checkpoint=tmp_path)
+    assert (found.seed, type(found.seed), found.evaluations) == (3, int, 16)
+    assert comparable(found.history) == comparable(search(pair, "random", 1e6, 16, seed=3).history)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"seed": 1.5}, r"seed is 1\.5; give a whole number"),
+        ({"seed": "1"}, "seed is '1'"),
+        ({"seed": None}, "seed is None"),
+        ({"seed": -1}, "seed is -1"),
+        ({"seed": 2**31}, "seed is 2147483648"),
+        ({"budget_s": "5"}, "budget_s is '5'"),
+        ({"budget_s": float("nan")}, "budget_s is nan"),
+        ({"budget_s": None}, "budget_s is None"),
+        ({"budget_evaluations": 1.5}, "budget_evaluations is 1.5"),
+        ({"method": None}, "method is None; give one of hdp, .*, or a function"),
+        ({"method": 3}, "method is 3"),
+        ({"method": "local_search", "start": "GPU:0"}, "device_of_unit: expected whole numbers"),
+        ({"method": "local_search", "start": [0.5, 1]}, "device_of_unit: expected whole numbers"),
+        ({"method": "local_search", "start": [0, 7]}, "unit 1 .* is on device 7"),
+    ],
+)
+def test_what_is_given_wrongly_is_refused_in_one_line(pair, arguments, message):
+    with pytest.raises(InputError, match=message) as error:
+        search(pair, **{"method": "random", "budget_evaluations": 4, **arguments})
+    assert "\n" not in str(error.value)
 
 
 def test_the_result_is_the_best_and_says_what_it_is(pair):
@@ -150,14 +234,46 @@ def test_an_unknown_method_is_refused(pair):
         search(pair, "magic", budget_evaluations=1)
 
 
-def test_nothing_fits_is_told():
+class Never(SimulatedEvaluator):
+    """A simulator that must not be asked."""
+
+    def times(self, device_of_unit):
+        raise AssertionError("searched")
+
+    evaluate = times
+
+
+@pytest.mark.parametrize("method", ["random", "hdp", "single", "local_search"])
+def test_what_can_fit_nowhere_is_told_before_the_search(method):
     problem = problem_of(
         [1, 1], [], cluster=small_cluster(2, memory_bytes=10), resident_bytes=[20, 1], names=["a", "b"]
     )
-    with pytest.raises(
-        InputError, match=r"no placement of 'arrays' that fits in the memory of cluster 'toy2' in 20"
-    ):
+    with pytest.raises(NothingFits) as error:
+        search(problem, method, budget_evaluations=20, evaluator=Never(problem))
+    assert str(error.value) == (
+        "no placement of 'arrays' fits in the memory of cluster 'toy2': the unit of op 'a' (1 op) fits on no device: "
+        "20 bytes stay there, and /job:localhost/replica:0/task:0/device:GPU:0 with 10 bytes is 10 bytes short; give a "
+        "smaller batch or model, or devices with more memory"
+    )
+
+
+def test_nothing_fits_is_told_with_how_much_is_missing():
+    # 30 bytes of variables on 34, but no two of 10 fit on a device of 17; that much is not proven.
+    problem = problem_of([1] * 3, [], cluster=small_cluster(2, memory_bytes=17), resident_bytes=10)
+    told = (
+        "found no placement of 'arrays' that fits in the memory of cluster 'toy2' in .* tries; in the plan nearest to "
+        r"fitting that costs nothing to find .*device:GPU:\d is 3 bytes over its memory; give more devices"
+    )
+    with pytest.raises(NothingFits, match=f"{told} or a larger budget$"):
         search(problem, "random", budget_evaluations=20)
+    with pytest.raises(NothingFits, match=f"{told}$"):
+        search(problem, "single", budget_evaluations=20)
+
+
+def test_where_a_plan_fits_a_method_that_finds_none_names_one_that_begins_there():
+    problem = problem_of([1] * 4, [], cluster=small_cluster(2, memory_bytes=20), resident_bytes=10)
+    with pytest.raises(NothingFits, match=r"in 2 tries; try local_search, which begins at a plan that fits$"):
+        search(problem, "single", budget_evaluations=20)
 
 
 @pytest.mark.parametrize("method", ["random", small_hdp])
@@ -169,18 +285,6 @@ def test_where_no_single_device_fits_the_result_fits(method):
     assert result.single_device_s is None
     assert max(result.peak_bytes.values()) <= 150
     assert sum(e.failed for e in result.history) > 0
-
-
-def test_best_single_device_prefers_one_that_fits():
-    problem = problem_of([[100, 200]], [], resident_bytes=20)
-    assert best_single_device(problem, SimulatedEvaluator(problem)) == (
-        0,
-        pytest.approx(100e-9),
-        pytest.approx(100e-9),
-    )
-    small = problem_of([[100, 200]], [], cluster=small_cluster(2, memory_bytes=10), resident_bytes=20)
-    device, reference_s, single_device_s = best_single_device(small, SimulatedEvaluator(small))
-    assert (device, reference_s, single_device_s) == (0, pytest.approx(100e-9), None)
 
 
 @pytest.mark.parametrize("method", ["random", small_hdp])

@@ -8,5 +8,16 @@ from tf_placer.agents.hdp.policy import Actions
 from tf_placer.agents.hdp.policy import HdpPolicy
 from tf_placer.agents.hdp.policy import Noise
 from tf_placer.agents.hdp.policy import Scores
+from tf_placer.agents.hdp.start import HdpStart
 
-__all__ = ["Actions", "HdpConfig", "HdpLearner", "HdpPolicy", "Noise", "Proposal", "Scores", "UpdateStats"]
+__all__ = [
+    "Actions",
+    "HdpConfig",
+    "HdpLearner",
+    "HdpPolicy",
+    "HdpStart",
+    "Noise",
+    "Proposal",
+    "Scores",
+    "UpdateStats",
+]

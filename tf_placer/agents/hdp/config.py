@@ -35,8 +35,8 @@ class HdpConfig:
       imitation_rate: their learning rate.
       grouper_sharpness: factor on the Grouper's last layer after the imitation; the noise of an
         undecided Grouper hides the Placer's own effect.
-      start_probability: how often an untrained Placer chooses the best single device; 0 leaves it
-        unbiased (paper).
+      start_probability: how often an untrained Placer chooses each group's device of the plan that it starts
+        from; 0 leaves it unbiased (paper).
       placer_hidden: H (paper: 256).
       tanh_constant: C of the bounded logits.
       temperature: T of the bounded logits.

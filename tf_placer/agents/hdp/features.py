@@ -14,6 +14,7 @@ from tf_placer.problem.unit_graph import (
     breadth_first_rank,
     landmark_distances,
     local_edges,
+    noticeable_bytes,
     unit_graph,
 )
 
@@ -29,7 +30,7 @@ class UnitFeatures:
 
     A unit is described by its costliest op. Departures: where the paper feeds raw sizes and
     ranks, sizes are log(1 + x) / 10, ranks are divided by U and columns are standardized, because raw
-    ones saturate the softmax at the start; breadth-first ranks follow edges of 65 bytes and more, as
+    ones saturate the softmax at the start; breadth-first ranks follow edges that are not thin, as
     scalars that every op reads (a learning rate) would make all ops neighbors; and distances to
     landmark units are added, without which the Grouper cannot tell parallel branches apart.
 
@@ -62,11 +63,13 @@ def unit_features(problem: Problem, type_vocabulary: int, landmarks: int, seed: 
     graph = unit_graph(problem)
     leader = costliest_op(problem)
     sizes = np.full((problem.num_units, MAX_OUTPUTS, MAX_DIMS), -1.0, np.float32)
+    # Lengths that are bytes, of a graph without shapes, count in what its links notice.
+    unit_length = 1 if any(problem.op_types) else noticeable_bytes(problem.cluster) or 1
     for unit, op in enumerate(leader):
         for output, shape in enumerate(problem.output_shapes[op][:MAX_OUTPUTS]):
-            dims = np.array(shape[:MAX_DIMS], np.float32)
+            dims = np.array([float(dim / unit_length) for dim in shape[:MAX_DIMS]], np.float32)
             sizes[unit, output, : len(dims)] = np.log1p(dims) / 10
-    local = local_edges(graph)
+    local = local_edges(problem, graph)
     ranks = breadth_first_rank(local) / problem.num_units
     return UnitFeatures(
         type_of_unit=type_of_op[leader],

@@ -12,6 +12,7 @@ from tf_placer.agents.baselines import MovingAverageBaseline
 from tf_placer.agents.entropy import EntropySteering
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.policy import Actions, HdpPolicy, Noise, Scores
+from tf_placer.agents.hdp.start import HdpStart
 from tf_placer.agents.losses import reinforce_loss
 from tf_placer.agents.rewards import square_root_reward
 from tf_placer.problem.problem import Problem
@@ -74,7 +75,7 @@ class HdpLearner(snt.Module):
         config: HdpConfig,
         evaluate: EvaluateFn | None,
         reference_s: float,
-        start_device: int,
+        start: HdpStart,
         seed: int,
     ):
         """Builds and warm-starts the policy.
@@ -84,11 +85,11 @@ class HdpLearner(snt.Module):
           config: settings.
           evaluate: times placements, inside a graph; None where ``update`` is not called.
           reference_s: step time that rewards are relative to.
-          start_device: the device that an untrained Placer prefers.
+          start: what the untrained policy leans to.
           seed: fixes everything random.
         """
         super().__init__(name="hdp_learner")
-        self.policy = HdpPolicy(problem, config, start_device, seed)
+        self.policy = HdpPolicy(problem, config, start, seed)
         self._config = config
         self._evaluate = evaluate
         self._reference_s = reference_s

@@ -12,10 +12,10 @@ import tensorflow_probability as tfp
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.features import GroupEmbedder, unit_features
 from tf_placer.agents.hdp.imitation import imitate_partition
+from tf_placer.agents.hdp.start import HdpStart
 from tf_placer.agents.initialization import draw_weights
 from tf_placer.grouper.feed_forward import FeedForwardGrouper
 from tf_placer.placer.seq2seq import Seq2SeqPlacer
-from tf_placer.planners.partition import min_cut_partition
 from tf_placer.problem.problem import Problem
 
 
@@ -53,7 +53,7 @@ class Noise(NamedTuple):
 class HdpPolicy(snt.Module):
     """p(groups) p(devices | groups) over the placements of one problem."""
 
-    def __init__(self, problem: Problem, config: HdpConfig, start_device: int, seed: int, name: str = "hdp"):
+    def __init__(self, problem: Problem, config: HdpConfig, start: HdpStart, seed: int, name: str = "hdp"):
         super().__init__(name=name)
         features = unit_features(problem, config.type_vocabulary, config.landmarks, seed)
         self.config = config
@@ -74,10 +74,11 @@ class HdpPolicy(snt.Module):
         self.placer.greedy(tf.zeros([1, min(2, self.num_groups), self._embed.width]))
         draw_weights(self, seed)
         if config.start_probability:
-            self.placer.prefer_device(start_device, config.start_probability)
+            self.placer.prefer(start.device_of_group, config.start_probability)
         if config.imitation_steps:
-            partition = min_cut_partition(problem, features.graph, self.num_groups)
-            imitate_partition(self.group_logits, self.grouper.trainable_variables, partition, config)
+            imitate_partition(
+                self.group_logits, self.grouper.trainable_variables, start.group_of_unit, config
+            )
             self.grouper.sharpen(config.grouper_sharpness)
 
     def group_logits(self) -> tf.Tensor:

@@ -10,6 +10,7 @@ import tensorflow as tf
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of, small_cluster
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.policy import Actions, HdpPolicy, Noise
+from tf_placer.agents.hdp.start import HdpStart
 from tf_placer.agents.losses import reinforce_loss
 
 CONFIG = HdpConfig(
@@ -25,7 +26,7 @@ def problem():
 
 @pytest.fixture(scope="module")
 def policy(problem):
-    return HdpPolicy(problem, CONFIG, start_device=0, seed=5)
+    return HdpPolicy(problem, CONFIG, HdpStart.on_device(problem, CONFIG, 0), seed=5)
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +79,8 @@ def test_a_unit_goes_where_its_group_goes(policy, noise):
 def test_every_placement_is_legal():
     allowed = np.array([[True, True, True], [False, True, True], [False, False, True], [True, False, False]])
     problem = problem_of([1] * 4, [(0, 1), (1, 2), (2, 3)], 100, cluster=small_cluster(3), allowed=allowed)
-    policy = HdpPolicy(problem, dataclasses.replace(CONFIG, placements=16), start_device=0, seed=0)
+    config = dataclasses.replace(CONFIG, placements=16)
+    policy = HdpPolicy(problem, config, HdpStart.on_device(problem, config, 0), seed=0)
     actions, _ = policy.sample(policy.draw_noise(tf.constant(3.0), SEED), SEED)
     for placement in policy.placements(actions).numpy():
         problem.check_legal(placement)
@@ -88,8 +90,8 @@ def test_every_placement_is_legal():
 
 
 def test_draws_are_a_matter_of_the_seed(problem, policy, noise):
-    same = HdpPolicy(problem, CONFIG, start_device=0, seed=5)
-    other = HdpPolicy(problem, CONFIG, start_device=0, seed=6)
+    same = HdpPolicy(problem, CONFIG, HdpStart.on_device(problem, CONFIG, 0), seed=5)
+    other = HdpPolicy(problem, CONFIG, HdpStart.on_device(problem, CONFIG, 0), seed=6)
     first = policy.sample(noise, SEED)[0]
     for a, b in zip(first, same.sample(noise, SEED)[0], strict=True):
         np.testing.assert_array_equal(a, b)
@@ -109,7 +111,8 @@ def test_an_untrained_policy_is_unsure(problem, policy, noise):
 
 
 def test_unbiased_devices_start_near_even(problem, noise):
-    policy = HdpPolicy(problem, dataclasses.replace(CONFIG, start_probability=0.0), start_device=0, seed=5)
+    config = dataclasses.replace(CONFIG, start_probability=0.0)
+    policy = HdpPolicy(problem, config, HdpStart.on_device(problem, config, 0), seed=5)
     _, scores = policy.sample(noise, SEED)
     p = 1 / (1 + math.exp(-1.4))
     assert float(tf.reduce_mean(scores.device_entropy)) > -(p * math.log(p) + (1 - p) * math.log(1 - p))
@@ -117,7 +120,12 @@ def test_unbiased_devices_start_near_even(problem, noise):
 
 def test_imitation_puts_a_thick_pair_in_one_group(problem):
     config = dataclasses.replace(CONFIG, num_groups=3, imitation_steps=200)
-    group = HdpPolicy(problem, config, start_device=0, seed=5).greedy().group_of_unit[0].numpy()
+    group = (
+        HdpPolicy(problem, config, HdpStart.on_device(problem, config, 0), seed=5)
+        .greedy()
+        .group_of_unit[0]
+        .numpy()
+    )
     # Unit 1 + i * 3 + b is op i of branch b; three groups for three branches.
     branches = [{int(g) for g in group[1 + b : 13 : 3]} for b in range(3)]
     assert all(len(b) == 1 for b in branches) and len(set.union(*branches)) == 3

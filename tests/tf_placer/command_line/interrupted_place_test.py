@@ -1,0 +1,50 @@
+"""Ctrl-C twice during HDP, in a process of its own: its best is written, and nothing of TensorFlow's is printed."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[3]
+
+pytestmark = pytest.mark.slow
+
+
+def wait_for(process: subprocess.Popen[bytes], file: pathlib.Path, text: str) -> None:
+    """Until the process has written it, or has ended."""
+    for _ in range(1200):
+        if text in file.read_text() or process.poll() is not None:
+            return
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize(
+    ("first_s", "second_s"), [(0.0, 0.05), (3.0, 0.2), (12.0, 0.0), (12.0, 1.0)]
+)  # while it traces, and while it learns
+def test_the_best_of_a_search_is_written(first_s: float, second_s: float, tmp_path: pathlib.Path) -> None:
+    command = [sys.executable, "-m", "tf_placer", "place", "--workload=dense_small", "--cluster=k40x2"]
+    command += ["--method=hdp", "--budget_s=600", "--write=method", f"--out={tmp_path / 'out'}"]
+    out, error = tmp_path / "stdout", tmp_path / "stderr"
+    with open(out, "wb") as stdout, open(error, "wb") as stderr:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=stdout, stderr=stderr, env=dict(os.environ))
+    try:
+        wait_for(process, out, "hdp on k40x2")  # its first round is over
+        time.sleep(first_s)
+        process.send_signal(signal.SIGINT)
+        time.sleep(second_s)
+        process.send_signal(signal.SIGINT)
+        status = process.wait(timeout=100)
+    finally:
+        process.kill()
+    assert status == 0, error.read_text()
+    assert "Traceback" not in error.read_text() and "Exception" not in error.read_text()
+    assert "The search was interrupted; this is the best it had found." in out.read_text()
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert summary["interrupted"] and summary["written"] == "hdp"

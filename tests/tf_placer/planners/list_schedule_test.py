@@ -1,0 +1,114 @@
+"""List schedules: where an op ends first, by hand; within memory; and what a variable does."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tests.tf_placer.planners.full_devices import full_problem, loads, sized_cluster
+from tests.tf_placer.problem.small_problems import (
+    branches_optimum_ns,
+    branches_problem,
+    problem_of,
+    random_problem,
+    small_cluster,
+)
+from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.planners.list_schedule import list_schedule
+
+
+def simulated_ns(problem, rows):
+    return (1e9 * SimulatedEvaluator(problem).evaluate(rows).runtime_s).min()
+
+
+def test_independent_units_go_where_they_end_first():
+    # Longest first: 5 to device 0, 4 to 1, 3 to 1 (7 < 8), 2 to 0 (7), 1 to the first of two that end at 8.
+    assert list_schedule(problem_of([5, 4, 3, 2, 1], [])).tolist() == [[0, 1, 1, 0, 0]]
+
+
+def test_a_branch_crosses_only_where_that_ends_earlier():
+    # 0 feeds 1 and 2 with 100 bytes, 110 ns to the other device. Beside 50 ns of work that is not worth it, beside 500.
+    edges = [(0, 1), (0, 2)]
+    assert list_schedule(problem_of([10, 50, 50], edges, 100)).tolist() == [[0, 0, 0]]
+    split = list_schedule(problem_of([10, 500, 500], edges, 100))
+    assert sorted(split[0].tolist()) == [0, 0, 1]
+
+
+def test_transfers_wait_for_their_channel():
+    # Two outputs of 1000 bytes to the same device: the second arrives at 10 + 2 * 1010, later than unit 2 ends at home.
+    problem = problem_of([10, 1100, 900, 900], [(0, 1), (0, 2), (0, 3)], 1000)
+    row = list_schedule(problem)[0]
+    assert np.bincount(row).tolist() == [3, 1]
+
+
+@pytest.mark.parametrize(("branches", "length"), [(4, 6), (2, 3)])
+def test_branches_are_spread_over_equal_devices(branches, length):
+    problem = branches_problem(branches, length)
+    assert simulated_ns(problem, list_schedule(problem)) <= 1.05 * branches_optimum_ns(branches, length)
+
+
+def test_a_variable_goes_with_its_first_reader():
+    # Two heavy chains side by side; 4 and 5 are free reads that open the step, of 900 bytes, read by 1 and by 3.
+    edges = [(0, 1), (2, 3), (4, 1), (5, 3)]
+    problem = problem_of([1000, 1000, 1000, 1000, 0, 0], edges, [1, 1, 900, 900])
+    row = list_schedule(problem)[0]
+    assert row[0] == row[1] == row[4] and row[2] == row[3] == row[5] and row[0] != row[2]
+
+
+def test_a_unit_that_opens_and_closes_the_step_is_no_cycle():
+    # A read (op 6) of unit 0's weights at the start, its update (op 7) at the end.
+    problem = problem_of([100] * 6 + [0, 100], [*((i, i + 1) for i in range(5)), (6, 2), (5, 7)], 10)
+    units = np.array([0, 1, 2, 3, 4, 5, 6, 6])
+    variable = dataclasses.replace(
+        problem,
+        unit_of_op=units[problem.unit_of_op].astype(np.int32),
+        resident_bytes=np.full(7, 10),
+        allowed=np.ones((7, 2), bool),
+    )
+    assert list_schedule(variable).tolist() == [[0] * 7]
+
+
+def test_a_much_slower_device_is_also_left_out():
+    # The host's end is a little earlier for one of many short units, and everything after it is late.
+    problem = problem_of([[10, 10, 25]] * 6, [], cluster=small_cluster(3))
+    assert {len(np.unique(row)) for row in list_schedule(problem)} == {2, 3}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_every_row_is_legal(seed):
+    problem = random_problem(np.random.default_rng(seed), 15, 3)
+    rows = list_schedule(problem)
+    assert len(rows)
+    for row in rows:
+        problem.check_legal(row)
+
+
+@pytest.mark.parametrize("devices", [2, 3, 4])
+@pytest.mark.parametrize("fill", [0.6, 0.75, 0.9])
+def test_full_devices_hold_what_is_put_there(devices, fill):
+    for seed in range(5):
+        problem = full_problem(devices, fill, seed)
+        rows = list_schedule(problem)
+        assert len(rows)
+        assert all((loads(problem, row) <= problem.cluster.capacity_bytes()).all() for row in rows)
+
+
+def test_where_nothing_can_fit_nothing_is_returned():
+    problem = problem_of([1] * 3, [], cluster=sized_cluster([10, 10]), resident_bytes=10)
+    assert list_schedule(problem).shape == (0, 3)
+
+
+def test_work_grows_with_edges_and_not_faster(monkeypatch):
+    """Counted, not timed: how often an arrival is asked for."""
+    from tf_placer.planners.list_schedule import _Schedule
+
+    asked = []
+    arrives = _Schedule._arrives
+    monkeypatch.setattr(_Schedule, "_arrives", lambda *a: asked.append(1) or arrives(*a))
+    counts = []
+    for units in (200, 400):
+        edges = [(i, j) for i in range(units) for j in (i + 1, i + 3) if j < units]
+        asked.clear()
+        list_schedule(problem_of([100] * units, edges, 1))
+        counts.append(len(asked))
+    assert counts[1] < 2.1 * counts[0]

@@ -1,0 +1,126 @@
+"""Ctrl-C once, twice and three times: what was found is kept."""
+
+import os
+import signal
+import threading
+
+import numpy as np
+import pytest
+
+from tests.tf_placer.problem.small_problems import problem_of
+from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.search.checkpoint import FILE_NAME
+from tf_placer.search.ctrl_c import patient
+from tf_placer.search.progress import Silent
+from tf_placer.search.round import evaluated
+from tf_placer.search.search import search
+
+PAIR = problem_of([100, 300], [])
+
+
+def press():
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def pressed_after_two(context):
+    """Finds the best placement of the pair, and is then interrupted."""
+    yield evaluated(context, np.array([[0, 0]]))
+    yield evaluated(context, np.array([[0, 1]]))
+    press()
+    yield evaluated(context, np.array([[1, 1]]))
+
+
+class PressesWhenClosed(Silent):
+    def __exit__(self, *exc_info):
+        press()
+
+
+class PressesAtTheEnd(SimulatedEvaluator):
+    """Is asked with NumPy's arrays for the single devices and for the result."""
+
+    def evaluate(self, device_of_unit):
+        if len(device_of_unit) == 1:
+            press()
+        return super().evaluate(device_of_unit)
+
+
+def tries_both(context):
+    """Ends by itself."""
+    yield evaluated(context, np.array([[0, 0], [0, 1]]))
+
+
+@pytest.mark.parametrize("more", [{"progress": PressesWhenClosed()}, {"evaluator": PressesAtTheEnd(PAIR)}])
+def test_a_search_that_is_over_cannot_be_lost_any_more(more):
+    found = search(PAIR, tries_both, budget_evaluations=2, **more)
+    assert found.placement.device_of_unit.tolist() == [0, 1] and not found.interrupted
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"progress": PressesWhenClosed()}, {"evaluator": PressesAtTheEnd(PAIR)}],
+    ids=["once", "again while the progress is closed", "again while the result is made"],
+)
+def test_the_best_is_kept(more):
+    found = search(PAIR, pressed_after_two, budget_evaluations=10, **more)
+    assert found.interrupted and found.evaluations == 2
+    assert found.placement.device_of_unit.tolist() == [0, 1]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_round_is_counted_and_kept_whole(tmp_path):
+    found = search(PAIR, "random", budget_evaluations=160, seed=1, checkpoint=tmp_path / "whole")
+
+    class PressesAsTheSecondIsShown(Silent):
+        def show(self, entry):
+            if entry.evaluations == 32:
+                press()
+
+    folder = tmp_path / "interrupted"
+    early = search(
+        PAIR,
+        "random",
+        budget_evaluations=160,
+        seed=1,
+        checkpoint=folder,
+        progress=PressesAsTheSecondIsShown(),
+    )
+    # Noted while the round was put away, it ends the search before the next one is over.
+    assert early.interrupted and early.evaluations in (32, 48)
+    assert (folder / FILE_NAME).exists()
+    again = search(PAIR, "random", budget_evaluations=160, seed=1, checkpoint=folder)
+    assert [e.best_s for e in again.history] == [e.best_s for e in found.history]
+
+
+def test_the_third_gets_out():
+    with pytest.raises(KeyboardInterrupt), patient() as ctrl_c:
+        with pytest.raises(KeyboardInterrupt):
+            press()
+        press()
+        assert ctrl_c.asked == 2
+        press()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_every_search_of_a_command_can_be_ended_by_itself():
+    with patient() as ctrl_c:
+        for _ in range(2):
+            assert search(PAIR, pressed_after_two, budget_evaluations=10).interrupted
+            press()  # once more while what was found is written
+            assert ctrl_c.asked == 2
+        assert not search(PAIR, "single", budget_evaluations=10).interrupted
+
+
+def test_a_handler_of_the_programs_own_and_other_threads_are_left_alone():
+    heard = []
+    before = signal.signal(signal.SIGINT, lambda *_: heard.append(1))
+    try:
+        with patient() as ctrl_c:
+            press()
+        assert heard == [1] and ctrl_c.asked == 0
+    finally:
+        signal.signal(signal.SIGINT, before)
+    found = []
+    thread = threading.Thread(target=lambda: found.append(search(PAIR, "random", budget_evaluations=16)))
+    thread.start()
+    thread.join()
+    assert found[0].evaluations == 16

@@ -1,0 +1,61 @@
+"""Where searches begin: the best of what costs nothing, judged by the simulator where measuring is dear."""
+
+import numpy as np
+import pytest
+
+from tests.tf_placer.planners.full_devices import full_problem, sized_cluster
+from tests.tf_placer.problem.small_problems import branches_problem, problem_of
+from tests.tf_placer.search.other_machine import OtherMachine
+from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.search.starts import Starts
+
+
+def test_the_fastest_plan_is_first_and_rewards_are_relative_to_it():
+    problem = branches_problem(4, 6)
+    simulator = SimulatedEvaluator(problem)
+    starts = Starts(problem, simulator)
+    times_s = simulator.evaluate(starts.plans).runtime_s
+    assert (np.diff(times_s) >= 0).all()
+    assert starts.reference_s == times_s[0] < 0.6 * starts.single_device_s
+
+
+def test_a_single_device_wins_a_tie():
+    problem = problem_of([[200, 100]] * 3, [(0, 1), (1, 2)], 1000)
+    starts = Starts(problem, SimulatedEvaluator(problem))
+    assert starts.plans[0].tolist() == [1, 1, 1]
+    assert starts.reference_s == starts.single_device_s == pytest.approx(300e-9)
+
+
+@pytest.mark.parametrize(("devices", "fill"), [(2, 0.9), (3, 0.6), (3, 0.9), (4, 0.6), (4, 0.9)])
+def test_where_no_single_device_fits_the_plans_do(devices, fill):
+    for seed in range(5):
+        problem = full_problem(devices, fill, seed, more_bytes=2000)
+        starts = Starts(problem, SimulatedEvaluator(problem))
+        assert starts.single_device_s is None
+        assert (SimulatedEvaluator(problem).evaluate(starts.plans).status == 0).all()
+
+
+def test_where_nothing_fits_it_is_the_plan_that_exceeds_memory_least():
+    problem = problem_of([1] * 3, [], cluster=sized_cluster([17, 19]), resident_bytes=10)
+    starts = Starts(problem, SimulatedEvaluator(problem))
+    assert starts.single_device_s is None and len(starts.plans) == 1
+    load = np.bincount(starts.plans[0], minlength=2) * 10
+    assert load.tolist() == [10, 20], "1 byte over on the second, not 3 on the first"
+    assert starts.reference_s > 0
+
+
+def test_on_the_runtime_only_the_single_devices_are_measured():
+    problem = branches_problem(4, 6)
+    machine = OtherMachine(problem, alone=3.0)
+    starts = Starts(problem, machine)
+    assert len(np.unique(starts.plans[0])) == 2
+    assert machine.evaluated == problem.num_devices
+    # The machine takes three times as long as the simulator, for the plan that it has not measured, too.
+    expected_s = 3.0 * SimulatedEvaluator(problem).evaluate(starts.plans[:1]).runtime_s[0]
+    assert starts.reference_s == pytest.approx(expected_s, rel=0.05)
+
+
+def test_a_device_on_which_the_step_failed_is_no_place_to_begin():
+    problem = problem_of([[200, 100]] * 3, [(0, 1), (1, 2)], 1000)
+    machine = OtherMachine(problem, fails=lambda row: row[0] == 1)
+    assert not (Starts(problem, machine).plans[0] == 1).all()

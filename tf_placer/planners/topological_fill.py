@@ -1,0 +1,75 @@
+"""Devices filled one after the other, in the order of the program."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tf_placer.planners.within_memory import WithinMemory
+from tf_placer.problem.footprint import held_bytes
+from tf_placer.problem.problem import Problem
+from tf_placer.problem.unit_order import fastest_devices, order_of_use
+
+
+def topological_fill(problem: Problem) -> np.ndarray:
+    """Fills devices with units in topological order, the fastest devices first (m-TOPO of Baechi, Jeon et al. 2020).
+
+    m-TOPO gives each device a like share of the memory that the program needs. Departures: a share is in proportion to
+    the device's memory; it is tried with the fastest two devices, four and so on up to all, and with each filled to the
+    brim before the next; what units need is once what stays with them, and once that and what their outputs hold at the
+    fullest moment of a step, with half of the free memory kept free; and units larger than the room that is left go
+    where room is (``WithinMemory``).
+
+    It knows nothing of time but which devices are faster: not what crosses, nor what could run at the same moment. Of
+    memory it knows what stays; peaks are an estimate, so a row may be over capacity while a step runs.
+
+    Returns:
+      [K, U] int32 distinct legal placements whose variables fit, for the caller to choose from; K is 0 where none does.
+    """
+    order, devices = order_of_use(problem), fastest_devices(problem)
+    rows = []
+    certain = WithinMemory(problem, problem.resident_bytes, order)
+    for need, reserve in needs(problem):
+        within = WithinMemory(problem, need, order, reserve)
+        for limits in _limits(within.capacity_bytes[devices].astype(float), int(need.sum())):
+            rows.append(certain(within(_filled(problem, need, order, devices, limits))))
+    return fitting(problem, rows)
+
+
+def needs(problem: Problem) -> tuple[tuple[np.ndarray, float], ...]:
+    """What units need, [U], and what part of the free memory stays free: what is certain, and what is likely."""
+    return (problem.resident_bytes, 0.0), (problem.resident_bytes + held_bytes(problem), 0.5)
+
+
+def fitting(problem: Problem, rows: list[np.ndarray]) -> np.ndarray:
+    """[K, U] those of the rows [U] whose resident bytes fit, each once."""
+    within = WithinMemory(problem, problem.resident_bytes, np.arange(problem.num_units))
+    kept = {row.tobytes(): row for row in rows if within.fits(row)}
+    return np.array(list(kept.values()), np.int32).reshape(-1, problem.num_units)
+
+
+def _limits(capacity: np.ndarray, total_bytes: int) -> list[list[float]]:
+    """What devices of some capacity [D] are filled up to, in several ways."""
+    ways = [capacity.tolist()]
+    if not total_bytes:
+        return ways
+    count = 2
+    while count < 2 * len(capacity):
+        share = capacity[: min(count, len(capacity))]
+        ways.append((share * min(1.0, total_bytes / share.sum())).tolist())
+        count *= 2
+    return ways
+
+
+def _filled(
+    problem: Problem, need: np.ndarray, order: np.ndarray, devices: np.ndarray, limits: list[float]
+) -> np.ndarray:
+    """[U] int32: the order of units cut where each device's limit is reached; the last device takes what is left."""
+    ends = np.cumsum(limits)
+    # A unit goes where its middle falls, so that one across a cut is not counted whole on one side.
+    middle = np.cumsum(need[order]) - need[order] / 2
+    part = np.minimum(np.searchsorted(ends, middle, side="right"), len(limits) - 1)
+    device_of_unit = np.empty(problem.num_units, np.int32)
+    device_of_unit[order] = devices[part]
+    legal = problem.allowed[np.arange(problem.num_units), device_of_unit]
+    fallback = devices[problem.allowed[:, devices].argmax(axis=1)]
+    return np.where(legal, device_of_unit, fallback).astype(np.int32)

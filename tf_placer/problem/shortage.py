@@ -1,0 +1,76 @@
+"""Why a problem cannot fit in its devices' memory, where that can be proven without trying."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tf_placer.problem.problem import Problem
+
+
+def shortage(problem: Problem) -> str | None:
+    """One sentence that says which devices lack how many bytes and what is largest; None where a placement may fit.
+
+    Proven: a unit that fits nowhere, alone with what its ops read and write while they run; and units that may be on
+    some devices only and together need more than those have. That none of this is so proves nothing.
+    """
+    return _unit_that_fits_nowhere(problem) or _devices_too_small_together(problem)
+
+
+def _unit_that_fits_nowhere(problem: Problem) -> str | None:
+    capacity = problem.cluster.capacity_bytes()
+    running, op_of_unit = _bytes_while_running(problem)
+    need = problem.resident_bytes[:, np.newaxis] + running  # [U, D]
+    lacks = np.where(problem.allowed, need - capacity, np.iinfo(np.int64).max)
+    least = lacks.min(axis=1, initial=np.iinfo(np.int64).max)
+    if not len(least) or least.max() <= 0:
+        return None
+    unit = int(least.argmax())
+    device = int(lacks[unit].argmin())
+    ops = int((problem.unit_of_op == unit).sum())
+    what = f"the unit of op {problem.name_of_unit(unit)!r} ({ops} op{'s' if ops > 1 else ''})"
+    held = f"{problem.resident_bytes[unit]} bytes stay there"
+    if running[unit, device]:
+        name = problem.op_names[op_of_unit[unit, device]]
+        held += f", {running[unit, device]} are held while op {name!r} runs"
+    return (
+        f"{what} fits on no device: {held}, and {problem.cluster.devices[device].name} "
+        f"with {capacity[device]} bytes is {least[unit]} bytes short"
+    )
+
+
+def _bytes_while_running(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+    """[U, D] int64 most bytes that one op of a unit reads and writes where that takes time, and [U, D] which op."""
+    offset = problem.consumer_offset
+    held = np.zeros(problem.num_ops, np.int64)
+    np.add.at(held, problem.tensor_producer, problem.tensor_bytes)
+    np.add.at(held, problem.consumer_op, np.repeat(problem.tensor_bytes, np.diff(offset)))
+    # What takes no time holds nothing at any moment.
+    by_device = np.where(problem.compute_ns > 0, held[:, np.newaxis], 0)
+    most = np.zeros(problem.allowed.shape, np.int64)
+    np.maximum.at(most, problem.unit_of_op, by_device)
+    which = np.zeros(problem.allowed.shape, np.int64)
+    for device in range(problem.num_devices):
+        reaches = by_device[:, device] == most[problem.unit_of_op, device]
+        which[problem.unit_of_op[reaches], device] = np.flatnonzero(reaches)
+    return most, which
+
+
+def _devices_too_small_together(problem: Problem) -> str | None:
+    """Units that may only be on some devices, against those devices' memory (a case of Hall's condition)."""
+    capacity = problem.cluster.capacity_bytes()
+    resident = problem.resident_bytes
+    for mask in np.unique(problem.allowed, axis=0)[::-1]:
+        bound = ~(problem.allowed & ~mask).any(axis=1)
+        need, has = int(resident[bound].sum()), int(capacity[mask].sum())
+        if need > has:
+            names = [
+                device.name for device, inside in zip(problem.cluster.devices, mask, strict=True) if inside
+            ]
+            where = f"{names[0]} has" if len(names) == 1 else f"{', '.join(names)} have together"
+            what = "units" if bound.all() else "units that run nowhere else"
+            largest = int(np.flatnonzero(bound)[resident[bound].argmax()])
+            return (
+                f"{need} bytes stay with {what} and {where} {has}: {need - has} bytes short; "
+                f"the largest is the unit of op {problem.name_of_unit(largest)!r} with {resident[largest]}"
+            )
+    return None

@@ -1,0 +1,78 @@
+"""What ``search`` is given, taken as it is meant or refused in one line."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+
+import numpy as np
+
+from tf_placer import arguments
+from tf_placer.errors import InputError
+from tf_placer.problem.placement import Placement
+from tf_placer.problem.problem import Problem
+from tf_placer.search import methods
+from tf_placer.search.round import Method
+
+MAX_SEED = 2**31 - 1
+
+
+def seed_of(seed: int) -> int:
+    """A plain integer, also from NumPy's.
+
+    Raises:
+      InputError: no whole number, or one out of range.
+    """
+    return arguments.whole_number("seed", seed, 0, MAX_SEED)
+
+
+def method_of(method: str | Method) -> tuple[str, Method]:
+    """A method and its name.
+
+    Raises:
+      InputError: an unknown name, or nothing that can be called.
+    """
+    if isinstance(method, str):
+        return method, methods.find(method).run
+    arguments.function("method", method, f"give one of {', '.join(methods.names())}, or a method itself")
+    # It need not be a plain function: it may be one with some arguments filled in.
+    inner = method.func if isinstance(method, functools.partial) else method
+    return getattr(inner, "__name__", type(inner).__name__), method
+
+
+def start_of(
+    problem: Problem, start: Placement | np.ndarray | None, method: str | Method
+) -> np.ndarray | None:
+    """[U] where to begin, if it is given and the method begins anywhere; else a warning.
+
+    Raises:
+      InputError: no legal placement of this problem, nor of one with the same units and devices.
+    """
+    if start is None:
+        return None
+    if isinstance(start, Placement):
+        if not _same_units(start.problem, problem):
+            raise InputError(
+                f"start is a placement of {start.problem.name!r} on {start.problem.cluster.name!r}, another graph or "
+                f"other devices than {problem.name!r} on {problem.cluster.name!r}; give one of this problem"
+            )
+        start = start.device_of_unit
+    try:
+        begin = np.array(Placement(problem, start).device_of_unit)
+    except InputError as error:
+        raise InputError(f"start: {error}") from None
+    if isinstance(method, str) and not methods.find(method).uses_start:
+        using = ", ".join(name for name in methods.names() if methods.find(name).uses_start)
+        warnings.warn(f"method {method!r} ignores start; {using} begin there", stacklevel=3)
+        return None
+    return begin
+
+
+def _same_units(one: Problem, other: Problem) -> bool:
+    """Whether a placement of one problem means the same for the other, whatever their costs."""
+    names = [[device.name for device in problem.cluster.devices] for problem in (one, other)]
+    return one is other or (
+        names[0] == names[1]
+        and one.op_names == other.op_names
+        and np.array_equal(one.unit_of_op, other.unit_of_op)
+    )

@@ -1,0 +1,67 @@
+"""Ctrl-C ends a search and keeps its best, however often it is pressed while that is put away."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+
+class CtrlC:
+    """What the next Ctrl-C does.
+
+    The first is a ``KeyboardInterrupt``, as everywhere, or, where one would leave something half done (``shielded``),
+    only noted. The second changes nothing: who presses twice has asked once, and what was found is being put away. The
+    third is a ``KeyboardInterrupt`` again, for whoever wants out at any price.
+
+    Attributes:
+      asked: how often it was pressed since the work that it ends began.
+    """
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self._is_shielded = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        """The signal handler."""
+        del number, frame
+        self.asked += 1
+        if self.asked == 2 or (self.asked == 1 and self._is_shielded):
+            return
+        raise KeyboardInterrupt
+
+    @contextlib.contextmanager
+    def shielded(self) -> Iterator[None]:
+        """Something that must not be left half done; look at ``asked`` after it."""
+        before, self._is_shielded = self._is_shielded, True
+        try:
+            yield
+        finally:
+            self._is_shielded = before
+
+
+@contextlib.contextmanager
+def patient() -> Iterator[CtrlC]:
+    """Work that Ctrl-C ends, and what has to be done with its result.
+
+    Inside of another one, such as a search of a command, it is a part of that: it can be ended by itself, and what
+    follows is as patient as before. Elsewhere than in the main thread, or where the program has a handler of its own,
+    nothing is changed.
+    """
+    current = signal.getsignal(signal.SIGINT)
+    if isinstance(current, CtrlC):
+        current.asked = 0
+        yield current
+        return
+    ctrl_c = CtrlC()
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or current is not signal.default_int_handler:
+        yield ctrl_c
+        return
+    signal.signal(signal.SIGINT, ctrl_c)
+    try:
+        yield ctrl_c
+    finally:
+        signal.signal(signal.SIGINT, current)

@@ -1,0 +1,102 @@
+"""The best plans that cost nothing to find: where a search begins, and what rewards are relative to."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import tensorflow as tf
+
+from tf_placer.evaluation.any_order import search_simulator
+from tf_placer.evaluation.evaluator import Evaluator
+from tf_placer.evaluation.measurement import Status
+from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.planners.list_schedule import list_schedule
+from tf_placer.planners.single_device import single_device_placements
+from tf_placer.planners.topological_fill import topological_fill
+from tf_placer.planners.within_memory import WithinMemory
+from tf_placer.problem.problem import Problem
+from tf_placer.problem.unit_order import order_of_use
+
+
+class Starts:
+    """Everything on one device, devices filled in order, and a list schedule: whatever of them fits.
+
+    Where the host alone holds a model, a search that begins there and is paid relative to that learns little: the
+    devices filled in order are often several times as fast. The constructed plans are made when first asked for, and
+    are judged by the simulator: what is measured on the runtime is what was before, every single device.
+
+        starts = Starts(problem, evaluator)
+        starts.plans[0], starts.reference_s, starts.single_device_s
+    """
+
+    def __init__(self, problem: Problem, evaluator: Evaluator) -> None:
+        """Times the single devices."""
+        self._problem = problem
+        self._evaluator = evaluator
+        self._singles = single_device_placements(problem)
+        measured = evaluator.evaluate(self._singles)
+        self._single_s = np.where(measured.status == Status.OK, measured.runtime_s, np.inf)
+
+    @property
+    def single_device_s(self) -> float | None:
+        """Step time of the best single device, by the evaluator; None when the step runs on none."""
+        return float(self._single_s.min()) if np.isfinite(self._single_s).any() else None
+
+    @property
+    def plans(self) -> np.ndarray:
+        """[K, U] int32, K >= 1: what runs and fits, the fastest first; a single device wins a tie.
+
+        Where nothing does, the one plan that exceeds the devices' memory least.
+        """
+        return self._found[0]
+
+    @property
+    def reference_s(self) -> float:
+        """Step time of the first plan, above 0: what rewards are relative to.
+
+        On the runtime that of the best single device, times what the simulator says of the first plan beside it; where
+        no single device runs, the simulator's, which rewards can be relative to as well.
+        """
+        return max(self._found[1], 1e-9)
+
+    @functools.cached_property
+    def _found(self) -> tuple[np.ndarray, float]:
+        """``plans`` and ``reference_s``."""
+        simulator = self._evaluator
+        if not isinstance(simulator, SimulatedEvaluator):
+            simulator = search_simulator(self._problem)
+        built = [topological_fill(self._problem), list_schedule(self._problem)]
+        rows = _distinct(np.concatenate([self._singles, *built]))
+        simulated = simulator.evaluate(rows)
+        simulated_s = np.where(simulated.status == Status.OK, simulated.runtime_s, np.inf)
+        times_s = simulated_s.copy()
+        single_s = self._single_s[np.sort(np.unique(self._singles, axis=0, return_index=True)[1])]
+        singles = len(single_s)
+        times_s[:singles] = single_s
+        best = int(np.argmin(single_s))
+        if np.isfinite(single_s[best]):
+            # The simulator's seconds and the evaluator's differ: the best single device, which both know, joins them.
+            in_simulator_s = float(simulator.times(tf.constant(rows[best : best + 1])).runtime_s[0])
+            times_s[singles:] *= single_s[best] / max(in_simulator_s, 1e-9)
+        runs = np.flatnonzero(np.isfinite(times_s))
+        if len(runs):
+            order = runs[np.argsort(times_s[runs], kind="stable")]
+            return rows[order], float(times_s[order[0]])
+        return self._nearest_to_fitting(simulator, rows)
+
+    def _nearest_to_fitting(
+        self, simulator: SimulatedEvaluator, rows: np.ndarray
+    ) -> tuple[np.ndarray, float]:
+        """The row, or single device less what does not fit there, that exceeds memory least; its time without limit."""
+        within = WithinMemory(self._problem, self._problem.resident_bytes, order_of_use(self._problem))
+        rows = np.concatenate([rows, [within(row) for row in self._singles]])
+        times = simulator.times(tf.constant(rows))
+        over = np.maximum(times.peak_bytes.numpy() - self._problem.cluster.capacity_bytes(), 0).sum(axis=1)
+        least = int(np.lexsort((times.runtime_s.numpy(), over))[0])
+        return rows[least : least + 1], float(times.runtime_s[least])
+
+
+def _distinct(rows: np.ndarray) -> np.ndarray:
+    """[K, U] the rows, each where it is first."""
+    return rows[np.sort(np.unique(rows, axis=0, return_index=True)[1])]
