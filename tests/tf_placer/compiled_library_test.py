@@ -3,9 +3,11 @@
 import ctypes
 import os
 import stat
+import types
 
 import pytest
 
+from tf_placer import compiled_library
 from tf_placer.compiled_library import Library, compiled
 from tf_placer.errors import InputError
 
@@ -14,6 +16,11 @@ from tf_placer.errors import InputError
 def library(tmp_path, monkeypatch):
     """Of a function that gives 1, with a cache of its own."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    # As in a process of its own: what one test has loaded, another must not damage.
+    own = tmp_path / "own"
+    own.mkdir()
+    folder_of_this_process = types.SimpleNamespace(name=str(own))
+    monkeypatch.setattr(compiled_library, "_folder_of_this_process", lambda: folder_of_this_process)
     sources = tmp_path / "cc"
     sources.mkdir()
     (sources / "one.cc").write_text('extern "C" int one() { return 1; }\n')
