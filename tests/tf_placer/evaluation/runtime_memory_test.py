@@ -129,10 +129,10 @@ def test_a_placement_that_takes_too_much_is_out_of_memory_and_the_next_is_measur
     assert not set(before) & set(evaluator.worker_pids)
     assert not any(os.path.exists(f"/proc/{pid}") for pid in before), "an orphan"
     assert measured.status.tolist() == [Status.OK, Status.OUT_OF_MEMORY, Status.OK], measured.messages
-    assert "task:1/device:CPU:0 has 83.9 MB, and the program took 1" in measured.messages[1]
+    assert "task:1/device:CPU:0 has 83.9 MB, and the program took " in measured.messages[1]
     assert np.isnan(measured.runtime_s).tolist() == [False, True, False]
     assert measured.peak_bytes.shape == (3, 2)
-    assert measured.peak_bytes[1, 1] >= 150 * MB
+    assert measured.peak_bytes[1, 1] > 80 * MB  # it may be ended before it has all 150
     assert measured.peak_bytes[[0, 2], 0].min() >= 150 * MB
     assert measured.peak_bytes[[0, 2], 1].max() <= OWN_MB * MB
 

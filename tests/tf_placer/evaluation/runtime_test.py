@@ -12,6 +12,7 @@ import tensorflow as tf
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.local import local_devices
 from tf_placer.errors import InputError
+from tf_placer.evaluation import runtime
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator, UnplacedFailed, time_program
 from tf_placer.graph.item import Item
@@ -149,7 +150,29 @@ def choice_of_two(x: tf.Tensor, how_long: tf.Tensor) -> tf.Tensor:
     return x + how_long
 
 
-@pytest.mark.slow
+def test_the_best_so_far_is_what_the_next_is_stopped_against(chains, warm_workers, monkeypatch):
+    item, problem, _ = chains
+    config = RuntimeConfig(warmup_steps=1, steps=4, keep=2, deadline_s=60.0, early_stop=True)
+    evaluator = warm_workers.evaluator(item, problem, config)
+    times_s = iter([[3.0] * 4, [9.0] * 3, [2.0] * 4, [9.0] * 3, [9.0] * 2])
+    incumbents_s = []
+
+    def time_steps(step, config, incumbent_s):
+        step()
+        incumbents_s.append(list(incumbent_s))
+        return next(times_s)
+
+    monkeypatch.setattr(runtime, "time_steps", time_steps)
+    first = evaluator.evaluate(_on_worker_0(problem, batch=4))
+    again = evaluator.evaluate(_on_worker_0(problem))
+    assert first.status.tolist() == [Status.OK] * 4, first.messages
+    assert first.stopped_early.tolist() == [False, True, False, True]
+    assert again.stopped_early.tolist() == [True]
+    assert incumbents_s == [[], [3.0] * 4, [3.0] * 4, [2.0] * 4, [2.0] * 4], "those of earlier calls too"
+
+
+@pytest.mark.slow  # on a busy machine ten steps may tell nothing
+@pytest.mark.alone
 def test_a_placement_that_is_clearly_slower_is_timed_for_a_few_steps_only(cluster, warm_workers):
     x = tf.ones([256, 256])
     item = Item.from_function(tf.function(choice_of_two), x, tf.constant(0.0), name="choice")
