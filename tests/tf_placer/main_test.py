@@ -27,6 +27,7 @@ from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.saved_model import plan_file
 from tf_placer.search import methods
 from tf_placer.search.round import Context, Round, evaluated
+from tf_placer.search.search import search
 from tf_placer.workloads import registry
 
 _ROOT = pathlib.Path(__file__).absolute().parents[2]
@@ -127,7 +128,8 @@ def test_place_writes_summary_placement_and_graph(tmp_path: pathlib.Path) -> Non
 
 def test_place_prints_the_table_and_where_the_results_are(tmp_path: pathlib.Path) -> None:
     _, text = command(*place_arguments(tmp_path))
-    for row in ("single device", "random", "bound: critical path", "bound: total work"):
+    plain = ("single device", "topological_fill", "list_schedule")
+    for row in (*plain, "random", "bound: critical path", "bound: total work"):
         assert row in text
     assert f"wrote {tmp_path / 'summary.json'}" in text
 
@@ -160,6 +162,23 @@ def test_the_plan_written_is_the_fastest_unless_the_methods_own_is_asked_for(
         assert "scattered is NOT faster than a single device" in text
     placed = tf.compat.v1.GraphDef.FromString((tmp_path / "placed_graph.pb").read_bytes())
     assert {node.name: node.device for node in placed.node} == plan
+
+
+def test_compare_tells_of_every_planner_what_it_found(tmp_path: pathlib.Path) -> None:
+    arguments = place_arguments(tmp_path, method=None)[1:]
+    everyone = ("single", "topological_fill", "list_schedule", "random", "local_search")
+    status, text = command("compare", *arguments, f"--methods={','.join(everyone)}")
+    assert status == 0, text
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    problem = analytic_problem(workloads.build("dense_small"), Cluster.preset("k40x2"))
+    for name in everyone:
+        row = name.replace("single", "single device")
+        shown = next(line for line in text.splitlines() if line.startswith(f"│ {row} "))
+        found = search(problem, name, budget_evaluations=32)
+        assert f"{1e3 * found.runtime_s:.3f} ms" in shown and f" {found.evaluations} " in shown
+    times_s = {**summary["baselines"], summary["written"]: summary["runtime_s"]}
+    assert times_s.keys() == set(everyone)
+    assert summary["runtime_s"] == min(times_s.values())
 
 
 def test_compare_gives_every_method_the_same_evaluations(tmp_path: pathlib.Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from types import TracebackType
 from typing import Protocol
@@ -68,9 +69,7 @@ class ConsoleProgress:
 
     def show(self, entry: HistoryEntry) -> None:
         """Updates the bar, or prints a line when the last one is old enough."""
-        best = (
-            f"best {1e3 * entry.best_s:.3f} ms, mean {1e3 * entry.mean_s:.3f} ms, {entry.evaluations} tried"
-        )
+        best = f"{_found(entry)}, {entry.evaluations} tried"
         if self._console.is_terminal:
             self._bar.update(self._task, completed=self._done(entry), best=best)
         elif time.monotonic() - self._last_line_s >= LINE_EVERY_S:
@@ -83,3 +82,13 @@ class ConsoleProgress:
         """Fraction of the budget that is used, by whichever limit is nearer."""
         by_count = entry.evaluations / self._budget.evaluations if self._budget.evaluations else 0.0
         return min(1.0, max(entry.elapsed_s / self._budget.seconds, by_count))
+
+
+def _found(entry: HistoryEntry) -> str:
+    """The best so far and the mean of the round, as far as anything ran."""
+    if math.isnan(entry.best_s):
+        return "nothing fits yet"
+    best = f"best {1e3 * entry.best_s:.3f} ms"
+    if math.isnan(entry.mean_s):
+        return f"{best}, nothing of the last round ran"
+    return f"{best}, mean {1e3 * entry.mean_s:.3f} ms"

@@ -28,3 +28,17 @@ def test_shows_best_and_count(budget, terminal):
         assert ("25%" if budget.evaluations else "20%") in text
     else:
         assert text.count("\n") == 1, "a line every ten seconds, not for every round"
+
+
+@pytest.mark.parametrize(
+    ("best_s", "mean_s", "text"),
+    [
+        (float("nan"), float("nan"), "nothing fits yet, 5 tried"),
+        (0.0123, float("nan"), "best 12.300 ms, nothing of the last round ran, 5 tried"),
+    ],
+)
+def test_what_did_not_run_has_no_number(best_s, mean_s, text):
+    console = rich.console.Console(file=io.StringIO(), width=120)
+    with ConsoleProgress("hdp", Budget(10.0), console) as progress:
+        progress.show(HistoryEntry(evaluations=5, elapsed_s=2.0, best_s=best_s, mean_s=mean_s, failed=5))
+    assert text in console.file.getvalue() and "nan" not in console.file.getvalue()

@@ -278,7 +278,8 @@ def test_where_no_single_device_fits_the_result_fits(method):
     result = search(problem, method, budget_evaluations=600)
     assert result.single_device_s is None
     assert max(result.peak_bytes.values()) <= 150
-    assert sum(e.failed for e in result.history) > 0
+    failed = sum(e.failed for e in result.history)
+    assert failed > 0 if method is small_hdp else failed == 0, "draws fit, the planner's samples need not"
 
 
 @pytest.mark.parametrize("method", ["random", small_hdp])
