@@ -276,6 +276,8 @@ def _live_verdict(live: Live, candidates: Sequence[Candidate]) -> str:
 
 
 def _change(gain: float) -> str:
+    if not round(gain, 3):
+        return "no faster and no slower"
     return f"{abs(gain):.1%} {'faster' if gain > 0 else 'slower'}"
 
 
