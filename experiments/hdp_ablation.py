@@ -70,7 +70,8 @@ def run(problem: tf_placer.Problem, changes: dict, budget_s: float, seed: int) -
     def variant(context: Context):
         return methods.hdp(context, config)
 
-    return tf_placer.search(problem, variant, budget_s=budget_s, seed=seed)
+    single = tf_placer.search(problem, "single", budget_evaluations=problem.num_devices)
+    return tf_placer.search(problem, variant, budget_s=budget_s, seed=seed, start=single.placement)
 
 
 def main(out: pathlib.Path) -> None:

@@ -38,7 +38,9 @@ def learn(problem: Problem, budget_s: float, seeds: int) -> list[dict]:
     """One row per seed, as a fraction of single device; prints each as it comes."""
     rows = []
     for seed in range(seeds):
-        hdp = tf_placer.search(problem, "hdp", budget_s=budget_s, seed=seed)
+        # From the single device, whose fractions the rows are; by itself a search begins at the best cheap plan.
+        single = tf_placer.search(problem, "single", budget_evaluations=problem.num_devices)
+        hdp = tf_placer.search(problem, "hdp", budget_s=budget_s, seed=seed, start=single.placement)
         random = tf_placer.search(problem, "random", budget_evaluations=hdp.evaluations, seed=seed)
         rows.append(summary(hdp, random))
         print(

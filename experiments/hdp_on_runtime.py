@@ -99,6 +99,8 @@ def run(
 ) -> tuple[SearchResult, JournaledEvaluator]:
     """Searches, or goes on; all methods share what was measured."""
     budget = Budget(evaluations=_EVALUATIONS.value)
+    # HDP begins at the single device that it races with; by itself a search begins at the best cheap plan.
+    start = None if method == "random" else best_single(out, runtime)
     with JournaledEvaluator(runtime, journal_of(out)) as evaluator:
         result = tf_placer.search(
             runtime.problem,
@@ -108,6 +110,7 @@ def run(
             progress=ConsoleProgress(f"{folder} on the runtime", budget),
             evaluator=evaluator,
             checkpoint=out / folder,
+            start=start,
         )
     return result, evaluator
 

@@ -29,13 +29,15 @@ def percentage(fraction: float | None, signed: bool = False) -> str:
 
 
 def gain(fraction: float | None) -> str:
-    """``"16.3% faster"`` or ``"2.7% slower"``.
+    """``"16.3% faster"``, ``"2.7% slower"``, or ``"no faster and no slower"`` where that rounds to nothing.
 
     Args:
       fraction: of the time that is saved; negative for a loss.
     """
     if fraction is None or not math.isfinite(fraction):
         return "neither faster nor slower, as far as is known,"
+    if not round(fraction, 3):
+        return "no faster and no slower"
     return f"{percentage(abs(fraction))} {'faster' if fraction > 0 else 'slower'}"
 
 

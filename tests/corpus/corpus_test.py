@@ -70,7 +70,7 @@ def outcome_under(decorate: Callable, folder: pathlib.Path) -> dict:
 
 def test_a_bit_that_differs_is_seen(tmp_path: pathlib.Path) -> None:
     assert outcome_under(lambda function: function, tmp_path / "same")["same"]
-    wrong = outcome_under(lambda function: lambda x: tf.nextafter(function(x), 9.0), tmp_path / "wrong")
+    wrong = outcome_under(lambda function: lambda x: tf.math.nextafter(function(x), 9.0), tmp_path / "wrong")
     assert not wrong["same"] and wrong["difference"]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import sonnet as snt
 import tensorflow as tf
 
-from tests.corpus.program import Make, program
+from tests.corpus.program import Make, program, runs_as_it_is
 
 
 @program
@@ -240,7 +240,7 @@ def checkpoints(make: Make) -> Any:
     return restored, v.numpy()
 
 
-@program
+@runs_as_it_is("is passed to 'f' as an argument")
 def a_variable_as_argument(make: Make) -> Any:
     """The function takes variables and updates them."""
 

@@ -30,6 +30,7 @@ from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.saved_model import plan_file
 from tf_placer.search import methods
 from tf_placer.search.round import Context, Round, evaluated
+from tf_placer.search.search import search
 from tf_placer.workloads import registry
 
 _ROOT = pathlib.Path(__file__).absolute().parents[2]
@@ -132,7 +133,8 @@ def test_place_writes_summary_placement_and_graph(tmp_path: pathlib.Path) -> Non
 
 def test_place_prints_the_table_and_where_the_results_are(tmp_path: pathlib.Path) -> None:
     _, text = command(*place_arguments(tmp_path))
-    for row in ("single device", "random", "bound: critical path", "bound: total work"):
+    plain = ("single device", "topological_fill", "list_schedule")
+    for row in (*plain, "random", "bound: critical path", "bound: total work"):
         assert row in text
     assert f"wrote {tmp_path / 'summary.json'}" in text
 
@@ -165,6 +167,23 @@ def test_the_plan_written_is_the_fastest_unless_the_methods_own_is_asked_for(
         assert "scattered is NOT faster than a single device" in text
     placed = tf.compat.v1.GraphDef.FromString((tmp_path / "placed_graph.pb").read_bytes())
     assert {node.name: node.device for node in placed.node} == plan
+
+
+def test_compare_tells_of_every_planner_what_it_found(tmp_path: pathlib.Path) -> None:
+    arguments = place_arguments(tmp_path, method=None)[1:]
+    everyone = ("single", "topological_fill", "list_schedule", "random", "local_search")
+    status, text = command("compare", *arguments, f"--methods={','.join(everyone)}")
+    assert status == 0, text
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    problem = analytic_problem(workloads.build("dense_small"), Cluster.preset("k40x2"))
+    for name in everyone:
+        row = name.replace("single", "single device")
+        shown = next(line for line in text.splitlines() if line.startswith(f"│ {row} "))
+        found = search(problem, name, budget_evaluations=32)
+        assert f"{1e3 * found.runtime_s:.3f} ms" in shown and f" {found.evaluations} " in shown
+    times_s = {**summary["baselines"], summary["written"]: summary["runtime_s"]}
+    assert times_s.keys() == set(everyone)
+    assert summary["runtime_s"] == min(times_s.values())
 
 
 def test_compare_gives_every_method_the_same_evaluations(tmp_path: pathlib.Path) -> None:
@@ -299,8 +318,9 @@ def test_workers_that_cannot_be_kept_off_the_network_are_refused(
         plan = tmp_path / "plan.json"
         plan.write_text(_A_PLAN)
         extra = {"measure": [f"--placement={plan}"], "profile": []}.get(name, [f"--out={tmp_path / 'out'}"])
-        argv = [name, "--workload=no_such_workload", "--cluster=local:1", *extra]
+        argv = [name, "--workload=dense_small", "--cluster=local:1", *extra]
         assert_one_line(capsys, tmp_path, argv, "no-such-compiler not found", "--open_workers")
+        argv[1] = "--workload=no_such_workload"  # what is told next, or workers would start
         assert_one_line(capsys, tmp_path, [*argv, "--open_workers"], "no_such_workload")
     assert loopback.OPEN_WORKERS not in os.environ, "a flag is of one command"
 

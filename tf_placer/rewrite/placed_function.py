@@ -9,7 +9,6 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
-from colocation.graph_index import parse_input
 from colocation.tensorflow_internals import (
     ConcreteFunction,
     FuncGraph,
@@ -20,7 +19,6 @@ from colocation.tensorflow_internals import (
 from tf_placer.errors import InputError
 from tf_placer.graph.from_function import example_tensors, function_name, traced
 from tf_placer.graph.item import Item
-from tf_placer.graph.program import fresh_name
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.apply_placement import check_made_for, check_placement
 from tf_placer.rewrite.functions import (
@@ -30,6 +28,7 @@ from tf_placer.rewrite.functions import (
 )
 from tf_placer.rewrite.graph_def import place_graph
 from tf_placer.rewrite.host_devices import with_host_ops_here
+from tf_placer.rewrite.shapes import shapes_behind_handles
 from tf_placer.rewrite.variables import check_movable, move_to_devices, variables_of_handles
 
 _serial = itertools.count()
@@ -187,64 +186,24 @@ def _import(
     concrete: ConcreteFunction,
     names: Sequence[str],
 ) -> list[tf.Tensor]:
-    """Imports the inputs (the nodes of these names), says what is known of them, and then imports the rest.
-
-    Shapes are inferred as nodes are imported. Without those of the variables, what is read from them has none, and
-    TensorFlow's forward-mode differentiation fails where it needs zeros of the shape of a gradient.
+    """Imports a graph into the default one, and says what is known of its tensors.
 
     Returns:
-      The inputs.
+      The inputs, which are the nodes of these names.
     """
-    wanted = set(names)
-    first, rest = tf.compat.v1.GraphDef(versions=graph_def.versions), tf.compat.v1.GraphDef()
-    first.node.extend(node for node in graph_def.node if node.name in wanted)
-    rest.CopyFrom(graph_def)
-    del rest.node[:]
-    rest.node.extend(node for node in graph_def.node if node.name not in wanted)
-    for node in rest.node:
-        # Every node says its device; who shares it with an input need not be said, and is not found in another import.
-        classes = [
-            one for one in node.attr["_class"].list.s if one.decode().removeprefix("loc:@") not in wanted
-        ]
-        del node.attr["_class"]
-        if classes:
-            node.attr["_class"].list.s.extend(classes)
-    new_name = _names_before(rest, names)
-    for node in first.node:
-        node.name = new_name[node.name]
-    tf.import_graph_def(first, name="")
-    inputs = []
-    for tensor, name in zip(concrete.inputs, names, strict=True):
-        here = graph.get_tensor_by_name(f"{new_name[name]}:0")
+    known = shapes_behind_handles(graph_def, dict(zip(names, concrete.inputs, strict=True)))
+    tf.import_graph_def(graph_def, name="")
+    inputs = [graph.get_tensor_by_name(f"{name}:0") for name in names]
+    for tensor, here in zip(concrete.inputs, inputs, strict=True):
         if tensor.dtype in (tf.resource, tf.variant):
             copy_handle_data(tensor, here)
         if (
             tensor.dtype != tf.resource
         ):  # a known shape of a handle hides the variable's where a loop is differentiated
             here.set_shape(tensor.shape)
-        inputs.append(here)
-    input_of_name = dict(zip(names, inputs, strict=True))
-    input_map = {}
-    for text in {text for node in rest.node for text in node.input}:
-        name = parse_input(text)[1]
-        if name in input_of_name:
-            input_map[text] = input_of_name[name].op if text.startswith("^") else input_of_name[name]
-    tf.import_graph_def(rest, input_map=input_map, name="")
+    for name, shape in known.items():
+        graph.get_tensor_by_name(name).set_shape(shape)
     return inputs
-
-
-def _names_before(rest: tf.compat.v1.GraphDef, names: Sequence[str]) -> dict[str, str]:
-    """Names of nodes -> such that nodes imported after them can keep theirs.
-
-    ``a`` cannot be imported under its name where there is an ``a/b`` already, as the capture of an op ``a`` is called.
-    """
-    taken = {node.name for node in rest.node} | set(names)
-    later = {node.name for node in rest.node}
-    prefixes = {name: itertools.accumulate(name.split("/")[:-1], "{}/{}".format) for name in names}
-    return {
-        name: fresh_name(name.replace("/", "_"), taken) if later.intersection(prefixes[name]) else name
-        for name in names
-    }
 
 
 def _connect(

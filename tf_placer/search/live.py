@@ -319,7 +319,9 @@ class _LiveSearch:
         if single is None:
             return fastest, "no single device runs the program; this is the fastest placement that does"
         if not samples:
-            return single, f"the best single device: {why or 'no other placement ran'}"
+            others = any(trial.method != "single" for trial in trials)
+            why = why or ("no other placement ran" if others else "no search found another that was faster")
+            return single, f"the best single device: {why}"
         if fastest != single and clearly_slower(samples[single], samples[fastest], self._config.confidence):
             return (
                 fastest,

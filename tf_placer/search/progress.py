@@ -70,7 +70,7 @@ class ConsoleProgress:
 
     def show(self, entry: HistoryEntry) -> None:
         """Updates the bar, or prints a line when the last one is old enough."""
-        best = _so_far(entry)
+        best = f"{_found(entry)}, {entry.evaluations} tried"
         if self._console.is_terminal:
             self._bar.update(self._task, completed=self._done(entry), best=best)
         elif time.monotonic() - self._last_line_s >= LINE_EVERY_S:
@@ -85,8 +85,11 @@ class ConsoleProgress:
         return min(1.0, max(entry.elapsed_s / self._budget.seconds, by_count))
 
 
-def _so_far(entry: HistoryEntry) -> str:
+def _found(entry: HistoryEntry) -> str:
+    """The best so far and the mean of the round, as far as anything ran."""
     if math.isnan(entry.best_s):
-        return f"none runs of {entry.evaluations} tried"
-    mean = "" if math.isnan(entry.mean_s) else f" mean {milliseconds(entry.mean_s)},"
-    return f"best {milliseconds(entry.best_s)},{mean} {entry.evaluations} tried"
+        return "nothing fits yet"
+    best = f"best {milliseconds(entry.best_s)}"
+    if math.isnan(entry.mean_s):
+        return f"{best}, nothing of the last round ran"
+    return f"{best}, mean {milliseconds(entry.mean_s)}"

@@ -77,7 +77,9 @@ class Starts:
         best = int(np.argmin(single_s))
         if np.isfinite(single_s[best]):
             # The simulator's seconds and the evaluator's differ: the best single device, which both know, joins them.
-            in_simulator_s = float(simulator.times(tf.constant(rows[best : best + 1])).runtime_s[0])
+            in_simulator_s = float(simulated_s[best])
+            if np.isinf(in_simulator_s):
+                in_simulator_s = float(simulator.times(tf.constant(rows[best : best + 1])).runtime_s[0])
             times_s[singles:] *= single_s[best] / max(in_simulator_s, 1e-9)
         runs = np.flatnonzero(np.isfinite(times_s))
         if len(runs):

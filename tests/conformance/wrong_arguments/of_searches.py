@@ -20,7 +20,7 @@ def of_searches(scene: Scene) -> dict[str, Row]:
             tf_placer.search,
             lambda: {
                 "problem": scene.two,
-                "method": "single",
+                "method": "local_search",
                 "budget_s": 9,
                 "budget_evaluations": np.int64(2),
                 "seed": np.int64(1),

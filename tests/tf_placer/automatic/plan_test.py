@@ -27,19 +27,28 @@ def without(*names):
     return lambda kept: {name: kept[name] for name in kept if name not in names}
 
 
-def of_another_program(kept):
-    plan = json.loads(kept["plan"])
-    renamed = {f"sequential_1/{op}": device for op, device in plan["devices"].items()}
-    return {**kept, "plan": json.dumps({**plan, "devices": renamed})}
+def on_a_device_that_is_not_there(kept):
+    return {**kept, "device_of_op": [9] * len(kept["device_of_op"])}
+
+
+def of_a_smaller_program(kept):
+    return {**kept, "device_of_op": kept["device_of_op"][:-1]}
 
 
 @pytest.mark.parametrize(
-    "change", [of_another_program, without("plan"), without("predicted_s"), lambda _: []]
+    "change",
+    [
+        on_a_device_that_is_not_there,
+        of_a_smaller_program,
+        without("device_of_op"),
+        without("predicted_s"),
+        lambda _: [],
+    ],
 )
 def test_a_kept_plan_that_does_not_fit_is_searched_anew(item, tmp_path, caplog, change):
     assert not find_plan(item, CLUSTER, config(tmp_path)).from_cache
     assert find_plan(item, CLUSTER, config(tmp_path)).from_cache and caplog.messages == []
-    (file,) = tmp_path.glob("plan-*.json")
+    (file,) = tmp_path.glob("plan_by_position-*.json")
     document = json.loads(file.read_text())
     Cache(tmp_path).save(document["key"], change(document["value"]))
 

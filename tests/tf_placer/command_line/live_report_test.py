@@ -73,3 +73,15 @@ def test_a_plan_that_is_not_recommended_is_written_where_it_is_asked_for_and_tha
     assert (summary["method"], summary["written"], summary["recommended"]) == ("random", "random", "single")
     assert summary["measured_s"] == report.live.found.best_of("random").measured_s
     assert summary["baselines_measured"]["single"] == report.live.found.single.measured_s
+
+
+def test_what_is_found_to_be_the_single_device_is_told_as_that(problem):
+    slow = Correction(alone=1e6).apply(problem)
+    report = report_of(slow, OtherMachine(slow), "local_search")
+    lines = report.verdict().splitlines()
+    assert (
+        lines[0]
+        == "Recommended: single device. The best single device: no search found another that was faster."
+    )
+    assert lines[1].startswith("random: no faster and no slower than the best single device on the runtime")
+    assert "0.0%" not in report.verdict()

@@ -95,7 +95,3 @@ def test_nothing_is_proven_where_something_fits(seed):
     every = np.array([[row >> unit & 1 for unit in range(6)] for row in range(64)])
     fits = (SimulatedEvaluator(problem).evaluate(every).status == 0).any()
     assert shortage(problem) is None or not fits
-
-
-def test_no_units():
-    assert shortage(problem_of(np.zeros((0, 2)), [])) is None

@@ -28,7 +28,7 @@ def test_no_positive_budget_is_refused(seconds, evaluations, message):
 @pytest.mark.parametrize(
     ("seconds", "evaluations", "message"),
     [
-        ("5", None, "budget_s is '5'; give a number of seconds"),
+        ("5", None, "budget_s is '5'; give a number above 0"),
         (None, 5, "budget_s is None"),
         (True, None, "budget_s is True"),
         (1 + 2j, None, "budget_s is"),

@@ -35,12 +35,12 @@ def test_shows_best_and_count(budget, terminal):
 @pytest.mark.parametrize(
     ("best_s", "mean_s", "expected"),
     [
-        (math.nan, math.nan, "hdp: 2 s, none runs of 5 tried\n"),
-        (0.0123, math.nan, "hdp: 2 s, best 12.300 ms, 5 tried\n"),
+        (math.nan, math.nan, "hdp: 2 s, nothing fits yet, 5 tried\n"),
+        (0.0123, math.nan, "hdp: 2 s, best 12.300 ms, nothing of the last round ran, 5 tried\n"),
     ],
 )
 def test_what_does_not_run_has_no_time(best_s, mean_s, expected):
     stream = io.StringIO()
-    with ConsoleProgress("hdp", Budget(10.0), rich.console.Console(file=stream)) as progress:
+    with ConsoleProgress("hdp", Budget(10.0), rich.console.Console(file=stream, width=120)) as progress:
         progress.show(dataclasses.replace(ENTRY, best_s=best_s, mean_s=mean_s))
     assert stream.getvalue() == expected

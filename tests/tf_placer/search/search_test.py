@@ -136,7 +136,7 @@ def test_numbers_of_numpy_are_seeds_and_budgets(pair, seed, tmp_path):
         ({"budget_s": float("nan")}, "budget_s is nan"),
         ({"budget_s": None}, "budget_s is None"),
         ({"budget_evaluations": 1.5}, "budget_evaluations is 1.5"),
-        ({"method": None}, "method is None; give one of hdp, .*, or a function"),
+        ({"method": None}, "method is None; give one of hdp, .*, or a method itself"),
         ({"method": 3}, "method is 3"),
         ({"method": "local_search", "start": "GPU:0"}, "device_of_unit: expected whole numbers"),
         ({"method": "local_search", "start": [0.5, 1]}, "device_of_unit: expected whole numbers"),
@@ -284,7 +284,8 @@ def test_where_no_single_device_fits_the_result_fits(method):
     result = search(problem, method, budget_evaluations=600)
     assert result.single_device_s is None
     assert max(result.peak_bytes.values()) <= 150
-    assert sum(e.failed for e in result.history) > 0
+    failed = sum(e.failed for e in result.history)
+    assert failed > 0 if method is small_hdp else failed == 0, "draws fit, the planner's samples need not"
 
 
 @pytest.mark.parametrize("method", ["random", small_hdp])

@@ -93,7 +93,7 @@ def test_a_registered_workload_is_built_like_any_other():
     assert "squares" in workloads.names()
     item = workloads.build("squares", batch=3)
     assert (item.name, item.feeds[0].shape) == ("squares", (3,))
-    with pytest.raises(InputError, match="workload 'squares' has no setting 'bacth'; did you mean batch"):
+    with pytest.raises(InputError, match="workload 'squares' has no setting 'bacth'; did you mean 'batch'"):
         workloads.build("squares", bacth=3)
     workloads.register("squares", squares)  # a notebook's cell that is run again
 
