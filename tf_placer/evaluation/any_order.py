@@ -35,7 +35,9 @@ class AnyOrderEvaluator(SimulatedEvaluator):
         # In one graph every order has a kernel of its own, which keeps what it prepared of its arrays; eager calls
         # share one, which would prepare them anew for every order.
         rows = tf.TensorSpec([None, problem.num_units], tf.int32)
-        self._times = tf.function(self._times_in_graph, input_signature=[rows], autograph=False)
+        function = tf.function(self._times_in_graph, input_signature=[rows], autograph=False)
+        # Traced here: TensorFlow warns of one that is made for every problem and traced when it is called.
+        self._times = function.get_concrete_function()
 
     @property
     def identity(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import os
 import pathlib
 import socket
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 
 import tensorflow as tf
@@ -88,6 +89,17 @@ def what_is_faster_as_it_was_is_kept() -> bool:
     return total == 3.0 and "/job:localhost/" in weights.device and kept
 
 
+def what_workers_cannot_have_runs_as_it_is() -> bool:
+    """A table of this process is not on the workers, and connecting to them would lose it."""
+    table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(["a"], [3.0]), -1.0)
+    placed = tf_placer.auto_place(tf.function(lambda keys: table.lookup(keys) * 2.0), **SETTINGS)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        values = placed(tf.constant(["a", "b"])).numpy().tolist()
+    reasons = [str(one.message) for one in told if issubclass(one.category, tf_placer.RunsAsItIs)]
+    return values == [6.0, -2.0] and len(reasons) == 1 and "a table" in reasons[0]
+
+
 @contextlib.contextmanager
 def cluster_of(kind: str, folder: pathlib.Path) -> Iterator[tf_placer.Cluster]:
     local = tf_placer.Cluster("local", *local_devices(2), kind="local")
@@ -102,7 +114,11 @@ def main() -> None:
     kind, folder = sys.argv[1], pathlib.Path(sys.argv[2])
     with cluster_of(kind, folder) as cluster:
         SETTINGS.update(cluster=cluster, cache_dir=folder)
-        checks = [what_is_faster_as_it_was_is_kept, the_plan_runs_on_the_workers]
+        checks = [
+            what_workers_cannot_have_runs_as_it_is,
+            what_is_faster_as_it_was_is_kept,
+            the_plan_runs_on_the_workers,
+        ]
         report(checks + [only_this_machine_reaches_this_process] * (kind == "local"))
 
 

@@ -15,6 +15,10 @@ pytestmark = [
 @pytest.mark.parametrize("kind", ["local", "remote"])
 def test_functions_on_workers(kind, tmp_path):
     outcomes = outcomes_of("tests.tf_placer.automatic.live_process", kind, str(tmp_path))
-    checked = ["what_is_faster_as_it_was_is_kept", "the_plan_runs_on_the_workers"]
+    checked = [
+        "what_workers_cannot_have_runs_as_it_is",
+        "what_is_faster_as_it_was_is_kept",
+        "the_plan_runs_on_the_workers",
+    ]
     checked += ["only_this_machine_reaches_this_process"] * (kind == "local")
     assert outcomes == dict.fromkeys(checked, "ok")
