@@ -95,10 +95,15 @@ def subject_of(program: Program, gradients: bool) -> Subject:
     return Subject(built, expected, expected_gradients)
 
 
-def problem_of(subject: Subject) -> tuple[Item, Problem]:
-    """What is to be placed: made with the variables' first values, which the item keeps."""
+def item_of(subject: Subject) -> Item:
+    """The program: made with the variables' first values, which the item keeps."""
     subject.built.state.reset()
-    item = Item.from_function(subject.built.concrete, *subject.built.arguments(0))
+    return Item.from_function(subject.built.concrete, *subject.built.arguments(0))
+
+
+def problem_of(subject: Subject) -> tuple[Item, Problem]:
+    """What is to be placed."""
+    item = item_of(subject)
     return item, analytic_problem(item, Cluster.logical(NUM_DEVICES))
 
 

@@ -151,7 +151,8 @@ class AutoPlaced(WrappingFunction):
         for signature in reversed(self._signatures.values()):
             if signature.item is not None and signature.plan is not None:
                 return signature.item, signature.plan
-        raise InputError(f"{self.name!r} runs as it is, unplaced: {'; '.join(sorted(self._told))}")
+        why_not = "; ".join(sorted(self._told)) or "it has no op to place"
+        raise InputError(f"{self.name!r} runs as it is, unplaced: {why_not}")
 
     def _check_called(self) -> None:
         if not self._signatures and not self._told:

@@ -18,9 +18,14 @@ def analytic_problem(item: Item, cluster: Cluster) -> Problem:
     """Describes placing ``item`` on ``cluster``, with analytic op costs.
 
     Raises:
-      InputError: an op, or the ops of one unit together, have a kernel on no device of the cluster; an op must stay on
-        the host, and there is none or it has no kernel; or the graph holds a TensorFlow 1 loop.
+      InputError: the item has no op; an op, or the ops of one unit together, have a kernel on no device of the
+        cluster; an op must stay on the host, and there is none or it has no kernel; or the graph holds a TensorFlow 1
+        loop.
     """
+    if not item.index.num_ops:
+        raise InputError(
+            f"{item.name!r} has no op: it gives back what it is given, so there is nothing to place"
+        )
     units = units_of(item)
     costs = analytic_costs(item, cluster)
     allowed = np.ones((units.num_units, len(cluster.devices)), bool)

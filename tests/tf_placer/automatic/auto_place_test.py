@@ -124,3 +124,10 @@ def test_errors_of_the_program_are_its_own():
         tf_placer.auto_place(wrong)(tf.constant(1.0))
     with pytest.raises(TypeError):  # a wrong call, as TensorFlow tells it
         tf_placer.auto_place(lambda x: x)(tf.constant(1.0), tf.constant(2.0))
+
+
+def test_a_function_without_ops_is_itself():
+    placed = tf_placer.auto_place(lambda x: None)  # no warning: there is nothing to say
+    assert placed(tf.constant(1.0)) is None and placed.placements == () and placed.report() == ""
+    with pytest.raises(tf_placer.InputError, match="it has no op to place"):
+        _ = placed.placement
