@@ -89,6 +89,11 @@ class WorkerMemory:
             return grown
         return min(grown, allocated + self._small_bytes + max(peak - self._begin_bytes, 0))
 
+    @property
+    def is_mute(self) -> bool:
+        """Whether the worker once left a question unanswered: it hangs, or is gone."""
+        return self._is_mute
+
     def excess(self) -> str | None:
         """One line when the program has taken more than the device is described to have, else None.
 

@@ -369,4 +369,7 @@ def time_program(
             watch.check()  # a short peak may lie between two checks of the watcher
             return ProgramRun(step_s, watch.peak_bytes())
 
-    return try_on(workers, config.deadline_s, run, watch.check)
+    attempt = try_on(workers, config.deadline_s, run, watch.check)
+    if watch.is_mute:
+        workers.close()  # the next program starts fresh ones
+    return attempt

@@ -7,6 +7,7 @@ import dataclasses
 import enum
 
 import tensorflow as tf
+from tensorflow.core.framework import node_def_pb2
 
 from colocation.graph_index import parse_input
 from tf_placer.runtime.graph_program import GraphProgram
@@ -15,11 +16,16 @@ from tf_placer.runtime.graph_program import GraphProgram
 _LOWERED_TYPES = frozenset({"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"})
 
 
+# What the runtime calls ops that it has made of several.
+_FUSED_PREFIXES = ("_Fused", "_Mkl")
+
+
 class Reason(enum.Enum):
     """Why an op of the plan is in no graph that runs."""
 
     PRUNED = "no output and no side effect of the step needs it"
     LOWERED = "the runtime runs it as simpler ops, on the same device"
+    FUSED = "the runtime runs it within an op beside it, on the same device"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +72,7 @@ def audit(program: GraphProgram, partition_graphs: list[tf.compat.v1.GraphDef]) 
       partition_graphs: of ``RunMetadata``.
     """
     devices_of: dict[str, set[str]] = collections.defaultdict(set)
+    fused = _Fused(program)
     added: dict[str, int] = collections.Counter()
     planned = {node.name for node in program.graph_def.node}
     lowered_devices: dict[str, set[str]] = collections.defaultdict(set)
@@ -74,6 +81,7 @@ def audit(program: GraphProgram, partition_graphs: list[tf.compat.v1.GraphDef]) 
         for node in graph.node:
             if node.name in planned:
                 devices_of[node.name].add(node.device)
+                fused.saw(node)
                 continue
             added[node.op] += 1
             origin = _longest_prefix(node.name, lowered)
@@ -91,11 +99,41 @@ def audit(program: GraphProgram, partition_graphs: list[tf.compat.v1.GraphDef]) 
             absent[node.name] = Reason.PRUNED
         elif node.name in lowered and node.device in lowered_devices[node.name]:
             absent[node.name] = Reason.LOWERED
+        elif fused.holds(node):
+            absent[node.name] = Reason.FUSED
         else:
             unexplained[node.name] = (
                 f"is planned for {node.device} and does not run, though the step needs it"
             )
     return Audit(in_place, absent, unexplained, dict(added))
+
+
+class _Fused:
+    """Ops that run as another type than planned, because the runtime has fused their neighbours into them.
+
+    On CPUs oneDNN's pass makes one op of a convolution and the bias that is added to its result, and one of the two
+    gradients that read the same upstream gradient. It keeps one of their names, and runs where both were put.
+    """
+
+    def __init__(self, program: GraphProgram) -> None:
+        self._planned_op = {node.name: node.op for node in program.graph_def.node}
+        self._readers: dict[str, set[str]] = collections.defaultdict(set)
+        for node in program.graph_def.node:
+            for text in node.input:
+                self._readers[parse_input(text)[1]].add(node.name)
+        self._found: set[tuple[str, str]] = set()  # name and device
+
+    def saw(self, node: node_def_pb2.NodeDef) -> None:
+        """Remembers a planned node as it runs, if that is as a fused op."""
+        if node.op != self._planned_op[node.name] and node.op.startswith(_FUSED_PREFIXES):
+            self._found.add((node.name, node.device))
+
+    def holds(self, node: node_def_pb2.NodeDef) -> bool:
+        """Whether a planned node that does not run itself has a fused op for a reader or for a fellow reader."""
+        neighbours = set(self._readers[node.name])
+        for text in node.input:
+            neighbours |= self._readers[parse_input(text)[1]]
+        return any((name, node.device) in self._found for name in neighbours)
 
 
 def _needed(program: GraphProgram) -> set[str]:

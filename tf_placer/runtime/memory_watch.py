@@ -62,6 +62,11 @@ class MemoryWatch:
             if excess is not None:
                 raise MemoryExceeded(excess, self.peak_bytes())
 
+    @property
+    def is_mute(self) -> bool:
+        """Whether a worker left a question about its memory unanswered: it hangs, and so would the next program."""
+        return any(memory.is_mute for memory in self.memories)
+
     def peak_bytes(self) -> dict[str, int]:
         """Device name -> most bytes since ``begin`` (``WorkerMemory``), of the devices that can be told."""
         told = {memory.device.name: memory.peak_bytes() for memory in self.memories}

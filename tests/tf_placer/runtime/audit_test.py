@@ -56,3 +56,49 @@ def test_whatever_else_is_an_error(on_a, on_b, message):
     with pytest.raises(AuditError, match=message):
         found.check()
     assert "UNEXPLAINED" in found.summary()
+
+
+# A convolution with a bias, and the gradients of both, of which each pair may become one op.
+WITH_BIAS = GraphProgram(
+    graph(
+        ("x", "Const", A),
+        ("conv", "Conv2D", A, "x"),
+        ("biased", "BiasAdd", A, "conv"),
+        ("upstream", "Neg", A, "biased"),
+        ("conv_grad", "Conv2DBackpropFilter", A, "x", "upstream"),
+        ("bias_grad", "BiasAddGrad", A, "upstream"),
+        ("step", "NoOp", A, "^conv_grad", "^bias_grad"),
+    ),
+    (),
+    ("step",),
+)
+
+
+def fused(forward, backward, device=A):
+    """What runs of it: the two pairs under the name of one of each."""
+    return graph(
+        ("x", "Const", A),
+        ("biased", forward, device, "x"),
+        ("upstream", "Neg", A, "biased"),
+        ("conv_grad", backward, A, "x", "upstream"),
+        ("step", "NoOp", A, "^conv_grad"),
+    )
+
+
+def test_what_the_runtime_fuses_runs_within_its_neighbour():
+    found = audit(WITH_BIAS, [fused("_FusedConv2D", "_MklNativeConv2DBackpropFilterWithBias")])
+    found.check()
+    assert found.absent == {"conv": Reason.FUSED, "bias_grad": Reason.FUSED}
+
+
+@pytest.mark.parametrize(
+    ("graph_def", "name"),
+    [
+        (fused("BiasAdd", "_MklNativeConv2DBackpropFilterWithBias"), "conv"),
+        (fused("_FusedConv2D", "Conv2DBackpropFilter"), "bias_grad"),
+        (fused("_FusedConv2D", "_MklNativeConv2DBackpropFilterWithBias", device=B), "conv"),
+    ],
+)
+def test_what_is_missing_beside_plain_or_distant_ops_is_an_error(graph_def, name):
+    found = audit(WITH_BIAS, [graph_def])
+    assert name in found.unexplained
