@@ -129,10 +129,10 @@ class _Fused:
             self._found.add((node.name, node.device))
 
     def holds(self, node: node_def_pb2.NodeDef) -> bool:
-        """Whether a planned node that does not run itself has a fused op for a reader or for a fellow reader."""
+        """Whether a planned node that does not run itself is within a fused op: one that reads it, or what it reads."""
         neighbours = set(self._readers[node.name])
-        for text in node.input:
-            neighbours |= self._readers[parse_input(text)[1]]
+        if node.op == "BiasAddGrad":
+            neighbours |= self._readers[parse_input(node.input[0])[1]]
         return any((name, node.device) in self._found for name in neighbours)
 
 
