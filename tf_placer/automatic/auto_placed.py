@@ -33,6 +33,9 @@ from tf_placer.problem.placement import Placement
 from tf_placer.runtime.audit import Audit
 from tf_placer.tensorflow_message import told
 
+# TensorFlow's words, before anything runs, for a function whose ops cannot be where they are put.
+_FROM_THE_PLACER = ("Cannot assign a device for operation", "Unable to find any devices for spec")
+
 
 class RunsAsItIs(UserWarning):
     """A function that ``auto_place`` wraps runs unplaced; the message says why."""
@@ -95,10 +98,13 @@ class AutoPlaced(WrappingFunction):
             return call_flat(concrete, inputs)
         try:
             return call_flat(signature.concrete, inputs)
-        except tf.errors.OpError:
-            raise  # from the program itself, which has run
-        except Exception as error:  # noqa: BLE001 - whatever it is, the program that is wrapped runs
-            # From TensorFlow, while it built what a tape or an accumulator asked for: nothing has run yet.
+        except Exception as error:
+            if isinstance(error, tf.errors.OpError) and not any(
+                text in str(error) for text in _FROM_THE_PLACER
+            ):
+                raise  # from the program itself, which has run
+            # From TensorFlow, while it built what a tape or an accumulator asked for, or looked for the devices:
+            # nothing has run yet.
             self._tell(_one_line(error), error)
             self._signatures[id(concrete)] = Signature(concrete, concrete)
             return call_flat(concrete, inputs)

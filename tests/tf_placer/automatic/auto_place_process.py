@@ -11,6 +11,7 @@ import pathlib
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ import tensorflow as tf
 
 import tf_placer
 from tests.logical_devices import NUM_DEVICES, report
+from tf_placer.automatic import signature
 from tf_placer.calibration.cache import Cache
 
 SETTINGS: dict = {"method": "random", "budget_s": 0.2}  # random placements are spread over all devices
@@ -252,6 +254,27 @@ def a_damaged_plan_is_searched_again() -> bool:
     return True
 
 
+def what_tensorflow_cannot_place_runs_once_as_it_is() -> bool:
+    """A device of the plan is gone when the placed function is first called."""
+    total = tf.Variable(0.0)
+    f = auto_place(lambda x: tf.sqrt(total.assign_add(x)))
+    made = signature.placed_concrete_function
+
+    def elsewhere(concrete, item, devices):
+        gone = "/job:localhost/replica:0/task:0/device:CPU:99"
+        return made(concrete, item, {op: gone if "Sqrt" in op else device for op, device in devices.items()})
+
+    signature.placed_concrete_function = elsewhere
+    try:
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            results = [float(f(tf.constant(value))) for value in (4.0, 5.0)]
+    finally:
+        signature.placed_concrete_function = made
+    reasons = [one for one in told if issubclass(one.category, tf_placer.RunsAsItIs)]
+    return results == [2.0, 3.0] and float(total) == 9.0 and len(reasons) == 1
+
+
 def calls_cost_no_more() -> bool:
     weights = tf.Variable(tf.random.stateless_normal([512, 512], [1, 2]))
 
@@ -420,6 +443,7 @@ CHECKS: tuple[Callable[[], bool], ...] = (
     a_plan_is_made,
     a_model_that_is_built_again_needs_no_search,
     a_damaged_plan_is_searched_again,
+    what_tensorflow_cannot_place_runs_once_as_it_is,
     calls_cost_no_more,
     variables_made_at_the_first_call,
     variables_that_stay,
