@@ -1,0 +1,50 @@
+"""What planners, methods without networks, are to a search."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Protocol
+
+import numpy as np
+
+from tf_placer.problem.problem import Problem
+
+
+@dataclasses.dataclass(frozen=True)
+class NoSettings:
+    """Of a method that has none."""
+
+
+class Constructive(Protocol):
+    """Makes a few placements at once, such as a list schedule: ``rows = planner(problem, config, seed)``."""
+
+    def __call__(self, problem: Problem, config: Any, seed: int) -> np.ndarray:
+        """[K, U] int32 legal placements, K may be 0; equal seeds give equal placements."""
+
+
+class Improving(Protocol):
+    """Proposes placements for as long as it is asked, and learns from how they fared, such as local search.
+
+        planner = LocalSearch(problem, config, start, seed)
+        rows = planner.propose()
+        planner.learn(rows, runtime_s)
+
+    ``state`` and ``restore`` make it go on in another process as it would have here.
+    """
+
+    def propose(self) -> np.ndarray:
+        """[B, U] int32 legal placements."""
+
+    def learn(self, device_of_unit: np.ndarray, runtime_s: np.ndarray) -> None:
+        """Takes in how proposed placements [B, U] fared.
+
+        Args:
+          device_of_unit: what ``propose`` gave last.
+          runtime_s: [B] seconds, inf where a placement does not run.
+        """
+
+    def state(self) -> dict[str, Any]:
+        """Arrays, numbers and JSON data by name."""
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Goes on from what ``state`` gave, also in another process."""
