@@ -54,17 +54,30 @@ class Candidate:
 
 
 def find_candidate(
-    problem: Problem, method: str, budget: Budget, seed: int, console: rich.console.Console
+    problem: Problem,
+    method: str,
+    budget: Budget,
+    seed: int,
+    console: rich.console.Console,
+    config: object = None,
 ) -> Candidate:
     """Searches with one method; a method that finds nothing that fits is a candidate without result.
 
+    Args:
+      problem: what to place.
+      method: its name.
+      budget: of the search.
+      seed: of the search.
+      console: is shown what goes on.
+      config: settings of the method, see ``search``.
+
     Raises:
-      InputError: no method has this name.
+      InputError: no method has this name, or a setting is not possible.
     """
     methods.find(method)
     progress = ConsoleProgress(f"{method} on {problem.cluster.name}", budget, console)
     try:
-        result = search(problem, method, budget.seconds, budget.evaluations, seed, progress)
+        result = search(problem, method, budget.seconds, budget.evaluations, seed, progress, config=config)
     except NothingFits as error:
         return Candidate(method, None, status=Status.OUT_OF_MEMORY, message=str(error))
     return Candidate(method, result)
