@@ -9,7 +9,6 @@ from absl import flags
 
 from tf_placer.calibration.build_problem import COSTS
 from tf_placer.cluster.choose import choose_cluster
-from tf_placer.cluster.loopback import are_workers_open, loopback_library
 from tf_placer.command_line.place import FASTEST, WRITE, Request
 from tf_placer.command_line.source import Source
 from tf_placer.errors import InputError
@@ -17,6 +16,7 @@ from tf_placer.problem.pins import Pin
 from tf_placer.problem.plan_file import PlanFile
 from tf_placer.search.arguments import MAX_SEED
 from tf_placer.search.budget import Budget
+from tf_placer.workers.loopback import are_workers_open, loopback_library
 
 DEFAULT_BUDGET_S = 60.0
 _SOURCES = ("workload", "saved_model", "meta_graph")
