@@ -15,7 +15,6 @@ from absl import flags
 
 from tf_placer import workloads
 from tf_placer.arguments import nearest
-from tf_placer.cluster.loopback import workers_opened
 from tf_placer.cluster.preset import preset_names
 from tf_placer.command_line import flag_sets
 from tf_placer.command_line.explain import explain
@@ -35,6 +34,7 @@ from tf_placer.search.budget import Budget
 from tf_placer.search.ctrl_c import patient
 from tf_placer.search.settings import configured, recorded
 from tf_placer.search.spec import MethodSpec
+from tf_placer.workers.loopback import workers_opened
 
 OK, OUR_FAILURE, BAD_INPUT = 0, 1, 2
 

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import numpy as np
 import rich.console
 
-from tf_placer.cluster.local_workers import WorkerError
 from tf_placer.errors import InputError
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RuntimeEvaluator
@@ -20,6 +19,7 @@ from tf_placer.search.ctrl_c import patient
 from tf_placer.search.progress import ConsoleProgress
 from tf_placer.search.result import SearchResult
 from tf_placer.search.search import NothingFits, search
+from tf_placer.workers.local_workers import WorkerError
 
 
 @dataclasses.dataclass(frozen=True)

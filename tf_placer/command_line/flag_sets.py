@@ -9,7 +9,6 @@ from absl import flags
 
 from tf_placer.calibration.build_problem import COSTS
 from tf_placer.cluster.choose import choose_cluster
-from tf_placer.cluster.loopback import are_workers_open, loopback_library
 from tf_placer.command_line.method_settings import MethodSettings, method_settings
 from tf_placer.command_line.place import FASTEST, WRITE, Request
 from tf_placer.command_line.source import Source
@@ -20,6 +19,7 @@ from tf_placer.search import methods
 from tf_placer.search.arguments import MAX_SEED
 from tf_placer.search.budget import Budget
 from tf_placer.search.spec import Role
+from tf_placer.workers.loopback import are_workers_open, loopback_library
 
 DEFAULT_BUDGET_S = 60.0
 _SOURCES = ("workload", "saved_model", "meta_graph")

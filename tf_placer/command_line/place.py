@@ -13,7 +13,6 @@ import rich.text
 
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.cluster.workers import workers_of
 from tf_placer.command_line.candidate import Candidate, find_candidate, measure_candidates
 from tf_placer.command_line.method_settings import MethodSettings
 from tf_placer.command_line.report import Live, Report, fastest
@@ -21,7 +20,7 @@ from tf_placer.command_line.source import Source
 from tf_placer.errors import InputError
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.graph.item import Item
-from tf_placer.graph.saved_model import read_saved_model
+from tf_placer.graph.reading.saved_model import read_saved_model
 from tf_placer.problem.pins import Pin, pinned, with_fixed_ops, with_pins
 from tf_placer.problem.plan_file import PlanFile
 from tf_placer.problem.problem import Problem
@@ -33,6 +32,7 @@ from tf_placer.search.live import LiveResult, Trial, search_live
 from tf_placer.search.progress import ConsoleProgress
 from tf_placer.search.search import evaluate_given
 from tf_placer.search.spec import Role
+from tf_placer.workers.workers import workers_of
 
 FASTEST, METHOD = "fastest", "method"
 WRITE = (FASTEST, METHOD)

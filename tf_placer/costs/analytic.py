@@ -16,7 +16,7 @@ from tf_placer.costs.kernels import find_kernel
 from tf_placer.costs.op_view import OpView
 from tf_placer.costs.trip_count import trip_count
 from tf_placer.graph.item import Item
-from tf_placer.graph.output_specs import OutputSpec
+from tf_placer.graph.sizes.output_specs import OutputSpec
 
 _LOOPS = frozenset({"While", "StatelessWhile"})
 _BRANCHES = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})

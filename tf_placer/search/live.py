@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from tf_placer.calibration.refit import Correction, refit
-from tf_placer.cluster.local_workers import WorkerError
-from tf_placer.cluster.remote_workers import UnreachableServer
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator
 from tf_placer.planners.single_device import single_device_placements
@@ -23,6 +21,8 @@ from tf_placer.search.progress import Progress
 from tf_placer.search.result import SearchResult
 from tf_placer.search.search import NothingFits, evaluate_given, search
 from tf_placer.search.spec import Role
+from tf_placer.workers.local_workers import WorkerError
+from tf_placer.workers.remote_workers import UnreachableServer
 
 
 @dataclasses.dataclass(frozen=True)
