@@ -59,7 +59,7 @@ def find_candidate(
     budget: Budget,
     seed: int,
     console: rich.console.Console,
-    config: object = None,
+    config: object | None = None,
 ) -> Candidate:
     """Searches with one method; a method that finds nothing that fits is a candidate without result.
 

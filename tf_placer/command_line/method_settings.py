@@ -85,7 +85,7 @@ def _check(said: str, found: MethodSettings) -> None:
         try:
             configured(methods.find(method), values)
         except InputError as error:
-            raise InputError(f"{said}: {error}") from None
+            raise InputError(f"{said}: {str(error).removeprefix('config: ')}") from None
 
 
 def _value(text: str) -> Any:

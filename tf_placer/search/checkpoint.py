@@ -203,9 +203,12 @@ class _State:
 
     def write(self, prefix: pathlib.Path) -> None:
         state = self._planner.state()
-        arrays = {name: value for name, value in state.items() if isinstance(value, np.ndarray)}
+        arrays: dict[str, Any] = {
+            name: value for name, value in state.items() if isinstance(value, np.ndarray)
+        }
         rest = {name: value for name, value in state.items() if name not in arrays}
-        np.savez(prefix.with_name(f"{prefix.name}.npz"), **arrays, **{_REST: np.array(json.dumps(rest))})
+        arrays[_REST] = np.array(json.dumps(rest))
+        np.savez(prefix.with_name(f"{prefix.name}.npz"), **arrays)
 
     def read(self, prefix: pathlib.Path) -> None:
         try:

@@ -60,7 +60,7 @@ def search(
     evaluator: Evaluator | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     start: Placement | np.ndarray | None = None,
-    config: object = None,
+    config: object | None = None,
 ) -> SearchResult:
     """Searches for the placement of ``problem`` with the shortest step.
 
@@ -109,12 +109,7 @@ def search(
     if checkpoint is not None:
         checkpoint = arguments.path("checkpoint", checkpoint, "a folder")
     if evaluator is not None:
-        arguments.has_parts("evaluator", evaluator, ("problem", "identity", "evaluate"), _GIVE_EVALUATOR)
-    if evaluator is not None and evaluator.problem is not problem:
-        raise InputError(
-            f"the evaluator is for problem {evaluator.problem.name!r}, which is not the problem {problem.name!r} that "
-            "is searched; make it of that one"
-        )
+        _check_evaluator(evaluator, problem)
     begin = start_of(problem, start, spec)
     with contextlib.ExitStack() as stack:
         ctrl_c = stack.enter_context(patient())
@@ -133,6 +128,16 @@ def search(
             identity["start"] = hashlib.sha256(begin.tobytes()).hexdigest()[:16]
         kept = Checkpoint(folder, identity, 0.0 if measures else CHECKPOINT_EVERY_S)
         return _run(spec, settings, evaluator, budget, seed, begin, progress or Silent(), kept, ctrl_c)
+
+
+def _check_evaluator(evaluator: Evaluator, problem: Problem) -> None:
+    """Raises InputError unless it is an evaluator of the problem."""
+    arguments.has_parts("evaluator", evaluator, ("problem", "identity", "evaluate"), _GIVE_EVALUATOR)
+    if evaluator.problem is not problem:
+        raise InputError(
+            f"the evaluator is for problem {evaluator.problem.name!r}, which is not the problem {problem.name!r} that "
+            "is searched; make it of that one"
+        )
 
 
 def _run(

@@ -12,7 +12,7 @@ from tf_placer.errors import InputError
 from tf_placer.search.spec import MethodSpec
 
 
-def configured(spec: MethodSpec, config: object = None) -> Any:
+def configured(spec: MethodSpec, config: object | None = None) -> Any:
     """The settings of a method.
 
     Args:
@@ -36,14 +36,14 @@ def configured(spec: MethodSpec, config: object = None) -> Any:
     known = [field.name for field in dataclasses.fields(spec.config)]
     for name in config:
         if name not in known:
-            hint = arguments.nearest(str(name), known) if known else "it has none"
-            raise InputError(f"method {spec.name!r} has no setting {arguments.shown(name)}; {hint}")
+            hint = arguments.nearest(str(name), known) if known else "it has none: give none"
+            raise InputError(f"config: method {spec.name!r} has no setting {arguments.shown(name)}; {hint}")
     hints = typing.get_type_hints(spec.config)
     try:
         taken = {name: _taken(name, value, hints[name]) for name, value in config.items()}
         return dataclasses.replace(default, **taken)
     except InputError as error:
-        raise InputError(f"method {spec.name!r}: {error}") from None
+        raise InputError(f"config: method {spec.name!r}: {error}") from None
 
 
 def recorded(config: Any) -> dict[str, Any]:
