@@ -35,7 +35,6 @@ class RandomBlocks:
         likely, roomy = (WithinMemory(problem, held, order, reserve) for reserve in (0.0, _RESERVE))
         self._within = ((certain,), (likely, certain), (roomy, likely, certain))
         self._drawn = 0
-        self._first_legal = problem.allowed.argmax(axis=1)
         self._generator = np.random.default_rng(seed)
 
     def draw(self, count: int) -> np.ndarray:
@@ -61,8 +60,7 @@ class RandomBlocks:
             used = np.array([generator.integers(devices)])
         device_of_block = generator.choice(used, size=blocks)
         device = device_of_block[np.searchsorted(cuts, self._rank, side="right")]
-        legal = self._problem.allowed[np.arange(units), device]
-        row = np.where(legal, device, self._first_legal).astype(np.int32)
+        row = self._problem.legalized(device)
         for within in self._within[self._drawn % len(self._within)]:
             row = within(row)
         self._drawn += 1

@@ -71,6 +71,4 @@ def _filled(
     part = np.minimum(np.searchsorted(ends, middle, side="right"), len(limits) - 1)
     device_of_unit = np.empty(problem.num_units, np.int32)
     device_of_unit[order] = devices[part]
-    legal = problem.allowed[np.arange(problem.num_units), device_of_unit]
-    fallback = devices[problem.allowed[:, devices].argmax(axis=1)]
-    return np.where(legal, device_of_unit, fallback).astype(np.int32)
+    return problem.legalized(device_of_unit, devices)
