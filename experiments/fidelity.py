@@ -121,7 +121,7 @@ def _searched(problem: Problem) -> Iterator[Candidate]:
     def sampled_hdp(context: Context) -> Iterator[Round]:
         for batch in methods.hdp(context):
             if context.seed == 0:
-                drawn.append(batch.device_of_unit[0].numpy())
+                drawn.append(batch.decisions.row(0).device_of_unit[0])
             yield batch
 
     for i in range(FLAGS.optima):
