@@ -14,7 +14,7 @@ from absl import flags
 import tf_placer
 from experiments.main_program import run_program
 from tf_placer.errors import InputError
-from tf_placer.graph.saved_model import read_saved_model
+from tf_placer.graph.reading.saved_model import read_saved_model
 
 FLAGS = flags.FLAGS
 MODELS = sorted(name for name in dir(keras.applications) if name[0].isupper())

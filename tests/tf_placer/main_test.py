@@ -22,7 +22,6 @@ from tests.tf_placer.rewrite.saved_models import several_signatures
 from tf_placer import workloads
 from tf_placer.__main__ import run
 from tf_placer.calibration import build_problem as calibration
-from tf_placer.cluster import loopback
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.folders import reserved
 from tf_placer.problem.analytic_problem import analytic_problem
@@ -31,6 +30,7 @@ from tf_placer.rewrite.saved_model import plan_file
 from tf_placer.search import methods
 from tf_placer.search.round import Context, Round, evaluated
 from tf_placer.search.search import search
+from tf_placer.workers import loopback
 from tf_placer.workloads import registry
 
 _ROOT = pathlib.Path(__file__).absolute().parents[2]
@@ -149,7 +149,7 @@ def test_the_plan_written_is_the_fastest_unless_the_methods_own_is_asked_for(
         context.problem.check_legal(devices)
         yield evaluated(context, devices[np.newaxis])
 
-    monkeypatch.setitem(methods._METHODS, "scattered", methods.Entry(scattered))
+    monkeypatch.setitem(methods._METHODS, "scattered", methods.own_rounds("scattered", scattered))
     status, text = command(*place_arguments(tmp_path, method="scattered", write=write))
     assert status == 0, text
     summary = json.loads((tmp_path / "summary.json").read_text())

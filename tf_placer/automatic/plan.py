@@ -27,10 +27,12 @@ from tf_placer.problem.problem import Problem
 from tf_placer.problem.requested import narrowed_units
 from tf_placer.runtime.race import race_times_s
 from tf_placer.runtime.statistics import clearly_slower
+from tf_placer.search import methods
 from tf_placer.search.budget import Budget
 from tf_placer.search.live import search_live
 from tf_placer.search.progress import Progress
 from tf_placer.search.search import search
+from tf_placer.search.spec import Role
 from tf_placer.user_cache import user_cache_folder
 
 ProgressFactory = Callable[[str, Budget], Progress]
@@ -142,7 +144,9 @@ def _search(item: Item, problem: Problem, config: AutoPlaceConfig, progress: Pro
     budget = Budget(config.budget_s)
     if not problem.cluster.is_live or not item.runs_standalone:
         result = search(problem, config.search_method, budget_s=config.budget_s, seed=config.seed)
-        single_s = search(problem, "single", budget_evaluations=problem.num_devices).runtime_s
+        single_s = search(
+            problem, methods.the(Role.REFERENCE), budget_evaluations=problem.num_devices
+        ).runtime_s
         return Plan(
             placement=result.placement,
             predicted_s=result.runtime_s,

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import numpy as np
 import rich.console
 
-from tf_placer.cluster.local_workers import WorkerError
 from tf_placer.errors import InputError
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RuntimeEvaluator
@@ -20,6 +19,7 @@ from tf_placer.search.ctrl_c import patient
 from tf_placer.search.progress import ConsoleProgress
 from tf_placer.search.result import SearchResult
 from tf_placer.search.search import NothingFits, search
+from tf_placer.workers.local_workers import WorkerError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,17 +54,30 @@ class Candidate:
 
 
 def find_candidate(
-    problem: Problem, method: str, budget: Budget, seed: int, console: rich.console.Console
+    problem: Problem,
+    method: str,
+    budget: Budget,
+    seed: int,
+    console: rich.console.Console,
+    config: object | None = None,
 ) -> Candidate:
     """Searches with one method; a method that finds nothing that fits is a candidate without result.
 
+    Args:
+      problem: what to place.
+      method: its name.
+      budget: of the search.
+      seed: of the search.
+      console: is shown what goes on.
+      config: settings of the method, see ``search``.
+
     Raises:
-      InputError: no method has this name.
+      InputError: no method has this name, or a setting is not possible.
     """
     methods.find(method)
     progress = ConsoleProgress(f"{method} on {problem.cluster.name}", budget, console)
     try:
-        result = search(problem, method, budget.seconds, budget.evaluations, seed, progress)
+        result = search(problem, method, budget.seconds, budget.evaluations, seed, progress, config=config)
     except NothingFits as error:
         return Candidate(method, None, status=Status.OUT_OF_MEMORY, message=str(error))
     return Candidate(method, result)

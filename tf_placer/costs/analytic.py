@@ -18,7 +18,7 @@ from tf_placer.costs.op_work import OpWork
 from tf_placer.costs.trip_count import trip_count
 from tf_placer.costs.work import Kind
 from tf_placer.graph.item import Item
-from tf_placer.graph.output_specs import OutputSpec
+from tf_placer.graph.sizes.output_specs import OutputSpec
 
 _LOOPS = frozenset({"While", "StatelessWhile"})
 _BRANCHES = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})

@@ -7,7 +7,7 @@ import math
 
 import tensorflow as tf
 
-from tf_placer.graph.output_specs import OutputSpec
+from tf_placer.graph.sizes.output_specs import OutputSpec
 
 
 @dataclasses.dataclass(frozen=True)

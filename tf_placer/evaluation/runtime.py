@@ -12,8 +12,6 @@ import numpy as np
 from colocation.tensorflow_internals import process_config
 from tf_placer import arguments
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.cluster.local_workers import LocalWorkers
-from tf_placer.cluster.workers import Workers, workers_of
 from tf_placer.errors import InputError
 from tf_placer.evaluation.attempt import Attempt, try_on
 from tf_placer.evaluation.measurement import UNKNOWN_BYTES, Measurement, Status
@@ -27,6 +25,8 @@ from tf_placer.runtime.memory_watch import MemoryWatch
 from tf_placer.runtime.race import race_steps
 from tf_placer.runtime.session import open_program, unplaced_session_config
 from tf_placer.runtime.timing import RuntimeConfig, reported_s, spread_s, stopped_early, time_steps
+from tf_placer.workers.local_workers import LocalWorkers
+from tf_placer.workers.workers import Workers, workers_of
 
 _ASKING_ROUNDS = 5
 _LEAST_S = 1e-6  # of a step that takes less than asking for it varies

@@ -13,15 +13,15 @@ import tensorflow as tf
 from colocation.graph_index import GraphIndex, index_graph
 from tf_placer import arguments
 from tf_placer.errors import InputError
-from tf_placer.graph.clean import clean
+from tf_placer.graph.cleaning.clean import clean
 from tf_placer.graph.fingerprint import fingerprint
-from tf_placer.graph.from_function import function_name, program_of_function
-from tf_placer.graph.from_graph_def import program_of_meta_graph
 from tf_placer.graph.host_ops import host_ops, why_not_standalone
-from tf_placer.graph.output_specs import OutputSpec, estimates_by_rule, output_specs
 from tf_placer.graph.program import Feed, HostCapture, ItemVariable, Program
+from tf_placer.graph.reading.from_function import function_name, program_of_function
+from tf_placer.graph.reading.from_graph_def import program_of_meta_graph
+from tf_placer.graph.reading.saved_model import program_of_saved_model, read_saved_model
 from tf_placer.graph.requested_devices import requested_devices, without_devices
-from tf_placer.graph.saved_model import program_of_saved_model, read_saved_model
+from tf_placer.graph.sizes.output_specs import OutputSpec, estimates_by_rule, output_specs
 
 _ENTRIES: dict[str, type] = {
     "outputs": tuple,

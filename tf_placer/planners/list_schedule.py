@@ -6,13 +6,14 @@ import heapq
 
 import numpy as np
 
+from tf_placer.planners.planner import NoSettings
 from tf_placer.planners.topological_fill import fitting, needs
 from tf_placer.planners.within_memory import WithinMemory
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_order import fastest_devices, order_of_use, slowness
 
 
-def list_schedule(problem: Problem) -> np.ndarray:
+def list_schedule(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> np.ndarray:
     """A list schedule by earliest finish time (HEFT, Topcuoglu, Hariri & Wu 2002), under memory limits.
 
     Ops are taken by their upward rank, the longest way to the end of the step with mean transfers. The first op of a

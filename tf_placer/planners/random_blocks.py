@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from tf_placer.planners.within_memory import WithinMemory
@@ -38,6 +40,15 @@ class RandomBlocks:
     def draw(self, count: int) -> np.ndarray:
         """[count, U] int32 legal placements."""
         return np.stack([self._draw_one() for _ in range(count)])
+
+    def state(self) -> dict[str, Any]:
+        """JSON data for ``restore``."""
+        return {"drawn": self._drawn, "generator": self._generator.bit_generator.state}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Goes on from what ``state`` gave, also in another process."""
+        self._drawn = state["drawn"]
+        self._generator.bit_generator.state = state["generator"]
 
     def _draw_one(self) -> np.ndarray:
         units, devices = self._problem.allowed.shape

@@ -9,7 +9,7 @@ import tensorflow as tf
 from tensorflow.core.framework import function_pb2, node_def_pb2
 
 from tf_placer.errors import InputError
-from tf_placer.graph.inline_calls import CALL_OPS
+from tf_placer.graph.program.functions import CALL_OPS
 from tf_placer.problem.placement import Placement
 
 

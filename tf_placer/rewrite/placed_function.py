@@ -17,8 +17,8 @@ from colocation.tensorflow_internals import (
     copy_handle_data,
 )
 from tf_placer.errors import InputError
-from tf_placer.graph.from_function import example_tensors, function_name, traced
 from tf_placer.graph.item import Item
+from tf_placer.graph.reading.from_function import example_tensors, function_name, traced
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.apply_placement import check_made_for, check_placement
 from tf_placer.rewrite.functions import (

@@ -15,7 +15,7 @@ from tf_placer import arguments
 from tf_placer.errors import InputError
 from tf_placer.files import appearing_whole
 from tf_placer.graph.item import Item
-from tf_placer.graph.saved_model import FILE_NAME, SavedModel, read_saved_model
+from tf_placer.graph.reading.saved_model import FILE_NAME, SavedModel, read_saved_model
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.plan_file import PlanFile
 from tf_placer.rewrite.apply_placement import apply_placement, check_placement

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from tf_placer.calibration.refit import Correction, refit
-from tf_placer.cluster.local_workers import WorkerError
-from tf_placer.cluster.remote_workers import UnreachableServer
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator
 from tf_placer.planners.single_device import single_device_placements
@@ -22,8 +20,9 @@ from tf_placer.search.ctrl_c import patient
 from tf_placer.search.progress import Progress
 from tf_placer.search.result import SearchResult
 from tf_placer.search.search import NothingFits, evaluate_given, search
-
-PLAIN = "local_search"  # the strongest method that learns nothing
+from tf_placer.search.spec import Role
+from tf_placer.workers.local_workers import WorkerError
+from tf_placer.workers.remote_workers import UnreachableServer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,13 +129,14 @@ def search_live(
     seed: int = 0,
     progress: Callable[[str, Budget], Progress] | None = None,
     config: LiveConfig = LiveConfig(),
+    settings: Mapping[str, object] | None = None,
 ) -> LiveResult:
     """Searches on the calibrated simulator and lets the runtime have the last word.
 
     A search exploits the errors of its simulator, and the measurement of what it found is what corrects them: so
     search, measure, refit, search again; the last time from the method's best measured plan, if it is one that improves
     plans, and before that anew, because a climb that goes on stays where it is stuck. After each of the method's
-    searches a plain one (``PLAIN``) gets the same budget, and in the end random search as many evaluations as the
+    searches a plain one (``Role.PLAIN``) gets the same budget, and in the end random search as many evaluations as the
     method's last, so that it shows what the method is worth; the fastest wins, whoever found it. The race's times
     replace what its placements took by themselves, in the last refit, too. Measuring is not in the budget; it takes
     seconds a placement. Ctrl-C skips what is left and keeps what was measured.
@@ -149,6 +149,7 @@ def search_live(
       seed: of the first search; each has the next.
       progress: makes what shows a search, from its title and budget.
       config: how to spend the time.
+      settings: method -> its settings, see ``search``.
 
     Raises:
       InputError: an unknown method.
@@ -156,7 +157,7 @@ def search_live(
       WorkerError, UnreachableServer: the workers cannot be started or found, and nothing was measured before.
       KeyboardInterrupt: Ctrl-C before anything was measured.
     """
-    return _LiveSearch(problem, evaluator, seed, progress, config).run(method, budget)
+    return _LiveSearch(problem, evaluator, seed, progress, config, settings or {}).run(method, budget)
 
 
 class _LiveSearch:
@@ -167,12 +168,17 @@ class _LiveSearch:
         seed: int,
         progress: Callable[[str, Budget], Progress] | None,
         config: LiveConfig,
+        settings: Mapping[str, object],
     ) -> None:
         self._problem = problem
         self._evaluator = evaluator
         self._seed = seed
         self._progress = progress
         self._config = config
+        self._settings = settings
+        self._single = methods.the(Role.REFERENCE).name
+        self._plain = methods.the(Role.PLAIN).name
+        self._control = methods.the(Role.CONTROL).name
         self._trials: list[Trial] = []
         self._searches: list[SearchResult] = []
         self._correction = Correction()
@@ -186,8 +192,8 @@ class _LiveSearch:
         interrupted, why = False, ""
         try:
             for row in single_device_placements(self._problem):
-                self._measure(Trial("single", row))
-            if method != "single":
+                self._measure(Trial(self._single, row))
+            if method != self._single:
                 interrupted = self._search(method, budget)
             with patient():  # a search that was ended is no reason why the race cannot be
                 self._race()
@@ -213,9 +219,9 @@ class _LiveSearch:
             found = self._propose(method, share, which, seed, go_on=last)
             if found is None:
                 continue
-            rivals = {PLAIN: share}
+            rivals = {self._plain: share}
             if last:
-                rivals["random"] = Budget(evaluations=found.evaluations)
+                rivals[self._control] = Budget(evaluations=found.evaluations)
             for rival, budget in rivals.items():
                 if rival != method and not self._searches[-1].interrupted:
                     self._propose(rival, budget, which, seed, go_on=last)
@@ -239,6 +245,7 @@ class _LiveSearch:
                 seed,
                 shown,
                 start=start,
+                config=self._settings.get(method),
             )
         except NothingFits:
             return None
@@ -278,8 +285,8 @@ class _LiveSearch:
     def _race(self) -> None:
         """Races the best single device and the best plans; the race has the last word on their times."""
         ran = self._ran()
-        singles = [i for i in ran if self._trials[i].method == "single"][:1]
-        plans = [i for i in ran if self._trials[i].method != "single"]
+        singles = [i for i in ran if self._trials[i].method == self._single][:1]
+        plans = [i for i in ran if self._trials[i].method != self._single]
         if not plans:
             return
         best_of_each = {self._trials[i].method: i for i in reversed(plans)}
@@ -299,7 +306,7 @@ class _LiveSearch:
                 f"no placement of {self._problem.name!r} ran on cluster {self._problem.cluster.name!r}; the first: "
                 f"{trials[0].status.name}: {trials[0].message}"
             )
-        single = next((i for i in ran if trials[i].method == "single"), None)
+        single = next((i for i in ran if trials[i].method == self._single), None)
         chosen, verdict = self._choose(single, ran, why)
         return LiveResult(
             recommended=trials[chosen],
@@ -319,7 +326,7 @@ class _LiveSearch:
         if single is None:
             return fastest, "no single device runs the program; this is the fastest placement that does"
         if not samples:
-            others = any(trial.method != "single" for trial in trials)
+            others = any(trial.method != self._single for trial in trials)
             why = why or ("no other placement ran" if others else "no search found another that was faster")
             return single, f"the best single device: {why}"
         if fastest != single and clearly_slower(samples[single], samples[fastest], self._config.confidence):

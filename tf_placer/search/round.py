@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -43,6 +44,7 @@ class Context:
       seed: fixes everything random.
       rounds: that this search had made when it was interrupted; the method goes on after them.
       checkpoint: keeps what a method has learned, see ``Checkpoint.track``.
+      evaluations_left: says how many more the budget allows, infinite where only time counts.
     """
 
     problem: Problem
@@ -52,6 +54,7 @@ class Context:
     seed: int
     rounds: int
     checkpoint: Checkpoint
+    evaluations_left: Callable[[], float] = lambda: math.inf
 
     @property
     def plans(self) -> np.ndarray:
@@ -73,11 +76,11 @@ class Context:
 Method = Callable[[Context], Iterator[Round]]
 
 
-def evaluated(context: Context, device_of_unit: np.ndarray) -> Round:
+def evaluated(context: Context, device_of_unit: np.ndarray | tf.Tensor) -> Round:
     """Evaluates placements [B, U] as one round."""
-    placements = tf.constant(device_of_unit, tf.int32)
+    placements = tf.convert_to_tensor(device_of_unit, tf.int32)
     if isinstance(context.evaluator, SimulatedEvaluator):
         times = context.evaluator.times(placements)
         return Round(placements, times.runtime_s.numpy(), times.fits.numpy())
-    measurement = context.evaluator.evaluate(device_of_unit)
+    measurement = context.evaluator.evaluate(placements.numpy())
     return Round(placements, measurement.runtime_s, measurement.status == Status.OK)

@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from tf_placer.cluster import gpu_probe, local, worker_process
+from tf_placer.cluster import gpu_probe, local
 from tf_placer.cluster.cluster import Cluster, Link
 from tf_placer.cluster.local import PROBED_SHARES, local_devices
-from tf_placer.cluster.local_workers import LocalWorkers, WorkerError
 from tf_placer.costs.efficiency import EFFICIENCY_OF_TYPE
 from tf_placer.costs.work import Kind
 from tf_placer.errors import InputError
+from tf_placer.workers import worker_process
+from tf_placer.workers.local_workers import LocalWorkers, WorkerError
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -167,7 +168,7 @@ def test_no_worker_survives_a_killed_parent():
         import time
         from tf_placer.cluster.cluster import Cluster
         from tf_placer.cluster.local import local_devices
-        from tf_placer.cluster.local_workers import LocalWorkers
+        from tf_placer.workers.local_workers import LocalWorkers
         workers = LocalWorkers(Cluster("local", *local_devices(2), kind="local"))
         workers.start()
         print(*workers.pids, flush=True)
@@ -191,7 +192,7 @@ def test_a_worker_may_print_before_and_after_it_is_ready(monkeypatch, tmp_path):
     talkative.write_text(
         source.replace("    server.join()", "    print('x' * 10**6, flush=True)\n    server.join()")
     )
-    monkeypatch.setattr("tf_placer.cluster.worker_process.__file__", str(talkative))
+    monkeypatch.setattr("tf_placer.workers.worker_process.__file__", str(talkative))
     with (
         LocalWorkers(_local_cluster(1)) as workers,
         tf.compat.v1.Session(workers.target, graph=tf.Graph()) as session,
@@ -202,7 +203,7 @@ def test_a_worker_may_print_before_and_after_it_is_ready(monkeypatch, tmp_path):
 def test_a_worker_that_cannot_start_says_why(monkeypatch, tmp_path):
     broken = tmp_path / "broken.py"
     broken.write_text("raise SystemExit('no TensorFlow here')\n")
-    monkeypatch.setattr("tf_placer.cluster.worker_process.__file__", str(broken))
+    monkeypatch.setattr("tf_placer.workers.worker_process.__file__", str(broken))
     workers = LocalWorkers(_local_cluster(1))
     with pytest.raises(WorkerError, match="no TensorFlow here"):
         workers.start()

@@ -8,7 +8,7 @@ from tf_placer.costs.formulas import FORMULA_OF_TYPE, work_of
 from tf_placer.costs.free_ops import REASONS
 from tf_placer.costs.op_view import OpView
 from tf_placer.costs.work import FREE, Kind, Work
-from tf_placer.graph.output_specs import OutputSpec, tensor_bytes
+from tf_placer.graph.sizes.output_specs import OutputSpec, tensor_bytes
 
 
 def _spec(tensor: tf.Tensor) -> OutputSpec:

@@ -7,12 +7,12 @@ import pytest
 from tests.tf_placer.problem.small_problems import branches_problem
 from tests.tf_placer.search.other_machine import OtherMachine
 from tf_placer.calibration.refit import Correction
-from tf_placer.cluster.local_workers import WorkerError
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RaceFailed
 from tf_placer.search.budget import Budget
 from tf_placer.search.live import LiveConfig, search_live
 from tf_placer.search.search import NothingFits
+from tf_placer.workers.local_workers import WorkerError
 
 
 @pytest.fixture(scope="module")
