@@ -124,7 +124,7 @@ def _searched(problem: Problem) -> Iterator[Candidate]:
         spec = methods.find("hdp")
         for batch in rounds(spec, configured(spec), context):
             if context.seed == 0:
-                drawn.append(batch.device_of_unit[0].numpy())
+                drawn.append(batch.decisions.row(0).device_of_unit[0])
             yield batch
 
     for i in range(FLAGS.optima):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-import numpy as np
 import rich.console
 
 from tf_placer.errors import InputError
@@ -105,7 +104,7 @@ def _measured(candidate: Candidate, evaluator: RuntimeEvaluator, console: rich.c
     if candidate.result is None:
         return candidate
     with console.status(f"measuring {candidate.method} on the runtime"):
-        times = evaluator.evaluate(candidate.result.placement.device_of_unit[np.newaxis])
+        times = evaluator.evaluate(candidate.result.placement.decisions.plain)
     status = Status(int(times.status[0]))
     measured_s = float(times.runtime_s[0]) if status == Status.OK else None
     return dataclasses.replace(candidate, measured_s=measured_s, status=status, message=times.messages[0])

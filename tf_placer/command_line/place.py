@@ -21,6 +21,7 @@ from tf_placer.errors import InputError
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.graph.item import Item
 from tf_placer.graph.reading.saved_model import read_saved_model
+from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.pins import Pin, pinned, with_fixed_ops, with_pins
 from tf_placer.problem.plan_file import PlanFile
 from tf_placer.problem.problem import Problem
@@ -256,7 +257,15 @@ def _with_requests(
 
 
 def _with_plan(item: Item, problem: Problem, plan: PlanFile, complete: bool) -> Problem:
-    """The problem with the ops that a plan names allowed only where it puts them."""
+    """The problem with the ops that a plan names allowed only where it puts them.
+
+    Raises:
+      InputError: the plan does not fit the graph, or decides more than devices, which no graph can be given yet.
+    """
+    if plan.schedules:
+        raise InputError(
+            f"{plan.source} has priorities or clusters, which cannot be written into a graph yet; take them out"
+        )
     if not complete:
         try:
             plan.check_complete(problem)
@@ -278,7 +287,7 @@ def _tell_what_is_searched(plan: PlanFile, problem: Problem, console: rich.conso
 def _place_given(item: Item, problem: Problem, request: Request, console: rich.console.Console) -> Report:
     """Every op is pinned: the one placement there is, beside the best single device without pins."""
     free = build_problem(item, request.cluster, request.costs)
-    plan = Candidate("plan", evaluate_given(free, problem.allowed.argmax(axis=1).astype(np.int32), "plan"))
+    plan = Candidate("plan", evaluate_given(free, Decisions([problem.allowed.argmax(axis=1)]), "plan"))
     candidates = [plan, _made_at_once(free, methods.the(Role.REFERENCE).name, request, console)]
     if free.cluster.is_live:
         candidates = measure_candidates(item, free, candidates, console)

@@ -9,7 +9,6 @@ import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import rich.console
 import rich.table
 
@@ -20,6 +19,7 @@ from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.files import replacing
 from tf_placer.folders import reserved
 from tf_placer.graph.item import Item
+from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.problem import Problem
 from tf_placer.quantities import milliseconds, percentage
 from tf_placer.rewrite.apply_placement import apply_placement
@@ -292,8 +292,8 @@ def _live_verdict(live: Live, candidates: Sequence[Candidate]) -> str:
 
 
 def _live_summary(found: LiveResult) -> dict[str, Any]:
-    rows = np.stack([trial.device_of_unit for trial in found.trials])
-    simulated_s = SimulatedEvaluator(found.problem).evaluate(rows).runtime_s
+    plans = Decisions.joined([trial.decisions for trial in found.trials])
+    simulated_s = SimulatedEvaluator(found.problem).evaluate(plans).runtime_s
     return {
         "why": found.why,
         "correction": dataclasses.asdict(found.correction),

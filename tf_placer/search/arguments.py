@@ -60,6 +60,10 @@ def start_of(problem: Problem, start: Placement | np.ndarray | None, method: Met
                 f"start is a placement of {start.problem.name!r} on {start.problem.cluster.name!r}, another graph or "
                 f"other devices than {problem.name!r} on {problem.cluster.name!r}; give one of this problem"
             )
+        if start.priority_of_op is not None or start.cluster_of_op is not None:
+            warnings.warn(
+                "methods decide devices alone: the start's priorities and clusters are left", stacklevel=3
+            )
         start = start.device_of_unit
     try:
         begin = np.array(Placement(problem, start).device_of_unit)

@@ -11,6 +11,8 @@ from tf_placer.calibration.refit import Correction, refit
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator
 from tf_placer.planners.single_device import single_device_placements
+from tf_placer.problem.decisions import Decisions
+from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.race import race_times_s
 from tf_placer.runtime.statistics import clearly_slower
@@ -48,7 +50,7 @@ class Trial:
 
     Attributes:
       method: what proposed it.
-      device_of_unit: [U].
+      decisions: the one plan, with all that it decides.
       measured_s: step time, in the race if it was in it; None when it did not run.
       status, message: how it fared.
       raced: ``measured_s`` is of the race.
@@ -57,13 +59,18 @@ class Trial:
     """
 
     method: str
-    device_of_unit: np.ndarray
+    decisions: Decisions
     measured_s: float | None = None
     status: Status = Status.OK
     message: str = ""
     raced: bool = False
     evaluations: int = 1
     search_s: float = 0.0
+
+    @property
+    def device_of_unit(self) -> np.ndarray:
+        """[U], the devices of its plan."""
+        return np.asarray(self.decisions.device_of_unit)[0]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -95,20 +102,20 @@ class LiveResult:
         own = [trial for trial in self.trials if trial.method == method]
         for found in self.searches:
             if found.method == method:
+                wanted = found.placement.decisions.digest(0, self.problem)
                 own += [
                     dataclasses.replace(
                         trial, method=method, evaluations=found.evaluations, search_s=found.search_s
                     )
                     for trial in self.trials
-                    if trial.method != method
-                    and np.array_equal(trial.device_of_unit, found.placement.device_of_unit)
+                    if trial.method != method and trial.decisions.digest(0, self.problem) == wanted
                 ]
         return min((trial for trial in own if trial.measured_s is not None), key=_standing, default=None)
 
     def as_search_result(self, trial: Trial) -> SearchResult:
         """A trial as the refitted simulator sees it."""
         return dataclasses.replace(
-            evaluate_given(self.problem, trial.device_of_unit, trial.method),
+            evaluate_given(self.problem, trial.decisions, trial.method),
             evaluations=trial.evaluations,
             search_s=trial.search_s,
             interrupted=self.interrupted,
@@ -192,7 +199,7 @@ class _LiveSearch:
         interrupted, why = False, ""
         try:
             for row in single_device_placements(self._problem):
-                self._measure(Trial(self._single, row))
+                self._measure(Trial(self._single, Decisions(row[np.newaxis])))
             if method != self._single:
                 interrupted = self._search(method, budget)
             with patient():  # a search that was ended is no reason why the race cannot be
@@ -233,7 +240,7 @@ class _LiveSearch:
         self, method: str, budget: Budget, which: str, seed: int, go_on: bool
     ) -> SearchResult | None:
         """Searches, anew or from the method's best, and measures what came of it, if it is new."""
-        start = self._best_row_of(method) if go_on and methods.find(method).uses_start else None
+        start = self._best_plan_of(method) if go_on and methods.find(method).uses_start else None
         shown = self._progress(f"{method}, {which}", budget) if self._progress else None
         problem = self._correction.apply(self._problem)
         try:
@@ -250,13 +257,14 @@ class _LiveSearch:
         except NothingFits:
             return None
         self._searches.append(found)
-        row = np.array(found.placement.device_of_unit)
-        if not any(np.array_equal(row, trial.device_of_unit) for trial in self._trials):
-            self._measure(Trial(method, row, evaluations=found.evaluations, search_s=found.search_s))
+        plan = found.placement.decisions
+        digests = {trial.decisions.digest(0, self._problem) for trial in self._trials}
+        if plan.digest(0, self._problem) not in digests:
+            self._measure(Trial(method, plan, evaluations=found.evaluations, search_s=found.search_s))
         return found
 
     def _measure(self, trial: Trial) -> None:
-        measured = self._evaluator.evaluate(trial.device_of_unit[np.newaxis])
+        measured = self._evaluator.evaluate(trial.decisions.plain)
         status = Status(int(measured.status[0]))
         measured_s = float(measured.runtime_s[0]) if status == Status.OK else None
         self._trials.append(
@@ -268,14 +276,14 @@ class _LiveSearch:
         """Corrects the simulator by all that ran."""
         ran = self._ran()
         if ran:
-            rows = np.stack([self._trials[i].device_of_unit for i in ran])
+            plans = Decisions.joined([self._trials[i].decisions for i in ran])
             times_s = np.array([self._trials[i].measured_s for i in ran])
-            self._correction = refit(self._problem, rows, times_s)
+            self._correction = refit(self._problem, plans, times_s)
 
-    def _best_row_of(self, method: str) -> np.ndarray | None:
-        """[U], the fastest measured placement of a method so far."""
+    def _best_plan_of(self, method: str) -> Placement | None:
+        """The fastest measured placement of a method so far."""
         found = [self._trials[i] for i in self._ran() if self._trials[i].method == method]
-        return found[0].device_of_unit if found else None
+        return Placement.from_decisions(self._problem, found[0].decisions) if found else None
 
     def _ran(self) -> list[int]:
         """Positions of the trials that ran, those of the race before the others, the fastest first."""
@@ -291,8 +299,8 @@ class _LiveSearch:
             return
         best_of_each = {self._trials[i].method: i for i in reversed(plans)}
         racers = list(dict.fromkeys([*singles, *plans[: self._config.finalists], *best_of_each.values()]))
-        rows = np.stack([self._trials[i].device_of_unit for i in racers])
-        samples = self._evaluator.race(rows, self._config.rounds)
+        plans_of_race = Decisions.joined([self._trials[i].decisions for i in racers])
+        samples = self._evaluator.race(plans_of_race.plain, self._config.rounds)
         for i, raced_s in zip(racers, race_times_s(samples), strict=True):
             self._trials[i] = dataclasses.replace(self._trials[i], measured_s=raced_s, raced=True)
         # Before the refit: Ctrl-C there loses no race.

@@ -22,6 +22,7 @@ from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.folders import reserved
 from tf_placer.problem.bounds import lower_bounds
+from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.shortage import shortage
@@ -188,13 +189,13 @@ def _run(
             except KeyboardInterrupt:
                 interrupted = True
             finishing.enter_context(ctrl_c.shielded())
-        best = recorder.best_placement
+        best = recorder.best
         if best is None and interrupted:
             raise KeyboardInterrupt
         if best is None:
             raise NothingFits(_found_nothing(spec.name, evaluator, recorder, starts, tried_all))
         result = _result(
-            Placement(problem, best),
+            Placement.from_decisions(problem, best),
             evaluator,
             recorder,
             spec.name,
@@ -242,15 +243,15 @@ def _fits_nowhere(problem: Problem, lacking: str) -> str:
     )
 
 
-def evaluate_given(problem: Problem, device_of_unit: np.ndarray, name: str) -> SearchResult:
-    """A placement [U] that needs no search, as the simulator sees it: the result of a search for it alone.
+def evaluate_given(problem: Problem, plan: Decisions, name: str) -> SearchResult:
+    """One plan that needs no search, as the simulator sees it: the result of a search for it alone.
 
     Raises:
       NothingFits: it does not fit in memory.
     """
 
     def given(context: Context) -> Iterator[Round]:
-        yield evaluated(context, device_of_unit[np.newaxis])
+        yield evaluated(context, plan)
 
     result = search(problem, given, budget_evaluations=1, evaluator=SimulatedEvaluator(problem))
     return dataclasses.replace(result, method=name)
@@ -271,7 +272,7 @@ def _result(
     interrupted: bool,
 ) -> SearchResult:
     problem = placement.problem
-    final = _simulated(evaluator).evaluate(placement.device_of_unit[np.newaxis])
+    final = _simulated(evaluator).evaluate(placement.decisions)
     assert final.peak_bytes is not None  # simulated
     # Simulated anew, because inside a learner's graph the last bit of a time may be another: a tie must be one.
     is_simulated = isinstance(evaluator, SimulatedEvaluator)
