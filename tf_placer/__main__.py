@@ -33,6 +33,8 @@ from tf_placer.rewrite.saved_model import export_placed, export_saved_model, pla
 from tf_placer.search import methods
 from tf_placer.search.budget import Budget
 from tf_placer.search.ctrl_c import patient
+from tf_placer.search.settings import configured, recorded
+from tf_placer.search.spec import MethodSpec
 from tf_placer.workers.loopback import workers_opened
 
 OK, OUR_FAILURE, BAD_INPUT = 0, 1, 2
@@ -162,7 +164,17 @@ def _workloads(values: flags.FlagValues, console: rich.console.Console) -> None:
 
 def _methods(values: flags.FlagValues, console: rich.console.Console) -> None:
     for name in methods.names():
-        console.print(f"{name}: {methods.describe(name)}", soft_wrap=True)
+        for line in _about(methods.find(name)):
+            console.print(line, soft_wrap=True)
+
+
+def _about(spec: MethodSpec) -> list[str]:
+    """What a method is, what it does not look at, and what can be set."""
+    lines = [f"{spec.name}: {spec.summary}", f"  {spec.kind.value}"]
+    if spec.ignores:
+        lines[-1] += f"; ignores {', '.join(spec.ignores)}"
+    settings = ", ".join(f"{name}={value}" for name, value in recorded(configured(spec)).items())
+    return [*lines, f"  --set: {settings}"] if settings else lines
 
 
 COMMANDS = {

@@ -149,7 +149,7 @@ def test_the_plan_written_is_the_fastest_unless_the_methods_own_is_asked_for(
         context.problem.check_legal(devices)
         yield evaluated(context, devices[np.newaxis])
 
-    monkeypatch.setitem(methods._METHODS, "scattered", methods.Entry(scattered))
+    monkeypatch.setitem(methods._METHODS, "scattered", methods.own_rounds("scattered", scattered))
     status, text = command(*place_arguments(tmp_path, method="scattered", write=write))
     assert status == 0, text
     summary = json.loads((tmp_path / "summary.json").read_text())
