@@ -68,11 +68,11 @@ def read_array_file(
       InputError: it is missing, damaged, of another kind, or of another version: one line that names it.
     """
     try:
-        content = path.read_bytes()
+        file = open(path, "rb")  # noqa: SIM115 - so that what cannot be opened is told apart
     except OSError as error:
         raise InputError(f"cannot read {path} ({error.strerror}); {remedy}") from error
     try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as members:
+        with file, np.load(file, allow_pickle=False) as members:
             arrays = {name: members[name] for name in members.files}
         document = json.loads(arrays.pop(_HEADER).tobytes())
         found, found_version, header = document["kind"], document["schema_version"], document["header"]
