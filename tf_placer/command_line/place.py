@@ -263,15 +263,16 @@ def _with_plan(item: Item, problem: Problem, plan: PlanFile, complete: bool) -> 
     Raises:
       InputError: the plan does not fit the graph, or decides more than devices, which no graph can be given yet.
     """
-    if plan.schedules:
-        raise InputError(
-            f"{plan.source} has priorities or clusters, which cannot be written into a graph yet; take them out"
-        )
     if not complete:
         try:
             plan.check_complete(problem)
         except InputError as error:
             raise InputError(f"{error}; or search the rest of it with --complete_plan") from None
+    plan.check_schedule(problem)
+    if plan.schedules:
+        raise InputError(
+            f"{plan.source} has priorities or clusters, which cannot be written into a graph yet; take them out"
+        )
     return with_fixed_ops(item, problem, plan.device_of_op(problem))
 
 
