@@ -10,8 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from tf_placer.agents.hdp.config import HdpConfig
-from tf_placer.agents.hdp.learner import EvaluateFn, HdpLearner
-from tf_placer.agents.hdp.start import HdpStart, SimulateFn
+from tf_placer.agents.hdp.learner import HdpLearner
+from tf_placer.agents.learner import Beginning, SimulateFn
 from tf_placer.arguments import nearest
 from tf_placer.errors import InputError
 from tf_placer.evaluation.any_order import search_simulator
@@ -34,32 +34,14 @@ def hdp(context: Context, config: HdpConfig = HdpConfig()) -> Iterator[Round]:
 
     if not context.rounds:
         yield evaluated(context, context.start[np.newaxis])
-    evaluate = _graph_evaluate(context)
-    start = HdpStart.from_plans(context.problem, config, context.plans, _simulate(context))
-    learner = HdpLearner(context.problem, config, evaluate, context.reference_s, start, context.seed)
-    context.checkpoint.track(learner, dataclasses.asdict(config))
+    beginning = Beginning(context.plans, context.reference_s, _simulate(context))
+    learner = HdpLearner(context.problem, config, beginning, context.seed)
+    context.checkpoint.track(learner, learner.settings)
     while True:
-        if evaluate:
-            update = learner.update()
-            yield Round(update.placements, update.runtime_s.numpy(), update.valid.numpy())
-        else:
-            proposal = learner.propose()
-            batch = evaluated(context, proposal.placements.numpy())
-            learner.learn(proposal.actions, tf.constant(batch.runtime_s), tf.constant(batch.valid))
-            yield batch
-
-
-def _graph_evaluate(context: Context) -> EvaluateFn | None:
-    """The simulator as part of a learner's graph; None for evaluators that cannot be one."""
-    evaluator = context.evaluator
-    if not isinstance(evaluator, SimulatedEvaluator):
-        return None
-
-    def evaluate(placements: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        times = evaluator.times(placements)
-        return times.runtime_s, times.fits
-
-    return evaluate
+        proposal = learner.propose()
+        batch = evaluated(context, proposal.placements.numpy())
+        learner.learn(proposal.actions, tf.constant(batch.runtime_s), tf.constant(batch.valid))
+        yield batch
 
 
 def _simulate(context: Context) -> SimulateFn:
