@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from tf_placer.agents.features import NUM_TYPES, UNIT_COLUMNS
+from tf_placer.agents.features import NUM_TYPES
+from tf_placer.agents.features.unit_features import UNIT_COLUMNS
 from tf_placer.agents.graph_inputs import GraphInputs
 
 _SIZES = 16  # of the first 4 outputs

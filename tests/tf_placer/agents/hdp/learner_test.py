@@ -278,11 +278,7 @@ def test_it_learns_which_device_is_fast():
 
 
 LEARNING = HdpConfig(num_groups=16, placer_hidden=32, placements=32, entropy_updates=100, learning_rate=3e-3)
-
-
-def learning_hdp(context):
-    """The Hierarchical planner at a size for a graph of 42 units."""
-    return methods.hdp(context, LEARNING)
+learning_hdp = dataclasses.replace(methods.find("hdp"), default=LEARNING)
 
 
 def test_what_is_learned_is_better_than_what_was_sampled_at_first():
