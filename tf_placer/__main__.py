@@ -26,9 +26,10 @@ from tf_placer.command_line.report import META_GRAPH, SAVED_MODEL, Report, reser
 from tf_placer.command_line.source import Source
 from tf_placer.errors import InputError
 from tf_placer.files import replacing
+from tf_placer.graph.item import Item
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.plan_file import PlanFile
-from tf_placer.rewrite.saved_model import export_saved_model, plan_file
+from tf_placer.rewrite.saved_model import export_placed, export_saved_model, plan_file
 from tf_placer.search import methods
 from tf_placer.search.budget import Budget
 from tf_placer.search.ctrl_c import patient
@@ -74,17 +75,22 @@ def _place_saved_model(
 ) -> None:
     """Several signatures have a folder each for their plans; the model with all of them is beside these."""
     placements: dict[str, Placement] = {}
+    items: dict[str, Item] = {}
+    request = dataclasses.replace(request, source=request.source.with_model())
+    model = request.source.model
+    assert model is not None  # just read
 
     def export(folder: pathlib.Path) -> None:
-        assert request.source.saved_model is not None
-        model = folder / SAVED_MODEL
-        export_saved_model(
-            request.source.saved_model, model, placements, batch_size=request.source.batch_size
-        )
+        if model.is_current():
+            export_placed(model, folder / SAVED_MODEL, items, placements)
+        else:  # it was exported anew during the search: the plans must fit what is there now
+            export_saved_model(
+                model.path, folder / SAVED_MODEL, placements, batch_size=request.source.batch_size
+            )
 
     several = "," in values.signature
     for name, report in place_signatures(request, values.method, console):
-        placements[name] = report.result.placement
+        placements[name], items[name] = report.result.placement, report.item
         made_for = flag_sets.made_for(values) | {"signature": name}
         if several:
             _finish(report, out / plan_file(name).stem, made_for, console)

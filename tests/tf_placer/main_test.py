@@ -530,6 +530,12 @@ def test_a_part_of_a_plan_is_completed_when_asked(plan: pathlib.Path, tmp_path: 
         ({"fingerprint": "0" * 64}, [], "made for another graph"),
         ({"fingerprint": "0" * 64}, [], "--complete_plan"),
         ({"schema_version": 7}, ["--complete_plan"], "schema version 7"),
+        (
+            {"schema_version": 2, "clusters": {"strange": 1}},
+            [],
+            "has op 'strange' in clusters, which the graph lacks",
+        ),
+        ({"schema_version": 2, "priorities": {}}, [], "no priority for op"),
         ({}, ["--pin=.*=GPU:0"], "--plan and --pin are given"),
     ],
 )
@@ -545,6 +551,16 @@ def test_a_plan_that_does_not_fit_is_refused(
     assert_one_line(
         capsys, tmp_path, [*place_arguments(tmp_path / "out"), f"--plan={plan}", *flags], expected
     )
+
+
+@pytest.mark.parametrize("flags", [[], ["--complete_plan"]])
+def test_a_plan_with_a_schedule_is_refused_rather_than_half_applied(
+    flags: list[str], plan: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ops = json.loads(plan.read_text())["devices"]
+    edited(plan, schema_version=2, priorities=dict.fromkeys(ops, 1))
+    argv = [*place_arguments(tmp_path / "out"), f"--plan={plan}", *flags]
+    assert_one_line(capsys, tmp_path, argv, "has priorities or clusters, which cannot be written")
 
 
 def test_completing_needs_a_plan(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:

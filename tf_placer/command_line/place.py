@@ -20,7 +20,6 @@ from tf_placer.command_line.source import Source
 from tf_placer.errors import InputError
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.graph.item import Item
-from tf_placer.graph.reading.saved_model import read_saved_model
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.pins import Pin, pinned, with_fixed_ops, with_pins
 from tf_placer.problem.plan_file import PlanFile
@@ -151,7 +150,7 @@ def place_signatures(
     Signatures that the model was exported with, but for those placed anew, come before all of these.
 
     Args:
-      request: its source is a SavedModel and names the signatures, separated by commas.
+      request: its source is a SavedModel and names the signatures, separated by commas; it is read unless it has been.
       method: as in ``place``.
       console: as in ``place``.
 
@@ -162,14 +161,16 @@ def place_signatures(
       InputError: as ``place`` does; an unknown signature is told before the first search.
     """
     names = list(dict.fromkeys(request.source.signature.split(",")))
-    model = read_saved_model(request.source.saved_model or "")
+    source = request.source.with_model()
+    model = source.model
+    assert model is not None  # just read
     for name in names:
         model.signature(name)
     plans = plans_in(model.path)
     held = {op: device for name in plans.keys() - set(names) for op, device in plans[name].items()}
     for name in names:
-        source = dataclasses.replace(request.source, signature=name)
-        report = place(dataclasses.replace(request, source=source, held=held), method, console)
+        of_one = dataclasses.replace(source, signature=name)
+        report = place(dataclasses.replace(request, source=of_one, held=held), method, console)
         yield name, report
         held = report.result.placement.device_names | held
 
@@ -262,15 +263,16 @@ def _with_plan(item: Item, problem: Problem, plan: PlanFile, complete: bool) -> 
     Raises:
       InputError: the plan does not fit the graph, or decides more than devices, which no graph can be given yet.
     """
-    if plan.schedules:
-        raise InputError(
-            f"{plan.source} has priorities or clusters, which cannot be written into a graph yet; take them out"
-        )
     if not complete:
         try:
             plan.check_complete(problem)
         except InputError as error:
             raise InputError(f"{error}; or search the rest of it with --complete_plan") from None
+    plan.check_schedule(problem)
+    if plan.schedules:
+        raise InputError(
+            f"{plan.source} has priorities or clusters, which cannot be written into a graph yet; take them out"
+        )
     return with_fixed_ops(item, problem, plan.device_of_op(problem))
 
 

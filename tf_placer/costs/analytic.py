@@ -31,7 +31,7 @@ class OpCosts:
     """What every op costs on every device, and where it may run.
 
     Attributes:
-      compute_ns: [N, D] int64, launch included; 0 for ops that start no kernel (``free_ops.REASONS``).
+      compute_ns: [N, D] int64, launch included; 0 for ops that start no kernel (``data_movement.WHY_FREE``).
       allowed: [N, D] bool, the device has a kernel for the op (and for all ops it calls).
       guessed: op type -> ops of this type whose cost is a guess; ops in the body of a loop,
         branch or call count too.

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tf_placer.agents.learner import Beginning
-from tf_placer.evaluation.any_order import search_simulator
+from tf_placer.agents.learner import Beginning, SimulateFn
+from tf_placer.evaluation.any_order import simulator_beside
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.search.round import Context, Round, evaluated
 from tf_placer.search.settings import recorded
@@ -103,10 +103,9 @@ def _own_rounds(spec: MethodSpec, config: Any, context: Context) -> Iterator[Rou
     return iter(spec.build(context, config))
 
 
-def _simulate(context: Context):
+def _simulate(context: Context) -> SimulateFn:
     """What times plans that nobody proposed: never the runtime."""
-    evaluator = context.evaluator
-    simulator = evaluator if isinstance(evaluator, SimulatedEvaluator) else search_simulator(context.problem)
+    simulator = simulator_beside(context.evaluator, context.problem)
 
     def simulate(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         times = simulator.times(tf.constant(rows))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from tf_placer.evaluation.any_order import search_simulator
+from tf_placer.evaluation.any_order import simulator_beside
 from tf_placer.evaluation.evaluator import Evaluator
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
@@ -70,9 +70,7 @@ class Starts:
     @functools.cached_property
     def _found(self) -> tuple[np.ndarray, float]:
         """``plans`` and ``reference_s``."""
-        simulator = self._evaluator
-        if not isinstance(simulator, SimulatedEvaluator):
-            simulator = search_simulator(self._problem)
+        simulator = simulator_beside(self._evaluator, self._problem)
         built = [spec.build(self._problem, spec.config(), 0) for spec in self._planners]
         rows = _distinct(np.concatenate([self._singles, *built]))
         simulated = simulator.evaluate(rows)

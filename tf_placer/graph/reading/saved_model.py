@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import os
 import pathlib
 from collections.abc import Iterable, Mapping
@@ -32,12 +33,17 @@ class SavedModel:
     Attributes:
       path: its folder.
       proto: ``saved_model.pb``.
-      meta_graph: the one with the tag ``serve``, part of ``proto``.
+      digest: sha256 of that file when it was read.
     """
 
     path: pathlib.Path
     proto: saved_model_pb2.SavedModel
-    meta_graph: meta_graph_pb2.MetaGraphDef
+    digest: bytes
+
+    @property
+    def meta_graph(self) -> meta_graph_pb2.MetaGraphDef:
+        """The one with the tag ``serve``, part of ``proto``."""
+        return next(graph for graph in self.proto.meta_graphs if SERVE in graph.meta_info_def.tags)
 
     def signature(self, name: str) -> meta_graph_pb2.SignatureDef:
         """A signature by name.
@@ -51,9 +57,23 @@ class SavedModel:
             raise InputError(f"{self.path}: no signature {name!r}; it has {there}")
         return signatures[name]
 
+    def copy(self) -> SavedModel:
+        """The same, to be changed."""
+        proto = saved_model_pb2.SavedModel()
+        proto.CopyFrom(self.proto)
+        return dataclasses.replace(self, proto=proto)
+
+    def is_current(self) -> bool:
+        """Whether ``saved_model.pb`` is what was read.
+
+        Raises:
+          InputError: it cannot be read any more.
+        """
+        return hashlib.sha256(_content(self.path)).digest() == self.digest
+
 
 def read_saved_model(path: str | os.PathLike[str]) -> SavedModel:
-    """Reads ``saved_model.pb``.
+    """Reads ``saved_model.pb`` and checks it: once for all signatures, and for whoever is given the result.
 
     Raises:
       InputError: the folder or the file is missing or damaged, there is no graph with the tag ``serve``, or an asset of
@@ -61,14 +81,7 @@ def read_saved_model(path: str | os.PathLike[str]) -> SavedModel:
     """
     folder = pathlib.Path(path)
     file = folder / FILE_NAME
-    if folder.is_file():
-        raise InputError(
-            f"{folder} is a file, not the folder of a SavedModel; export a Keras model with model.export(FOLDER)"
-        )
-    try:
-        data = file.read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot read {file}: {error.strerror}; give the folder of a SavedModel") from error
+    data = _content(folder)
     proto = saved_model_pb2.SavedModel()
     try:
         proto.ParseFromString(data)
@@ -87,7 +100,19 @@ def read_saved_model(path: str | os.PathLike[str]) -> SavedModel:
     for asset in serving[0].asset_file_def:
         if not (folder / "assets" / asset.filename).is_file():
             raise InputError(f"{folder}: the asset {asset.filename!r} is missing; export the model again")
-    return SavedModel(folder, proto, serving[0])
+    return SavedModel(folder, proto, hashlib.sha256(data).digest())
+
+
+def _content(folder: pathlib.Path) -> bytes:
+    file = folder / FILE_NAME
+    if folder.is_file():
+        raise InputError(
+            f"{folder} is a file, not the folder of a SavedModel; export a Keras model with model.export(FOLDER)"
+        )
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {file}: {error.strerror}; give the folder of a SavedModel") from error
 
 
 def program_of_saved_model(model: SavedModel, signature: str, batch_size: int = 32) -> Program:

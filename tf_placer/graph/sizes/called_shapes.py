@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import tensorflow as tf
-from tensorflow.core.framework import function_pb2
+from tensorflow.core.framework import function_pb2, node_def_pb2
 
 from colocation.tensorflow_internals import graph_of_function_def
-from tf_placer.graph.sizes.callbacks import keep_callbacks_from_running
 
 
 def called_shapes(
@@ -29,3 +28,14 @@ def called_shapes(
     body.arg_attr.clear()  # the shapes that were not known when it was traced
     graph = graph_of_function_def(body, list(inputs))
     return [tensor.shape for tensor in graph.outputs]
+
+
+def keep_callbacks_from_running(nodes: Iterable[node_def_pb2.NodeDef]) -> None:
+    """Has inference take each function of Python for one with side effects, which it does not call to know its value.
+
+    Args:
+      nodes: a copy that only inference sees; changed in place.
+    """
+    for node in nodes:
+        if node.op == "PyFuncStateless":
+            node.op = "PyFunc"

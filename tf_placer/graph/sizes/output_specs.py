@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from colocation.tensorflow_internals import folded_constant
 from tf_placer.errors import InputError
-from tf_placer.graph.sizes.callbacks import keep_callbacks_from_running
+from tf_placer.graph.sizes.called_shapes import keep_callbacks_from_running
 from tf_placer.graph.sizes.estimated_sizes import estimated_sizes
 from tf_placer.graph.sizes.open_loops import changed_shapes, common_shape, is_handle, is_open_loop
 from tf_placer.tensorflow_message import told
