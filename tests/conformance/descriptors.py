@@ -94,9 +94,7 @@ _HIDDEN = 4
 
 NETWORKS = (
     NetworkDescriptor(
-        lambda: FeedForwardGrouper(
-            num_groups=3, num_types=4, type_embedding_width=2, hidden_width=_HIDDEN
-        ),
+        lambda: FeedForwardGrouper(num_groups=3, num_types=4, type_embedding_width=2, hidden_width=_HIDDEN),
         lambda network: network(tf.constant([0, 3, 2, 1, 0]), _noise(5, 6)),
     ),
     NetworkDescriptor(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -88,7 +89,9 @@ class SimulatedEvaluator:
           InputError: wrong shape or type; eagerly also a device that is not there.
         """
         decisions = self._known(device_of_unit)
-        runtime_ns, peak_bytes = simulate(self._inputs, decisions.device_of_unit, **_order_of(decisions))
+        runtime_ns, peak_bytes = simulate(
+            self._inputs, decisions.device_of_unit, **_order_of(simulate, decisions)
+        )
         return SimulatedTimes(
             runtime_s=tf.cast(runtime_ns, tf.float64) / 1e9,
             peak_bytes=peak_bytes,
@@ -112,7 +115,7 @@ class SimulatedEvaluator:
         legal = known & np.all(self._problem.allowed[np.arange(self._problem.num_units), inside], axis=1)
         try:
             runtime_ns, peak_bytes = (
-                x.numpy() for x in simulate(self._inputs, inside, **_order_of(decisions))
+                x.numpy() for x in simulate(self._inputs, inside, **_order_of(simulate, decisions))
             )
         except tf.errors.InvalidArgumentError as error:
             raise InputError(
@@ -138,7 +141,9 @@ class SimulatedEvaluator:
         decisions = decisions_of(device_of_unit, self._problem)
         for row in np.asarray(decisions.device_of_unit):
             self._problem.check_legal(row)
-        return simulate_schedule(self._inputs, decisions.device_of_unit, **_order_of(decisions))
+        return simulate_schedule(
+            self._inputs, decisions.device_of_unit, **_order_of(simulate_schedule, decisions)
+        )
 
     def _known(self, device_of_unit: tf.Tensor | Decisions) -> Decisions:
         """Decisions about devices that are there, as far as that can be told while a graph is made."""
@@ -158,14 +163,14 @@ class SimulatedEvaluator:
         return ""
 
 
-def _order_of(decisions: Decisions) -> dict[str, Any]:
-    """The simulator's argument for priorities, where there are any.
+def _order_of(function: Callable[..., Any], decisions: Decisions) -> dict[str, Any]:
+    """The argument for priorities of a function of the simulator, where there are any.
 
     Raises:
-      InputError: this simulator takes none.
+      InputError: it takes none.
     """
     if decisions.priority_of_op is None:
         return {}
-    if "priority_of_op" not in inspect.signature(simulate).parameters:
+    if "priority_of_op" not in inspect.signature(function).parameters:
         raise InputError("priority_of_op is decided, but the simulator takes no priorities; leave it away")
     return {"priority_of_op": decisions.priority_of_op}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,15 @@ def of_decisions(scene: Scene) -> dict[str, Row]:
             {"parts": (3, "a", [], [3], decisions, [decisions, tf_placer.Decisions([[0, 1, 1]])])},
         ),
     }
+
+
+def with_schedules(placement: tf_placer.Placement) -> tuple[Told, ...]:
+    """Plans that decide what no graph can be given."""
+    given = np.arange(placement.problem.num_ops)
+    return tuple(
+        Told(dataclasses.replace(placement, **{name: given}), name)
+        for name in ("priority_of_op", "cluster_of_op")
+    )
 
 
 def of_placements(scene: Scene) -> dict[str, Row]:
@@ -139,6 +149,9 @@ def of_placements(scene: Scene) -> dict[str, Row]:
         "apply_placement": Row(
             tf_placer.apply_placement,
             lambda: {"item": scene.item, "placement": scene.placement},
-            {"item": (step, 3, scene.other_item), "placement": (scene.result, placement, 3, [0])},
+            {
+                "item": (step, 3, scene.other_item),
+                "placement": (scene.result, placement, 3, [0], *with_schedules(scene.placement)),
+            },
         ),
     }
