@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any
-
 import sonnet as snt
 import tensorflow as tf
 
 from tf_placer.agents.baselines import MovingAverageBaseline
 from tf_placer.agents.entropy import EntropySteering
-from tf_placer.agents.features import FEATURES_VERSION
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.inputs import HdpInputs, hdp_inputs
 from tf_placer.agents.hdp.policy import Actions, HdpPolicy, Noise, Scores
@@ -94,12 +90,6 @@ class HdpLearner(snt.Module):
     def samples_per_update(self) -> int:
         """B = m * k."""
         return self._config.groupings * self._config.placements
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """JSON data: a learner whose settings differ cannot go on with the variables of this one."""
-        versions = {"network": NETWORK_VERSION, "features": FEATURES_VERSION}
-        return versions | dataclasses.asdict(self._config)
 
     @tf.function(autograph=False)
     def propose(self) -> Proposal:

@@ -60,7 +60,7 @@ class HdpPolicy(snt.Module):
     device that is legal for its class. So each placement that is drawn is legal, and its probability is exact.
     """
 
-    def __init__(self, config: HdpConfig, seed: int, num_groups: int | None = None, name: str = "hdp"):
+    def __init__(self, config: HdpConfig, seed: int, num_groups: int | None = None, name: str = "hdp_policy"):
         """Draws weights.
 
         Args:

@@ -134,10 +134,6 @@ def test_failures_of_any_cause_get_the_failing_reward():
         assert np.isfinite(variable.numpy()).all(), variable.name
 
 
-def test_settings_tell_learners_apart_that_cannot_go_on_with_each_other(learner):
-    assert learner.settings == {"network": 2, "features": 1, **dataclasses.asdict(CONFIG)}
-
-
 OTHER = branches_problem(5, 2, num_devices=3)
 
 
