@@ -36,9 +36,9 @@ class DeviceScorer(snt.Module):
 
     e_d = row_e(number_d) + tanh(MLP(features_d));  k_d = row_k(number_d) + W features_d / sqrt(K);  u_d = state . k_d
 
-    Keys are linear in the weights. With a product of two learned layers instead, scores of all groups together
-    moved five times as fast as those of single groups, and the policy sat on one device before it had told the
-    groups apart.
+    Keys are linear in the weights. With a learned layer on both sides of the product, all groups went to one device
+    together before any two were told apart: of Inception-V3 on k40x2, three of three seeds still sat there after 20,000
+    evaluations.
     """
 
     def __init__(self, rows: int, embedding_width: int, state_width: int, name: str | None = None):

@@ -13,7 +13,7 @@ from tf_placer.cluster.device import DEVICE_TYPES, MAX_DEVICES
 DEVICE_NUMBERS = len(DEVICE_TYPES) * MAX_DEVICES
 
 # Name -> columns.
-DEVICE_COLUMNS: dict[str, slice] = {
+DEVICE_COLUMNS = {
     "type": slice(0, 2),
     "flops": slice(2, 3),
     "memory_speed": slice(3, 4),

@@ -77,7 +77,7 @@ _HOST = """
 """
 
 # By number; the first is the type of an op of which nothing is known.
-OP_TYPES: tuple[str, ...] = (
+OP_TYPES = (
     "",
     *" ".join(
         (

@@ -19,7 +19,7 @@ MAX_DIMS = 4
 MAX_NEIGHBORS = 6  # incoming, and as many outgoing
 
 # Name -> columns. Landmarks, as many as asked for, follow these.
-UNIT_COLUMNS: dict[str, slice] = {
+UNIT_COLUMNS = {
     "sizes": slice(0, 24),
     "producers": slice(24, 30),
     "consumers": slice(30, 36),

@@ -33,7 +33,6 @@ def test_the_list_is_that_of_this_version():
 EXPECTED_OF_VERSION_1 = (367, 6, 341)
 
 
-def test_common_training_steps_are_known():
-    for name in ("dense_small", "lstm_lm_small", "transformer_small"):
-        types = {node.op for node in workloads.build(name).graph_def.node}
-        assert types <= set(OP_TYPES), (name, types - set(OP_TYPES))
+def test_a_training_step_has_no_type_without_a_name():
+    types = {node.op for node in workloads.build("transformer_small").graph_def.node}
+    assert len(types) > 40 and types <= set(OP_TYPES), types - set(OP_TYPES)

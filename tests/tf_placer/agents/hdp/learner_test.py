@@ -1,6 +1,7 @@
 """The learner: proposes, is taught by what was executed, and it learns; its weights are no problem's own."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from tf_placer.agents.hdp.policy import HdpPolicy
 from tf_placer.agents.learner import Beginning
 from tf_placer.errors import InputError
 from tf_placer.search import methods
+from tf_placer.search.checkpoint import Checkpoint
 from tf_placer.search.search import search
 
 CONFIG = HdpConfig(
@@ -155,20 +157,35 @@ def test_one_set_of_weights_learns_on_two_problems_in_turn():
         for problem, (proposal, _, _) in zip((PROBLEM, OTHER), pair, strict=True):
             problem.check_legal(proposal.placements[0].numpy())
     # At the start about nine tenths of both are on device 1.
-    assert min(means[0]) > 1.6 and np.mean(means[-5:], axis=0).max() < 1.15, means[::5]
+    assert min(means[0]) > 1.6 and np.mean(means[-5:], axis=0).max() < 1.1, means[::5]
 
 
-def test_weights_of_one_problem_are_loaded_on_another(tmp_path):
-    first = learner_from(0)
-    update(first, weighted_devices)
-    tf.train.Checkpoint(policy=first.policy).write(str(tmp_path / "policy"))
+def test_weights_of_one_problem_are_loaded_on_another(learner, tmp_path):
+    update(learner, weighted_devices)
+    tf.train.Checkpoint(policy=learner.policy).write(str(tmp_path / "policy"))
     policy = HdpPolicy(CONFIG, seed=9)
     tf.train.Checkpoint(policy=policy).read(str(tmp_path / "policy")).assert_consumed()
     second = learner_from(0, problem=OTHER, policy=policy)
-    for ours, theirs in zip(second.policy.variables, first.policy.variables, strict=True):
+    for ours, theirs in zip(second.policy.variables, learner.policy.variables, strict=True):
         np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
-    for placement in update(second, on_device_1)[0].placements.numpy():
+    for placement in second.propose().placements.numpy():
         OTHER.check_legal(placement)
+
+
+def test_a_checkpoint_of_the_network_before_is_refused(learner, tmp_path):
+    # What version 1 left behind: its settings, without any version, and variables of other shapes.
+    settings = {**dataclasses.asdict(CONFIG), "type_vocabulary": 200}
+    recorder = {"history": []}
+    document = {
+        "schema_version": 1,
+        "identity": {},
+        "settings": settings,
+        "recorder": recorder,
+        "learner": "learner-1",
+    }
+    (tmp_path / "search.json").write_text(json.dumps(document))
+    with pytest.raises(InputError, match=r"^.* holds a search with network None, not 2; give .*$"):
+        Checkpoint(tmp_path, {}, 0.0).track(learner, learner.settings)
 
 
 def test_a_policy_of_too_few_groups_is_refused():
@@ -251,10 +268,9 @@ def test_it_never_stops_sampling():
     assert len({placement.tobytes() for proposed in late for placement in proposed}) > 3
 
 
-def test_the_traced_calls_do_not_grow_with_the_number_of_groups():
+def test_the_traced_calls_do_not_grow_with_the_number_of_groups(learner):
     # The old one unrolled its decoder in Python.
-    def nodes(groups):
-        learner = learner_from(0, dataclasses.replace(CONFIG, num_groups=groups))
+    def nodes(learner):
         actions = tf.nest.map_structure(lambda t: tf.TensorSpec(t.shape, t.dtype), learner.propose().actions)
         specs = tf.TensorSpec([6], tf.float32), tf.TensorSpec([6], tf.bool)
         traced = [
@@ -263,18 +279,7 @@ def test_the_traced_calls_do_not_grow_with_the_number_of_groups():
         ]
         return [len(function.graph.as_graph_def().node) for function in traced]
 
-    assert nodes(4) == nodes(12)
-
-
-def test_it_learns_which_device_is_fast():
-    # A bandit: every unit on device 1 costs time. The start prefers device 1.
-    config = dataclasses.replace(
-        CONFIG, placements=16, learning_rate=1e-2, entropy_start=0.05, entropy_end=0.05
-    )
-    learner = learner_from(1, config)
-    means = [float(tf.reduce_mean(update(learner, on_device_1)[1])) for _ in range(60)]
-    # At the start about nine tenths are on device 1.
-    assert means[0] > 1.6 and np.mean(means[-10:]) < 1.1, means[::5]
+    assert nodes(learner) == nodes(learner_from(0, dataclasses.replace(CONFIG, num_groups=12)))
 
 
 LEARNING = HdpConfig(num_groups=16, placer_hidden=32, placements=32, entropy_updates=100, learning_rate=3e-3)
