@@ -79,6 +79,11 @@ class SimulatedEvaluator:
         """The arrays that the simulator reads."""
         return self._inputs
 
+    @property
+    def orders(self) -> tuple[SimulatorInputs, ...]:
+        """The arrays of each order whose mean ``evaluate`` gives: this one."""
+        return (self._inputs,)
+
     def times(self, device_of_unit: tf.Tensor) -> SimulatedTimes:
         """Simulates legal placements [B, U] int32, eagerly or inside a ``tf.function``.
 
