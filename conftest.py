@@ -38,7 +38,7 @@ LONGEST_FIRST = (
     "tf_placer/search/resume_test.py",
     "tf_placer/evaluation/failure_injection_test.py",
     "tf_placer/costs/analytic_test.py",
-    "tf_placer/cluster/local_test.py",
+    "tf_placer/workers/local_workers_test.py",
     "tf_placer/ops/simulator_cc_test.py",
     "tf_placer/graph/item_test.py",
     "tf_placer/main_test.py",

@@ -20,6 +20,7 @@ from tensorflow.python.eager import context, lift_to_graph
 from tensorflow.python.eager.polymorphic_function import function_type_utils, tracing_compilation
 from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
 from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
+from tensorflow.python.framework import config as framework_config
 from tensorflow.python.framework import function_def_to_graph, kernels, op_def_registry, ops, tensor_util
 from tensorflow.python.framework.func_graph import FuncGraph
 from tensorflow.python.ops import control_flow_util
@@ -46,6 +47,7 @@ __all__ = [
     "graph_of_function_def",
     "host_address_space",
     "is_compiled",
+    "is_deterministic",
     "is_inside_xla",
     "local_devices",
     "process_config",
@@ -180,6 +182,11 @@ def host_address_space() -> str:
 def is_compiled(function: Function) -> bool:
     """Returns whether a function was made with ``jit_compile=True``."""
     return bool(function._jit_compile)
+
+
+def is_deterministic() -> bool:
+    """Returns whether this process asked for ops that give the same each time: some are traced to others then."""
+    return bool(framework_config.is_op_determinism_enabled())
 
 
 def is_inside_xla() -> bool:

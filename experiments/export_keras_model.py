@@ -14,7 +14,7 @@ from absl import flags
 import tf_placer
 from experiments.main_program import run_program
 from tf_placer.errors import InputError
-from tf_placer.graph.saved_model import read_saved_model
+from tf_placer.graph.reading.saved_model import read_saved_model
 
 FLAGS = flags.FLAGS
 MODELS = sorted(name for name in dir(keras.applications) if name[0].isupper())
@@ -40,12 +40,13 @@ def main(argv: list[str]) -> None:
     spec = keras.InputSpec(shape=(FLAGS.batch or None, *image), dtype="float32", name="image")
     model.export(str(out), input_signature=[spec], verbose=False)
 
-    signature = read_saved_model(out).signature(SIGNATURE)
+    saved = read_saved_model(out)
+    signature = saved.signature(SIGNATURE)
     for kind, tensors in (("input", signature.inputs), ("output", signature.outputs)):
         for name, info in sorted(tensors.items()):
             sizes = ", ".join(str(dim.size) if dim.size >= 0 else "any" for dim in info.tensor_shape.dim)
             print(f"{SIGNATURE} {kind} {name}: [{sizes}]")
-    item = tf_placer.Item.from_saved_model(out, SIGNATURE)
+    item = tf_placer.Item.from_saved_model(saved, SIGNATURE)
     megabytes = sum(variable.num_bytes for variable in item.variables) / 1e6
     print(
         f"wrote {out}: {len(item.graph_def.node)} ops, {len(item.variables)} variables of {megabytes:.1f} MB"

@@ -46,7 +46,9 @@ from tf_placer.quantities import percentage
 from tf_placer.runtime.graph_program import GraphProgram
 from tf_placer.runtime.timing import RuntimeConfig
 from tf_placer.search import methods
+from tf_placer.search.drivers import rounds
 from tf_placer.search.round import Context, Round
+from tf_placer.search.settings import configured
 
 FLAGS = flags.FLAGS
 flags.DEFINE_list(
@@ -119,9 +121,10 @@ def _searched(problem: Problem) -> Iterator[Candidate]:
     drawn: list[np.ndarray] = []
 
     def sampled_hdp(context: Context) -> Iterator[Round]:
-        for batch in methods.hdp(context):
+        spec = methods.find("hdp")
+        for batch in rounds(spec, configured(spec), context):
             if context.seed == 0:
-                drawn.append(batch.device_of_unit[0].numpy())
+                drawn.append(batch.decisions.row(0).device_of_unit[0])
             yield batch
 
     for i in range(FLAGS.optima):

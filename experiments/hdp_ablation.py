@@ -19,9 +19,7 @@ from experiments import into_folder
 from tf_placer import workloads
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.files import write_atomically
-from tf_placer.search import methods
 from tf_placer.search.result import SearchResult
-from tf_placer.search.round import Context
 
 FLAGS = flags.FLAGS
 flags.DEFINE_float("budget_s", 60.0, "seconds per variant and seed", lower_bound=0.001)
@@ -67,11 +65,10 @@ def run(problem: tf_placer.Problem, changes: dict, budget_s: float, seed: int) -
     """One search with a changed configuration."""
     config = dataclasses.replace(HdpConfig(), **changes)
 
-    def variant(context: Context):
-        return methods.hdp(context, config)
-
     single = tf_placer.search(problem, "single", budget_evaluations=problem.num_devices)
-    return tf_placer.search(problem, variant, budget_s=budget_s, seed=seed, start=single.placement)
+    return tf_placer.search(
+        problem, "hdp", budget_s=budget_s, seed=seed, start=single.placement, config=config
+    )
 
 
 def main(out: pathlib.Path) -> None:

@@ -12,7 +12,7 @@ where it was, whatever ended it.
 from __future__ import annotations
 
 import contextlib
-import functools
+import dataclasses
 import json
 import pathlib
 import signal
@@ -38,7 +38,7 @@ from tf_placer.search import methods
 from tf_placer.search.budget import Budget
 from tf_placer.search.progress import ConsoleProgress
 from tf_placer.search.result import SearchResult
-from tf_placer.search.round import Method
+from tf_placer.search.spec import MethodSpec
 
 _WORKLOAD = flags.DEFINE_string("workload", "two_towers", "What to place.")
 _EVALUATIONS = flags.DEFINE_integer("evaluations", 224, "Placements that HDP tries.", lower_bound=1)
@@ -95,7 +95,7 @@ def kill_part_way(out: pathlib.Path) -> None:
 
 
 def run(
-    out: pathlib.Path, method: str | Method, folder: str, runtime: tf_placer.RuntimeEvaluator
+    out: pathlib.Path, method: str | MethodSpec, folder: str, runtime: tf_placer.RuntimeEvaluator
 ) -> tuple[SearchResult, JournaledEvaluator]:
     """Searches, or goes on; all methods share what was measured."""
     budget = Budget(evaluations=_EVALUATIONS.value)
@@ -177,7 +177,7 @@ def search_and_race(out: pathlib.Path) -> None:
     item = workloads.build(_WORKLOAD.value)
     problem = tf_placer.build_problem(item, tf_placer.Cluster.local(kept_in=out / "cluster.toml"))
     with tf_placer.RuntimeEvaluator(item, problem, TIMING) as runtime:
-        hdp, evaluator = run(out, functools.partial(methods.hdp, config=CONFIG), "hdp", runtime)
+        hdp, evaluator = run(out, dataclasses.replace(methods.find("hdp"), default=CONFIG), "hdp", runtime)
         if _CHILD.value:
             return
         counts = check_journal(out, evaluator)

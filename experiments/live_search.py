@@ -21,6 +21,7 @@ from experiments.into_folder import run
 from tf_placer import workloads
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.files import write_atomically
+from tf_placer.problem.decisions import Decisions
 from tf_placer.runtime.race import race_times_s
 from tf_placer.search.budget import Budget
 from tf_placer.search.live import Trial, search_live
@@ -43,9 +44,9 @@ def one_run(name: str, seed: int) -> dict:
     with RuntimeEvaluator(item, problem) as evaluator:
         found = search_live(problem, evaluator, FLAGS.method, Budget(FLAGS.budget_s), seed=10 * seed)
     assert found.single is not None, "every workload here fits on one device"
-    rows = np.stack([found.single.device_of_unit, found.recommended.device_of_unit])
+    plans = Decisions.joined([found.single.decisions, found.recommended.decisions])
     with RuntimeEvaluator(item, problem) as evaluator:
-        single_s, recommended_s = race_times_s(evaluator.race(rows, FLAGS.rounds, confidence=1.0))
+        single_s, recommended_s = race_times_s(evaluator.race(plans, FLAGS.rounds, confidence=1.0))
     raced = [trial for trial in found.trials if trial.raced and trial is not found.single]
     simulated_s = {
         trial: found.as_search_result(trial).runtime_s for trial in (found.single, found.recommended, *raced)

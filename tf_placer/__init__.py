@@ -11,6 +11,7 @@ from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
 from tf_placer.calibration.build_problem import build_problem
+from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.pins import pinned
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
@@ -23,6 +24,7 @@ from tf_placer.search.search import search
 
 __all__ = [
     "Cluster",
+    "Decisions",
     "InputError",
     "Item",
     "Measurement",

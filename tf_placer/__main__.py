@@ -15,7 +15,6 @@ from absl import flags
 
 from tf_placer import workloads
 from tf_placer.arguments import nearest
-from tf_placer.cluster.loopback import workers_opened
 from tf_placer.cluster.preset import preset_names
 from tf_placer.command_line import flag_sets
 from tf_placer.command_line.explain import explain
@@ -27,12 +26,16 @@ from tf_placer.command_line.report import META_GRAPH, SAVED_MODEL, Report, reser
 from tf_placer.command_line.source import Source
 from tf_placer.errors import InputError
 from tf_placer.files import replacing
+from tf_placer.graph.item import Item
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.plan_file import PlanFile
-from tf_placer.rewrite.saved_model import export_saved_model, plan_file
+from tf_placer.rewrite.saved_model import export_placed, export_saved_model, plan_file
 from tf_placer.search import methods
 from tf_placer.search.budget import Budget
 from tf_placer.search.ctrl_c import patient
+from tf_placer.search.settings import configured, recorded
+from tf_placer.search.spec import MethodSpec
+from tf_placer.workers.loopback import workers_opened
 
 OK, OUR_FAILURE, BAD_INPUT = 0, 1, 2
 
@@ -72,17 +75,22 @@ def _place_saved_model(
 ) -> None:
     """Several signatures have a folder each for their plans; the model with all of them is beside these."""
     placements: dict[str, Placement] = {}
+    items: dict[str, Item] = {}
+    request = dataclasses.replace(request, source=request.source.with_model())
+    model = request.source.model
+    assert model is not None  # just read
 
     def export(folder: pathlib.Path) -> None:
-        assert request.source.saved_model is not None
-        model = folder / SAVED_MODEL
-        export_saved_model(
-            request.source.saved_model, model, placements, batch_size=request.source.batch_size
-        )
+        if model.is_current():
+            export_placed(model, folder / SAVED_MODEL, items, placements)
+        else:  # it was exported anew during the search: the plans must fit what is there now
+            export_saved_model(
+                model.path, folder / SAVED_MODEL, placements, batch_size=request.source.batch_size
+            )
 
     several = "," in values.signature
     for name, report in place_signatures(request, values.method, console):
-        placements[name] = report.result.placement
+        placements[name], items[name] = report.result.placement, report.item
         made_for = flag_sets.made_for(values) | {"signature": name}
         if several:
             _finish(report, out / plan_file(name).stem, made_for, console)
@@ -156,7 +164,17 @@ def _workloads(values: flags.FlagValues, console: rich.console.Console) -> None:
 
 def _methods(values: flags.FlagValues, console: rich.console.Console) -> None:
     for name in methods.names():
-        console.print(f"{name}: {methods.describe(name)}", soft_wrap=True)
+        for line in _about(methods.find(name)):
+            console.print(line, soft_wrap=True)
+
+
+def _about(spec: MethodSpec) -> list[str]:
+    """What a method is, what it does not look at, and what can be set."""
+    lines = [f"{spec.name}: {spec.summary}", f"  {spec.kind.value}"]
+    if spec.ignores:
+        lines[-1] += f"; ignores {', '.join(spec.ignores)}"
+    settings = ", ".join(f"{name}={value}" for name, value in recorded(configured(spec)).items())
+    return [*lines, f"  --set: {settings}"] if settings else lines
 
 
 COMMANDS = {

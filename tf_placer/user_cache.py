@@ -1,4 +1,4 @@
-"""Where this user's caches are: profiles, plans and compiled libraries each have a folder in it."""
+"""Where this user's caches are: profiles, plans, traced workloads and compiled libraries each have a folder in it."""
 
 from __future__ import annotations
 

@@ -36,13 +36,13 @@ filegroup(
 _SPLIT_FOLDER = "tf_placer"
 # What a folder's modules need beyond files of their own folder.
 _EXTRA_DATA = {
-    "tf_placer/cluster": [
-        "//tf_placer/cluster/cc:libtf_placer_loopback.so",
-        "//tf_placer/cluster/cc:sources",
+    "tf_placer/workers": [
+        "//tf_placer/workers/cc:libtf_placer_loopback.so",
+        "//tf_placer/workers/cc:sources",
     ],
     "tf_placer/ops": ["//tf_placer/ops/cc:libtf_placer_ops.so", "//tf_placer/ops/cc:sources"],
 }
-_SOURCES_IN_C = ["//tf_placer/cluster/cc:sources", "//tf_placer/ops/cc:sources"]
+_SOURCES_IN_C = ["//tf_placer/workers/cc:sources", "//tf_placer/ops/cc:sources"]
 # These tests look at the checkout as a whole.
 _WHOLE_CHECKOUT = ("tests/conformance", "tests/docs")
 _NOT_DATA = {".py", ".pyc", ".so", ".new"}

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.core.framework import function_pb2
+from tensorflow.python.framework import config as framework_config
 
 from colocation import tensorflow_internals as internals
 
@@ -289,6 +290,15 @@ def captures_are_replaced() -> None:
     np.testing.assert_array_equal(tf.function(being_traced)(tf.constant([0.0, 0.0])), [2.0, 2.0])
 
 
+def determinism_is_told() -> None:
+    assert not internals.is_deterministic()
+    tf.config.experimental.enable_op_determinism()
+    try:
+        assert internals.is_deterministic()
+    finally:
+        framework_config.disable_op_determinism()
+
+
 CONTRACTS: dict[str, Callable[[], None]] = {
     "BaseResourceVariable": a_class_is_what_tensorflow_makes,
     "ConcreteFunction": a_concrete_function_tells_its_parts,
@@ -308,6 +318,7 @@ CONTRACTS: dict[str, Callable[[], None]] = {
     "graph_of_function_def": a_function_def_becomes_a_graph,
     "host_address_space": the_process_is_told,
     "is_compiled": compilation_is_told,
+    "is_deterministic": determinism_is_told,
     "is_inside_xla": compilation_is_told,
     "local_devices": devices_tell_their_memory,
     "process_config": options_of_the_process_are_read,

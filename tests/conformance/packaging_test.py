@@ -128,7 +128,7 @@ def test_the_wheel_holds_all_that_an_installed_tf_placer_reads(
     assert {
         "tf_placer/ops/cc/simulator.cc",
         "tf_placer/ops/cc/simulator.h",
-        "tf_placer/cluster/cc/loopback.cc",
+        "tf_placer/workers/cc/loopback.cc",
         "tf_placer/cluster/models.toml",
         "tf_placer/cluster/presets/k40x2.toml",
     } <= packed

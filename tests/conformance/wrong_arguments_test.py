@@ -20,7 +20,7 @@ from tests.conformance.wrong_arguments.of_clusters import of_clusters
 from tests.conformance.wrong_arguments.of_evaluators import of_evaluators
 from tests.conformance.wrong_arguments.of_functions import of_functions, of_saved_models
 from tests.conformance.wrong_arguments.of_items import of_items
-from tests.conformance.wrong_arguments.of_placements import of_placements
+from tests.conformance.wrong_arguments.of_placements import of_decisions, of_placements
 from tests.conformance.wrong_arguments.of_problems import of_problems
 from tests.conformance.wrong_arguments.of_searches import of_searches
 from tests.conformance.wrong_arguments.row import Row, Told
@@ -31,6 +31,7 @@ ROWS = (
     of_clusters,
     of_items,
     of_problems,
+    of_decisions,
     of_placements,
     of_evaluators,
     of_searches,

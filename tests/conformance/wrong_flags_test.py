@@ -34,6 +34,8 @@ OF_NAME = {
     "out": ("FILE", "FILE/out"),
     "pin": ("a", "=", "(=/device:CPU:0", "a=GPU::0", "nowhere=/device:CPU:0"),
     "method": ("hpd", "all"),
+    "set": ("a", "=1", "num_group=64", "hpd.num_groups=64", "list_schedule.depth=1"),
+    "settings": ("nowhere", "FOLDER", "FILE"),
     "methods": ("hpd", "single,hpd", "single random"),
     "plan": ("nowhere", "FOLDER", "FILE"),
     "placement": ("nowhere", "FOLDER", "FILE"),

@@ -10,15 +10,10 @@ import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
 from tests.equivalence.bug import Bug
-from tf_placer.graph import (
-    clean,
-    clone_constants,
-    from_function,
-    inline_calls,
-    prune,
-    split_identity_n,
-)
+from tf_placer.graph.cleaning import clean, clone_constants, inline_calls, prune, split_identity_n
 from tf_placer.graph.program import Program, with_nodes
+from tf_placer.graph.program.functions import function_names
+from tf_placer.graph.reading import from_function
 
 _WRITES = frozenset({"AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"})
 
@@ -191,7 +186,7 @@ def _arguments_exchanged(right: Callable[..., Any]) -> Callable[..., Any]:
 def _functions_of_functions_forgotten(right: Callable[..., Any]) -> Callable[..., Any]:
     def wrong(library: Any, graph_def: Any) -> None:
         right(library, graph_def)
-        direct = {name for node in graph_def.node for name in prune.function_names(node)}
+        direct = {name for node in graph_def.node for name in function_names(node)}
         kept = [function for function in graph_def.library.function if function.signature.name in direct]
         del graph_def.library.function[:]
         graph_def.library.function.extend(kept)

@@ -137,7 +137,7 @@ def _check(subject: Subject, item: Item, problem: Problem, row: np.ndarray, way:
         placed = placed_function.placed_function(built.concrete, placement, *built.arguments(0))
     else:
         placed_function.move_variables(built.concrete, item, devices)
-        placed = placed_function.placed_concrete_function(built.concrete, item, devices)
+        placed = placed_function.placed_concrete_function(built.concrete, item, placement)
     complaints = capture_complaints(built.concrete, built.state.variables)
     complaints += placed_complaints(placed, item, devices)
     graphs: list[graph_pb2.GraphDef] = []

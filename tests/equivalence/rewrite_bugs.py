@@ -9,10 +9,10 @@ from typing import Any
 import tensorflow as tf
 
 from tests.equivalence.bug import Bug
-from tf_placer.graph import from_function
-from tf_placer.rewrite import apply_placement, functions, placed_function, variables
+from tf_placer.graph.reading import from_function
+from tf_placer.rewrite import functions, placed_function, rewrite, variables
 
-_PLACE_GRAPH = ((placed_function, "place_graph"), (apply_placement, "place_graph"))
+_PLACE_GRAPH = ((rewrite, "place_graph"),)
 GraphDef = tf.compat.v1.GraphDef
 
 

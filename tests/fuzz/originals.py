@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 
+import numpy as np
 import tensorflow as tf
 
 from tf_placer.cluster.cluster import Cluster
@@ -36,7 +37,8 @@ def make_originals(folder: pathlib.Path) -> None:
     meta_graph = tf.compat.v1.MetaGraphDef(graph_def=step.get_concrete_function().graph.as_graph_def())
     (folder / META_GRAPH).write_bytes(meta_graph.SerializeToString(deterministic=True))
     problem = plan_problem(folder)
-    Placement(problem, problem.everything_on(0)).save(folder / PLAN)
+    ops = np.arange(problem.num_ops)
+    Placement(problem, problem.everything_on(0), ops[::-1], ops // 2 - 1).save(folder / PLAN)
     (folder / CLUSTER_FILE).write_bytes(preset_path(CLUSTER).read_bytes())
 
 

@@ -13,29 +13,32 @@ DEPTHS = (3, 500, 100_000)
 def damage_plan(text: str, rng: random.Random) -> tuple[str, str]:
     """A changed plan, and what was changed."""
     plan = json.loads(text)
-    devices = plan["devices"]
-    op, key = rng.choice(sorted(devices)), rng.choice(sorted(plan))
+    key = rng.choice(sorted(plan))
+    decided = plan[rng.choice(("devices", "devices", "priorities", "clusters"))]
+    op = rng.choice(sorted(decided))
     how = rng.randrange(10)
     if how == 0:
         del plan[key]
     elif how == 1:
         plan[key] = _json_value(rng)
     elif how == 2:
-        del devices[op]
+        del decided[op]
     elif how == 3:
-        devices[op] = _json_value(rng)
+        decided[op] = _json_value(rng)
     elif how == 4:
-        devices[op] = rng.choice((*devices.values(), "GPU:0", "/device:GPU:99", "", "ü", "\ud800"))
+        decided[op] = rng.choice(
+            (*decided.values(), "GPU:0", "/device:GPU:99", "", "ü", "\ud800", 2**31, -(2**31))
+        )
     elif how == 5:
-        devices[rng.choice(("", "more", "\ud800", op.upper()))] = devices[op]
+        decided[rng.choice(("", "more", "\ud800", op.upper()))] = decided[op]
     elif how == 6:
-        for name in devices:
-            devices[name] = rng.choice(tuple(devices.values()))
+        for name in decided:
+            decided[name] = rng.choice(tuple(decided.values()))
     elif how == 7:
-        plan = rng.choice((devices, [plan], _json_value(rng)))
+        plan = rng.choice((decided, [plan], _json_value(rng)))
     elif how == 8:
         return text.replace(
-            '"schema_version": 1', f'"schema_version": {"9" * rng.choice((1, 5000))}'
+            '"schema_version": 2', f'"schema_version": {"9" * rng.choice((1, 5000))}'
         ), "a number"
     else:
         depth = rng.choice(DEPTHS)

@@ -22,7 +22,6 @@ from tests.tf_placer.rewrite.saved_models import several_signatures
 from tf_placer import workloads
 from tf_placer.__main__ import run
 from tf_placer.calibration import build_problem as calibration
-from tf_placer.cluster import loopback
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.folders import reserved
 from tf_placer.problem.analytic_problem import analytic_problem
@@ -31,6 +30,7 @@ from tf_placer.rewrite.saved_model import plan_file
 from tf_placer.search import methods
 from tf_placer.search.round import Context, Round, evaluated
 from tf_placer.search.search import search
+from tf_placer.workers import loopback
 from tf_placer.workloads import registry
 
 _ROOT = pathlib.Path(__file__).absolute().parents[2]
@@ -149,7 +149,7 @@ def test_the_plan_written_is_the_fastest_unless_the_methods_own_is_asked_for(
         context.problem.check_legal(devices)
         yield evaluated(context, devices[np.newaxis])
 
-    monkeypatch.setitem(methods._METHODS, "scattered", methods.Entry(scattered))
+    monkeypatch.setitem(methods._METHODS, "scattered", methods.own_rounds("scattered", scattered))
     status, text = command(*place_arguments(tmp_path, method="scattered", write=write))
     assert status == 0, text
     summary = json.loads((tmp_path / "summary.json").read_text())
@@ -530,6 +530,12 @@ def test_a_part_of_a_plan_is_completed_when_asked(plan: pathlib.Path, tmp_path: 
         ({"fingerprint": "0" * 64}, [], "made for another graph"),
         ({"fingerprint": "0" * 64}, [], "--complete_plan"),
         ({"schema_version": 7}, ["--complete_plan"], "schema version 7"),
+        (
+            {"schema_version": 2, "clusters": {"strange": 1}},
+            [],
+            "has op 'strange' in clusters, which the graph lacks",
+        ),
+        ({"schema_version": 2, "priorities": {}}, [], "no priority for op"),
         ({}, ["--pin=.*=GPU:0"], "--plan and --pin are given"),
     ],
 )
@@ -545,6 +551,16 @@ def test_a_plan_that_does_not_fit_is_refused(
     assert_one_line(
         capsys, tmp_path, [*place_arguments(tmp_path / "out"), f"--plan={plan}", *flags], expected
     )
+
+
+@pytest.mark.parametrize("flags", [[], ["--complete_plan"]])
+def test_a_plan_with_a_schedule_is_refused_rather_than_half_applied(
+    flags: list[str], plan: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ops = json.loads(plan.read_text())["devices"]
+    edited(plan, schema_version=2, priorities=dict.fromkeys(ops, 1))
+    argv = [*place_arguments(tmp_path / "out"), f"--plan={plan}", *flags]
+    assert_one_line(capsys, tmp_path, argv, "has priorities or clusters, which cannot be written")
 
 
 def test_completing_needs_a_plan(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -148,7 +148,7 @@ class AutoPlaced(WrappingFunction):
         """
         item, plan = self._last()
         with RuntimeEvaluator(item, plan.placement.problem) as evaluator:
-            found = evaluator.audit(plan.placement.device_of_unit)
+            found = evaluator.audit(plan.placement.decisions)
         found.check()
         return found
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import tensorflow as tf
 
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.cluster.local_workers import LocalWorkers
-from tf_placer.cluster.loopback import own_listeners_confined
-from tf_placer.cluster.present_devices import present_devices
 from tf_placer.errors import InputError
+from tf_placer.workers.local_workers import LocalWorkers
+from tf_placer.workers.loopback import own_listeners_confined
+from tf_placer.workers.present_devices import present_devices
 
 # What the eager context is connected to: workers of ours, or job -> task -> address of servers. It can be connected to
 # one cluster at a time, and what lives on their devices ends with them.

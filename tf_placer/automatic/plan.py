@@ -21,16 +21,19 @@ from tf_placer.errors import InputError
 from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator, UnplacedFailed
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
+from tf_placer.problem.decisions import UNDECIDED, Decisions
 from tf_placer.problem.pins import Pin, with_fixed_ops, with_pins
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.requested import narrowed_units
 from tf_placer.runtime.race import race_times_s
 from tf_placer.runtime.statistics import clearly_slower
+from tf_placer.search import methods
 from tf_placer.search.budget import Budget
 from tf_placer.search.live import search_live
 from tf_placer.search.progress import Progress
 from tf_placer.search.search import search
+from tf_placer.search.spec import Role
 from tf_placer.user_cache import user_cache_folder
 
 ProgressFactory = Callable[[str, Budget], Progress]
@@ -116,15 +119,23 @@ def find_plan(
     if plan is None:
         plan = _search(item, problem, config, progress)
         kept = {name: getattr(plan, name) for name in _KEPT}
-        cache.save(key, {"device_of_op": plan.placement.device_of_op.tolist(), **kept})
+        cache.save(key, {**_by_position(plan.placement), **kept})
     return plan
+
+
+def _by_position(placement: Placement) -> dict[str, list[int]]:
+    """All that is decided, op by op; what is not decided is left away."""
+    decided = {"device_of_op": placement.device_of_op} | {
+        name: getattr(placement, name) for name in UNDECIDED
+    }
+    return {name: value.tolist() for name, value in decided.items() if value is not None}
 
 
 def _kept_plan(found: Any, problem: Problem) -> Plan:
     """A plan from the cache for a program of the same structure, whatever its ops are called.
 
     Keras and TensorFlow number layers and ops, so that a model that is built again has other names. Its fingerprint is
-    the same only if op for op the graphs are, so devices are kept by the position of their op.
+    the same only if op for op the graphs are, so what is decided is kept by the position of its op.
 
     Raises:
       InputError, ValueError, LookupError, TypeError: it is damaged, or no plan for this problem.
@@ -132,7 +143,7 @@ def _kept_plan(found: Any, problem: Problem) -> Plan:
     device_of_op = np.array(found["device_of_op"])
     device_of_unit = np.full(problem.num_units, -1)
     device_of_unit[problem.unit_of_op] = device_of_op
-    placement = Placement(problem, device_of_unit)
+    placement = Placement(problem, device_of_unit, *(found.get(name) for name in UNDECIDED))
     if (placement.device_of_op != device_of_op).any():
         raise InputError("it parts ops that must share a device")
     return Plan(placement, **{name: found[name] for name in _KEPT}, from_cache=True)
@@ -142,7 +153,9 @@ def _search(item: Item, problem: Problem, config: AutoPlaceConfig, progress: Pro
     budget = Budget(config.budget_s)
     if not problem.cluster.is_live or not item.runs_standalone:
         result = search(problem, config.search_method, budget_s=config.budget_s, seed=config.seed)
-        single_s = search(problem, "single", budget_evaluations=problem.num_devices).runtime_s
+        single_s = search(
+            problem, methods.the(Role.REFERENCE), budget_evaluations=problem.num_devices
+        ).runtime_s
         return Plan(
             placement=result.placement,
             predicted_s=result.runtime_s,
@@ -158,14 +171,12 @@ def _search(item: Item, problem: Problem, config: AutoPlaceConfig, progress: Pro
         )
     with RuntimeEvaluator(item, problem) as evaluator:
         found = search_live(problem, evaluator, config.search_method, budget, config.seed, progress)
-        raced_s, unplaced_s, is_worth_it, verdict = _beside_unplaced(
-            evaluator, found.recommended.device_of_unit
-        )
-    rows = [found.recommended.device_of_unit]
-    rows += [found.single.device_of_unit] if found.single is not None else []
-    predicted_s = SimulatedEvaluator(found.problem).evaluate(np.stack(rows)).runtime_s
+        raced_s, unplaced_s, is_worth_it, verdict = _beside_unplaced(evaluator, found.recommended.decisions)
+    plans = [found.recommended.decisions]
+    plans += [found.single.decisions] if found.single is not None else []
+    predicted_s = SimulatedEvaluator(found.problem).evaluate(Decisions.joined(plans)).runtime_s
     return Plan(
-        placement=Placement(problem, found.recommended.device_of_unit),
+        placement=Placement.from_decisions(problem, found.recommended.decisions),
         predicted_s=float(predicted_s[0]),
         single_predicted_s=float(predicted_s[-1]),
         measured_s=found.recommended.measured_s,
@@ -179,11 +190,11 @@ def _search(item: Item, problem: Problem, config: AutoPlaceConfig, progress: Pro
 
 
 def _beside_unplaced(
-    evaluator: RuntimeEvaluator, device_of_unit: np.ndarray
+    evaluator: RuntimeEvaluator, plan: Decisions
 ) -> tuple[float | None, float | None, bool, str]:
     """Step times of the plan and of the program as it is, whether the plan is worth it, and why."""
     try:
-        samples = evaluator.race_unplaced(device_of_unit)
+        samples = evaluator.race_unplaced(plan)
     except UnplacedFailed as error:
         return None, None, True, f"as it is it does not run ({error})"
     except RaceFailed as error:

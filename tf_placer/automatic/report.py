@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from tf_placer.automatic.plan import Plan
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.problem.bounds import lower_bounds
@@ -19,7 +17,7 @@ def report(name: str, plan: Plan) -> str:
     placement = plan.placement
     problem, devices = placement.problem, placement.problem.cluster.devices
     row = placement.device_of_unit
-    peak_bytes = SimulatedEvaluator(problem).evaluate(row[np.newaxis]).peak_bytes
+    peak_bytes = SimulatedEvaluator(problem).evaluate(placement.decisions).peak_bytes
     assert peak_bytes is not None, "the simulator counts memory"
     lines = [
         f"{name} on {problem.cluster.name}: {problem.num_ops} ops in {problem.num_units} units"

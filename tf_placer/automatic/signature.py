@@ -18,6 +18,7 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
 from tf_placer.rewrite.placed_function import movable_variables, move_variables, placed_concrete_function
+from tf_placer.rewrite.rewrite import check_can_be_written
 from tf_placer.search.budget import Budget
 from tf_placer.search.progress import ConsoleProgress
 
@@ -78,10 +79,11 @@ def placed_signature(
     plan = find_plan(item, cluster, config, fixed, progress)
     if config.keep_unplaced and not plan.is_worth_it:
         return Signature(concrete, concrete, item, plan)
+    check_can_be_written(plan.placement.decisions)  # before any variable moves
     here = attach(cluster)
     devices = {op: here[device] for op, device in plan.placement.device_names.items()}
     move_variables(concrete, item, devices)
-    return Signature(concrete, placed_concrete_function(concrete, item, devices), item, plan)
+    return Signature(concrete, placed_concrete_function(concrete, item, plan.placement, devices), item, plan)
 
 
 def _check_nothing_is_lost(item: Item, cluster: Cluster) -> None:

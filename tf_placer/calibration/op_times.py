@@ -10,11 +10,11 @@ import numpy as np
 import tensorflow as tf
 
 from tf_placer.calibration.traces import median_times_ns, op_times_ns
-from tf_placer.cluster.workers import Workers
 from tf_placer.graph.item import Item
 from tf_placer.runtime.graph_program import build_program
 from tf_placer.runtime.session import open_program, run_watched
 from tf_placer.runtime.timing import RuntimeConfig, reported_s, time_steps
+from tf_placer.workers.workers import Workers
 
 _Value = TypeVar("_Value")
 

@@ -18,13 +18,14 @@ from tf_placer.calibration.refit import Correction
 from tf_placer.calibration.traffic import Traffic, measure_traffic, traffic_item
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import Device, task_of
-from tf_placer.cluster.workers import workers_of
 from tf_placer.graph.item import Item
 from tf_placer.ops.build import build_library
 from tf_placer.problem.analytic_problem import analytic_problem
+from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
-from tf_placer.rewrite.graph_def import place_graph
+from tf_placer.rewrite.rewrite import rewrite
 from tf_placer.runtime.timing import RuntimeConfig
+from tf_placer.workers.workers import workers_of
 
 # What is measured, by the name that it is kept under: another number when that changes, or what it means.
 _PAIR, _TRAFFIC = "pair", "traffic 3"
@@ -86,7 +87,7 @@ def _op_times(item: Item, problem: Problem, config: RuntimeConfig, cache: Cache)
             key = {"kind": "ops", "graph": item.fingerprint, **_hardware(device, config)}
             found = cache.load(key, _read_op_times)
             if found is None:
-                placed = place_graph(item.graph_def, _everything_on(problem, position))
+                placed = rewrite(item, Placement(problem, problem.everything_on(position)))
                 found = measure_op_times(timed, traced, item, placed, config)
                 cache.save(key, dataclasses.asdict(found))
             op_times[device.model] = found
@@ -188,11 +189,6 @@ def _two_workers(cluster: Cluster) -> Cluster | None:
     )
     devices = tuple(cluster.devices[position] for position in cpus)
     return dataclasses.replace(cluster, devices=devices, links=links)
-
-
-def _everything_on(problem: Problem, position: int) -> list[str]:
-    names = [device.name for device in problem.cluster.devices]
-    return [names[d] for d in problem.everything_on(position)[problem.unit_of_op]]
 
 
 def _hardware(device: Device, config: RuntimeConfig) -> dict[str, str]:

@@ -10,6 +10,7 @@ import scipy.optimize
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import Link
 from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.problem import Problem
 
 _MAX_STEPS = 30
@@ -75,7 +76,7 @@ class Correction:
 
 def refit(
     problem: Problem,
-    device_of_unit: np.ndarray,
+    device_of_unit: np.ndarray | Decisions,
     measured_s: np.ndarray,
 ) -> Correction:
     """The factors under which simulated times are nearest to measured ones.
@@ -85,7 +86,7 @@ def refit(
 
     Args:
       problem: as profiled.
-      device_of_unit: [B, U] placements that ran.
+      device_of_unit: [B, U] placements that ran, or all that B plans decide.
       measured_s: [B].
     """
 

@@ -1,4 +1,4 @@
-"""Described, logical and live hardware."""
+"""Descriptions of hardware: devices, links, clusters; files and presets; what this machine has."""
 
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import Device

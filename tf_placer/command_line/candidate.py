@@ -5,10 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-import numpy as np
 import rich.console
 
-from tf_placer.cluster.local_workers import WorkerError
 from tf_placer.errors import InputError
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RuntimeEvaluator
@@ -20,6 +18,7 @@ from tf_placer.search.ctrl_c import patient
 from tf_placer.search.progress import ConsoleProgress
 from tf_placer.search.result import SearchResult
 from tf_placer.search.search import NothingFits, search
+from tf_placer.workers.local_workers import WorkerError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,17 +53,30 @@ class Candidate:
 
 
 def find_candidate(
-    problem: Problem, method: str, budget: Budget, seed: int, console: rich.console.Console
+    problem: Problem,
+    method: str,
+    budget: Budget,
+    seed: int,
+    console: rich.console.Console,
+    config: object | None = None,
 ) -> Candidate:
     """Searches with one method; a method that finds nothing that fits is a candidate without result.
 
+    Args:
+      problem: what to place.
+      method: its name.
+      budget: of the search.
+      seed: of the search.
+      console: is shown what goes on.
+      config: settings of the method, see ``search``.
+
     Raises:
-      InputError: no method has this name.
+      InputError: no method has this name, or a setting is not possible.
     """
     methods.find(method)
     progress = ConsoleProgress(f"{method} on {problem.cluster.name}", budget, console)
     try:
-        result = search(problem, method, budget.seconds, budget.evaluations, seed, progress)
+        result = search(problem, method, budget.seconds, budget.evaluations, seed, progress, config=config)
     except NothingFits as error:
         return Candidate(method, None, status=Status.OUT_OF_MEMORY, message=str(error))
     return Candidate(method, result)
@@ -92,7 +104,7 @@ def _measured(candidate: Candidate, evaluator: RuntimeEvaluator, console: rich.c
     if candidate.result is None:
         return candidate
     with console.status(f"measuring {candidate.method} on the runtime"):
-        times = evaluator.evaluate(candidate.result.placement.device_of_unit[np.newaxis])
+        times = evaluator.evaluate(candidate.result.placement.decisions.plain)
     status = Status(int(times.status[0]))
     measured_s = float(times.runtime_s[0]) if status == Status.OK else None
     return dataclasses.replace(candidate, measured_s=measured_s, status=status, message=times.messages[0])

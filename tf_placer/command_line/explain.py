@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import rich.console
 import rich.table
@@ -14,6 +16,7 @@ from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import units_of
 from tf_placer.problem.crossings import crossings
+from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.pins import why_not_allowed
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.plan_file import PlanFile
@@ -106,7 +109,8 @@ def _moves(item: Item, placement: Placement, op: int) -> rich.table.Table:
     legal = np.flatnonzero(problem.allowed[unit])
     rows = np.repeat(placement.device_of_unit[np.newaxis], len(legal), axis=0)
     rows[:, unit] = legal
-    simulated = SimulatedEvaluator(problem).evaluate(rows)
+    decided = Decisions.joined([placement.decisions] * len(rows))
+    simulated = SimulatedEvaluator(problem).evaluate(dataclasses.replace(decided, device_of_unit=rows))
     row_of = {int(device): row for row, device in enumerate(legal)}
     now_s = simulated.runtime_s[row_of[here]]
     table = rich.table.Table(title=f"{problem.op_names[op]} and its unit elsewhere")

@@ -9,14 +9,17 @@ from absl import flags
 
 from tf_placer.calibration.build_problem import COSTS
 from tf_placer.cluster.choose import choose_cluster
-from tf_placer.cluster.loopback import are_workers_open, loopback_library
+from tf_placer.command_line.method_settings import MethodSettings, method_settings
 from tf_placer.command_line.place import FASTEST, WRITE, Request
 from tf_placer.command_line.source import Source
 from tf_placer.errors import InputError
 from tf_placer.problem.pins import Pin
 from tf_placer.problem.plan_file import PlanFile
+from tf_placer.search import methods
 from tf_placer.search.arguments import MAX_SEED
 from tf_placer.search.budget import Budget
+from tf_placer.search.spec import Role
+from tf_placer.workers.loopback import are_workers_open, loopback_library
 
 DEFAULT_BUDGET_S = 60.0
 _SOURCES = ("workload", "saved_model", "meta_graph")
@@ -74,6 +77,13 @@ def _search_flags(values: flags.FlagValues) -> None:
     )
     flags.DEFINE_string("out", None, "Folder for summary.json, placement.json, placed_graph.pb.", values)
     flags.DEFINE_multi_string(
+        "set",
+        [],
+        "A setting of a method: --set=num_groups=256, or of one of several: --set=hdp.num_groups=256; may be repeated.",
+        flag_values=values,
+    )
+    flags.DEFINE_string("settings", None, "A TOML file of such settings: a table for each method.", values)
+    flags.DEFINE_multi_string(
         "pin",
         [],
         "Ops that must be on a device, by a regular expression: --pin='encoder/.*=/device:CPU:0'; may be repeated.",
@@ -90,7 +100,9 @@ def _search_flags(values: flags.FlagValues) -> None:
 def of_place(values: flags.FlagValues) -> None:
     """A program, devices, a budget, a method, and what is decided already."""
     _search_flags(values)
-    flags.DEFINE_string("method", "hdp", "How to search; `methods` lists them.", values)
+    flags.DEFINE_string(
+        "method", methods.the(Role.DEFAULT).name, "How to search; `methods` lists them.", values
+    )
     flags.DEFINE_enum(
         "write",
         FASTEST,
@@ -111,7 +123,10 @@ def of_compare(values: flags.FlagValues) -> None:
     """The same with several methods."""
     _search_flags(values)
     flags.DEFINE_list(
-        "methods", ["single", "random", "hdp"], "Methods, separated by commas.", flag_values=values
+        "methods",
+        [methods.the(role).name for role in (Role.REFERENCE, Role.CONTROL, Role.DEFAULT)],
+        "Methods, separated by commas.",
+        flag_values=values,
     )
 
 
@@ -159,6 +174,7 @@ def request(values: flags.FlagValues, budget: Budget) -> Request:
         plan=plan,
         complete_plan=places and values.complete_plan,
         respect_devices=values.respect_devices if "respect_devices" in values else None,
+        settings=_settings(values),
         write=values.write if places else FASTEST,
     )
 
@@ -189,6 +205,15 @@ def recall(values: flags.FlagValues, plan: PlanFile) -> None:
             values[name].parse(",".join(map(str, value)) if isinstance(value, list) else str(value))
     if not values.cluster:
         raise InputError(f"{plan.source} does not say which devices it was made for; give --cluster")
+
+
+def _settings(values: flags.FlagValues) -> MethodSettings:
+    if "set" not in values:
+        return {}
+    if "method" not in values:
+        return method_settings(values.set, values.settings, values.methods)
+    beside = [spec.name for role in Role for spec in methods.having(role)]
+    return method_settings(values.set, values.settings, [values.method], list(dict.fromkeys(beside)))
 
 
 def _source(values: flags.FlagValues) -> Source:

@@ -11,10 +11,14 @@ from tf_placer.errors import InputError
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator
 from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.graph.item import Item
 from tf_placer.planners.single_device import single_device_placements
+from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.plan_file import PlanFile
+from tf_placer.problem.problem import Problem
 from tf_placer.quantities import milliseconds
+from tf_placer.rewrite.rewrite import check_can_be_written
 from tf_placer.runtime.statistics import clearly_slower
 
 _TURNS = 20
@@ -41,15 +45,19 @@ def measure(request: Request, plan: PlanFile, console: rich.console.Console) -> 
     """
     if not request.cluster.is_live:
         raise InputError(f"cluster {request.cluster.name!r} is only described; measure on --cluster=local")
-    item, problem = described(request, console, lambda _, problem: Placement.from_plan(plan, problem))
+
+    def check(_: Item, problem: Problem) -> None:
+        check_can_be_written(Placement.from_plan(plan, problem).decisions)
+
+    item, problem = described(request, console, check)
     placement = Placement.from_plan(plan, problem)
     devices = request.cluster.devices
-    rows = np.concatenate([placement.device_of_unit[np.newaxis], single_device_placements(problem)])
-    simulated = SimulatedEvaluator(problem).evaluate(rows)
+    plans = Decisions.joined([placement.decisions, Decisions(single_device_placements(problem))])
+    simulated = SimulatedEvaluator(problem).evaluate(plans)
     with RuntimeEvaluator(item, problem) as evaluator, console.status("measuring on the runtime"):
-        measured = evaluator.evaluate(rows)
-        found = evaluator.audit(rows[0]) if measured.status[0] == Status.OK else None
-        samples, why_not = _in_turn(evaluator, rows, measured)
+        measured = evaluator.evaluate(plans)
+        found = evaluator.audit(plans.row(0)) if measured.status[0] == Status.OK else None
+        samples, why_not = _in_turn(evaluator, plans, measured)
     names = [plan.source, *(f"everything on {device.name}" for device in devices)]
     console.print(_table(f"{problem.name} on {request.cluster.name}", names, simulated, measured, samples))
     console.print(why_not or verdict(samples), soft_wrap=True)
@@ -74,7 +82,7 @@ def verdict(samples: dict[int, list[float]]) -> str:
 
 
 def _in_turn(
-    evaluator: RuntimeEvaluator, rows: np.ndarray, measured: Measurement
+    evaluator: RuntimeEvaluator, plans: Decisions, measured: Measurement
 ) -> tuple[dict[int, list[float]], str]:
     """Row -> its times in turn with the others, and why there are none."""
     ran = np.flatnonzero(measured.status == Status.OK).tolist()
@@ -82,7 +90,7 @@ def _in_turn(
         why = "no single device runs the program" if 0 in ran else "the plan does not run"
         return {}, f"nothing took turns: {why}"
     try:
-        samples = evaluator.race(rows[ran], _TURNS, confidence=1.0)
+        samples = evaluator.race(Decisions.joined([plans.row(i) for i in ran]), _TURNS, confidence=1.0)
     except RaceFailed as error:  # each fits by itself; all of them together need not
         return {}, f"they could not take turns: {error}"
     return dict(zip(ran, samples, strict=True)), ""

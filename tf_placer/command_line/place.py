@@ -13,14 +13,14 @@ import rich.text
 
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.cluster.workers import workers_of
 from tf_placer.command_line.candidate import Candidate, find_candidate, measure_candidates
+from tf_placer.command_line.method_settings import MethodSettings
 from tf_placer.command_line.report import Live, Report, fastest
 from tf_placer.command_line.source import Source
 from tf_placer.errors import InputError
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.graph.item import Item
-from tf_placer.graph.saved_model import read_saved_model
+from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.pins import Pin, pinned, with_fixed_ops, with_pins
 from tf_placer.problem.plan_file import PlanFile
 from tf_placer.problem.problem import Problem
@@ -28,14 +28,15 @@ from tf_placer.problem.requested import narrowed_units, with_requested_devices
 from tf_placer.rewrite.saved_model import plans_in
 from tf_placer.search import methods
 from tf_placer.search.budget import Budget
-from tf_placer.search.live import PLAIN, LiveResult, Trial, search_live
+from tf_placer.search.live import LiveResult, Trial, search_live
 from tf_placer.search.progress import ConsoleProgress
 from tf_placer.search.search import evaluate_given
+from tf_placer.search.spec import Role
+from tf_placer.workers.workers import workers_of
 
 FASTEST, METHOD = "fastest", "method"
 WRITE = (FASTEST, METHOD)
 
-MADE_AT_ONCE = ("single", "topological_fill", "list_schedule")  # beside every method that is asked for
 _FEW = 1000  # more plans than such a method makes
 
 
@@ -56,6 +57,7 @@ class Request:
       respect_devices: ops that ask for a device in the program itself are on such a device; False places them anew.
         What is not kept is told; None leaves them alone and says nothing.
       held: op name -> device, of ops that have their place already; the program need not have them all.
+      settings: method -> setting -> value, of those that take part; the others have their defaults.
       write: whose plan is written: the ``"fastest"``, whoever found it, or that of the ``"method"``.
 
     Raises:
@@ -72,6 +74,7 @@ class Request:
     complete_plan: bool = False
     respect_devices: bool | None = None
     held: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    settings: MethodSettings = dataclasses.field(default_factory=dict)
     write: str = FASTEST
 
     def __post_init__(self) -> None:
@@ -110,15 +113,25 @@ def place(request: Request, method: str, console: rich.console.Console) -> Repor
         why = f"No worker can run {item.name}: {item.why_not_standalone}. What follows is the simulator's word alone."
         console.print(rich.text.Text(why), soft_wrap=True)
     # Before the search, so that after Ctrl-C nothing is left but writing.
-    few = () if method == "single" else tuple(name for name in MADE_AT_ONCE if name != method)
-    baselines = [_made_at_once(problem, name, request.seed, console) for name in few]
-    chosen = find_candidate(problem, method, request.budget, request.seed, console)
-    searches = methods.find(method).goes_on and method != "random"
+    baselines = [_made_at_once(problem, name, request, console) for name in beside(method)]
+    chosen = find_candidate(
+        problem, method, request.budget, request.seed, console, request.settings.get(method)
+    )
+    control = methods.the(Role.CONTROL).name
+    searches = methods.find(method).goes_on and method != control
     if searches and chosen.result is not None and not chosen.result.interrupted:
         same = Budget(evaluations=chosen.result.evaluations)
         with contextlib.suppress(KeyboardInterrupt):  # it had found nothing yet; the method has
-            baselines.append(find_candidate(problem, "random", same, request.seed, console))
+            settings = request.settings.get(control)
+            baselines.append(find_candidate(problem, control, same, request.seed, console, settings))
     return _report(item, problem, [chosen, *baselines], request)
+
+
+def beside(method: str) -> tuple[str, ...]:
+    """Names of the methods whose few plans stand beside those of another."""
+    if Role.REFERENCE in methods.find(method).roles:
+        return ()
+    return tuple(spec.name for spec in methods.having(Role.BESIDE) if spec.name != method)
 
 
 def _report(item: Item, problem: Problem, found: Sequence[Candidate], request: Request) -> Report:
@@ -137,7 +150,7 @@ def place_signatures(
     Signatures that the model was exported with, but for those placed anew, come before all of these.
 
     Args:
-      request: its source is a SavedModel and names the signatures, separated by commas.
+      request: its source is a SavedModel and names the signatures, separated by commas; it is read unless it has been.
       method: as in ``place``.
       console: as in ``place``.
 
@@ -148,26 +161,31 @@ def place_signatures(
       InputError: as ``place`` does; an unknown signature is told before the first search.
     """
     names = list(dict.fromkeys(request.source.signature.split(",")))
-    model = read_saved_model(request.source.saved_model or "")
+    source = request.source.with_model()
+    model = source.model
+    assert model is not None  # just read
     for name in names:
         model.signature(name)
     plans = plans_in(model.path)
     held = {op: device for name in plans.keys() - set(names) for op, device in plans[name].items()}
     for name in names:
-        source = dataclasses.replace(request.source, signature=name)
-        report = place(dataclasses.replace(request, source=source, held=held), method, console)
+        of_one = dataclasses.replace(source, signature=name)
+        report = place(dataclasses.replace(request, source=of_one, held=held), method, console)
         yield name, report
         held = report.result.placement.device_names | held
 
 
-def compare(request: Request, methods: Sequence[str], console: rich.console.Console) -> Report:
+def compare(request: Request, names: Sequence[str], console: rich.console.Console) -> Report:
     """Gives every method the same budget; the report's ``chosen`` is the fastest.
 
     Raises:
       InputError: bad input, or nothing fits in the cluster's memory.
     """
     item, problem = described(request, console)
-    found = [find_candidate(problem, name, request.budget, request.seed, console) for name in methods]
+    found = [
+        find_candidate(problem, name, request.budget, request.seed, console, request.settings.get(name))
+        for name in names
+    ]
     if problem.cluster.is_live:
         found = measure_candidates(item, problem, found, console)
     chosen = fastest(found)
@@ -240,12 +258,21 @@ def _with_requests(
 
 
 def _with_plan(item: Item, problem: Problem, plan: PlanFile, complete: bool) -> Problem:
-    """The problem with the ops that a plan names allowed only where it puts them."""
+    """The problem with the ops that a plan names allowed only where it puts them.
+
+    Raises:
+      InputError: the plan does not fit the graph, or decides more than devices, which no graph can be given yet.
+    """
     if not complete:
         try:
             plan.check_complete(problem)
         except InputError as error:
             raise InputError(f"{error}; or search the rest of it with --complete_plan") from None
+    plan.check_schedule(problem)
+    if plan.schedules:
+        raise InputError(
+            f"{plan.source} has priorities or clusters, which cannot be written into a graph yet; take them out"
+        )
     return with_fixed_ops(item, problem, plan.device_of_op(problem))
 
 
@@ -262,8 +289,8 @@ def _tell_what_is_searched(plan: PlanFile, problem: Problem, console: rich.conso
 def _place_given(item: Item, problem: Problem, request: Request, console: rich.console.Console) -> Report:
     """Every op is pinned: the one placement there is, beside the best single device without pins."""
     free = build_problem(item, request.cluster, request.costs)
-    plan = Candidate("plan", evaluate_given(free, problem.allowed.argmax(axis=1).astype(np.int32), "plan"))
-    candidates = [plan, _made_at_once(free, "single", request.seed, console)]
+    plan = Candidate("plan", evaluate_given(free, Decisions([problem.allowed.argmax(axis=1)]), "plan"))
+    candidates = [plan, _made_at_once(free, methods.the(Role.REFERENCE).name, request, console)]
     if free.cluster.is_live:
         candidates = measure_candidates(item, free, candidates, console)
     return Report(item, free, candidates[0], tuple(candidates[1:]))
@@ -282,8 +309,11 @@ def _place_live(
         return ConsoleProgress(f"{title} on {problem.cluster.name}", budget, console)
 
     with RuntimeEvaluator(item, problem) as evaluator:
-        found = search_live(problem, evaluator, method, request.budget, request.seed, progress)
-    names = dict.fromkeys(("single", "random", PLAIN, method))
+        found = search_live(
+            problem, evaluator, method, request.budget, request.seed, progress, settings=request.settings
+        )
+    roles = (Role.REFERENCE, Role.CONTROL, Role.PLAIN)
+    names = dict.fromkeys((*(methods.the(role).name for role in roles), method))
     trials = [trial for name in names if (trial := found.best_of(name)) is not None]
     candidates = {trial: _as_candidate(found, trial) for trial in (*trials, found.recommended)}
     recommended = candidates[found.recommended]
@@ -303,6 +333,9 @@ def _as_candidate(found: LiveResult, trial: Trial) -> Candidate:
     )
 
 
-def _made_at_once(problem: Problem, method: str, seed: int, console: rich.console.Console) -> Candidate:
+def _made_at_once(
+    problem: Problem, method: str, request: Request, console: rich.console.Console
+) -> Candidate:
     """The best of the few plans of a method that does not go on."""
-    return find_candidate(problem, method, Budget(math.inf, _FEW), seed, console)
+    few = Budget(math.inf, _FEW)
+    return find_candidate(problem, method, few, request.seed, console, request.settings.get(method))

@@ -9,7 +9,6 @@ import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import rich.console
 import rich.table
 
@@ -20,11 +19,14 @@ from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.files import replacing
 from tf_placer.folders import reserved
 from tf_placer.graph.item import Item
+from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.problem import Problem
 from tf_placer.quantities import milliseconds, percentage
 from tf_placer.rewrite.apply_placement import apply_placement
+from tf_placer.search import methods
 from tf_placer.search.live import LiveResult
 from tf_placer.search.result import SearchResult
+from tf_placer.search.spec import Role
 
 # What a run writes, in the order in which it appears.
 SAVED_MODEL, META_GRAPH = "saved_model", "placed_meta_graph.pb"
@@ -93,7 +95,7 @@ class Report:
         """The content of summary.json: seconds are floats, what was not measured is None."""
         bounds = self.result.bounds
         beside = list(self.baselines)
-        if self.chosen.method == "single" and self.method != "single":
+        if _is_single(self.chosen.method) and not _is_single(self.method):
             beside.append(self.chosen)
         return {
             "workload": self.problem.name,
@@ -101,6 +103,7 @@ class Report:
             "method": self.method,
             "written": self.chosen.method,
             "seed": self.result.seed,
+            "settings": {c.method: c.result.settings for c in self._candidates if c.result},
             "ops": self.problem.num_ops,
             "units": self.problem.num_units,
             "runtime_s": self.result.runtime_s,
@@ -149,11 +152,11 @@ class Report:
         """What is gained over a single device, or that nothing is."""
         if self.live is not None:
             return _live_verdict(self.live, (self.chosen, *self.baselines))
-        single = next((c for c in self._candidates if c.method == "single"), None)
+        single = next((c for c in self._candidates if _is_single(c.method)), None)
         how = "in the simulator" if self.chosen.measured_s is None else "on the runtime"
         if self.chosen.step_s is None:
             return f"{self.chosen.method} did not run: {self.chosen.status.name}."
-        if self.method == "single":
+        if _is_single(self.method):
             return f"The best single device takes {milliseconds(self.chosen.step_s)} {how}; nothing here beats it."
         asked = next((c for c in self._candidates if c.method == self.method), self.chosen)
         return " ".join([_standing(asked, single, how), *self._about_the_plan_written(single)])
@@ -252,7 +255,7 @@ def fastest(candidates: Sequence[Candidate], asked: str | None = None) -> Candid
       asked: the method that was asked for.
     """
     ran = [c for c in candidates if c.step_s is not None]
-    return min(ran, key=lambda c: (c.step_s, c.method != "single", c.method != asked), default=None)
+    return min(ran, key=lambda c: (c.step_s, not _is_single(c.method), c.method != asked), default=None)
 
 
 def _standing(candidate: Candidate, single: Candidate | None, how: str) -> str:
@@ -270,14 +273,14 @@ def _standing(candidate: Candidate, single: Candidate | None, how: str) -> str:
 
 def _live_verdict(live: Live, candidates: Sequence[Candidate]) -> str:
     found = live.found
-    single = next((c for c in candidates if c.method == "single"), None)
+    single = next((c for c in candidates if _is_single(c.method)), None)
     lines = [f"Recommended: {_row_name(live.recommended)}. {found.why[0].upper()}{found.why[1:]}."]
     if candidates[0] is not live.recommended:
         lines.append(f"The plan written is that of {_row_name(candidates[0])}, as --write=method asks.")
     if single is None or single.measured_s is None:
         return "\n".join(lines)
     for candidate in candidates:
-        if candidate.method == "single" or candidate.measured_s is None or candidate.simulated_s is None:
+        if _is_single(candidate.method) or candidate.measured_s is None or candidate.simulated_s is None:
             continue
         measured = 1 - candidate.measured_s / single.measured_s
         simulated = 1 - candidate.simulated_s / single.simulated_s if single.simulated_s else None
@@ -289,8 +292,8 @@ def _live_verdict(live: Live, candidates: Sequence[Candidate]) -> str:
 
 
 def _live_summary(found: LiveResult) -> dict[str, Any]:
-    rows = np.stack([trial.device_of_unit for trial in found.trials])
-    simulated_s = SimulatedEvaluator(found.problem).evaluate(rows).runtime_s
+    plans = Decisions.joined([trial.decisions for trial in found.trials])
+    simulated_s = SimulatedEvaluator(found.problem).evaluate(plans).runtime_s
     return {
         "why": found.why,
         "correction": dataclasses.asdict(found.correction),
@@ -331,7 +334,11 @@ def reserved_out(
 
 
 def _row_name(candidate: Candidate) -> str:
-    return "single device" if candidate.method == "single" else candidate.method
+    return "single device" if _is_single(candidate.method) else candidate.method
+
+
+def _is_single(method: str) -> bool:
+    return method == methods.the(Role.REFERENCE).name
 
 
 def _gain(seconds: float | None, single_s: float | None) -> str:

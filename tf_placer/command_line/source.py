@@ -12,6 +12,7 @@ from google.protobuf import message
 from tf_placer import workloads
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
+from tf_placer.graph.reading.saved_model import SavedModel, read_saved_model
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.meta_graph import place_meta_graph
 
@@ -27,6 +28,7 @@ class Source:
       saved_model: folder of a SavedModel; with ``signature``.
       meta_graph: file of a serialized MetaGraphDef or GraphDef; with ``fetches``, tensors ("node:i") and ops ("node").
       batch_size: of SavedModels and MetaGraphDefs, stands for dimensions of any size.
+      model: the SavedModel, where it has been read (``with_model``).
 
     Raises:
       InputError: none of them is given or several are, or a MetaGraphDef without fetches.
@@ -38,6 +40,7 @@ class Source:
     meta_graph: str | None = None
     fetches: tuple[str, ...] = ()
     batch_size: int = 32
+    model: SavedModel | None = None
 
     def __post_init__(self) -> None:
         given = [f"--{name}" for name in ("workload", "saved_model", "meta_graph") if getattr(self, name)]
@@ -59,6 +62,16 @@ class Source:
         """In reports."""
         return self.workload or pathlib.Path(self.saved_model or self.meta_graph or "").resolve().name
 
+    def with_model(self) -> Source:
+        """The same with its SavedModel read, so that nothing that comes of it reads it again.
+
+        Raises:
+          InputError: it is missing or damaged.
+        """
+        if self.model is not None:
+            return self
+        return dataclasses.replace(self, model=read_saved_model(self.saved_model or ""))
+
     def item(self) -> Item:
         """Reads or builds it.
 
@@ -68,7 +81,9 @@ class Source:
         if self.workload:
             return workloads.build(self.workload)
         if self.saved_model:
-            return Item.from_saved_model(self.saved_model, self.signature, self.batch_size, self.name)
+            return Item.from_saved_model(
+                self.model or self.saved_model, self.signature, self.batch_size, self.name
+            )
         return Item.from_meta_graph(self.read_meta_graph(), self.fetches, self.name, self.batch_size)
 
     def read_meta_graph(self) -> tf.compat.v1.MetaGraphDef:

@@ -2,5 +2,6 @@
 
 from tf_placer.costs.analytic import OpCosts
 from tf_placer.costs.analytic import analytic_costs
+from tf_placer.costs.op_work import OpWork
 
-__all__ = ["OpCosts", "analytic_costs"]
+__all__ = ["OpCosts", "OpWork", "analytic_costs"]

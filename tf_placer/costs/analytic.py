@@ -14,13 +14,16 @@ from tf_placer.costs.formulas import work_of
 from tf_placer.costs.function_body import FunctionLibrary
 from tf_placer.costs.kernels import find_kernel
 from tf_placer.costs.op_view import OpView
+from tf_placer.costs.op_work import OpWork
 from tf_placer.costs.trip_count import trip_count
+from tf_placer.costs.work import Kind
 from tf_placer.graph.item import Item
-from tf_placer.graph.output_specs import OutputSpec
+from tf_placer.graph.sizes.output_specs import OutputSpec
 
 _LOOPS = frozenset({"While", "StatelessWhile"})
 _BRANCHES = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
+_MOST_WORK = 1e30  # of one op: loops in loops do not overflow
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,15 +31,17 @@ class OpCosts:
     """What every op costs on every device, and where it may run.
 
     Attributes:
-      compute_ns: [N, D] int64, launch included; 0 for ops that start no kernel (``free_ops.REASONS``).
+      compute_ns: [N, D] int64, launch included; 0 for ops that start no kernel (``data_movement.WHY_FREE``).
       allowed: [N, D] bool, the device has a kernel for the op (and for all ops it calls).
       guessed: op type -> ops of this type whose cost is a guess; ops in the body of a loop,
         branch or call count too.
+      work: what the times were made of.
     """
 
     compute_ns: np.ndarray
     allowed: np.ndarray
     guessed: dict[str, int]
+    work: OpWork
 
     def report(self) -> str:
         """One line that says how much of the costs is guessed."""
@@ -80,6 +85,7 @@ def _graph_costs(
     kind = np.array([work.kind for work in works], np.int64)
     flops = np.array([work.flops for work in works], np.float64)
     num_bytes = np.array([work.num_bytes for work in works], np.float64)
+    launches = (kind != Kind.FREE).astype(np.float64)
     times = [run_time_ns(kind, flops, num_bytes, device) for device in cluster.devices]
     compute_ns = np.stack(times, axis=1) if len(works) else np.zeros((0, len(cluster.devices)), np.int64)
     allowed, on_host = _kernel_tables(index, cluster)
@@ -91,8 +97,14 @@ def _graph_costs(
         costs = _call_costs(index, op, views[op], library, cluster)
         compute_ns[op] = np.minimum(costs.compute_ns.sum(axis=0), LONGEST_NS)
         allowed[op] = costs.allowed.all(axis=0)
+        flops[op], num_bytes[op], launches[op] = np.minimum(costs.work.sum(), _MOST_WORK)
         guessed.update(costs.guessed)
-    return OpCosts(compute_ns, allowed, {op_type: count for op_type, count in guessed.items() if count > 0})
+    return OpCosts(
+        compute_ns,
+        allowed,
+        guessed={op_type: count for op_type, count in guessed.items() if count > 0},
+        work=OpWork(flops, num_bytes, launches),
+    )
 
 
 def _op_views(index: GraphIndex, outputs: tuple[tuple[OutputSpec, ...], ...]) -> list[OpView]:
@@ -143,7 +155,10 @@ def _call_costs(
         )
         parts = [_function_costs(name, view.inputs[1:], library, cluster) for name in names]
         longest = np.max([part.compute_ns.sum(axis=0) for part in parts], axis=0)
-        return dataclasses.replace(_joined(parts, 1, {}), compute_ns=longest[None, :])
+        most = np.max([part.work.sum() for part in parts], axis=0)
+        return dataclasses.replace(
+            _joined(parts, 1, {}), compute_ns=longest[None, :], work=OpWork(*most[:, np.newaxis])
+        )
     name = view.type if view.type in library else attributes["f"].func.name
     return _function_costs(name, view.inputs, library, cluster)
 
@@ -170,4 +185,5 @@ def _joined(parts: list[OpCosts], times: int, guessed: dict[str, int]) -> OpCost
         ).astype(np.int64),
         allowed=np.concatenate([part.allowed for part in parts]),
         guessed=dict(counts),
+        work=OpWork.joined([part.work.times(times) for part in parts]),
     )

@@ -2,39 +2,14 @@
 
 from __future__ import annotations
 
-from tf_placer.costs import (
-    batch_normalization,
-    convolution,
-    elementwise,
-    free_ops,
-    gather_scatter,
-    matrix_product,
-    pooling,
-    random_numbers,
-    rearrangement,
-    reduction,
-    variable_update,
-)
-from tf_placer.costs.formula import Formula
-from tf_placer.costs.op_view import OpView
+from tf_placer.costs import data_movement, network_layers, per_element
+from tf_placer.costs.op_view import Formula, OpView
 from tf_placer.costs.work import Kind, Work
 
-_FAMILIES = (
-    batch_normalization,
-    convolution,
-    elementwise,
-    free_ops,
-    gather_scatter,
-    matrix_product,
-    pooling,
-    random_numbers,
-    rearrangement,
-    reduction,
-    variable_update,
-)
+FAMILIES = (network_layers, per_element, data_movement)
 
 FORMULA_OF_TYPE: dict[str, Formula] = {
-    op_type: formula for family in _FAMILIES for op_type, formula in family.FORMULAS.items()
+    op_type: formula for family in FAMILIES for op_type, formula in family.FORMULAS.items()
 }
 
 
@@ -49,6 +24,6 @@ def work_of(op: OpView, is_ranked: bool = True) -> Work:
     formula = FORMULA_OF_TYPE.get(op.type)
     if formula is None:
         return Work(Kind.STREAMING, 0.0, op.moved_bytes, guessed=True)
-    if not is_ranked and op.type not in free_ops.FORMULAS:
+    if not is_ranked and op.type not in data_movement.WHY_FREE:
         return Work(Kind.STREAMING, 0.0, op.moved_bytes)
     return formula(op)

@@ -10,8 +10,8 @@ from tensorflow.core.framework import function_pb2
 from colocation.graph_index import GraphIndex, index_graph
 from colocation.tensorflow_internals import graph_of_function_def
 from tf_placer.errors import InputError
-from tf_placer.graph.callbacks import keep_callbacks_from_running
-from tf_placer.graph.output_specs import OutputSpec, tensor_bytes
+from tf_placer.graph.sizes.called_shapes import keep_callbacks_from_running
+from tf_placer.graph.sizes.output_specs import OutputSpec, tensor_bytes
 from tf_placer.tensorflow_message import told
 
 

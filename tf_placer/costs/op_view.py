@@ -1,13 +1,15 @@
-"""One op as a cost formula sees it: its node, and the shapes that go in and come out."""
+"""One op as a cost formula sees it (its node, and the shapes that go in and come out), and what a formula is."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 
 import tensorflow as tf
 
-from tf_placer.graph.output_specs import OutputSpec
+from tf_placer.costs.work import Work
+from tf_placer.graph.sizes.output_specs import OutputSpec
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,3 +63,11 @@ class OpView:
 def elements(spec: OutputSpec) -> int:
     """Elements of a tensor; 1 for a scalar."""
     return math.prod(spec.shape)
+
+
+Formula = Callable[[OpView], Work]
+
+
+def serve(formula: Formula, op_types: str) -> dict[str, Formula]:
+    """Table entries that give one formula to several op types, written as words of one string."""
+    return dict.fromkeys(op_types.split(), formula)

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from colocation.graph_index import GraphIndex, parse_input
 from colocation.tensorflow_internals import folded_constant
-from tf_placer.graph.callbacks import keep_callbacks_from_running
+from tf_placer.graph.sizes.called_shapes import keep_callbacks_from_running
 
 # A maximum that takes more ops than this to compute is data, not a constant.
 _MAX_ANCESTORS = 64

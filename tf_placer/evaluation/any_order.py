@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from tf_placer.evaluation.evaluator import Evaluator
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator, SimulatedTimes
 from tf_placer.ops.simulator_inputs import SimulatorInputs
+from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.problem import Problem
 
 _PRIORITIES = 1000  # of a drawn order; ops that draw the same stay in the simulator's
@@ -24,7 +27,8 @@ class AnyOrderEvaluator(SimulatedEvaluator):
     The mean over samples of what is uncertain is the objective of sample average approximation (Kleywegt, Shapiro &
     Homem-de-Mello 2002).
 
-    The orders: the problem's own, oldest first, and a drawn one.
+    The orders: the problem's own, oldest first, and a drawn one. They are orders of what a plan leaves open: its own
+    priorities (``Decisions``) come before them, so one that decides the order of every op takes the same time in all.
 
         evaluator = AnyOrderEvaluator(problem)
         measurement = evaluator.evaluate(device_of_unit)  # [B, U] -> [B]
@@ -35,10 +39,7 @@ class AnyOrderEvaluator(SimulatedEvaluator):
         self._orders = [SimulatedEvaluator(one) for one in _orders(problem)]
         # In one graph every order has a kernel of its own, which keeps what it prepared of its arrays; eager calls
         # share one, which would prepare them anew for every order.
-        rows = tf.TensorSpec([None, problem.num_units], tf.int32)
-        function = tf.function(self._times_in_graph, input_signature=[rows], autograph=False)
-        # Traced here: TensorFlow warns of one that is made for every problem and traced when it is called.
-        self._times = function.get_concrete_function()
+        self._times = self._traced(problem.num_units)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -50,20 +51,44 @@ class AnyOrderEvaluator(SimulatedEvaluator):
         """The arrays of each order whose mean ``evaluate`` gives."""
         return tuple(order.inputs for order in self._orders)
 
-    def times(self, device_of_unit: tf.Tensor) -> SimulatedTimes:
-        """Simulates legal placements [B, U] int32: the mean of their times, the most of their bytes."""
-        return self._times(device_of_unit)
+    def times(self, device_of_unit: tf.Tensor | Decisions) -> SimulatedTimes:
+        """Simulates legal placements [B, U] int32, or all that B plans decide.
 
-    def _times_in_graph(self, device_of_unit: tf.Tensor) -> SimulatedTimes:
-        each = [order.times(device_of_unit) for order in self._orders]
+        Returns:
+          The mean of their times, the most of their bytes.
+
+        Raises:
+          InputError: wrong shape or type; eagerly also a device that is not there.
+        """
+        decisions = self._known(device_of_unit)
+        devices = tf.convert_to_tensor(decisions.device_of_unit)
+        if decisions.priority_of_op is None:
+            return self._times(devices)
+        return self._times_of_schedules(devices, tf.convert_to_tensor(decisions.priority_of_op))
+
+    @functools.cached_property
+    def _times_of_schedules(self) -> tf.types.experimental.ConcreteFunction:
+        return self._traced(self.problem.num_units, self.problem.num_ops)
+
+    def _traced(self, *widths: int) -> tf.types.experimental.ConcreteFunction:
+        """``_times_in_graph`` for batches of so many columns."""
+        rows = [tf.TensorSpec([None, width], tf.int32) for width in widths]
+        function = tf.function(self._times_in_graph, input_signature=rows, autograph=False)
+        # At once: TensorFlow warns of a function that is made for every problem and traced when it is called.
+        return function.get_concrete_function()
+
+    def _times_in_graph(
+        self, device_of_unit: tf.Tensor, priority_of_op: tf.Tensor | None = None
+    ) -> SimulatedTimes:
+        each = [order.times(Decisions(device_of_unit, priority_of_op)) for order in self._orders]
         return SimulatedTimes(
             runtime_s=tf.reduce_mean([times.runtime_s for times in each], axis=0),
             peak_bytes=tf.reduce_max([times.peak_bytes for times in each], axis=0),
             fits=tf.reduce_all([times.fits for times in each], axis=0),
         )
 
-    def evaluate(self, device_of_unit: np.ndarray) -> Measurement:
-        """Simulates one step of each placement [B, U] in every order; one that fails in some order fails."""
+    def evaluate(self, device_of_unit: np.ndarray | Decisions) -> Measurement:
+        """As ``SimulatedEvaluator.evaluate``, in every order; a placement that fails in some order fails."""
         each = [order.evaluate(device_of_unit) for order in self._orders]
         status = np.array([measurement.status for measurement in each])  # [orders, B]
         failed = np.argmax(status != Status.OK, axis=0)  # the first order that fails, if any does
@@ -86,6 +111,11 @@ def search_simulator(problem: Problem) -> SimulatedEvaluator:
     if problem.cluster.newest_first().any():
         return AnyOrderEvaluator(problem)
     return SimulatedEvaluator(problem)
+
+
+def simulator_beside(evaluator: Evaluator, problem: Problem) -> SimulatedEvaluator:
+    """What times plans that nobody proposed: the evaluator where it simulates, else a simulator; never the runtime."""
+    return evaluator if isinstance(evaluator, SimulatedEvaluator) else search_simulator(problem)
 
 
 def _orders(problem: Problem) -> list[Problem]:

@@ -9,11 +9,11 @@ from typing import Generic, TypeVar
 
 import tensorflow as tf
 
-from tf_placer.cluster.workers import Workers
 from tf_placer.evaluation.measurement import Status
 from tf_placer.runtime.memory_watch import MemoryExceeded
 from tf_placer.runtime.session import DeadlineExceeded, MalformedGraph, WorkerDied, run_watched
 from tf_placer.tensorflow_message import plain
+from tf_placer.workers.workers import Workers
 
 _Value = TypeVar("_Value")
 

@@ -25,7 +25,7 @@ class Record:
     """One measured placement.
 
     Attributes:
-      placement: hex digest of the device of every op.
+      placement: hex digest of all that it decides (``Decisions.digest``).
       status: name of a ``Status``.
       runtime_s, spread_s: as in ``Measurement``, None for nan.
       message: one line.

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from typing import Any
 
 import numpy as np
 
-from tf_placer.errors import InputError
 from tf_placer.evaluation.evaluator import Evaluator
 from tf_placer.evaluation.journal import Journal, Record
 from tf_placer.evaluation.measurement import Measurement, Status
-from tf_placer.exact import exact
+from tf_placer.problem.decisions import Decisions, decisions_of
 from tf_placer.problem.problem import Problem
 
 
@@ -70,11 +68,11 @@ class JournaledEvaluator:
         """That of the evaluator inside."""
         return self._evaluator.identity
 
-    def evaluate(self, device_of_unit: np.ndarray) -> Measurement:
+    def evaluate(self, device_of_unit: np.ndarray | Decisions) -> Measurement:
         """Answers for each placement in turn, from the journal or from the evaluator inside.
 
         Args:
-          device_of_unit: [B, U] device positions.
+          device_of_unit: [B, U] device positions, or all that B plans decide.
 
         Returns:
           ``peak_bytes`` is None: the journal does not keep it.
@@ -82,12 +80,8 @@ class JournaledEvaluator:
         Raises:
           InputError: wrong shape.
         """
-        devices = exact("device_of_unit", device_of_unit, np.int32)
-        if devices.ndim != 2 or devices.shape[1] != self.problem.num_units:
-            raise InputError(
-                f"device_of_unit has shape {devices.shape}, but [B, {self.problem.num_units}] is needed"
-            )
-        records = [self._record_of(row) for row in devices]
+        decisions = decisions_of(device_of_unit, self.problem)
+        records = [self._record_of(decisions.row(i)) for i in range(len(decisions))]
         return Measurement(
             runtime_s=np.array([_seconds(record.runtime_s) for record in records]),
             peak_bytes=None,
@@ -96,13 +90,13 @@ class JournaledEvaluator:
             spread_s=np.array([_seconds(record.spread_s) for record in records]),
         )
 
-    def _record_of(self, device_of_unit: np.ndarray) -> Record:
-        digest = self._digest(device_of_unit)
+    def _record_of(self, plan: Decisions) -> Record:
+        digest = plan.digest(0, self.problem)
         if digest in self._journal.records:
             self.reused += digest in self._old
             self.repeated += digest not in self._old
             return self._journal.records[digest]
-        found = self._evaluator.evaluate(device_of_unit[np.newaxis])
+        found = self._evaluator.evaluate(plan.plain)
         record = Record(
             placement=digest,
             status=Status(int(found.status[0])).name,
@@ -113,11 +107,6 @@ class JournaledEvaluator:
         self._journal.append(record)
         self.measured += 1
         return record
-
-    def _digest(self, device_of_unit: np.ndarray) -> str:
-        # Of ops, not of units: how ops are joined to units may change, what runs does not.
-        device_of_op = device_of_unit[self.problem.unit_of_op].astype("<i4")
-        return hashlib.sha256(device_of_op.tobytes()).hexdigest()[:32]
 
 
 def _seconds(value: float | None) -> float:

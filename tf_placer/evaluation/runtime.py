@@ -12,21 +12,22 @@ import numpy as np
 from colocation.tensorflow_internals import process_config
 from tf_placer import arguments
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.cluster.local_workers import LocalWorkers
-from tf_placer.cluster.workers import Workers, workers_of
 from tf_placer.errors import InputError
 from tf_placer.evaluation.attempt import Attempt, try_on
 from tf_placer.evaluation.measurement import UNKNOWN_BYTES, Measurement, Status
-from tf_placer.exact import exact
 from tf_placer.graph.item import Item
-from tf_placer.problem.problem import Problem, placement_rows
-from tf_placer.rewrite.graph_def import place_graph
+from tf_placer.problem.decisions import Decisions, decisions_of
+from tf_placer.problem.placement import Placement
+from tf_placer.problem.problem import Problem
+from tf_placer.rewrite.rewrite import check_can_be_written, rewrite
 from tf_placer.runtime.audit import Audit, AuditError, audit
 from tf_placer.runtime.graph_program import GraphProgram, build_program, empty_program
 from tf_placer.runtime.memory_watch import MemoryWatch
 from tf_placer.runtime.race import race_steps
 from tf_placer.runtime.session import open_program, unplaced_session_config
 from tf_placer.runtime.timing import RuntimeConfig, reported_s, spread_s, stopped_early, time_steps
+from tf_placer.workers.local_workers import LocalWorkers
+from tf_placer.workers.workers import Workers, workers_of
 
 _ASKING_ROUNDS = 5
 _LEAST_S = 1e-6  # of a step that takes less than asking for it varies
@@ -121,26 +122,26 @@ class RuntimeEvaluator:
         """Process ids of the live workers, empty before the first evaluation."""
         return self._workers.pids
 
-    def evaluate(self, device_of_unit: np.ndarray) -> Measurement:
+    def evaluate(self, device_of_unit: np.ndarray | Decisions) -> Measurement:
         """Times one step of each placement, one after the other.
 
         Args:
-          device_of_unit: [B, U] integer device positions in ``problem.cluster``.
+          device_of_unit: [B, U] integer device positions in ``problem.cluster``, or all that B plans decide.
 
         Returns:
           Median times; ``peak_bytes`` of pinned CPU workers, somewhat above what the program takes (by how
           much: ``WorkerMemory``), also where it took too much.
 
         Raises:
-          InputError: wrong shape. A device that is not there or not allowed is status ILLEGAL.
+          InputError: wrong shape, or a plan that decides more than devices, which no runtime heeds yet. A device that
+            is not there or not allowed is status ILLEGAL.
           WorkerError: the workers cannot be started at all.
         """
-        rows = placement_rows(device_of_unit, self._problem)
-        return self._collect([self._evaluate_one(row) for row in rows])
+        return self._collect([self._evaluate_one(plan) for plan in self._plans(device_of_unit)])
 
     def race(
         self,
-        device_of_unit: np.ndarray,
+        device_of_unit: np.ndarray | Decisions,
         rounds: int = 20,
         confidence: float = 0.99,
         beside: Sequence[GraphProgram] = (),
@@ -150,7 +151,7 @@ class RuntimeEvaluator:
         All of them are loaded at once, so their variables must fit together.
 
         Args:
-          device_of_unit: [B, U]; placements that ``evaluate`` has found OK.
+          device_of_unit: [B, U], or all that B plans decide; what ``evaluate`` has found OK.
           rounds: timed steps of each placement that stays in the race.
           confidence: that one which drops out is slower than the leader; 1 keeps all to the end.
           beside: other programs for these workers, which take turns with them.
@@ -162,21 +163,21 @@ class RuntimeEvaluator:
           InputError: an argument of the wrong type, shape or range, or a placement that is not legal.
           RaceFailed: one of them did not run to the end.
         """
-        rows = placement_rows(device_of_unit, self._problem)
+        plans = self._plans(device_of_unit)
         rounds, confidence = _checked_race(rounds, confidence)
         others = arguments.items_of(
             "beside", beside, GraphProgram, "give what RuntimeEvaluator.program returns"
         )
-        if not len(rows) + len(others):
+        if not len(plans) + len(others):
             raise InputError("device_of_unit has no placement; give at least one to race")
-        programs = [*map(self.program, rows), *others]
+        programs = [*map(self.program, plans), *others]
         attempt = self._race(programs, [], rounds, confidence)
         if attempt.value is None:
             raise RaceFailed(f"{attempt.status.name}: {attempt.message}")
         return attempt.value
 
     def race_unplaced(
-        self, device_of_unit: np.ndarray, rounds: int = 20, confidence: float = 0.99
+        self, device_of_unit: np.ndarray | Decisions, rounds: int = 20, confidence: float = 0.99
     ) -> list[list[float]]:
         """Times a placement in turn with the program as it is: no device set, in one process on the whole machine.
 
@@ -184,7 +185,7 @@ class RuntimeEvaluator:
         costs, which is nothing where a function runs in its own process, is measured by an empty program and taken off.
 
         Args:
-          device_of_unit: [U]; a placement that ``evaluate`` has found OK.
+          device_of_unit: [U], or all that one plan decides; a placement that ``evaluate`` has found OK.
           rounds: timed turns of each.
           confidence: that the one which drops out is slower; 1 keeps both to the end.
 
@@ -219,8 +220,8 @@ class RuntimeEvaluator:
         placed_s, answered_s = race.value
         return [placed_s, [max(one - asking_s, _LEAST_S) for one in answered_s]]
 
-    def audit(self, device_of_unit: np.ndarray) -> Audit:
-        """Runs one step of a placement [U] and compares where its ops ran with where they were put.
+    def audit(self, device_of_unit: np.ndarray | Decisions) -> Audit:
+        """Runs one step of a placement, as ``program`` takes it; compares where its ops ran with where they were put.
 
         Raises:
           InputError: it is not legal.
@@ -237,12 +238,18 @@ class RuntimeEvaluator:
             raise AuditError(f"the placement does not run: {attempt.status.name}: {attempt.message}")
         return attempt.value
 
-    def _evaluate_one(self, device_of_unit: np.ndarray) -> Attempt[ProgramRun]:
+    def _plans(self, device_of_unit: np.ndarray | Decisions) -> list[Decisions]:
+        """The plans one by one, of those that the runtime can run."""
+        decisions = decisions_of(device_of_unit, self._problem)
+        check_can_be_written(decisions)
+        return [decisions.row(i) for i in range(len(decisions))]
+
+    def _evaluate_one(self, plan: Decisions) -> Attempt[ProgramRun]:
         try:
-            self._problem.check_legal(device_of_unit)
+            Placement.from_decisions(self._problem, plan)
         except InputError as error:
             return Attempt(Status.ILLEGAL, str(error))
-        program = self.program(device_of_unit)
+        program = self.program(plan)
         too_large = self._values_too_large(program)
         if too_large:
             return Attempt(Status.OUT_OF_MEMORY, too_large)
@@ -308,17 +315,17 @@ class RuntimeEvaluator:
         names = [device.name for device in self._problem.cluster.devices]
         return np.array([[peaks.get(name, UNKNOWN_BYTES) for name in names] for peaks in told], np.int64)
 
-    def program(self, device_of_unit: np.ndarray) -> GraphProgram:
-        """What runs on the workers for a placement [U].
+    def program(self, device_of_unit: np.ndarray | Decisions) -> GraphProgram:
+        """What runs on the workers for a placement [U], or for all that one plan decides.
 
         Raises:
-          InputError: it is not legal.
+          InputError: it is not legal, or decides more than devices.
         """
-        device_of_unit = exact("device_of_unit", device_of_unit, np.int32)
-        self._problem.check_legal(device_of_unit)
-        devices = self._problem.cluster.devices
-        device_of_op = [devices[d].name for d in device_of_unit[self._problem.unit_of_op]]
-        return build_program(self._item, place_graph(self._item.graph_def, device_of_op))
+        if isinstance(device_of_unit, Decisions):
+            placement = Placement.from_decisions(self._problem, device_of_unit)
+        else:
+            placement = Placement(self._problem, device_of_unit)
+        return build_program(self._item, rewrite(self._item, placement))
 
 
 def _checked_race(rounds: int, confidence: float) -> tuple[int, float]:

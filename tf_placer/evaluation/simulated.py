@@ -12,7 +12,8 @@ from tf_placer.errors import InputError
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.ops.simulator import Schedule, simulate, simulate_schedule
 from tf_placer.ops.simulator_inputs import SimulatorInputs
-from tf_placer.problem.problem import Problem, placement_rows
+from tf_placer.problem.decisions import Decisions, decisions_of
+from tf_placer.problem.problem import Problem
 from tf_placer.tensorflow_message import told
 
 
@@ -84,37 +85,39 @@ class SimulatedEvaluator:
         """The arrays of each order whose mean ``evaluate`` gives: this one."""
         return (self._inputs,)
 
-    def times(self, device_of_unit: tf.Tensor) -> SimulatedTimes:
-        """Simulates legal placements [B, U] int32, eagerly or inside a ``tf.function``.
+    def times(self, device_of_unit: tf.Tensor | Decisions) -> SimulatedTimes:
+        """Simulates legal placements [B, U] int32, or all that B plans decide, eagerly or inside a ``tf.function``.
 
         Raises:
           InputError: wrong shape or type; eagerly also a device that is not there.
         """
-        if not tf.is_symbolic_tensor(device_of_unit):
-            device_of_unit = placement_rows(device_of_unit, self._problem)
-            arguments.check_positions("device_of_unit", device_of_unit, self._problem.num_devices)
-        runtime_ns, peak_bytes = simulate(self._inputs, device_of_unit)
+        decisions = self._known(device_of_unit)
+        runtime_ns, peak_bytes = simulate(self._inputs, decisions.device_of_unit, decisions.priority_of_op)
         return SimulatedTimes(
             runtime_s=tf.cast(runtime_ns, tf.float64) / 1e9,
             peak_bytes=peak_bytes,
             fits=tf.reduce_all(peak_bytes <= self._capacity_bytes, axis=1),
         )
 
-    def evaluate(self, device_of_unit: np.ndarray) -> Measurement:
+    def evaluate(self, device_of_unit: np.ndarray | Decisions) -> Measurement:
         """Simulates one step of each placement.
 
         Args:
-          device_of_unit: [B, U] device positions; one that is not allowed is status ILLEGAL.
+          device_of_unit: [B, U] device positions, or all that B plans decide; a device that is not allowed is status
+            ILLEGAL. Priorities come before every tie-break of the problem; fusion clusters change no time yet.
 
         Raises:
           InputError: wrong shape, or a step of the problem would be longer or larger than the simulator's numbers.
         """
-        devices = placement_rows(device_of_unit, self._problem)
+        decisions = decisions_of(device_of_unit, self._problem)
+        devices = np.asarray(decisions.device_of_unit)
         known = np.all((devices >= 0) & (devices < self._problem.num_devices), axis=1)
         inside = np.where(known[:, np.newaxis], devices, 0)
         legal = known & np.all(self._problem.allowed[np.arange(self._problem.num_units), inside], axis=1)
         try:
-            runtime_ns, peak_bytes = (x.numpy() for x in simulate(self._inputs, inside))
+            runtime_ns, peak_bytes = (
+                x.numpy() for x in simulate(self._inputs, inside, decisions.priority_of_op)
+            )
         except tf.errors.InvalidArgumentError as error:
             raise InputError(
                 f"{self._problem.name!r} on cluster {self._problem.cluster.name!r} cannot be simulated: "
@@ -130,16 +133,24 @@ class SimulatedEvaluator:
             messages=tuple(self._message(s, row) for s, row in zip(status, over, strict=True)),
         )
 
-    def schedule(self, device_of_unit: np.ndarray) -> Schedule:
-        """When each op of placements [B, U] starts and ends.
+    def schedule(self, device_of_unit: np.ndarray | Decisions) -> Schedule:
+        """When each op of placements [B, U], or of all that B plans decide, starts and ends.
 
         Raises:
           InputError: wrong shape, or a placement that is not legal.
         """
-        devices = placement_rows(device_of_unit, self._problem)
-        for row in devices:
+        decisions = decisions_of(device_of_unit, self._problem)
+        for row in np.asarray(decisions.device_of_unit):
             self._problem.check_legal(row)
-        return simulate_schedule(self._inputs, devices)
+        return simulate_schedule(self._inputs, decisions.device_of_unit, decisions.priority_of_op)
+
+    def _known(self, device_of_unit: tf.Tensor | Decisions) -> Decisions:
+        """Decisions about devices that are there, as far as that can be told while a graph is made."""
+        decisions = decisions_of(device_of_unit, self._problem)
+        if not tf.is_symbolic_tensor(decisions.device_of_unit):
+            positions = np.asarray(decisions.device_of_unit)
+            arguments.check_positions("device_of_unit", positions, self._problem.num_devices)
+        return decisions
 
     def _message(self, status: int, over_bytes: np.ndarray) -> str:
         if status == Status.OUT_OF_MEMORY:

@@ -1,7 +1,7 @@
 """``Item``: one self-contained graph and where it comes from."""
 
 from tf_placer.graph.item import Item
-from tf_placer.graph.output_specs import OutputSpec
+from tf_placer.graph.sizes.output_specs import OutputSpec
 from tf_placer.graph.program import Feed
 from tf_placer.graph.program import HostCapture
 from tf_placer.graph.program import ItemVariable

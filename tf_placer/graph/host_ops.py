@@ -12,7 +12,7 @@ import tensorflow as tf
 from tensorflow.core.framework import function_pb2, node_def_pb2
 
 from tf_placer.graph.program import HostCapture
-from tf_placer.graph.prune import function_names
+from tf_placer.graph.program.functions import function_names
 
 CALLBACKS = frozenset({"EagerPyFunc", "PyFunc", "PyFuncStateless"})
 # Of an asset or a list, once, before a model is used.

@@ -1,4 +1,9 @@
-"""One self-contained graph with everything a placement needs to know about it."""
+"""One self-contained graph with everything a placement needs to know about it.
+
+Every Item is made in the same way, each step once: a function, a SavedModel or a MetaGraphDef is read as one raw
+``Program`` (``reading/``), which checks what comes from a file (``checking/``); ``Item.from_program`` cleans it up
+(``cleaning/``) and gives every tensor a size (``sizes/``).
+"""
 
 from __future__ import annotations
 
@@ -13,15 +18,15 @@ import tensorflow as tf
 from colocation.graph_index import GraphIndex, index_graph
 from tf_placer import arguments
 from tf_placer.errors import InputError
-from tf_placer.graph.clean import clean
+from tf_placer.graph.cleaning.clean import clean
 from tf_placer.graph.fingerprint import fingerprint
-from tf_placer.graph.from_function import function_name, program_of_function
-from tf_placer.graph.from_graph_def import program_of_meta_graph
 from tf_placer.graph.host_ops import host_ops, why_not_standalone
-from tf_placer.graph.output_specs import OutputSpec, estimates_by_rule, output_specs
 from tf_placer.graph.program import Feed, HostCapture, ItemVariable, Program
+from tf_placer.graph.reading.from_function import function_name, program_of_function
+from tf_placer.graph.reading.from_graph_def import program_of_meta_graph
+from tf_placer.graph.reading.saved_model import SavedModel, program_of_saved_model, read_saved_model
 from tf_placer.graph.requested_devices import requested_devices, without_devices
-from tf_placer.graph.saved_model import program_of_saved_model, read_saved_model
+from tf_placer.graph.sizes.output_specs import OutputSpec, estimates_by_rule, output_specs
 
 _ENTRIES: dict[str, type] = {
     "outputs": tuple,
@@ -100,7 +105,7 @@ class Item:
 
     @staticmethod
     def from_saved_model(
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | SavedModel,
         signature: str = "serving_default",
         batch_size: int = 32,
         name: str | None = None,
@@ -108,7 +113,7 @@ class Item:
         """Makes an Item of one signature of a SavedModel, without running any of it.
 
         Args:
-          path: its folder.
+          path: its folder, or what ``read_saved_model`` has made of it; that is neither read nor checked again.
           signature: which of its signatures.
           batch_size: stands for dimensions of any size.
           name: what to call it in reports; the folder's name when not given.
@@ -116,7 +121,10 @@ class Item:
         Raises:
           InputError: a missing or damaged file, or no such signature.
         """
-        model = read_saved_model(arguments.path("path", path, "the folder of a SavedModel"))
+        if isinstance(path, SavedModel):
+            model = path
+        else:
+            model = read_saved_model(arguments.path("path", path, "the folder of a SavedModel"))
         arguments.text("signature", signature, "give the name of one of its signatures")
         batch_size = arguments.whole_number("batch_size", batch_size, least=1)
         if name is not None:

@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from tensorflow.core.framework import function_pb2, node_def_pb2, types_pb2
 
 from colocation.argument_types import input_types, is_ref, takes_special_inputs
-from tf_placer.graph.inline_calls import is_compiled
 from tf_placer.graph.program import Program, with_nodes
-from tf_placer.graph.prune import function_names
+from tf_placer.graph.program.functions import function_names, is_compiled
 
 
 def requested_devices(program: Program) -> dict[str, tuple[str, ...]]:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import heapq
-import itertools
 
 import numpy as np
 
+from tf_placer.planners.planner import NoSettings
 from tf_placer.planners.topological_fill import fitting, needs
 from tf_placer.planners.within_memory import WithinMemory
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_order import fastest_devices, order_of_use, slowness
 
 
-def list_schedule(problem: Problem) -> np.ndarray:
+def list_schedule(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> np.ndarray:
     """A list schedule by earliest finish time (HEFT, Topcuoglu, Hariri & Wu 2002), under memory limits.
 
     Ops are taken by their upward rank, the longest way to the end of the step with mean transfers. The first op of a
@@ -54,6 +54,7 @@ class _Schedule:
     def __init__(
         self, problem: Problem, need_bytes: np.ndarray, room_bytes: np.ndarray, devices: np.ndarray
     ) -> None:
+        graph = problem.op_graph
         self._problem = problem
         self._need = need_bytes.tolist()
         self._unit = problem.unit_of_op.tolist()
@@ -61,20 +62,10 @@ class _Schedule:
         self._legal = [np.flatnonzero(row).tolist() for row in problem.allowed]
         self._bytes = problem.tensor_bytes.tolist()
         self._producer = problem.tensor_producer.tolist()
-        offset = problem.consumer_offset.tolist()
-        readers = problem.consumer_op.tolist()
-        self._readers = [readers[a:b] for a, b in itertools.pairwise(offset)]
-        self._inputs: list[list[int]] = [[] for _ in self._unit]
-        for tensor, consumers in enumerate(self._readers):
-            for op in consumers:
-                self._inputs[op].append(tensor)
+        self._inputs = graph.inputs()
+        self._fixed_ns = graph.transfer.fixed_ns.tolist()
+        self._ns_per_byte = graph.transfer.ns_per_byte.tolist()
         cluster = problem.cluster
-        chores = cluster.link_chores()
-        self._latency = (
-            cluster.link_latency_ns() + chores["link_send_ns"] + chores["link_receive_ns"]
-        ).tolist()
-        per_byte = chores["link_send_ps_per_byte"] + chores["link_receive_ps_per_byte"]
-        self._ns_per_byte = (1e9 / cluster.link_bytes_per_s() + per_byte / 1e3).tolist()
         self._channel = cluster.channel_of_link().tolist()
         self._by_speed = devices.tolist()
         self._room = room_bytes.tolist()
@@ -88,7 +79,8 @@ class _Schedule:
     def run(self) -> np.ndarray:
         """[U] int32."""
         free = (self._problem.compute_ns == 0).all(axis=1)
-        for op in np.argsort(-self._upward_rank(), kind="stable").tolist():
+        upward_rank = self._problem.op_graph.bottom_level_with_transfers_ns
+        for op in np.argsort(-upward_rank, kind="stable").tolist():
             unit = self._unit[op]
             if self._device[unit] < 0 and free[op] and self._is_fed_by(op, unit):
                 continue  # the unit waits for its first reader
@@ -99,26 +91,6 @@ class _Schedule:
             if device < 0:
                 self._put(unit, self._by_speed[0])
         return np.array(self._device, np.int32)
-
-    def _upward_rank(self) -> np.ndarray:
-        """[N] ns to the end of the step."""
-        problem = self._problem
-        links = ~np.eye(problem.num_devices, dtype=bool)
-        latency, per_byte = np.array(self._latency)[links], np.array(self._ns_per_byte)[links]
-        moves = [0.0] * len(self._bytes)
-        if links.any():
-            moves = (latency.mean() + per_byte.mean() * problem.tensor_bytes).tolist()
-        rank = problem.fastest_ns().astype(float).tolist()
-        after = [0.0] * problem.num_ops
-        for tensor in range(
-            len(self._producer) - 1, -1, -1
-        ):  # producers ascend, so readers' ranks are complete
-            readers = self._readers[tensor]
-            if readers:
-                producer = self._producer[tensor]
-                longest = moves[tensor] + max(rank[op] + after[op] for op in readers)
-                after[producer] = max(after[producer], longest)
-        return np.array(rank) + after
 
     def _is_fed_by(self, op: int, unit: int) -> bool:
         """Whether all that an op reads comes from its own unit."""
@@ -165,7 +137,7 @@ class _Schedule:
             return known
         begins = max(ready, self._channel_free.get(self._channel[source][device], 0.0))
         return (
-            begins + self._latency[source][device] + self._ns_per_byte[source][device] * self._bytes[tensor]
+            begins + self._fixed_ns[source][device] + self._ns_per_byte[source][device] * self._bytes[tensor]
         )
 
     def _commit(self, op: int, device: int) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from tf_placer.planners.within_memory import WithinMemory
@@ -33,12 +35,20 @@ class RandomBlocks:
         likely, roomy = (WithinMemory(problem, held, order, reserve) for reserve in (0.0, _RESERVE))
         self._within = ((certain,), (likely, certain), (roomy, likely, certain))
         self._drawn = 0
-        self._first_legal = problem.allowed.argmax(axis=1)
         self._generator = np.random.default_rng(seed)
 
     def draw(self, count: int) -> np.ndarray:
         """[count, U] int32 legal placements."""
         return np.stack([self._draw_one() for _ in range(count)])
+
+    def state(self) -> dict[str, Any]:
+        """JSON data for ``restore``."""
+        return {"drawn": self._drawn, "generator": self._generator.bit_generator.state}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Goes on from what ``state`` gave, also in another process."""
+        self._drawn = state["drawn"]
+        self._generator.bit_generator.state = state["generator"]
 
     def _draw_one(self) -> np.ndarray:
         units, devices = self._problem.allowed.shape
@@ -50,8 +60,7 @@ class RandomBlocks:
             used = np.array([generator.integers(devices)])
         device_of_block = generator.choice(used, size=blocks)
         device = device_of_block[np.searchsorted(cuts, self._rank, side="right")]
-        legal = self._problem.allowed[np.arange(units), device]
-        row = np.where(legal, device, self._first_legal).astype(np.int32)
+        row = self._problem.legalized(device)
         for within in self._within[self._drawn % len(self._within)]:
             row = within(row)
         self._drawn += 1

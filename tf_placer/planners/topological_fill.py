@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from tf_placer.planners.planner import NoSettings
 from tf_placer.planners.within_memory import WithinMemory
 from tf_placer.problem.footprint import held_bytes
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_order import fastest_devices, order_of_use
 
 
-def topological_fill(problem: Problem) -> np.ndarray:
+def topological_fill(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> np.ndarray:
     """Fills devices with units in topological order, the fastest devices first (m-TOPO of Baechi, Jeon et al. 2020).
 
     m-TOPO gives each device a like share of the memory that the program needs. Departures: a share is in proportion to
@@ -70,6 +71,4 @@ def _filled(
     part = np.minimum(np.searchsorted(ends, middle, side="right"), len(limits) - 1)
     device_of_unit = np.empty(problem.num_units, np.int32)
     device_of_unit[order] = devices[part]
-    legal = problem.allowed[np.arange(problem.num_units), device_of_unit]
-    fallback = devices[problem.allowed[:, devices].argmax(axis=1)]
-    return np.where(legal, device_of_unit, fallback).astype(np.int32)
+    return problem.legalized(device_of_unit, devices)

@@ -54,6 +54,7 @@ def analytic_problem(item: Item, cluster: Cluster) -> Problem:
         fingerprint=item.fingerprint,
         guessed_op_types=dict(costs.guessed),
         estimated_sizes=item.estimated_sizes,
+        work=costs.work,
     )
 
 

@@ -30,22 +30,12 @@ class LowerBounds:
 
 
 def lower_bounds(problem: Problem) -> LowerBounds:
-    """Computes the bounds in O(N * D) steps."""
+    """Computes the bounds in O(N * D + E) steps."""
     return LowerBounds(
-        critical_path_ns=_critical_path_ns(problem, problem.fastest_ns()),
+        critical_path_ns=int(problem.op_graph.bottom_level_ns.max(initial=0)),
         total_work_ns=_total_work_ns(problem),
         largest_unit_ns=_largest_unit_ns(problem),
     )
-
-
-def _critical_path_ns(problem: Problem, fastest_ns: np.ndarray) -> int:
-    start = np.zeros(problem.num_ops, np.int64)
-    for tensor, producer in enumerate(problem.tensor_producer):
-        # Tensors come by ascending producer and ops in topological order: start[producer] is final.
-        end = start[producer] + fastest_ns[producer]
-        consumers = problem.consumer_op[problem.consumer_offset[tensor] : problem.consumer_offset[tensor + 1]]
-        start[consumers] = np.maximum(start[consumers], end)
-    return int((start + fastest_ns).max(initial=0))
 
 
 def _unit_work_ns(problem: Problem) -> np.ndarray:

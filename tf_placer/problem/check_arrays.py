@@ -10,6 +10,7 @@ from tf_placer import arguments
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.errors import InputError
 from tf_placer.exact import exact
+from tf_placer.problem.tensors import tensor_of_edge
 
 # Name -> type and shape of each array of a ``Problem``: N ops, U units, D devices, T tensors, E readers of tensors.
 PROBLEM_ARRAYS: dict[str, tuple[type, str]] = {
@@ -70,12 +71,58 @@ def checked_arrays(
     for argument, array in [("compute_ns", compute_ns), *((k, v[0]) for k, v in wanted.items())]:
         check_least("a cost, a size or an id", argument, array)
     if len(edges) and (edges.min() < 0 or edges.max() >= num_units):
-        raise InputError(f"edges name unit {edges.max()} or below 0; units are 0 to {num_units - 1}")
+        raise InputError(
+            f"edges name unit {edges.max()} or below 0; rows of compute_ns are 0 to {num_units - 1}"
+        )
     _check_homes(wanted["allowed"][0])
     _check_sum("compute_ns", compute_ns.max(axis=1), _MOST_NS, "nanoseconds")
     for argument in ("edge_bytes", "resident_bytes", "output_bytes"):
         _check_sum(argument, wanted[argument][0], _MOST_BYTES, "bytes")
     return compute_ns, edges, *(array for array, _ in wanted.values())
+
+
+def checked_units(
+    unit_of_op: object, allowed: np.ndarray, names: tuple[str, ...], cluster: Cluster
+) -> np.ndarray:
+    """[N] int32, the argument of ``Problem.from_arrays``: each unit has an op, and a device for all its ops.
+
+    Raises:
+      InputError: it is not so; names ops that cannot be together.
+    """
+    units = exact("unit_of_op", unit_of_op, np.int32)
+    if units.shape != (len(names),):
+        raise InputError(f"unit_of_op has shape {units.shape}, expected ({len(names)},): a unit for each op")
+    if units.min() < 0:
+        raise InputError(f"unit_of_op has a negative entry ({units.min()}); number the units from 0 on")
+    highest = int(units.max())
+    present = np.bincount(units[units < len(units)], minlength=len(units)) > 0
+    missing = np.flatnonzero(~present[: highest + 1])
+    if highest >= len(units) or len(missing):
+        raise InputError(
+            f"unit_of_op has an op in unit {highest} and none in unit {missing[0]}; number the units from 0 on, and "
+            "leave none out"
+        )
+    common = np.ones((highest + 1, allowed.shape[1]), bool)
+    np.logical_and.at(common, units, allowed)
+    homeless = np.flatnonzero(~common.any(axis=1))
+    if len(homeless):
+        raise InputError(_parted(int(homeless[0]), units, allowed, names, cluster))
+    return units
+
+
+def _parted(
+    unit: int, units: np.ndarray, allowed: np.ndarray, names: tuple[str, ...], cluster: Cluster
+) -> str:
+    """Which ops of a unit have no device in common: two that have none by themselves, if there are such."""
+    ops = np.flatnonzero(units == unit)
+    ops = ops[np.unique(allowed[ops], axis=0, return_index=True)[1]]  # as few as there are choices of devices
+    apart = [(a, b) for a in ops for b in ops if not (allowed[a] & allowed[b]).any()]
+    one, other = apart[0] if apart else ops[allowed[ops].sum(axis=1).argsort(kind="stable")][:2]
+    more = "" if apart else " with the rest of it"
+    return (
+        f"unit_of_op puts ops {names[one]!r} and {names[other]!r} into unit {unit}, but allowed has no device of "
+        f"cluster {cluster.name!r} for both{more}; give them different units"
+    )
 
 
 def checked_problem_arrays(arrays: Mapping[str, object], num_devices: int) -> dict[str, np.ndarray]:
@@ -112,7 +159,7 @@ def checked_problem_arrays(arrays: Mapping[str, object], num_devices: int) -> di
         )
     if (np.diff(found["tensor_producer"]) < 0).any():
         raise InputError("tensor_producer falls; give the tensors in the order of the ops that make them")
-    if (found["consumer_op"] <= np.repeat(found["tensor_producer"], np.diff(offset))).any():
+    if (found["consumer_op"] <= found["tensor_producer"][tensor_of_edge(offset)]).any():
         raise InputError(
             "consumer_op has an op that is not after its producer; give ops in topological order"
         )

@@ -33,11 +33,10 @@ def crossings(problem: Problem, device_of_unit: np.ndarray) -> list[Crossing]:
       device_of_unit: [U].
     """
     device = device_of_unit[problem.unit_of_op]
-    tensor_of_edge = np.repeat(np.arange(len(problem.tensor_producer)), np.diff(problem.consumer_offset))
-    source = device[problem.tensor_producer[tensor_of_edge]]
-    target = device[problem.consumer_op]
-    crossing = source != target
-    pairs = np.unique(np.stack([tensor_of_edge[crossing], target[crossing]], axis=1), axis=0)
+    graph = problem.op_graph
+    target = device[graph.consumer]
+    crossing = device[graph.producer] != target
+    pairs = np.unique(np.stack([graph.tensor[crossing], target[crossing]], axis=1), axis=0)
     tensors = pairs[:, 0]
     order = np.argsort(-problem.tensor_bytes[tensors], kind="stable")
     return [

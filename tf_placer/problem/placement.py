@@ -1,4 +1,4 @@
-"""A placement: one device per unit, and the file that keeps it."""
+"""A placement: one device per unit, what else a plan decides, and the file that keeps it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from tf_placer import arguments
 from tf_placer.errors import InputError
 from tf_placer.exact import exact
 from tf_placer.files import write_atomically
-from tf_placer.problem.plan_file import SCHEMA_VERSION, PlanFile
+from tf_placer.problem.decisions import NO_CLUSTER, Decisions, decisions_of
+from tf_placer.problem.plan_file import DEVICES_ONLY, WITH_SCHEDULE, PlanFile
 from tf_placer.problem.problem import Problem
 
 _MAKE_PROBLEM = "give what tf_placer.build_problem returns"
@@ -23,25 +24,69 @@ _FLAGS = "give names of flags and their values, as JSON holds them"
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Placement:
-    """A legal device for every unit of a problem.
+    """One plan: a legal device for every unit of a problem, and what else is decided; its arrays are read-only.
 
     Attributes:
       problem: what is placed.
       device_of_unit: [U] int32, positions in ``problem.cluster.devices``.
+      priority_of_op: [N] int32, as in ``Decisions``; None where the plan decides no order, which 0 for every op means.
+      cluster_of_op: [N] int32, as in ``Decisions``; None where it fuses nothing, which -1 for every op means.
 
     Raises:
-      InputError: a wrong length, an unknown device, or a device without a kernel.
+      InputError: a wrong length, an unknown device, a device without a kernel, or a cluster below -1.
     """
 
     problem: Problem
     device_of_unit: np.ndarray
+    priority_of_op: np.ndarray | None = None
+    cluster_of_op: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         arguments.instance_of("problem", self.problem, Problem, _MAKE_PROBLEM)
-        device_of_unit = exact("device_of_unit", self.device_of_unit, np.int32).copy()
+        device_of_unit = exact("device_of_unit", self.device_of_unit, np.int32)
         self.problem.check_legal(device_of_unit)
-        device_of_unit.setflags(write=False)
-        object.__setattr__(self, "device_of_unit", device_of_unit)
+        given = {name: self._per_op(name) for name in ("priority_of_op", "cluster_of_op")}
+        decided = Decisions(device_of_unit[np.newaxis], **given).row(0)
+        for name in ("device_of_unit", *given):
+            value = getattr(decided, name)
+            object.__setattr__(self, name, None if value is None else value[0])
+
+    def _per_op(self, name: str) -> np.ndarray | None:
+        """[1, N] of what is given as [N]."""
+        value = getattr(self, name)
+        if value is None:
+            return None
+        found = exact(name, value, np.int32)
+        if found.shape != (self.problem.num_ops,):
+            raise InputError(
+                f"{name} has shape {found.shape}, expected ({self.problem.num_ops},): one entry for each op"
+            )
+        return found[np.newaxis]
+
+    @staticmethod
+    def from_decisions(problem: Problem, decisions: Decisions) -> Placement:
+        """The one plan of ``decisions``.
+
+        Raises:
+          InputError: it is not one plan, or not a legal one of this problem.
+        """
+        arguments.instance_of("problem", problem, Problem, _MAKE_PROBLEM)
+        arguments.instance_of("decisions", decisions, Decisions, "give Decisions.row of some plans")
+        if len(decisions) != 1:
+            raise InputError(
+                f"decisions has {len(decisions)} plans, not one; give Decisions.row of one of them"
+            )
+        one = decisions_of(decisions.row(0), problem)
+        per_op = (None if value is None else value[0] for value in (one.priority_of_op, one.cluster_of_op))
+        return Placement(problem, one.device_of_unit[0], *per_op)
+
+    @property
+    def decisions(self) -> Decisions:
+        """All that is decided, as a batch of one plan: for evaluators."""
+        per_op = (
+            None if value is None else value[None] for value in (self.priority_of_op, self.cluster_of_op)
+        )
+        return Decisions(self.device_of_unit[np.newaxis], *per_op)
 
     @property
     def device_of_op(self) -> np.ndarray:
@@ -57,14 +102,18 @@ class Placement:
     def to_json(self, made_for: Mapping[str, Any] | None = None) -> str:
         """The plan as text: schema version, fingerprint of the graph, op name -> device, one op a line.
 
+        A plan that decides devices alone is of version 1, which older programs read; one with priorities or clusters
+        of version 2.
+
         Args:
           made_for: the flags that it was made with, for ``explain``.
 
         Raises:
           InputError: ``made_for`` is nothing that JSON can hold.
         """
+        schedule = self._schedule()
         plan: dict[str, Any] = {
-            "schema_version": SCHEMA_VERSION,
+            "schema_version": WITH_SCHEDULE if schedule else DEVICES_ONLY,
             "fingerprint": self.problem.fingerprint,
             "cluster": self.problem.cluster.name,
         }
@@ -75,7 +124,17 @@ class Placement:
                 plan["made_for"] = json.loads(json.dumps(dict(made_for)))
             except (TypeError, ValueError) as error:
                 raise InputError(f"made_for is {arguments.shown(made_for)} ({error}); {_FLAGS}") from error
-        return json.dumps({**plan, "devices": self.device_names}, indent=1) + "\n"
+        return json.dumps({**plan, "devices": self.device_names, **schedule}, indent=1) + "\n"
+
+    def _schedule(self) -> dict[str, dict[str, int]]:
+        """What the file has beyond devices: every op's priority, and the cluster of ops that are in one."""
+        found, ops = {}, self.problem.op_names
+        if self.priority_of_op is not None:
+            found["priorities"] = dict(zip(ops, self.priority_of_op.tolist(), strict=True))
+        if self.cluster_of_op is not None:
+            clusters = zip(ops, self.cluster_of_op.tolist(), strict=True)
+            found["clusters"] = {op: cluster for op, cluster in clusters if cluster != NO_CLUSTER}
+        return found
 
     def save(self, path: str | pathlib.Path, made_for: Mapping[str, Any] | None = None) -> None:
         """Writes ``to_json`` whole or not at all.
@@ -114,8 +173,8 @@ class Placement:
         """A plan held against the graph that it was made for.
 
         Raises:
-          InputError: it is for another graph, incomplete, names an op or device that is not there, or parts ops that
-            must share a device.
+          InputError: it is for another graph, incomplete in devices or priorities, names an op or device that is not
+            there, or parts ops that must share a device.
         """
         arguments.instance_of("plan", plan, PlanFile, "give PlanFile.read of a placement.json")
         arguments.instance_of("problem", problem, Problem, _MAKE_PROBLEM)
@@ -131,6 +190,8 @@ class Placement:
                 )
             device_of_unit[unit] = device
         try:
-            return Placement(problem, device_of_unit)
+            return Placement(
+                problem, device_of_unit, plan.priority_of_op(problem), plan.cluster_of_op(problem)
+            )
         except InputError as error:
             raise InputError(f"{plan.source}: {str(error).removeprefix('device_of_unit: ')}") from None

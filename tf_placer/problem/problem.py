@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
+import os
 from collections.abc import Sequence
 
 import numpy as np
 
 from tf_placer import arguments
 from tf_placer.cluster.cluster import Cluster, given_cluster
+from tf_placer.costs.op_work import OpWork
 from tf_placer.errors import InputError
 from tf_placer.exact import exact
+from tf_placer.files import write_atomically
 from tf_placer.problem.check_arrays import (
     PROBLEM_ARRAYS,
     check_length,
-    checked_arrays,
     checked_names,
     checked_problem_arrays,
 )
-from tf_placer.problem.tensors import tensor_table
-from tf_placer.problem.topological import topological_order
+from tf_placer.problem.given_arrays import fields_of_arrays
+from tf_placer.problem.op_graph import OpGraph
+from tf_placer.problem.problem_file import problem_bytes, read_problem_file
+from tf_placer.problem.transfer_times import TransferTimes
+
+_NOT_IN_DIGEST = ("name", "work")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -51,6 +58,7 @@ class Problem:
       fingerprint: hex digest of the graph this was built from.
       guessed_op_types: op type -> number of ops whose cost is a guess.
       estimated_sizes: rule -> number of tensors whose size is an estimate by it.
+      work: FLOPs, bytes and launches of each op, for who makes other costs of them; None where that is not known.
 
     Raises:
       InputError: no op, or a field that is not as stated here.
@@ -73,6 +81,7 @@ class Problem:
     fingerprint: str
     guessed_op_types: dict[str, int] = dataclasses.field(default_factory=dict)
     estimated_sizes: dict[str, int] = dataclasses.field(default_factory=dict)
+    work: OpWork | None = None
 
     def __post_init__(self) -> None:
         arguments.text("name", self.name, "give the name that reports call it by")
@@ -90,6 +99,9 @@ class Problem:
             "guessed_op_types", self.guessed_op_types, dict, "give op type -> number of ops"
         )
         arguments.instance_of("estimated_sizes", self.estimated_sizes, dict, "give rule -> number of tensors")
+        if self.work is not None:
+            arguments.instance_of("work", self.work, OpWork, "give an OpWork, or None")
+            check_length("work", self.work.flops, self.num_ops)
 
     @property
     def num_ops(self) -> int:
@@ -115,81 +127,107 @@ class Problem:
         names: Sequence[str] | None = None,
         edge_tensor: np.ndarray | None = None,
         name: str = "arrays",
+        unit_of_op: np.ndarray | None = None,
     ) -> Problem:
-        """A graph that was profiled elsewhere: one op per unit, no TensorFlow graph needed.
+        """A graph that was profiled elsewhere; no TensorFlow graph needed.
+
+        Every op is a unit by itself, so that N is U, unless ``unit_of_op`` says which ops must share a device. All
+        other arrays are of ops, with it or without: what stays in memory adds up over a unit's ops, and a unit is
+        allowed where all of them are.
 
         Args:
-          compute_ns: [U, D] int64.
-          edges: [E, 2] int32, producer unit and consumer unit.
+          compute_ns: [N, D] int64.
+          edges: [E, 2] int32, producer op and consumer op.
           edge_bytes: [E] int64.
-          resident_bytes: [U] int64, memory that stays.
-          output_bytes: [U] int64, memory of the unit's output beyond its edges' tensors:
-            what exceeds their sum is held while the unit runs.
-          allowed: [U, D] bool.
+          resident_bytes: [N] int64, memory that stays.
+          output_bytes: [N] int64, memory of the op's output beyond its edges' tensors:
+            what exceeds their sum is held while the op runs.
+          allowed: [N, D] bool.
           cluster: D devices.
-          names: [U] names for reports.
+          names: [N] names for reports and plans.
           edge_tensor: [E] int32; edges of one producer with one id are one tensor and
             cross to a device once. Default: each edge is a tensor of its own.
           name: name for reports.
+          unit_of_op: [N] int32, colocation classes from 0 to U - 1; edges may lead in a cycle from unit to unit,
+            but not from op to op.
 
         Raises:
-          InputError: no unit, shapes disagree, a number is negative, sums are more than any step takes, or the graph
-            has a cycle.
+          InputError: no op, shapes disagree, a number is negative, sums are more than any step takes, the graph
+            has a cycle, ``unit_of_op`` leaves a number out, or no device is allowed for all ops of a unit.
         """
         given_cluster("cluster", cluster)
-        compute_ns, edges, edge_bytes, edge_tensor, resident_bytes, output_bytes, allowed = checked_arrays(
-            compute_ns, edges, edge_bytes, edge_tensor, resident_bytes, output_bytes, allowed, cluster
-        )
-        num_units = len(compute_ns)
-        names = [f"unit_{u}" for u in range(num_units)] if names is None else names
-        names = checked_names("names", names, num_units)
-        order = topological_order(num_units, edges)
-        if len(order) != num_units:
-            stuck = _unit_on_cycle(np.setdiff1d(np.arange(num_units), order), edges)
-            raise InputError(
-                f"edges form a cycle through unit {stuck} ({names[stuck]!r}); a step must be acyclic"
-            )
-        op_of_unit = np.argsort(order)
-        scratch = _outputs_nobody_reads(num_units, edges, edge_tensor, edge_bytes, output_bytes)
-        table = tensor_table(
-            np.concatenate([op_of_unit[edges], op_of_unit[scratch[:, :1]].repeat(2, axis=1)]),
-            np.concatenate([edge_tensor, np.full(len(scratch), -1)]),
-            np.concatenate([edge_bytes, scratch[:, 1]]),
-        ).without_self_consumers()
-        name = arguments.text("name", name, "give the name that reports call it by")
-        digest = hashlib.sha256()
-        for array in (compute_ns, edges, edge_bytes, edge_tensor, resident_bytes, output_bytes):
-            digest.update(np.ascontiguousarray(array).tobytes())
         return Problem(
-            name=name,
-            cluster=cluster,
-            unit_of_op=order.astype(np.int32),
-            compute_ns=compute_ns[order],
-            tensor_producer=table.producer,
-            tensor_bytes=table.num_bytes,
-            consumer_offset=table.consumer_offset,
-            consumer_op=table.consumer_op,
-            resident_bytes=resident_bytes,
-            allowed=allowed,
-            priority=np.zeros(num_units, np.int32),
-            op_names=tuple(names[u] for u in order),
-            op_types=("",) * num_units,
-            output_shapes=tuple(((int(output_bytes[u]),),) for u in order),
-            fingerprint=digest.hexdigest(),
+            **fields_of_arrays(
+                compute_ns,
+                edges,
+                edge_bytes,
+                resident_bytes,
+                output_bytes,
+                allowed,
+                cluster,
+                names,
+                edge_tensor,
+                name,
+                unit_of_op,
+            )
         )
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the problem, its cluster included, to one file, whole or not at all.
+
+        Raises:
+          InputError: ``path`` cannot be written to.
+        """
+        file = arguments.path("path", path, "the file to write")
+        if file.is_dir() or not file.absolute().parent.is_dir():
+            raise InputError(f"path is {arguments.shown(path)}; give a file in a folder that is there")
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        write_atomically(file, problem_bytes(fields))
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> Problem:
+        """Reads what ``save`` wrote: equal in every field, and so in ``digest``.
+
+        Raises:
+          InputError: the file is missing, damaged, of something else, or of another version; or what it holds is no
+            problem, by the checks of this class.
+        """
+        file = arguments.path("path", path, "the file of a problem")
+        fields = read_problem_file(file)
+        try:
+            return Problem(**fields)
+        except InputError as error:
+            raise InputError(f"{file}: {error}") from None
+
     def digest(self) -> str:
-        """Hex digest of everything that a search sees: graph, units, costs, tensors and cluster, not the name."""
+        """Hex digest of everything that decides a search: graph, units, costs, tensors and cluster.
+
+        Left out are the name and ``work``: times are in ``compute_ns``, so no result depends on them, and
+        checkpoints of searches from before there was ``work`` go on.
+        """
         digest = hashlib.sha256()
         for field in dataclasses.fields(self):
+            if field.name in _NOT_IN_DIGEST:
+                continue
             value = getattr(self, field.name)
             if isinstance(value, np.ndarray):
                 content = f"{value.dtype.str}{value.shape}".encode() + np.ascontiguousarray(value).tobytes()
             else:
                 content = repr(value.fingerprint() if isinstance(value, Cluster) else value).encode()
-            if field.name != "name":
-                digest.update(f"{field.name} {len(content)} ".encode() + content)
+            digest.update(f"{field.name} {len(content)} ".encode() + content)
         return digest.hexdigest()[:16]
+
+    @functools.cached_property
+    def op_graph(self) -> OpGraph:
+        """The graph between ops, with levels and transfer times; made once, when it is first asked for."""
+        return OpGraph(
+            op_ns=self.fastest_ns(),
+            tensor_producer=self.tensor_producer,
+            tensor_bytes=self.tensor_bytes,
+            consumer_offset=self.consumer_offset,
+            consumer=self.consumer_op,
+            transfer=TransferTimes.of(self.cluster),
+        )
 
     def fastest_ns(self) -> np.ndarray:
         """[N] int64, time of each op on the fastest device that it may run on."""
@@ -209,8 +247,32 @@ class Problem:
           InputError: the cluster has no such device.
         """
         device = arguments.whole_number("device", device, 0, self.num_devices - 1)
-        first_legal = self.allowed.argmax(axis=1)
-        return np.where(self.allowed[:, device], device, first_legal).astype(np.int32)
+        return self.legalized(np.full(self.num_units, device))
+
+    def legalized(self, rows: np.ndarray, order: np.ndarray | None = None) -> np.ndarray:
+        """[..., U] int32: every unit on the device that it is on in ``rows`` or, where it may not be there, its first.
+
+        Args:
+          rows: [..., U] devices, legal or not.
+          order: [D] all devices, in the order in which a unit takes its first legal one; by position without.
+
+        Raises:
+          InputError: wrong type or shape, or the cluster has no such device.
+        """
+        given = exact("rows", rows, np.int32)
+        if not given.ndim or given.shape[-1] != self.num_units:
+            raise InputError(f"rows has shape {given.shape}, expected [..., {self.num_units}]")
+        arguments.check_positions("rows", given, self.num_devices)
+        if order is None:
+            first_legal = self.allowed.argmax(axis=1)
+        else:
+            devices = exact("order", order, np.int32)
+            if sorted(devices.ravel().tolist()) != list(range(self.num_devices)) or devices.ndim != 1:
+                raise InputError(
+                    f"order is {arguments.shown(order)}; give every device from 0 to {self.num_devices - 1} once"
+                )
+            first_legal = devices[self.allowed[:, devices].argmax(axis=1)]
+        return np.where(self.allowed[np.arange(self.num_units), given], given, first_legal).astype(np.int32)
 
     def check_legal(self, device_of_unit: np.ndarray) -> None:
         """Raises InputError unless ``device_of_unit`` [U] is a legal placement of this problem."""
@@ -256,24 +318,3 @@ def placement_rows(device_of_unit: object, problem: Problem) -> np.ndarray:
     if rows.ndim != 2 or rows.shape[1] != problem.num_units:
         raise InputError(f"device_of_unit has shape {rows.shape}, expected [B, {problem.num_units}]")
     return rows
-
-
-def _unit_on_cycle(stuck: np.ndarray, edges: np.ndarray) -> int:
-    """One of the ``stuck`` units (on a cycle or behind one) that is itself on a cycle."""
-    inside = edges[np.isin(edges[:, 0], stuck) & np.isin(edges[:, 1], stuck)]
-    producer = dict(zip(inside[:, 1].tolist(), inside[:, 0].tolist(), strict=True))
-    unit = int(stuck[0])
-    # Every stuck unit waits for a stuck one: as many steps back as there are units end on a cycle.
-    for _ in stuck:
-        unit = producer[unit]
-    return unit
-
-
-def _outputs_nobody_reads(num_units, edges, edge_tensor, edge_bytes, output_bytes):
-    """[S, 2] (unit, bytes): what a unit holds while it runs, beyond the tensors that others read."""
-    table = tensor_table(edges, edge_tensor, edge_bytes)
-    read_bytes = np.zeros(num_units, np.int64)
-    np.add.at(read_bytes, table.producer, table.num_bytes)
-    excess = np.maximum(output_bytes - read_bytes, 0)
-    units = np.flatnonzero(excess)
-    return np.stack([units, excess[units]], axis=1)

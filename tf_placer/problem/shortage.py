@@ -40,10 +40,9 @@ def _unit_that_fits_nowhere(problem: Problem) -> str | None:
 
 def _bytes_while_running(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     """[U, D] int64 most bytes that one op of a unit reads and writes where that takes time, and [U, D] which op."""
-    offset = problem.consumer_offset
     held = np.zeros(problem.num_ops, np.int64)
     np.add.at(held, problem.tensor_producer, problem.tensor_bytes)
-    np.add.at(held, problem.consumer_op, np.repeat(problem.tensor_bytes, np.diff(offset)))
+    np.add.at(held, problem.consumer_op, problem.op_graph.edge_bytes)
     # What takes no time holds nothing at any moment.
     by_device = np.where(problem.compute_ns > 0, held[:, np.newaxis], 0)
     most = np.zeros(problem.allowed.shape, np.int64)

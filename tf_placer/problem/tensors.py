@@ -18,9 +18,9 @@ class TensorTable:
 
     def without_self_consumers(self) -> TensorTable:
         """Drops edges of an op to itself: their tensors stay, with nobody waiting for them."""
-        tensor_of_edge = np.repeat(np.arange(len(self.producer)), np.diff(self.consumer_offset))
-        kept = self.consumer_op != self.producer[tensor_of_edge]
-        counts = np.bincount(tensor_of_edge[kept], minlength=len(self.producer))
+        tensor = tensor_of_edge(self.consumer_offset)
+        kept = self.consumer_op != self.producer[tensor]
+        counts = np.bincount(tensor[kept], minlength=len(self.producer))
         return dataclasses.replace(
             self,
             consumer_offset=np.concatenate([[0], np.cumsum(counts)]).astype(np.int32),
@@ -28,15 +28,20 @@ class TensorTable:
         )
 
 
-def tensor_table(edges: np.ndarray, tensor_of_edge: np.ndarray, bytes_of_edge: np.ndarray) -> TensorTable:
+def tensor_of_edge(consumer_offset: np.ndarray) -> np.ndarray:
+    """[E] int64: the tensor of each entry of ``consumer_op``, from where each tensor's entries begin [T + 1]."""
+    return np.repeat(np.arange(len(consumer_offset) - 1), np.diff(consumer_offset))
+
+
+def tensor_table(edges: np.ndarray, tensor_ids: np.ndarray, bytes_of_edge: np.ndarray) -> TensorTable:
     """Groups edges of one tensor; a consumer that reads a tensor twice waits for it once.
 
     Args:
       edges: [E, 2] producer op, consumer op.
-      tensor_of_edge: [E] ids; edges of one producer with one id are one tensor.
+      tensor_ids: [E] ids; edges of one producer with one id are one tensor.
       bytes_of_edge: [E] int64; a tensor has the bytes of its largest edge.
     """
-    keys = np.stack([edges[:, 0], tensor_of_edge, edges[:, 1]], axis=1)
+    keys = np.stack([edges[:, 0], tensor_ids, edges[:, 1]], axis=1)
     order = np.lexsort((keys[:, 2], keys[:, 1], keys[:, 0]))
     keys, num_bytes = keys[order], bytes_of_edge[order]
     first_of_tensor = np.ones(len(keys), bool)

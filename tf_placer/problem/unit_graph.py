@@ -39,14 +39,13 @@ class UnitGraph:
 
 def unit_graph(problem: Problem) -> UnitGraph:
     """Contracts the op graph of ``problem`` to units."""
-    counts = np.diff(problem.consumer_offset)
-    source = problem.unit_of_op[np.repeat(problem.tensor_producer, counts)].astype(np.int64)
-    target = problem.unit_of_op[problem.consumer_op].astype(np.int64)
-    num_bytes = np.repeat(problem.tensor_bytes, counts)
+    graph = problem.op_graph
+    source = problem.unit_of_op[graph.producer].astype(np.int64)
+    target = problem.unit_of_op[graph.consumer].astype(np.int64)
     between = source != target
     keys, position = np.unique(source[between] * problem.num_units + target[between], return_inverse=True)
     total = np.zeros(len(keys), np.int64)
-    np.add.at(total, position, num_bytes[between])
+    np.add.at(total, position, graph.edge_bytes[between])
     edges = np.stack([keys // problem.num_units, keys % problem.num_units], axis=1).astype(np.int32)
     return UnitGraph(problem.num_units, edges, total)
 

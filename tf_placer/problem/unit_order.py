@@ -17,11 +17,11 @@ def order_of_use(problem: Problem) -> np.ndarray:
     position = np.full(problem.num_units, problem.num_ops, np.int64)
     first_op = np.full(problem.num_units, problem.num_ops, np.int64)
     np.minimum.at(first_op, problem.unit_of_op, np.arange(problem.num_ops))
-    producer = np.repeat(problem.tensor_producer, np.diff(problem.consumer_offset))
-    source, target = problem.unit_of_op[producer], problem.unit_of_op[problem.consumer_op]
+    graph = problem.op_graph
+    source, target = problem.unit_of_op[graph.producer], problem.unit_of_op[graph.consumer]
     between = source != target
-    np.minimum.at(position, source[between], problem.consumer_op[between])
-    np.minimum.at(position, target[between], problem.consumer_op[between])
+    np.minimum.at(position, source[between], graph.consumer[between])
+    np.minimum.at(position, target[between], graph.consumer[between])
     position = np.where(position == problem.num_ops, first_op, position)
     # Where a unit and what it reads for the first time stand together, the one that began earlier goes first.
     return np.lexsort((np.arange(problem.num_units), first_op, position))

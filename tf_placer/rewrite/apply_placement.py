@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from tf_placer import arguments
-from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
 from tf_placer.problem.placement import Placement
-from tf_placer.rewrite.graph_def import place_graph
+from tf_placer.rewrite.rewrite import rewrite
 
 
 def apply_placement(item: Item, placement: Placement) -> tf.compat.v1.GraphDef:
@@ -19,29 +17,6 @@ def apply_placement(item: Item, placement: Placement) -> tf.compat.v1.GraphDef:
       placement: one for a problem that was built from this item.
 
     Raises:
-      InputError: the placement was made for another graph.
+      InputError: the placement was made for another graph, or decides more than devices, which no graph can say yet.
     """
-    check_made_for(item, placement)
-    return place_graph(item.graph_def, placement.device_names)
-
-
-def check_placement(name: str, value: object) -> Placement:
-    """``value``, when it is a placement; who gives a search's result is told where its placement is.
-
-    Raises:
-      InputError: it is something else.
-    """
-    hint = ".placement of it" if hasattr(value, "placement") else "a Placement, such as search(...).placement"
-    return arguments.instance_of(name, value, Placement, f"give {hint}")
-
-
-def check_made_for(item: Item, placement: Placement) -> None:
-    """Raises InputError when a placement was made for another graph than the item's, or is none."""
-    arguments.instance_of("item", item, Item, "give what Item.from_function or Item.from_saved_model returns")
-    check_placement("placement", placement)
-    problem = placement.problem
-    if problem.fingerprint != item.fingerprint:
-        raise InputError(
-            f"the placement is for {problem.name!r} (fingerprint {problem.fingerprint[:12]}), but item "
-            f"{item.name!r} has fingerprint {item.fingerprint[:12]}; search a placement for this item"
-        )
+    return rewrite(item, placement)

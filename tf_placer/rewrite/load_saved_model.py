@@ -14,13 +14,13 @@ from tensorflow.core.framework import node_def_pb2
 
 from tf_placer import arguments
 from tf_placer.cluster.device import full_device_name
-from tf_placer.cluster.present_devices import present_devices
 from tf_placer.errors import InputError
-from tf_placer.graph.saved_model import FILE_NAME, SavedModel, read_saved_model
+from tf_placer.graph.reading.saved_model import FILE_NAME, SavedModel, read_saved_model
 from tf_placer.rewrite.saved_devices import completed, rename_saved_devices, saved_devices
 from tf_placer.rewrite.signature_body import call_of
 from tf_placer.rewrite.variables import move_to_devices
 from tf_placer.tensorflow_message import told
+from tf_placer.workers.present_devices import present_devices
 
 
 def load_saved_model(path: str | os.PathLike[str], devices: Mapping[str, str] | None = None) -> Any:

@@ -9,8 +9,9 @@ import tensorflow as tf
 from tensorflow.core.framework import function_pb2, node_def_pb2
 
 from tf_placer.errors import InputError
-from tf_placer.graph.inline_calls import CALL_OPS
+from tf_placer.graph.program.functions import CALL_OPS
 from tf_placer.problem.placement import Placement
+from tf_placer.rewrite.rewrite import check_can_be_written
 
 
 def place_meta_graph(
@@ -27,8 +28,9 @@ def place_meta_graph(
 
     Raises:
       InputError: a function is called several times, and the plan has one of its ops in several places, which its one
-        body cannot say.
+        body cannot say; or the plan decides more than devices.
     """
+    check_can_be_written(placement.decisions)
     placed = tf.compat.v1.MetaGraphDef()
     placed.CopyFrom(meta_graph)
     devices = placement.device_names

@@ -17,17 +17,16 @@ from colocation.tensorflow_internals import (
     copy_handle_data,
 )
 from tf_placer.errors import InputError
-from tf_placer.graph.from_function import example_tensors, function_name, traced
 from tf_placer.graph.item import Item
+from tf_placer.graph.reading.from_function import example_tensors, function_name, traced
 from tf_placer.problem.placement import Placement
-from tf_placer.rewrite.apply_placement import check_made_for, check_placement
 from tf_placer.rewrite.functions import (
     with_functions_of_their_own,
     with_functions_renamed,
     with_handle_data,
 )
-from tf_placer.rewrite.graph_def import place_graph
 from tf_placer.rewrite.host_devices import with_host_ops_here
+from tf_placer.rewrite.rewrite import check_can_be_written, check_made_for, check_placement, rewrite
 from tf_placer.rewrite.shapes import shapes_behind_handles
 from tf_placer.rewrite.variables import check_movable, move_to_devices, variables_of_handles
 
@@ -52,9 +51,9 @@ def placed_function(fn: Any, placement: Placement, *example_args: Any) -> Concre
     concrete = traced(fn, example_args)
     item = Item.from_function(concrete, *(example_args or _zeros(concrete)))
     check_made_for(item, placement)
-    devices = placement.device_names
-    move_variables(concrete, item, devices)
-    return placed_concrete_function(concrete, item, devices)
+    check_can_be_written(placement.decisions)  # before any variable moves
+    move_variables(concrete, item, placement.device_names)
+    return placed_concrete_function(concrete, item, placement)
 
 
 def _zeros(concrete: ConcreteFunction) -> list[tf.Tensor]:
@@ -108,7 +107,10 @@ def move_variables(concrete: ConcreteFunction, item: Item, device_of_op: Mapping
 
 
 def placed_concrete_function(
-    concrete: ConcreteFunction, item: Item, device_of_op: Mapping[str, str]
+    concrete: ConcreteFunction,
+    item: Item,
+    placement: Placement,
+    device_of_op: Mapping[str, str] | None = None,
 ) -> ConcreteFunction:
     """Returns a concrete function that computes what ``concrete`` does, its ops where a plan puts them.
 
@@ -118,16 +120,17 @@ def placed_concrete_function(
     Args:
       concrete: the traced function.
       item: ``Item.from_function(concrete, ...)``.
-      device_of_op: a full device string for each op of the item. A variable must live where its handle's op is put
-        (``move_variables``).
+      placement: of the item. A variable must live where its handle's op is put (``move_variables``).
+      device_of_op: a full device string for each op of the item, where this process calls the placement's devices
+        otherwise; None: as the placement has it.
 
     Raises:
-      InputError: the devices do not fit the graph (``place_graph``).
+      InputError: the plan does not fit the graph, or decides what cannot be written (``rewrite``).
     """
-    device_of_op = with_host_ops_here(item, device_of_op)
+    device_of_op = with_host_ops_here(item, placement.device_names if device_of_op is None else device_of_op)
     traced = {node.name: node for node in concrete.graph.as_graph_def().node}
     suffix = f"__placed_{next(_serial)}"
-    placed_def = with_handle_data(place_graph(item.graph_def, device_of_op), concrete.graph)
+    placed_def = with_handle_data(rewrite(item, placement, device_of_op), concrete.graph)
     placed_def = with_functions_of_their_own(placed_def)
     graph_def = with_functions_renamed(placed_def, suffix)
     inputs = _restore_inputs(graph_def, concrete, item, traced)

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from tf_placer.errors import InputError
-from tf_placer.graph.saved_model import SavedModel
+from tf_placer.graph.reading.saved_model import SavedModel
 
 
 def saved_devices(model: SavedModel) -> tuple[str, ...]:

@@ -15,10 +15,11 @@ from tf_placer import arguments
 from tf_placer.errors import InputError
 from tf_placer.files import appearing_whole
 from tf_placer.graph.item import Item
-from tf_placer.graph.saved_model import FILE_NAME, SavedModel, read_saved_model
+from tf_placer.graph.reading.saved_model import FILE_NAME, SavedModel, read_saved_model
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.plan_file import PlanFile
-from tf_placer.rewrite.apply_placement import apply_placement, check_placement
+from tf_placer.rewrite.apply_placement import apply_placement
+from tf_placer.rewrite.rewrite import check_placement
 from tf_placer.rewrite.signature_body import SignatureCall, call_of, replace_body
 from tf_placer.rewrite.signature_graph import add_graph, state_of
 
@@ -82,15 +83,33 @@ def export_saved_model(
     if target.resolve().is_relative_to(pathlib.Path(source).resolve()):
         raise InputError(f"target={target} is inside of the model that is copied; give a folder elsewhere")
     model = read_saved_model(source)
+    items = {name: Item.from_saved_model(model, name, batch_size) for name in placements}
+    export_placed(model, target, items, placements)
+
+
+def export_placed(
+    model: SavedModel,
+    target: pathlib.Path,
+    items: Mapping[str, Item],
+    placements: Mapping[str, Placement],
+) -> None:
+    """``export_saved_model`` for who has read the model and made its items already; the same ``target`` and errors.
+
+    Args:
+      model: is left alone.
+      target: folder that is not there yet.
+      items: signature -> its program in ``model``, for those that are placed.
+      placements: signature -> placement of that item.
+    """
+    model = model.copy()
     shared = _Shared(model)
-    for name, plan in plans_in(source).items():
+    for name, plan in plans_in(model.path).items():
         if name not in placements:
             shared.add(name, plan)
     for name, placement in placements.items():
-        item = Item.from_saved_model(source, name, batch_size)
-        placed = apply_placement(item, placement)
+        placed = apply_placement(items[name], placement)
         shared.add(name, placement.device_names)
-        _place(model, name, item, placed)
+        _place(model, name, items[name], placed)
     with appearing_whole(target) as unfinished:
         _copy(model.path, unfinished)
         (unfinished / FILE_NAME).write_bytes(model.proto.SerializeToString(deterministic=True))

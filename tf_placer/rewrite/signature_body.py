@@ -10,10 +10,10 @@ from tensorflow.core.framework import function_pb2, node_def_pb2
 
 from colocation.graph_index import parse_input
 from tf_placer.errors import InputError
-from tf_placer.graph.function_tensors import op_def, output_offsets
-from tf_placer.graph.inline_calls import CALL_OPS
 from tf_placer.graph.item import Item
-from tf_placer.graph.saved_model import SavedModel
+from tf_placer.graph.program.function_tensors import op_def, output_offsets
+from tf_placer.graph.program.functions import CALL_OPS
+from tf_placer.graph.reading.saved_model import SavedModel
 from tf_placer.rewrite.functions import with_functions_renamed
 
 

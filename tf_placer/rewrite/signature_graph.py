@@ -9,9 +9,9 @@ import tensorflow as tf
 from tensorflow.core.framework import function_pb2, node_def_pb2
 
 from colocation.graph_index import parse_input
-from tf_placer.graph.function_tensors import op_def
 from tf_placer.graph.item import Item
-from tf_placer.graph.saved_model import SavedModel
+from tf_placer.graph.program.function_tensors import op_def
+from tf_placer.graph.reading.saved_model import SavedModel
 from tf_placer.rewrite.functions import with_functions_renamed
 
 

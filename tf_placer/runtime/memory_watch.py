@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from tf_placer.cluster.worker_memory import WorkerMemory
 from tf_placer.runtime.graph_program import GraphProgram
+from tf_placer.workers.worker_memory import WorkerMemory
 
 # TensorFlow's allocator for oneDNN leaves smaller tensors to malloc and does not count them.
 SMALL_VALUE_BYTES = 256 << 10

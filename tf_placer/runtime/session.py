@@ -12,8 +12,8 @@ from typing import TypeVar
 import tensorflow as tf
 
 from colocation.tensorflow_internals import process_config
-from tf_placer.cluster.workers import Workers
 from tf_placer.runtime.graph_program import GraphProgram, batches
+from tf_placer.workers.workers import Workers
 
 _Result = TypeVar("_Result")
 

@@ -9,14 +9,20 @@ from tf_placer.search.round import Context
 from tf_placer.search.round import Method
 from tf_placer.search.round import Round
 from tf_placer.search.search import search
+from tf_placer.search.spec import Kind
+from tf_placer.search.spec import MethodSpec
+from tf_placer.search.spec import Role
 
 __all__ = [
     "Budget",
     "ConsoleProgress",
     "Context",
     "HistoryEntry",
+    "Kind",
     "Method",
+    "MethodSpec",
     "Progress",
+    "Role",
     "Round",
     "SearchResult",
     "search",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import warnings
 
@@ -13,6 +14,7 @@ from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
 from tf_placer.search.round import Method
+from tf_placer.search.spec import MethodSpec
 
 MAX_SEED = 2**31 - 1
 
@@ -26,23 +28,25 @@ def seed_of(seed: int) -> int:
     return arguments.whole_number("seed", seed, 0, MAX_SEED)
 
 
-def method_of(method: str | Method) -> tuple[str, Method]:
-    """A method and its name.
+def method_of(method: str | MethodSpec | Method) -> MethodSpec:
+    """The row of a method.
 
     Raises:
       InputError: an unknown name, or nothing that can be called.
     """
+    if isinstance(method, MethodSpec):
+        return method
     if isinstance(method, str):
-        return method, methods.find(method).run
+        return methods.find(method)
     arguments.function("method", method, f"give one of {', '.join(methods.names())}, or a method itself")
     # It need not be a plain function: it may be one with some arguments filled in.
     inner = method.func if isinstance(method, functools.partial) else method
-    return getattr(inner, "__name__", type(inner).__name__), method
+    # Whoever gives a function knows what it does with a start.
+    named = methods.own_rounds(getattr(inner, "__name__", type(inner).__name__), method)
+    return dataclasses.replace(named, uses_start=True)
 
 
-def start_of(
-    problem: Problem, start: Placement | np.ndarray | None, method: str | Method
-) -> np.ndarray | None:
+def start_of(problem: Problem, start: Placement | np.ndarray | None, method: MethodSpec) -> np.ndarray | None:
     """[U] where to begin, if it is given and the method begins anywhere; else a warning.
 
     Raises:
@@ -56,14 +60,18 @@ def start_of(
                 f"start is a placement of {start.problem.name!r} on {start.problem.cluster.name!r}, another graph or "
                 f"other devices than {problem.name!r} on {problem.cluster.name!r}; give one of this problem"
             )
+        if start.priority_of_op is not None or start.cluster_of_op is not None:
+            warnings.warn(
+                "methods decide devices alone: the start's priorities and clusters are left", stacklevel=3
+            )
         start = start.device_of_unit
     try:
         begin = np.array(Placement(problem, start).device_of_unit)
     except InputError as error:
         raise InputError(f"start: {error}") from None
-    if isinstance(method, str) and not methods.find(method).uses_start:
+    if not method.uses_start:
         using = ", ".join(name for name in methods.names() if methods.find(name).uses_start)
-        warnings.warn(f"method {method!r} ignores start; {using} begin there", stacklevel=3)
+        warnings.warn(f"method {method.name!r} ignores start; {using} begin there", stacklevel=3)
         return None
     return begin
 

@@ -7,17 +7,21 @@ import os
 import pathlib
 import shutil
 import time
+import zipfile
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from tf_placer.errors import InputError
 from tf_placer.files import write_atomically
+from tf_placer.planners.planner import Improving
 
 SCHEMA_VERSION = 1
 FILE_NAME = "search.json"
 _LEARNER = "learner-"
+_REST = "json"  # name of what is no array in a planner's file
 
 
 class Checkpoint:
@@ -25,7 +29,7 @@ class Checkpoint:
 
         checkpoint = Checkpoint(folder, identity, every_s)
         recorder.restore(checkpoint.recorder)
-        for batch in method(context):  # which has called context.checkpoint.track(learner, settings)
+        for batch in rounds:  # of a method that has called context.checkpoint.track(learner)
             recorder.add(batch)
             checkpoint.save(len(recorder.history), recorder.state, last=recorder.exhausted)
 
@@ -49,7 +53,7 @@ class Checkpoint:
         self._every_s = every_s
         self._saved_s = float("-inf")
         self._saved_rounds = 0
-        self._tracked: tf.train.Checkpoint | None = None
+        self._tracked: _Variables | _State | None = None
         self._settings: dict[str, Any] | None = None
         self._found = self._load() if folder else {}
         if self.recorder is not None:
@@ -62,26 +66,49 @@ class Checkpoint:
         """State of the recorder when last saved; None for a search that begins."""
         return self._found.get("recorder")
 
-    def track(self, learner: tf.Module, settings: Mapping[str, Any]) -> None:
+    def settings_are(self, settings: Mapping[str, Any]) -> None:
+        """Says what the method is set to.
+
+        Args:
+          settings: JSON data; a search with other ones cannot go on here.
+
+        Raises:
+          InputError: the folder holds a search with other settings.
+        """
+        self._settings = json.loads(json.dumps(settings))
+        if self._found.get("settings") is not None:
+            self._refuse_other(self._found["settings"], self._settings)
+
+    def track(self, learner: tf.Module, settings: Mapping[str, Any] | None = None) -> None:
         """Brings a learner to where it was when last saved, and saves it from now on.
 
         Args:
           learner: all that the next round depends on is in its variables.
-          settings: JSON data; a learner with other ones cannot go on here.
+          settings: see ``settings_are``; None where they have been said.
 
         Raises:
           InputError: other settings, or the saved variables are damaged.
         """
-        self._settings = json.loads(json.dumps(settings))
-        self._tracked = tf.train.Checkpoint(learner=learner)
-        if self._found.get("settings") is not None:
-            self._refuse_other(self._found["settings"], self._settings)
+        if settings is not None:
+            self.settings_are(settings)
+        self._track(_Variables(learner))
+
+    def track_state(self, planner: Improving) -> None:
+        """The same for a planner without variables, by its ``state`` and ``restore``.
+
+        Raises:
+          InputError: the saved state is damaged.
+        """
+        self._track(_State(planner))
+
+    def _track(self, tracked: _Variables | _State) -> None:
+        self._tracked = tracked
         if self._found.get("learner") is None:
             return
         assert self._folder is not None  # or nothing would have been found
         try:
-            self._tracked.read(str(self._folder / self._found["learner"])).assert_consumed()
-        except (tf.errors.OpError, AssertionError, IndexError, ValueError) as error:
+            tracked.read(self._folder / self._found["learner"])
+        except (tf.errors.OpError, AssertionError, OSError, LookupError, TypeError, ValueError) as error:
             raise InputError(
                 f"{self._folder / self._found['learner']}.* cannot be restored ({type(error).__name__}); delete "
                 f"{self._folder / FILE_NAME} to begin anew, which keeps what was measured"
@@ -101,7 +128,7 @@ class Checkpoint:
         learner = None
         if self._tracked is not None:
             learner = f"{_LEARNER}{rounds}"
-            self._tracked.write(str(self._folder / learner))
+            self._tracked.write(self._folder / learner)
             for file in self._folder.glob(f"{learner}.*"):
                 _sync(file)
         self._write(recorder_state(), learner)
@@ -153,6 +180,43 @@ class Checkpoint:
                     f"{self._folder} holds a search with {key} {found.get(key)!r}, not {wanted.get(key)!r}; give that, "
                     "or another folder"
                 )
+
+
+class _Variables:
+    """A learner's variables as files."""
+
+    def __init__(self, learner: tf.Module) -> None:
+        self._checkpoint = tf.train.Checkpoint(learner=learner)
+
+    def write(self, prefix: pathlib.Path) -> None:
+        self._checkpoint.write(str(prefix))
+
+    def read(self, prefix: pathlib.Path) -> None:
+        self._checkpoint.read(str(prefix)).assert_consumed()
+
+
+class _State:
+    """A planner's state as one file: arrays as they are, everything else as JSON."""
+
+    def __init__(self, planner: Improving) -> None:
+        self._planner = planner
+
+    def write(self, prefix: pathlib.Path) -> None:
+        state = self._planner.state()
+        arrays: dict[str, Any] = {
+            name: value for name, value in state.items() if isinstance(value, np.ndarray)
+        }
+        rest = {name: value for name, value in state.items() if name not in arrays}
+        arrays[_REST] = np.array(json.dumps(rest))
+        np.savez(prefix.with_name(f"{prefix.name}.npz"), **arrays)
+
+    def read(self, prefix: pathlib.Path) -> None:
+        try:
+            with np.load(prefix.with_name(f"{prefix.name}.npz"), allow_pickle=False) as file:
+                arrays = dict(file)
+        except zipfile.BadZipFile as error:
+            raise ValueError(str(error)) from error
+        self._planner.restore({**json.loads(str(arrays.pop(_REST))), **arrays})
 
 
 def _sync(path: pathlib.Path) -> None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from tf_placer.calibration.refit import Correction, refit
-from tf_placer.cluster.local_workers import WorkerError
-from tf_placer.cluster.remote_workers import UnreachableServer
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator
 from tf_placer.planners.single_device import single_device_placements
+from tf_placer.problem.decisions import Decisions
+from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.race import race_times_s
 from tf_placer.runtime.statistics import clearly_slower
@@ -22,8 +22,9 @@ from tf_placer.search.ctrl_c import patient
 from tf_placer.search.progress import Progress
 from tf_placer.search.result import SearchResult
 from tf_placer.search.search import NothingFits, evaluate_given, search
-
-PLAIN = "local_search"  # the strongest method that learns nothing
+from tf_placer.search.spec import Role
+from tf_placer.workers.local_workers import WorkerError
+from tf_placer.workers.remote_workers import UnreachableServer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Trial:
 
     Attributes:
       method: what proposed it.
-      device_of_unit: [U].
+      decisions: the one plan, with all that it decides.
       measured_s: step time, in the race if it was in it; None when it did not run.
       status, message: how it fared.
       raced: ``measured_s`` is of the race.
@@ -58,13 +59,18 @@ class Trial:
     """
 
     method: str
-    device_of_unit: np.ndarray
+    decisions: Decisions
     measured_s: float | None = None
     status: Status = Status.OK
     message: str = ""
     raced: bool = False
     evaluations: int = 1
     search_s: float = 0.0
+
+    @property
+    def device_of_unit(self) -> np.ndarray:
+        """[U], the devices of its plan."""
+        return np.asarray(self.decisions.device_of_unit)[0]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -96,20 +102,20 @@ class LiveResult:
         own = [trial for trial in self.trials if trial.method == method]
         for found in self.searches:
             if found.method == method:
+                wanted = found.placement.decisions.digest(0, self.problem)
                 own += [
                     dataclasses.replace(
                         trial, method=method, evaluations=found.evaluations, search_s=found.search_s
                     )
                     for trial in self.trials
-                    if trial.method != method
-                    and np.array_equal(trial.device_of_unit, found.placement.device_of_unit)
+                    if trial.method != method and trial.decisions.digest(0, self.problem) == wanted
                 ]
         return min((trial for trial in own if trial.measured_s is not None), key=_standing, default=None)
 
     def as_search_result(self, trial: Trial) -> SearchResult:
         """A trial as the refitted simulator sees it."""
         return dataclasses.replace(
-            evaluate_given(self.problem, trial.device_of_unit, trial.method),
+            evaluate_given(self.problem, trial.decisions, trial.method),
             evaluations=trial.evaluations,
             search_s=trial.search_s,
             interrupted=self.interrupted,
@@ -130,13 +136,14 @@ def search_live(
     seed: int = 0,
     progress: Callable[[str, Budget], Progress] | None = None,
     config: LiveConfig = LiveConfig(),
+    settings: Mapping[str, object] | None = None,
 ) -> LiveResult:
     """Searches on the calibrated simulator and lets the runtime have the last word.
 
     A search exploits the errors of its simulator, and the measurement of what it found is what corrects them: so
     search, measure, refit, search again; the last time from the method's best measured plan, if it is one that improves
     plans, and before that anew, because a climb that goes on stays where it is stuck. After each of the method's
-    searches a plain one (``PLAIN``) gets the same budget, and in the end random search as many evaluations as the
+    searches a plain one (``Role.PLAIN``) gets the same budget, and in the end random search as many evaluations as the
     method's last, so that it shows what the method is worth; the fastest wins, whoever found it. The race's times
     replace what its placements took by themselves, in the last refit, too. Measuring is not in the budget; it takes
     seconds a placement. Ctrl-C skips what is left and keeps what was measured.
@@ -149,6 +156,7 @@ def search_live(
       seed: of the first search; each has the next.
       progress: makes what shows a search, from its title and budget.
       config: how to spend the time.
+      settings: method -> its settings, see ``search``.
 
     Raises:
       InputError: an unknown method.
@@ -156,7 +164,7 @@ def search_live(
       WorkerError, UnreachableServer: the workers cannot be started or found, and nothing was measured before.
       KeyboardInterrupt: Ctrl-C before anything was measured.
     """
-    return _LiveSearch(problem, evaluator, seed, progress, config).run(method, budget)
+    return _LiveSearch(problem, evaluator, seed, progress, config, settings or {}).run(method, budget)
 
 
 class _LiveSearch:
@@ -167,12 +175,17 @@ class _LiveSearch:
         seed: int,
         progress: Callable[[str, Budget], Progress] | None,
         config: LiveConfig,
+        settings: Mapping[str, object],
     ) -> None:
         self._problem = problem
         self._evaluator = evaluator
         self._seed = seed
         self._progress = progress
         self._config = config
+        self._settings = settings
+        self._single = methods.the(Role.REFERENCE).name
+        self._plain = methods.the(Role.PLAIN).name
+        self._control = methods.the(Role.CONTROL).name
         self._trials: list[Trial] = []
         self._searches: list[SearchResult] = []
         self._correction = Correction()
@@ -186,8 +199,8 @@ class _LiveSearch:
         interrupted, why = False, ""
         try:
             for row in single_device_placements(self._problem):
-                self._measure(Trial("single", row))
-            if method != "single":
+                self._measure(Trial(self._single, Decisions(row[np.newaxis])))
+            if method != self._single:
                 interrupted = self._search(method, budget)
             with patient():  # a search that was ended is no reason why the race cannot be
                 self._race()
@@ -213,9 +226,9 @@ class _LiveSearch:
             found = self._propose(method, share, which, seed, go_on=last)
             if found is None:
                 continue
-            rivals = {PLAIN: share}
+            rivals = {self._plain: share}
             if last:
-                rivals["random"] = Budget(evaluations=found.evaluations)
+                rivals[self._control] = Budget(evaluations=found.evaluations)
             for rival, budget in rivals.items():
                 if rival != method and not self._searches[-1].interrupted:
                     self._propose(rival, budget, which, seed, go_on=last)
@@ -227,7 +240,7 @@ class _LiveSearch:
         self, method: str, budget: Budget, which: str, seed: int, go_on: bool
     ) -> SearchResult | None:
         """Searches, anew or from the method's best, and measures what came of it, if it is new."""
-        start = self._best_row_of(method) if go_on and methods.find(method).uses_start else None
+        start = self._best_plan_of(method) if go_on and methods.find(method).uses_start else None
         shown = self._progress(f"{method}, {which}", budget) if self._progress else None
         problem = self._correction.apply(self._problem)
         try:
@@ -239,17 +252,19 @@ class _LiveSearch:
                 seed,
                 shown,
                 start=start,
+                config=self._settings.get(method),
             )
         except NothingFits:
             return None
         self._searches.append(found)
-        row = np.array(found.placement.device_of_unit)
-        if not any(np.array_equal(row, trial.device_of_unit) for trial in self._trials):
-            self._measure(Trial(method, row, evaluations=found.evaluations, search_s=found.search_s))
+        plan = found.placement.decisions
+        digests = {trial.decisions.digest(0, self._problem) for trial in self._trials}
+        if plan.digest(0, self._problem) not in digests:
+            self._measure(Trial(method, plan, evaluations=found.evaluations, search_s=found.search_s))
         return found
 
     def _measure(self, trial: Trial) -> None:
-        measured = self._evaluator.evaluate(trial.device_of_unit[np.newaxis])
+        measured = self._evaluator.evaluate(trial.decisions.plain)
         status = Status(int(measured.status[0]))
         measured_s = float(measured.runtime_s[0]) if status == Status.OK else None
         self._trials.append(
@@ -261,14 +276,14 @@ class _LiveSearch:
         """Corrects the simulator by all that ran."""
         ran = self._ran()
         if ran:
-            rows = np.stack([self._trials[i].device_of_unit for i in ran])
+            plans = Decisions.joined([self._trials[i].decisions for i in ran])
             times_s = np.array([self._trials[i].measured_s for i in ran])
-            self._correction = refit(self._problem, rows, times_s)
+            self._correction = refit(self._problem, plans, times_s)
 
-    def _best_row_of(self, method: str) -> np.ndarray | None:
-        """[U], the fastest measured placement of a method so far."""
+    def _best_plan_of(self, method: str) -> Placement | None:
+        """The fastest measured placement of a method so far."""
         found = [self._trials[i] for i in self._ran() if self._trials[i].method == method]
-        return found[0].device_of_unit if found else None
+        return Placement.from_decisions(self._problem, found[0].decisions) if found else None
 
     def _ran(self) -> list[int]:
         """Positions of the trials that ran, those of the race before the others, the fastest first."""
@@ -278,14 +293,14 @@ class _LiveSearch:
     def _race(self) -> None:
         """Races the best single device and the best plans; the race has the last word on their times."""
         ran = self._ran()
-        singles = [i for i in ran if self._trials[i].method == "single"][:1]
-        plans = [i for i in ran if self._trials[i].method != "single"]
+        singles = [i for i in ran if self._trials[i].method == self._single][:1]
+        plans = [i for i in ran if self._trials[i].method != self._single]
         if not plans:
             return
         best_of_each = {self._trials[i].method: i for i in reversed(plans)}
         racers = list(dict.fromkeys([*singles, *plans[: self._config.finalists], *best_of_each.values()]))
-        rows = np.stack([self._trials[i].device_of_unit for i in racers])
-        samples = self._evaluator.race(rows, self._config.rounds)
+        plans_of_race = Decisions.joined([self._trials[i].decisions for i in racers])
+        samples = self._evaluator.race(plans_of_race.plain, self._config.rounds)
         for i, raced_s in zip(racers, race_times_s(samples), strict=True):
             self._trials[i] = dataclasses.replace(self._trials[i], measured_s=raced_s, raced=True)
         # Before the refit: Ctrl-C there loses no race.
@@ -299,7 +314,7 @@ class _LiveSearch:
                 f"no placement of {self._problem.name!r} ran on cluster {self._problem.cluster.name!r}; the first: "
                 f"{trials[0].status.name}: {trials[0].message}"
             )
-        single = next((i for i in ran if trials[i].method == "single"), None)
+        single = next((i for i in ran if trials[i].method == self._single), None)
         chosen, verdict = self._choose(single, ran, why)
         return LiveResult(
             recommended=trials[chosen],
@@ -319,7 +334,7 @@ class _LiveSearch:
         if single is None:
             return fastest, "no single device runs the program; this is the fastest placement that does"
         if not samples:
-            others = any(trial.method != "single" for trial in trials)
+            others = any(trial.method != self._single for trial in trials)
             why = why or ("no other placement ran" if others else "no search found another that was faster")
             return single, f"the best single device: {why}"
         if fastest != single and clearly_slower(samples[single], samples[fastest], self._config.confidence):

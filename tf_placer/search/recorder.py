@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tf_placer.problem.decisions import UNDECIDED, Decisions
 from tf_placer.search.budget import Budget
 from tf_placer.search.result import HistoryEntry
 from tf_placer.search.round import Round
@@ -15,6 +16,8 @@ from tf_placer.search.round import Round
 
 class Recorder:
     """Keeps account of rounds; rounds past the budget count only as far as it reaches.
+
+    A round that says how many placements were tried to find it (``Round.evaluations``) counts whole: they were tried.
 
     recorder = Recorder(budget)
     for round in rounds:
@@ -26,17 +29,20 @@ class Recorder:
         self._budget = budget
         self._start = time.monotonic()
         self.best_s = float("nan")
-        self.best_placement: np.ndarray | None = None
+        self.best: Decisions | None = None  # one plan
         self.evaluations = 0
         self.history: list[HistoryEntry] = []
 
     def state(self) -> dict[str, Any]:
         """JSON data for ``restore``."""
-        best = self.best_placement
+        best = self.best
+        more = {} if best is None else {name: getattr(best, name) for name in UNDECIDED}
         return {
             "elapsed_s": self.elapsed_s,
             "best_s": self.best_s,
-            "best_placement": None if best is None else best.tolist(),
+            "best_placement": None if best is None else best.device_of_unit[0].tolist(),
+            # Only where it is decided: a search of devices is kept as it was before anything else could be.
+            **{f"best_{name}": value[0].tolist() for name, value in more.items() if value is not None},
             "evaluations": self.evaluations,
             "history": [list(dataclasses.astuple(entry)) for entry in self.history],
         }
@@ -45,10 +51,13 @@ class Recorder:
         """Goes on from what ``state`` gave, also in another process; None changes nothing."""
         if state is None:
             return
-        best = state["best_placement"]
+        rows = {name: state.get(f"best_{name}") for name in UNDECIDED}
+        rows["device_of_unit"] = state["best_placement"]
         self._start = time.monotonic() - state["elapsed_s"]
         self.best_s = state["best_s"]
-        self.best_placement = None if best is None else np.array(best, np.int32)
+        self.best = None
+        if rows["device_of_unit"] is not None:
+            self.best = Decisions(**{name: None if row is None else [row] for name, row in rows.items()})
         self.evaluations = state["evaluations"]
         self.history = [HistoryEntry(*entry) for entry in state["history"]]
 
@@ -63,13 +72,15 @@ class Recorder:
 
     def add(self, batch: Round) -> None:
         """Counts a round and keeps its best placement if it is the fastest so far."""
-        count = int(min(len(batch.runtime_s), self._budget.left(self.evaluations)))
-        runtime_s = np.where(batch.valid, batch.runtime_s, np.nan)[:count].astype(np.float64)
+        count, rows = batch.evaluations, len(batch.runtime_s)
+        if count is None:
+            count = rows = int(min(rows, self._budget.left(self.evaluations)))
+        runtime_s = np.where(batch.valid, batch.runtime_s, np.nan)[:rows].astype(np.float64)
         ran = runtime_s[~np.isnan(runtime_s)]
         if len(ran) and not ran.min() >= self.best_s:
             row = int(np.nanargmin(runtime_s))
             self.best_s = float(runtime_s[row])
-            self.best_placement = batch.device_of_unit[row].numpy()
+            self.best = batch.decisions.row(row)
         self.evaluations += count
         self.history.append(
             HistoryEntry(
@@ -77,6 +88,6 @@ class Recorder:
                 elapsed_s=self.elapsed_s,
                 best_s=self.best_s,
                 mean_s=float(ran.mean()) if len(ran) else float("nan"),
-                failed=count - len(ran),
+                failed=rows - len(ran),
             )
         )

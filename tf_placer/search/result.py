@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from tf_placer import arguments
 from tf_placer.problem.bounds import LowerBounds
@@ -44,6 +45,7 @@ class SearchResult:
       search_s: wall-clock seconds, without those between a kill and the next start.
       interrupted: True when stopped by Ctrl-C.
       history: one entry per round.
+      settings: of the method, by name; empty where it has none.
 
     Raises:
       InputError: a field of the wrong type, or a negative number.
@@ -61,6 +63,7 @@ class SearchResult:
     search_s: float
     interrupted: bool
     history: tuple[HistoryEntry, ...]
+    settings: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         arguments.instance_of("placement", self.placement, Placement, "give the fastest one")
@@ -76,6 +79,7 @@ class SearchResult:
         arguments.instance_of("bounds", self.bounds, LowerBounds, "give lower_bounds of the problem")
         arguments.truth("interrupted", self.interrupted)
         arguments.items_of("history", self.history, HistoryEntry, "give one entry for each round")
+        arguments.instance_of("settings", self.settings, dict, "give setting -> value")
 
     @property
     def lower_bound_s(self) -> float:

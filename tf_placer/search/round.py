@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from tf_placer import arguments
 from tf_placer.evaluation.evaluator import Evaluator
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.problem.decisions import Decisions, decisions_of
 from tf_placer.problem.problem import Problem
 from tf_placer.search.checkpoint import Checkpoint
 from tf_placer.search.starts import Starts
@@ -18,17 +22,32 @@ from tf_placer.search.starts import Starts
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Round:
-    """B placements that a method tried together.
+    """B placements that a method tried together, or the best of those that it tried.
 
     Attributes:
-      device_of_unit: [B, U] int32; a tensor, so that only the best row is ever copied out.
+      decisions: what they decide; devices alone may be given as [B, U] int32. Of tensors only the best row is ever
+        copied out.
       runtime_s: [B] float; not meaningful where not ``valid``.
       valid: [B] bool, the placement runs and fits.
+      evaluations: placements that were tried to find these; None: these and no others.
+
+    Raises:
+      InputError: the decisions are none, or as many evaluations as there cannot be.
     """
 
-    device_of_unit: tf.Tensor
+    decisions: Decisions
     runtime_s: np.ndarray
     valid: np.ndarray
+    evaluations: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "decisions", _bundled(self.decisions))
+        if self.evaluations is not None:
+            arguments.whole_number("evaluations", self.evaluations, least=0)
+
+
+def _bundled(decisions: Any) -> Decisions:
+    return decisions if isinstance(decisions, Decisions) else Decisions(decisions)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +62,7 @@ class Context:
       seed: fixes everything random.
       rounds: that this search had made when it was interrupted; the method goes on after them.
       checkpoint: keeps what a method has learned, see ``Checkpoint.track``.
+      evaluations_left: says how many more the budget allows, infinite where only time counts.
     """
 
     problem: Problem
@@ -52,6 +72,7 @@ class Context:
     seed: int
     rounds: int
     checkpoint: Checkpoint
+    evaluations_left: Callable[[], float] = lambda: math.inf
 
     @property
     def plans(self) -> np.ndarray:
@@ -73,11 +94,11 @@ class Context:
 Method = Callable[[Context], Iterator[Round]]
 
 
-def evaluated(context: Context, device_of_unit: np.ndarray) -> Round:
-    """Evaluates placements [B, U] as one round."""
-    placements = tf.constant(device_of_unit, tf.int32)
+def evaluated(context: Context, plans: np.ndarray | tf.Tensor | Decisions) -> Round:
+    """Evaluates placements [B, U], or all that B plans decide, as one round."""
+    decisions = decisions_of(plans, context.problem)
     if isinstance(context.evaluator, SimulatedEvaluator):
-        times = context.evaluator.times(placements)
-        return Round(placements, times.runtime_s.numpy(), times.fits.numpy())
-    measurement = context.evaluator.evaluate(device_of_unit)
-    return Round(placements, measurement.runtime_s, measurement.status == Status.OK)
+        times = context.evaluator.times(decisions)
+        return Round(decisions, times.runtime_s.numpy(), times.fits.numpy())
+    measurement = context.evaluator.evaluate(decisions.plain)
+    return Round(decisions, measurement.runtime_s, measurement.status == Status.OK)

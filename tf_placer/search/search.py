@@ -9,6 +9,7 @@ import math
 import os
 import pathlib
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -21,22 +22,28 @@ from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.folders import reserved
 from tf_placer.problem.bounds import lower_bounds
+from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.shortage import shortage
+from tf_placer.search import methods
 from tf_placer.search.arguments import method_of, seed_of, start_of
 from tf_placer.search.budget import Budget
 from tf_placer.search.checkpoint import Checkpoint
 from tf_placer.search.ctrl_c import CtrlC, patient
+from tf_placer.search.drivers import rounds
 from tf_placer.search.progress import Progress, Silent
 from tf_placer.search.recorder import Recorder
 from tf_placer.search.result import SearchResult
 from tf_placer.search.round import Context, Method, Round, evaluated
+from tf_placer.search.settings import configured, recorded
+from tf_placer.search.spec import MethodSpec, Role
 from tf_placer.search.starts import Starts
 
 JOURNAL = "measured.jsonl"
 # Between two checkpoints of a simulated search; one that measures saves after every round.
 CHECKPOINT_EVERY_S = 10.0
+_DEFAULT = methods.the(Role.DEFAULT).name
 _GIVE_EVALUATOR = "give a SimulatedEvaluator or a RuntimeEvaluator of the problem, or None"
 
 
@@ -46,7 +53,7 @@ class NothingFits(InputError):
 
 def search(
     problem: Problem,
-    method: str | Method = "hdp",
+    method: str | MethodSpec | Method = _DEFAULT,
     budget_s: float = math.inf,
     budget_evaluations: int | None = None,
     seed: int = 0,
@@ -54,6 +61,7 @@ def search(
     evaluator: Evaluator | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     start: Placement | np.ndarray | None = None,
+    config: object | None = None,
 ) -> SearchResult:
     """Searches for the placement of ``problem`` with the shortest step.
 
@@ -67,7 +75,7 @@ def search(
 
     Args:
       problem: what to place.
-      method: a name of ``tf_placer.search.methods.names()``, or a method itself.
+      method: a name of ``tf_placer.search.methods.names()``, a row of that table, or a function that yields rounds.
       budget_s: wall-clock limit in seconds.
       budget_evaluations: most placements evaluated.
       seed: with an evaluation budget and the same software, equal seeds give equal results, as far as the
@@ -80,11 +88,12 @@ def search(
         same graph and devices. When not given, the best plan that costs nothing to find: a single device, devices
         filled in topological order, or a list schedule (``Starts``). A method of the table that begins nowhere
         ignores it with a warning.
+      config: settings of the method: an instance of its config class, or a dict of some of its fields.
 
     Raises:
-      InputError: no positive budget, a seed out of range, an unknown method, an evaluator of another problem, a
-        start that is no legal placement, or a folder that holds another search, is damaged or in use, or cannot be
-        written to.
+      InputError: no positive budget, a seed out of range, an unknown method or setting, an evaluator of another
+        problem, a start that is no legal placement, or a folder that holds another search, is damaged or in use, or
+        cannot be written to.
       NothingFits: no placement tried runs; a simulated search tells before it begins where that can be proven.
       KeyboardInterrupt: Ctrl-C before any placement that runs was found.
       WorkerError: the runtime's workers cannot be started at all.
@@ -92,7 +101,8 @@ def search(
     arguments.instance_of("problem", problem, Problem, "give what tf_placer.build_problem returns")
     budget = Budget(budget_s, budget_evaluations)
     seed = seed_of(seed)
-    name, run = method_of(method)
+    spec = method_of(method)
+    settings = configured(spec, config)
     if progress is not None:
         arguments.has_parts(
             "progress", progress, ("__enter__", "__exit__", "show"), "give a Progress, or None"
@@ -100,13 +110,8 @@ def search(
     if checkpoint is not None:
         checkpoint = arguments.path("checkpoint", checkpoint, "a folder")
     if evaluator is not None:
-        arguments.has_parts("evaluator", evaluator, ("problem", "identity", "evaluate"), _GIVE_EVALUATOR)
-    if evaluator is not None and evaluator.problem is not problem:
-        raise InputError(
-            f"the evaluator is for problem {evaluator.problem.name!r}, which is not the problem {problem.name!r} that "
-            "is searched; make it of that one"
-        )
-    begin = start_of(problem, start, method)
+        _check_evaluator(evaluator, problem)
+    begin = start_of(problem, start, spec)
     with contextlib.ExitStack() as stack:
         ctrl_c = stack.enter_context(patient())
         folder = None if checkpoint is None else pathlib.Path(checkpoint)
@@ -119,16 +124,26 @@ def search(
         measures = not isinstance(evaluator, SimulatedEvaluator)
         if folder is not None and measures and not isinstance(evaluator, JournaledEvaluator):
             evaluator = stack.enter_context(JournaledEvaluator(evaluator, folder / JOURNAL))
-        identity = {"method": name, "seed": seed, "problem": problem.digest(), **evaluator.identity}
+        identity = {"method": spec.name, "seed": seed, "problem": problem.digest(), **evaluator.identity}
         if begin is not None:
             identity["start"] = hashlib.sha256(begin.tobytes()).hexdigest()[:16]
         kept = Checkpoint(folder, identity, 0.0 if measures else CHECKPOINT_EVERY_S)
-        return _run(name, run, evaluator, budget, seed, begin, progress or Silent(), kept, ctrl_c)
+        return _run(spec, settings, evaluator, budget, seed, begin, progress or Silent(), kept, ctrl_c)
+
+
+def _check_evaluator(evaluator: Evaluator, problem: Problem) -> None:
+    """Raises InputError unless it is an evaluator of the problem."""
+    arguments.has_parts("evaluator", evaluator, ("problem", "identity", "evaluate"), _GIVE_EVALUATOR)
+    if evaluator.problem is not problem:
+        raise InputError(
+            f"the evaluator is for problem {evaluator.problem.name!r}, which is not the problem {problem.name!r} that "
+            "is searched; make it of that one"
+        )
 
 
 def _run(
-    name: str,
-    run: Method,
+    spec: MethodSpec,
+    settings: Any,
     evaluator: Evaluator,
     budget: Budget,
     seed: int,
@@ -141,7 +156,7 @@ def _run(
     problem = evaluator.problem
     recorder = Recorder(budget)
     recorder.restore(checkpoint.recorder)
-    starts = Starts(problem, evaluator)
+    starts = Starts(problem, evaluator, _beside())
     context = Context(
         problem=problem,
         evaluator=evaluator,
@@ -150,13 +165,16 @@ def _run(
         seed=seed,
         rounds=len(recorder.history),
         checkpoint=checkpoint,
+        evaluations_left=lambda: budget.left(recorder.evaluations),
     )
     interrupted = tried_all = False
     with contextlib.ExitStack() as finishing:
         with progress:
             try:
                 # A search that begins makes one round, however little time it has.
-                for batch in () if recorder.exhausted and recorder.history else run(context):
+                for batch in (
+                    () if recorder.exhausted and recorder.history else rounds(spec, settings, context)
+                ):
                     with ctrl_c.shielded():
                         recorder.add(batch)
                         interrupted = ctrl_c.asked > 0
@@ -171,14 +189,26 @@ def _run(
             except KeyboardInterrupt:
                 interrupted = True
             finishing.enter_context(ctrl_c.shielded())
-        best = recorder.best_placement
+        best = recorder.best
         if best is None and interrupted:
             raise KeyboardInterrupt
         if best is None:
-            raise NothingFits(_found_nothing(name, evaluator, recorder, starts, tried_all))
-        return _result(
-            Placement(problem, best), evaluator, recorder, name, seed, starts.single_device_s, interrupted
+            raise NothingFits(_found_nothing(spec.name, evaluator, recorder, starts, tried_all))
+        result = _result(
+            Placement.from_decisions(problem, best),
+            evaluator,
+            recorder,
+            spec.name,
+            seed,
+            starts.single_device_s,
+            interrupted,
         )
+        return dataclasses.replace(result, settings=recorded(settings))
+
+
+def _beside() -> list[MethodSpec]:
+    """What makes plans at once that cost nothing, beside the single devices."""
+    return [spec for spec in methods.having(Role.BESIDE) if Role.REFERENCE not in spec.roles]
 
 
 def _found_nothing(
@@ -187,18 +217,19 @@ def _found_nothing(
     """One line with a remedy that can help, and what is nearest to fitting."""
     problem = evaluator.problem
     simulated = isinstance(evaluator, SimulatedEvaluator)
+    plain = methods.the(Role.PLAIN).name
     what = "fits in the memory of" if simulated else "runs on"
     remedy = "give it a larger budget or more devices"
     if simulated:
         nearest = evaluator.evaluate(starts.plans[:1])
         if nearest.status[0] == Status.OK:
-            remedy = "try local_search, which begins at a plan that fits"
+            remedy = f"try {plain}, which begins at a plan that fits"
         else:
             told = nearest.messages[0]
             remedy = f"in the plan nearest to fitting that costs nothing to find {told}; give more devices"
             remedy += "" if tried_all else " or a larger budget"
     elif tried_all:
-        remedy = "it makes no more; try local_search, or give more devices"
+        remedy = f"it makes no more; try {plain}, or give more devices"
     return (
         f"method {name!r} found no placement of {problem.name!r} that {what} cluster "
         f"{problem.cluster.name!r} in {recorder.evaluations} tries; {remedy}"
@@ -212,15 +243,15 @@ def _fits_nowhere(problem: Problem, lacking: str) -> str:
     )
 
 
-def evaluate_given(problem: Problem, device_of_unit: np.ndarray, name: str) -> SearchResult:
-    """A placement [U] that needs no search, as the simulator sees it: the result of a search for it alone.
+def evaluate_given(problem: Problem, plan: Decisions, name: str) -> SearchResult:
+    """One plan that needs no search, as the simulator sees it: the result of a search for it alone.
 
     Raises:
       NothingFits: it does not fit in memory.
     """
 
     def given(context: Context) -> Iterator[Round]:
-        yield evaluated(context, device_of_unit[np.newaxis])
+        yield evaluated(context, plan)
 
     result = search(problem, given, budget_evaluations=1, evaluator=SimulatedEvaluator(problem))
     return dataclasses.replace(result, method=name)
@@ -241,7 +272,7 @@ def _result(
     interrupted: bool,
 ) -> SearchResult:
     problem = placement.problem
-    final = _simulated(evaluator).evaluate(placement.device_of_unit[np.newaxis])
+    final = _simulated(evaluator).evaluate(placement.decisions)
     assert final.peak_bytes is not None  # simulated
     # Simulated anew, because inside a learner's graph the last bit of a time may be another: a tie must be one.
     is_simulated = isinstance(evaluator, SimulatedEvaluator)

@@ -3,37 +3,44 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
 
-from tf_placer.evaluation.any_order import search_simulator
+from tf_placer.evaluation.any_order import simulator_beside
 from tf_placer.evaluation.evaluator import Evaluator
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.planners.list_schedule import list_schedule
 from tf_placer.planners.single_device import single_device_placements
-from tf_placer.planners.topological_fill import topological_fill
 from tf_placer.planners.within_memory import WithinMemory
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_order import order_of_use
+from tf_placer.search.spec import MethodSpec
 
 
 class Starts:
-    """Everything on one device, devices filled in order, and a list schedule: whatever of them fits.
+    """Everything on one device, and the plans that constructive methods make at once: whatever of them fits.
 
     Where the host alone holds a model, a search that begins there and is paid relative to that learns little: the
     devices filled in order are often several times as fast. The constructed plans are made when first asked for, and
     are judged by the simulator: what is measured on the runtime is what was before, every single device.
 
-        starts = Starts(problem, evaluator)
+        starts = Starts(problem, evaluator, methods.having(Role.BESIDE))
         starts.plans[0], starts.reference_s, starts.single_device_s
     """
 
-    def __init__(self, problem: Problem, evaluator: Evaluator) -> None:
-        """Times the single devices."""
+    def __init__(self, problem: Problem, evaluator: Evaluator, planners: Sequence[MethodSpec]) -> None:
+        """Times the single devices.
+
+        Args:
+          problem: what is placed.
+          evaluator: of the search.
+          planners: constructive methods, whose plans are looked at beside the single devices.
+        """
         self._problem = problem
         self._evaluator = evaluator
+        self._planners = planners
         self._singles = single_device_placements(problem)
         measured = evaluator.evaluate(self._singles)
         self._single_s = np.where(measured.status == Status.OK, measured.runtime_s, np.inf)
@@ -63,10 +70,8 @@ class Starts:
     @functools.cached_property
     def _found(self) -> tuple[np.ndarray, float]:
         """``plans`` and ``reference_s``."""
-        simulator = self._evaluator
-        if not isinstance(simulator, SimulatedEvaluator):
-            simulator = search_simulator(self._problem)
-        built = [topological_fill(self._problem), list_schedule(self._problem)]
+        simulator = simulator_beside(self._evaluator, self._problem)
+        built = [spec.build(self._problem, spec.config(), 0) for spec in self._planners]
         rows = _distinct(np.concatenate([self._singles, *built]))
         simulated = simulator.evaluate(rows)
         simulated_s = np.where(simulated.status == Status.OK, simulated.runtime_s, np.inf)

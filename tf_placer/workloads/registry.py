@@ -13,6 +13,7 @@ from tf_placer.registration import check_registration
 from tf_placer.workloads.branches_small import branches_small
 from tf_placer.workloads.dense_small import dense_small
 from tf_placer.workloads.inception_v3 import inception_v3, inception_v3_small
+from tf_placer.workloads.kept_items import kept_item
 from tf_placer.workloads.lstm_lm_small import lstm_lm_small
 from tf_placer.workloads.resnet50 import resnet50
 from tf_placer.workloads.transformer_small import transformer_small
@@ -58,7 +59,10 @@ def check_name(name: str) -> None:
 
 
 def build(name: str, **overrides: Any) -> Item:
-    """Builds, traces and cleans up a workload.
+    """Builds, traces and cleans up a workload, or finds that a process before did.
+
+    What comes with tf_placer is kept in the user's cache (``kept_items``); what was registered is traced in every
+    process, because nothing tells when it changes.
 
     Args:
       name: one of ``names()``.
@@ -67,8 +71,17 @@ def build(name: str, **overrides: Any) -> Item:
     Raises:
       InputError: unknown name or override.
     """
-    workload = _workload(name, overrides)
-    return Item.from_function(workload.function, *workload.example_args, name=name)
+    family = _family(name, overrides)
+
+    def trace() -> Item:
+        workload = family(**overrides)
+        return Item.from_function(workload.function, *workload.example_args, name=name)
+
+    if name not in _BUILT_IN:
+        return trace()
+    settings = inspect.signature(family).bind(**overrides)
+    settings.apply_defaults()
+    return kept_item(name, settings.arguments, trace)
 
 
 def function(name: str, **overrides: Any) -> tuple[Any, tuple]:
@@ -77,15 +90,16 @@ def function(name: str, **overrides: Any) -> tuple[Any, tuple]:
     Raises:
       InputError: unknown name or override.
     """
-    workload = _workload(name, overrides)
+    workload = _family(name, overrides)(**overrides)
     return workload.function, workload.example_args
 
 
-def _workload(name: str, overrides: dict[str, Any]) -> Workload:
+def _family(name: str, overrides: dict[str, Any]) -> Callable[..., Workload]:
+    """What makes a workload, with such settings."""
     check_name(name)
     family = _FAMILIES[name]
     accepted = list(inspect.signature(family).parameters)
     for override in overrides:
         if override not in accepted:
             raise InputError(f"workload {name!r} has no setting {override!r}; {nearest(override, accepted)}")
-    return family(**overrides)
+    return family

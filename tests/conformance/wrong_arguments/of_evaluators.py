@@ -17,10 +17,21 @@ def of_evaluators(scene: Scene) -> dict[str, Row]:
         scene.live_problem.num_units,
     )
     one = np.zeros(units, np.int32)
-    rows_of_two = ([0, 1], [[0]], [[0.5, 0]], [[0, 1], [0]], [["a", "b"]], [[2**40, 0]], 3, "ab")
+    rows_of_two = (
+        tf_placer.Decisions([[0, 1, 1]]),
+        [0, 1],
+        [[0]],
+        [[0.5, 0]],
+        [[0, 1], [0]],
+        [["a", "b"]],
+        [[2**40, 0]],
+        3,
+        "ab",
+    )
     illegal = ([[0, 2]], [[-1, 0]])
-    rows_of_item = (one, one[np.newaxis, 1:], 3, "a", [["a"] * units], [[0.5] * units])
-    plans = (one[1:], one + 9, one - 1, one + 0.5, one[np.newaxis], 3, "a")
+    wrong_plans = _not_for_the_runtime(one[np.newaxis], scene.live_problem.num_ops)
+    rows_of_item = (*wrong_plans, one, one[np.newaxis, 1:], 3, "a", [["a"] * units], [[0.5] * units])
+    plans = (*wrong_plans, one[1:], one + 9, one - 1, one + 0.5, one[np.newaxis], 3, "a")
     race = {"rounds": (0, -1, 1.5, "a", True), "confidence": (0, 1.5, NAN, "a", True)}
     return {
         "SimulatedEvaluator": Row(
@@ -75,6 +86,14 @@ def of_evaluators(scene: Scene) -> dict[str, Row]:
             runtime.program, lambda: {"device_of_unit": one}, {"device_of_unit": plans}
         ),
     } | _of_what_they_take_and_give()
+
+
+def _not_for_the_runtime(rows: np.ndarray, num_ops: int) -> tuple[Told, ...]:
+    """Plans that decide what no runtime heeds."""
+    return tuple(
+        Told(tf_placer.Decisions(rows, **{name: np.arange(num_ops)[np.newaxis]}), name)
+        for name in ("priority_of_op", "cluster_of_op")
+    )
 
 
 def _of_what_they_take_and_give() -> dict[str, Row]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tf_placer
 from tests.conformance.wrong_arguments.of_items import no_examples
+from tests.conformance.wrong_arguments.of_placements import with_schedules
 from tests.conformance.wrong_arguments.row import INF, NAN, Row, Told
 from tests.conformance.wrong_arguments.scene import Scene, step
 from tf_placer.cluster.device import full_device_name
@@ -45,7 +46,13 @@ def of_functions(scene: Scene) -> dict[str, Row]:
             lambda: {"fn": step, "placement": scene.placement, "example_args": scene.specs},
             {
                 "fn": (None, 3, "step"),
-                "placement": (scene.result, 3, [0], tf_placer.Placement(scene.two, [0, 1])),
+                "placement": (
+                    scene.result,
+                    3,
+                    [0],
+                    tf_placer.Placement(scene.two, [0, 1]),
+                    *with_schedules(scene.placement),
+                ),
                 "example_args": no_examples(scene),
             },
         ),
@@ -87,6 +94,7 @@ def of_saved_models(scene: Scene) -> dict[str, Row]:
                     {"serving_default": 3},
                     {3: scene.model_placement},
                     Told(scene.placement, "fingerprint"),
+                    *with_schedules(scene.model_placement),
                 ),
                 "signature": (3, "", "train"),
                 "batch_size": (0, -1, 1.5, "a", True),

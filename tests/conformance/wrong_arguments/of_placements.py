@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,56 @@ def not_legal() -> tuple[Any, ...]:
     )
 
 
+_PER_OP = ([0], [0.5, 0], [NAN, 0], [[0, 1]], [2**40, 0], ["a", "b"], 3, "ab")
+
+
+def of_decisions(scene: Scene) -> dict[str, Row]:
+    of_two = (
+        [[1]],
+        [[1, 2]] * 2,
+        [[1, 2, 3]],
+        [[0.5, 1]],
+        [[NAN, 0]],
+        [["a", "b"]],
+        [0, 1],
+        [[0], [0, 1]],
+        3,
+        "ab",
+    )
+    decisions = tf_placer.Decisions([[0, 1]])
+    return {
+        "Decisions": Row(
+            tf_placer.Decisions,
+            lambda: {"device_of_unit": [[0, 1]], "priority_of_op": [[1, 0]], "cluster_of_op": [[-1, 0]]},
+            {
+                "device_of_unit": (*of_two[3:], [[0, 1]] * 2, [[2**40, 0]]),
+                "priority_of_op": (*of_two, [[2**40, 0]]),
+                "cluster_of_op": (*of_two, [[-2, 0]]),
+            },
+        ),
+        "Decisions.row": Row(decisions.row, lambda: {"index": 0}, {"index": (-1, 1, 0.5, "a", True)}),
+        "Decisions.digest": Row(
+            decisions.digest,
+            lambda: {"index": 0, "problem": scene.two},
+            {"index": (-1, 1, 0.5, "a", True), "problem": (3, "a", Told(scene.problem, "device_of_unit"))},
+        ),
+        "Decisions.joined": Row(
+            tf_placer.Decisions.joined,
+            lambda: {"parts": [decisions, decisions]},
+            {"parts": (3, "a", [], [3], decisions, [decisions, tf_placer.Decisions([[0, 1, 1]])])},
+        ),
+    }
+
+
+def with_schedules(placement: tf_placer.Placement) -> tuple[Told, ...]:
+    """Plans that decide what no graph can be given."""
+    given = np.arange(placement.problem.num_ops)
+    return tuple(
+        Told(dataclasses.replace(placement, **{name: given}), name)
+        for name in ("priority_of_op", "cluster_of_op")
+    )
+
+
 def of_placements(scene: Scene) -> dict[str, Row]:
     two = scene.two
     placement = tf_placer.Placement(two, np.array([0, 1]))
@@ -40,8 +91,32 @@ def of_placements(scene: Scene) -> dict[str, Row]:
     return {
         "Placement": Row(
             tf_placer.Placement,
-            lambda: {"problem": two, "device_of_unit": [0, 1]},
-            {"problem": (3, "a", scene.item), "device_of_unit": not_legal()},
+            lambda: {
+                "problem": two,
+                "device_of_unit": [0, 1],
+                "priority_of_op": [1, 0],
+                "cluster_of_op": [-1, 3],
+            },
+            {
+                "problem": (3, "a", scene.item),
+                "device_of_unit": not_legal(),
+                "priority_of_op": _PER_OP,
+                "cluster_of_op": (*_PER_OP, [-2, 0]),
+            },
+        ),
+        "Placement.from_decisions": Row(
+            tf_placer.Placement.from_decisions,
+            lambda: {"problem": two, "decisions": placement.decisions},
+            {
+                "problem": (3, "a", Told(other, "device_of_unit")),
+                "decisions": (
+                    3,
+                    [[0, 1]],
+                    placement,
+                    tf_placer.Decisions([[0, 1], [0, 0]]),
+                    Told(tf_placer.Decisions([[0, 2]]), "device_of_unit"),
+                ),
+            },
         ),
         "Placement.to_json": Row(placement.to_json, lambda: {"made_for": {"a": 1}}, {"made_for": made_for}),
         "Placement.save": Row(
@@ -74,6 +149,9 @@ def of_placements(scene: Scene) -> dict[str, Row]:
         "apply_placement": Row(
             tf_placer.apply_placement,
             lambda: {"item": scene.item, "placement": scene.placement},
-            {"item": (step, 3, scene.other_item), "placement": (scene.result, placement, 3, [0])},
+            {
+                "item": (step, 3, scene.other_item),
+                "placement": (scene.result, placement, 3, [0], *with_schedules(scene.placement)),
+            },
         ),
     }

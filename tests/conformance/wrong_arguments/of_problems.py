@@ -11,10 +11,11 @@ import tf_placer
 from tests.conformance.wrong_arguments.of_placements import not_legal
 from tests.conformance.wrong_arguments.row import NAN, Row, Told
 from tests.conformance.wrong_arguments.scene import Scene, step
+from tf_placer.costs.op_work import OpWork
 
 
 def of_problems(scene: Scene) -> dict[str, Row]:
-    return _from_arrays(scene) | _by_hand(scene) | _of_items_and_clusters(scene)
+    return _from_arrays(scene) | _of_files(scene) | _by_hand(scene) | _of_items_and_clusters(scene)
 
 
 def _no_cluster(scene: Scene) -> tuple[Any, ...]:
@@ -39,6 +40,7 @@ def _from_arrays(scene: Scene) -> dict[str, Row]:
                 "names": ["a", "b"],
                 "edge_tensor": [0],
                 "name": "pair",
+                "unit_of_op": [0, 0],
             },
             {
                 "compute_ns": (
@@ -79,7 +81,36 @@ def _from_arrays(scene: Scene) -> dict[str, Row]:
                 "names": (["a"], ["a", "a"], ["a", 3], "ab", 3),
                 "edge_tensor": ([0, 1], [-1], [0.5], ["a"], 3),
                 "name": (3, ""),
+                "unit_of_op": (
+                    [0],
+                    [[0, 0]],
+                    [0, -1],
+                    [0, 2],
+                    [1, 1],
+                    [0.5, 0],
+                    ["a", "b"],
+                    [2**40, 0],
+                    3,
+                    "ab",
+                ),
             },
+        ),
+    }
+
+
+def _of_files(scene: Scene) -> dict[str, Row]:
+    two, saved, text = scene.two, scene.new(".problem"), scene.file("no problem")
+    two.save(saved)
+    return {
+        "Problem.save": Row(
+            two.save,
+            lambda: {"path": scene.new(".problem")},
+            {"path": (3, "", b"a", scene.folder, scene.folder / "a" / "b")},
+        ),
+        "Problem.load": Row(
+            tf_placer.Problem.load,
+            lambda: {"path": saved},
+            {"path": (3, "", b"a", Told(text, text.name), Told(scene.folder / "none", "none"))},
         ),
     }
 
@@ -111,6 +142,15 @@ def _by_hand(scene: Scene) -> dict[str, Row]:
                 "fingerprint": (3, ""),
                 "guessed_op_types": (3, "a", ["a"]),
                 "estimated_sizes": (3, "a", ["a"]),
+                "work": (3, "a", [1, 1], OpWork([1], [1], [1])),
+            },
+        ),
+        "Problem.legalized": Row(
+            two.legalized,
+            lambda: {"rows": [[0, 1]], "order": [1, 0]},
+            {
+                "rows": ([0], [0, 2], [-1, 0], [0.5, 0], [NAN, 0], ["a", "b"], [[0], [0, 1]], 3, "ab"),
+                "order": ([0], [0, 0], [0, 2], [[0, 1]], [0.5, 1], "ab", 3),
             },
         ),
         "Problem.everything_on": Row(

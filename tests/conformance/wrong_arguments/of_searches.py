@@ -28,6 +28,7 @@ def of_searches(scene: Scene) -> dict[str, Row]:
                 "evaluator": tf_placer.SimulatedEvaluator(scene.two),
                 "checkpoint": scene.new(),
                 "start": [0, 1],
+                "config": None,
             },
             {
                 "problem": (3, "a", scene.item, Told(scene.problem, scene.problem.name)),
@@ -44,6 +45,7 @@ def of_searches(scene: Scene) -> dict[str, Row]:
                 ),
                 "checkpoint": (3, "", b"a", scene.file("a"), scene.file("a") / "b"),
                 "start": not_legal(),
+                "config": (3, "a", {"batch": 1}, [1], tf_placer.SearchResult),
             },
         ),
         "SearchResult": Row(
@@ -58,6 +60,7 @@ def of_searches(scene: Scene) -> dict[str, Row]:
                 "bounds": (3, (1, 2, 3)),
                 "interrupted": (1, "yes"),
                 "history": (3, "a", [3]),
+                "settings": (3, "a", [1]),
             },
         ),
     }

@@ -260,9 +260,10 @@ def what_tensorflow_cannot_place_runs_once_as_it_is() -> bool:
     f = auto_place(lambda x: tf.sqrt(total.assign_add(x)))
     made = signature.placed_concrete_function
 
-    def elsewhere(concrete, item, devices):
+    def elsewhere(concrete, item, placement, devices):
         gone = "/job:localhost/replica:0/task:0/device:CPU:99"
-        return made(concrete, item, {op: gone if "Sqrt" in op else device for op, device in devices.items()})
+        devices = {op: gone if "Sqrt" in op else device for op, device in devices.items()}
+        return made(concrete, item, placement, devices)
 
     signature.placed_concrete_function = elsewhere
     try:

@@ -17,10 +17,10 @@ import tensorflow as tf
 
 import tf_placer
 from tests.logical_devices import report
-from tests.tf_placer.cluster.remote_workers_test import cluster_file
+from tests.tf_placer.workers.remote_workers_test import cluster_file
 from tf_placer.cluster.local import local_devices
-from tf_placer.cluster.local_workers import LocalWorkers
-from tf_placer.cluster.loopback import _listeners
+from tf_placer.workers.local_workers import LocalWorkers
+from tf_placer.workers.loopback import _listeners
 
 SETTINGS: dict = {"method": "random", "budget_s": 1.0}
 

@@ -58,6 +58,29 @@ def test_a_kept_plan_that_does_not_fit_is_searched_anew(item, tmp_path, caplog, 
     assert find_plan(item, CLUSTER, config(tmp_path)).from_cache
 
 
+def test_all_that_a_kept_plan_decides_is_kept(item, tmp_path):
+    """Also beyond devices, which searches decide alone; a file of before is one of these without the rest."""
+    found = find_plan(item, CLUSTER, config(tmp_path)).placement
+    (file,) = tmp_path.glob("plan_by_position-*.json")
+    document = json.loads(file.read_text())
+    assert not {"priority_of_op", "cluster_of_op"} & document["value"].keys()
+    order = list(range(found.problem.num_ops))
+    Cache(tmp_path).save(document["key"], {**document["value"], "priority_of_op": order})
+    kept = find_plan(item, CLUSTER, config(tmp_path))
+    assert kept.from_cache and kept.placement.priority_of_op.tolist() == order
+    assert kept.placement.device_of_unit.tolist() == found.device_of_unit.tolist()
+
+
+@pytest.mark.parametrize("order", [[1], "first", [0.5] * 99])
+def test_a_kept_order_that_is_damaged_is_searched_anew(item, tmp_path, caplog, order):
+    find_plan(item, CLUSTER, config(tmp_path))
+    (file,) = tmp_path.glob("plan_by_position-*.json")
+    document = json.loads(file.read_text())
+    Cache(tmp_path).save(document["key"], {**document["value"], "priority_of_op": order})
+    assert not find_plan(item, CLUSTER, config(tmp_path)).from_cache
+    assert "is damaged" in caplog.text
+
+
 def test_a_home_that_cannot_be_written_to_is_one_warning(item, tmp_path, caplog, monkeypatch):
     (tmp_path / "home").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))

@@ -1,47 +1,22 @@
-"""The local cluster: what it says of this machine, and that its workers never outlive their owner."""
+"""The local cluster: what it says of this machine."""
 
-import dataclasses
 import json
 import os
-import signal
 import subprocess
 import sys
-import textwrap
-import time
-from pathlib import Path
 
 import pytest
-import tensorflow as tf
 
-from tf_placer.cluster import gpu_probe, local, worker_process
-from tf_placer.cluster.cluster import Cluster, Link
+from tf_placer.cluster import gpu_probe, local
+from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.local import PROBED_SHARES, local_devices
-from tf_placer.cluster.local_workers import LocalWorkers, WorkerError
 from tf_placer.costs.efficiency import EFFICIENCY_OF_TYPE
 from tf_placer.costs.work import Kind
 from tf_placer.errors import InputError
 
-REPOSITORY = Path(__file__).resolve().parents[3]
-
 
 def _local_cluster(cores: int | None = None) -> Cluster:
     return Cluster("local", *local_devices(cores or len(os.sched_getaffinity(0))), kind="local")
-
-
-def _alive(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
-            return stat.read().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-def _wait_dead(pids, timeout_s: float) -> list[int]:
-    """Waits until the processes are gone; returns those that are not."""
-    deadline = time.monotonic() + timeout_s
-    while any(map(_alive, pids)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return [pid for pid in pids if _alive(pid)]
 
 
 def test_a_kept_cluster_is_the_same_for_a_later_process(monkeypatch, tmp_path):
@@ -122,88 +97,3 @@ def test_the_gpu_probe_measures_any_device_type():
     assert report["memory_bytes"] > 0
     assert 1e8 < report["peak_flops"] < 1e14
     assert 1e7 < report["memory_bytes_per_s"] < 1e14
-
-
-def test_described_hardware_cannot_be_started():
-    cluster = Cluster("paper", _local_cluster(1).devices, (), kind="described")
-    with pytest.raises(InputError, match="'paper' is described"):
-        LocalWorkers(cluster)
-
-
-def test_more_workers_than_cores_are_refused():
-    (device,), _ = local_devices(1)
-    count = len(os.sched_getaffinity(0)) + 1
-    names = [device.name.replace("task:0", f"task:{task}") for task in range(count)]
-    devices = tuple(dataclasses.replace(device, name=name) for name in names)
-    links = tuple(
-        Link(source, target, 1, 1.0, "loopback")
-        for source in range(count)
-        for target in range(count)
-        if source != target
-    )
-    with pytest.raises(InputError, match=f"has {count} workers, but this process may use {count - 1} cores"):
-        LocalWorkers(Cluster("crowded", devices, links, kind="local"))
-
-
-def test_a_session_reaches_each_pinned_worker_and_none_survives_the_block():
-    cluster = _local_cluster()
-    cores = sorted(os.sched_getaffinity(0))
-    with LocalWorkers(cluster) as workers:
-        pids = workers.pids
-        assert len(set(pids)) == len(cluster.devices)
-        for core, pid in zip(cores, pids, strict=True):
-            threads = os.listdir(f"/proc/{pid}/task")
-            assert {core} == set().union(*(os.sched_getaffinity(int(thread)) for thread in threads))
-        with tf.compat.v1.Session(workers.target, graph=tf.Graph()) as session:
-            names = {device.name for device in session.list_devices()}
-        assert {device.name for device in cluster.devices} <= names
-        assert workers.death() is None
-    assert not any(map(_alive, pids))
-
-
-def test_no_worker_survives_a_killed_parent():
-    script = textwrap.dedent(
-        """
-        import time
-        from tf_placer.cluster.cluster import Cluster
-        from tf_placer.cluster.local import local_devices
-        from tf_placer.cluster.local_workers import LocalWorkers
-        workers = LocalWorkers(Cluster("local", *local_devices(2), kind="local"))
-        workers.start()
-        print(*workers.pids, flush=True)
-        time.sleep(600)
-        """
-    )
-    parent = subprocess.Popen(
-        [sys.executable, "-c", script], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True
-    )
-    pids = [int(word) for word in parent.stdout.readline().split()]
-    assert pids and all(map(_alive, pids))
-    parent.send_signal(signal.SIGKILL)
-    parent.communicate()
-    assert not _wait_dead(pids, timeout_s=10.0)
-
-
-def test_a_worker_may_print_before_and_after_it_is_ready(monkeypatch, tmp_path):
-    talkative = tmp_path / "talkative.py"
-    source = Path(worker_process.__file__).read_text()
-    source = source.replace("def main()", "print('a banner', flush=True)\n\n\ndef main()")
-    talkative.write_text(
-        source.replace("    server.join()", "    print('x' * 10**6, flush=True)\n    server.join()")
-    )
-    monkeypatch.setattr("tf_placer.cluster.worker_process.__file__", str(talkative))
-    with (
-        LocalWorkers(_local_cluster(1)) as workers,
-        tf.compat.v1.Session(workers.target, graph=tf.Graph()) as session,
-    ):
-        assert session.list_devices()
-
-
-def test_a_worker_that_cannot_start_says_why(monkeypatch, tmp_path):
-    broken = tmp_path / "broken.py"
-    broken.write_text("raise SystemExit('no TensorFlow here')\n")
-    monkeypatch.setattr("tf_placer.cluster.worker_process.__file__", str(broken))
-    workers = LocalWorkers(_local_cluster(1))
-    with pytest.raises(WorkerError, match="no TensorFlow here"):
-        workers.start()
-    assert workers.pids == ()

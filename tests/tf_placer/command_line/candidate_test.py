@@ -5,12 +5,12 @@ import pytest
 import rich.console
 
 from tests.tf_placer.problem.small_problems import problem_of
-from tf_placer.cluster.local_workers import WorkerError
 from tf_placer.command_line import candidate as candidate_module
 from tf_placer.command_line.candidate import Candidate, measure_candidates
 from tf_placer.errors import InputError
 from tf_placer.evaluation.measurement import Measurement
 from tf_placer.search.search import search
+from tf_placer.workers.local_workers import WorkerError
 
 
 class FailingEvaluator:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import collections
 import json
 import pathlib
 from collections.abc import Callable
+from types import ModuleType
 
 import keras
 import pytest
 import tensorflow as tf
 
+from tests.tf_placer.rewrite.saved_models import several_signatures
 from tf_placer.__main__ import run
+from tf_placer.graph import item
+from tf_placer.graph.program import Program
+from tf_placer.graph.reading import from_graph_def, saved_model
 
 Place = Callable[..., tuple[int, str]]
 
@@ -146,6 +152,84 @@ def test_a_second_run_replaces_the_results_of_the_first_and_nothing_else(
 def test_brackets_in_a_name_are_no_markup(model: pathlib.Path, place: Place) -> None:
     odd = model.rename(model.parent / "[red]model")
     assert place(odd, "--signature=double", f"--out={model.parent}/a[/b]") == (0, "")
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> collections.Counter[str]:
+    """How often each step on the way from a file to an Item is taken, by its name."""
+    calls: collections.Counter[str] = collections.Counter()
+
+    def spy(module: ModuleType, name: str) -> None:
+        step = getattr(module, name)
+
+        def counting(*args: object) -> object:
+            calls[name] += 1
+            return step(*args)
+
+        monkeypatch.setattr(module, name, counting)
+
+    spy(saved_model, "check_graph")
+    spy(from_graph_def, "check_graph")
+    spy(item, "program_of_saved_model")
+    spy(item, "program_of_meta_graph")
+    spy(item, "clean")
+    return calls
+
+
+def test_a_saved_model_is_checked_once_and_each_signature_cleaned_up_once(
+    model: pathlib.Path, place: Place, counted: collections.Counter[str]
+) -> None:
+    assert place(model, "--signature=double") == (0, "")
+    assert counted == {"check_graph": 1, "program_of_saved_model": 1, "clean": 1}
+    counted.clear()
+    whole = several_signatures(model.parent).path
+    assert place(whole, "--signature=power,scaled") == (0, "")
+    assert counted == {"check_graph": 1, "program_of_saved_model": 2, "clean": 2}
+
+
+def test_a_meta_graph_is_checked_and_cleaned_up_once(
+    tmp_path: pathlib.Path, counted: collections.Counter[str]
+) -> None:
+    flags = [f"--meta_graph={a_frozen_graph(tmp_path)}", "--fetches=Identity:0", "--cluster=k40x2"]
+    assert run(["place", *flags, "--method=single", f"--out={tmp_path / 'out'}"]) == 0
+    assert counted == {"check_graph": 1, "program_of_meta_graph": 1, "clean": 1}
+
+
+class Tripling(tf.Module):
+    """Another graph under the name ``double``."""
+
+    @tf.function(input_signature=[tf.TensorSpec([3], tf.float32, name="x")])
+    def double(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"y": x + x + x}
+
+
+@pytest.mark.parametrize("module", [Doubling, Tripling])
+def test_a_model_that_is_saved_anew_during_the_search_is_read_anew(
+    module: type[tf.Module],
+    model: pathlib.Path,
+    place: Place,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clean = item.clean
+
+    def saved_meanwhile(program: Program) -> Program:
+        monkeypatch.setattr(item, "clean", clean)
+        one = module()
+        tf.saved_model.save(one, str(model), signatures={"double": one.double})
+        return clean(program)
+
+    monkeypatch.setattr(item, "clean", saved_meanwhile)
+    answer = place(model, "--signature=double")
+    written = tmp_path / "out" / "saved_model"
+    if module is Tripling:
+        assert_refused(answer, "item 'model' has fingerprint")
+        assert not written.exists()
+    else:
+        assert answer == (0, "")
+        # What is there now has one signature of ours; what was read had two.
+        signatures = saved_model.read_saved_model(written).meta_graph.signature_def
+        assert "double" in signatures and "twice" not in signatures
 
 
 class Effects(tf.Module):

@@ -126,6 +126,42 @@ def test_gradients_through_a_loop_with_weights_have_a_cost():
     assert any("unknown shapes" in name for name in costs.guessed)
 
 
+def test_work_is_what_the_times_were_made_of():
+    item, costs = _costs(lambda x: tf.linalg.matmul(x, x) + 1.0, tf.zeros([10, 10]))
+    product, add = _row(item, "MatMul"), _row(item, "AddV2")
+    # 2 * 10^3 FLOPs over three matrices of 400 bytes; an addition an element, read and written, and its scalar.
+    assert costs.work.flops[[product, add]].tolist() == [2000, 100]
+    assert costs.work.num_bytes[[product, add]].tolist() == [1200, 804]
+    assert costs.work.launches[[product, add]].tolist() == [1, 1]
+    free = [op for op in range(item.index.num_ops) if op not in (product, add)]
+    assert len(free) >= 2 and not costs.work.launches[free].any()
+    assert costs.compute_ns[free].sum() == 0
+
+
+def test_work_of_an_op_type_without_formula_is_its_bytes():
+    item, costs = _costs(lambda x: tf.linalg.cholesky(x), tf.eye(100))
+    row = _row(item, "Cholesky")
+    assert (costs.work.flops[row], costs.work.num_bytes[row], costs.work.launches[row]) == (0, 80_000, 1)
+
+
+def test_work_of_a_loop_is_that_of_its_turns_and_of_a_branch_the_most_of_one():
+    work = {}
+    for count in (1, 7):
+        item, costs = _costs(_loop(count), tf.eye(100))
+        row = _while(item)
+        work[count] = [costs.work.flops[row], costs.work.num_bytes[row], costs.work.launches[row]]
+    assert work[7] == [7 * amount for amount in work[1]]
+    assert work[1][0] >= 2e6 and work[1][2] >= 1
+
+    def step(x):
+        return tf.cond(x[0, 0] > 0.0, lambda: tf.matmul(x, x), lambda: tf.exp(x + 1.0) * 2.0)
+
+    item, costs = _costs(step, tf.eye(100))
+    row = next(i for i, t in enumerate(item.index.op_types) if t in ("If", "StatelessIf"))
+    # The FLOPs are of the product, the three kernels of the other side.
+    assert (costs.work.flops[row], costs.work.launches[row]) == (2e6, 3)
+
+
 def test_the_graph_is_only_read():
     @tf.function
     def step(x):

@@ -4,11 +4,11 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.framework import op_def_registry
 
-from tf_placer.costs.formulas import FORMULA_OF_TYPE, work_of
-from tf_placer.costs.free_ops import REASONS
+from tf_placer.costs.data_movement import WHY_FREE
+from tf_placer.costs.formulas import FAMILIES, FORMULA_OF_TYPE, work_of
 from tf_placer.costs.op_view import OpView
 from tf_placer.costs.work import FREE, Kind, Work
-from tf_placer.graph.output_specs import OutputSpec, tensor_bytes
+from tf_placer.graph.sizes.output_specs import OutputSpec, tensor_bytes
 
 
 def _spec(tensor: tf.Tensor) -> OutputSpec:
@@ -35,6 +35,12 @@ def _x(*shape, dtype=tf.float32):
 def test_every_op_type_with_a_formula_exists_in_tensorflow():
     unknown = [op_type for op_type in FORMULA_OF_TYPE if op_def_registry.get(op_type) is None]
     assert unknown == []
+
+
+def test_no_op_type_is_in_two_families():
+    # A later family would silently take it from an earlier one.
+    assert sum(len(family.FORMULAS) for family in FAMILIES) == len(FORMULA_OF_TYPE)
+    assert len(FORMULA_OF_TYPE) >= 318, "a family was lost"
 
 
 def test_convolution_and_both_gradients_do_the_same_multiply_adds():
@@ -155,12 +161,12 @@ def test_fused_batch_normalization_reads_twice_when_training():
     assert _work(lambda: make(False)).num_bytes == 2 * x_bytes
 
 
-@pytest.mark.parametrize("op_type", sorted(REASONS))
+@pytest.mark.parametrize("op_type", sorted(WHY_FREE))
 def test_free_ops_are_free_and_say_why(op_type):
     node = tf.compat.v1.NodeDef(name="op", op=op_type)
     spec = OutputSpec((1000,), tf.float32, 4000)
     assert work_of(OpView(node, (spec,), (spec,))) is FREE
-    assert REASONS[op_type]
+    assert WHY_FREE[op_type]
 
 
 def test_an_unknown_op_type_is_a_marked_guess_over_its_bytes():

@@ -12,6 +12,7 @@ from tf_placer.evaluation.any_order import AnyOrderEvaluator, search_simulator
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planners.random_blocks import RandomBlocks
+from tf_placer.problem.decisions import Decisions
 
 
 def _executors(num_devices: int = 2, memory_bytes: int = 10**12):
@@ -43,6 +44,19 @@ def test_time_by_hand(fork):
     ]
     assert drawn in (newest_ns, oldest_ns)
     assert SimulatedEvaluator(fork).evaluate(place).runtime_s[0] == pytest.approx(newest_ns / 1e9)
+
+
+def test_a_plans_order_is_kept_in_every_order(fork):
+    """The orders are of what a plan leaves open: it has its own time, which without several orders it has as well."""
+    newest_ns, oldest_ns = 10 + 200 + 50 + 100, 10 + 100 + 50 + 100
+    plans = Decisions([[0, 0, 0, 1]] * 2, priority_of_op=[[0, 2, 1, 0], [0, 1, 2, 0]])
+    evaluator = AnyOrderEvaluator(fork)
+    for times_s in (
+        evaluator.evaluate(plans).runtime_s,
+        evaluator.times(plans).runtime_s.numpy(),
+        SimulatedEvaluator(fork).evaluate(plans).runtime_s,
+    ):
+        np.testing.assert_allclose(times_s * 1e9, [newest_ns, oldest_ns], rtol=1e-12)
 
 
 def test_inside_a_graph_it_says_the_same():

@@ -10,7 +10,6 @@ import tensorflow as tf
 
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.local import local_devices
-from tf_placer.cluster.worker_memory import WorkerMemory
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RuntimeEvaluator, time_program
 from tf_placer.graph.item import Item
@@ -19,6 +18,7 @@ from tf_placer.rewrite.graph_def import place_graph
 from tf_placer.runtime import session
 from tf_placer.runtime.graph_program import build_program
 from tf_placer.runtime.timing import RuntimeConfig
+from tf_placer.workers.worker_memory import WorkerMemory
 
 CONFIG = RuntimeConfig(warmup_steps=1, steps=3, keep=1, deadline_s=15.0)
 MOMENTS = ("memory is settled", "values are sent", "warm-up", "a timed step", "the last timed step")

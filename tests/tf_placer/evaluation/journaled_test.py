@@ -1,13 +1,18 @@
 """The journaled evaluator: the same answers, each placement measured once for all processes."""
 
+import hashlib
+
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import problem_of, small_cluster
 from tf_placer.errors import InputError
+from tf_placer.evaluation.journal import Journal, Record
 from tf_placer.evaluation.journaled import JournaledEvaluator
-from tf_placer.evaluation.measurement import Status
+from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.problem.decisions import Decisions, decisions_of
 
 # A device holds 100 bytes: not both units of 60.
 PROBLEM = problem_of([100, 300], [], cluster=small_cluster(memory_bytes=100), resident_bytes=60)
@@ -47,6 +52,57 @@ def test_nothing_is_measured_twice(path):
         assert evaluator.evaluate(np.zeros((0, 2), np.int32)).batch == 0
 
 
+def test_a_journal_of_before_schedules_is_gone_on_with(path):
+    """The digest of devices is written out here: what is on disks has it."""
+    simulated = SimulatedEvaluator(PROBLEM)
+    digest = hashlib.sha256(bytes([0, 0, 0, 0, 1, 0, 0, 0])).hexdigest()[
+        :32
+    ]  # ops on devices 0 and 1, as int32
+    with Journal(path, simulated.identity) as journal:
+        journal.append(Record(digest, "OK", 12.5, None, ""))
+    with JournaledEvaluator(simulated, path) as evaluator:
+        for same in (
+            np.array([APART]),
+            tf.constant([APART]),
+            Decisions([APART]),
+            Decisions([APART], [[0, 0]]),
+        ):
+            assert evaluator.evaluate(same).runtime_s.tolist() == [12.5]
+        assert (evaluator.measured, evaluator.reused) == (0, 4)
+
+
+class Scheduled:
+    """Knows schedules; a plan takes as many seconds as its first priority, 100 without."""
+
+    problem, identity = PROBLEM, {"evaluator": "scheduled"}
+
+    def evaluate(self, device_of_unit):
+        plans = decisions_of(device_of_unit, PROBLEM)
+        times_s = [100] * len(plans) if plans.priority_of_op is None else plans.priority_of_op[:, 0]
+        return Measurement(np.array(times_s, float), None, np.zeros(len(plans), np.int32), ("",) * len(plans))
+
+
+def test_plans_that_differ_in_their_schedule_alone_are_two(path):
+    rows = Decisions([APART] * 4, priority_of_op=[[0, 0], [7, 5], [8, 5], [7, 5]])
+    for measured in (3, 0):  # measured, then read back
+        with JournaledEvaluator(Scheduled(), path) as evaluator:
+            assert evaluator.evaluate(rows).runtime_s.tolist() == [100, 7, 8, 7]
+            assert evaluator.measured == measured
+
+
+def test_who_knows_devices_alone_is_given_devices(path):
+    asked = []
+
+    class DevicesAlone(Scheduled):
+        def evaluate(self, device_of_unit):
+            asked.append(device_of_unit.tolist())
+            return super().evaluate(device_of_unit)
+
+    with JournaledEvaluator(DevicesAlone(), path) as evaluator:
+        evaluator.evaluate(Decisions([APART], priority_of_op=[[0, 0]]))
+    assert asked == [[APART]]
+
+
 def test_what_was_measured_before_a_failure_is_kept(path):
     class Failing(SimulatedEvaluator):
         def evaluate(self, device_of_unit):
@@ -71,6 +127,6 @@ def test_a_journal_of_another_problem_is_refused(path):
 def test_wrong_shapes_are_named(path):
     with (
         JournaledEvaluator(SimulatedEvaluator(PROBLEM), path) as evaluator,
-        pytest.raises(InputError, match=r"shape \(1, 3\), but \[B, 2\]"),
+        pytest.raises(InputError, match=r"shape \(1, 3\), expected \[B, 2\]"),
     ):
         evaluator.evaluate(np.zeros((1, 3), np.int32))

@@ -9,7 +9,6 @@ import tensorflow as tf
 
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.local import local_devices
-from tf_placer.cluster.local_workers import LocalWorkers
 from tf_placer.evaluation.measurement import UNKNOWN_BYTES, Status
 from tf_placer.evaluation.runtime import RuntimeEvaluator, time_program
 from tf_placer.graph.item import Item
@@ -17,6 +16,7 @@ from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.rewrite.graph_def import place_graph
 from tf_placer.runtime.graph_program import build_program
 from tf_placer.runtime.timing import RuntimeConfig
+from tf_placer.workers.local_workers import LocalWorkers
 
 pytestmark = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores for two workers")
 

@@ -1,5 +1,7 @@
 """SimulatedEvaluator: times by hand, and what a placement that does not run is called."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -8,6 +10,8 @@ from tests.tf_placer.problem.small_problems import problem_of, random_problem, s
 from tf_placer.errors import InputError
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.problem.decisions import Decisions
+from tf_placer.problem.placement import Placement
 
 
 @pytest.fixture
@@ -74,6 +78,45 @@ def test_eager_graph_and_evaluate_agree(seed):
         np.testing.assert_allclose(times.runtime_s, measured.runtime_s, rtol=1e-6, err_msg=f"seed {seed}")
         np.testing.assert_array_equal(times.peak_bytes, measured.peak_bytes)
         np.testing.assert_array_equal(times.fits, measured.status == Status.OK)
+
+
+@pytest.fixture
+def fork():
+    """0 of 10 ns makes 1, 2 and 3 ready on its device; 4, far away, waits for 40 bytes of 2; 100 ns each."""
+    return problem_of([10, 100, 100, 100, 100], [(0, 1), (0, 2), (0, 3), (2, 4)], [40, 40, 40, 40])
+
+
+def test_a_plans_priorities_come_before_the_problems_own(fork):
+    devices = [0, 0, 0, 0, 1]
+    # 2 runs first, second or last of the three; its tensor takes 10 + 40 to cross, then 4 runs: or it all ends with
+    # the last of the three.
+    first, second, last = max(10 + 300, 110 + 150), max(10 + 300, 210 + 150), 310 + 150
+    plans = Decisions(
+        [devices] * 4, priority_of_op=[[0, 1, 0, 2, 0], [0, 1, 2, 3, 0], [0, 1, 3, 2, 0], [0, 0, 0, 0, 0]]
+    )
+    expected_s = np.array([first, second, last, second]) / 1e9  # with none, ops go by their index
+    evaluator = SimulatedEvaluator(fork)
+    np.testing.assert_allclose(evaluator.evaluate(plans).runtime_s, expected_s, rtol=1e-12)
+    np.testing.assert_allclose(evaluator.times(plans).runtime_s, expected_s, rtol=1e-12)
+    in_graph = tf.function(lambda d, p: evaluator.times(Decisions(d, p)).runtime_s, autograph=False)
+    np.testing.assert_allclose(in_graph(plans.device_of_unit, plans.priority_of_op), expected_s, rtol=1e-12)
+    assert evaluator.schedule(plans).end_ns.numpy()[:3, 2].tolist() == [110, 210, 310]
+
+    other = SimulatedEvaluator(dataclasses.replace(fork, priority=np.array([0, 3, 2, 1, 0], np.int32)))
+    with_its_own = other.evaluate(plans).runtime_s
+    np.testing.assert_allclose(with_its_own[:3], expected_s[:3], rtol=1e-12)
+    assert other.schedule([devices]).end_ns.numpy()[0, 1] == 310, (
+        "what a plan leaves open goes by the problem's"
+    )
+
+
+def test_a_plan_keeps_its_time_through_its_file(fork):
+    placement = Placement(fork, [0, 0, 0, 0, 1], priority_of_op=[0, 1, 3, 2, 0])
+    again = Placement.from_json(placement.to_json(), fork)
+    evaluator = SimulatedEvaluator(fork)
+    (time_s,) = evaluator.evaluate(placement.decisions).runtime_s
+    assert evaluator.evaluate(again.decisions).runtime_s.tolist() == [time_s]
+    assert evaluator.evaluate(Placement(fork, [0, 0, 0, 0, 1]).decisions).runtime_s[0] != time_s
 
 
 def test_times_of_what_does_not_fit_are_still_times(diamond):

@@ -5,12 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tests.tf_placer.planners.full_devices import full_problem, loads, sized_cluster
 from tests.tf_placer.problem.small_problems import (
     branches_optimum_ns,
     branches_problem,
     problem_of,
-    random_problem,
     small_cluster,
 )
 from tf_placer.evaluation.simulated import SimulatedEvaluator
@@ -72,30 +70,6 @@ def test_a_much_slower_device_is_also_left_out():
     # The host's end is a little earlier for one of many short units, and everything after it is late.
     problem = problem_of([[10, 10, 25]] * 6, [], cluster=small_cluster(3))
     assert {len(np.unique(row)) for row in list_schedule(problem)} == {2, 3}
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_every_row_is_legal(seed):
-    problem = random_problem(np.random.default_rng(seed), 15, 3)
-    rows = list_schedule(problem)
-    assert len(rows)
-    for row in rows:
-        problem.check_legal(row)
-
-
-@pytest.mark.parametrize("devices", [2, 3, 4])
-@pytest.mark.parametrize("fill", [0.6, 0.75, 0.9])
-def test_full_devices_hold_what_is_put_there(devices, fill):
-    for seed in range(5):
-        problem = full_problem(devices, fill, seed)
-        rows = list_schedule(problem)
-        assert len(rows)
-        assert all((loads(problem, row) <= problem.cluster.capacity_bytes()).all() for row in rows)
-
-
-def test_where_nothing_can_fit_nothing_is_returned():
-    problem = problem_of([1] * 3, [], cluster=sized_cluster([10, 10]), resident_bytes=10)
-    assert list_schedule(problem).shape == (0, 3)
 
 
 def test_work_grows_with_edges_and_not_faster(monkeypatch):

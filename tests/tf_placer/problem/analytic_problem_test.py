@@ -36,12 +36,19 @@ def test_every_op_is_there_with_a_unit_and_costs(item, problem):
     assert problem.compute_ns.sum(axis=0).min() > 0
 
 
+def test_work_is_kept_beside_the_times(item, problem):
+    costs = analytic_costs(item, problem.cluster)
+    np.testing.assert_array_equal(problem.work.flops, costs.work.flops)
+    started = problem.work.launches > 0
+    assert (started == (problem.compute_ns[:, 0] > 0)).all() and 0 < started.sum() < problem.num_ops
+
+
 def test_tensor_bytes_add_up(item, problem):
     assert problem.tensor_bytes.sum() == sum(spec.num_bytes for outputs in item.outputs for spec in outputs)
 
 
 def test_every_edge_of_the_graph_is_waited_for(item, problem):
-    producer = np.repeat(problem.tensor_producer, np.diff(problem.consumer_offset))
+    producer = problem.op_graph.producer
     waited = set(zip(producer.tolist(), problem.consumer_op.tolist(), strict=True))
     data, control = item.index.data_edges, item.index.control_edges
     assert waited == set(map(tuple, data[:, [0, 2]].tolist())) | set(map(tuple, control.tolist()))

@@ -8,9 +8,11 @@ import pytest
 
 from tests.tf_placer.problem.small_problems import problem_of, small_cluster
 from tf_placer.errors import InputError
+from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 
+ORDER = {"schema_version": 2}
 GPU0, GPU1 = (f"/job:localhost/replica:0/task:0/device:GPU:{d}" for d in (0, 1))
 
 
@@ -65,6 +67,47 @@ def test_file_round_trip(problem, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["placement.json"]
 
 
+def test_a_plan_that_decides_more_round_trips(problem, tmp_path):
+    path = tmp_path / "placement.json"
+    placement = Placement(problem, [1, 0], priority_of_op=[2, 0, -1], cluster_of_op=[-1, 0, 0])
+    placement.save(path)
+    written = json.loads(path.read_text())
+    assert written["schema_version"] == 2
+    assert written["priorities"] == {"a": 2, "b": 0, "c": -1}
+    assert written["clusters"] == {"b": 0, "c": 0}, "op a is in none"
+    again = Placement.load(path, problem)
+    assert again.decisions.digest(0, problem) == placement.decisions.digest(0, problem)
+    assert again.priority_of_op.tolist() == [2, 0, -1] and again.cluster_of_op.tolist() == [-1, 0, 0]
+    assert placement.decisions.digest(0, problem) != Placement(problem, [1, 0]).decisions.digest(0, problem)
+
+
+def test_what_decides_devices_alone_is_a_plan_of_version_1(problem):
+    nothing_more = Placement(problem, [1, 0], priority_of_op=[0, 0, 0], cluster_of_op=[-1, -1, -1])
+    assert nothing_more.priority_of_op is None and nothing_more.cluster_of_op is None
+    assert nothing_more.to_json() == Placement(problem, [1, 0]).to_json()
+    assert json.loads(nothing_more.to_json()).keys() == {
+        "schema_version",
+        "fingerprint",
+        "cluster",
+        "devices",
+    }
+    assert Placement.from_json(plan(problem, schema_version=2), problem).priority_of_op is None
+
+
+def test_a_plan_and_its_decisions_are_the_same(problem):
+    placement = Placement(problem, [1, 0], priority_of_op=[2, 0, 1])
+    assert len(placement.decisions) == 1
+    again = Placement.from_decisions(problem, placement.decisions)
+    for one in (placement, again):
+        assert one.device_of_unit.tolist() == [1, 0] and one.priority_of_op.tolist() == [2, 0, 1]
+        with pytest.raises(ValueError, match="read-only"):
+            one.priority_of_op[0] = 1
+    with pytest.raises(InputError, match="decisions has 2 plans, not one"):
+        Placement.from_decisions(problem, Decisions([[1, 0], [0, 0]]))
+    with pytest.raises(InputError, match="'c' has no kernel"):
+        Placement.from_decisions(problem, Decisions([[1, 1]]))
+
+
 def test_an_edited_plan_is_read(problem):
     edited = Placement(problem, np.array([1, 0])).to_json().replace(GPU1, GPU0)
     assert Placement.from_json(edited, problem).device_of_unit.tolist() == [0, 0]
@@ -75,8 +118,23 @@ def test_an_edited_plan_is_read(problem):
     [
         ({"fingerprint": "0" * 64}, "another graph"),
         ({"fingerprint": None}, r"schema of plans at \$.fingerprint"),
-        ({"schema_version": 2}, "schema version 2"),
+        ({"schema_version": 3}, "schema version 3, this program reads 1 and 2"),
         ({"devices": [GPU0]}, "not a placement"),
+        ({**ORDER, "priorities": {"a": 1, "b": 2}}, "no priority for op 'c'"),
+        (
+            {**ORDER, "priorities": {"a": 1, "b": 2, "c": 3, "z": 4}},
+            "has op 'z' in priorities, which the graph",
+        ),
+        ({**ORDER, "clusters": {"z": 1}}, "has op 'z' in clusters, which the graph lacks; take it out"),
+        (
+            {**ORDER, "priorities": {"a": 1.5, "b": 2, "c": 3}},
+            r"at \$.priorities.a: 1.5 is not of type 'integer'",
+        ),
+        ({**ORDER, "priorities": {"a": True, "b": 2, "c": 3}}, r"at \$.priorities.a: True is not of type"),
+        ({**ORDER, "priorities": {"a": 2**31, "b": 2, "c": 3}}, r"at \$.priorities.a: 2147483648 is greater"),
+        ({**ORDER, "priorities": [1, 2, 3]}, r"at \$.priorities: \[1, 2, 3\] is not of type 'object'"),
+        ({**ORDER, "clusters": {"a": -1}}, r"at \$.clusters.a: -1 is less than the minimum of 0"),
+        ({"priorities": {"a": 1, "b": 2, "c": 3}}, r"at \$.schema_version: 2 was expected"),
         ({"devices": {"a": GPU1, "b": GPU1}}, "no device for op 'c'"),
         ({"devices": {"a": GPU1, "b": GPU0, "c": GPU0}}, "op 'b' is on .*GPU:0.*'a'.*must share"),
         (

@@ -6,7 +6,7 @@ import jsonschema
 import pytest
 
 from tf_placer.errors import InputError
-from tf_placer.problem.plan_file import SCHEMA_PATH, SCHEMA_VERSION, PlanFile
+from tf_placer.problem.plan_file import SCHEMA_PATH, SCHEMA_VERSIONS, PlanFile
 
 GOOD = {"schema_version": 1, "fingerprint": "ab12", "devices": {"a": "/device:CPU:0"}}
 
@@ -14,13 +14,20 @@ GOOD = {"schema_version": 1, "fingerprint": "ab12", "devices": {"a": "/device:CP
 def test_the_schema_is_one_and_of_this_version():
     schema = json.loads(SCHEMA_PATH.read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
-    assert schema["properties"]["schema_version"] == {"const": SCHEMA_VERSION}
+    assert schema["properties"]["schema_version"]["enum"] == list(SCHEMA_VERSIONS)
 
 
 def test_a_plan_is_read():
     made_for = {"workload": "inception_v3", "batch_size": 8, "fetches": ["a:0"]}
     plan = PlanFile.parse(json.dumps(GOOD | {"made_for": made_for}), "here")
     assert plan == PlanFile("here", "ab12", {"a": "/device:CPU:0"}, made_for)
+
+
+def test_what_a_plan_decides_beyond_devices():
+    more = {"schema_version": 2, "priorities": {"a": 3.0}, "clusters": {}}
+    plan = PlanFile.parse(json.dumps(GOOD | more), "here")
+    assert plan.priorities == {"a": 3} and plan.clusters == {} and plan.schedules
+    assert not PlanFile.parse(json.dumps(GOOD | {"schema_version": 2}), "here").schedules
 
 
 @pytest.mark.parametrize(

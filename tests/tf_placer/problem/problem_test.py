@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.tf_placer.problem.small_problems import problem_of, small_cluster
+from tf_placer.costs.op_work import OpWork
 from tf_placer.errors import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.problem.problem import Problem
@@ -104,6 +105,24 @@ def test_the_digest_is_of_everything_but_the_name():
         {"cluster": small_cluster(3)},
     )
     assert len({digest, *(problem_of(**given | change).digest() for change in changes)}) == 1 + len(changes)
+
+
+def test_the_digest_is_what_it_was():
+    # Printed by commit 15ed4d9, before problems had work: checkpoints of its searches go on.
+    problem = problem_of(
+        [[100, 50], [7, 9], [0, 3]],
+        [(2, 0), (2, 1), (0, 1)],
+        [1000, 1000, 8],
+        resident_bytes=[1, 2, 3],
+        output_bytes=[500, 0, 0],
+        edge_tensor=[5, 5, 6],
+        names=["a", "b", "c"],
+        allowed=np.array([[True, True], [True, False], [False, True]]),
+    )
+    assert problem.fingerprint == "ecb5c4cba3a08d54506c481821030a29cb06abbb4c1bc9af726a3d4d522ae589"
+    assert problem.digest() == "e5cff9d7db6e4115"
+    work = OpWork(flops=np.ones(3), num_bytes=np.ones(3), launches=np.ones(3))
+    assert dataclasses.replace(problem, work=work).digest() == "e5cff9d7db6e4115"
 
 
 def test_the_fingerprint_is_of_the_graph():
@@ -211,6 +230,51 @@ def test_check_legal_names_the_unit_and_the_choice():
         problem.check_legal(np.array([-1, 0]))
     with pytest.raises(InputError, match=r"shape \(3,\), expected \(2,\)"):
         problem.check_legal(np.zeros(3, np.int32))
+
+
+ALLOWED = np.array([[True, True, True], [False, True, True], [False, False, True]])
+
+
+def test_legalized_keeps_what_is_legal_and_takes_the_first_device_else():
+    problem = problem_of([1] * 3, [], cluster=small_cluster(3), allowed=ALLOWED)
+    rows = np.array([[0, 0, 0], [1, 1, 1], [2, 2, 2]])
+    assert problem.legalized(rows).tolist() == [[0, 1, 2], [1, 1, 2], [2, 2, 2]]
+    assert problem.legalized(rows[0]).tolist() == [0, 1, 2]
+    assert problem.legalized(rows[np.newaxis]).shape == (1, 3, 3)
+    assert problem.legalized(rows).dtype == np.int32
+    assert problem.legalized(rows[:0]).shape == (0, 3)
+    # Unit 1's first legal device is 2 now.
+    assert problem.legalized(rows, order=[2, 0, 1]).tolist() == [[0, 2, 2], [1, 1, 2], [2, 2, 2]]
+    assert rows[0].tolist() == [0, 0, 0]
+    assert problem.everything_on(0).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("rows", "order", "message"),
+    [
+        ([0, 0], None, r"rows has shape \(2,\), expected \[..., 3\]"),
+        (1, None, r"rows has shape \(\)"),
+        ([0, 0, 3], None, "rows has the entry 3; give positions from 0 to 2"),
+        ([0, -1, 0], None, "rows has the entry -1"),
+        ([0, 0.5, 0], None, "rows: expected whole numbers"),
+        ([0, 0, 0], [0, 1], "order is .*; give every device from 0 to 2 once"),
+        ([0, 0, 0], [0, 1, 1], "order is .*; give every device"),
+        ([0, 0, 0], [[0, 1, 2]], "order is .*; give every device"),
+    ],
+)
+def test_rows_that_are_no_placements(rows, order, message):
+    with pytest.raises(InputError, match=message):
+        problem_of([1] * 3, [], cluster=small_cluster(3), allowed=ALLOWED).legalized(rows, order)
+
+
+def test_work_is_of_each_op():
+    problem = problem_of([1, 1], [])
+    assert problem.work is None
+    work = OpWork(np.ones(3), np.ones(3), np.ones(3))
+    with pytest.raises(InputError, match="work has 3 entries, expected 2"):
+        dataclasses.replace(problem, work=work)
+    with pytest.raises(InputError, match="work is 3, not an OpWork"):
+        dataclasses.replace(problem, work=3)
 
 
 def test_name_of_a_unit_is_its_first_op():

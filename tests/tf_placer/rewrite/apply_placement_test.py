@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -31,6 +33,19 @@ def test_every_op_gets_its_units_device(item: Item, placement: Placement) -> Non
     wanted = [names[placement.device_of_unit[unit]] for unit in placement.problem.unit_of_op]
     assert [node.device for node in placed.node] == wanted
     assert len(set(wanted)) == 3  # else the comparison says little
+
+
+@pytest.mark.parametrize(
+    ("field", "why"), [("priority_of_op", "executor takes ready ops"), ("cluster_of_op", "no ops are fused")]
+)
+def test_what_no_graph_can_say_yet_is_refused(item: Item, placement: Placement, field: str, why: str) -> None:
+    decided = dataclasses.replace(placement, **{field: np.arange(placement.problem.num_ops)})
+    with pytest.raises(
+        InputError, match=f"{field} is decided, but the runtime does not heed it yet: .*{why}"
+    ):
+        apply_placement(item, decided)
+    nothing = dataclasses.replace(placement, priority_of_op=np.zeros(placement.problem.num_ops))
+    assert apply_placement(item, nothing) == apply_placement(item, placement)
 
 
 def test_the_item_is_left_alone(item: Item, placement: Placement) -> None:

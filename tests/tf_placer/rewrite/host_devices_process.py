@@ -13,6 +13,7 @@ from tf_placer.automatic.eager_devices import attach
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
+from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.placed_function import move_variables, placed_concrete_function
 
 HERE = "/job:localhost/replica:0/task:0/device:CPU:0"
@@ -25,12 +26,10 @@ def spread(function, args: tuple, cluster: Cluster, here: Mapping[str, str]):
     problem = analytic_problem(item, cluster)
     generator = np.random.default_rng(1)
     row = [generator.choice(np.flatnonzero(allowed)) for allowed in problem.allowed]
-    names = [here[device.name] for device in cluster.devices]
-    devices = {
-        name: names[row[unit]] for name, unit in zip(problem.op_names, problem.unit_of_op, strict=True)
-    }
+    placement = Placement(problem, row)
+    devices = {name: here[device] for name, device in placement.device_names.items()}
     move_variables(concrete, item, devices)
-    placed = placed_concrete_function(concrete, item, devices)
+    placed = placed_concrete_function(concrete, item, placement, devices)
     return placed, {op.name: op.device for op in placed.graph.get_operations() if op.device}
 
 

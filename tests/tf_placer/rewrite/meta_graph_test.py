@@ -1,5 +1,7 @@
 """MetaGraphDefs with a placement: their devices change, and nothing else."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -102,3 +104,11 @@ def test_one_body_cannot_be_in_two_places():
         place_meta_graph(meta_graph, placement)
     together = Placement(placement.problem, np.zeros(placement.problem.num_units, np.int32))
     assert without_devices(place_meta_graph(meta_graph, together)) == without_devices(meta_graph)
+
+
+def test_a_schedule_is_refused_rather_than_left_out():
+    meta_graph = exported(calls(1))
+    placement = placement_of(meta_graph, ["y"])
+    scheduled = dataclasses.replace(placement, priority_of_op=np.arange(placement.problem.num_ops))
+    with pytest.raises(InputError, match="priority_of_op is decided, but the runtime does not heed it yet"):
+        place_meta_graph(meta_graph, scheduled)

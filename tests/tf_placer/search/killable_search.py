@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+import dataclasses
 import json
 import pathlib
 import sys
@@ -21,7 +21,7 @@ CONFIG = HdpConfig(
     num_groups=8, placer_hidden=8, grouper_hidden=8, landmarks=4, imitation_steps=20, placements=8,
     learning_rate=1e-2, noise_updates=5, entropy_updates=5, valid_only_after=3,
 )  # fmt: skip
-METHODS = {"hdp": functools.partial(methods.hdp, config=CONFIG), "random": methods.random}
+METHODS = {"hdp": dataclasses.replace(methods.find("hdp"), default=CONFIG), "random": methods.find("random")}
 EVALUATIONS = 200
 
 

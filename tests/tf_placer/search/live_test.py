@@ -2,17 +2,20 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 
 from tests.tf_placer.problem.small_problems import branches_problem
 from tests.tf_placer.search.other_machine import OtherMachine
 from tf_placer.calibration.refit import Correction
-from tf_placer.cluster.local_workers import WorkerError
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RaceFailed
+from tf_placer.problem.decisions import Decisions
+from tf_placer.problem.placement import Placement
 from tf_placer.search.budget import Budget
 from tf_placer.search.live import LiveConfig, search_live
-from tf_placer.search.search import NothingFits
+from tf_placer.search.search import NothingFits, search
+from tf_placer.workers.local_workers import WorkerError
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +108,30 @@ def test_a_placement_is_measured_once(problem):
     found = live(problem, machine, evaluations=3000)
     rows = {trial.device_of_unit.tobytes() for trial in found.trials}
     assert len(rows) == len(found.trials) == machine.evaluated
+
+
+def test_two_schedules_of_the_same_devices_are_two_trials(problem, monkeypatch):
+    """``random`` decides no order, ``local_search`` one, and the method that was asked for the opposite one."""
+    orders = {"random": None, "local_search": np.arange(problem.num_ops), "hdp": -np.arange(problem.num_ops)}
+
+    def one_plan(problem, method, *_, **__):
+        found = search(problem, "single", budget_evaluations=2)
+        placement = Placement(problem, np.arange(problem.num_units) % 2, orders[method])
+        return dataclasses.replace(found, method=method, placement=placement)
+
+    monkeypatch.setitem(search_live.__globals__, "search", one_plan)
+    found = live(problem, OtherMachine(problem), "hdp")
+    plans = [trial for trial in found.trials if trial.method != "single"]
+    assert [trial.method for trial in plans] == ["hdp", "local_search", "random"], "each is measured once"
+    assert len({trial.device_of_unit.tobytes() for trial in plans}) == 1
+    for trial in plans:
+        wanted = Decisions(trial.device_of_unit[np.newaxis], _one_row(orders[trial.method]))
+        assert trial.decisions.digest(0, problem) == wanted.digest(0, problem)
+        assert found.best_of(trial.method) is trial
+
+
+def _one_row(order):
+    return None if order is None else order[np.newaxis]
 
 
 def test_without_a_single_device_that_runs_the_fastest_plan_is_recommended(problem):

@@ -1,15 +1,24 @@
 """Methods by name."""
 
+import dataclasses
+
+import numpy as np
 import pytest
 
+from tf_placer.cluster.cluster import Cluster
 from tf_placer.errors import InputError
+from tf_placer.planners.random_search import RandomSearchConfig
+from tf_placer.problem.multi_branch import multi_branch_problem
 from tf_placer.search import methods
+from tf_placer.search.round import evaluated
+from tf_placer.search.search import search
+from tf_placer.search.spec import Role
 
 
 def test_names_are_found_and_described():
     assert {"hdp", "random", "single"} <= set(methods.names())
     for name in methods.names():
-        assert methods.find(name).run.__doc__
+        assert methods.find(name).name == name
         assert methods.describe(name) and "\n" not in methods.describe(name)
 
 
@@ -26,16 +35,36 @@ def methods_as_they_were(monkeypatch):
 
 def nothing_new(context):
     """Tries nothing new."""
-    return methods.single(context)
+    yield evaluated(context, context.problem.everything_on(0)[np.newaxis])
 
 
 @pytest.mark.usefixtures("methods_as_they_were")
 def test_a_registered_method_is_found_like_any_other():
     methods.register("nothing_new", nothing_new)
-    assert methods.find("nothing_new").run is nothing_new
     assert "nothing_new" in methods.names()
     assert methods.describe("nothing_new") == "Tries nothing new."
-    methods.register("nothing_new", nothing_new)  # a notebook's cell that is run again
+    with pytest.raises(
+        InputError, match="method 'nothing_new' is registered already; give another name, or rep"
+    ):
+        methods.register("nothing_new", nothing_new)
+    methods.register("nothing_new", nothing_new, replace=True)  # a notebook's cell that is run again
+
+
+@pytest.mark.usefixtures("methods_as_they_were")
+def test_a_row_is_added_with_its_settings():
+    spec = dataclasses.replace(
+        methods.find("random"), name="thirds", default=RandomSearchConfig(batch=3), roles=frozenset()
+    )
+    methods.add(spec)
+    result = search(multi_branch_problem(Cluster.preset("k40x2")), "thirds", budget_evaluations=7)
+    assert [entry.evaluations for entry in result.history] == [3, 6, 7] and result.settings == {"batch": 3}
+
+
+def test_every_role_is_taken_and_those_of_one_are_of_one():
+    for role in Role:
+        assert methods.having(role), role
+    for role in (Role.REFERENCE, Role.CONTROL, Role.PLAIN, Role.DEFAULT):
+        assert methods.the(role).name in methods.names()
 
 
 @pytest.mark.usefixtures("methods_as_they_were")

@@ -6,6 +6,7 @@ import numpy as np
 
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.problem.decisions import decisions_of
 
 
 class OtherMachine:
@@ -20,21 +21,22 @@ class OtherMachine:
         self._fails, self._race_error, self._alone = fails, race_error, alone
         self.evaluated = 0
 
-    def _times(self, rows):
-        return self._simulator.evaluate(rows).runtime_s * self._noise.lognormal(0, 0.01, len(rows))
+    def _times(self, plans):
+        return self._simulator.evaluate(plans).runtime_s * self._noise.lognormal(0, 0.01, len(plans))
 
-    def evaluate(self, rows):
-        self.evaluated += len(rows)
+    def evaluate(self, plans):
+        self.evaluated += len(plans)
+        rows = decisions_of(plans, self._simulator.problem).device_of_unit
         failed = np.array([self._fails(row) for row in rows])
         status = np.where(failed, Status.OUT_OF_MEMORY, Status.OK).astype(np.int32)
         return Measurement(
-            np.where(failed, np.nan, self._alone * self._times(rows)),
+            np.where(failed, np.nan, self._alone * self._times(plans)),
             None,
             status,
             tuple("too large" if one else "" for one in failed),
         )
 
-    def race(self, rows, rounds=20):
+    def race(self, plans, rounds=20):
         if self._race_error:
             raise self._race_error
-        return np.stack([self._times(rows) for _ in range(rounds)], axis=1).tolist()
+        return np.stack([self._times(plans) for _ in range(rounds)], axis=1).tolist()

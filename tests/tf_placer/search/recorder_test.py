@@ -1,5 +1,6 @@
 """The recorder keeps the best, counts no more than the budget, and forgets nothing."""
 
+import dataclasses
 import json
 import math
 
@@ -7,6 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tf_placer.errors import InputError
+from tf_placer.problem.decisions import Decisions
 from tf_placer.search.budget import Budget
 from tf_placer.search.recorder import Recorder
 from tf_placer.search.round import Round
@@ -21,11 +24,17 @@ def round_of(times, valid=None, first=0):
     )
 
 
+def devices(best):
+    """Of the one plan."""
+    assert len(best) == 1
+    return best.device_of_unit[0].tolist()
+
+
 def test_the_best_is_the_best_seen_and_not_the_last():
     recorder = Recorder(Budget(evaluations=100))
     for times, first in ([3.0, 2.0], 10), ([1.0, 5.0], 20), ([4.0, 4.0], 30):
         recorder.add(round_of(times, first=first))
-    assert recorder.best_s == 1.0 and recorder.best_placement.tolist() == [20]
+    assert recorder.best_s == 1.0 and devices(recorder.best) == [20]
     assert [(e.evaluations, e.best_s, e.mean_s) for e in recorder.history] == [
         (2, 2, 2.5),
         (4, 1, 3),
@@ -36,9 +45,9 @@ def test_the_best_is_the_best_seen_and_not_the_last():
 def test_what_does_not_run_is_never_best():
     recorder = Recorder(Budget(evaluations=100))
     recorder.add(round_of([0.1, 0.2], [False, False]))
-    assert recorder.best_placement is None and math.isnan(recorder.best_s)
+    assert recorder.best is None and math.isnan(recorder.best_s)
     recorder.add(round_of([0.1, math.nan, 7.0], [False, False, True], first=5))
-    assert recorder.best_s == 7.0 and recorder.best_placement.tolist() == [7]
+    assert recorder.best_s == 7.0 and devices(recorder.best) == [7]
     assert [e.failed for e in recorder.history] == [2, 2]
     assert math.isnan(recorder.history[0].mean_s) and recorder.history[1].mean_s == 7.0
 
@@ -50,7 +59,57 @@ def test_what_lies_past_the_budget_does_not_count():
     recorder.add(round_of([7.0, 1.0], first=5))
     assert recorder.exhausted
     assert recorder.evaluations == 3
-    assert recorder.best_s == 7.0 and recorder.best_placement.tolist() == [5]
+    assert recorder.best_s == 7.0 and devices(recorder.best) == [5]
+
+
+def test_a_round_that_says_how_many_were_tried_counts_whole():
+    recorder = Recorder(Budget(evaluations=100))
+    best_of_many = dataclasses.replace(round_of([5.0, 3.0]), evaluations=98)
+    recorder.add(best_of_many)
+    assert recorder.evaluations == 98 and not recorder.exhausted
+    recorder.add(dataclasses.replace(round_of([4.0, 4.0, 4.0, 2.0], first=10), evaluations=40))
+    assert recorder.evaluations == 138 and recorder.exhausted
+    assert recorder.best_s == 2.0 and devices(recorder.best) == [13], (
+        "the last row is past the budget and was tried"
+    )
+    assert [(entry.evaluations, entry.mean_s, entry.failed) for entry in recorder.history] == [
+        (98, 4.0, 0),
+        (138, 3.5, 0),
+    ]
+
+
+@pytest.mark.parametrize("evaluations", [-1, 1.5, "many", True])
+def test_evaluations_are_a_number(evaluations):
+    with pytest.raises(InputError, match="evaluations is"):
+        dataclasses.replace(round_of([1.0]), evaluations=evaluations)
+
+
+def test_all_that_the_best_plan_decides_is_kept():
+    decisions = Decisions([[0], [1]], priority_of_op=[[0, 0], [7, 5]], cluster_of_op=[[-1, -1], [-1, 2]])
+    first, second = Recorder(Budget(seconds=1e3)), Recorder(Budget(seconds=1e3))
+    first.add(Round(decisions, np.array([2.0, 1.0]), np.array([True, True])))
+    second.restore(json.loads(json.dumps(first.state())))
+    for recorder in (first, second):
+        assert devices(recorder.best) == [1]
+        assert recorder.best.priority_of_op.tolist() == [[7, 5]]
+        assert recorder.best.cluster_of_op.tolist() == [[-1, 2]]
+    first.add(Round(decisions.row(0), np.array([0.5]), np.array([True])))
+    assert first.best.priority_of_op is None, "the best plan now decides no order"
+
+
+def test_a_state_of_before_schedules_is_restored():
+    # As search.json of schema version 1 held it.
+    old = {
+        "elapsed_s": 1.0,
+        "best_s": 2.5,
+        "best_placement": [1, 0],
+        "evaluations": 3,
+        "history": [[3, 0.5, 2.5, 3.0, 0]],
+    }
+    recorder = Recorder(Budget(seconds=1e3))
+    recorder.restore(old)
+    assert devices(recorder.best) == [1, 0] and recorder.best.priority_of_op is None
+    assert recorder.state() | {"elapsed_s": 1.0} == old, "and is written as it was"
 
 
 def test_time_runs_out():

@@ -1,5 +1,6 @@
 """Searches on the TensorFlow runtime: interrupted, gone on with, each placement measured once."""
 
+import dataclasses
 import functools
 import json
 import math
@@ -29,9 +30,9 @@ CONFIG = HdpConfig(
     start_probability=0.5,
 )  # fmt: skip
 METHODS = {
-    "hdp": functools.partial(methods.hdp, config=CONFIG),
-    "random": methods.random,
-    "single": methods.single,
+    "hdp": dataclasses.replace(methods.find("hdp"), default=CONFIG),
+    "random": "random",
+    "single": "single",
 }
 
 

@@ -1,5 +1,6 @@
 """Searches: anytime, within their budget, and repeatable."""
 
+import dataclasses
 import itertools
 import math
 
@@ -49,11 +50,7 @@ def one_by_one(*placements, then=None):
 SMALL_HDP = HdpConfig(
     num_groups=8, placer_hidden=8, grouper_hidden=8, landmarks=4, imitation_steps=20, placements=16
 )
-
-
-def small_hdp(context):
-    """The Hierarchical planner, quick to trace and run."""
-    return methods.hdp(context, SMALL_HDP)
+small_hdp = dataclasses.replace(methods.find("hdp"), default=SMALL_HDP)
 
 
 def interrupt():

@@ -7,13 +7,17 @@ from tests.tf_placer.planners.full_devices import full_problem, sized_cluster
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of
 from tests.tf_placer.search.other_machine import OtherMachine
 from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.search import methods
+from tf_placer.search.spec import Role
 from tf_placer.search.starts import Starts
+
+PLANNERS = methods.having(Role.BESIDE)
 
 
 def test_the_fastest_plan_is_first_and_rewards_are_relative_to_it():
     problem = branches_problem(4, 6)
     simulator = SimulatedEvaluator(problem)
-    starts = Starts(problem, simulator)
+    starts = Starts(problem, simulator, PLANNERS)
     times_s = simulator.evaluate(starts.plans).runtime_s
     assert (np.diff(times_s) >= 0).all()
     assert starts.reference_s == times_s[0] < 0.6 * starts.single_device_s
@@ -21,7 +25,7 @@ def test_the_fastest_plan_is_first_and_rewards_are_relative_to_it():
 
 def test_a_single_device_wins_a_tie():
     problem = problem_of([[200, 100]] * 3, [(0, 1), (1, 2)], 1000)
-    starts = Starts(problem, SimulatedEvaluator(problem))
+    starts = Starts(problem, SimulatedEvaluator(problem), PLANNERS)
     assert starts.plans[0].tolist() == [1, 1, 1]
     assert starts.reference_s == starts.single_device_s == pytest.approx(300e-9)
 
@@ -30,14 +34,14 @@ def test_a_single_device_wins_a_tie():
 def test_where_no_single_device_fits_the_plans_do(devices, fill):
     for seed in range(5):
         problem = full_problem(devices, fill, seed, more_bytes=2000)
-        starts = Starts(problem, SimulatedEvaluator(problem))
+        starts = Starts(problem, SimulatedEvaluator(problem), PLANNERS)
         assert starts.single_device_s is None
         assert (SimulatedEvaluator(problem).evaluate(starts.plans).status == 0).all()
 
 
 def test_where_nothing_fits_it_is_the_plan_that_exceeds_memory_least():
     problem = problem_of([1] * 3, [], cluster=sized_cluster([17, 19]), resident_bytes=10)
-    starts = Starts(problem, SimulatedEvaluator(problem))
+    starts = Starts(problem, SimulatedEvaluator(problem), PLANNERS)
     assert starts.single_device_s is None and len(starts.plans) == 1
     load = np.bincount(starts.plans[0], minlength=2) * 10
     assert load.tolist() == [10, 20], "1 byte over on the second, not 3 on the first"
@@ -47,7 +51,7 @@ def test_where_nothing_fits_it_is_the_plan_that_exceeds_memory_least():
 def test_on_the_runtime_only_the_single_devices_are_measured():
     problem = branches_problem(4, 6)
     machine = OtherMachine(problem, alone=3.0)
-    starts = Starts(problem, machine)
+    starts = Starts(problem, machine, PLANNERS)
     assert len(np.unique(starts.plans[0])) == 2
     assert machine.evaluated == problem.num_devices
     # The machine takes three times as long as the simulator, for the plan that it has not measured, too.
@@ -58,4 +62,4 @@ def test_on_the_runtime_only_the_single_devices_are_measured():
 def test_a_device_on_which_the_step_failed_is_no_place_to_begin():
     problem = problem_of([[200, 100]] * 3, [(0, 1), (1, 2)], 1000)
     machine = OtherMachine(problem, fails=lambda row: row[0] == 1)
-    assert not (Starts(problem, machine).plans[0] == 1).all()
+    assert not (Starts(problem, machine, PLANNERS).plans[0] == 1).all()

@@ -14,10 +14,7 @@ from tf_placer.search.search import search
 SMALL_HDP = HdpConfig(
     num_groups=8, placer_hidden=8, grouper_hidden=8, landmarks=4, imitation_steps=20, placements=16
 )
-
-
-def small_hdp(context):
-    return methods.hdp(context, SMALL_HDP)
+small_hdp = dataclasses.replace(methods.find("hdp"), default=SMALL_HDP)
 
 
 def times(problem: Problem, factor: int) -> Problem:

@@ -1,0 +1,130 @@
+"""Every method, network and loss, listed once: what the tests that hold all of them need to know of each."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import sonnet as snt
+import tensorflow as tf
+
+from tf_placer.agents.hdp.config import HdpConfig
+from tf_placer.agents.losses import reinforce_loss
+from tf_placer.grouper.feed_forward import FeedForwardGrouper
+from tf_placer.placer.device_scorer import DeviceChoices, DeviceScorer
+from tf_placer.placer.projected_lstm import ProjectedLstm
+from tf_placer.placer.seq2seq import Seq2SeqPlacer
+
+
+@dataclasses.dataclass(frozen=True)
+class MethodDescriptor:
+    """One method of the table.
+
+    Attributes:
+      name: its name there.
+      config: settings with which it is quick.
+      evaluations: that it needs for ``of_optimum``.
+      of_optimum: four equal branches on two devices: most that its best plan takes, of the optimum. One device takes
+        1.98 times as long: 2 * 10 + 16 * 1000 ns instead of 10 + 110 + 8 * 1000 + 10.
+      draws: what it tries depends on the seed.
+      keeps_within_memory: finds a plan that fits where hardly any does.
+    """
+
+    name: str
+    config: Any = None
+    evaluations: int = 500
+    of_optimum: float = 1.0
+    draws: bool = True
+    keeps_within_memory: bool = True
+
+
+METHODS = (
+    MethodDescriptor(
+        "hdp",
+        HdpConfig(
+            num_groups=4,
+            placer_hidden=8,
+            grouper_hidden=8,
+            landmarks=2,
+            imitation_steps=20,
+            placements=16,
+            learning_rate=1e-2,
+            start_probability=0.6,
+        ),
+        evaluations=800,
+    ),
+    MethodDescriptor("list_schedule", draws=False),
+    MethodDescriptor("local_search"),
+    MethodDescriptor("random", of_optimum=1.98),  # no block of the breadth-first order is a branch
+    MethodDescriptor("single", of_optimum=1.98, draws=False, keeps_within_memory=False),
+    MethodDescriptor("topological_fill", of_optimum=1.98, draws=False),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class NetworkDescriptor:
+    """One network: a Sonnet module of ``tf_placer/grouper`` or ``tf_placer/placer``.
+
+    Attributes:
+      make: builds it.
+      call: one pass, to a float tensor that all weights have a part in.
+    """
+
+    make: Callable[[], snt.Module]
+    call: Callable[[Any], tf.Tensor]
+
+    @property
+    def name(self) -> str:
+        """Of the class."""
+        return type(self.make()).__name__
+
+
+def _noise(*shape: int) -> tf.Tensor:
+    return tf.random.stateless_normal(shape, seed=[len(shape), sum(shape)])
+
+
+_CHOICES = DeviceChoices(
+    features=_noise(3, 5),
+    legal=tf.constant([[True, True, True], [False, True, True], [True, False, True], [True, True, False]]),
+    leaning=_noise(4, 3),
+)
+_ACTIONS = tf.constant([[[0, 1, 2, 0], [2, 2, 0, 1]]])  # [M, K, G] legal
+_HIDDEN = 4
+
+NETWORKS = (
+    NetworkDescriptor(
+        lambda: FeedForwardGrouper(num_groups=3, num_types=4, type_embedding_width=2, hidden_width=_HIDDEN),
+        lambda network: network(tf.constant([0, 3, 2, 1, 0]), _noise(5, 6)),
+    ),
+    NetworkDescriptor(
+        lambda: Seq2SeqPlacer(_HIDDEN, tanh_constant=5.0, temperature=2.0),
+        lambda network: network.score(_noise(1, 4, 6), _CHOICES, _ACTIONS, tf.zeros([1, 1, 1, 1])).log_prob(),
+    ),
+    NetworkDescriptor(
+        lambda: DeviceScorer(_HIDDEN),
+        lambda network: network.score(_noise(1, 2, 6), network.embed(_CHOICES.features)),
+    ),
+    NetworkDescriptor(
+        lambda: ProjectedLstm(_HIDDEN),
+        lambda network: snt.dynamic_unroll(network, _noise(3, 2, 4 * _HIDDEN), network.initial_state(2))[0],
+    ),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class LossDescriptor:
+    """One loss of ``tf_placer/agents/losses.py``.
+
+    Attributes:
+      loss: of log-probabilities [B] and what else it takes.
+      others: those arguments, for B = 4; the last sample may not teach.
+    """
+
+    loss: Callable[..., tf.Tensor]
+    others: tuple[tf.Tensor, ...]
+
+
+LOSSES = (
+    LossDescriptor(reinforce_loss, (tf.constant([1.0, -2.0, 0.5, 3.0]), tf.constant([1.0, 1.0, 1.0, 0.0]))),
+)

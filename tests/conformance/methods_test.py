@@ -1,0 +1,240 @@
+"""What holds of every search method: those of ``descriptors.METHODS``, which are all there are."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import pathlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.conformance.descriptors import METHODS, MethodDescriptor
+from tests.tf_placer.planners.full_devices import full_problem, loads, sized_cluster
+from tests.tf_placer.problem.small_problems import (
+    branches_optimum_ns,
+    branches_problem,
+    problem_of,
+    random_problem,
+    small_cluster,
+)
+from tf_placer.evaluation.measurement import Measurement
+from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.planners.planner import NoSettings
+from tf_placer.problem.problem import Problem
+from tf_placer.search import methods
+from tf_placer.search.progress import Silent
+from tf_placer.search.result import SearchResult
+from tf_placer.search.search import NothingFits, search
+from tf_placer.search.settings import configured, recorded
+from tf_placer.search.spec import Kind, Role
+
+BRANCHES, LENGTH = 4, 4
+EVERY = pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+# The same where one test of a learned method has to do for the fast suite: tracing it takes seconds.
+QUICK = pytest.mark.parametrize(
+    "method",
+    [
+        pytest.param(
+            method,
+            id=method.name,
+            marks=pytest.mark.slow if methods.find(method.name).kind == Kind.LEARNED else (),
+        )
+        for method in METHODS
+    ],
+)
+
+
+class Measuring:
+    """Is no simulator to a search, keeps what it was asked for, and may be killed."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._simulated = SimulatedEvaluator(problem)
+        self.problem = problem
+        self.identity = self._simulated.identity
+        self.rows: list[np.ndarray] = []
+
+    def evaluate(self, decisions: Any) -> Measurement:
+        measured = self._simulated.evaluate(decisions)
+        self.rows.extend(np.array(getattr(decisions, "device_of_unit", decisions)))
+        return measured
+
+
+class Killed(BaseException):
+    """The end of the process, for all that the search can know."""
+
+
+class KilledAfter(Silent):
+    """Ends the process after some rounds."""
+
+    def __init__(self, rounds: int) -> None:
+        self._rounds = rounds
+
+    def show(self, entry: Any) -> None:
+        self._rounds -= 1
+        if not self._rounds:
+            raise Killed
+
+
+def searched(method: MethodDescriptor, problem: Problem, **more: Any) -> SearchResult:
+    given = {"budget_evaluations": method.evaluations, "seed": 3, "config": method.config} | more
+    return search(problem, method.name, **given)
+
+
+def told(result: SearchResult) -> tuple:
+    """All that does not depend on the clock."""
+    rounds = [(e.evaluations, e.best_s, repr(e.mean_s), e.failed) for e in result.history]
+    return rounds, result.placement.device_of_unit.tolist(), result.runtime_s
+
+
+def test_the_list_is_complete() -> None:
+    assert [method.name for method in METHODS] == sorted(spec.name for spec in methods.SPECS)
+    for spec in methods.SPECS:
+        has_settings = spec.config is not NoSettings
+        assert spec.summary.endswith(".") and len(spec.summary) < 120, spec.name
+        assert spec.goes_on == (spec.kind != Kind.CONSTRUCTIVE), spec.name
+        assert recorded(configured(spec)) or not has_settings
+        if has_settings:
+            assert "Attributes:" in str(spec.config.__doc__), (
+                f"{spec.config.__name__}: what are its settings?"
+            )
+
+
+@EVERY
+def test_it_finds_what_it_can_of_a_toy_problem(method: MethodDescriptor) -> None:
+    problem = branches_problem(BRANCHES, LENGTH)
+    # Where it begins anywhere, at one device: the list schedule is the optimum here.
+    start = problem.everything_on(0) if methods.find(method.name).uses_start else None
+    found = searched(method, problem, start=start)
+    assert found.runtime_s <= method.of_optimum * branches_optimum_ns(BRANCHES, LENGTH) / 1e9
+    assert found.settings == recorded(configured(methods.find(method.name), method.config))
+    assert found.evaluations <= method.evaluations
+
+
+@EVERY
+def test_killed_and_gone_on_with_it_tries_what_it_would_have_tried(
+    method: MethodDescriptor, tmp_path: pathlib.Path
+) -> None:
+    problem = random_problem(np.random.default_rng(1), 12, 3)  # with masks
+    count = 40
+    whole = Measuring(problem)
+    expected = searched(method, problem, evaluator=whole, budget_evaluations=count)
+    for row in whole.rows:
+        problem.check_legal(row)
+    killed, last = Measuring(problem), Measuring(problem)
+    with pytest.raises(Killed):
+        searched(
+            method,
+            problem,
+            evaluator=killed,
+            checkpoint=tmp_path,
+            progress=KilledAfter(1 if len(expected.history) == 1 else 2),
+            budget_evaluations=count,
+        )
+    again = searched(method, problem, evaluator=last, checkpoint=tmp_path, budget_evaluations=count)
+    assert told(again) == told(expected)
+
+
+@QUICK
+def test_the_seed_says_what_is_tried(method: MethodDescriptor) -> None:
+    problem = random_problem(np.random.default_rng(2), 12, 3)
+    one, same, other = (searched(method, problem, seed=seed) for seed in (3, 3, 4))
+    assert told(one) == told(same)
+    assert (told(one)[0] != told(other)[0]) == method.draws
+
+
+@QUICK
+def test_what_it_finds_fits(method: MethodDescriptor) -> None:
+    problem = full_problem(3, 0.8, seed=0, more_bytes=50_000)
+    try:
+        found = searched(method, problem)
+    except NothingFits:
+        assert not method.keeps_within_memory
+        return
+    row = np.array(found.placement.device_of_unit)
+    assert (loads(problem, row) <= problem.cluster.capacity_bytes()).all()
+    assert all(found.peak_bytes[one.name] <= one.memory_bytes for one in problem.cluster.devices)
+
+
+CONSTRUCTIVE = pytest.mark.parametrize(
+    "method",
+    [method for method in METHODS if methods.find(method.name).kind == Kind.CONSTRUCTIVE],
+    ids=lambda method: method.name,
+)
+
+
+def rows_of(method: MethodDescriptor, problem: Problem) -> np.ndarray:
+    """[K, U] what a constructive method makes."""
+    spec = methods.find(method.name)
+    return spec.build(problem, configured(spec, method.config), 0)
+
+
+@CONSTRUCTIVE
+@pytest.mark.parametrize("seed", range(5))
+def test_every_row_is_legal(method: MethodDescriptor, seed: int) -> None:
+    problem = random_problem(np.random.default_rng(seed), 15, 3)
+    rows = rows_of(method, problem)
+    assert len(rows) and rows.dtype == np.int32
+    for row in rows:
+        problem.check_legal(row)
+
+
+@CONSTRUCTIVE
+@pytest.mark.parametrize("devices", [2, 3, 4])
+@pytest.mark.parametrize("fill", [0.6, 0.75, 0.9])
+def test_full_devices_hold_what_is_put_there(method: MethodDescriptor, devices: int, fill: float) -> None:
+    if not method.keeps_within_memory:
+        return
+    for seed in range(5):
+        problem = full_problem(devices, fill, seed)
+        rows = rows_of(method, problem)
+        assert len(rows)
+        assert all((loads(problem, row) <= problem.cluster.capacity_bytes()).all() for row in rows)
+
+
+@CONSTRUCTIVE
+def test_where_nothing_can_fit_nothing_is_made(method: MethodDescriptor) -> None:
+    problem = problem_of([1] * 3, [(0, 1)], cluster=sized_cluster([10, 10]), resident_bytes=10)
+    assert rows_of(method, problem).shape == ((0, 3) if method.keeps_within_memory else (2, 3))
+
+
+@QUICK
+@pytest.mark.parametrize(
+    "problem",
+    [
+        pytest.param(lambda: problem_of([7], []), id="one op"),
+        pytest.param(
+            lambda: problem_of([7, 5, 3], [(0, 1), (1, 2)], 9, cluster=small_cluster(1)), id="one device"
+        ),
+        pytest.param(lambda: problem_of([0, 0], [(0, 1)], 5), id="nothing takes time"),
+    ],
+)
+def test_it_copes_with_the_least(method: MethodDescriptor, problem: Any) -> None:
+    method, problem = dataclasses.replace(method, evaluations=20), problem()
+    assert searched(method, problem).runtime_s == problem.compute_ns[:, 0].sum() / 1e9
+
+
+@EVERY
+def test_a_setting_that_it_lacks_is_refused(method: MethodDescriptor) -> None:
+    with pytest.raises(methods.InputError, match=f"method '{method.name}' has no setting 'warp'; "):
+        searched(method, branches_problem(1, 1), config={"warp": 9})
+
+
+def test_no_module_names_a_method(root: pathlib.Path) -> None:
+    """Whoever means a method by what it is to the others asks for its role."""
+    names = {spec.name for spec in methods.SPECS}
+    for path in sorted((root / "tf_placer").rglob("*.py")):
+        if path.name == "methods.py" and path.parent.name == "search":
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and node.value in names:
+                pytest.fail(
+                    f"{path.relative_to(root)}:{node.lineno} says {node.value!r}; use tf_placer.search.Role"
+                )
+
+
+def test_roles_are_those_of_the_table() -> None:
+    beside = {spec.name for spec in methods.having(Role.BESIDE)}
+    constructive = {spec.name for spec in methods.SPECS if spec.kind == Kind.CONSTRUCTIVE}
+    assert beside <= constructive and methods.the(Role.REFERENCE).name in beside

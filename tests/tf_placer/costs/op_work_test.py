@@ -1,0 +1,30 @@
+"""Work of ops as arrays: sums, multiples, and what is refused."""
+
+import numpy as np
+import pytest
+
+from tf_placer.costs.op_work import OpWork
+from tf_placer.errors import InputError
+
+
+def test_sums_and_multiples():
+    work = OpWork([1, 2], [10, 20], [0, 1])
+    assert work.sum().tolist() == [3, 30, 1]
+    assert work.times(3).sum().tolist() == [9, 90, 3]
+    joined = OpWork.joined([work, work.times(2)])
+    assert joined.flops.tolist() == [1, 2, 2, 4]
+    assert joined.num_bytes.tolist() == [10, 20, 20, 40]
+    assert joined.launches.tolist() == [0, 1, 0, 2]
+    assert joined.flops.dtype == np.float64
+
+
+@pytest.mark.parametrize("value", [[-1.0], [float("nan")], [float("inf")], [[1.0]], "ab", None, 3, [None]])
+def test_what_is_no_work(value):
+    for name in ("flops", "num_bytes", "launches"):
+        with pytest.raises(InputError, match=f"{name} is .*; give one number of at least 0 for each op"):
+            OpWork(**{"flops": [1], "num_bytes": [1], "launches": [1], name: value})
+
+
+def test_arrays_of_different_lengths():
+    with pytest.raises(InputError, match=r"flops, num_bytes and launches have \[1, 2, 1\] entries"):
+        OpWork([1], [1, 2], [1])

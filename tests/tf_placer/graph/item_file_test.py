@@ -1,0 +1,156 @@
+"""Items in files: equal in every field, the same program, and told in one line where they are damaged."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tf_placer import workloads
+from tf_placer.array_file import array_file_bytes, read_array_file
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.errors import InputError
+from tf_placer.evaluation.measurement import Status
+from tf_placer.evaluation.runtime import RuntimeEvaluator
+from tf_placer.graph.item import Item
+from tf_placer.graph.item_file import can_be_kept, item_bytes, read_item_file
+from tf_placer.problem.analytic_problem import analytic_problem
+
+
+def through_a_file(item, folder):
+    (folder / "item").write_bytes(item_bytes(item))
+    return read_item_file(folder / "item")
+
+
+def assert_equal(item: Item, other: Item) -> None:
+    for field in dataclasses.fields(Item):
+        if field.name not in ("index", "feeds", "variables"):
+            assert getattr(item, field.name) == getattr(other, field.name), field.name
+    for field in dataclasses.fields(item.index):
+        np.testing.assert_array_equal(getattr(item.index, field.name), getattr(other.index, field.name))
+    assert other.index.graph_def is other.graph_def
+    for one, two in zip((*item.feeds, *item.variables), (*other.feeds, *other.variables), strict=True):
+        assert type(one) is type(two)
+        for field in dataclasses.fields(one):
+            a, b = getattr(one, field.name), getattr(two, field.name)
+            if field.name == "value":
+                assert a.dtype == b.dtype and a.shape == b.shape
+                assert a.tobytes() == b.tobytes() or (a == b).all()
+            else:
+                assert a == b and type(a) is type(b), field.name
+    assert item.fingerprint == other.fingerprint
+    assert item.estimated_sizes == other.estimated_sizes
+    assert other.runs_standalone
+
+
+@pytest.fixture(scope="module")
+def small():
+    function, args = workloads.function("branches_small", branches=2, depth=2, width=8, batch=4)
+    return Item.from_function(function, *args, name="small")
+
+
+def test_a_training_step_is_the_same(small, tmp_path):
+    kept = through_a_file(small, tmp_path)
+    assert_equal(small, kept)
+    digests = [analytic_problem(item, Cluster.preset("k40x2")).digest() for item in (small, kept)]
+    assert digests[0] == digests[1]
+
+
+def test_values_of_every_kind_are_the_same(tmp_path):
+    held = [
+        tf.Variable(tf.cast([1.5, -0.0, 2.0], tf.bfloat16)),
+        tf.Variable(tf.zeros([3, 4])),
+        tf.Variable([float("nan")] * 3),
+        tf.Variable([-0.0, 0.0]),
+        tf.Variable(7, dtype=tf.int64),
+        tf.Variable([True, False]),
+        tf.Variable(tf.zeros([0, 5], tf.float64)),
+        tf.Variable(tf.constant([1 + 2j], tf.complex64)),
+        tf.Variable(["a", "bc"]),
+    ]
+
+    @tf.function
+    def step(x, words):
+        with tf.device("CPU:0"):
+            found = tf.boolean_mask(x, x > 0)  # its size is an estimate
+        return [found, tf.strings.join([words, held[-1]]), *[v.read_value() for v in held]]
+
+    item = Item.from_function(step, tf.constant([1.0, -1.0]), tf.constant(["ä", ""]))
+    assert item.requested_devices and item.estimated_sizes
+    kept = through_a_file(item, tmp_path)
+    assert_equal(item, kept)
+    assert np.signbit(next(v.value for v in kept.variables if v.shape == (2,) and v.dtype == tf.float32)[0])
+
+
+def test_equal_elements_take_the_room_of_one(tmp_path):
+    def size(start):
+        variable = tf.Variable(start)
+        return len(item_bytes(Item.from_function(tf.function(lambda: variable + 1.0))))
+
+    # 100,000 elements of 4 bytes, or one.
+    assert 390_000 < size(tf.random.normal([100_000])) - size(tf.ones([100_000])) < 410_000
+
+
+def test_it_runs_on_workers_as_the_traced_one_does(small, tmp_path):
+    kept = through_a_file(small, tmp_path)
+    problem = analytic_problem(kept, Cluster.local(cores=1))
+    with RuntimeEvaluator(kept, problem) as evaluator:
+        measured = evaluator.evaluate(np.zeros((1, problem.num_units), np.int32))
+    assert measured.status.tolist() == [Status.OK]
+
+
+def test_it_computes_the_same(small, tmp_path):
+    def results(item):
+        graph = tf.Graph()
+        with graph.as_default():
+            tf.graph_util.import_graph_def(item.graph_def, name="")
+            feeds = {f"{feed.node}:0": feed.value for feed in item.feeds}
+            with tf.compat.v1.Session() as session:
+                for v in item.variables:
+                    handle = graph.get_tensor_by_name(f"{v.node}:0")
+                    value = tf.compat.v1.placeholder(v.dtype, v.shape)
+                    session.run(tf.raw_ops.AssignVariableOp(resource=handle, value=value), {value: v.value})
+                effects = [graph.get_operation_by_name(name) for name in item.control_outputs]
+                return [session.run([list(item.fetches), effects], feeds)[0][0] for _ in range(3)]
+
+    losses = results(small)
+    assert losses[0] != losses[2]
+    np.testing.assert_allclose(results(through_a_file(small, tmp_path)), losses, rtol=1e-5)
+
+
+def test_what_needs_this_process_is_not_kept():
+    table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer([1, 2], [3, 4]), 0)
+    of_table = Item.from_function(tf.function(lambda x: table.lookup(x)), tf.constant([1, 2]))
+    of_python = Item.from_function(
+        tf.function(lambda x: tf.numpy_function(lambda y: y, [x], tf.float32)), tf.ones(2)
+    )
+    for item in (of_table, of_python):
+        assert not can_be_kept(item)
+        with pytest.raises(InputError, match=r"cannot be in a file: .*; trace it in every process"):
+            item_bytes(item)
+
+
+@pytest.mark.parametrize(
+    ("header", "arrays"),
+    [
+        ({"outputs": []}, {}),
+        ({"outputs": [[3]]}, {}),
+        ({"variables": 3}, {}),
+        ({"name": 3}, {}),
+        ({"fetches": [3]}, {}),
+        ({"requested_devices": [1]}, {}),
+        ({}, {"graph_def": np.frombuffer(b"\xff\xff", np.uint8)}),
+        ({}, {"variables_0": np.zeros(3, np.uint8)}),
+        ({}, {"feeds_0": np.zeros(8, np.uint8)}),
+    ],
+)
+def test_what_is_no_item_is_told(small, tmp_path, header, arrays):
+    path = tmp_path / "item"
+    path.write_bytes(item_bytes(small))
+    good_header, good_arrays = read_array_file(path, "a tf_placer item", 1, "")
+    path.write_bytes(array_file_bytes("a tf_placer item", 1, good_header | header, good_arrays | arrays))
+    with pytest.raises(
+        InputError, match=r"item lacks a part of an item .*; trace the program again$"
+    ) as told:
+        read_item_file(path)
+    assert "\n" not in str(told.value)

@@ -1,0 +1,165 @@
+"""Problems in files: equal when read again; what is no such file, or no problem, is told in one line."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from tests.tf_placer.problem.small_problems import problem_of, random_problem
+from tf_placer.array_file import array_file_bytes, read_array_file
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.cluster.device import Link
+from tf_placer.costs.op_work import OpWork
+from tf_placer.errors import InputError
+from tf_placer.problem.problem import Problem
+
+KIND = "a tf_placer problem"
+
+
+def full_of_everything() -> Problem:
+    """A problem with a value in every field, on a cluster that is live, slow one way, and has a name to be quoted."""
+    cluster = Cluster.preset("p100x2")
+    links = tuple(
+        dataclasses.replace(link, bytes_per_s=1e9 / 3, send_ns=7, receive_ps_per_byte=11)
+        for link in cluster.links
+    )
+    problem = random_problem(np.random.default_rng(0), 12, 3)
+    return dataclasses.replace(
+        problem,
+        name='böx "1"',
+        cluster=dataclasses.replace(cluster, links=links[::-1], kind="local"),
+        priority=np.arange(12),
+        op_types=("MatMul",) * 12,
+        output_shapes=(((2, 3), ()), *((),) * 11),
+        guessed_op_types={"Cholesky": 2},
+        estimated_sizes={"half of them": 3},
+        work=OpWork(np.arange(12) / 3, np.full(12, 1e18), np.ones(12)),
+    )
+
+
+def same(a: object, b: object) -> bool:
+    if isinstance(a, np.ndarray):
+        return isinstance(b, np.ndarray) and a.dtype == b.dtype and np.array_equal(a, b)
+    if isinstance(a, OpWork):
+        return isinstance(b, OpWork) and all(
+            same(x, y) for x, y in zip(vars(a).values(), vars(b).values(), strict=True)
+        )
+    return type(a) is type(b) and a == b
+
+
+@pytest.mark.parametrize(
+    "problem", [full_of_everything(), problem_of([1, 2], [(0, 1)], 4, unit_of_op=[0, 0])]
+)
+def test_what_is_saved_is_read(tmp_path, problem):
+    problem.save(tmp_path / "problem")
+    loaded = Problem.load(str(tmp_path / "problem"))
+    different = [
+        field.name
+        for field in dataclasses.fields(Problem)
+        if not same(getattr(problem, field.name), getattr(loaded, field.name))
+    ]
+    assert different == []
+    assert loaded.digest() == problem.digest()
+    assert isinstance(loaded.cluster.links[0], Link)
+    assert [path.name for path in tmp_path.iterdir()] == ["problem"]
+
+
+def test_saving_again_replaces(tmp_path):
+    first, second = problem_of([1], []), problem_of([2], [])
+    first.save(tmp_path / "problem")
+    second.save(tmp_path / "problem")
+    assert Problem.load(tmp_path / "problem").digest() == second.digest() != first.digest()
+
+
+def test_a_folder_or_a_place_that_is_not_there(tmp_path):
+    problem = problem_of([1], [])
+    for path in (tmp_path, tmp_path / "none" / "problem"):
+        with pytest.raises(InputError, match=r"path is .*; give a file in a folder that is there"):
+            problem.save(path)
+    with pytest.raises(
+        InputError, match=r"cannot read .*none \(No such file or directory\); give what Problem.save"
+    ):
+        Problem.load(tmp_path / "none")
+
+
+@pytest.fixture
+def parts(tmp_path):
+    """Header and arrays of a good file."""
+    problem_of([[10, 20], [30, 40]], [(0, 1)], 4).save(tmp_path / "good")
+    return read_array_file(tmp_path / "good", KIND, 1, "")
+
+
+def written(path, header, arrays, version=1):
+    path.write_bytes(array_file_bytes(KIND, version, header, arrays))
+    return path
+
+
+def test_a_truncated_file(tmp_path):
+    path = tmp_path / "problem"
+    problem_of([1], []).save(path)
+    whole = path.read_bytes()
+    for size in (0, 1, 100, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:size])
+        with pytest.raises(
+            InputError, match=r"problem is damaged, or no file of a tf_placer problem; give what Problem"
+        ):
+            Problem.load(path)
+
+
+def test_another_version(tmp_path, parts):
+    with pytest.raises(
+        InputError, match=r"has schema version 2, this program reads 1; .*save the problem again"
+    ):
+        Problem.load(written(tmp_path / "a", *parts, version=2))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("compute_ns", np.array([[-1, 1], [1, 1]]), "here: compute_ns has a negative entry"),
+        ("compute_ns", np.array([[1, 1]]), "here: compute_ns has shape"),
+        ("compute_ns", np.array([["a", "b"], ["c", "d"]]), "here: compute_ns: expected whole numbers"),
+        ("unit_of_op", np.array([0, 7]), "here: unit_of_op has the entry 7"),
+        ("consumer_op", np.array([0]), "here: consumer_op has an op that is not after its producer"),
+        ("allowed", np.zeros((2, 2), bool), "here: allowed gives unit 0 no device"),
+    ],
+)
+def test_arrays_that_are_no_problem(tmp_path, parts, name, value, message):
+    header, arrays = parts
+    with pytest.raises(InputError, match=message) as told:
+        Problem.load(written(tmp_path / "here", header, {**arrays, name: value}))
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"name": 3}, r"here: name is 3"),
+        ({"op_names": ["a", "a"]}, r"here: op_names has 'a' twice"),
+        ({"op_names": None}, r"here lacks a part of a problem"),
+        ({"output_shapes": [3, 4]}, r"here lacks a part of a problem"),
+        ({"cluster": {}}, r"here lacks a part of a problem \('name'\); give what Problem.save wrote"),
+        ({"cluster": "p100x2"}, r"here lacks a part of a problem"),
+        ({"has_work": True}, r"here lacks a part of a problem"),
+        ({"guessed_op_types": [1]}, r"here: guessed_op_types is"),
+    ],
+)
+def test_headers_that_are_no_problem(tmp_path, parts, changed, message):
+    header, arrays = parts
+    with pytest.raises(InputError, match=message) as told:
+        Problem.load(written(tmp_path / "here", {**header, **changed}, arrays))
+    assert "\n" not in str(told.value)
+
+
+def test_missing_parts_and_clusters_that_cannot_be(tmp_path, parts):
+    header, arrays = parts
+    with pytest.raises(InputError, match=r"lacks a part of a problem \('priority'\)"):
+        Problem.load(written(tmp_path / "a", header, {k: v for k, v in arrays.items() if k != "priority"}))
+    cluster = json.loads(json.dumps(header["cluster"]))
+    cluster["links"].pop()
+    with pytest.raises(InputError, match=r"a: .*link"):
+        Problem.load(written(tmp_path / "a", {**header, "cluster": cluster}, arrays))
+    cluster["devices"][0]["colour"] = "red"
+    with pytest.raises(InputError, match=r"lacks a part of a problem .*'colour'"):
+        Problem.load(written(tmp_path / "a", {**header, "cluster": cluster}, arrays))

@@ -1,0 +1,103 @@
+"""Servers that somebody else started, on loopback: the same evaluator, and clear lines when they are not there."""
+
+import socket
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.errors import InputError
+from tf_placer.evaluation.measurement import Status
+from tf_placer.evaluation.runtime import RuntimeEvaluator
+from tf_placer.graph.item import Item
+from tf_placer.problem.analytic_problem import analytic_problem
+from tf_placer.runtime.timing import RuntimeConfig
+from tf_placer.workers.remote_workers import RemoteWorkers
+
+TWO_SERVERS = """
+[[device]]
+name = "/job:worker/task:0/device:CPU:0"
+model = "haswell"
+address = "{0}"
+[[device]]
+name = "/job:worker/task:1/device:CPU:0"
+model = "haswell"
+address = "{1}"
+[[link]]
+source = "/job:worker/task:0/device:CPU:0"
+target = "/job:worker/task:1/device:CPU:0"
+latency_ns = 100_000
+bytes_per_s = 1e9
+duplex = true
+"""
+
+
+def cluster_file(tmp_path, *addresses) -> Cluster:
+    path = tmp_path / "two.toml"
+    path.write_text(TWO_SERVERS.format(*addresses))
+    return Cluster.from_file(path)
+
+
+def free_address() -> str:
+    """An address where nobody listens."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+def test_placements_are_timed_on_servers_that_run_already(tmp_path, warm_workers):
+    @tf.function
+    def step(x):
+        return tf.reduce_sum(tf.matmul(x, x) + 1.0)
+
+    item = Item.from_function(step, tf.ones([32, 32]), name="step")
+    owner = warm_workers.lend(warm_workers.cluster)
+    owner.start()
+    cluster = cluster_file(tmp_path, *owner.addresses)
+    assert cluster.kind == "remote" and cluster.is_live
+    problem = analytic_problem(item, cluster)
+    placements = np.zeros((2, problem.num_units), int)
+    placements[1, -1] = 1
+    with RuntimeEvaluator(item, problem, RuntimeConfig(1, 4, 2, 60.0)) as evaluator:
+        measured = evaluator.evaluate(placements)
+        assert evaluator.worker_pids == ()
+    assert measured.status.tolist() == [Status.OK] * 2, measured.messages
+    assert owner.death() is None, "nothing here ends a server of somebody else"
+
+
+def test_an_address_that_does_not_answer_is_named_within_the_deadline(tmp_path):
+    nobody = free_address()
+    workers = RemoteWorkers(cluster_file(tmp_path, nobody, nobody), answer_timeout_s=2.0)
+    started = time.monotonic()
+    with pytest.raises(InputError, match=rf"no server answers at {nobody} within 2 s"):
+        workers.start()
+    assert time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "message"),
+    [
+        ("a:1", "", "address = '' is not valid"),
+        ("a", "b:2", "has address 'a'; write it like 'host:2222'"),
+        ("http://a:1", "b:2", "has address 'http://a:1'"),
+    ],
+)
+def test_addresses_that_cannot_be_right(tmp_path, first, second, message):
+    with pytest.raises(InputError, match=message):
+        cluster_file(tmp_path, first, second)
+
+
+def test_a_file_that_mixes_live_and_described_devices(tmp_path):
+    path = tmp_path / "mixed.toml"
+    path.write_text(TWO_SERVERS.replace('address = "{1}"\n', "").format("a:1"))
+    with pytest.raises(InputError, match=r"mixed.toml: device .*task:1.* has no address"):
+        Cluster.from_file(path)
+
+
+def test_two_devices_of_one_task_are_one_server(tmp_path):
+    path = tmp_path / "torn.toml"
+    path.write_text(TWO_SERVERS.replace("task:1/device:CPU:0", "task:0/device:CPU:1").format("a:1", "b:2"))
+    with pytest.raises(InputError, match="a task is one server"):
+        Cluster.from_file(path)

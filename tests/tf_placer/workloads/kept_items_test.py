@@ -1,0 +1,173 @@
+"""Workloads on disk: traced once, found again by what they are made of, never in the way."""
+
+import logging
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tf_placer import workloads
+from tf_placer.folders import exclusively
+from tf_placer.graph.item import Item
+from tf_placer.workloads import kept_items, registry
+
+SMALL = {"batch": 4, "width": 8, "layers": 2}
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(kept_items, "_told", set())
+    return tmp_path / "tf_placer" / "workloads"
+
+
+@pytest.fixture
+def traces(monkeypatch):
+    """What is traced while the test runs."""
+    names = []
+    trace = Item.from_function
+
+    def counted(fn, *example_args, name=None):
+        names.append(name)
+        return trace(fn, *example_args, name=name)
+
+    monkeypatch.setattr(Item, "from_function", counted)
+    return names
+
+
+def build(**more):
+    return workloads.build("dense_small", **SMALL | more)
+
+
+def files(cache):
+    return sorted(path.name for path in cache.iterdir())
+
+
+def test_the_second_time_nothing_is_traced(cache, traces):
+    first, second = build(), build()
+    assert traces == ["dense_small"]
+    assert first.graph_def == second.graph_def and first.fingerprint == second.fingerprint
+    assert second.name == "dense_small" and first.index.names == second.index.names
+    (name,) = files(cache)
+    assert name.startswith("dense_small-") and name.endswith(".item")
+
+
+def test_defaults_that_are_given_are_the_same_workload(traces):
+    build()
+    build(seed=0)
+    assert traces == ["dense_small"]
+
+
+@pytest.mark.parametrize("changed", [{"seed": 1}, {"batch": 5}, {"optimizer": "sgd"}])
+def test_other_settings_are_another_workload(traces, changed):
+    build()
+    build(**changed)
+    assert traces == ["dense_small"] * 2
+
+
+@pytest.mark.parametrize("what", ["sources", "tensorflow", "floats", "kernels", "deterministic"])
+def test_what_is_made_otherwise_is_traced_again(monkeypatch, traces, what):
+    build()
+    made_with = kept_items._made_with
+    monkeypatch.setattr(kept_items, "_made_with", lambda sources: {**made_with(sources), what: "another"})
+    build()
+    assert traces == ["dense_small"] * 2
+
+
+def test_the_settings_of_keras_count(traces):
+    build()
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        build()
+    finally:
+        keras.config.set_dtype_policy("float32")
+    assert traces == ["dense_small"] * 2
+
+
+def test_the_sources_of_workloads_and_of_the_clean_up_count(tmp_path, monkeypatch):
+    for folder in ("colocation", "tf_placer/graph/cleaning", "tf_placer/workloads"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "a.py").write_text("1")
+    monkeypatch.setattr(kept_items, "__file__", str(tmp_path / "tf_placer" / "workloads" / "a.py"))
+    digest = kept_items._digest_of_sources.__wrapped__
+    found = {digest()}
+    for folder in ("colocation", "tf_placer/graph/cleaning", "tf_placer/workloads"):
+        (tmp_path / folder / "a.py").write_text("2")
+        found.add(digest())
+    (tmp_path / "tf_placer" / "workloads" / "a.py").rename(tmp_path / "tf_placer" / "workloads" / "b.py")
+    found.add(digest())
+    assert len(found) == 5
+    monkeypatch.setattr(kept_items, "__file__", str(tmp_path / "none" / "tf_placer" / "workloads" / "a.py"))
+    assert digest() is None
+
+
+def test_without_sources_nothing_is_kept(monkeypatch, cache, traces):
+    monkeypatch.setattr(kept_items, "_digest_of_sources", lambda: None)
+    build()
+    build()
+    assert traces == ["dense_small"] * 2 and not cache.exists()
+
+
+@pytest.mark.parametrize("damage", [b"", b"no item", None])
+def test_a_damaged_file_is_told_once_and_made_again(cache, traces, caplog, damage):
+    build()
+    (path,) = cache.iterdir()
+    path.write_bytes(path.read_bytes()[:-100] if damage is None else damage)
+    with caplog.at_level(logging.WARNING):
+        build()
+        build()
+    assert traces == ["dense_small"] * 2
+    (message,) = [record.getMessage() for record in caplog.records if record.name == kept_items.__name__]
+    assert str(path) in message and "traced again" in message and "\n" not in message
+
+
+def test_where_nothing_can_be_written_every_build_is_traced_and_told_once(
+    tmp_path, monkeypatch, traces, caplog
+):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with caplog.at_level(logging.WARNING):
+        build()
+        build()
+    assert traces == ["dense_small"] * 2
+    (message,) = [record.getMessage() for record in caplog.records if record.name == kept_items.__name__]
+    assert "no workload can be kept in" in message and "set XDG_CACHE_HOME" in message
+
+
+def test_who_writes_it_already_is_left_alone(cache, traces, caplog):
+    build()
+    (path,) = cache.iterdir()
+    path.unlink()
+    with caplog.at_level(logging.WARNING), exclusively(path.with_name(path.name + ".lock"), "busy"):
+        build()
+    assert traces == ["dense_small"] * 2 and files(cache) == []
+    assert [record for record in caplog.records if record.name == kept_items.__name__] == []
+
+
+def test_three_versions_of_a_workload_stay(cache, monkeypatch):
+    build(seed=5)
+    kept = files(cache)
+    for version in range(5):
+        monkeypatch.setattr(kept_items, "_digest_of_sources", lambda version=version: f"{version}")
+        build()
+    assert len(files(cache)) == 3 + 1
+    assert set(kept) < set(files(cache))
+
+
+def squares(batch: int = 4) -> workloads.Workload:
+    return workloads.Workload(tf.function(tf.square), (tf.ones([batch]),))
+
+
+def test_what_was_registered_is_traced_each_time(cache, monkeypatch, traces):
+    monkeypatch.setattr(registry, "_FAMILIES", dict(registry._FAMILIES))
+    workloads.register("squares", squares)
+    for _ in range(2):
+        workloads.build("squares")
+    assert traces == ["squares"] * 2 and not cache.exists()
+
+
+def test_settings_that_are_no_plain_values_are_not_kept(cache, traces):
+    for _ in range(2):
+        build(batch=np.int64(4))
+    assert traces == ["dense_small"] * 2 and not cache.exists()

@@ -1,0 +1,1 @@
+"""What is refused of a graph that comes from a file, before anything relies on it."""

@@ -1,0 +1,78 @@
+"""Replaces the calls inside library functions, too: in the bodies of loops and in branches.
+
+Left there they would be something else than in the traced function, where TensorFlow inlines them:
+
+- it remembers the gradient of what is called with the call that was traced, so a gradient taken of a
+  placed function from outside would not be found;
+- in a session, all calls of one function share its ops, and with them the states of its random ops.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+
+import tensorflow as tf
+from tensorflow.core.framework import function_pb2, node_def_pb2
+
+from tf_placer.graph.cleaning.inline_calls import inline_calls
+from tf_placer.graph.program import Program, with_nodes
+from tf_placer.graph.program.function_tensors import flat_tensor, nested_tensor, output_offsets
+from tf_placer.graph.program.functions import CALL_OPS, is_compiled, keep_functions
+
+
+def inline_in_functions(program: Program) -> Program:
+    """Returns the program without calls in its library functions, as ``inline_calls`` does it and with its errors.
+
+    A function that XLA must compile stays as it is.
+    """
+    library = program.graph_def.library
+    call_ops = CALL_OPS | {function.signature.name for function in library.function}
+    result = with_nodes(program.graph_def, program.graph_def.node)
+    for function in result.library.function:
+        if any(node.op in call_ops for node in function.node_def) and not is_compiled(function):
+            _write(function, inline_calls(_program_of(function, library)))
+    return dataclasses.replace(program, graph_def=result)
+
+
+def _program_of(function: function_pb2.FunctionDef, library: function_pb2.FunctionDefLibrary) -> Program:
+    """Returns a function's body as a program of its own, its arguments as placeholders."""
+    signature = function.signature
+    graph_def = tf.compat.v1.GraphDef()
+    graph_def.node.extend(node_def_pb2.NodeDef(name=a.name, op="Placeholder") for a in signature.input_arg)
+    graph_def.node.extend(function.node_def)
+    keep_functions(library, graph_def)
+    offsets = _offsets(function.node_def, graph_def.library)
+    for node in graph_def.node:
+        node.input[:] = [flat_tensor(text, offsets) for text in node.input]
+    return Program(
+        graph_def=graph_def,
+        feeds=(),
+        fetches=tuple(flat_tensor(function.ret[a.name], offsets) for a in signature.output_arg),
+        control_outputs=tuple(function.control_ret[name] for name in signature.control_output),
+        variables=(),
+    )
+
+
+def _write(function: function_pb2.FunctionDef, body: Program) -> None:
+    """Gives a function another body: a program that has a placeholder for each of its arguments."""
+    arguments = {argument.name for argument in function.signature.input_arg}
+    nodes = [node for node in body.graph_def.node if node.name not in arguments]
+    offsets = _offsets(nodes, body.graph_def.library)
+    del function.node_def[:]
+    function.node_def.extend(nodes)
+    for node in function.node_def:
+        node.input[:] = [nested_tensor(text, offsets) for text in node.input]
+    for result, text in zip(function.signature.output_arg, body.fetches, strict=True):
+        function.ret[result.name] = nested_tensor(text, offsets)
+    function.signature.control_output[:] = body.control_outputs
+    function.control_ret.clear()
+    function.control_ret.update({name: name for name in body.control_outputs})
+
+
+def _offsets(
+    nodes: Iterable[node_def_pb2.NodeDef], library: function_pb2.FunctionDefLibrary
+) -> dict[str, dict[str, int]]:
+    """Returns the ``output_offsets`` of each node."""
+    functions = {function.signature.name: function for function in library.function}
+    return {node.name: output_offsets(node, functions) for node in nodes}

@@ -1,0 +1,43 @@
+"""The functions of a graph's library: who calls them, which of them a graph needs."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+from tensorflow.core.framework import attr_value_pb2, function_pb2, node_def_pb2
+
+CALL_OPS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
+
+
+def is_compiled(call: node_def_pb2.NodeDef | function_pb2.FunctionDef) -> bool:
+    """Says whether XLA must compile a call or a function (``jit_compile=True``)."""
+    return "_XlaMustCompile" in call.attr and call.attr["_XlaMustCompile"].b
+
+
+def keep_functions(library, graph_def: tf.compat.v1.GraphDef) -> None:
+    """Copies the functions that ``graph_def``'s nodes need, directly or not, in library order."""
+    function_of = {function.signature.name: function for function in library.function}
+    needed: set[str] = set()
+    frontier = [name for node in graph_def.node for name in function_names(node)]
+    while frontier:
+        name = frontier.pop()
+        if name in function_of and name not in needed:
+            needed.add(name)
+            frontier.extend(n for node in function_of[name].node_def for n in function_names(node))
+    graph_def.library.function.extend(f for f in library.function if f.signature.name in needed)
+    graph_def.library.gradient.extend(
+        g for g in library.gradient if g.function_name in needed and g.gradient_func in needed
+    )
+
+
+def function_names(node: node_def_pb2.NodeDef) -> list[str]:
+    """Returns the names of the functions a node may call: in its attributes, and its own op type."""
+    return [node.op, *(name for value in node.attr.values() for name in _names_in(value))]
+
+
+def _names_in(value: attr_value_pb2.AttrValue) -> list[str]:
+    kind = value.WhichOneof("value")
+    if kind == "func":
+        return [value.func.name]
+    if kind == "list":
+        return [function.name for function in value.list.func]
+    return []

@@ -1,0 +1,215 @@
+"""Reads what a SavedModel says of itself: its graph, signatures and variables. Nothing of it is run."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import pathlib
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import tensorflow as tf
+from google.protobuf import message
+from tensorflow.core.framework import node_def_pb2
+from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
+
+from colocation.graph_index import parse_input
+from tf_placer.errors import InputError
+from tf_placer.graph.checking.check_graph import check_graph, checked_dtype
+from tf_placer.graph.program import Program
+from tf_placer.graph.program.functions import CALL_OPS
+from tf_placer.graph.reading.from_graph_def import Input, program_of_graph_def
+from tf_placer.tensorflow_message import told
+
+SERVE = "serve"
+FILE_NAME = "saved_model.pb"
+
+
+@dataclasses.dataclass(frozen=True)
+class SavedModel:
+    """A SavedModel as it is on disk.
+
+    Attributes:
+      path: its folder.
+      proto: ``saved_model.pb``.
+      digest: sha256 of that file when it was read.
+    """
+
+    path: pathlib.Path
+    proto: saved_model_pb2.SavedModel
+    digest: bytes
+
+    @property
+    def meta_graph(self) -> meta_graph_pb2.MetaGraphDef:
+        """The one with the tag ``serve``, part of ``proto``."""
+        return next(graph for graph in self.proto.meta_graphs if SERVE in graph.meta_info_def.tags)
+
+    def signature(self, name: str) -> meta_graph_pb2.SignatureDef:
+        """A signature by name.
+
+        Raises:
+          InputError: there is none; the message lists those that are.
+        """
+        signatures = self.meta_graph.signature_def
+        if name not in signatures:
+            there = ", ".join(sorted(one for one in signatures if not one.startswith("__"))) or "none"
+            raise InputError(f"{self.path}: no signature {name!r}; it has {there}")
+        return signatures[name]
+
+    def copy(self) -> SavedModel:
+        """The same, to be changed."""
+        proto = saved_model_pb2.SavedModel()
+        proto.CopyFrom(self.proto)
+        return dataclasses.replace(self, proto=proto)
+
+    def is_current(self) -> bool:
+        """Whether ``saved_model.pb`` is what was read.
+
+        Raises:
+          InputError: it cannot be read any more.
+        """
+        return hashlib.sha256(_content(self.path)).digest() == self.digest
+
+
+def read_saved_model(path: str | os.PathLike[str]) -> SavedModel:
+    """Reads ``saved_model.pb`` and checks it: once for all signatures, and for whoever is given the result.
+
+    Raises:
+      InputError: the folder or the file is missing or damaged, there is no graph with the tag ``serve``, or an asset of
+        it is missing.
+    """
+    folder = pathlib.Path(path)
+    file = folder / FILE_NAME
+    data = _content(folder)
+    proto = saved_model_pb2.SavedModel()
+    try:
+        proto.ParseFromString(data)
+    except (message.DecodeError, ValueError) as error:
+        raise InputError(f"{file} is damaged ({error}); export the model again") from error
+    serving = [graph for graph in proto.meta_graphs if SERVE in graph.meta_info_def.tags]
+    if len(serving) != 1:
+        tags = "; ".join(", ".join(graph.meta_info_def.tags) for graph in proto.meta_graphs) or "none"
+        raise InputError(
+            f"{file} has {len(serving)} graphs tagged {SERVE!r} (tags: {tags}); export one for serving"
+        )
+    try:
+        check_graph(serving[0].graph_def)
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from None
+    for asset in serving[0].asset_file_def:
+        if not (folder / "assets" / asset.filename).is_file():
+            raise InputError(f"{folder}: the asset {asset.filename!r} is missing; export the model again")
+    return SavedModel(folder, proto, hashlib.sha256(data).digest())
+
+
+def _content(folder: pathlib.Path) -> bytes:
+    file = folder / FILE_NAME
+    if folder.is_file():
+        raise InputError(
+            f"{folder} is a file, not the folder of a SavedModel; export a Keras model with model.export(FOLDER)"
+        )
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {file}: {error.strerror}; give the folder of a SavedModel") from error
+
+
+def program_of_saved_model(model: SavedModel, signature: str, batch_size: int = 32) -> Program:
+    """What one signature computes.
+
+    Args:
+      model: the SavedModel.
+      signature: name of the signature.
+      batch_size: stands for dimensions of any size.
+
+    Raises:
+      InputError: no such signature, an input that is not one dense tensor, or damage; the message names it.
+    """
+    chosen = model.signature(signature)
+    if not chosen.outputs:
+        raise InputError(
+            f"{model.path}: signature {signature!r} has no outputs, so there is nothing to place"
+        )
+    inputs = [_input(model, key, chosen.inputs[key]) for key in sorted(chosen.inputs)]
+    fetches = []
+    for key in sorted(chosen.outputs):
+        if chosen.outputs[key].WhichOneof("encoding") != "name":
+            raise InputError(f"{model.path}: output {key!r} of {signature!r} is not one dense tensor")
+        fetches.append(chosen.outputs[key].name)
+    graph_def = model.meta_graph.graph_def
+    fetched = {parse_input(text)[1] for text in fetches}
+    # A call runs as a whole, side effects included, when one of its results is fetched.
+    calls = [node.name for node in graph_def.node if node.name in fetched and node.op in CALL_OPS]
+    return program_of_graph_def(graph_def, inputs, fetches, calls, _variable_values(model), batch_size)
+
+
+def _input(model: SavedModel, key: str, info: meta_graph_pb2.TensorInfo) -> Input:
+    if info.WhichOneof("encoding") != "name":
+        raise InputError(f"{model.path}: input {key!r} is not one dense tensor, which is all that can be fed")
+    shape = None if info.tensor_shape.unknown_rank else tuple(dim.size for dim in info.tensor_shape.dim)
+    return Input(info.name, checked_dtype(info.dtype, f"{model.path}: input {key!r}"), shape)
+
+
+def _variable_values(model: SavedModel) -> dict[str, np.ndarray]:
+    """``VarHandleOp`` -> value, for the variables that the model's own restore ops read from its checkpoint."""
+    prefix = model.path / "variables" / "variables"
+    restored = _restored(model.meta_graph.graph_def)
+    if not restored:
+        return {}
+    if not prefix.with_suffix(".index").is_file():
+        raise InputError(f"{prefix}.index is missing; export the model again")
+    try:
+        reader = tf.train.load_checkpoint(str(prefix))
+        return {
+            handle: np.asarray(reader.get_tensor(key))
+            for handle, key in restored.items()
+            if reader.has_tensor(key)
+        }
+    except (tf.errors.OpError, RuntimeError, ValueError, IndexError) as error:  # IndexError: too few bytes
+        raise InputError(f"{prefix}.* is damaged ({told(error)}); export the model again") from error
+
+
+def _restored(graph_def: tf.compat.v1.GraphDef) -> dict[str, str]:
+    """``VarHandleOp`` -> checkpoint key, from the ops that restore: in the main graph, or in a function it calls."""
+    library = {function.signature.name: function for function in graph_def.library.function}
+    found = _assigned_from_checkpoint(graph_def.node, {})
+    for node in graph_def.node:
+        body = library.get(node.attr["f"].func.name) if node.op in CALL_OPS else None
+        if body is None:
+            continue
+        arguments = [argument.name for argument in body.signature.input_arg]
+        handles = [parse_input(text)[1] for text in node.input if not text.startswith("^")]
+        found |= _assigned_from_checkpoint(body.node_def, dict(zip(arguments, handles, strict=True)))
+    return found
+
+
+def _assigned_from_checkpoint(
+    nodes: Iterable[node_def_pb2.NodeDef], handle_of_argument: Mapping[str, str]
+) -> dict[str, str]:
+    """The same of one graph or body, in which ``AssignVariableOp(handle, Identity(RestoreV2:i))`` restores."""
+    node_of_name = {node.name: node for node in nodes}
+    found = {}
+    for node in node_of_name.values():
+        if node.op != "AssignVariableOp":
+            continue
+        source = node_of_name.get(_node_of(node.input[1]))
+        text = node.input[1]
+        while source is not None and source.op == "Identity":
+            text = source.input[0]
+            source = node_of_name.get(_node_of(text))
+        if source is None or source.op != "RestoreV2":
+            continue
+        keys = node_of_name.get(_node_of(source.input[1]))
+        handle = _node_of(node.input[0])
+        # "node" or "node:i" in a graph, "node:tensors:i" in a function.
+        output = int(text.rpartition(":")[2]) if ":" in text else 0
+        if keys is None or keys.op != "Const" or output >= len(keys.attr["value"].tensor.string_val):
+            raise InputError(f"node {source.name!r} restores what no constant names; the graph is damaged")
+        key = keys.attr["value"].tensor.string_val[output]
+        found[handle_of_argument.get(handle, handle)] = key.decode(errors="replace")
+    return found
+
+
+def _node_of(text: str) -> str:
+    return text.removeprefix("^").partition(":")[0]

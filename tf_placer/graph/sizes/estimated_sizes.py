@@ -1,0 +1,261 @@
+"""Sizes for a graph in which inference leaves some open: its ops are looked at again, one by one, in order.
+
+An output whose size is not known is given one by a rule (``size_rules``) before the ops that read it are looked at, so
+that theirs follow from it. Where what follows contradicts something, inference's own answer counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework import node_def_pb2
+
+from colocation.graph_index import parse_input
+from colocation.tensorflow_internals import folded_constant
+from tf_placer.graph.sizes.called_shapes import called_shapes
+from tf_placer.graph.sizes.open_loops import (
+    changed_shapes,
+    common_shape,
+    is_handle,
+    is_open_loop,
+    largest_shape,
+)
+from tf_placer.graph.sizes.size_rules import (
+    BRANCHES,
+    DEFAULT_BATCH,
+    DERIVED,
+    LOOP,
+    PARTS_PER_STRING,
+    Shape,
+    Unsized,
+    filled,
+    sized,
+)
+from tf_placer.graph.sizes.tensor_lists import TensorList, lists_of
+
+_REFUSED = (ValueError, RuntimeError, TypeError, tf.errors.OpError)
+
+
+def estimated_sizes(
+    graph_def: tf.compat.v1.GraphDef,
+    operations: Sequence[tf.Operation],
+    inferred: Sequence[Sequence[tf.TensorShape]],
+) -> list[list[tuple[Shape, str]]]:
+    """Gives every output of a graph a size.
+
+    Args:
+      graph_def: the graph, as inference likes it best.
+      operations: its ops in a graph of TensorFlow, in the same order.
+      inferred: shape of each of their outputs, as far as inference knows it.
+
+    Returns:
+      Per op and output: shape, and the rule that it is an estimate by, or "" where it is known.
+    """
+    walk = _Walk(graph_def, _batch(graph_def))
+    with tf.Graph().as_default():
+        tf.graph_util.import_graph_def(
+            tf.compat.v1.GraphDef(library=graph_def.library, versions=graph_def.versions), name=""
+        )
+        walk.add_certain(graph_def, inferred)
+        return [
+            walk.sizes(node, operation, shapes)
+            for node, operation, shapes in zip(graph_def.node, operations, inferred, strict=True)
+        ]
+
+
+def _batch(graph_def: tf.compat.v1.GraphDef) -> int:
+    """Rows of the first thing that is fed and has rows."""
+    for node in graph_def.node:
+        if node.op == "Placeholder" and node.attr["shape"].shape.dim:
+            return max(1, node.attr["shape"].shape.dim[0].size)
+    return DEFAULT_BATCH
+
+
+class _Walk:
+    """Builds a second graph of ops whose outputs all have a size."""
+
+    def __init__(self, graph_def: tf.compat.v1.GraphDef, batch: int) -> None:
+        self._versions = graph_def.versions
+        self._library = {function.signature.name: function for function in graph_def.library.function}
+        self._batch = batch
+        self._tensor: dict[tuple[str, int], tf.Tensor] = {}
+        self._list: dict[tuple[str, int], TensorList] = {}
+        self._by_estimates: set[str] = set()  # ops that depend on one
+        self._certain: dict[str, tf.Operation] = {}
+
+    def add_certain(
+        self, graph_def: tf.compat.v1.GraphDef, inferred: Sequence[Sequence[tf.TensorShape]]
+    ) -> None:
+        """Adds at once the ops whose sizes are known and depend on no other: most, where an estimate comes late."""
+        certain: dict[str, node_def_pb2.NodeDef] = {}
+        for node, shapes in zip(graph_def.node, inferred, strict=True):
+            data = [text for text in node.input if not text.startswith("^")]
+            known = all(shape.is_fully_defined() for shape in shapes)
+            if known and all(parse_input(text)[1] in certain for text in data):
+                certain[node.name] = _alone(node, data)
+        added = tf.graph_util.import_graph_def(
+            tf.compat.v1.GraphDef(node=certain.values(), versions=self._versions),
+            return_elements=list(certain),
+            name="",
+        )
+        self._certain = dict(zip(certain, added, strict=True))
+
+    def sizes(
+        self, node: node_def_pb2.NodeDef, operation: tf.Operation, inferred: Sequence[tf.TensorShape]
+    ) -> list[tuple[Shape, str]]:
+        """Adds an op; returns the size of each of its outputs, and its rule."""
+        names = [parse_input(text)[1:] for text in node.input if not text.startswith("^")]
+        inputs = [
+            self._tensor[name] if name in self._tensor else _stand_in(tensor.dtype, tensor.shape)
+            for name, tensor in zip(names, operation.inputs, strict=True)
+        ]
+        lists = [self._list.get(name) for name in names]
+        outputs = self._outputs(node, inputs, operation, inferred)
+        depends = any(name in self._by_estimates for name, _ in names)
+        found = []
+        for i, tensor in enumerate(outputs):
+            shape, rule = self._size(node, i, tensor, inferred[i], inputs, lists, depends)
+            found.append((shape, rule))
+            self._tensor[node.name, i] = tensor if is_handle(tensor) else _with_shape(tensor, shape)
+        if node.op in ("StringSplit", "StringSplitV2"):  # their last output says how many rows there are
+            rows = [max(1, self._rows(inputs)), PARTS_PER_STRING]
+            self._tensor[node.name, 2] = tf.constant(rows, tf.int64)
+        if depends or any(rule for _, rule in found):
+            self._by_estimates.add(node.name)
+        shapes = [None if is_handle(tensor) else tuple(tensor.shape.as_list()) for tensor in inputs]
+        for i, one in lists_of(node, shapes, lists, lambda k: _value(inputs[k])).items():
+            self._list[node.name, i] = one
+        return found
+
+    @staticmethod
+    def _rows(inputs: Sequence[tf.Tensor]) -> int:
+        return inputs[0].shape.num_elements() or 0
+
+    def _outputs(
+        self,
+        node: node_def_pb2.NodeDef,
+        inputs: Sequence[tf.Tensor],
+        operation: tf.Operation,
+        inferred: Sequence[tf.TensorShape],
+    ) -> list[tf.Tensor]:
+        """The op's outputs in the second graph; of inference's own shape where it does not accept the estimates."""
+        if node.name in self._certain:
+            return list(self._certain[node.name].outputs)
+        alone = _alone(node, [f"input_{k}" for k in range(len(inputs))])
+        graph_def = tf.compat.v1.GraphDef(node=[alone], versions=self._versions)
+        given = {f"input_{k}": tensor for k, tensor in enumerate(inputs)}
+        try:
+            (added,) = tf.graph_util.import_graph_def(
+                graph_def, input_map=given, return_elements=[node.name], name=""
+            )
+        except _REFUSED:
+            return [
+                _stand_in(tensor.dtype, shape)
+                for tensor, shape in zip(operation.outputs, inferred, strict=True)
+            ]
+        return list(added.outputs)
+
+    def _size(
+        self,
+        node: node_def_pb2.NodeDef,
+        i: int,
+        tensor: tf.Tensor,
+        inferred: tf.TensorShape,
+        inputs: Sequence[tf.Tensor],
+        lists: Sequence[TensorList | None],
+        depends: bool,
+    ) -> tuple[Shape, str]:
+        if is_handle(tensor):
+            return (), ""
+        if inferred.is_fully_defined():
+            return tuple(inferred.as_list()), ""
+        follows = DERIVED if depends else ""
+        shape, rule = tensor.shape, ""
+        if is_open_loop(node):
+            shape, rule = self._of_loop(node, i, inputs, shape)
+        elif not shape.is_fully_defined():
+            shape, rule = self._of_branches(node, i, inputs, shape)
+        if not shape.is_fully_defined():
+            value = folded_constant(tensor)
+            shape = shape if value is None else tf.TensorShape(value.shape)
+        if shape.is_fully_defined():
+            return tuple(shape.as_list()), rule or follows
+        shapes = tuple(None if is_handle(one) else tuple(one.shape.as_list()) for one in inputs)
+        return sized(Unsized(node, shape, shapes, tuple(lists), lambda k: _value(inputs[k]), self._batch))
+
+    def _of_loop(
+        self, node: node_def_pb2.NodeDef, i: int, inputs: Sequence[tf.Tensor], shape: tf.TensorShape
+    ) -> tuple[tf.TensorShape, str]:
+        try:
+            changed = changed_shapes(node, inputs, self._library)
+        except _REFUSED:
+            return shape, LOOP
+        if i not in changed:
+            return shape, ""
+        largest = largest_shape(changed[i])
+        return tf.TensorShape(filled(largest, self._batch)), LOOP
+
+    def _of_branches(
+        self, node: node_def_pb2.NodeDef, i: int, inputs: Sequence[tf.Tensor], shape: tf.TensorShape
+    ) -> tuple[tf.TensorShape, str]:
+        """What the functions that an op calls return."""
+        names = _called(node)
+        if not names:
+            return shape, ""
+        passed = inputs[1:] if len(names) > 1 else inputs
+        shapes = [None if is_handle(tensor) else tensor.shape for tensor in passed]
+        try:
+            results = [called_shapes(self._library[name], shapes)[i] for name in names]
+        except _REFUSED:
+            return shape, ""
+        common = common_shape(results)
+        if common.is_fully_defined():
+            return common, ""
+        largest = largest_shape(results)
+        return tf.TensorShape(filled(largest, self._batch)), BRANCHES
+
+
+def _alone(node: node_def_pb2.NodeDef, inputs: Sequence[str]) -> node_def_pb2.NodeDef:
+    """A copy with other inputs, without what ties it to other nodes."""
+    alone = node_def_pb2.NodeDef()
+    alone.CopyFrom(node)
+    alone.attr.pop("_class", None)
+    alone.input[:] = inputs
+    return alone
+
+
+def _called(node: node_def_pb2.NodeDef) -> list[str]:
+    """The functions of which an op returns what one of them returns."""
+    if node.op in ("If", "StatelessIf"):
+        return [node.attr[key].func.name for key in ("then_branch", "else_branch")]
+    if node.op in ("Case", "StatelessCase"):
+        return [function.name for function in node.attr["branches"].list.func]
+    if node.op in ("PartitionedCall", "StatefulPartitionedCall"):
+        return [node.attr["f"].func.name]
+    return []
+
+
+def _value(tensor: tf.Tensor) -> np.ndarray | None:
+    """The value of a tensor, or the most that it can be, or None where nothing tells."""
+    if is_handle(tensor):
+        return None
+    value = folded_constant(tensor)
+    if value is None and tensor.op.type == "Minimum":
+        bounds = [bound for bound in map(_value, tensor.op.inputs) if bound is not None]
+        return bounds[0] if len(bounds) == 1 else None
+    if value is None and tensor.op.type in ("Identity", "Cast"):
+        return _value(tensor.op.inputs[0])
+    return value
+
+
+def _with_shape(tensor: tf.Tensor, shape: Shape) -> tf.Tensor:
+    if tensor.shape.is_compatible_with(shape):
+        tensor.set_shape(shape)
+        return tensor
+    return _stand_in(tensor.dtype, tf.TensorShape(shape))
+
+
+def _stand_in(dtype: tf.DType, shape: tf.TensorShape) -> tf.Tensor:
+    return tf.compat.v1.placeholder(dtype.base_dtype, shape)

@@ -1,0 +1,65 @@
+"""Loops that do not say how large their results are, because they were traced with a dimension of any size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import tensorflow as tf
+from tensorflow.core.framework import function_pb2, node_def_pb2
+
+from tf_placer.graph.sizes.called_shapes import called_shapes
+
+
+def is_open_loop(node: node_def_pb2.NodeDef) -> bool:
+    """Whether a node is a loop that does not say how large its results are."""
+    if node.op not in ("While", "StatelessWhile"):
+        return False
+    return not all(tf.TensorShape(one).is_fully_defined() for one in node.attr["output_shapes"].list.shape)
+
+
+def is_handle(tensor: tf.Tensor) -> bool:
+    """Whether a tensor stands for something that lies elsewhere, and has no size itself."""
+    return tensor.dtype in (tf.resource, tf.variant)
+
+
+def changed_shapes(
+    node: node_def_pb2.NodeDef,
+    inputs: Sequence[tf.Tensor],
+    library: Mapping[str, function_pb2.FunctionDef],
+) -> dict[int, tuple[tf.TensorShape, tf.TensorShape]]:
+    """The variables of a loop whose shape is another one after an iteration: before, and after it.
+
+    Args:
+      node: the loop.
+      inputs: what enters it, in the default graph.
+      library: function name -> function.
+
+    Raises:
+      ValueError, RuntimeError, tf.errors.OpError: TensorFlow does not accept the body.
+    """
+    before = [None if is_handle(tensor) else tensor.shape for tensor in inputs]
+    after = called_shapes(library[node.attr["body"].func.name], before)
+    return {
+        i: (shape, result)
+        for i, (shape, result) in enumerate(zip(before, after, strict=True))
+        if shape is not None and str(shape) != str(result)
+    }
+
+
+def common_shape(shapes: Sequence[tf.TensorShape]) -> tf.TensorShape:
+    """What several shapes agree on."""
+    if any(shape.rank is None or shape.rank != shapes[0].rank for shape in shapes):
+        return tf.TensorShape(None)
+    sizes = zip(*(shape.as_list() for shape in shapes), strict=True)
+    return tf.TensorShape([found[0] if len(set(found)) == 1 else None for found in sizes])
+
+
+def largest_shape(shapes: Sequence[tf.TensorShape]) -> tf.TensorShape:
+    """The largest of each dimension, open where no shape knows it; of other ranks than the first, the first alone."""
+    alike = [shape for shape in shapes if shape.rank is not None and shape.rank == shapes[0].rank]
+    if not alike:
+        return next((shape for shape in shapes if shape.rank is not None), tf.TensorShape(None))
+    sizes = zip(*(shape.as_list() for shape in alike), strict=True)
+    return tf.TensorShape(
+        [max((size for size in found if size is not None), default=None) for found in sizes]
+    )

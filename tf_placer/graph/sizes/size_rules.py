@@ -1,0 +1,223 @@
+"""How large a tensor is taken to be whose size depends on data: a bound where one follows, else an estimate.
+
+A rule gives one number for all dimensions that inference left open: as many rows as ``Where`` could find at most. What
+no rule knows has as many rows as its inputs, and a tensor of unknown rank is as large as its largest input.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework import node_def_pb2
+
+from tf_placer.graph.sizes.tensor_lists import TensorList
+
+PARTS_PER_STRING = 8  # words that a string is split into, characters or bytes that it is taken to have
+IMAGE_SIDE = 224  # pixels of an image that is decoded
+DEFAULT_BATCH = 32  # rows where nothing that is fed has any
+
+DERIVED = "follows from other estimates"
+BOUND = "at most as many as its inputs have"
+AS_INPUT = "as its largest input, of unknown rank"
+AS_LEADING = "as many rows as its inputs, or a batch"
+LOOP = "as large as before the loop, or after one iteration"
+BRANCHES = "the larger of its branches"
+LIST = "as many as the list was made for, or filled with"
+STRINGS = f"{PARTS_PER_STRING} for each string"
+RAGGED = "rows of equal length"
+IMAGES = f"images of {IMAGE_SIDE} x {IMAGE_SIDE}"
+
+Shape = tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Unsized:
+    """An output whose size is not known, and what is known of its op.
+
+    Attributes:
+      node: the op.
+      shape: what inference says of the output.
+      inputs: shape of each data input; a handle has none.
+      lists: of each data input, the tensor list that it is, if it is one.
+      value: value of a data input, or the most that it can be, or None where nothing tells.
+      batch: rows of what is fed.
+    """
+
+    node: node_def_pb2.NodeDef
+    shape: tf.TensorShape
+    inputs: tuple[Shape | None, ...]
+    lists: tuple[TensorList | None, ...]
+    value: Callable[[int], np.ndarray | None]
+    batch: int
+
+    def elements(self, position: int) -> int:
+        """Elements of a data input."""
+        return math.prod(self.inputs[position] or ())
+
+    def rows(self, position: int) -> int:
+        """Rows of a data input; 1 of a scalar."""
+        return (self.inputs[position] or (1,))[0]
+
+    @property
+    def leading(self) -> int:
+        """Rows of the input that has most."""
+        return max((shape[0] for shape in self.inputs if shape), default=0) or self.batch
+
+
+def sized(output: Unsized) -> tuple[Shape, str]:
+    """A size for an output, and the rule that gave it."""
+    rows, rule = _RULES.get(output.node.op, (None, ""))
+    shape = output.shape
+    if output.node.op in _IMAGES:
+        return _image(shape), IMAGES
+    if rows is not None and shape.rank is not None:
+        return _filled(shape, rows(output)), rule
+    if output.node.op == "Reshape" and shape.rank is not None:
+        return _reshaped(output), DERIVED
+    if output.node.op == "TensorListStack" and output.lists[0] is not None:
+        found = output.lists[0]
+        return (found.length or output.batch, *found.element_or(output.batch)), LIST
+    if output.node.op == "RaggedTensorToTensor" and shape.rank is not None:
+        return _padded(output), RAGGED
+    if shape.rank is None:
+        return _largest(output), AS_INPUT
+    alike = (one for one in output.inputs if one is not None and len(one) == shape.rank > 0)
+    like = next(alike, None)
+    if like is not None:
+        return tuple(b if a is None else a for a, b in zip(shape.as_list(), like, strict=True)), BOUND
+    return _filled(shape, output.leading), AS_LEADING
+
+
+def filled(shape: tf.TensorShape, batch: int) -> Shape:
+    """A shape with ``batch`` for what is open; of unknown rank, a scalar."""
+    return () if shape.rank is None else _filled(shape, batch)
+
+
+def _filled(shape: tf.TensorShape, rows: int) -> Shape:
+    return tuple(rows if size is None else size for size in shape.as_list())
+
+
+def _largest(output: Unsized) -> Shape:
+    if output.node.op == "TensorListGetItem" and output.lists[0] is not None:
+        return output.lists[0].element_or(output.batch)
+    shapes = [shape for shape in output.inputs if shape is not None]
+    return max(shapes, key=math.prod, default=())
+
+
+def _reshaped(output: Unsized) -> Shape:
+    """As many elements as the input: the first open dimension takes what the others leave."""
+    sizes = output.shape.as_list()
+    known = math.prod(size for size in sizes if size is not None)
+    rest = -(-output.elements(0) // known) if known else 0
+    result = []
+    for size in sizes:
+        result.append(rest if size is None else size)
+        rest = 1 if size is None else rest
+    return tuple(result)
+
+
+def _padded(output: Unsized) -> Shape:
+    """[rows, longest row, ...] of a ragged tensor: as many values as there are, evenly spread."""
+    partition = 3  # after the shape, the values and what fills the gaps
+    kind = output.node.attr["row_partition_types"].list.s[0]
+    rows = output.value(partition) if kind == b"FIRST_DIM_SIZE" else None
+    count = (
+        int(rows)
+        if rows is not None and np.ndim(rows) == 0
+        else output.rows(partition) - (kind == b"ROW_SPLITS")
+    )
+    sizes = [max(1, count)]
+    sizes += [-(-output.rows(1) // sizes[0])] * (len(output.shape) - 1)
+    return tuple(b if a is None else a for a, b in zip(output.shape.as_list(), sizes, strict=True))
+
+
+def _image(shape: tf.TensorShape) -> Shape:
+    """[height, width, channels], with frames in front of it."""
+    sizes = [1, IMAGE_SIDE, IMAGE_SIDE, 3][-shape.rank :] if shape.rank else [IMAGE_SIDE, IMAGE_SIDE, 3]
+    found = shape.as_list() if shape.rank else [None] * 3
+    return tuple(b if a is None else a for a, b in zip(found, sizes, strict=False))
+
+
+def _boxes(output: Unsized) -> int:
+    """Of as many boxes as there are, at most the number that is asked for is kept."""
+    most = output.value(2) if len(output.inputs) > 2 else None
+    return min(int(most), output.rows(0)) if most is not None and np.ndim(most) == 0 else output.rows(0)
+
+
+def _bins(output: Unsized) -> int:
+    bins = output.value(1)
+    return int(bins) if bins is not None and np.ndim(bins) == 0 else output.leading
+
+
+def _indices(output: Unsized) -> int:
+    count = output.node.attr["N"].i
+    return sum(output.elements(position) for position in range(count))
+
+
+def _all_rows(output: Unsized) -> int:
+    return sum(shape[0] for shape in output.inputs if shape is not None and len(shape) == 2)
+
+
+def _of_first(output: Unsized) -> int:
+    return output.elements(0)
+
+
+def _parts(output: Unsized) -> int:
+    return PARTS_PER_STRING * max(1, output.elements(0))
+
+
+_IMAGES = frozenset(
+    {
+        "DecodeAndCropJpeg",
+        "DecodeBmp",
+        "DecodeGif",
+        "DecodeImage",
+        "DecodeJpeg",
+        "DecodePng",
+        "DecodeWebP",
+    }
+)
+_RULES: dict[str, tuple[Callable[[Unsized], int], str]] = {
+    **dict.fromkeys(("Where", "ListDiff", "Unique", "UniqueWithCounts"), (_of_first, BOUND)),
+    **dict.fromkeys(("Bincount", "DenseBincount", "RaggedBincount"), (_bins, BOUND)),
+    **dict.fromkeys(("DynamicPartition",), (lambda output: output.elements(1), BOUND)),
+    **dict.fromkeys(("DynamicStitch", "ParallelDynamicStitch"), (_indices, BOUND)),
+    **dict.fromkeys(
+        ("SegmentMax", "SegmentMean", "SegmentMin", "SegmentProd", "SegmentSum"),
+        (lambda output: output.rows(0), BOUND),
+    ),
+    **dict.fromkeys(
+        ("SparseSegmentMean", "SparseSegmentSqrtN", "SparseSegmentSum"),
+        (lambda output: output.rows(1), BOUND),
+    ),
+    **dict.fromkeys(
+        (
+            "NonMaxSuppression",
+            "NonMaxSuppressionV2",
+            "NonMaxSuppressionV3",
+            "NonMaxSuppressionV4",
+            "NonMaxSuppressionV5",
+            "NonMaxSuppressionWithOverlaps",
+        ),
+        (_boxes, BOUND),
+    ),
+    **dict.fromkeys(
+        ("SparseAdd", "SparseConcat", "SparseSparseMaximum", "SparseSparseMinimum"), (_all_rows, BOUND)
+    ),
+    **dict.fromkeys(
+        (
+            "DecodeRaw",
+            "DecodePaddedRaw",
+            "StringNGrams",
+            "StringSplit",
+            "StringSplitV2",
+            "UnicodeDecode",
+            "UnicodeDecodeWithOffsets",
+        ),
+        (_parts, STRINGS),
+    ),
+}

@@ -1,0 +1,177 @@
+"""What a batch of plans decides: devices, and where it is decided an order of execution and fusion clusters."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tf_placer import arguments
+from tf_placer.errors import InputError
+from tf_placer.exact import exact
+from tf_placer.problem.problem import Problem, placement_rows
+
+NO_CLUSTER = -1
+_PROBLEM = "give what tf_placer.build_problem returns"
+# What an op has about which a plan decides nothing.
+UNDECIDED = {"priority_of_op": 0, "cluster_of_op": NO_CLUSTER}
+_FIELDS = ("device_of_unit", *UNDECIDED)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Decisions:
+    """What B plans of one problem decide; legal or not, which the problem knows.
+
+    Arrays are kept as read-only copies. Tensors stay tensors, so that only the rows that are wanted are copied out.
+
+    Attributes:
+      device_of_unit: [B, U] int32, positions in ``problem.cluster.devices``.
+      priority_of_op: [B, N] int32, lower runs first among the ready ops of a device; None where no order is decided.
+        An op of equal priority waits as it would without; so 0 for every op of a plan decides nothing.
+      cluster_of_op: [B, N] int32, ops of one number are to be fused, -1 is with none; None where none is decided.
+
+    Raises:
+      InputError: no whole numbers, other shapes, or a cluster below -1.
+    """
+
+    device_of_unit: np.ndarray | tf.Tensor
+    priority_of_op: np.ndarray | tf.Tensor | None = None
+    cluster_of_op: np.ndarray | tf.Tensor | None = None
+
+    def __post_init__(self) -> None:
+        for name in _FIELDS:
+            value = getattr(self, name)
+            if value is not None or name == "device_of_unit":
+                object.__setattr__(self, name, _rows(name, value))
+        self._check_shapes()
+        clusters = self.cluster_of_op
+        if isinstance(clusters, np.ndarray) and clusters.size and clusters.min() < NO_CLUSTER:
+            raise InputError(
+                f"cluster_of_op has the entry {clusters.min()}; give {NO_CLUSTER} for no cluster, or a number from 0"
+            )
+
+    def _check_shapes(self) -> None:
+        shapes = {name: tuple(value.shape) for name in _FIELDS if (value := getattr(self, name)) is not None}
+        per_op = [shape[1] for name, shape in shapes.items() if name in UNDECIDED]
+        if _differ([shape[0] for shape in shapes.values()]) or _differ(per_op):
+            told = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+            raise InputError(
+                f"{told} are not of the same plans; give as many rows of each, and one entry for each op"
+            )
+
+    def __len__(self) -> int:
+        return int(self.device_of_unit.shape[0])
+
+    @property
+    def plain(self) -> np.ndarray | tf.Tensor | Decisions:
+        """[B, U] where only devices are decided, else all of it: for evaluators that know nothing but devices."""
+        is_plain = self.priority_of_op is None and self.cluster_of_op is None
+        return self.device_of_unit if is_plain else self
+
+    def row(self, index: int) -> Decisions:
+        """One plan, copied out as arrays of one row; what it decides nothing about is None.
+
+        Raises:
+          InputError: there is no such row.
+        """
+        index = arguments.whole_number("index", index, 0, len(self) - 1)
+        found = {}
+        for name in _FIELDS:
+            value = getattr(self, name)
+            one = None if value is None else np.asarray(value[index : index + 1])
+            found[name] = None if one is None or _decides_nothing(name, one) else one
+        return Decisions(**found)
+
+    def digest(self, index: int, problem: Problem) -> str:
+        """Hex digest of all that one plan decides; equal for plans that decide the same.
+
+        Of the devices of ops, not of units: how ops are joined to units may change, what runs does not. A plan that
+        decides devices alone has the digest that it had before anything else could be decided: journals hold it.
+
+        Raises:
+          InputError: there is no such row, or it is no plan of this problem.
+        """
+        one = decisions_of(self.row(index), arguments.instance_of("problem", problem, Problem, _PROBLEM))
+        digest = hashlib.sha256(one.device_of_unit[0][problem.unit_of_op].astype("<i4").tobytes())
+        for name in UNDECIDED:
+            value = getattr(one, name)
+            if value is not None:
+                digest.update(name.encode() + value.astype("<i4").tobytes())
+        return digest.hexdigest()[:32]
+
+    @staticmethod
+    def joined(parts: Sequence[Decisions]) -> Decisions:
+        """The plans of several, in order, as arrays.
+
+        Raises:
+          InputError: there are none, or they are not about one graph.
+        """
+        remedy = "give at least one Decisions, all of one problem"
+        given = arguments.items_of("parts", parts, Decisions, remedy)
+        if not given:
+            raise InputError(f"parts is empty; {remedy}")
+        try:
+            return Decisions(**{name: _joined(name, given) for name in _FIELDS})
+        except ValueError as error:
+            raise InputError(f"parts are of different widths ({error}); {remedy}") from error
+
+
+def decisions_of(value: object, problem: Problem) -> Decisions:
+    """What is given for plans of a problem: an array [B, U], a list of rows, a tensor, or ``Decisions``.
+
+    Raises:
+      InputError: no whole numbers, or other shapes.
+    """
+    if not isinstance(value, Decisions):
+        value = Decisions(value if tf.is_tensor(value) else placement_rows(value, problem))
+    for name in _FIELDS:
+        found = getattr(value, name)
+        letter, width = ("U", problem.num_units) if name == "device_of_unit" else ("N", problem.num_ops)
+        if found is not None and found.shape[1] not in (width, None):
+            raise InputError(
+                f"{name} has shape {tuple(found.shape)}, expected [B, {width}]: {letter} of {problem.name!r}"
+            )
+    return value
+
+
+def _rows(name: str, value: Any) -> np.ndarray | tf.Tensor:
+    """[B, ...] int32."""
+    if tf.is_tensor(value) and tf.is_symbolic_tensor(value) and not _is_kept(value):
+        raise InputError(f"{name} is a tensor of {value.dtype.name}; cast it to int32")
+    rows: Any = value if _is_kept(value) else exact(name, value, np.int32)
+    rank = rows.ndim if isinstance(rows, np.ndarray) else rows.shape.rank
+    if rank != 2:
+        raise InputError(f"{name} has shape {rows.shape}, expected [B, ...]: one row for each plan")
+    if isinstance(rows, np.ndarray):
+        rows.setflags(write=False)  # ``exact`` has made a copy
+    return rows
+
+
+def _is_kept(value: object) -> bool:
+    return isinstance(value, tf.Tensor) and value.dtype == tf.int32
+
+
+def _differ(sizes: Sequence[int | None]) -> bool:
+    return len({size for size in sizes if size is not None}) > 1
+
+
+def _decides_nothing(name: str, row: np.ndarray) -> bool:
+    return name in UNDECIDED and bool((row == UNDECIDED[name]).all())
+
+
+def _joined(name: str, parts: Sequence[Decisions]) -> np.ndarray | None:
+    """[B, ...] of all parts; what one does not decide is filled in where another does."""
+    values = [getattr(part, name) for part in parts]
+    width = next((value.shape[1] for value in values if value is not None), None)
+    if width is None:
+        return None
+    return np.concatenate(
+        [
+            np.full((len(part), width), UNDECIDED[name], np.int32) if value is None else np.asarray(value)
+            for part, value in zip(parts, values, strict=True)
+        ]
+    )

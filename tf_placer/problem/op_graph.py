@@ -1,0 +1,165 @@
+"""The graph between ops: what planners look at that take op by op."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+
+import numpy as np
+
+from tf_placer.problem.tensors import tensor_of_edge
+from tf_placer.problem.transfer_times import TransferTimes
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class OpGraph:
+    """Edges between ops, one per (producer tensor, consumer op), in the order of tensors.
+
+    Ops are in topological order, so every edge leads to a later op; between units there may be cycles
+    (``unit_graph``). Everything is computed once for a problem (``Problem.op_graph``), in
+    O(N + E) steps but for one sort of the edges.
+
+    Rows are compressed: op i makes the edges ``out_offset[i]:out_offset[i + 1]``, and reads the edges
+    ``in_edge[in_offset[i]:in_offset[i + 1]]``, ascending. An op that reads two tensors of another has two
+    edges from it.
+
+    Attributes:
+      op_ns: [N] int64, time of each op on the fastest device that it may run on.
+      tensor_producer: [T] int32, ascending.
+      tensor_bytes: [T] int64.
+      consumer_offset: [T + 1] int32, where each tensor's edges begin.
+      consumer: [E] int32, the op at the end of each edge.
+      transfer: what crossing takes.
+    """
+
+    op_ns: np.ndarray
+    tensor_producer: np.ndarray
+    tensor_bytes: np.ndarray
+    consumer_offset: np.ndarray
+    consumer: np.ndarray
+    transfer: TransferTimes
+
+    @property
+    def num_ops(self) -> int:
+        return len(self.op_ns)
+
+    @functools.cached_property
+    def tensor(self) -> np.ndarray:
+        """[E] int64, the tensor that each edge is of."""
+        return tensor_of_edge(self.consumer_offset)
+
+    @functools.cached_property
+    def producer(self) -> np.ndarray:
+        """[E] int32, the op at the beginning of each edge, ascending."""
+        return self.tensor_producer[self.tensor]
+
+    @functools.cached_property
+    def edge_bytes(self) -> np.ndarray:
+        """[E] int64, of the edge's tensor; edges of one tensor cross to a device together, and once."""
+        return self.tensor_bytes[self.tensor]
+
+    @functools.cached_property
+    def out_offset(self) -> np.ndarray:
+        """[N + 1] int64."""
+        return _offsets(self.producer, self.num_ops)
+
+    @functools.cached_property
+    def in_offset(self) -> np.ndarray:
+        """[N + 1] int64."""
+        return _offsets(self.consumer, self.num_ops)
+
+    @functools.cached_property
+    def in_edge(self) -> np.ndarray:
+        """[E] int64."""
+        return np.argsort(self.consumer, kind="stable")
+
+    def predecessors(self, op: int) -> np.ndarray:
+        """The distinct ops that ``op`` waits for, ascending."""
+        return np.unique(self.producer[self.in_edge[self.in_offset[op] : self.in_offset[op + 1]]])
+
+    def successors(self, op: int) -> np.ndarray:
+        """The distinct ops that wait for ``op``, ascending."""
+        return np.unique(self.consumer[self.out_offset[op] : self.out_offset[op + 1]])
+
+    @functools.cached_property
+    def mean_transfer_ns(self) -> np.ndarray:
+        """[T] float64, what each tensor takes over a link, in the mean over all links."""
+        return self.transfer.mean_ns(self.tensor_bytes)
+
+    @functools.cached_property
+    def top_level_ns(self) -> np.ndarray:
+        """[N] int64, the longest way from the beginning of the step to the op, which does not count; transfers free."""
+        return self.top_levels(self.op_ns)
+
+    @functools.cached_property
+    def bottom_level_ns(self) -> np.ndarray:
+        """[N] int64, the longest way from the beginning of the op to the end of the step; transfers free."""
+        return self.bottom_levels(self.op_ns)
+
+    @functools.cached_property
+    def top_level_with_transfers_ns(self) -> np.ndarray:
+        """[N] float64, ``top_level_ns`` where every tensor takes ``mean_transfer_ns``."""
+        return self.top_levels(self.op_ns.astype(float), self.mean_transfer_ns)
+
+    @functools.cached_property
+    def bottom_level_with_transfers_ns(self) -> np.ndarray:
+        """[N] float64, ``bottom_level_ns`` where every tensor takes ``mean_transfer_ns``: HEFT's upward rank."""
+        return self.bottom_levels(self.op_ns.astype(float), self.mean_transfer_ns)
+
+    def top_levels(self, op_ns: np.ndarray, tensor_ns: np.ndarray | None = None) -> np.ndarray:
+        """[N] longest way from the beginning of the step to each op, which does not count.
+
+        Args:
+          op_ns: [N] of each op.
+          tensor_ns: [T] of each tensor; 0 without. Whole numbers stay exact where both are.
+        """
+        cost, moves = op_ns.tolist(), self._moves(tensor_ns)
+        before = [0] * self.num_ops
+        # Plain lists, because NumPy's calls take longer than the sums. Producers ascend, so theirs are complete.
+        for producer, move, readers in zip(self.tensor_producer.tolist(), moves, self.readers(), strict=True):
+            arrival = before[producer] + cost[producer] + move
+            for op in readers:
+                if before[op] < arrival:
+                    before[op] = arrival
+        return np.array(before, _type_of_sums(op_ns, tensor_ns))
+
+    def bottom_levels(self, op_ns: np.ndarray, tensor_ns: np.ndarray | None = None) -> np.ndarray:
+        """[N] longest way from the beginning of each op to the end of the step; arguments as ``top_levels``."""
+        cost, moves = op_ns.tolist(), self._moves(tensor_ns)
+        after = [0] * self.num_ops
+        producers, all_readers = self.tensor_producer.tolist(), self.readers()
+        for tensor in range(len(producers) - 1, -1, -1):
+            readers = all_readers[tensor]
+            if readers:
+                longest = moves[tensor] + max([cost[op] + after[op] for op in readers])
+                if after[producers[tensor]] < longest:
+                    after[producers[tensor]] = longest
+        levels: np.ndarray = op_ns + np.array(after, _type_of_sums(op_ns, tensor_ns))
+        return levels
+
+    def readers(self) -> list[list[int]]:
+        """[T] lists of the ops that wait for each tensor, ascending."""
+        return _rows(self.consumer, self.consumer_offset)
+
+    def inputs(self) -> list[list[int]]:
+        """[N] lists of the tensors that each op reads, ascending."""
+        return _rows(self.tensor[self.in_edge], self.in_offset)
+
+    def _moves(self, tensor_ns: np.ndarray | None) -> list[float]:
+        return [0] * len(self.tensor_producer) if tensor_ns is None else tensor_ns.tolist()
+
+
+def _type_of_sums(op_ns: np.ndarray, tensor_ns: np.ndarray | None) -> np.dtype:
+    return np.result_type(op_ns, np.int64 if tensor_ns is None else tensor_ns)
+
+
+def _offsets(ops: np.ndarray, num_ops: int) -> np.ndarray:
+    """[N + 1] int64, where each op's edges begin when edges are in the order of ``ops`` [E]."""
+    return np.concatenate([[0], np.cumsum(np.bincount(ops, minlength=num_ops))])
+
+
+def _rows(values: np.ndarray, offset: np.ndarray) -> list[list[int]]:
+    """Compressed rows as lists."""
+    flat, ends = values.tolist(), offset.tolist()
+    return [flat[a:b] for a, b in itertools.pairwise(ends)]

@@ -1,0 +1,94 @@
+"""A row of the table of methods: what a search, a report and a reader need to know of one."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tf_placer import arguments
+from tf_placer.errors import InputError
+from tf_placer.planners.planner import NoSettings
+
+
+class Kind(enum.Enum):
+    """How a method is driven (``tf_placer.search.drivers``)."""
+
+    CONSTRUCTIVE = "makes a few plans and is done"
+    IMPROVING = "proposes plans and learns from how they fared, without a network"
+    LEARNED = "draws plans from a policy that is trained"
+    OWN_ROUNDS = "yields rounds of its own"
+
+
+class Role(enum.Enum):
+    """What a method is to the others."""
+
+    REFERENCE = "what a gain is relative to"
+    BESIDE = "costs nothing: stands beside every method, and may be where one begins"
+    CONTROL = "gets as many evaluations as the method that it stands beside"
+    PLAIN = (
+        "the strongest that learns nothing: searches beside a method on live devices, and for who names none"
+    )
+    DEFAULT = "what is tried where no method is named"
+
+
+@dataclasses.dataclass(frozen=True)
+class MethodSpec:
+    """One method.
+
+    Attributes:
+      name: small letters, digits and ``_``.
+      kind: says what ``build`` is.
+      summary: one line with the paper.
+      build: of a constructive method ``(problem, config, seed) -> rows`` (``Constructive``); of an improving one
+        ``(problem, config, start [U] or None, seed) -> Improving``; of a learned one
+        ``(problem, config, beginning, seed) -> Learner``; of one with its own rounds ``(context, config) -> rounds``.
+      config: frozen dataclass of its settings; every field has a default.
+      default: its settings where none are given, so that a variant is a row; None is ``config()``.
+      ignores: what it does not look at, in a few words each.
+      roles: what it is to the others.
+      uses_start: begins at a plan, the one it is given or the best that costs nothing, and tries that first.
+      goes_on: uses up whatever budget it has; the others make a few plans and are done.
+      build_inside: of an improving method that can search inside the simulator:
+        ``(problem, config, start [U], seed, simulator) -> Inside``; None for the others.
+      versions: of what it keeps in a checkpoint, by name; others are refused.
+
+    Raises:
+      InputError: a field is not as stated here.
+    """
+
+    name: str
+    kind: Kind
+    summary: str
+    build: Callable[..., Any]
+    config: type = NoSettings
+    default: Any = None
+    ignores: tuple[str, ...] = ()
+    roles: frozenset[Role] = frozenset()
+    uses_start: bool = False
+    goes_on: bool = True
+    build_inside: Callable[..., Any] | None = None
+    versions: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        arguments.text("name", self.name, "give the name that --method takes")
+        arguments.instance_of("kind", self.kind, Kind, "give a Kind")
+        arguments.text("summary", self.summary, "say in one line what it does")
+        if not self.summary or "\n" in self.summary:
+            raise InputError(f"method {self.name!r} has the summary {self.summary!r}; give one line")
+        arguments.function("build", self.build, "give what makes the planner or learner")
+        if not (isinstance(self.config, type) and dataclasses.is_dataclass(self.config)):
+            raise InputError(f"config is {arguments.shown(self.config)}; give a frozen dataclass of settings")
+        for field in dataclasses.fields(self.config):
+            if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+                raise InputError(
+                    f"setting {field.name!r} of method {self.name!r} has no default; give it one"
+                )
+        if self.default is not None and type(self.default) is not self.config:
+            raise InputError(
+                f"default is {arguments.shown(self.default)}; give a {self.config.__name__}, or None"
+            )
+        arguments.items_of("ignores", self.ignores, str, "give a tuple of what it does not look at")
+        for role in self.roles:
+            arguments.instance_of("roles", role, Role, "give a frozenset of Role")

@@ -1,0 +1,139 @@
+"""Workloads that were traced before, kept in the user's cache.
+
+Tracing and cleaning up a large graph takes seconds, and gives the same in every process: seeds decide the values. What
+a kept item is found by is all that could change it: name and settings, the code that makes, traces and cleans it up,
+and the versions and global settings of what it is made with. It is never in the way: what cannot be read is traced
+again, what cannot be written is not kept, and either is told in one warning.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import logging
+import pathlib
+import platform
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from colocation.tensorflow_internals import is_deterministic
+from tf_placer.errors import InputError
+from tf_placer.files import write_atomically
+from tf_placer.folders import exclusively
+from tf_placer.graph.item import Item
+from tf_placer.graph.item_file import SCHEMA_VERSION, can_be_kept, item_bytes, read_item_file
+from tf_placer.user_cache import user_cache_folder
+
+_LOG = logging.getLogger(__name__)
+_SUFFIX, _LOCK = ".item", ".lock"
+_MOST = 3  # versions of one workload with the same settings, which hold all its weights each
+_PLAIN = (str, int, float, bool, type(None))
+_told: set[pathlib.Path] = set()
+
+
+def kept_folder() -> pathlib.Path:
+    """``$XDG_CACHE_HOME/tf_placer/workloads``, usually in ``~/.cache``."""
+    return user_cache_folder() / "workloads"
+
+
+def kept_item(name: str, settings: Mapping[str, Any], trace: Callable[[], Item]) -> Item:
+    """The item of a workload that comes with tf_placer: as it was kept, or else traced and kept.
+
+    Args:
+      name: of the workload.
+      settings: all arguments that it is made with, defaults included; where one is no plain number or text, the
+        workload is traced.
+      trace: makes it.
+    """
+    sources = _digest_of_sources()
+    if sources is None or not all(type(value) in _PLAIN for value in settings.values()):
+        return trace()
+    which = f"{name}-{_digest(dict(settings))[:12]}"
+    path = kept_folder() / f"{which}-{_digest(_made_with(sources))[:20]}{_SUFFIX}"
+    item = _read(path)
+    if item is None:
+        item = trace()
+        if can_be_kept(item):
+            _keep(path, which, item)
+    return item
+
+
+def _read(path: pathlib.Path) -> Item | None:
+    if not path.is_file():
+        return None
+    try:
+        return read_item_file(path)
+    except InputError as error:
+        _LOG.warning("a workload that was kept is traced again: %s", error)
+        return None
+
+
+def _keep(path: pathlib.Path, which: str, item: Item) -> None:
+    """Writes an item, and takes away what is oldest of the same workload."""
+    busy = f"{path}: another process is writing it; wait for it"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with exclusively(path.with_name(f"{path.name}{_LOCK}"), busy):
+            write_atomically(path, item_bytes(item))
+            # Among these what a killed process left unfinished; what another one is writing now is the newest.
+            kept = [one for one in path.parent.glob(f"{which}-*") if not one.name.endswith(_LOCK)]
+            for old in sorted(kept, key=_written_ns)[:-_MOST]:
+                old.unlink(missing_ok=True)
+    except (OSError, InputError) as error:
+        if str(error) != busy:  # who is writing it writes the same
+            _tell(path.parent, error)
+
+
+def _written_ns(path: pathlib.Path) -> int:
+    return path.stat().st_mtime_ns if path.exists() else 0
+
+
+def _tell(folder: pathlib.Path, error: Exception) -> None:
+    """Warns, but once for each folder."""
+    if folder not in _told:
+        _told.add(folder)
+        _LOG.warning(
+            "no workload can be kept in %s (%s), so the next process traces it again; set XDG_CACHE_HOME to a folder "
+            "that can be written to",
+            folder,
+            error,
+        )
+
+
+def _made_with(sources: str) -> dict[str, str]:
+    """What an item depends on beside its settings."""
+    return {
+        "schema": str(SCHEMA_VERSION),
+        "sources": sources,
+        "python": ".".join(platform.python_version_tuple()[:2]),
+        "machine": platform.machine(),
+        "tensorflow": tf.__version__,
+        "keras": keras.__version__,
+        "numpy": np.__version__,
+        "floats": f"{keras.config.floatx()} {keras.config.epsilon()} {keras.config.dtype_policy().name}",
+        "images": keras.config.image_data_format(),
+        # Keras has other kernels for some layers where there is a GPU.
+        "kernels": f"{bool(tf.config.list_physical_devices('GPU'))} {keras.config.is_flash_attention_enabled()}",
+        "deterministic": str(is_deterministic()),
+    }
+
+
+@functools.cache
+def _digest_of_sources() -> str | None:
+    """Of the modules that make, trace and clean up; None where they cannot be read."""
+    top = pathlib.Path(__file__).parents[2]
+    digest, count = hashlib.sha256(), 0
+    for folder in ("colocation", "tf_placer/graph", "tf_placer/workloads"):
+        for file in sorted((top / folder).rglob("*.py")):
+            digest.update(f"{file.relative_to(top)}\n".encode() + file.read_bytes())
+            count += 1
+    return digest.hexdigest() if count else None
+
+
+def _digest(value: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
