@@ -75,7 +75,7 @@ class LocalSearch:
             "runtime_s": self.runtime_s,
             "late_s": self._late_s.copy(),
             "rounds": self._rounds,
-            "random": self._random.state,
+            "random_bits": self._random.state,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -84,4 +84,4 @@ class LocalSearch:
         self.runtime_s = float(state["runtime_s"])
         self._late_s = np.array(state["late_s"], np.float64)
         self._rounds = int(state["rounds"])
-        self._random = RandomBits(int(state["random"]))
+        self._random = RandomBits(int(state["random_bits"]))
