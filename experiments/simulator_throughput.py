@@ -2,8 +2,10 @@
 
     python -m experiments.simulator_throughput [--workload=inception_v3] [--cluster=k40x2] [--seconds=3]
 
-Random placements of a real training step on one core and on two; then random layered graphs of 1,000 to
-100,000 ops on one core. Times per placement are CPU time, so that other work on the machine matters little.
+Placements of a real training step, on one core and on two: random ones, which no search asks for, everything on one
+device, and the plan of a search of a few seconds. Then what every method of ``methods`` makes of as many seconds, and
+random layered graphs of 1,000 to 100,000 ops on one core. Times per placement are CPU time, so that other work on the
+machine matters little.
 """
 
 from __future__ import annotations
@@ -24,6 +26,10 @@ from tf_placer import workloads
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.ops.simulator import simulate
 from tf_placer.ops.simulator_inputs import SimulatorInputs
+from tf_placer.planners.single_device import single_device_placements
+from tf_placer.problem.problem import Problem
+from tf_placer.search import methods
+from tf_placer.search.spec import Role
 from tf_placer.workloads.synthetic import random_layered_arrays
 
 _WORKLOAD = flags.DEFINE_string("workload", "inception_v3", "The training step that is placed.")
@@ -54,19 +60,28 @@ def main(argv: list[str]) -> None:
     del argv
     item = workloads.build(_WORKLOAD.value)
     problem = tf_placer.build_problem(item, tf_placer.Cluster.preset(_CLUSTER.value))
-    inputs = SimulatedEvaluator(problem).inputs
+    simulator = SimulatedEvaluator(problem)
+    inputs = simulator.inputs
     size = f"{inputs.num_ops} ops, {inputs.num_units} units, {len(inputs.consumer_op)} edges"
     print(f"{_WORKLOAD.value} on {_CLUSTER.value}: {size}")
     cores = sorted(os.sched_getaffinity(0))[:2]
-    for count in range(1, len(cores) + 1):
-        with _pinned_process(cores[:count]) as process:
-            result = process.submit(_measure, inputs, _BATCH.value, _SECONDS.value).result()
-        print(f"  {count} core(s): {result.per_s:8,.0f} placements/s, {_costs(inputs, result)}")
+    placements = {"random": _random_placements(inputs, _BATCH.value), **_plans(problem, simulator)}
+    for kind, rows in placements.items():
+        for count in range(1, len(cores) + 1):
+            with _pinned_process(cores[:count]) as process:
+                result = process.submit(_measure, inputs, rows, _SECONDS.value).result()
+            print(f"  {kind}, {count} core(s): {result.per_s:8,.0f} placements/s, {_costs(inputs, result)}")
+    print(f"evaluations of each method, {len(cores)} core(s):")
+    for name in methods.names():
+        if methods.find(name).goes_on:
+            with _pinned_process(cores) as process:
+                print(f"  {name:14} {process.submit(_search, problem, name, _SECONDS.value).result()}")
     print("random layered graphs, 3 devices, 1 core:")
     with _pinned_process(cores[:1]) as process:
         for num_ops in map(int, _SIZES.value):
             inputs = SimulatorInputs(**random_layered_arrays(num_ops, 3, seed=0)._asdict())
-            result = process.submit(_measure, inputs, _BATCH.value, _SECONDS.value).result()
+            rows = _random_placements(inputs, _BATCH.value)
+            result = process.submit(_measure, inputs, rows, _SECONDS.value).result()
             print(f"  {num_ops:7,} ops: {result.per_s:8,.0f} placements/s, {_costs(inputs, result)}")
     print(_BOUND)
 
@@ -90,8 +105,17 @@ def _pin(cores: list[int]) -> None:
     tf.config.threading.set_intra_op_parallelism_threads(len(cores))
 
 
-def _measure(inputs: SimulatorInputs, batch: int, seconds: float) -> Throughput:
-    placements = _random_placements(inputs, batch)
+def _search(problem: Problem, method: str, seconds: float) -> str:
+    """What a method does in as many seconds, its own preparations among them."""
+    begin_cpu_s = time.process_time()
+    found = tf_placer.search(problem, method, budget_s=seconds)
+    cpu_s = time.process_time() - begin_cpu_s
+    per_s = found.evaluations / found.search_s
+    return f"{per_s:8,.0f} a second, {found.evaluations / cpu_s:8,.0f} a second of CPU time"
+
+
+def _measure(inputs: SimulatorInputs, placements: np.ndarray, seconds: float) -> Throughput:
+    batch = len(placements)
     device_of_unit = tf.constant(placements)
     simulate(inputs, device_of_unit)  # prepares
     calls, cpu_s, begin_s = 0, time.process_time(), time.perf_counter()
@@ -105,6 +129,16 @@ def _measure(inputs: SimulatorInputs, batch: int, seconds: float) -> Throughput:
 
 def _random_placements(inputs: SimulatorInputs, batch: int) -> np.ndarray:
     return np.random.default_rng(0).integers(0, inputs.num_devices, (batch, inputs.num_units), np.int32)
+
+
+def _plans(problem: Problem, simulator: SimulatedEvaluator) -> dict[str, np.ndarray]:
+    """[batch, U] rows of each kind of plan that searches ask for, by kind."""
+    singles = single_device_placements(problem)
+    single = singles[np.argmin(simulator.times(tf.constant(singles)).runtime_s)]
+    plain = methods.the(Role.PLAIN).name
+    searched = tf_placer.search(problem, plain, budget_s=_SECONDS.value).placement.device_of_unit
+    rows = {"one device": single, "a searched plan": searched}
+    return {kind: np.repeat(row[np.newaxis], _BATCH.value, axis=0) for kind, row in rows.items()}
 
 
 def _num_events(inputs: SimulatorInputs, device_of_unit: np.ndarray) -> int:

@@ -17,8 +17,8 @@ class LocalSearchConfig:
     Attributes:
       chains: searches that run side by side in the simulator, a thread each, of which the best counts; 0 for one on
         each core that the process may use. On an evaluator that is no simulator there is one.
-      late: L, a move is accepted if it is no slower than the search was L rounds ago. With hundreds of them large
-        programs converge too slowly.
+      late: L, a move is accepted if it is no slower than the search was L rounds ago. More end at better plans and
+        take longer.
       largest_piece: the most units that one move takes, of all.
       crossing: probability that a piece grows from an end of an edge that crosses, and not from where the work is.
       towards: probability that such a piece goes to the device at the other end, and not to any.
@@ -29,7 +29,7 @@ class LocalSearchConfig:
     """
 
     chains: int = 0
-    late: int = 50
+    late: int = 200
     largest_piece: float = 0.25
     crossing: float = 0.5
     towards: float = 0.8

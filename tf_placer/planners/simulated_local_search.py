@@ -15,6 +15,13 @@ from tf_placer.planners.moves import move_tables
 from tf_placer.planners.random_bits import RandomBits
 from tf_placer.problem.problem import Problem
 
+_STATE = {
+    "device_of_unit": np.int32,
+    "best_device_of_unit": np.int32,
+    "late_ns": np.int64,
+    "counts": np.int64,
+}
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Burst:
@@ -75,11 +82,8 @@ class SimulatedLocalSearch:
 
     def state(self) -> dict[str, Any]:
         """Where every chain is."""
-        return self._chains._asdict()
+        return {name: getattr(self._chains, name) for name in _STATE}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Goes on from what ``state`` gave, with as many chains as there were."""
-        kinds = {"device_of_unit": np.int32, "best_device_of_unit": np.int32}
-        self._chains = Chains(
-            **{name: np.array(state[name], kinds.get(name, np.int64)) for name in Chains._fields}
-        )
+        self._chains = Chains(**{name: np.array(state[name], kind) for name, kind in _STATE.items()})
