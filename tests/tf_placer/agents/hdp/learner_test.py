@@ -63,7 +63,7 @@ def weighted_devices(placements):
 
 @pytest.fixture(scope="module")
 def learner():
-    """One for all tests that need no more than a learner that has begun to learn."""
+    """One for all tests that do not mind how far it is."""
     return learner_from(0)
 
 
