@@ -13,6 +13,7 @@ from tf_placer.agents.hdp.policy import Actions, HdpPolicy, Noise, Scores
 from tf_placer.agents.hdp.start import HdpStart
 from tf_placer.agents.learner import Beginning, Proposal
 from tf_placer.agents.losses import reinforce_loss
+from tf_placer.agents.moments import make_moments
 from tf_placer.agents.rewards import square_root_reward
 from tf_placer.errors import InputError
 from tf_placer.problem.problem import Problem
@@ -81,7 +82,7 @@ class HdpLearner(snt.Module):
             (self.policy.grouper, snt.optimizers.Adam(config.grouper_learning_rate)),
         )
         for network, optimizer in self._steps:
-            _make_slots(optimizer, network.trainable_variables)
+            make_moments(optimizer, network.trainable_variables)
         self.updates = tf.Variable(0, trainable=False, name="updates")
         self.baseline = MovingAverageBaseline(config.baseline_decay, config.normalize_advantage)
         self.steering = EntropySteering(config.entropy_rate)
@@ -153,12 +154,3 @@ class _Untracked:
 
     def __init__(self, inputs: HdpInputs):
         self.inputs = inputs
-
-
-def _make_slots(optimizer: snt.optimizers.Adam, variables: tuple[tf.Variable, ...]) -> None:
-    """Makes Adam's moments now: the first update would make them and be traced twice.
-
-    Updates of zero leave variables and moments as they are; the step that was counted is taken back.
-    """
-    optimizer.apply([tf.zeros_like(variable) for variable in variables], variables)
-    optimizer.step.assign(0)

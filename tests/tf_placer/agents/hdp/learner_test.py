@@ -19,8 +19,6 @@ from tf_placer.agents.hdp.policy import HdpPolicy
 from tf_placer.agents.learner import Beginning
 from tf_placer.errors import InputError
 from tf_placer.search import methods
-from tf_placer.search.budget import Budget
-from tf_placer.search.recorder import Recorder
 from tf_placer.search.search import search
 
 CONFIG = HdpConfig(
@@ -65,7 +63,7 @@ def weighted_devices(placements):
 
 @pytest.fixture(scope="module")
 def learner():
-    """One for all tests that need no more than a learner that has begun to learn."""
+    """One for all tests that do not mind how far it is."""
     return learner_from(0)
 
 
@@ -173,22 +171,14 @@ def test_weights_of_one_problem_are_loaded_on_another(learner, tmp_path):
         OTHER.check_legal(placement)
 
 
-def test_a_checkpoint_of_the_network_before_is_refused(tmp_path):
-    # What version 1 left behind: its settings, without any version, and variables of other shapes.
-    settings = {**dataclasses.asdict(CONFIG), "type_vocabulary": 200}
-    recorder = Recorder(Budget(evaluations=1)).state()
-    problem = branches_problem(3, 4)
-    identity = {"method": "hdp", "seed": 0, "problem": problem.digest(), "evaluator": "simulated"}
-    document = {
-        "schema_version": 1,
-        "identity": {**identity},
-        "settings": settings,
-        "recorder": recorder,
-        "learner": "learner-1",
-    }
+def test_a_search_with_the_network_before_is_refused(tmp_path):
+    # What version 1 left behind: its settings without any version, and a setting that is gone.
+    search(PROBLEM, "hdp", config=CONFIG, budget_evaluations=1, checkpoint=tmp_path)
+    document = json.loads((tmp_path / "search.json").read_text())
+    document["settings"] = {**dataclasses.asdict(CONFIG), "type_vocabulary": 200}
     (tmp_path / "search.json").write_text(json.dumps(document))
     with pytest.raises(InputError, match=r"^.* holds a search with network None, not 2; give .*$"):
-        search(problem, "hdp", budget_evaluations=1, config=CONFIG, checkpoint=tmp_path)
+        search(PROBLEM, "hdp", config=CONFIG, budget_evaluations=9, checkpoint=tmp_path)
 
 
 def test_a_policy_of_too_few_groups_is_refused():

@@ -3,6 +3,7 @@
 import numpy as np
 
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of, small_cluster
+from tf_placer.agents.hdp import start as start_module
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.start import HdpStart
 
@@ -72,3 +73,14 @@ def test_what_fits_is_preferred():
         problem, CONFIG, plans, lambda rows: (np.array([1.0, 2.0]), np.array([False, True]))
     )
     assert start.device_of_group.tolist() == [1, 1, 1]
+
+
+def test_a_group_without_units_has_a_legal_device_too(monkeypatch):
+    # METIS may leave parts empty, for which no plan votes.
+    monkeypatch.setattr(
+        start_module, "min_cut_partition", lambda problem, graph, parts: np.zeros(4, np.int32)
+    )
+    problem = problem_of([1] * 4, [], cluster=small_cluster(3), allowed=np.array([[False, True, True]] * 4))
+    plans = problem.everything_on(2)[np.newaxis]
+    start = HdpStart.from_plans(problem, HdpConfig(num_groups=2), plans, first_is_best)
+    assert start.group_of_unit.tolist() == [0] * 4 and start.device_of_group.tolist() == [2, 1]
