@@ -12,6 +12,7 @@ import tensorflow as tf
 from tf_placer.evaluation.evaluator import Evaluator
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator, SimulatedTimes
+from tf_placer.ops.simulator_inputs import SimulatorInputs
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.problem import Problem
 
@@ -44,6 +45,11 @@ class AnyOrderEvaluator(SimulatedEvaluator):
     def identity(self) -> dict[str, Any]:
         """Its answers depend on the orders, too."""
         return {**super().identity, "orders": len(self._orders)}
+
+    @property
+    def orders(self) -> tuple[SimulatorInputs, ...]:
+        """The arrays of each order whose mean ``evaluate`` gives."""
+        return tuple(order.inputs for order in self._orders)
 
     def times(self, device_of_unit: tf.Tensor | Decisions) -> SimulatedTimes:
         """Simulates legal placements [B, U] int32, or all that B plans decide.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,6 +80,11 @@ class SimulatedEvaluator:
         """The arrays that the simulator reads."""
         return self._inputs
 
+    @property
+    def orders(self) -> tuple[SimulatorInputs, ...]:
+        """The arrays of each order whose mean ``evaluate`` gives: this one."""
+        return (self._inputs,)
+
     def times(self, device_of_unit: tf.Tensor | Decisions) -> SimulatedTimes:
         """Simulates legal placements [B, U] int32, or all that B plans decide, eagerly or inside a ``tf.function``.
 
@@ -89,9 +92,7 @@ class SimulatedEvaluator:
           InputError: wrong shape or type; eagerly also a device that is not there.
         """
         decisions = self._known(device_of_unit)
-        runtime_ns, peak_bytes = simulate(
-            self._inputs, decisions.device_of_unit, **_order_of(simulate, decisions)
-        )
+        runtime_ns, peak_bytes = simulate(self._inputs, decisions.device_of_unit, decisions.priority_of_op)
         return SimulatedTimes(
             runtime_s=tf.cast(runtime_ns, tf.float64) / 1e9,
             peak_bytes=peak_bytes,
@@ -115,7 +116,7 @@ class SimulatedEvaluator:
         legal = known & np.all(self._problem.allowed[np.arange(self._problem.num_units), inside], axis=1)
         try:
             runtime_ns, peak_bytes = (
-                x.numpy() for x in simulate(self._inputs, inside, **_order_of(simulate, decisions))
+                x.numpy() for x in simulate(self._inputs, inside, decisions.priority_of_op)
             )
         except tf.errors.InvalidArgumentError as error:
             raise InputError(
@@ -141,9 +142,7 @@ class SimulatedEvaluator:
         decisions = decisions_of(device_of_unit, self._problem)
         for row in np.asarray(decisions.device_of_unit):
             self._problem.check_legal(row)
-        return simulate_schedule(
-            self._inputs, decisions.device_of_unit, **_order_of(simulate_schedule, decisions)
-        )
+        return simulate_schedule(self._inputs, decisions.device_of_unit, decisions.priority_of_op)
 
     def _known(self, device_of_unit: tf.Tensor | Decisions) -> Decisions:
         """Decisions about devices that are there, as far as that can be told while a graph is made."""
@@ -161,16 +160,3 @@ class SimulatedEvaluator:
         if status == Status.ILLEGAL:
             return "an op is on a device that is not there or has no kernel for it"
         return ""
-
-
-def _order_of(function: Callable[..., Any], decisions: Decisions) -> dict[str, Any]:
-    """The argument for priorities of a function of the simulator, where there are any.
-
-    Raises:
-      InputError: it takes none.
-    """
-    if decisions.priority_of_op is None:
-        return {}
-    if "priority_of_op" not in inspect.signature(function).parameters:
-        raise InputError("priority_of_op is decided, but the simulator takes no priorities; leave it away")
-    return {"priority_of_op": decisions.priority_of_op}

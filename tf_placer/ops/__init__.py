@@ -1,5 +1,8 @@
 """The simulator: a C++ TensorFlow op, its typed wrapper, and the slow reference it must equal."""
 
+from tf_placer.ops.local_search import Chains
+from tf_placer.ops.local_search import ChainSearch
+from tf_placer.ops.local_search import MoveTables
 from tf_placer.ops.reference_simulator import ReferenceResult
 from tf_placer.ops.reference_simulator import reference_simulate
 from tf_placer.ops.simulator import Schedule
@@ -9,6 +12,9 @@ from tf_placer.ops.simulator import simulate_schedule
 from tf_placer.ops.simulator_inputs import SimulatorInputs
 
 __all__ = [
+    "ChainSearch",
+    "Chains",
+    "MoveTables",
     "ReferenceResult",
     "Schedule",
     "Simulation",

@@ -20,7 +20,8 @@ deterministic. The state changes at *moments*; what happens at a moment happens 
    is there when that chore has ended. What joins at one moment joins by tensor id, then target.
 3. *Starts.* Every device with a free stream starts its chores, first in, first out, and then its ready
    op with the least (priority, moment it became ready, op index), until it has no free stream or
-   nothing to start. A device that runs the newest first takes, among the least priority, the op with the
+   nothing to start. The priority is the placement's, if it has any, and where that is equal the problem's. A device
+   that runs the newest first takes, among the least priority, the op with the
    greatest (moment, op index): so do the threads of TensorFlow's executor, which keep what they have just made
    ready for themselves. There sending is an op too (``_Send``) and waits like one: its chore has the priority of
    the tensor's producer and comes behind the ops that became ready at the moment it joined, first joined first.
@@ -71,21 +72,29 @@ def chore_ns(num_bytes: int, fixed_ns: int, ps_per_byte: int) -> int:
     return fixed_ns + -(-num_bytes * ps_per_byte // 1000)
 
 
-def reference_simulate(inputs: SimulatorInputs, device_of_unit: np.ndarray) -> ReferenceResult:
+def reference_simulate(
+    inputs: SimulatorInputs, device_of_unit: np.ndarray, priority_of_op: np.ndarray | None = None
+) -> ReferenceResult:
     """Simulates one placement, slowly.
 
     Args:
       inputs: the graph and the cluster.
       device_of_unit: [U] device of every unit.
+      priority_of_op: [N] of this placement, before the inputs' own.
     """
-    return _Reference(inputs, device_of_unit).run()
+    return _Reference(inputs, device_of_unit, priority_of_op).run()
 
 
 class _Reference:
     """One run. Who lives where is a set of holders per (tensor, device): bytes live while it has a member."""
 
-    def __init__(self, inputs: SimulatorInputs, device_of_unit: np.ndarray) -> None:
+    def __init__(
+        self, inputs: SimulatorInputs, device_of_unit: np.ndarray, priority_of_op: np.ndarray | None
+    ) -> None:
         self._inputs = inputs
+        decided = np.zeros(inputs.num_ops, int) if priority_of_op is None else priority_of_op
+        # The placement's, then the inputs' own.
+        self._priority = [(int(d), int(p)) for d, p in zip(decided, inputs.priority, strict=True)]
         num_ops, num_devices = inputs.compute_ns.shape
         self._device = [int(device_of_unit[unit]) for unit in inputs.unit_of_op]
         self._cost_ns = [int(inputs.compute_ns[op, self._device[op]]) for op in range(num_ops)]
@@ -103,7 +112,7 @@ class _Reference:
         self._now_ns = 0
         self._agenda: list[tuple[int, str, Any]] = []  # heap of (due, kind, op or channel or chore)
         # Heaps of (priority, moment, order, op or transfer).
-        self._ready: list[list[tuple[int, int, int, Any]]] = [[] for _ in range(num_devices)]
+        self._ready: list[list[tuple[tuple[int, int], int, int, Any]]] = [[] for _ in range(num_devices)]
         self._num_sends = 0
         self._free_ready: list[int] = []
         self._busy = [0] * num_devices
@@ -156,7 +165,7 @@ class _Reference:
             self._free_ready.append(op)
         else:
             sign = -1 if self._inputs.newest_first[self._device[op]] else 1
-            key = (int(self._inputs.priority[op]), sign * self._now_ns, sign * op)
+            key = (self._priority[op], sign * self._now_ns, sign * op)
             heapq.heappush(self._ready[self._device[op]], (*key, op))
 
     def _end_free_ops(self) -> None:
@@ -210,7 +219,7 @@ class _Reference:
             self._chores[source].append((tensor, target, source))
             return
         self._num_sends += 1
-        priority = int(self._inputs.priority[self._inputs.tensor_producer[tensor]])
+        priority = self._priority[self._inputs.tensor_producer[tensor]]
         entry = (priority, -self._now_ns, self._num_sends, (tensor, target, source))
         heapq.heappush(self._ready[source], entry)
 

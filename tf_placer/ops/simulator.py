@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
-from types import ModuleType
 from typing import NamedTuple
 
 import tensorflow as tf
 
+from tf_placer.ops.library import library
 from tf_placer.ops.simulator_inputs import SimulatorInputs
 
 
@@ -25,38 +24,42 @@ class Schedule(NamedTuple):
     end_ns: tf.Tensor  # [B, N] int64
 
 
-def simulate(inputs: SimulatorInputs, device_of_unit: tf.Tensor) -> Simulation:
+def simulate(
+    inputs: SimulatorInputs, device_of_unit: tf.Tensor, priority_of_op: tf.Tensor | None = None
+) -> Simulation:
     """Simulates a batch of placements, on TensorFlow's own threads.
 
     Args:
       inputs: the graph and the cluster; keep and reuse it, since what the op prepares from it (about
         the cost of one simulation) is kept as long as it is given the same object.
       device_of_unit: [B, U] int32, in [0, D).
+      priority_of_op: [B, N] int32, lower runs first among the ready ops of a device; the inputs' own ``priority`` then
+        breaks ties only.
 
     Raises:
       tf.errors.InvalidArgumentError: an array has a wrong shape or value; the message names it.
     """
-    runtime_ns, peak_bytes, _, _ = _run(inputs, device_of_unit, with_schedule=False)
+    runtime_ns, peak_bytes, _, _ = _run(inputs, device_of_unit, priority_of_op, with_schedule=False)
     return Simulation(runtime_ns, peak_bytes)
 
 
-def simulate_schedule(inputs: SimulatorInputs, device_of_unit: tf.Tensor) -> Schedule:
+def simulate_schedule(
+    inputs: SimulatorInputs, device_of_unit: tf.Tensor, priority_of_op: tf.Tensor | None = None
+) -> Schedule:
     """As ``simulate``, giving the schedule: for reports, and to see why a placement takes its time."""
-    _, _, start_ns, end_ns = _run(inputs, device_of_unit, with_schedule=True)
+    _, _, start_ns, end_ns = _run(inputs, device_of_unit, priority_of_op, with_schedule=True)
     return Schedule(start_ns, end_ns)
 
 
-def _run(inputs: SimulatorInputs, device_of_unit: tf.Tensor, with_schedule: bool) -> tuple[tf.Tensor, ...]:
+def _run(
+    inputs: SimulatorInputs, device_of_unit: tf.Tensor, priority_of_op: tf.Tensor | None, with_schedule: bool
+) -> tuple[tf.Tensor, ...]:
     with tf.device("CPU:0"):
-        device_of_unit = tf.convert_to_tensor(device_of_unit, tf.int32)
-        return _library().tf_placer_simulate_placements(
-            device_of_unit=device_of_unit, with_schedule=with_schedule, **inputs.tensors
+        if priority_of_op is None:
+            priority_of_op = tf.zeros([0, inputs.num_ops], tf.int32)
+        return library().tf_placer_simulate_placements(
+            device_of_unit=tf.convert_to_tensor(device_of_unit, tf.int32),
+            priority_of_op=tf.convert_to_tensor(priority_of_op, tf.int32),
+            with_schedule=with_schedule,
+            **inputs.tensors,
         )
-
-
-@functools.cache
-def _library() -> ModuleType:
-    # Imported here so that `python -m tf_placer.ops.build` does not find itself imported already.
-    from tf_placer.ops.build import build_library
-
-    return tf.load_op_library(str(build_library()))

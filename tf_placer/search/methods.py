@@ -12,6 +12,7 @@ from tf_placer.arguments import nearest
 from tf_placer.errors import InputError
 from tf_placer.planners.list_schedule import list_schedule
 from tf_placer.planners.local_search import LocalSearch
+from tf_placer.planners.local_search_config import LocalSearchConfig
 from tf_placer.planners.random_search import RandomSearch, RandomSearchConfig
 from tf_placer.planners.single_device import single_device_placements
 from tf_placer.planners.topological_fill import topological_fill
@@ -24,28 +25,6 @@ from tf_placer.search.spec import Kind, MethodSpec, Role
 def _hdp(problem: Problem, config: HdpConfig, beginning: Beginning, seed: int) -> HdpLearner:
     start = HdpStart.from_plans(problem, config, beginning.plans, beginning.simulate)
     return HdpLearner(problem, config, None, beginning.reference_s, start, seed)
-
-
-def _local_search(problem, config, start, seed):
-    class Old(LocalSearch):
-        def propose(self):
-            return super().propose(4)
-
-        def state(self):
-            return {
-                "device": self.device_of_unit,
-                "late": self._late_s,
-                "runtime_s": self.runtime_s,
-                "rounds": self._rounds,
-                "generator": self._generator.bit_generator.state,
-            }
-
-        def restore(self, state):
-            self.device_of_unit, self._late_s = state["device"], state["late"]
-            self.runtime_s, self._rounds = state["runtime_s"], state["rounds"]
-            self._generator.bit_generator.state = state["generator"]
-
-    return Old(problem, start, seed)
 
 
 SPECS = (
@@ -72,7 +51,8 @@ SPECS = (
         name="local_search",
         kind=Kind.IMPROVING,
         summary="Late acceptance: moves one connected piece of a plan at a time (Burke & Bykov 2017).",
-        build=_local_search,
+        build=LocalSearch,
+        config=LocalSearchConfig,
         roles=frozenset({Role.PLAIN}),
         uses_start=True,
     ),

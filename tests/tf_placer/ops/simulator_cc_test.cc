@@ -75,11 +75,11 @@ void TestPlacementsOfAFork() {
   };
   for (const auto& c : cases) {
     int64_t runtime_ns = -1, peak_bytes[2] = {-1, -1}, start_ns[3], end_ns[3];
-    Simulate(plan, c.device_of_unit.data(), &workspace, &runtime_ns, peak_bytes, nullptr, nullptr);
+    Simulate(plan, c.device_of_unit.data(), nullptr, &workspace, &runtime_ns, peak_bytes, nullptr, nullptr);
     ExpectEqual(runtime_ns, c.runtime_ns, "runtime");
     ExpectEqual(peak_bytes[0], c.peak_0, "peak of device 0");
     ExpectEqual(peak_bytes[1], c.peak_1, "peak of device 1");
-    Simulate(plan, c.device_of_unit.data(), &workspace, &runtime_ns, peak_bytes, start_ns, end_ns);
+    Simulate(plan, c.device_of_unit.data(), nullptr, &workspace, &runtime_ns, peak_bytes, start_ns, end_ns);
     ExpectEqual(runtime_ns, c.runtime_ns, "runtime with schedule");
     ExpectEqual(end_ns[2], c.runtime_ns, "end of op 2, always the last");
     ExpectEqual(start_ns[2], c.runtime_ns - 50, "start of op 2");
@@ -94,11 +94,11 @@ void TestChoresTakeTheDevicesTime() {
   tf_placer::Workspace workspace(plan);
   int64_t runtime_ns = -1, peak_bytes[2], start_ns[3], end_ns[3];
   const std::vector<int32_t> device_of_unit{0, 0, 1};
-  Simulate(plan, device_of_unit.data(), &workspace, &runtime_ns, peak_bytes, start_ns, end_ns);
+  Simulate(plan, device_of_unit.data(), nullptr, &workspace, &runtime_ns, peak_bytes, start_ns, end_ns);
   ExpectEqual(start_ns[1], 103, "op 1 waits for the send, which comes first");
   ExpectEqual(start_ns[2], 126, "sent at 103, crossed at 118, received at 126");
   ExpectEqual(runtime_ns, 176, "end of op 2");
-  Simulate(plan, device_of_unit.data(), &workspace, &runtime_ns, peak_bytes, nullptr, nullptr);
+  Simulate(plan, device_of_unit.data(), nullptr, &workspace, &runtime_ns, peak_bytes, nullptr, nullptr);
   ExpectEqual(runtime_ns, 176, "the same without a schedule");
 }
 
@@ -111,7 +111,7 @@ void TestTheDearestOfTheDevicesThatComputeIsAdded() {
       {{0, 0, 0}, 207}, {{0, 0, 1}, 195}, {{1, 1, 1}, 230}, {{0, 0, 0}, 207}};
   for (const auto& [device_of_unit, expected_ns] : cases) {
     int64_t runtime_ns = -1, peak_bytes[2];
-    Simulate(plan, device_of_unit.data(), &workspace, &runtime_ns, peak_bytes, nullptr, nullptr);
+    Simulate(plan, device_of_unit.data(), nullptr, &workspace, &runtime_ns, peak_bytes, nullptr, nullptr);
     ExpectEqual(runtime_ns, expected_ns, "runtime with what the devices add");
   }
 }
@@ -141,7 +141,7 @@ void TestSettledOpsAreLeftOut() {
   tf_placer::Workspace workspace(plan);
   const std::vector<int32_t> device_of_unit{1, 0, 0};
   int64_t runtime_ns = -1, peak_bytes[2] = {-1, -1}, start_ns[3] = {-1, -1, -1}, end_ns[3] = {-1, -1, -1};
-  Simulate(plan, device_of_unit.data(), &workspace, &runtime_ns, peak_bytes, start_ns, end_ns);
+  Simulate(plan, device_of_unit.data(), nullptr, &workspace, &runtime_ns, peak_bytes, start_ns, end_ns);
   ExpectEqual(runtime_ns, 50, "runtime of op 2");
   ExpectEqual(peak_bytes[0], 6, "2 + 4 resident of the units without ops");
   ExpectEqual(peak_bytes[1], 6, "1 resident and the 5 until op 2 ends");

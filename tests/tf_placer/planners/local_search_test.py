@@ -1,4 +1,4 @@
-"""Local search finds what a graph of branches hides, and moves only what may move."""
+"""Local search proposes legal moves, accepts what is no slower than it was, and finds what a graph of branches hides."""
 
 import dataclasses
 
@@ -6,15 +6,38 @@ import numpy as np
 import pytest
 
 from tests.tf_placer.problem.small_problems import branches_optimum_ns, branches_problem, problem_of
+from tf_placer.errors import InputError
+from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planners.local_search import LocalSearch
-from tf_placer.search.search import search
+from tf_placer.planners.local_search_config import LocalSearchConfig
+from tf_placer.planners.random_bits import RandomBits
+
+CONFIG = LocalSearchConfig()
+
+
+def begun(problem, start, seed=0, runtime_s=2.0):
+    """A search that has learned how its start fares."""
+    climber = LocalSearch(problem, CONFIG, start, seed)
+    climber.learn(climber.propose(), np.array([runtime_s]))
+    return climber
+
+
+def proposals(climber, count):
+    return np.concatenate([climber.propose() for _ in range(count)])
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_branches_end_up_spread_over_devices(seed):
-    found = search(branches_problem(4, 6), "local_search", budget_evaluations=4000, seed=seed)
+    problem = branches_problem(4, 6)
+    climber = LocalSearch(problem, CONFIG, np.zeros(problem.num_units, np.int32), seed)
+    evaluator = SimulatedEvaluator(problem)
+    best_s = np.inf
+    for _ in range(1000):
+        rows = climber.propose()
+        climber.learn(rows, evaluator.evaluate(rows).runtime_s)
+        best_s = min(best_s, climber.runtime_s)
     # A local search may end one crossing too many from the optimum; everything on one device takes twice as long.
-    assert found.runtime_s <= 1.1 * branches_optimum_ns(4, 6) / 1e9
+    assert best_s <= 1.1 * branches_optimum_ns(4, 6) / 1e9
 
 
 def test_every_proposal_is_one_connected_legal_move():
@@ -22,14 +45,16 @@ def test_every_proposal_is_one_connected_legal_move():
     allowed = problem.allowed.copy()
     allowed[4, 1:] = False
     problem = dataclasses.replace(problem, allowed=allowed)
-    climber = LocalSearch(problem, np.zeros(problem.num_units, np.int32), seed=0)
-    proposals = climber.propose(200)
-    assert proposals.dtype == np.int32
-    assert (proposals[:, 4] == 0).all()
-    targets = [set(row[row > 0]) for row in proposals]
+    climber = LocalSearch(problem, CONFIG, np.zeros(problem.num_units, np.int32), seed=0)
+    assert (climber.propose() == 0).all(), "first the start"
+    climber.learn(climber.propose(), np.array([1.0]))
+    rows = proposals(climber, 200)
+    assert rows.dtype == np.int32
+    assert (rows[:, 4] == 0).all()
+    targets = [set(row[row > 0]) for row in rows]
     assert max(map(len, targets)) == 1, "a move has one target"
     assert {t for target in targets for t in target} == {1, 2}
-    sizes = (proposals > 0).sum(axis=1)
+    sizes = (rows > 0).sum(axis=1)
     assert sizes.max() >= 3
     assert (sizes == 1).any()
 
@@ -37,18 +62,17 @@ def test_every_proposal_is_one_connected_legal_move():
 def test_some_proposals_exchange_pieces_of_like_size():
     problem = branches_problem(4, 6)
     start = np.repeat([0, 1], problem.num_units // 2 + 1)[: problem.num_units].astype(np.int32)
-    moves = LocalSearch(problem, start, seed=0).propose(400) - start
+    moves = proposals(begun(problem, start), 400) - start
     there, back = (moves > 0).sum(axis=1), (moves < 0).sum(axis=1)
     exchanged = (there > 0) & (back > 0)
     assert 0.2 < exchanged.mean() < 0.4
     assert (there[exchanged] == back[exchanged]).mean() > 0.5, "a piece is smaller where it reaches a border"
 
 
-def test_it_goes_to_the_fastest_that_is_no_slower_than_before():
+def test_it_goes_to_what_is_no_slower_than_before():
     problem = branches_problem(2, 3)
-    climber = LocalSearch(problem, np.zeros(problem.num_units, np.int32), seed=0)
-    climber.learn(climber.device_of_unit[np.newaxis], np.array([2.0]))
-    rows = climber.propose(3)
+    climber = begun(problem, np.zeros(problem.num_units, np.int32))
+    rows = proposals(climber, 3)
     climber.learn(rows, np.array([2.5, np.inf, 2.1]))
     assert (climber.device_of_unit == 0).all()
     climber.learn(rows, np.array([2.0, 1.5, 1.9]))
@@ -58,18 +82,48 @@ def test_it_goes_to_the_fastest_that_is_no_slower_than_before():
 
 def test_it_goes_through_slower_placements_only_as_long_as_it_was_there_before():
     problem = branches_problem(2, 3)
-    climber = LocalSearch(problem, np.zeros(problem.num_units, np.int32), seed=0)
-    climber.learn(climber.device_of_unit[np.newaxis], np.array([2.0]))
-    fast, slow = climber.propose(2)
+    climber = begun(problem, np.zeros(problem.num_units, np.int32))
+    fast, slow = proposals(climber, 2)
     climber.learn(fast[np.newaxis], np.array([1.5]))
     climber.learn(slow[np.newaxis], np.array([1.9]))
     np.testing.assert_array_equal(climber.device_of_unit, slow)
-    for _ in range(200):
+    for _ in range(4 * CONFIG.late):
         climber.learn(fast[np.newaxis], np.array([1.5]))
     climber.learn(slow[np.newaxis], np.array([1.9]))
     np.testing.assert_array_equal(climber.device_of_unit, fast)
 
 
+def test_it_goes_on_from_its_state():
+    problem = branches_problem(2, 3)
+    climber = begun(problem, np.zeros(problem.num_units, np.int32))
+    climber.learn(climber.propose(), np.array([1.5]))
+    other = LocalSearch(problem, CONFIG, np.ones(problem.num_units, np.int32), seed=7)
+    other.restore(climber.state())
+    np.testing.assert_array_equal(proposals(other, 20), proposals(climber, 20))
+    assert other.runtime_s == 1.5
+
+
 def test_one_device_leaves_nothing_to_move():
     problem = problem_of([[5], [5]], [(0, 1)], cluster=branches_problem(1, 1, num_devices=1).cluster)
-    assert (LocalSearch(problem, np.zeros(2), seed=0).propose(3) == 0).all()
+    assert (proposals(begun(problem, np.zeros(2)), 3) == 0).all()
+
+
+def test_random_numbers_are_those_of_splitmix64():
+    # The first three of state 1234567, as published with the generator's reference code.
+    random = RandomBits(1234567)
+    assert [random.next() for _ in range(3)] == [
+        6457827717110365317,
+        3203168211198807973,
+        9817491932198370423,
+    ]
+    assert {RandomBits(state).below(3) for state in range(50)} == {0, 1, 2}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("chains", -1), ("chains", 1.5), ("late", 0), ("largest_piece", -0.1), ("crossing", 2), ("towards", "a")]
+    + [("swaps", float("nan"))],
+)
+def test_refuses_wrong_settings(name, value):
+    with pytest.raises(InputError, match=name):
+        LocalSearchConfig(**{name: value})

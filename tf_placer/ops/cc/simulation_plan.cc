@@ -23,6 +23,16 @@ int32_t RowOf(const std::vector<int64_t>& distinct, int64_t value) {
   return std::lower_bound(distinct.begin(), distinct.end(), value) - distinct.begin();
 }
 
+// Of an op, where its unit may be; where it may be nowhere, nobody asks.
+int64_t LeastNs(const SimulatorArrays& a, int32_t op) {
+  int64_t least_ns = INT64_MAX;
+  for (int64_t d = 0; d < a.num_devices; ++d) {
+    if (a.allowed != nullptr && !a.allowed[int64_t{a.unit_of_op[op]} * a.num_devices + d]) continue;
+    least_ns = std::min(least_ns, a.compute_ns[int64_t{op} * a.num_devices + d]);
+  }
+  return least_ns == INT64_MAX ? 0 : least_ns;
+}
+
 }  // namespace
 
 SimulationPlan::SimulationPlan(const SimulatorArrays& arrays) {
@@ -42,11 +52,13 @@ SimulationPlan::SimulationPlan(const SimulatorArrays& arrays) {
   join_ns.assign(a.join_ns, a.join_ns + num_devices);
   uniform_priority = std::adjacent_find(priority.begin(), priority.end(),
                                         std::not_equal_to<int32_t>()) == priority.end();
+  AddUnits(a);
   AddResident(a, reduced.held_bytes);
   AddOps(a);
   AddLinks(a);
   AddTensors(a, reduced.held_bytes);
   AddSharedInputs();
+  AddTails(a);
   max_running = num_ops + (has_chores ? 2 * max_transfers : 0);
   max_ready = num_ops + (has_chores ? max_transfers : 0);
 }
@@ -57,6 +69,16 @@ void SimulationPlan::AddResident(const SimulatorArrays& a, const std::vector<int
   for (int32_t u = 0; u < a.num_units; ++u) {
     if (bytes[u] > 0) resident.push_back({u, bytes[u]});
   }
+  bytes_of_unit = std::move(bytes);
+}
+
+void SimulationPlan::AddUnits(const SimulatorArrays& a) {
+  unit_op_begin.assign(a.num_units + 1, 0);
+  for (int32_t n = 0; n < num_ops; ++n) ++unit_op_begin[a.unit_of_op[n] + 1];
+  std::partial_sum(unit_op_begin.begin(), unit_op_begin.end(), unit_op_begin.begin());
+  std::vector<int32_t> next(unit_op_begin.begin(), unit_op_begin.end() - 1);
+  unit_ops.resize(num_ops);
+  for (int32_t n = 0; n < num_ops; ++n) unit_ops[next[a.unit_of_op[n]]++] = n;
 }
 
 void SimulationPlan::AddOps(const SimulatorArrays& a) {
@@ -151,7 +173,7 @@ void SimulationPlan::AddTensors(const SimulatorArrays& a, const std::vector<int6
       continue;
     }
     ++ops[a.tensor_producer[t] + 1].tensor_begin;
-    tensor_priority.push_back(a.priority[a.tensor_producer[t]]);
+    tensor_producer.push_back(a.tensor_producer[t]);
     max_transfers += std::min(fanout, num_devices - 1);
     const int32_t size = RowOf(distinct_bytes_, bytes) * size_columns_;
     if (fanout == 1) {
@@ -188,6 +210,18 @@ void SimulationPlan::AddSharedInputs() {
     if (sizes[shared[row].size] == 0) continue;
     for (int32_t i = shared[row].begin; i < shared[row].end; ++i) {
       shared_inputs[next[consumers[i]]++] = row * (num_devices + 1);
+    }
+  }
+}
+
+// Wherever each of them is placed, and without what crosses: consumers come behind their producers.
+void SimulationPlan::AddTails(const SimulatorArrays& a) {
+  tail_ns.assign(num_ops, 0);
+  for (int32_t t = a.num_tensors; t-- > 0;) {
+    int64_t& tail = tail_ns[a.tensor_producer[t]];
+    for (int32_t e = a.consumer_offset[t]; e < a.consumer_offset[t + 1]; ++e) {
+      const int64_t least_ns = LeastNs(a, a.consumer_op[e]);
+      tail = std::max(tail, least_ns + tail_ns[a.consumer_op[e]]);
     }
   }
 }

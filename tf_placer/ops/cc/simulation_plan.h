@@ -57,6 +57,13 @@ class SimulationPlan {
     int64_t bytes;
   };
 
+  // Whether an op costs nothing on a device.
+  bool IsFree(int32_t op, int32_t device) const {
+    const auto free = static_cast<Free>(inits[op].free);
+    if (free != Free::kSomewhere) return free == Free::kEverywhere;
+    return (free_on[ops[op].cost / (num_devices + 1)] >> device) & 1;
+  }
+
   int num_all_ops;  // N
   int num_ops;      // M, those that are left to simulate
   int num_devices, num_channels;
@@ -71,7 +78,8 @@ class SimulationPlan {
   std::vector<int32_t> sources;         // ops that wait for nothing
   std::vector<Op> ops;                  // [M + 1]
   std::vector<Tensor> tensors;          // in the order of their ids
-  std::vector<int32_t> tensor_priority; // of their producers
+  std::vector<int32_t> tensor_producer; // of these tensors
+  std::vector<int64_t> tail_ns;         // [M] least time of the longest chain of ops that must follow each
   std::vector<Shared> shared;
   std::vector<int32_t> consumers;       // of shared tensors
   std::vector<int32_t> shared_inputs;   // begins of rows of use counters
@@ -82,6 +90,9 @@ class SimulationPlan {
   std::vector<int64_t> sizes;
   std::vector<int64_t> end_bytes;       // [distinct sums]
   std::vector<Resident> resident;       // units that keep memory
+  std::vector<int64_t> bytes_of_unit;   // [U] the same
+  std::vector<int32_t> unit_op_begin;   // [U + 1] rows of `unit_ops`
+  std::vector<int32_t> unit_ops;        // [M]
   std::vector<int32_t> streams;         // [D]
   std::vector<bool> newest_first;       // [D]
   std::vector<int64_t> join_ns;         // [D]
@@ -89,11 +100,13 @@ class SimulationPlan {
   std::vector<int32_t> channel;         // [D, D], renumbered to [0, num_channels)
 
  private:
+  void AddUnits(const SimulatorArrays& arrays);
   void AddResident(const SimulatorArrays& arrays, const std::vector<int64_t>& held_bytes);
   void AddOps(const SimulatorArrays& arrays);
   void AddLinks(const SimulatorArrays& arrays);
   void AddTensors(const SimulatorArrays& arrays, const std::vector<int64_t>& held_bytes);
   void AddSharedInputs();
+  void AddTails(const SimulatorArrays& arrays);
 
   int size_columns_;
   std::vector<int64_t> distinct_bytes_;  // ascending

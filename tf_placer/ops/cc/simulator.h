@@ -15,11 +15,13 @@ namespace tf_placer {
 
 // Simulates one placement.
 //   device_of_unit  [U], each in [0, D)
+//   priority_of_op  [N], before the priorities of the plan, which then only break ties; or nullptr, and else the
+//                   workspace must have been made with `by_plan`
 //   runtime_ns      when everything has ended
 //   peak_bytes      [D]
 //   start_ns, end_ns  [N], or both nullptr when the schedule is not wanted
-void Simulate(const SimulationPlan& plan, const int32_t* device_of_unit, Workspace* workspace,
-              int64_t* runtime_ns, int64_t* peak_bytes, int64_t* start_ns, int64_t* end_ns);
+void Simulate(const SimulationPlan& plan, const int32_t* device_of_unit, const int32_t* priority_of_op,
+              Workspace* workspace, int64_t* runtime_ns, int64_t* peak_bytes, int64_t* start_ns, int64_t* end_ns);
 
 }  // namespace tf_placer
 

@@ -5,8 +5,6 @@
 namespace tf_placer {
 namespace {
 
-__extension__ typedef __int128 int128;
-
 constexpr int64_t kNsPerSecond = 1000000000;
 constexpr int64_t kPsPerNs = 1000;
 // Sums are held below this, so that no time and no memory count can overflow int64, a time not even

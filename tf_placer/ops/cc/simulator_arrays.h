@@ -13,6 +13,8 @@ namespace tf_placer {
 // A device is a bit of a 64-bit mask.
 constexpr int kMaxDevices = 64;
 
+__extension__ typedef __int128 int128;
+
 // Arrays of one graph and one cluster; they belong to the caller. Row-major.
 struct SimulatorArrays {
   int32_t num_ops = 0;
@@ -38,6 +40,7 @@ struct SimulatorArrays {
   const int64_t* link_send_ps_per_byte = nullptr;
   const int64_t* link_receive_ns = nullptr;
   const int64_t* link_receive_ps_per_byte = nullptr;
+  const bool* allowed = nullptr;  // [U, D] where a unit may be, or anywhere: makes bounds tighter, no simulation differ
 };
 
 // One line that says what is wrong with the arrays, or "" when nothing is. After "" no simulation can

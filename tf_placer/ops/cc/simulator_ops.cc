@@ -10,10 +10,11 @@ using tensorflow::shape_inference::InferenceContext;
 using tensorflow::shape_inference::ShapeHandle;
 
 absl::Status SimulatePlacementsShape(InferenceContext* c) {
-  ShapeHandle device_of_unit, unit_of_op, streams;
+  ShapeHandle device_of_unit, priority_of_op, unit_of_op, streams;
   TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 2, &device_of_unit));
-  TF_RETURN_IF_ERROR(c->WithRank(c->input(1), 1, &unit_of_op));
-  TF_RETURN_IF_ERROR(c->WithRank(c->input(9), 1, &streams));
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(1), 2, &priority_of_op));
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(2), 1, &unit_of_op));
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(10), 1, &streams));
   const DimensionHandle batch = c->Dim(device_of_unit, 0);
   bool with_schedule = false;
   TF_RETURN_IF_ERROR(c->GetAttr("with_schedule", &with_schedule));
@@ -29,6 +30,7 @@ absl::Status SimulatePlacementsShape(InferenceContext* c) {
 REGISTER_OP("TfPlacerSimulatePlacements")
     .Attr("with_schedule: bool = false")
     .Input("device_of_unit: int32")
+    .Input("priority_of_op: int32")
     .Input("unit_of_op: int32")
     .Input("compute_ns: int64")
     .Input("priority: int32")
@@ -56,13 +58,14 @@ REGISTER_OP("TfPlacerSimulatePlacements")
 Simulates a batch of placements of one graph on one cluster.
 
 The model is that of tf_placer/ops/reference_simulator.py. All inputs but the first
-are examined once: a kernel keeps what it prepared from them while it is given the
+two are examined once: a kernel keeps what it prepared from them while it is given the
 same tensors again.
 
 device_of_unit: [B, U] device of every unit, one row per placement.
+priority_of_op: [B, N] lower runs first among the ready ops of a device, and sends its tensors first; or [0, N] for none.
 unit_of_op: [N] unit of every op; ops are in topological order.
 compute_ns: [N, D] time of every op on every device, 0 for free.
-priority: [N] lower runs first among the ready ops of a device.
+priority: [N] alike, among those that priority_of_op does not tell apart.
 tensor_producer: [T] ascending.
 tensor_bytes: [T].
 consumer_offset: [T + 1] where the consumers of every tensor begin.

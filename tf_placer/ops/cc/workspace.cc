@@ -19,7 +19,7 @@ int NumLeaves(const SimulationPlan& plan) {
 
 }  // namespace
 
-Workspace::Workspace(const SimulationPlan& plan)
+Workspace::Workspace(const SimulationPlan& plan, bool by_plan)
     : state(Uninitialized<OpState>(plan.num_ops)),
       uses(Uninitialized<int32_t>(static_cast<int64_t>(plan.shared.size()) * (plan.num_devices + 1))),
       // With chores a transfer is listed up to three times: to be sent, moving, to be received.
@@ -27,10 +27,12 @@ Workspace::Workspace(const SimulationPlan& plan)
       fresh(Uninitialized<uint64_t>(plan.max_transfers)),
       ready(Uninitialized<int32_t>(plan.max_ready * (plan.num_devices + 1))),
       ready_end(plan.num_devices + 1),
-      heap(Uninitialized<Ready>(plan.uniform_priority ? 0 : plan.max_ready * plan.num_devices)),
+      heap(Uninitialized<Ready>(plan.uniform_priority && !by_plan ? 0 : plan.max_ready * plan.num_devices)),
+      plan_priority(Uninitialized<int64_t>(by_plan ? plan.num_ops : 0)),
       devices(plan.num_devices),
       bytes(plan.num_devices),
       channels(plan.num_channels),
+      peak_bytes(plan.num_devices),
       due(2 * NumLeaves(plan)) {
   int64_t streams = 0;
   for (const int32_t of_device : plan.streams) streams += std::min<int64_t>(of_device, plan.max_running);

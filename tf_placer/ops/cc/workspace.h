@@ -35,9 +35,9 @@ struct Running {
 
 // What is ready in a device's heap, used when priorities differ.
 struct Ready {
-  int32_t priority;
-  int32_t item;  // op or ~transfer, complemented where newest first
+  int64_t priority;  // a plan's in the upper half, if it has any
   int64_t ready_ns;
+  int32_t item;  // op or ~transfer, complemented where newest first
 
   bool operator>(const Ready& other) const {
     return std::tie(priority, ready_ns, item) > std::tie(other.priority, other.ready_ns, other.item);
@@ -60,12 +60,14 @@ struct DeviceState {
   int32_t heap_size;
   bool newest_first;
   TransferList chores;    // waiting; empty when the head is -1
+  int64_t left_ns;        // of its ops that have not started; where there is a limit
 };
 
 // Made once per thread, and used for any number of placements of the plan it was made for: a simulation
 // allocates nothing.
 struct Workspace {
-  explicit Workspace(const SimulationPlan& plan);
+  // `by_plan`: placements come with priorities of their own.
+  explicit Workspace(const SimulationPlan& plan, bool by_plan = false);
 
   std::unique_ptr<OpState[]> state;  // [N]
   std::unique_ptr<int32_t[]> uses;  // [shared, D + 1]: what keeps a shared tensor on each
@@ -74,11 +76,13 @@ struct Workspace {
   std::unique_ptr<uint64_t[]> fresh;  // transfers handed over at the present time, not yet queued
   std::unique_ptr<int32_t[]> ready;   // [D + 1, max_ready], the last row for ops that are free
   std::vector<int32_t*> ready_end;    // [D + 1]
-  std::unique_ptr<Ready[]> heap;      // [D, max_ready]
+  std::unique_ptr<Ready[]> heap;      // [D, max_ready] when priorities differ
+  std::unique_ptr<int64_t[]> plan_priority;  // [N] a plan's and the problem's as one number
   std::unique_ptr<Running[]> running;
   std::vector<DeviceState> devices;
   std::vector<int64_t> bytes;  // [D] in use now
   std::vector<TransferList> channels;
+  std::vector<int64_t> peak_bytes;  // [D] where nobody asks for it
   std::vector<int64_t> due;  // the tournament; as leaves the devices, the channels, then padding
 };
 

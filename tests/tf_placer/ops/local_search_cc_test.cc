@@ -1,0 +1,244 @@
+// Tests of local search and of simulations with a limit, without TensorFlow: exits with 1 and says why when one fails.
+
+#include "local_search.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "placed.h"
+#include "simulate_within.h"
+#include "simulator.h"
+
+namespace {
+
+using tf_placer::Chain;
+using tf_placer::kOver;
+using tf_placer::MoveArrays;
+using tf_placer::Placed;
+using tf_placer::RandomBits;
+using tf_placer::SimulationPlan;
+using tf_placer::SimulatorArrays;
+using tf_placer::Workspace;
+
+void Expect(bool holds, const std::string& what) {
+  if (holds) return;
+  std::fprintf(stderr, "failed: %s\n", what.c_str());
+  std::exit(1);
+}
+
+void ExpectEqual(int64_t got, int64_t expected, const std::string& what) {
+  Expect(got == expected, what + ": got " + std::to_string(got) + ", expected " + std::to_string(expected));
+}
+
+// A random graph of N ops, one a unit, on D devices, and what moves on it are drawn from.
+struct Graph {
+  Graph(uint64_t seed, int32_t num_ops, int32_t num_devices) : ops(num_ops), devices(num_devices) {
+    RandomBits random(seed);
+    const bool uniform = random.Chance(int64_t{1} << 31);
+    const bool sends = random.Chance(int64_t{1} << 31);
+    offset.push_back(0);
+    neighbor_offset.push_back(0);
+    work_before.push_back(0);
+    for (int32_t n = 0; n < ops; ++n) {
+      unit_of_op.push_back(n);
+      priority.push_back(uniform ? 0 : random.Below(3));
+      resident.push_back(random.Below(9));
+      work_before.push_back(work_before.back() + 1 + random.Below(5));
+      for (int32_t d = 0; d < devices; ++d) compute_ns.push_back(random.Below(4) * random.Below(50));
+      producer.push_back(n);
+      bytes.push_back(random.Below(60));
+      for (int32_t consumer = n + 1; consumer < ops; ++consumer) {
+        if (random.Below(4) > 0) continue;
+        consumers.push_back(consumer);
+        edges.insert(edges.end(), {n, consumer});
+      }
+      offset.push_back(consumers.size());
+      for (size_t i = 0; i < edges.size(); i += 2) {
+        if (edges[i + 1] == n) neighbors.push_back(edges[i]);
+      }
+      neighbor_offset.push_back(neighbors.size());
+    }
+    allowed = std::vector<char>(ops * devices, 1);
+    join_ns.assign(devices, 0);
+    join_ns[0] = random.Below(20);
+    streams.assign(devices, 1);
+    streams[0] = 2;
+    newest_first.assign(devices, uniform);
+    for (int32_t i = 0; i < devices * devices; ++i) {
+      channel.push_back(i / devices == i % devices ? -1 : i / devices);  // all that a device sends
+      latency_ns.push_back(random.Below(20));
+      bytes_per_s.push_back(1000000000);
+      send_ns.push_back(sends ? random.Below(9) : 0);
+      none.push_back(0);
+    }
+  }
+
+  SimulatorArrays Arrays() const {
+    SimulatorArrays a;
+    a.num_ops = a.num_units = a.num_tensors = ops;
+    a.num_consumers = consumers.size();
+    a.num_devices = devices;
+    a.unit_of_op = unit_of_op.data();
+    a.compute_ns = compute_ns.data();
+    a.priority = priority.data();
+    a.tensor_producer = producer.data();
+    a.tensor_bytes = bytes.data();
+    a.consumer_offset = offset.data();
+    a.consumer_op = consumers.data();
+    a.resident_bytes = resident.data();
+    a.streams = streams.data();
+    a.newest_first = reinterpret_cast<const bool*>(newest_first.data());
+    a.join_ns = join_ns.data();
+    a.link_latency_ns = latency_ns.data();
+    a.link_bytes_per_s = bytes_per_s.data();
+    a.channel_of_link = channel.data();
+    a.link_send_ns = send_ns.data();
+    a.link_send_ps_per_byte = a.link_receive_ns = a.link_receive_ps_per_byte = none.data();
+    return a;
+  }
+
+  MoveArrays Moves() const {
+    MoveArrays m;
+    m.num_units = ops;
+    m.num_devices = devices;
+    m.num_edges = edges.size() / 2;
+    m.num_neighbors = neighbors.size();
+    m.num_sizes = sizes.size();
+    m.edges = edges.data();
+    m.neighbor_offset = neighbor_offset.data();
+    m.neighbors = neighbors.data();
+    m.work_before = work_before.data();
+    m.piece_sizes = sizes.data();
+    m.allowed = reinterpret_cast<const bool*>(allowed.data());
+    m.crossing_chance = m.towards_chance = m.swap_chance = int64_t{1} << 31;
+    return m;
+  }
+
+  const int32_t ops, devices;
+  std::vector<int32_t> unit_of_op, priority, producer, offset, consumers, streams, channel, edges, neighbor_offset,
+      neighbors, sizes{1, 1, 2, 5};
+  std::vector<int64_t> compute_ns, bytes, resident, join_ns, latency_ns, bytes_per_s, send_ns, none, work_before;
+  std::vector<char> newest_first, allowed;
+};
+
+// With every limit around what the step takes, and every capacity around what a device holds.
+void TestALimitOnlyRejects() {
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    const int32_t devices = 2 + seed % 4;  // 2, 3 and 5 have functions of their own
+    const Graph graph(seed, 3 + seed % 20, devices);
+    SimulatorArrays arrays = graph.Arrays();
+    arrays.allowed = reinterpret_cast<const bool*>(graph.allowed.data());
+    ExpectEqual(CheckArrays(arrays).size(), 0, "wrong arrays");
+    const SimulationPlan plan(arrays);
+    Workspace workspace(plan);
+    Placed placed(plan);
+    RandomBits random(seed);
+    std::vector<int32_t> device_of_unit(graph.ops, 0);
+    for (int i = 0; i < 4; ++i) {
+      for (int32_t u = 0; u < graph.ops; ++u) {
+        const int32_t target = random.Below(devices);
+        placed.Move(plan, u, device_of_unit[u], target);
+        device_of_unit[u] = target;
+      }
+      int64_t runtime_ns;
+      std::vector<int64_t> peak_bytes(devices);
+      Simulate(plan, device_of_unit.data(), nullptr, &workspace, &runtime_ns, peak_bytes.data(), nullptr, nullptr);
+      const std::string what = "seed " + std::to_string(seed);
+      std::vector<int64_t> capacity = peak_bytes;
+      for (const bool fits_anywhere : {false, true}) {
+        for (int64_t limit_ns : {runtime_ns, runtime_ns + 1, 2 * runtime_ns + 5, kOver}) {
+          ExpectEqual(SimulateWithin(plan, placed, limit_ns, capacity.data(), fits_anywhere, &workspace), runtime_ns,
+                      what + " within the limit");
+        }
+        for (int64_t limit_ns : {runtime_ns - 1, runtime_ns / 2, runtime_ns / 8}) {
+          if (limit_ns >= runtime_ns) continue;
+          ExpectEqual(SimulateWithin(plan, placed, limit_ns, capacity.data(), fits_anywhere, &workspace), kOver,
+                      what + " over the limit");
+        }
+      }
+      for (int32_t d = 0; d < devices; ++d) {
+        if (peak_bytes[d] == 0) continue;
+        --capacity[d];
+        ExpectEqual(SimulateWithin(plan, placed, kOver, capacity.data(), false, &workspace), kOver, what + " memory");
+        ++capacity[d];
+      }
+    }
+  }
+}
+
+void TestWhatFitsAnywhere() {
+  Graph graph(1, 3, 2);
+  graph.bytes = {1, 2, 3};
+  graph.resident = {10, 20, 30};
+  const std::vector<int64_t> enough{66, 66}, little{66, 65};
+  Expect(FitsAnywhere(graph.Arrays(), enough.data()), "1 + 2 + 3 + 10 + 20 + 30 bytes");
+  Expect(!FitsAnywhere(graph.Arrays(), little.data()), "one byte less on one device");
+}
+
+struct ChainState {
+  ChainState(const Graph& graph, uint64_t random)
+      : device_of_unit(graph.ops, 0), best(graph.ops, 0), late_ns(7), chain{} {
+    chain.random_state = random;
+  }
+  void Advance(const tf_placer::SearchProblem& problem, int64_t rounds) {
+    chain.device_of_unit = device_of_unit.data();
+    chain.best_device_of_unit = best.data();
+    chain.late_ns = late_ns.data();
+    chain.late_length = late_ns.size();
+    tf_placer::Advance(problem, rounds, &chain);
+  }
+  std::vector<int32_t> device_of_unit, best;
+  std::vector<int64_t> late_ns;
+  Chain chain;
+};
+
+// Chains on threads of their own, in one call, against the same chains one after the other, in many.
+void TestChainsInThreadsAndInBursts() {
+  const Graph graph(5, 40, 3);
+  const std::vector<int64_t> capacity(3, int64_t{1} << 40);
+  tf_placer::SearchProblem problem;
+  problem.orders.emplace_back(graph.Arrays());
+  problem.moves = graph.Moves();
+  problem.capacity_bytes = capacity.data();
+  problem.fits_anywhere = true;
+  ExpectEqual(CheckMoveArrays(problem.moves).size(), 0, "wrong arrays of moves");
+  std::vector<ChainState> whole, parts;
+  for (uint64_t random : {1, 2, 3, 4}) {
+    whole.emplace_back(graph, random);
+    parts.emplace_back(graph, random);
+  }
+  std::vector<std::thread> threads;
+  for (ChainState& chain : whole) threads.emplace_back([&] { chain.Advance(problem, 400); });
+  for (std::thread& thread : threads) thread.join();
+  for (size_t i = 0; i < whole.size(); ++i) {
+    for (int burst = 0; burst < 16; ++burst) parts[i].Advance(problem, 25);
+    Expect(whole[i].best == parts[i].best && whole[i].device_of_unit == parts[i].device_of_unit, "placements differ");
+    Expect(whole[i].late_ns == parts[i].late_ns, "what was before differs");
+    ExpectEqual(parts[i].chain.rounds, 400, "rounds");
+    ExpectEqual(parts[i].chain.random_state, whole[i].chain.random_state, "random numbers");
+    ExpectEqual(parts[i].chain.best_runtime_ns, whole[i].chain.best_runtime_ns, "time of the fastest");
+    Expect(whole[i].chain.best_runtime_ns <= whole[i].chain.runtime_ns, "the fastest is no slower than the last");
+  }
+}
+
+void TestMoveChecks() {
+  Graph graph(1, 5, 2);
+  graph.sizes = {0};
+  Expect(CheckMoveArrays(graph.Moves()).rfind("piece_sizes[0]", 0) == 0, "a piece has a unit");
+  graph.sizes = {1};
+  graph.work_before[3] = graph.work_before[2];
+  Expect(CheckMoveArrays(graph.Moves()).rfind("work_before[3]", 0) == 0, "every unit can be drawn");
+}
+
+}  // namespace
+
+int main() {
+  TestALimitOnlyRejects();
+  TestWhatFitsAnywhere();
+  TestChainsInThreadsAndInBursts();
+  TestMoveChecks();
+  return 0;
+}

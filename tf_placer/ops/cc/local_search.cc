@@ -1,0 +1,100 @@
+#include "local_search.h"
+
+#include <algorithm>
+
+#include "placed.h"
+#include "simulate_within.h"
+#include "workspace.h"
+
+namespace tf_placer {
+namespace {
+
+// One call's work on one chain.
+class Climber {
+ public:
+  Climber(const SearchProblem& problem, Chain* chain)
+      : problem_(problem),
+        chain_(*chain),
+        placed_(problem.orders[0]),
+        moves_(problem.moves),
+        random_(chain->random_state) {
+    for (const SimulationPlan& order : problem.orders) workspaces_.emplace_back(order);
+    for (int32_t u = 0; u < problem.moves.num_units; ++u) {
+      placed_.Move(problem.orders[0], u, 0, chain_.device_of_unit[u]);
+    }
+  }
+
+  void Run(int64_t rounds) {
+    for (int64_t i = 0; i < rounds; ++i) {
+      if (chain_.rounds == 0) {
+        Begin();
+      } else {
+        Round();
+      }
+      ++chain_.rounds;
+    }
+    chain_.random_state = random_.state();
+  }
+
+ private:
+  void Begin() {
+    chain_.runtime_ns = RuntimeWithin(kOver);
+    std::fill_n(chain_.late_ns, chain_.late_length, chain_.runtime_ns);
+    KeepBest();
+  }
+
+  void Round() {
+    int64_t& late_ns = chain_.late_ns[chain_.rounds % chain_.late_length];
+    const int64_t limit_ns = std::max(chain_.runtime_ns, late_ns);
+    const std::vector<Step>& steps = moves_.Draw(chain_.device_of_unit, &random_);
+    if (!steps.empty()) Try(steps, limit_ns);
+    late_ns = std::min(late_ns, chain_.runtime_ns);
+  }
+
+  void Try(const std::vector<Step>& steps, int64_t limit_ns) {
+    const SimulationPlan& plan = problem_.orders[0];
+    for (const Step& step : steps) placed_.Move(plan, step.unit, step.source, step.target);
+    const int64_t runtime_ns = RuntimeWithin(limit_ns);
+    if (runtime_ns > limit_ns) {
+      for (const Step& step : steps) placed_.Move(plan, step.unit, step.target, step.source);
+      return;
+    }
+    chain_.runtime_ns = runtime_ns;
+    for (const Step& step : steps) chain_.device_of_unit[step.unit] = step.target;
+    moves_.Forget();
+    if (runtime_ns < chain_.best_runtime_ns) KeepBest();
+  }
+
+  void KeepBest() {
+    chain_.best_runtime_ns = chain_.runtime_ns;
+    std::copy_n(chain_.device_of_unit, problem_.moves.num_units, chain_.best_device_of_unit);
+  }
+
+  // Summed over the orders, kOver above the limit. What the orders before took is not left for the next.
+  int64_t RuntimeWithin(int64_t limit_ns) {
+    int64_t runtime_ns = 0;
+    for (size_t o = 0; o < problem_.orders.size(); ++o) {
+      const int64_t left_ns = limit_ns == kOver ? kOver : limit_ns - runtime_ns;
+      const int64_t taken_ns = SimulateWithin(problem_.orders[o], placed_, left_ns, problem_.capacity_bytes,
+                                              problem_.fits_anywhere, &workspaces_[o]);
+      if (taken_ns == kOver) return kOver;
+      runtime_ns += taken_ns;
+    }
+    return runtime_ns;
+  }
+
+  const SearchProblem& problem_;
+  Chain& chain_;
+  Placed placed_;
+  Moves moves_;
+  RandomBits random_;
+  std::vector<Workspace> workspaces_;
+};
+
+}  // namespace
+
+void Advance(const SearchProblem& problem, int64_t rounds, Chain* chain) {
+  if (rounds > 0) Climber(problem, chain).Run(rounds);
+}
+
+}  // namespace tf_placer

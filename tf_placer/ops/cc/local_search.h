@@ -1,0 +1,45 @@
+// Local search by late acceptance, one chain at a time: the algorithm alone, no tensors, std only.
+//
+// It is that of tf_placer/planners/local_search.py, whose decisions it makes exactly, many times as fast: it asks the
+// simulator for no more than whether a move is accepted.
+
+#ifndef TF_PLACER_OPS_CC_LOCAL_SEARCH_H_
+#define TF_PLACER_OPS_CC_LOCAL_SEARCH_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "moves.h"
+#include "simulation_plan.h"
+
+namespace tf_placer {
+
+// What chains search on, read by every thread. The step time of a placement is the sum over the orders, in ns; kOver
+// when it does not fit in one of them.
+struct SearchProblem {
+  std::vector<SimulationPlan> orders;  // at least 1; they differ in priorities and in who runs the newest first
+  MoveArrays moves;
+  const int64_t* capacity_bytes = nullptr;  // [D]
+  bool fits_anywhere = false;
+};
+
+// Where a chain is. It begins with a placement and a state of the random numbers; all else is written by the first
+// round, which times that placement.
+struct Chain {
+  int32_t* device_of_unit;       // [U]
+  int32_t* best_device_of_unit;  // [U] the fastest it was at
+  int64_t* late_ns;              // [L] where it was in the last L rounds, or better; a ring
+  int32_t late_length;           // L
+  int64_t runtime_ns;
+  int64_t best_runtime_ns;
+  int64_t rounds;
+  uint64_t random_state;
+};
+
+// Makes `rounds` rounds more. Each draws a move and goes there unless that is slower than now and than L rounds ago
+// (Burke & Bykov 2017). So long a call at a time, or all in one: the chain is the same.
+void Advance(const SearchProblem& problem, int64_t rounds, Chain* chain);
+
+}  // namespace tf_placer
+
+#endif  // TF_PLACER_OPS_CC_LOCAL_SEARCH_H_

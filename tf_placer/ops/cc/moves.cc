@@ -1,0 +1,118 @@
+#include "moves.h"
+
+#include <algorithm>
+
+namespace tf_placer {
+namespace {
+
+constexpr int kSwapTries = 8;
+
+std::string At(const char* what, int64_t position, const char* problem) {
+  return std::string(what) + "[" + std::to_string(position) + "] " + problem;
+}
+
+}  // namespace
+
+std::string CheckMoveArrays(const MoveArrays& a) {
+  for (int64_t i = 0; i < 2 * int64_t{a.num_edges}; ++i) {
+    if (a.edges[i] < 0 || a.edges[i] >= a.num_units) return At("edges", i, "is not a unit");
+  }
+  if (a.neighbor_offset[0] != 0 || a.neighbor_offset[a.num_units] != a.num_neighbors) {
+    return "neighbor_offset must begin with 0 and end with the number of neighbors";
+  }
+  for (int64_t u = 0; u < a.num_units; ++u) {
+    if (a.neighbor_offset[u] > a.neighbor_offset[u + 1] || a.neighbor_offset[u + 1] > a.num_neighbors) {
+      return At("neighbor_offset", u + 1, "is below the one before it or beyond the neighbors");
+    }
+    if (a.work_before[u] >= a.work_before[u + 1]) return At("work_before", u + 1, "is not above the one before it");
+  }
+  if (a.work_before[0] != 0) return "work_before must begin with 0";
+  for (int64_t i = 0; i < a.num_neighbors; ++i) {
+    if (a.neighbors[i] < 0 || a.neighbors[i] >= a.num_units) return At("neighbors", i, "is not a unit");
+  }
+  if (a.num_sizes < 1) return "piece_sizes: expected at least one";
+  for (int64_t i = 0; i < a.num_sizes; ++i) {
+    if (a.piece_sizes[i] < 1) return At("piece_sizes", i, "is below 1");
+  }
+  return "";
+}
+
+Moves::Moves(const MoveArrays& arrays) : arrays_(arrays), piece_of_unit_(arrays.num_units, 0) {}
+
+const std::vector<Step>& Moves::Draw(const int32_t* device_of_unit, RandomBits* random) {
+  steps_.clear();
+  const int32_t devices = arrays_.num_devices;
+  if (devices == 1 || arrays_.num_units == 0) return steps_;
+  const int32_t size = arrays_.piece_sizes[random->Below(arrays_.num_sizes)];
+  const First first = DrawFirst(device_of_unit, random);
+  const int32_t source = device_of_unit[first.unit];
+  int32_t target = first.other_device;
+  if (target == source || !random->Chance(arrays_.towards_chance)) {
+    target = (source + 1 + static_cast<int32_t>(random->Below(devices - 1))) % devices;
+  }
+  Shift(device_of_unit, first.unit, size, target);
+  if (!random->Chance(arrays_.swap_chance)) return steps_;
+  for (int i = 0; i < kSwapTries; ++i) {
+    const int32_t unit = DrawFirst(device_of_unit, random).unit;
+    if (device_of_unit[unit] != target) continue;
+    Shift(device_of_unit, unit, size, source);
+    break;
+  }
+  return steps_;
+}
+
+Moves::First Moves::DrawFirst(const int32_t* device_of_unit, RandomBits* random) {
+  const int32_t* const edges = arrays_.edges;
+  if (random->Chance(arrays_.crossing_chance)) {
+    if (!crossing_is_known_) {
+      crossing_.clear();
+      for (int32_t e = 0; e < arrays_.num_edges; ++e) {
+        if (device_of_unit[edges[2 * e]] != device_of_unit[edges[2 * e + 1]]) crossing_.push_back(e);
+      }
+      crossing_is_known_ = true;
+    }
+    if (!crossing_.empty()) {
+      const int32_t edge = crossing_[random->Below(crossing_.size())];
+      const int32_t end = static_cast<int32_t>(random->Below(2));
+      return {edges[2 * edge + end], device_of_unit[edges[2 * edge + 1 - end]]};
+    }
+  }
+  const int64_t* const work = arrays_.work_before;
+  const int64_t drawn = static_cast<int64_t>(random->Below(work[arrays_.num_units]));
+  const int32_t unit =
+      static_cast<int32_t>(std::upper_bound(work + 1, work + arrays_.num_units + 1, drawn) - (work + 1));
+  return {unit, device_of_unit[unit]};
+}
+
+// As far as the piece may be there. A unit is in one of the two pieces of a move at most: they grow on different devices.
+void Moves::Shift(const int32_t* device_of_unit, int32_t first, int32_t size, int32_t target) {
+  Grow(device_of_unit, first, size);
+  for (const int32_t unit : piece_) {
+    if (arrays_.allowed[int64_t{unit} * arrays_.num_devices + target]) {
+      steps_.push_back({unit, device_of_unit[unit], target});
+    }
+  }
+}
+
+// Up to `size` units of one device around one of them, in breadth-first order.
+void Moves::Grow(const int32_t* device_of_unit, int32_t first, int32_t size) {
+  if (++num_pieces_ == INT32_MAX) {
+    std::fill(piece_of_unit_.begin(), piece_of_unit_.end(), 0);
+    num_pieces_ = 1;
+  }
+  const int32_t device = device_of_unit[first];
+  piece_.assign(1, first);
+  piece_of_unit_[first] = num_pieces_;
+  for (size_t i = 0; i < piece_.size(); ++i) {
+    const int32_t unit = piece_[i];
+    for (int32_t k = arrays_.neighbor_offset[unit]; k < arrays_.neighbor_offset[unit + 1]; ++k) {
+      if (static_cast<int32_t>(piece_.size()) >= size) return;
+      const int32_t neighbor = arrays_.neighbors[k];
+      if (piece_of_unit_[neighbor] == num_pieces_ || device_of_unit[neighbor] != device) continue;
+      piece_of_unit_[neighbor] = num_pieces_;
+      piece_.push_back(neighbor);
+    }
+  }
+}
+
+}  // namespace tf_placer

@@ -1,0 +1,78 @@
+// What local search tries next: one connected piece of units on another device, or two that change places. std only.
+//
+// Letters: U units, D devices, E edges, K pairs of neighbors, S sizes.
+
+#ifndef TF_PLACER_OPS_CC_MOVES_H_
+#define TF_PLACER_OPS_CC_MOVES_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "random_bits.h"
+
+namespace tf_placer {
+
+// What moves are drawn from; the arrays belong to the caller and have passed CheckMoveArrays. Chances are of 2^32.
+struct MoveArrays {
+  int32_t num_units = 0;
+  int32_t num_devices = 0;
+  int32_t num_edges = 0;
+  int32_t num_neighbors = 0;
+  int32_t num_sizes = 0;
+  const int32_t* edges = nullptr;            // [E, 2]
+  const int32_t* neighbor_offset = nullptr;  // [U + 1]
+  const int32_t* neighbors = nullptr;        // [K]
+  const int64_t* work_before = nullptr;      // [U + 1] ascending from 0: the work of the units before each
+  const int32_t* piece_sizes = nullptr;      // [S] drawn from, each at least 1
+  const bool* allowed = nullptr;             // [U, D]
+  int64_t crossing_chance = 0;               // that a piece grows from an end of an edge that crosses
+  int64_t towards_chance = 0;                // that it goes to the device of the other end
+  int64_t swap_chance = 0;                   // that a piece of the target comes back for it
+};
+
+// One line that says what is wrong with the arrays, or "" when nothing is.
+std::string CheckMoveArrays(const MoveArrays& arrays);
+
+struct Step {
+  int32_t unit;
+  int32_t source;
+  int32_t target;
+};
+
+// Draws moves from one placement after another. It remembers which edges cross, which follows from the placement, so
+// two that are given the same placement and the same random numbers draw the same.
+class Moves {
+ public:
+  // `arrays` and what it points to must outlive this.
+  explicit Moves(const MoveArrays& arrays);
+
+  // The placement has changed.
+  void Forget() { crossing_is_known_ = false; }
+
+  // Units that change their device; distinct, and none when nothing may move. Until the next call.
+  const std::vector<Step>& Draw(const int32_t* device_of_unit, RandomBits* random);
+
+ private:
+  // A unit that a piece grows from, and the device of the other end of the edge it was found at, or its own.
+  struct First {
+    int32_t unit;
+    int32_t other_device;
+  };
+
+  First DrawFirst(const int32_t* device_of_unit, RandomBits* random);
+  void Shift(const int32_t* device_of_unit, int32_t first, int32_t size, int32_t target);
+  void Grow(const int32_t* device_of_unit, int32_t first, int32_t size);
+
+  const MoveArrays& arrays_;
+  std::vector<int32_t> crossing_;  // rows of edges, ascending
+  bool crossing_is_known_ = false;
+  std::vector<int32_t> piece_;
+  std::vector<int32_t> piece_of_unit_;  // [U] the last piece it was in
+  int32_t num_pieces_ = 0;
+  std::vector<Step> steps_;
+};
+
+}  // namespace tf_placer
+
+#endif  // TF_PLACER_OPS_CC_MOVES_H_

@@ -1,0 +1,61 @@
+#include "simulate_within.h"
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "simulation.h"
+
+namespace tf_placer {
+namespace {
+
+template <int kDevices, Order kOrder, Purpose kPurpose, bool kChores>
+int64_t Run(const SimulationPlan& plan, const Placed& placed, int64_t limit_ns, const int64_t* capacity_bytes,
+            Workspace* workspace) {
+  Simulation<kDevices, kOrder, kPurpose, kChores> simulation(plan, workspace, Outputs{workspace->peak_bytes.data()});
+  return simulation.RunWithin(plan, placed, limit_ns, capacity_bytes);
+}
+
+using RunFn = decltype(&Run<0, Order::kUniform, Purpose::kWithin, true>);
+
+template <Purpose kPurpose, bool kChores>
+RunFn Chosen(const SimulationPlan& plan) {
+  if (!plan.uniform_priority) return Run<0, Order::kByPriority, kPurpose, kChores>;
+  switch (kChores ? 0 : plan.num_devices) {
+    case 2:
+      return Run<2, Order::kUniform, kPurpose, kChores>;
+    case 3:
+      return Run<3, Order::kUniform, kPurpose, kChores>;
+    case 5:
+      return Run<5, Order::kUniform, kPurpose, kChores>;
+    default:
+      return Run<0, Order::kUniform, kPurpose, kChores>;
+  }
+}
+
+}  // namespace
+
+int64_t SimulateWithin(const SimulationPlan& plan, const Placed& placed, int64_t limit_ns,
+                       const int64_t* capacity_bytes, bool fits_anywhere, Workspace* workspace) {
+  limit_ns = std::min(limit_ns, kLongestNs);
+  if (placed.IsOver(plan, limit_ns, capacity_bytes)) return kOver;
+  RunFn run;
+  if (fits_anywhere) {
+    run = plan.has_chores ? Chosen<Purpose::kWithin, true>(plan) : Chosen<Purpose::kWithin, false>(plan);
+  } else {
+    run = plan.has_chores ? Chosen<Purpose::kWithinMemory, true>(plan)
+                          : Chosen<Purpose::kWithinMemory, false>(plan);
+  }
+  const int64_t runtime_ns = run(plan, placed, limit_ns, capacity_bytes, workspace);
+  return runtime_ns <= limit_ns ? runtime_ns : kOver;
+}
+
+// A device holds at most one copy of each tensor, beside what its units keep.
+bool FitsAnywhere(const SimulatorArrays& arrays, const int64_t* capacity_bytes) {
+  int64_t bytes = std::accumulate(arrays.tensor_bytes, arrays.tensor_bytes + arrays.num_tensors, int64_t{0});
+  bytes = std::accumulate(arrays.resident_bytes, arrays.resident_bytes + arrays.num_units, bytes);
+  return std::all_of(capacity_bytes, capacity_bytes + arrays.num_devices,
+                     [bytes](int64_t capacity) { return bytes <= capacity; });
+}
+
+}  // namespace tf_placer

@@ -1,0 +1,138 @@
+"""Local search inside the simulator, with the C++ op."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tf_placer.ops.library import library
+from tf_placer.ops.simulator_inputs import SimulatorInputs
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class MoveTables:
+    """What moves are drawn from (tf_placer/ops/cc/moves.h); the op checks the values. Chances are of 2^32.
+
+    Attributes:
+      edges: [E, 2] int32 pairs of units; a piece may grow from an end of one that crosses devices.
+      neighbor_offset: [U + 1] int32, where each unit's neighbors begin.
+      neighbors: [K] int32, units that a piece may grow to.
+      work_before: [U + 1] int64, ascending from 0; a unit is drawn in proportion to the step from its number to the next.
+      piece_sizes: [S] int32, drawn from.
+      allowed: [U, D] bool, where a unit may be.
+      crossing_chance: that a piece grows from an end of an edge that crosses.
+      towards_chance: that such a piece goes to the device of the other end.
+      swap_chance: that a piece of the target comes back for it.
+    """
+
+    edges: np.ndarray
+    neighbor_offset: np.ndarray
+    neighbors: np.ndarray
+    work_before: np.ndarray
+    piece_sizes: np.ndarray
+    allowed: np.ndarray
+    crossing_chance: int
+    towards_chance: int
+    swap_chance: int
+
+
+class Chains(NamedTuple):
+    """Where C chains are: all that one call leaves for the next.
+
+    Attributes:
+      device_of_unit: [C, U] int32, where each chain is.
+      best_device_of_unit: [C, U] int32, the fastest it was at.
+      late_ns: [C, L] int64, where it was in its last L rounds, or better; a ring.
+      counts: [C, 4] int64: time of where it is, time of the fastest, rounds made, state of its random numbers.
+    """
+
+    device_of_unit: np.ndarray
+    best_device_of_unit: np.ndarray
+    late_ns: np.ndarray
+    counts: np.ndarray
+
+    @property
+    def best_runtime_ns(self) -> np.ndarray:
+        """[C] int64, summed over the orders; ``NEVER`` where no placement fitted."""
+        return self.counts[:, 1]
+
+    @property
+    def rounds(self) -> np.ndarray:
+        """[C] int64."""
+        return self.counts[:, 2]
+
+    @staticmethod
+    def starting(start: np.ndarray, late: int, random_states: Sequence[int]) -> Chains:
+        """Chains that have not begun: each from the placement ``start`` [U], with random numbers of its own."""
+        chains = len(random_states)
+        device_of_unit = np.repeat(np.asarray(start, np.int32)[np.newaxis], chains, axis=0)
+        counts = np.zeros((chains, 4), np.int64)
+        counts[:, :2] = NEVER
+        counts[:, 3] = np.array(random_states, np.uint64).view(np.int64)
+        late_ns = np.full((chains, late), NEVER, np.int64)
+        return Chains(device_of_unit, device_of_unit.copy(), late_ns, counts)
+
+
+NEVER = 2**63 - 1
+"""Time of a placement that does not fit."""
+
+
+class ChainSearch:
+    """Advances chains of local search on one problem.
+
+    search = ChainSearch([inputs], tables, capacity_bytes)
+    chains = search.advance(Chains.starting(start, 50, [1, 2]), [1000, 1000])
+    """
+
+    def __init__(
+        self, orders: Sequence[SimulatorInputs], tables: MoveTables, capacity_bytes: np.ndarray
+    ) -> None:
+        """Prepares the arrays.
+
+        Args:
+          orders: at least one; a step's time is the sum over them, which differ in ``priority`` and ``newest_first``.
+          tables: what moves are drawn from.
+          capacity_bytes: [D] int64.
+        """
+        self._orders = tuple(orders)
+        self._tables = tables
+        self._capacity_bytes = capacity_bytes
+
+    @functools.cached_property
+    def _fixed(self) -> dict[str, tf.Tensor | int]:
+        """What is the same in every call, made once: the op prepares anew whenever it is given other tensors."""
+        first = self._orders[0]
+        given = {field.name: getattr(self._tables, field.name) for field in dataclasses.fields(self._tables)}
+        with tf.init_scope(), tf.device("CPU:0"):
+            tables = {
+                name: tf.constant(value) if isinstance(value, np.ndarray) else value
+                for name, value in given.items()
+            }
+            capacity_bytes = tf.constant(self._capacity_bytes, tf.int64)
+            per_order = {
+                name: tf.constant(np.stack([getattr(order, name) for order in self._orders]))
+                for name in ("priority", "newest_first")
+            }
+        return {**first.tensors, **tables, **per_order, "capacity_bytes": capacity_bytes}
+
+    def advance(self, chains: Chains, rounds: Sequence[int]) -> Chains:
+        """Makes ``rounds`` [C] rounds more of each chain, each on a thread of TensorFlow's.
+
+        Raises:
+          tf.errors.InvalidArgumentError: an array has a wrong shape or value; the message names it.
+        """
+        with tf.device("CPU:0"):
+            after = library().tf_placer_advance_local_search(
+                rounds=tf.constant(np.array(rounds, np.int64)),
+                device_of_unit=chains.device_of_unit,
+                best_device_of_unit=chains.best_device_of_unit,
+                late_ns=chains.late_ns,
+                counts=chains.counts,
+                **self._fixed,
+            )
+        return Chains(*(tensor.numpy() for tensor in after))

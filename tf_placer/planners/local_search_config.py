@@ -1,0 +1,47 @@
+"""Settings of local search."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+
+from tf_placer import arguments
+
+_MOST = 2**20
+
+
+@dataclasses.dataclass(frozen=True)
+class LocalSearchConfig:
+    """How moves are drawn and accepted.
+
+    Attributes:
+      chains: searches that run side by side in the simulator, a thread each, of which the best counts; 0 for one on
+        each core that the process may use. On an evaluator that is no simulator there is one.
+      late: L, a move is accepted if it is no slower than the search was L rounds ago. With hundreds of them large
+        programs converge too slowly.
+      largest_piece: the most units that one move takes, of all.
+      crossing: probability that a piece grows from an end of an edge that crosses, and not from where the work is.
+      towards: probability that such a piece goes to the device at the other end, and not to any.
+      swaps: probability that a piece of as many units comes back in exchange.
+
+    Raises:
+      InputError: a value out of its range.
+    """
+
+    chains: int = 0
+    late: int = 50
+    largest_piece: float = 0.25
+    crossing: float = 0.5
+    towards: float = 0.8
+    swaps: float = 0.3
+
+    def __post_init__(self) -> None:
+        arguments.whole_number("chains", self.chains, least=0, most=_MOST)
+        arguments.whole_number("late", self.late, least=1, most=_MOST)
+        for name in ("largest_piece", "crossing", "towards", "swaps"):
+            arguments.number(name, getattr(self, name), least=0.0, most=1.0)
+
+    @property
+    def num_chains(self) -> int:
+        """``chains``, or where it is 0 as many as there are cores for this process."""
+        return self.chains or len(os.sched_getaffinity(0))
