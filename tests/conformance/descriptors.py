@@ -53,6 +53,7 @@ METHODS = (
             start_probability=0.6,
         ),
         evaluations=800,
+        of_optimum=1.3,
     ),
     MethodDescriptor("list_schedule", draws=False),
     MethodDescriptor("local_search"),
@@ -88,24 +89,30 @@ _CHOICES = DeviceChoices(
     features=_noise(3, 5),
     legal=tf.constant([[True, True, True], [False, True, True], [True, False, True], [True, True, False]]),
     leaning=_noise(4, 3),
+    number=tf.range(3),
 )
 _ACTIONS = tf.constant([[[0, 1, 2, 0], [2, 2, 0, 1]]])  # [M, K, G] legal
 _HIDDEN = 4
 
+
+def _read_and_scored(scorer: Any) -> tf.Tensor:
+    devices = scorer.embed(_CHOICES)
+    scores = scorer.score(_noise(2, 6), devices)
+    return tf.concat([tf.reshape(scores, [-1]), tf.reshape(devices.embedding, [-1])], axis=0)
+
+
 NETWORKS = (
     NetworkDescriptor(
-        lambda: FeedForwardGrouper(
-            num_groups=3, num_types=4, type_embedding_width=2, hidden_width=_HIDDEN
-        ),
+        lambda: FeedForwardGrouper(num_groups=3, num_types=4, type_embedding_width=2, hidden_width=_HIDDEN),
         lambda network: network(tf.constant([0, 3, 2, 1, 0]), _noise(5, 6)),
     ),
     NetworkDescriptor(
-        lambda: Seq2SeqPlacer(_HIDDEN, tanh_constant=5.0, temperature=2.0),
+        lambda: Seq2SeqPlacer(5, _HIDDEN, tanh_constant=5.0, temperature=2.0),
         lambda network: network.score(_noise(1, 4, 6), _CHOICES, _ACTIONS, tf.zeros([1, 1, 1, 1])).log_prob(),
     ),
     NetworkDescriptor(
-        lambda: DeviceScorer(_HIDDEN),
-        lambda network: network.score(_noise(1, 2, 6), network.embed(_CHOICES.features)),
+        lambda: DeviceScorer(5, _HIDDEN, 6),
+        _read_and_scored,
     ),
     NetworkDescriptor(
         lambda: ProjectedLstm(_HIDDEN),

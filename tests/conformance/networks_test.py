@@ -80,7 +80,10 @@ def test_gradients_are_what_small_steps_say(network: NetworkDescriptor) -> None:
         assert gradient is not None, f"{variable.name} has no part in what is computed"
         gradient = tf.convert_to_tensor(gradient)
         direction = tf.random.stateless_normal(variable.shape, seed=[number, 3])
-        step, before = 1e-2, tf.identity(variable)
+        step, before = (
+            3e-4,
+            tf.identity(variable),
+        )  # larger ones cross kinks of ReLU, smaller ones drown in rounding
         sides = []
         for sign in (1.0, -1.0):
             variable.assign(before + sign * step * direction)

@@ -23,7 +23,6 @@ INTERNALS = "colocation.tensorflow_internals"
 
 # (module, private name) -> whose it is.
 OF_OTHERS = {
-    ("tf_placer.agents.hdp.learner", "_initialize"): "Sonnet's optimizers make their slots so",
     ("experiments.simulator_throughput", "_asdict"): "of every namedtuple",
 }
 

@@ -22,7 +22,8 @@ class MoveTables:
       edges: [E, 2] int32 pairs of units; a piece may grow from an end of one that crosses devices.
       neighbor_offset: [U + 1] int32, where each unit's neighbors begin.
       neighbors: [K] int32, units that a piece may grow to.
-      work_before: [U + 1] int64, ascending from 0; a unit is drawn in proportion to the step from its number to the next.
+      work_before: [U + 1] int64, ascending from 0; a unit is drawn in proportion to the step from its number to the
+        next.
       piece_sizes: [S] int32, drawn from.
       allowed: [U, D] bool, where a unit may be.
       crossing_chance: that a piece grows from an end of an edge that crosses.

@@ -33,8 +33,7 @@ def rounds(spec: MethodSpec, config: Any, context: Context) -> Iterator[Round]:
       InputError: the checkpoint holds other settings or an older version of the method.
     """
     if spec.kind != Kind.OWN_ROUNDS:  # such a method says itself what it is set to
-        version = {} if spec.version == 1 else {"version": spec.version}
-        context.checkpoint.settings_are({**recorded(config), **version})
+        context.checkpoint.settings_are({**spec.versions, **recorded(config)})
     return _DRIVERS[spec.kind](spec, config, context)
 
 

@@ -4,39 +4,33 @@ from __future__ import annotations
 
 import dataclasses
 
+from tf_placer.agents.features import FEATURES_VERSION
 from tf_placer.agents.hdp.config import HdpConfig
-from tf_placer.agents.hdp.learner import HdpLearner
-from tf_placer.agents.hdp.start import HdpStart
-from tf_placer.agents.learner import Beginning
+from tf_placer.agents.hdp.learner import NETWORK_VERSION, HdpLearner
 from tf_placer.arguments import nearest
 from tf_placer.errors import InputError
 from tf_placer.planners.list_schedule import list_schedule
 from tf_placer.planners.local_search import LocalSearch
 from tf_placer.planners.local_search_config import LocalSearchConfig
 from tf_placer.planners.random_search import RandomSearch, RandomSearchConfig
+from tf_placer.planners.simulated_local_search import SimulatedLocalSearch
 from tf_placer.planners.single_device import single_device_placements
 from tf_placer.planners.topological_fill import topological_fill
-from tf_placer.problem.problem import Problem
 from tf_placer.registration import check_registration
 from tf_placer.search.round import Method
 from tf_placer.search.spec import Kind, MethodSpec, Role
-
-
-def _hdp(problem: Problem, config: HdpConfig, beginning: Beginning, seed: int) -> HdpLearner:
-    start = HdpStart.from_plans(problem, config, beginning.plans, beginning.simulate)
-    return HdpLearner(problem, config, None, beginning.reference_s, start, seed)
-
 
 SPECS = (
     MethodSpec(
         name="hdp",
         kind=Kind.LEARNED,
         summary="Hierarchical planner: Grouper and Placer trained with REINFORCE (Mirhoseini et al. 2018).",
-        build=_hdp,
+        build=HdpLearner,
         config=HdpConfig,
         ignores=("what does not fit in its groups",),
         roles=frozenset({Role.DEFAULT}),
         uses_start=True,
+        versions={"network": NETWORK_VERSION, "features": FEATURES_VERSION},
     ),
     MethodSpec(
         name="list_schedule",
@@ -53,6 +47,7 @@ SPECS = (
         summary="Late acceptance: moves one connected piece of a plan at a time (Burke & Bykov 2017).",
         build=LocalSearch,
         config=LocalSearchConfig,
+        build_inside=SimulatedLocalSearch,
         roles=frozenset({Role.PLAIN}),
         uses_start=True,
     ),

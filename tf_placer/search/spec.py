@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tf_placer import arguments
@@ -52,7 +52,7 @@ class MethodSpec:
       goes_on: uses up whatever budget it has; the others make a few plans and are done.
       build_inside: of an improving method that can search inside the simulator:
         ``(problem, config, start [U], seed, simulator) -> Inside``; None for the others.
-      version: of what it keeps in a checkpoint; an older one is refused.
+      versions: of what it keeps in a checkpoint, by name; others are refused.
 
     Raises:
       InputError: a field is not as stated here.
@@ -69,7 +69,7 @@ class MethodSpec:
     uses_start: bool = False
     goes_on: bool = True
     build_inside: Callable[..., Any] | None = None
-    version: int = 1
+    versions: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         arguments.text("name", self.name, "give the name that --method takes")

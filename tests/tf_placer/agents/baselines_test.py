@@ -15,7 +15,7 @@ def advantage(baseline, *rewards):
 def test_the_first_batch_is_its_own_baseline():
     baseline = MovingAverageBaseline(decay=0.9, normalize=False)
     np.testing.assert_allclose(advantage(baseline, -1.0, -3.0), [1.0, -1.0])
-    assert float(baseline.average) == pytest.approx(-2.0)
+    assert float(baseline.average[0]) == pytest.approx(-2.0)
 
 
 def test_later_batches_are_compared_with_the_past():
@@ -23,7 +23,7 @@ def test_later_batches_are_compared_with_the_past():
     advantage(baseline, -2.0)
     # Against -2, not against a mean that has seen this batch already.
     np.testing.assert_allclose(advantage(baseline, -1.0, -1.0), [1.0, 1.0])
-    assert float(baseline.average) == pytest.approx(0.9 * -2 + 0.1 * -1)
+    assert float(baseline.average[0]) == pytest.approx(0.9 * -2 + 0.1 * -1)
 
 
 def test_normalized_advantages_have_the_same_size_on_every_scale():
@@ -48,6 +48,14 @@ def test_what_may_not_teach_does_not_move_the_baseline():
     np.testing.assert_allclose(
         baseline.advantage(tf.constant([-1.0, -10.0]), tf.constant([1.0, 0.0]))[0], 0.0
     )
-    assert float(baseline.average) == pytest.approx(-1.0)
+    assert float(baseline.average[0]) == pytest.approx(-1.0)
     baseline.advantage(tf.constant([-10.0, -10.0]), tf.zeros(2))
-    assert float(baseline.average) == pytest.approx(-1.0)
+    assert float(baseline.average[0]) == pytest.approx(-1.0)
+
+
+def test_each_problem_has_a_baseline_of_its_own():
+    baseline = MovingAverageBaseline(0.9, False, problems=2)
+    baseline.advantage(tf.constant([-10.0]), tf.ones(1), problem=1)
+    # The other problem has seen nothing: its first batch is its own baseline.
+    np.testing.assert_allclose(baseline.advantage(tf.constant([-1.0, -3.0]), tf.ones(2)), [1.0, -1.0])
+    assert baseline.average.numpy().tolist() == [-2.0, -10.0]

@@ -1,6 +1,7 @@
 """Initial weights come from our seed and from nowhere else."""
 
 import numpy as np
+import pytest
 import sonnet as snt
 import tensorflow as tf
 
@@ -34,3 +35,22 @@ def test_deviation_is_one_over_the_root_of_the_fan_in_and_biases_stay():
         assert abs(deviation - 0.88) < 0.02, (name, deviation)
     matrices = [v for v in drawn(3).values() if v.ndim == 2]
     assert abs(np.corrcoef(matrices[0].ravel()[:30000], matrices[1].ravel()[:30000])[0, 1]) < 0.05
+
+
+def test_the_fan_in_of_a_convolution_is_its_whole_window():
+    layer = snt.Conv2D(200, 5)
+    layer(tf.zeros([1, 8, 8, 16]))
+    layer.w.assign(tf.zeros_like(layer.w))
+    draw_weights(layer, 0)
+    # 5 * 5 * 16 inputs; truncated as above.
+    assert abs(layer.w.numpy().std() * np.sqrt(5 * 5 * 16) - 0.88) < 0.02
+
+
+def test_what_has_no_fan_in_is_refused():
+    class Scaled(snt.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = tf.Variable(1.0, name="scale")
+
+    with pytest.raises(ValueError, match=r"weight '.*scale:0' is a number without dimensions"):
+        draw_weights(Scaled(), 0)

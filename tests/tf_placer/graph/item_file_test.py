@@ -35,7 +35,7 @@ def assert_equal(item: Item, other: Item) -> None:
             a, b = getattr(one, field.name), getattr(two, field.name)
             if field.name == "value":
                 assert a.dtype == b.dtype and a.shape == b.shape
-                assert a.tobytes() == b.tobytes() or (a == b).all()
+                assert (a == b).all() if a.dtype.hasobject else a.tobytes() == b.tobytes()
             else:
                 assert a == b and type(a) is type(b), field.name
     assert item.fingerprint == other.fingerprint

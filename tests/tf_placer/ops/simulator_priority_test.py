@@ -1,4 +1,4 @@
-"""A placement's own priorities come before the problem's: the op equals the reference, and orders as worked out by hand."""
+"""A placement's own priorities come before the problem's: the op equals the reference, and what hand computes."""
 
 import numpy as np
 import pytest
@@ -52,5 +52,5 @@ def test_equal_priorities_decide_nothing():
 
 @pytest.mark.parametrize("shape", [(1, 3), (2, 2), (1, 2, 1)])
 def test_refuses_other_shapes(shape):
-    with pytest.raises((tf.errors.InvalidArgumentError, ValueError), match="priority_of_op|rank 2"):
+    with pytest.raises((tf.errors.InvalidArgumentError, ValueError), match=r"priority_of_op|rank 2"):
         simulate(SimulatorInputs(**CHAIN), np.zeros((1, 2), np.int32), np.zeros(shape, np.int32))

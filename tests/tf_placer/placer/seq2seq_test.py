@@ -1,5 +1,6 @@
 """The Placer scores what it did, remembers what it chose, and starts undecided."""
 
+import itertools
 import math
 
 import numpy as np
@@ -7,15 +8,29 @@ import pytest
 import tensorflow as tf
 
 from tf_placer.agents.initialization import draw_weights
+from tf_placer.placer.device_scorer import DeviceChoices
 from tf_placer.placer.seq2seq import Decoded, Seq2SeqPlacer
 
-M, K, G, D, F = 2, 3, 5, 4, 6
+M, K, G, D, F, WIDTH, ROWS = 2, 3, 5, 4, 6, 3, 8
 NO_NOISE = tf.zeros([1, 1, 1, 1])
 
 
-def make_placer(num_devices=D, width=8, tanh_constant=5.0, temperature=10.0, seed=0):
-    placer = Seq2SeqPlacer(num_devices, width, tanh_constant, temperature)
-    placer.greedy(tf.zeros([1, 2, F]))
+def choices_of(devices=D, groups=G, legal=None):
+    """Devices that differ, of which every group may choose any."""
+    return DeviceChoices(
+        tf.random.stateless_normal([devices, WIDTH], seed=[8, 9]),
+        tf.range(devices),
+        tf.ones([groups, devices], tf.bool) if legal is None else tf.constant(legal),
+        tf.zeros([groups, devices]),
+    )
+
+
+CHOICES = choices_of()
+
+
+def make_placer(width=8, tanh_constant=5.0, temperature=10.0, seed=0):
+    placer = Seq2SeqPlacer(ROWS, width, tanh_constant, temperature)
+    placer.greedy(tf.zeros([1, 2, F]), choices_of(groups=2))
     draw_weights(placer, seed)
     return placer
 
@@ -32,12 +47,12 @@ def groups():
 
 def test_teacher_forcing_gives_the_log_probabilities_of_the_sample(placer, groups):
     noise = tf.random.stateless_uniform([M, 1, G, D], [3, 4], -0.5, 0.5)
-    sampled = placer.sample(groups, K, noise, tf.constant([5, 6]))
+    sampled = placer.sample(groups, CHOICES, K, noise, tf.constant([5, 6]))
     assert sampled.actions.shape == (M, K, G) and sampled.logits.shape == (M, K, G, D)
-    scored = placer.score(groups, sampled.actions, noise)
+    scored = placer.score(groups, CHOICES, sampled.actions, noise)
     np.testing.assert_allclose(scored.logits, sampled.logits, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(scored.log_prob(), sampled.log_prob(), rtol=1e-5)
-    others = placer.score(groups, (sampled.actions + 1) % D, noise)
+    others = placer.score(groups, CHOICES, (sampled.actions + 1) % D, noise)
     assert (np.abs(others.log_prob() - sampled.log_prob()) > 1e-4).all()
 
 
@@ -45,7 +60,8 @@ def test_later_decisions_see_earlier_ones(placer, groups):
     actions = tf.zeros([M, 1, G], tf.int32)
     changed = tf.tensor_scatter_nd_update(actions, [[0, 0, 2]], [3])
     moved = np.abs(
-        placer.score(groups, changed, NO_NOISE).logits - placer.score(groups, actions, NO_NOISE).logits
+        placer.score(groups, CHOICES, changed, NO_NOISE).logits
+        - placer.score(groups, CHOICES, actions, NO_NOISE).logits
     ).max(axis=(1, 3))
     # Group 2's other device is seen from group 3 on, and in the first grouping only.
     assert (moved[0, :3] < 1e-6).all() and (moved[0, 3:] > 1e-6).all() and (moved[1] < 1e-6).all()
@@ -55,43 +71,44 @@ def test_early_decisions_see_later_groups(placer, groups):
     actions = tf.zeros([M, 1, G], tf.int32)
     changed = tf.tensor_scatter_nd_add(groups, [[0, G - 1]], [[1.0] * F])
     moved = np.abs(
-        placer.score(changed, actions, NO_NOISE).logits - placer.score(groups, actions, NO_NOISE).logits
+        placer.score(changed, CHOICES, actions, NO_NOISE).logits
+        - placer.score(groups, CHOICES, actions, NO_NOISE).logits
     )
     assert moved[0, :, 0].max() > 1e-6 and moved[1].max() < 1e-6
 
 
 def test_logits_are_bounded_by_the_tanh_constant(groups):
     placer = make_placer(tanh_constant=2.0, temperature=0.01)
-    logits = np.abs(placer.greedy(groups).logits)
+    logits = np.abs(placer.greedy(groups, CHOICES).logits)
     assert logits.max() <= 2.0 and logits.max() > 1.9
 
 
 def test_samples_follow_the_probabilities():
-    placer = make_placer(num_devices=2)
+    placer, choices = make_placer(), choices_of(devices=2, groups=1)
     groups = tf.random.stateless_normal([1, 1, F], seed=[1, 2])
     draws = 4000
-    sampled = placer.sample(groups, draws, NO_NOISE, tf.constant([7, 8]))
+    sampled = placer.sample(groups, choices, draws, NO_NOISE, tf.constant([7, 8]))
     p = float(tf.nn.softmax(sampled.logits[0, 0, 0])[1])
     share = float(tf.reduce_mean(tf.cast(sampled.actions, tf.float32)))
     # Five standard deviations of a binomial share.
     assert abs(share - p) < 5 * math.sqrt(p * (1 - p) / draws)
     assert tf.reduce_all(
-        placer.sample(groups, draws, NO_NOISE, tf.constant([7, 8])).actions == sampled.actions
+        placer.sample(groups, choices, draws, NO_NOISE, tf.constant([7, 8])).actions == sampled.actions
     )
     assert tf.reduce_any(
-        placer.sample(groups, draws, NO_NOISE, tf.constant([7, 9])).actions != sampled.actions
+        placer.sample(groups, choices, draws, NO_NOISE, tf.constant([7, 9])).actions != sampled.actions
     )
 
 
 def test_noise_is_part_of_the_policy(placer, groups):
     push = tf.constant([0.0, 0.0, 30.0, 0.0])[tf.newaxis, tf.newaxis, tf.newaxis]
-    sampled = placer.sample(groups, K, push, tf.constant([5, 6]))
+    sampled = placer.sample(groups, CHOICES, K, push, tf.constant([5, 6]))
     assert (sampled.actions.numpy() == 2).all()
     np.testing.assert_allclose(sampled.log_prob(), np.zeros([M, K]), atol=1e-3)
 
 
 def test_greedy_takes_the_likeliest(placer, groups):
-    decoded = placer.greedy(groups)
+    decoded = placer.greedy(groups, CHOICES)
     assert decoded.actions.shape == (M, 1, G)
     np.testing.assert_array_equal(decoded.actions, np.argmax(decoded.logits, axis=-1))
 
@@ -106,32 +123,59 @@ def test_log_prob_and_entropy_by_hand():
 
 
 def test_untrained_logits_are_not_saturated(groups):
-    # Both inputs of the last layer are at most 1 each, 2 * width of them with weights of deviation
-    # 1 / sqrt(2 width): u has deviation <= 1, logits C u / T <= 0.5, their differences <= 0.7. Two deviations
-    # make p = sigmoid(1.4).
+    # States and contexts are at most 1 each and mostly below a half, 2 * width of them. Keys have a deviation of
+    # 1 / sqrt(rows) and of as much by features: u has deviation <= 1, logits C u / T <= 0.5, differences <= 0.7. Two
+    # deviations make p = sigmoid(1.4).
     p = 1 / (1 + math.exp(-1.4))
     least = -(p * math.log(p) + (1 - p) * math.log(1 - p))
     for seed in range(3):
-        placer = make_placer(num_devices=2, width=32, seed=seed)
-        decoded = placer.sample(100 * groups, K, NO_NOISE, tf.constant([5, 6]))
+        placer = make_placer(width=32, seed=seed)
+        decoded = placer.sample(100 * groups, choices_of(devices=2), K, NO_NOISE, tf.constant([5, 6]))
         assert float(tf.reduce_mean(decoded.entropy())) / G > least, f"seed {seed}"
         # At least as unsure as in the derivation, the decisions together cannot be near certain.
         assert float(tf.reduce_max(decoded.log_prob())) < -G * (1 - p) / 2, f"seed {seed}"
 
 
-@pytest.mark.parametrize("probability", [0.5, 0.9])
-def test_the_start_device_is_preferred_about_as_asked(groups, probability):
-    placer = make_placer(num_devices=2)
-    placer.prefer(np.full(G, 1), probability)
-    share = float(tf.reduce_mean(tf.nn.softmax(placer.greedy(groups).logits)[..., 1]))
-    # Weights move the logit difference by up to about 0.7 either way (above).
-    logit = math.log(probability / (1 - probability))
-    assert 1 / (1 + math.exp(-logit + 0.7)) < share < 1 / (1 + math.exp(-logit - 0.7))
+def test_what_is_leaned_to_is_preferred(placer, groups):
+    leaning = tf.one_hot([0, 1, 2, 3, 0], D, 50.0, -50.0)
+    decoded = placer.greedy(groups, CHOICES._replace(leaning=leaning))
+    assert decoded.actions.numpy().tolist() == [[[0, 1, 2, 3, 0]]] * M
+
+
+def test_what_is_illegal_is_never_chosen_and_has_no_part_in_the_probability(placer, groups):
+    legal = np.array([[1, 1, 0, 0], [0, 1, 1, 1], [1, 0, 0, 1], [0, 0, 1, 0], [1, 1, 1, 1]], bool)
+    choices = choices_of(legal=legal)
+    noise = tf.random.stateless_uniform([M, 1, G, D], [3, 4], -9.0, 9.0)
+    sampled = placer.sample(groups, choices, 200, noise, tf.constant([5, 6]))
+    for g in range(G):
+        assert set(np.unique(sampled.actions[:, :, g])) <= set(np.flatnonzero(legal[g])), g
+    scored = placer.score(groups, choices, sampled.actions, noise)
+    np.testing.assert_allclose(scored.log_prob(), sampled.log_prob(), rtol=1e-4, atol=1e-5)
+    p = tf.nn.softmax(scored.logits).numpy()
+    assert (p[:, :, ~legal] == 0).all()
+    assert np.isfinite(scored.entropy()).all()
+
+
+def test_all_legal_sequences_together_are_certain(placer):
+    legal = np.array([[1, 1, 0], [0, 1, 1], [1, 1, 1]], bool)
+    choices = choices_of(devices=3, groups=3, legal=legal)
+    groups = tf.random.stateless_normal([1, 3, F], seed=[1, 2])
+    rows = [r for r in itertools.product(range(3), repeat=3) if all(legal[g][d] for g, d in enumerate(r))]
+    log_prob = placer.score(groups, choices, tf.constant([rows], tf.int32), NO_NOISE).log_prob()
+    assert len(rows) == 2 * 2 * 3 and float(tf.reduce_sum(tf.exp(log_prob))) == pytest.approx(1, rel=1e-5)
+
+
+def test_one_set_of_weights_places_on_any_number_of_devices(placer):
+    for devices, steps in ((1, 2), (3, 7), (6, 1)):
+        choices = choices_of(devices, steps)
+        groups = tf.random.stateless_normal([1, steps, F], seed=[1, 2])
+        sampled = placer.sample(groups, choices, K, NO_NOISE, tf.constant([5, 6]))
+        assert sampled.logits.shape == (1, K, steps, devices)
 
 
 def test_every_weight_is_taught(placer, groups):
     with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(placer.score(groups, tf.ones([M, K, G], tf.int32), NO_NOISE).log_prob())
+        loss = tf.reduce_sum(placer.score(groups, CHOICES, tf.ones([M, K, G], tf.int32), NO_NOISE).log_prob())
     for variable, gradient in zip(
         placer.trainable_variables, tape.gradient(loss, placer.trainable_variables), strict=True
     ):
@@ -141,4 +185,4 @@ def test_every_weight_is_taught(placer, groups):
 
 def test_odd_widths_are_refused():
     with pytest.raises(ValueError, match="hidden_width is 7"):
-        Seq2SeqPlacer(D, 7, 5.0, 10.0)
+        Seq2SeqPlacer(ROWS, 7, 5.0, 10.0)

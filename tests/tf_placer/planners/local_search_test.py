@@ -1,4 +1,4 @@
-"""Local search proposes legal moves, accepts what is no slower than it was, and finds what a graph of branches hides."""
+"""Local search proposes legal moves, accepts what is no slower than it was, and finds what branches hide."""
 
 import dataclasses
 
@@ -121,8 +121,15 @@ def test_random_numbers_are_those_of_splitmix64():
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("chains", -1), ("chains", 1.5), ("late", 0), ("largest_piece", -0.1), ("crossing", 2), ("towards", "a")]
-    + [("swaps", float("nan"))],
+    [
+        ("chains", -1),
+        ("chains", 1.5),
+        ("late", 0),
+        ("largest_piece", -0.1),
+        ("crossing", 2),
+        ("towards", "a"),
+        ("swaps", float("nan")),
+    ],
 )
 def test_refuses_wrong_settings(name, value):
     with pytest.raises(InputError, match=name):

@@ -17,7 +17,7 @@ STEP_UNITS = [1, 0, 1]
 
 
 def test_units_join_memory_and_devices_and_nothing_else():
-    allowed = np.array([[True, True], [True, True], [True, False]])
+    allowed = np.array([[True, False], [True, True], [True, True]])
     problem = problem_of(
         **STEP, unit_of_op=STEP_UNITS, resident_bytes=[100, 7, 20], allowed=allowed, names=["r", "w", "u"]
     )

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
+from tf_placer import arguments
+from tf_placer.errors import InputError
+
 
 @dataclasses.dataclass(frozen=True)
 class HdpConfig:
@@ -23,13 +26,12 @@ class HdpConfig:
     - entropy_start 0.3 and its kin, for no steering: the policy explores for as long as it should.
 
     Not settings, so never undone: those in the docstrings of ``HdpLearner`` (one norm for each network's gradient),
-    ``Seq2SeqPlacer``, ``UnitFeatures``, ``GroupEmbedder`` and ``square_root_reward``.
+    ``Seq2SeqPlacer``, ``unit_features``, ``group_embeddings`` and ``square_root_reward``.
 
     Attributes:
-      num_groups: G (paper: 256).
+      num_groups: G (paper: 256); more where a problem has more kinds of units, by what is legal for them.
       grouper_hidden: width of the Grouper's hidden layer.
       type_embedding: width of the op-type embedding.
-      type_vocabulary: most common op types that get a row of their own.
       landmarks: units to which every unit's distance is a feature (paper: 0).
       imitation_steps: Adam steps that fit the Grouper to a min-cut partition first (paper: 0).
       imitation_rate: their learning rate.
@@ -55,13 +57,15 @@ class HdpConfig:
       noise_amplitude: of the uniform noise on both networks' logits at the start.
       noise_updates: updates until the noise is off.
       valid_only_after: updates after which only placements that run may teach.
-      failing_reward: reward of a placement that does not run.
+      failing_reward: reward of a placement that does not run, below 0.
+
+    Raises:
+      InputError: a field of the wrong type or out of range.
     """
 
     num_groups: int = 64
     grouper_hidden: int = 64
     type_embedding: int = 20
-    type_vocabulary: int = 200
     landmarks: int = 32
     imitation_steps: int = 300
     imitation_rate: float = 1e-2
@@ -87,12 +91,43 @@ class HdpConfig:
     failing_reward: float = -10.0
 
     def __post_init__(self) -> None:
-        for field in ("num_groups", "groupings", "placements", "placer_hidden", "grouper_hidden"):
-            if getattr(self, field) < 1:
-                raise ValueError(f"{field} is {getattr(self, field)}; it must be at least 1")
-        if not 0 <= self.start_probability < 1:
-            raise ValueError(f"start_probability is {self.start_probability}; it must be in [0, 1)")
-        if self.entropy_start and self.entropy_end <= 0:
-            raise ValueError(
-                f"entropy_end is {self.entropy_end}; steering divides by it, so it must be above 0"
+        for field in _COUNTS:
+            self._keep(field, arguments.whole_number(field, getattr(self, field), 1))
+        for field in _COUNTS_OR_NONE:
+            self._keep(field, arguments.whole_number(field, getattr(self, field), 0))
+        for field, limits in _NUMBERS.items():
+            self._keep(field, arguments.number(field, getattr(self, field), finite=True, **limits))
+        self._keep("normalize_advantage", arguments.truth("normalize_advantage", self.normalize_advantage))
+        if self.placer_hidden % 2:
+            raise InputError(
+                f"placer_hidden is {self.placer_hidden}; give an even number, half for each direction of the encoder"
             )
+        if self.entropy_start and not self.entropy_end:
+            raise InputError(
+                f"entropy_end is {self.entropy_end:g}; give a number above 0, which steering divides by, or "
+                "entropy_start=0 for none"
+            )
+
+    def _keep(self, field: str, value: object) -> None:
+        """Stores a field as Python's own type."""
+        object.__setattr__(self, field, value)
+
+
+_COUNTS = ("num_groups", "grouper_hidden", "type_embedding", "placer_hidden", "groupings", "placements")
+_COUNTS_OR_NONE = ("landmarks", "imitation_steps", "entropy_updates", "noise_updates", "valid_only_after")
+_NUMBERS: dict[str, dict[str, float]] = {
+    "imitation_rate": {"least": 0},
+    "grouper_sharpness": {"above": 0},
+    "start_probability": {"least": 0, "below": 1},
+    "tanh_constant": {"above": 0},
+    "temperature": {"above": 0},
+    "learning_rate": {"least": 0},
+    "grouper_learning_rate": {"least": 0},
+    "gradient_clip": {"above": 0},
+    "baseline_decay": {"least": 0, "most": 1},
+    "entropy_start": {"least": 0},
+    "entropy_end": {"least": 0},
+    "entropy_rate": {"least": 0},
+    "noise_amplitude": {"least": 0},
+    "failing_reward": {"below": 0},
+}

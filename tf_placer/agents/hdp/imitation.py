@@ -25,7 +25,7 @@ def imitate_partition(
     Args:
       group_logits: gives the logits [U, G] in terms of ``variables``.
       variables: what to fit.
-      partition: [U] int32 group of each unit.
+      partition: [U] int32 group of each unit; G for one in no group.
       config: steps and learning rate.
     """
     optimizer = snt.optimizers.Adam(config.imitation_rate)
@@ -35,9 +35,12 @@ def imitate_partition(
     def step() -> None:
         with tf.GradientTape() as tape:
             logits = group_logits()
-            loss = tf.reduce_mean(
-                tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+            grouped = labels < logits.shape[1]
+            loss = tf.nn.sparse_softmax_cross_entropy_with_logits(
+                labels=tf.where(grouped, labels, 0), logits=logits
             )
+            weight = tf.cast(grouped, tf.float32)
+            loss = tf.math.divide_no_nan(tf.reduce_sum(weight * loss), tf.reduce_sum(weight))
         optimizer.apply(tape.gradient(loss, variables), variables)
 
     for _ in range(config.imitation_steps):

@@ -1,9 +1,6 @@
-"""REINFORCE for the Hierarchical planner: sample, evaluate, learn."""
+"""REINFORCE for the Hierarchical planner: propose, learn."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from typing import NamedTuple
 
 import sonnet as snt
 import tensorflow as tf
@@ -11,52 +8,24 @@ import tensorflow as tf
 from tf_placer.agents.baselines import MovingAverageBaseline
 from tf_placer.agents.entropy import EntropySteering
 from tf_placer.agents.hdp.config import HdpConfig
+from tf_placer.agents.hdp.inputs import HdpInputs, hdp_inputs
 from tf_placer.agents.hdp.policy import Actions, HdpPolicy, Noise, Scores
 from tf_placer.agents.hdp.start import HdpStart
+from tf_placer.agents.learner import Beginning, Proposal
 from tf_placer.agents.losses import reinforce_loss
 from tf_placer.agents.rewards import square_root_reward
+from tf_placer.errors import InputError
 from tf_placer.problem.problem import Problem
 
-# [B, U] int32 placements -> step times [B] in seconds, and [B] bool: does it run.
-EvaluateFn = Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
-
-
-class UpdateStats(NamedTuple):
-    """One update's sample.
-
-    Attributes:
-      runtime_s: [B] step times; not meaningful where not valid.
-      valid: [B] bool.
-      placements: [B, U] int32.
-      group_entropy, device_entropy: mean entropy of one decision, in nats.
-    """
-
-    runtime_s: tf.Tensor
-    valid: tf.Tensor
-    placements: tf.Tensor
-    group_entropy: tf.Tensor
-    device_entropy: tf.Tensor
-
-
-class Proposal(NamedTuple):
-    """What is to be evaluated before the next update.
-
-    Attributes:
-      actions: the decisions, for ``HdpLearner.learn``.
-      placements: [B, U] int32, what they mean.
-    """
-
-    actions: Actions
-    placements: tf.Tensor
+# Of the networks' shape: variables that were saved with another one cannot be restored.
+NETWORK_VERSION = 2
 
 
 class HdpLearner(snt.Module):
-    """Trains an ``HdpPolicy`` (Mirhoseini et al. 2018, section 3.2)
+    """Trains an ``HdpPolicy`` on one problem (Mirhoseini et al. 2018, section 3.2); a ``Learner``.
 
-    stats = learner.update()  # where ``evaluate`` can be part of a graph: all in one call
-
-    proposal = learner.propose()  # the same in two calls, for an evaluator that is no part of a graph
-    learner.learn(proposal.actions, *measure(proposal.placements))
+        proposal = learner.propose()
+        learner.learn(proposal.actions, runtime_s, valid)
 
     gradient_groups  = 1/m sum_i grad log p(g_i) 1/k sum_j A_ij
     gradient_devices = 1/m sum_i 1/k sum_j grad log p(d_j | g_i) A_ij,   A = R - moving average of R
@@ -73,34 +42,46 @@ class HdpLearner(snt.Module):
         self,
         problem: Problem,
         config: HdpConfig,
-        evaluate: EvaluateFn | None,
-        reference_s: float,
-        start: HdpStart,
+        beginning: Beginning,
         seed: int,
+        policy: HdpPolicy | None = None,
     ):
         """Builds and warm-starts the policy.
 
         Args:
           problem: what to place.
           config: settings.
-          evaluate: times placements, inside a graph; None where ``update`` is not called.
-          reference_s: step time that rewards are relative to.
-          start: what the untrained policy leans to.
+          beginning: plans, of which the one that is best as groups is leaned to, and what rewards are relative to.
           seed: fixes everything random.
+          policy: goes on with these weights, of any problem, and changes them; None draws new ones.
+
+        Raises:
+          InputError: the policy has too few groups for the problem.
         """
         super().__init__(name="hdp_learner")
-        self.policy = HdpPolicy(problem, config, start, seed)
+        start = HdpStart.from_plans(problem, config, beginning.plans, beginning.simulate)
+        inputs = hdp_inputs(problem, config, start, seed)
+        groups = len(start.class_of_group)
+        if policy is None:
+            # A problem of more kinds of units than groups has more groups.
+            policy = HdpPolicy(config, seed, max(config.num_groups, groups))
+            policy.imitate(inputs, start.group_of_unit)
+        elif policy.num_groups < groups:
+            raise InputError(
+                f"policy has {policy.num_groups} groups and problem {problem.name!r} needs {groups}; give a policy "
+                "with at least as many"
+            )
+        self.policy = policy
+        self._of_problem = _Untracked(inputs)
         self._config = config
-        self._evaluate = evaluate
-        self._reference_s = reference_s
+        self._reference_s = beginning.reference_s
         self._seed = tf.constant([seed, 0x4D5], tf.int32)
         self._steps = (
             (self.policy.placer, snt.optimizers.Adam(config.learning_rate)),
             (self.policy.grouper, snt.optimizers.Adam(config.grouper_learning_rate)),
         )
         for network, optimizer in self._steps:
-            # Adam's slots, which would otherwise be made by the first update and have it traced twice.
-            optimizer._initialize(network.trainable_variables)
+            _make_slots(optimizer, network.trainable_variables)
         self.updates = tf.Variable(0, trainable=False, name="updates")
         self.baseline = MovingAverageBaseline(config.baseline_decay, config.normalize_advantage)
         self.steering = EntropySteering(config.entropy_rate)
@@ -111,29 +92,11 @@ class HdpLearner(snt.Module):
         return self._config.groupings * self._config.placements
 
     @tf.function(autograph=False)
-    def update(self) -> UpdateStats:
-        """Draws B placements, evaluates them and takes one optimizer step."""
-        assert self._evaluate is not None, "give the learner an evaluate function, or call propose and learn"
-        noise, seed = self._draw()
-        with tf.GradientTape() as tape:
-            actions, scores = self.policy.sample(noise, seed)
-            placements = self.policy.placements(actions)
-            runtime_s, valid = self._evaluate(placements)
-            loss = self._loss(scores, self._reward(runtime_s, valid), valid)
-        self._learn(tape, loss)
-        return UpdateStats(
-            runtime_s,
-            valid,
-            placements,
-            tf.reduce_mean(scores.group_entropy),
-            tf.reduce_mean(scores.device_entropy),
-        )
-
-    @tf.function(autograph=False)
     def propose(self) -> Proposal:
         """Draws B placements; the same ones until ``learn`` is called."""
-        actions, _ = self.policy.sample(*self._draw())
-        return Proposal(actions, self.policy.placements(actions))
+        inputs = self._of_problem.inputs
+        actions, _ = self.policy.sample(inputs, *self._draw())
+        return Proposal(actions, self.policy.placements(inputs, actions))
 
     @tf.function(autograph=False)
     def learn(self, actions: Actions, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
@@ -145,20 +108,24 @@ class HdpLearner(snt.Module):
           valid: [B] bool.
         """
         noise, _ = self._draw()
+        reward = square_root_reward(runtime_s, valid, self._reference_s, self._config.failing_reward)
         with tf.GradientTape() as tape:
-            scores = self.policy.score(actions, noise)
-            loss = self._loss(scores, self._reward(runtime_s, valid), valid)
-        self._learn(tape, loss)
+            scores = self.policy.score(self._of_problem.inputs, actions, noise)
+            loss = self._loss(scores, reward, valid)
+        networks = [network.trainable_variables for network, _ in self._steps]
+        for (_, optimizer), variables, gradients in zip(
+            self._steps, networks, tape.gradient(loss, networks), strict=True
+        ):
+            clipped, _ = tf.clip_by_global_norm(gradients, self._config.gradient_clip)
+            optimizer.apply(clipped, variables)
+        self.updates.assign_add(1)
 
     def _draw(self) -> tuple[Noise, tf.Tensor]:
         """This update's exploration noise and the seed of its samples."""
         config = self._config
         seeds = tf.random.split(tf.random.fold_in(self._seed, self.updates), 2)
-        noise = self.policy.draw_noise(config.noise_amplitude * self._fade(config.noise_updates), seeds[0])
-        return noise, seeds[1]
-
-    def _reward(self, runtime_s: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
-        return square_root_reward(runtime_s, valid, self._reference_s, self._config.failing_reward)
+        amplitude = config.noise_amplitude * self._fade(config.noise_updates)
+        return self.policy.draw_noise(self._of_problem.inputs, amplitude, seeds[0]), seeds[1]
 
     def _loss(self, scores: Scores, reward: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
         """Both networks' losses; an invalid sample teaches, networks and baseline, only in the first updates."""
@@ -180,11 +147,18 @@ class HdpLearner(snt.Module):
         """Goes from 1 to 0 over that many updates."""
         return tf.maximum(0.0, 1.0 - tf.cast(self.updates, tf.float32) / max(updates, 1))
 
-    def _learn(self, tape: tf.GradientTape, loss: tf.Tensor) -> None:
-        networks = [network.trainable_variables for network, _ in self._steps]
-        for (_, optimizer), variables, gradients in zip(
-            self._steps, networks, tape.gradient(loss, networks), strict=True
-        ):
-            clipped, _ = tf.clip_by_global_norm(gradients, self._config.gradient_clip)
-            optimizer.apply(clipped, variables)
-        self.updates.assign_add(1)
+
+class _Untracked:
+    """Keeps the problem out of the module's own state: checkpoints and weights are of the policy alone."""
+
+    def __init__(self, inputs: HdpInputs):
+        self.inputs = inputs
+
+
+def _make_slots(optimizer: snt.optimizers.Adam, variables: tuple[tf.Variable, ...]) -> None:
+    """Makes Adam's moments now: the first update would make them and be traced twice.
+
+    Updates of zero leave variables and moments as they are; the step that was counted is taken back.
+    """
+    optimizer.apply([tf.zeros_like(variable) for variable in variables], variables)
+    optimizer.step.assign(0)

@@ -7,24 +7,27 @@ from typing import NamedTuple
 import numpy as np
 import sonnet as snt
 import tensorflow as tf
-import tensorflow_probability as tfp
 
+from tf_placer import masked
+from tf_placer.agents.features import DEVICE_NUMBERS, NUM_TYPES
+from tf_placer.agents.features.device_features import DEVICE_WIDTH
+from tf_placer.agents.features.unit_features import FIXED_WIDTH
 from tf_placer.agents.hdp.config import HdpConfig
-from tf_placer.agents.hdp.features import GroupEmbedder, unit_features
+from tf_placer.agents.hdp.group_embeddings import embedding_width, group_embeddings
 from tf_placer.agents.hdp.imitation import imitate_partition
-from tf_placer.agents.hdp.start import HdpStart
+from tf_placer.agents.hdp.inputs import HdpInputs
 from tf_placer.agents.initialization import draw_weights
 from tf_placer.grouper.feed_forward import FeedForwardGrouper
-from tf_placer.placer.seq2seq import Seq2SeqPlacer
-from tf_placer.problem.problem import Problem
+from tf_placer.placer.device_scorer import DeviceChoices
+from tf_placer.placer.seq2seq import Decoded, Seq2SeqPlacer
 
 
 class Actions(NamedTuple):
     """What the policy decided, and nothing else: it fixes the placements that are executed.
 
     Attributes:
-      group_of_unit: [M, U] int32.
-      device_of_group: [M, K, G] int32.
+      group_of_unit: [M, U] int32; G' for a unit that has one legal device and is in no group.
+      device_of_group: [M, K, G'] int32.
     """
 
     group_of_unit: tf.Tensor
@@ -32,7 +35,7 @@ class Actions(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """Log-probabilities of given actions: Grouper [M], Placer [M, K], and their entropies."""
+    """Log-probabilities of given actions: Grouper [M], Placer [M, K]; mean entropies of a decision, likewise."""
 
     group_log_prob: tf.Tensor
     device_log_prob: tf.Tensor
@@ -41,7 +44,7 @@ class Scores(NamedTuple):
 
 
 class Noise(NamedTuple):
-    """Exploration noise on the Grouper's logits [M, 1, G] and the Placer's [M, 1, G, D].
+    """Exploration noise on the Grouper's logits [M, 1, G'] and the Placer's [M, 1, G', D].
 
     One draw for all units and samples of a grouping, so that it moves them together.
     """
@@ -51,103 +54,122 @@ class Noise(NamedTuple):
 
 
 class HdpPolicy(snt.Module):
-    """p(groups) p(devices | groups) over the placements of one problem."""
+    """p(groups) p(devices | groups) over the legal placements of whatever problem it is called with.
 
-    def __init__(self, problem: Problem, config: HdpConfig, start: HdpStart, seed: int, name: str = "hdp"):
+    A unit with one legal device is there; the others draw a group of their legality class, and every group draws a
+    device that is legal for its class. So each placement that is drawn is legal, and its probability is exact.
+    """
+
+    def __init__(self, config: HdpConfig, seed: int, num_groups: int | None = None, name: str = "hdp_policy"):
+        """Draws weights.
+
+        Args:
+          config: sizes of the networks, and how many samples are drawn.
+          seed: of the weights.
+          num_groups: G, where it is not the configuration's.
+          name: module name.
+        """
         super().__init__(name=name)
-        features = unit_features(problem, config.type_vocabulary, config.landmarks, seed)
         self.config = config
-        self.num_units = problem.num_units
-        self.num_groups = min(config.num_groups, problem.num_units)
-        self.num_devices = problem.num_devices
-        self._type_of_unit = tf.constant(features.type_of_unit)
-        self._dense = tf.constant(features.dense)
-        self._legal_device = tf.constant(_legal_device_for(problem.allowed))
-        self._embed = GroupEmbedder(problem, features, self.num_groups)
+        self.num_groups = num_groups or config.num_groups
         self.grouper = FeedForwardGrouper(
-            self.num_groups, len(features.vocabulary), config.type_embedding, config.grouper_hidden
+            self.num_groups, NUM_TYPES, config.type_embedding, config.grouper_hidden
         )
         self.placer = Seq2SeqPlacer(
-            problem.num_devices, config.placer_hidden, config.tanh_constant, config.temperature
+            DEVICE_NUMBERS, config.placer_hidden, config.tanh_constant, config.temperature
         )
-        self.grouper(self._type_of_unit, self._dense)
-        self.placer.greedy(tf.zeros([1, min(2, self.num_groups), self._embed.width]))
-        draw_weights(self, seed)
-        if config.start_probability:
-            self.placer.prefer(start.device_of_group, config.start_probability)
-        if config.imitation_steps:
-            imitate_partition(
-                self.group_logits, self.grouper.trainable_variables, start.group_of_unit, config
-            )
-            self.grouper.sharpen(config.grouper_sharpness)
-
-    def group_logits(self) -> tf.Tensor:
-        """[U, G]."""
-        return self.grouper(self._type_of_unit, self._dense)
-
-    def draw_noise(self, amplitude: tf.Tensor, seed: tf.Tensor) -> Noise:
-        """Uniform noise in [-amplitude, amplitude] for the logits of one update."""
-        config = self.config
-        seeds = tf.random.split(seed, 2)
-        return Noise(
-            amplitude
-            * tf.random.stateless_uniform([config.groupings, 1, self.num_groups], seeds[0], -1.0, 1.0),
-            amplitude
-            * tf.random.stateless_uniform(
-                [config.groupings, 1, self.num_groups, self.num_devices], seeds[1], -1.0, 1.0
+        # Widths are the same for every problem: the layers can be made now.
+        self.grouper(tf.zeros([1], tf.int32), tf.zeros([1, FIXED_WIDTH + config.landmarks]))
+        self.placer.greedy(
+            tf.zeros([1, 2, embedding_width(self.num_groups)]),
+            DeviceChoices(
+                tf.zeros([1, DEVICE_WIDTH]), tf.constant([0]), tf.ones([2, 1], tf.bool), tf.zeros([2, 1])
             ),
         )
+        draw_weights(self, seed)
 
-    def sample(self, noise: Noise, seed: tf.Tensor) -> tuple[Actions, Scores]:
-        """Draws m groupings and k placements of each, with the log-probabilities of just these."""
-        config = self.config
-        seeds = tf.random.split(seed, 2)
-        distribution = self._groups(noise)
-        gumbel = tfp.distributions.Gumbel(0.0, 1.0).sample(tf.shape(distribution.logits), seed=seeds[0])
-        group_of_unit = tf.argmax(distribution.logits + gumbel, axis=-1, output_type=tf.int32)
-        decoded = self.placer.sample(
-            self._embeddings(group_of_unit), config.placements, noise.device, seeds[1]
+    def imitate(self, inputs: HdpInputs, group_of_unit: np.ndarray) -> None:
+        """Fits the Grouper to a partition [U] and makes it sure of it, as the configuration says."""
+        if self.config.imitation_steps:
+            variables = self.grouper.trainable_variables
+            imitate_partition(lambda: self.group_logits(inputs), variables, group_of_unit, self.config)
+            self.grouper.sharpen(self.config.grouper_sharpness)
+
+    def group_logits(self, inputs: HdpInputs) -> tf.Tensor:
+        """[U, G'], before noise and mask."""
+        logits = self.grouper(inputs.graph.type_of_unit, inputs.dense)
+        return logits[:, : inputs.class_of_group.shape[0]]
+
+    def draw_noise(self, inputs: HdpInputs, amplitude: tf.Tensor, seed: tf.Tensor) -> Noise:
+        """Uniform noise in [-amplitude, amplitude] for the logits of one update."""
+        groups, devices = inputs.choices.legal.shape
+        shapes = [[self.config.groupings, 1, groups], [self.config.groupings, 1, groups, devices]]
+        return Noise(
+            *(
+                amplitude * tf.random.stateless_uniform(shape, one, -1.0, 1.0)
+                for shape, one in zip(shapes, tf.unstack(tf.random.split(seed, 2)), strict=True)
+            )
         )
-        return Actions(group_of_unit, decoded.actions), _scores(distribution, group_of_unit, decoded)
 
-    def score(self, actions: Actions, noise: Noise) -> Scores:
+    def sample(self, inputs: HdpInputs, noise: Noise, seed: tf.Tensor) -> tuple[Actions, Scores]:
+        """Draws m groupings and k placements of each, with the log-probabilities of just these."""
+        seeds = tf.random.split(seed, 2)
+        logits = self._masked_groups(inputs, noise)
+        group_of_unit = self._outside(inputs, masked.draw(logits, seeds[0]))
+        decoded = self.placer.sample(
+            self._embeddings(inputs, group_of_unit),
+            inputs.choices,
+            self.config.placements,
+            noise.device,
+            seeds[1],
+        )
+        return Actions(group_of_unit, decoded.actions), _scores(inputs, logits, group_of_unit, decoded)
+
+    def score(self, inputs: HdpInputs, actions: Actions, noise: Noise) -> Scores:
         """Teacher forcing: the log-probabilities of given actions."""
-        embeddings = self._embeddings(actions.group_of_unit)
-        decoded = self.placer.score(embeddings, actions.device_of_group, noise.device)
-        return _scores(self._groups(noise), actions.group_of_unit, decoded)
+        embeddings = self._embeddings(inputs, actions.group_of_unit)
+        decoded = self.placer.score(embeddings, inputs.choices, actions.device_of_group, noise.device)
+        return _scores(inputs, self._masked_groups(inputs, noise), actions.group_of_unit, decoded)
 
-    def greedy(self) -> Actions:
+    def greedy(self, inputs: HdpInputs) -> Actions:
         """Each unit's likeliest group, then each group's likeliest device; M = K = 1."""
         zero = Noise(tf.zeros([1, 1, 1]), tf.zeros([1, 1, 1, 1]))
-        group_of_unit = tf.argmax(self._groups(zero).logits, axis=-1, output_type=tf.int32)
-        return Actions(group_of_unit, self.placer.greedy(self._embeddings(group_of_unit)).actions)
+        group_of_unit = self._outside(inputs, masked.largest(self._masked_groups(inputs, zero)))
+        decoded = self.placer.greedy(self._embeddings(inputs, group_of_unit), inputs.choices)
+        return Actions(group_of_unit, decoded.actions)
 
-    def placements(self, actions: Actions) -> tf.Tensor:
-        """[M * K, U] int32 devices: a unit goes where its group goes, or to its first legal device."""
-        device = tf.gather(actions.device_of_group, actions.group_of_unit, axis=2, batch_dims=1)  # [M, K, U]
-        flat = tf.reshape(device, [-1, self.num_units])
-        units = tf.range(self.num_units)
-        return tf.gather(tf.reshape(self._legal_device, [-1]), units * self.num_devices + flat)
+    def placements(self, inputs: HdpInputs, actions: Actions) -> tf.Tensor:
+        """[M * K, U] int32 devices: a unit goes where its group goes, or to its only legal device."""
+        # A column for the units of no group, whose devices are put there afterwards.
+        device_of_group = tf.pad(actions.device_of_group, [[0, 0], [0, 0], [0, 1]])
+        device = tf.gather(device_of_group, actions.group_of_unit, axis=2, batch_dims=1)  # [M, K, U]
+        device = tf.where(inputs.has_choice, device, inputs.only_device)
+        return tf.reshape(device, [-1, device.shape[2]])
 
-    def _groups(self, noise: Noise) -> tfp.distributions.Categorical:
-        """[M, U] distribution over groups."""
-        return tfp.distributions.Categorical(logits=self.group_logits() + noise.group)
+    def _masked_groups(self, inputs: HdpInputs, noise: Noise) -> tf.Tensor:
+        """[M, U, G'] logits of each unit's group, those of its class alone."""
+        own = inputs.class_of_unit[:, tf.newaxis] == inputs.class_of_group
+        return masked.masked(self.group_logits(inputs) + noise.group, own)
 
-    def _embeddings(self, group_of_unit: tf.Tensor) -> tf.Tensor:
-        """[M, U] -> [M, G, F]."""
-        return tf.stack([self._embed(groups) for groups in tf.unstack(group_of_unit)])
+    def _outside(self, inputs: HdpInputs, group_of_unit: tf.Tensor) -> tf.Tensor:
+        """[M, U] with G' for the units of no group."""
+        return tf.where(inputs.has_choice, group_of_unit, inputs.class_of_group.shape[0])
+
+    def _embeddings(self, inputs: HdpInputs, group_of_unit: tf.Tensor) -> tf.Tensor:
+        """[M, U] -> [M, G', F]."""
+        groups = inputs.class_of_group.shape[0]
+        return group_embeddings(inputs.graph, group_of_unit, groups, self.num_groups)
 
 
-def _scores(distribution: tfp.distributions.Categorical, group_of_unit: tf.Tensor, decoded) -> Scores:
+def _scores(inputs: HdpInputs, logits: tf.Tensor, group_of_unit: tf.Tensor, decoded: Decoded) -> Scores:
+    """Units with nothing to decide add nothing to either sum."""
+    decides = tf.cast(inputs.has_choice, tf.float32)
+    chosen = tf.where(inputs.has_choice, group_of_unit, 0)
     return Scores(
-        group_log_prob=tf.reduce_sum(distribution.log_prob(group_of_unit), axis=1),
+        group_log_prob=tf.reduce_sum(decides * masked.log_prob(logits, chosen), axis=1),
         device_log_prob=decoded.log_prob(),
-        group_entropy=tf.reduce_mean(distribution.entropy(), axis=1),
+        group_entropy=tf.math.divide_no_nan(
+            tf.reduce_sum(decides * masked.entropy(logits), axis=1), tf.reduce_sum(decides)
+        ),
         device_entropy=decoded.entropy() / decoded.actions.shape[2],
     )
-
-
-def _legal_device_for(allowed: np.ndarray) -> np.ndarray:
-    """[U, D] int32: d itself where the unit may run there, else the unit's first legal device."""
-    wanted = np.broadcast_to(np.arange(allowed.shape[1]), allowed.shape)
-    return np.where(allowed, wanted, allowed.argmax(axis=1)[:, np.newaxis]).astype(np.int32)

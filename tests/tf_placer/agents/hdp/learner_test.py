@@ -1,16 +1,26 @@
-"""The learner: one call an update, taught by what was executed, and it learns."""
+"""The learner: proposes, is taught by what was executed, and it learns; its weights are no problem's own."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.tf_placer.problem.small_problems import branches_optimum_ns, branches_problem
+from tests.tf_placer.problem.small_problems import (
+    branches_optimum_ns,
+    branches_problem,
+    problem_of,
+    small_cluster,
+)
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.learner import HdpLearner
-from tf_placer.agents.hdp.start import HdpStart
+from tf_placer.agents.hdp.policy import HdpPolicy
+from tf_placer.agents.learner import Beginning
+from tf_placer.errors import InputError
 from tf_placer.search import methods
+from tf_placer.search.budget import Budget
+from tf_placer.search.recorder import Recorder
 from tf_placer.search.search import search
 
 CONFIG = HdpConfig(
@@ -25,9 +35,26 @@ CONFIG = HdpConfig(
 PROBLEM = branches_problem(3, 4)
 
 
-def learner_from(device, config, evaluate):
+def beginning_on(problem, device):
+    """One plan, everything on one device; rewards are relative to a second."""
+    return Beginning(
+        problem.everything_on(device)[np.newaxis],
+        1.0,
+        lambda rows: (np.ones(len(rows)), np.ones(len(rows), bool)),
+    )
+
+
+def learner_from(device, config=CONFIG, problem=PROBLEM, policy=None):
     """A learner whose Placer leans to one device."""
-    return HdpLearner(PROBLEM, config, evaluate, 1.0, HdpStart.on_device(PROBLEM, config, device), seed=3)
+    return HdpLearner(problem, config, beginning_on(problem, device), seed=3, policy=policy)
+
+
+def update(learner, evaluate):
+    """One update; what was proposed, its times and whether it is valid."""
+    proposal = learner.propose()
+    runtime_s, valid = evaluate(proposal.placements)
+    learner.learn(proposal.actions, runtime_s, valid)
+    return proposal, runtime_s, valid
 
 
 def weighted_devices(placements):
@@ -36,58 +63,61 @@ def weighted_devices(placements):
     return 1.0 + tf.linalg.matvec(tf.cast(placements, tf.float32), weight), placements[:, 0] == 0
 
 
-def test_an_update_is_one_traced_call_about_exactly_what_was_executed():
-    evaluations = []
+@pytest.fixture(scope="module")
+def learner():
+    """One for all tests that need no more than a learner that has begun to learn."""
+    return learner_from(0)
 
-    def evaluate(placements):
-        evaluations.append(placements.shape)
-        return weighted_devices(placements)
 
-    learner = learner_from(0, CONFIG, evaluate)
+def test_a_proposal_stays_until_it_is_learned_from(learner):
+    first, again = learner.propose(), learner.propose()
+    assert first.placements.shape == (6, PROBLEM.num_units)
+    assert learner.samples_per_update == 6
+    for ours, theirs in zip(tf.nest.flatten(again), tf.nest.flatten(first), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
     before = [v.numpy() for v in learner.policy.trainable_variables]
-    stats = [learner.update() for _ in range(4)]
-    assert learner.update.experimental_get_tracing_count() == 1
-    # Python was run when tracing and never again.
-    assert evaluations == [(6, PROBLEM.num_units)] == [(learner.samples_per_update, PROBLEM.num_units)]
-    for one in stats:
-        runtime_s, valid = weighted_devices(one.placements)
-        np.testing.assert_array_equal(one.runtime_s, runtime_s)
-        np.testing.assert_array_equal(one.valid, valid)
-    assert any((a.placements != stats[0].placements).numpy().any() for a in stats[1:])
+    updates = int(learner.updates)
+    learner.learn(first.actions, *weighted_devices(first.placements))
     after = [v.numpy() for v in learner.policy.trainable_variables]
     assert any((a != b).any() for a, b in zip(after, before, strict=True))
-    assert int(learner.updates) == 4
+    assert int(learner.updates) == updates + 1
+    assert (learner.propose().placements != first.placements).numpy().any()
 
 
-def test_two_calls_do_what_one_does():
-    one, two = (learner_from(0, CONFIG, weighted_devices) for _ in range(2))
-    for _ in range(4):
-        stats = one.update()
-        proposal = two.propose()
-        again = two.propose()
-        np.testing.assert_array_equal(proposal.placements, stats.placements)
-        np.testing.assert_array_equal(proposal.placements, again.placements)
-        two.learn(proposal.actions, *weighted_devices(proposal.placements))
-        for ours, theirs in zip(two.variables, one.variables, strict=True):
-            np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-3, atol=1e-5, err_msg=ours.name)
-    assert two.learn.experimental_get_tracing_count() == two.propose.experimental_get_tracing_count() == 1
+def test_each_call_is_traced_once(learner):
+    for _ in range(3):
+        update(learner, weighted_devices)
+    assert learner.propose.experimental_get_tracing_count() == 1
+    assert learner.learn.experimental_get_tracing_count() == 1
+
+
+def test_what_is_scored_is_what_was_drawn(learner):
+    # With the noise of this very update, also after some.
+    inputs = learner._of_problem.inputs
+    noise, seed = learner._draw()
+    actions, scores = learner.policy.sample(inputs, noise, seed)
+    proposal = learner.propose()
+    for ours, theirs in zip(proposal.actions, actions, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    for name, forced, sampled in zip(
+        scores._fields, learner.policy.score(inputs, proposal.actions, noise), scores, strict=True
+    ):
+        np.testing.assert_allclose(forced, sampled, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
 def test_a_learner_is_its_variables(tmp_path):
     # What another one with other random weights goes on to do, once it has them.
-    first = learner_from(0, CONFIG, weighted_devices)
+    first = learner_from(0)
     for _ in range(3):
-        first.update()
+        update(first, weighted_devices)
     tf.train.Checkpoint(learner=first).write(str(tmp_path / "learner"))
-    expected = [first.update() for _ in range(3)]
-    second = learner_from(0, CONFIG, weighted_devices)
+    expected = [update(first, weighted_devices)[0] for _ in range(3)]
+    second = learner_from(0)
     for variable in second.variables:
         variable.assign(tf.zeros_like(variable))
     tf.train.Checkpoint(learner=second).read(str(tmp_path / "learner")).assert_consumed()
-    for stats in expected:
-        found = second.update()
-        np.testing.assert_array_equal(found.placements, stats.placements)
-        np.testing.assert_array_equal(found.device_entropy, stats.device_entropy)
+    for proposal in expected:
+        np.testing.assert_array_equal(update(second, weighted_devices)[0].placements, proposal.placements)
     for ours, theirs in zip(second.variables, first.variables, strict=True):
         np.testing.assert_array_equal(ours.numpy(), theirs.numpy(), err_msg=ours.name)
 
@@ -97,28 +127,97 @@ def test_failures_of_any_cause_get_the_failing_reward():
         times, _ = weighted_devices(placements)
         return times * float("nan"), tf.zeros_like(times, tf.bool)
 
-    learner = learner_from(0, dataclasses.replace(CONFIG, failing_reward=-7.0), evaluate)
+    learner = learner_from(0, dataclasses.replace(CONFIG, failing_reward=-7.0))
     for _ in range(3):
-        stats = learner.update()
-    assert not stats.valid.numpy().any()
-    assert float(learner.baseline.average) == pytest.approx(-7.0)
+        update(learner, evaluate)
+    assert float(learner.baseline.average[0]) == pytest.approx(-7.0)
     for variable in learner.policy.trainable_variables:
         assert np.isfinite(variable.numpy()).all(), variable.name
+
+
+OTHER = branches_problem(5, 2, num_devices=3)
+
+
+def on_device_1(placements):
+    """Best where nothing is on device 1."""
+    times = 1.0 + tf.reduce_mean(tf.cast(placements == 1, tf.float32), axis=1)
+    return times, tf.ones_like(times, tf.bool)
+
+
+def test_one_set_of_weights_learns_on_two_problems_in_turn():
+    config = dataclasses.replace(
+        CONFIG, placements=16, learning_rate=1e-2, entropy_start=0.05, entropy_end=0.05
+    )
+    first = learner_from(1, config)
+    second = learner_from(1, config, OTHER, first.policy)
+    assert second.policy is first.policy
+    means = []
+    for _ in range(40):
+        pair = [update(learner, on_device_1) for learner in (first, second)]
+        means.append([float(tf.reduce_mean(runtime_s)) for _, runtime_s, _ in pair])
+        for problem, (proposal, _, _) in zip((PROBLEM, OTHER), pair, strict=True):
+            problem.check_legal(proposal.placements[0].numpy())
+    # At the start about nine tenths of both are on device 1.
+    assert min(means[0]) > 1.6 and np.mean(means[-5:], axis=0).max() < 1.1, means[::5]
+
+
+def test_weights_of_one_problem_are_loaded_on_another(learner, tmp_path):
+    update(learner, weighted_devices)
+    tf.train.Checkpoint(policy=learner.policy).write(str(tmp_path / "policy"))
+    policy = HdpPolicy(CONFIG, seed=9)
+    tf.train.Checkpoint(policy=policy).read(str(tmp_path / "policy")).assert_consumed()
+    second = learner_from(0, problem=OTHER, policy=policy)
+    for ours, theirs in zip(second.policy.variables, learner.policy.variables, strict=True):
+        np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
+    for placement in second.propose().placements.numpy():
+        OTHER.check_legal(placement)
+
+
+def test_a_checkpoint_of_the_network_before_is_refused(tmp_path):
+    # What version 1 left behind: its settings, without any version, and variables of other shapes.
+    settings = {**dataclasses.asdict(CONFIG), "type_vocabulary": 200}
+    recorder = Recorder(Budget(evaluations=1)).state()
+    problem = branches_problem(3, 4)
+    identity = {"method": "hdp", "seed": 0, "problem": problem.digest(), "evaluator": "simulated"}
+    document = {
+        "schema_version": 1,
+        "identity": {**identity},
+        "settings": settings,
+        "recorder": recorder,
+        "learner": "learner-1",
+    }
+    (tmp_path / "search.json").write_text(json.dumps(document))
+    with pytest.raises(InputError, match=r"^.* holds a search with network None, not 2; give .*$"):
+        search(problem, "hdp", budget_evaluations=1, config=CONFIG, checkpoint=tmp_path)
+
+
+def test_a_policy_of_too_few_groups_is_refused():
+    allowed = np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]], bool)
+    problem = problem_of([1] * 3, [], cluster=small_cluster(3), allowed=allowed)
+    policy = HdpPolicy(dataclasses.replace(CONFIG, num_groups=2), seed=0)
+    with pytest.raises(InputError, match="policy has 2 groups and problem 'arrays' needs 3; give"):
+        learner_from(0, problem=problem, policy=policy)
+    # Without one, it gets as many groups as it needs.
+    assert learner_from(0, dataclasses.replace(CONFIG, num_groups=2), problem).policy.num_groups == 3
 
 
 def loss_and_gradient(learner, actions, noise, reward, valid):
     """The learner's own loss of given actions, and its gradient in both networks' variables."""
     variables = learner.policy.trainable_variables
     with tf.GradientTape() as tape:
-        loss = learner._loss(learner.policy.score(actions, noise), tf.constant(reward), tf.constant(valid))
+        loss = learner._loss(
+            learner.policy.score(learner._of_problem.inputs, actions, noise),
+            tf.constant(reward),
+            tf.constant(valid),
+        )
     return float(loss), tape.gradient(loss, variables)
 
 
 def test_the_loss_is_the_papers_sum_over_exactly_the_executed_actions():
     config = dataclasses.replace(CONFIG, normalize_advantage=False, entropy_start=0.0, noise_amplitude=0.0)
-    learner = learner_from(0, config, weighted_devices)
-    noise = learner.policy.draw_noise(tf.constant(0.0), tf.constant([1, 2]))
-    actions, scores = learner.policy.sample(noise, tf.constant([3, 4]))
+    learner = learner_from(0, config)
+    noise = learner.policy.draw_noise(learner._of_problem.inputs, tf.constant(0.0), tf.constant([1, 2]))
+    actions, scores = learner.policy.sample(learner._of_problem.inputs, noise, tf.constant([3, 4]))
     reward = np.array([-1.0, -2.0, -4.0, -3.0, -1.5, -2.5], np.float32)  # m = 2 groupings of k = 3
     loss, gradient = loss_and_gradient(learner, actions, noise, reward, [True] * 6)
 
@@ -128,7 +227,7 @@ def test_the_loss_is_the_papers_sum_over_exactly_the_executed_actions():
     assert loss == pytest.approx(by_hand, rel=1e-4)
 
     with tf.GradientTape() as tape:
-        forced = learner.policy.score(actions, noise)
+        forced = learner.policy.score(learner._of_problem.inputs, actions, noise)
         objective = tf.reduce_mean(advantage * forced.device_log_prob) + tf.reduce_mean(
             advantage.mean(axis=1) * forced.group_log_prob
         )
@@ -148,12 +247,12 @@ def test_after_a_while_what_does_not_run_teaches_nothing():
         config = dataclasses.replace(
             CONFIG, valid_only_after=after, normalize_advantage=False, entropy_start=0.0
         )
-        learner = learner_from(0, config, weighted_devices)
-        noise = learner.policy.draw_noise(tf.constant(0.0), tf.constant([1, 2]))
-        actions, scores = learner.policy.sample(noise, tf.constant([3, 4]))
+        learner = learner_from(0, config)
+        noise = learner.policy.draw_noise(learner._of_problem.inputs, tf.constant(0.0), tf.constant([1, 2]))
+        actions, scores = learner.policy.sample(learner._of_problem.inputs, noise, tf.constant([3, 4]))
         losses[after], _ = loss_and_gradient(learner, actions, noise, reward, valid)
         taught = valid if after == 0 else np.ones(6, bool)
-        assert float(learner.baseline.average) == pytest.approx(reward[taught].mean())
+        assert float(learner.baseline.average[0]) == pytest.approx(reward[taught].mean())
         advantage = np.where(taught, reward - reward[taught].mean(), 0.0).reshape(2, 3)
         by_hand = -np.mean(advantage * scores.device_log_prob.numpy()) - np.mean(
             advantage.mean(axis=1) * scores.group_log_prob.numpy()
@@ -167,42 +266,27 @@ def test_it_never_stops_sampling():
     config = dataclasses.replace(
         CONFIG, noise_updates=2, entropy_updates=2, valid_only_after=2, learning_rate=1e-9
     )
-    learner = learner_from(0, config, weighted_devices)
-    late = [learner.update().placements.numpy() for _ in range(8)][-3:]
-    assert len({placement.tobytes() for update in late for placement in update}) > 3
+    learner = learner_from(0, config)
+    late = [update(learner, weighted_devices)[0].placements.numpy() for _ in range(8)][-3:]
+    assert len({placement.tobytes() for proposed in late for placement in proposed}) > 3
 
 
-def test_the_traced_update_does_not_grow_with_the_number_of_groups():
+def test_the_traced_calls_do_not_grow_with_the_number_of_groups(learner):
     # The old one unrolled its decoder in Python.
-    def nodes(groups):
-        config = dataclasses.replace(CONFIG, num_groups=groups)
-        learner = learner_from(0, config, weighted_devices)
-        return len(learner.update.get_concrete_function().graph.as_graph_def().node)
+    def nodes(learner):
+        actions = tf.nest.map_structure(lambda t: tf.TensorSpec(t.shape, t.dtype), learner.propose().actions)
+        specs = tf.TensorSpec([6], tf.float32), tf.TensorSpec([6], tf.bool)
+        traced = [
+            learner.propose.get_concrete_function(),
+            learner.learn.get_concrete_function(actions, *specs),
+        ]
+        return [len(function.graph.as_graph_def().node) for function in traced]
 
-    assert nodes(4) == nodes(12)
-
-
-def test_it_learns_which_device_is_fast():
-    # A bandit: every unit on device 1 costs time. The start prefers device 1.
-    def evaluate(placements):
-        times = 1.0 + tf.reduce_mean(tf.cast(placements, tf.float32), axis=1)
-        return times, tf.ones_like(times, tf.bool)
-
-    config = dataclasses.replace(
-        CONFIG, placements=16, learning_rate=1e-2, entropy_start=0.05, entropy_end=0.05
-    )
-    learner = learner_from(1, config, evaluate)
-    means = [float(tf.reduce_mean(learner.update().runtime_s)) for _ in range(60)]
-    # At the start about nine tenths are on device 1.
-    assert means[0] > 1.6 and np.mean(means[-10:]) < 1.1, means[::5]
+    assert nodes(learner) == nodes(learner_from(0, dataclasses.replace(CONFIG, num_groups=12)))
 
 
 LEARNING = HdpConfig(num_groups=16, placer_hidden=32, placements=32, entropy_updates=100, learning_rate=3e-3)
-
-
-def learning_hdp(context):
-    """The Hierarchical planner at a size for a graph of 42 units."""
-    return methods.hdp(context, LEARNING)
+learning_hdp = dataclasses.replace(methods.find("hdp"), default=LEARNING)
 
 
 def test_what_is_learned_is_better_than_what_was_sampled_at_first():

@@ -1,6 +1,7 @@
-"""The policy scores exactly the placements that are executed."""
+"""The policy scores exactly the placements that are executed, on whatever problem it is called with."""
 
 import dataclasses
+import itertools
 import math
 
 import numpy as np
@@ -9,14 +10,28 @@ import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of, small_cluster
 from tf_placer.agents.hdp.config import HdpConfig
+from tf_placer.agents.hdp.inputs import hdp_inputs
 from tf_placer.agents.hdp.policy import Actions, HdpPolicy, Noise
 from tf_placer.agents.hdp.start import HdpStart
 from tf_placer.agents.losses import reinforce_loss
+from tf_placer.problem.problem import Problem
 
 CONFIG = HdpConfig(
     num_groups=6, placer_hidden=8, grouper_hidden=8, landmarks=4, imitation_steps=0, groupings=2, placements=3
 )
 SEED = tf.constant([11, 12])
+
+
+def inputs_of(problem, config=CONFIG):
+    return hdp_inputs(problem, config, HdpStart.on_device(problem, config, 0), seed=5)
+
+
+def mixed_problem(units=4, devices=3):
+    """Units that may run anywhere, on devices 1 and 2, on device 2 alone, and on devices 0 and 1."""
+    rows = [[True] * 3, [False, True, True], [False, False, True], [True, True, False]]
+    allowed = np.array([rows[u % 4] for u in range(units)])[:, :devices]
+    edges = [(u, u + 1) for u in range(units - 1)]
+    return problem_of([1] * units, edges, 100, cluster=small_cluster(devices), allowed=allowed)
 
 
 @pytest.fixture(scope="module")
@@ -25,51 +40,56 @@ def problem():
 
 
 @pytest.fixture(scope="module")
-def policy(problem):
-    return HdpPolicy(problem, CONFIG, HdpStart.on_device(problem, CONFIG, 0), seed=5)
+def inputs(problem):
+    return inputs_of(problem)
 
 
 @pytest.fixture(scope="module")
-def noise(policy):
-    return policy.draw_noise(tf.constant(0.1), tf.constant([1, 2]))
+def policy():
+    return HdpPolicy(CONFIG, seed=5)
 
 
-def test_m_groupings_of_k_placements_each(policy, noise, problem):
-    actions, scores = policy.sample(noise, SEED)
+@pytest.fixture(scope="module")
+def noise(policy, inputs):
+    return policy.draw_noise(inputs, tf.constant(0.1), tf.constant([1, 2]))
+
+
+def test_m_groupings_of_k_placements_each(policy, inputs, noise, problem):
+    actions, scores = policy.sample(inputs, noise, SEED)
     assert actions.group_of_unit.shape == (2, problem.num_units)
     assert actions.device_of_group.shape == (2, 3, 6)
     assert scores.group_log_prob.shape == (2,) and scores.device_log_prob.shape == (2, 3)
-    assert policy.placements(actions).shape == (6, problem.num_units)
+    assert policy.placements(inputs, actions).shape == (6, problem.num_units)
 
 
-def test_teacher_forcing_gives_the_log_probabilities_of_the_sample(policy, noise):
+def test_teacher_forcing_gives_the_log_probabilities_of_the_sample(policy, inputs, noise):
     for seed in range(5):
-        actions, scores = policy.sample(noise, tf.constant([seed, 0]))
-        again = policy.score(actions, noise)
+        actions, scores = policy.sample(inputs, noise, tf.constant([seed, 0]))
+        again = policy.score(inputs, actions, noise)
         for name, forced, sampled in zip(scores._fields, again, scores, strict=True):
             np.testing.assert_allclose(forced, sampled, rtol=1e-5, atol=1e-6, err_msg=f"{name}, seed {seed}")
 
 
-def test_other_actions_have_other_log_probabilities(policy, noise):
-    actions, scores = policy.sample(noise, SEED)
-    devices = policy.score(actions._replace(device_of_group=1 - actions.device_of_group), noise)
+def test_other_actions_have_other_log_probabilities(policy, inputs, noise):
+    actions, scores = policy.sample(inputs, noise, SEED)
+    devices = policy.score(inputs, actions._replace(device_of_group=1 - actions.device_of_group), noise)
     assert (np.abs(devices.device_log_prob - scores.device_log_prob) > 1e-4).all()
     np.testing.assert_allclose(devices.group_log_prob, scores.group_log_prob, rtol=1e-5)
-    groups = policy.score(actions._replace(group_of_unit=(actions.group_of_unit + 1) % 6), noise)
+    groups = policy.score(inputs, actions._replace(group_of_unit=(actions.group_of_unit + 1) % 6), noise)
     assert (np.abs(groups.group_log_prob - scores.group_log_prob) > 1e-4).all()
 
 
-def test_grouper_log_probability_is_that_of_its_own_logits(policy, noise):
-    actions, scores = policy.sample(noise, SEED)
-    log_p = tf.nn.log_softmax(policy.group_logits() + noise.group).numpy()
+def test_grouper_log_probability_is_that_of_its_own_logits(policy, inputs, noise):
+    actions, scores = policy.sample(inputs, noise, SEED)
+    log_p = tf.nn.log_softmax(policy.group_logits(inputs) + noise.group).numpy()
     for m in range(2):
-        chosen = log_p[m][np.arange(policy.num_units), actions.group_of_unit[m]]
+        chosen = log_p[m][np.arange(inputs.dense.shape[0]), actions.group_of_unit[m]]
         assert float(scores.group_log_prob[m]) == pytest.approx(chosen.sum(), rel=1e-5)
 
 
-def test_a_unit_goes_where_its_group_goes(policy, noise):
-    actions, _ = policy.sample(noise, SEED)
-    placements = policy.placements(actions).numpy().reshape(2, 3, -1)
+def test_a_unit_goes_where_its_group_goes(policy, inputs, noise):
+    actions, _ = policy.sample(inputs, noise, SEED)
+    placements = policy.placements(inputs, actions).numpy().reshape(2, 3, -1)
     for m in range(2):
         for k in range(3):
             expected = actions.device_of_group.numpy()[m, k][actions.group_of_unit.numpy()[m]]
@@ -77,30 +97,134 @@ def test_a_unit_goes_where_its_group_goes(policy, noise):
 
 
 def test_every_placement_is_legal():
-    allowed = np.array([[True, True, True], [False, True, True], [False, False, True], [True, False, False]])
-    problem = problem_of([1] * 4, [(0, 1), (1, 2), (2, 3)], 100, cluster=small_cluster(3), allowed=allowed)
-    config = dataclasses.replace(CONFIG, placements=16)
-    policy = HdpPolicy(problem, config, HdpStart.on_device(problem, config, 0), seed=0)
-    actions, _ = policy.sample(policy.draw_noise(tf.constant(3.0), SEED), SEED)
-    for placement in policy.placements(actions).numpy():
+    problem = mixed_problem(units=12)
+    inputs = inputs_of(problem)
+    policy = HdpPolicy(dataclasses.replace(CONFIG, placements=50), seed=0)
+    noise = policy.draw_noise(inputs, tf.constant(3.0), SEED)
+    actions, scores = policy.sample(inputs, noise, SEED)
+    placements = policy.placements(inputs, actions).numpy()
+    for placement in placements:
         problem.check_legal(placement)
-    everywhere = Actions(tf.constant([[0, 1, 2, 3]]), tf.constant([[[d] * 4 for d in range(3)]]))
-    # What is allowed is done; else the first legal device.
-    assert policy.placements(everywhere).numpy().tolist() == [[0, 1, 2, 0], [1, 1, 2, 0], [2, 2, 2, 0]]
+    assert len(np.unique(placements, axis=0)) > 10
+    for name, sampled, forced in zip(
+        scores._fields, scores, policy.score(inputs, actions, noise), strict=True
+    ):
+        assert np.isfinite(sampled).all()
+        np.testing.assert_allclose(forced, sampled, rtol=1e-4, atol=1e-5, err_msg=name)
+    problem.check_legal(policy.placements(inputs, policy.greedy(inputs))[0].numpy())
 
 
-def test_draws_are_a_matter_of_the_seed(problem, policy, noise):
-    same = HdpPolicy(problem, CONFIG, HdpStart.on_device(problem, CONFIG, 0), seed=5)
-    other = HdpPolicy(problem, CONFIG, HdpStart.on_device(problem, CONFIG, 0), seed=6)
-    first = policy.sample(noise, SEED)[0]
-    for a, b in zip(first, same.sample(noise, SEED)[0], strict=True):
+def test_the_decisions_that_are_legal_are_certain_together():
+    problem = mixed_problem()
+    inputs = inputs_of(problem, dataclasses.replace(CONFIG, num_groups=3))
+    policy = HdpPolicy(dataclasses.replace(CONFIG, num_groups=3), seed=1)
+    # One unit for each of three classes and one without a choice, so there is one grouping; 3 * 2 * 2 device triples.
+    legal = inputs.choices.legal.numpy()
+    devices = [d for d in itertools.product(range(3), repeat=3) if all(legal[g][x] for g, x in enumerate(d))]
+    assert len(devices) == 12
+    noise = Noise(tf.zeros([1, 1, 1]), tf.zeros([1, 1, 1, 1]))
+    groups = policy.greedy(inputs).group_of_unit
+    assert sorted(groups.numpy()[0][[0, 1, 3]]) == [0, 1, 2] and groups.numpy()[0][2] == 3
+    actions = Actions(groups, tf.constant([devices], tf.int32))
+    scores = policy.score(inputs, actions, noise)
+    assert float(scores.group_log_prob[0]) == pytest.approx(0, abs=1e-6)
+    assert float(tf.reduce_sum(tf.exp(scores.device_log_prob))) == pytest.approx(1, rel=1e-5)
+    placements = policy.placements(inputs, actions).numpy()
+    assert len(np.unique(placements, axis=0)) == 12 and (placements[:, 2] == 2).all()
+
+
+def test_all_groupings_are_certain_together():
+    problem = branches_problem(2, 1)  # 4 units
+    config = dataclasses.replace(CONFIG, num_groups=2, groupings=16)
+    inputs, policy = inputs_of(problem, config), HdpPolicy(config, seed=1)
+    groupings = tf.constant(list(itertools.product(range(2), repeat=4)), tf.int32)
+    actions = Actions(groupings, tf.zeros([16, 1, 2], tf.int32))
+    noise = policy.draw_noise(inputs, tf.constant(0.0), SEED)
+    scores = policy.score(inputs, actions, noise)
+    assert float(tf.reduce_sum(tf.exp(scores.group_log_prob))) == pytest.approx(1, rel=1e-5)
+
+
+@pytest.mark.parametrize("devices", [1, 3])
+def test_a_problem_without_a_choice_has_one_placement(devices):
+    allowed = np.eye(devices, dtype=bool)[np.arange(3) % devices]
+    problem = problem_of([1] * 3, [(0, 1)], cluster=small_cluster(devices), allowed=allowed)
+    inputs, policy = inputs_of(problem), HdpPolicy(CONFIG, seed=0)
+    noise = policy.draw_noise(inputs, tf.constant(0.1), SEED)
+    actions, scores = policy.sample(inputs, noise, SEED)
+    expected = (np.arange(3) % devices).tolist()
+    assert policy.placements(inputs, actions).numpy().tolist() == [expected] * 6
+    assert scores.group_log_prob.numpy().tolist() == scores.group_entropy.numpy().tolist() == [0, 0]
+    assert np.isfinite(scores.device_log_prob).all()
+
+
+def test_one_set_of_weights_serves_problems_of_every_size(policy):
+    for problem in (
+        branches_problem(3, 4),
+        branches_problem(1, 1),
+        branches_problem(5, 3, 4),
+        mixed_problem(9),
+    ):
+        inputs = inputs_of(problem)
+        noise = policy.draw_noise(inputs, tf.constant(0.1), SEED)
+        actions, scores = policy.sample(inputs, noise, SEED)
+        for placement in policy.placements(inputs, actions).numpy():
+            problem.check_legal(placement)
+        for forced, sampled in zip(policy.score(inputs, actions, noise), scores, strict=True):
+            np.testing.assert_allclose(forced, sampled, rtol=1e-4, atol=1e-5)
+
+
+def test_weights_have_no_size_of_a_problem(policy, problem):
+    sizes = {
+        problem.num_units,
+        len(problem.op_names),
+        10**6,
+    }  # 14 units; 2 devices are the size of other things
+    assert not sizes & {int(n) for variable in policy.variables for n in variable.shape}
+
+
+def test_the_order_of_units_does_not_matter_to_the_grouper(policy, inputs):
+    order = np.random.default_rng(0).permutation(inputs.dense.shape[0])
+    moved = inputs._replace(
+        dense=tf.gather(inputs.dense, order),
+        graph=inputs.graph._replace(type_of_unit=tf.gather(inputs.graph.type_of_unit, order)),
+    )
+    np.testing.assert_allclose(
+        policy.group_logits(moved), policy.group_logits(inputs).numpy()[order], rtol=1e-4, atol=1e-5
+    )
+
+
+def test_devices_that_change_places_change_probabilities_with_them(policy):
+    problem = branches_problem(3, 2, num_devices=3)
+    inputs = inputs_of(problem)
+    order = np.array([2, 0, 1])  # device order[d] becomes device d
+    choices = inputs.choices
+    moved = inputs._replace(
+        choices=choices._replace(
+            features=tf.gather(choices.features, order),
+            number=tf.gather(choices.number, order),
+            leaning=tf.gather(choices.leaning, order, axis=1),
+        )
+    )
+    noise = policy.draw_noise(inputs, tf.constant(0.0), SEED)
+    actions, scores = policy.sample(inputs, noise, SEED)
+    renamed = actions._replace(device_of_group=tf.gather(np.argsort(order), actions.device_of_group))
+    renamed = renamed._replace(device_of_group=tf.cast(renamed.device_of_group, tf.int32))
+    np.testing.assert_allclose(
+        policy.score(moved, renamed, noise).device_log_prob, scores.device_log_prob, rtol=1e-4
+    )
+
+
+def test_draws_are_a_matter_of_the_seed(policy, inputs, noise):
+    same, other = HdpPolicy(CONFIG, seed=5), HdpPolicy(CONFIG, seed=6)
+    first = policy.sample(inputs, noise, SEED)[0]
+    for a, b in zip(first, same.sample(inputs, noise, SEED)[0], strict=True):
         np.testing.assert_array_equal(a, b)
-    assert any((a != b).numpy().any() for a, b in zip(first, other.sample(noise, SEED)[0], strict=True))
-    assert any((a != b).numpy().any() for a, b in zip(first, policy.sample(noise, SEED + 1)[0], strict=True))
+    for changed in (other.sample(inputs, noise, SEED)[0], policy.sample(inputs, noise, SEED + 1)[0]):
+        assert any((a != b).numpy().any() for a, b in zip(first, changed, strict=True))
 
 
-def test_an_untrained_policy_is_unsure(problem, policy, noise):
-    _, scores = policy.sample(noise, SEED)
+def test_an_untrained_policy_is_unsure(problem, inputs, policy, noise):
+    _, scores = policy.sample(inputs, noise, SEED)
     # Features are at most about 2 and Sonnet's weights keep activations near 1, so no group is near certain:
     # half of the uniform entropy is a floor with much room. (The old file's summed log-probability was -0.3.)
     assert float(tf.reduce_mean(scores.group_entropy)) > 0.5 * math.log(6)
@@ -110,34 +234,48 @@ def test_an_untrained_policy_is_unsure(problem, policy, noise):
     assert float(tf.reduce_mean(scores.device_entropy)) > -(p * math.log(p) + (1 - p) * math.log(1 - p))
 
 
-def test_unbiased_devices_start_near_even(problem, noise):
+def test_unbiased_devices_start_near_even(problem, policy, noise):
     config = dataclasses.replace(CONFIG, start_probability=0.0)
-    policy = HdpPolicy(problem, config, HdpStart.on_device(problem, config, 0), seed=5)
-    _, scores = policy.sample(noise, SEED)
+    _, scores = policy.sample(inputs_of(problem, config), noise, SEED)
     p = 1 / (1 + math.exp(-1.4))
     assert float(tf.reduce_mean(scores.device_entropy)) > -(p * math.log(p) + (1 - p) * math.log(1 - p))
 
 
+def test_the_start_device_is_preferred_about_as_asked(inputs, policy, noise):
+    actions, _ = policy.sample(inputs, noise, SEED)
+    share = float(tf.reduce_mean(tf.cast(actions.device_of_group == 0, tf.float32)))
+    # 36 decisions at 0.9, whose log-odds move by up to about 1.4: at least 0.69 less three deviations.
+    assert 0.69 - 3 * math.sqrt(0.69 * 0.31 / 36) < share
+
+
+def imitated(problem: Problem, config):
+    """The start, and the groups of a policy fitted to it."""
+    start = HdpStart.on_device(problem, config, 0)
+    inputs, policy = hdp_inputs(problem, config, start, seed=5), HdpPolicy(config, seed=5)
+    policy.imitate(inputs, start.group_of_unit)
+    return start, policy.greedy(inputs).group_of_unit[0].numpy()
+
+
 def test_imitation_puts_a_thick_pair_in_one_group(problem):
-    config = dataclasses.replace(CONFIG, num_groups=3, imitation_steps=200)
-    group = (
-        HdpPolicy(problem, config, HdpStart.on_device(problem, config, 0), seed=5)
-        .greedy()
-        .group_of_unit[0]
-        .numpy()
-    )
+    _, group = imitated(problem, dataclasses.replace(CONFIG, num_groups=3, imitation_steps=200))
     # Unit 1 + i * 3 + b is op i of branch b; three groups for three branches.
     branches = [{int(g) for g in group[1 + b : 13 : 3]} for b in range(3)]
     assert all(len(b) == 1 for b in branches) and len(set.union(*branches)) == 3
 
 
-def test_reinforce_gradient_against_finite_differences(policy, noise):
-    actions, _ = policy.sample(noise, SEED)
+def test_imitation_keeps_to_the_classes():
+    config = dataclasses.replace(CONFIG, imitation_steps=200, imitation_rate=3e-2)
+    start, group = imitated(mixed_problem(units=12), config)
+    np.testing.assert_array_equal(group, start.group_of_unit)
+
+
+def test_reinforce_gradient_against_finite_differences(policy, inputs, noise):
+    actions, _ = policy.sample(inputs, noise, SEED)
     generator = np.random.default_rng(0)
     advantage = tf.constant(generator.normal(size=6), tf.float32)
 
     def loss_of():
-        scores = policy.score(actions, noise)
+        scores = policy.score(inputs, actions, noise)
         devices = reinforce_loss(tf.reshape(scores.device_log_prob, [-1]), advantage, tf.ones(6))
         return devices + reinforce_loss(scores.group_log_prob, tf.constant([0.7, -0.4]), tf.ones(2))
 
@@ -162,9 +300,11 @@ def test_reinforce_gradient_against_finite_differences(policy, noise):
     assert sum(float(tf.norm(g)) >= 1e-2 for g in gradients) >= 5
 
 
-def test_noise_has_the_amplitude_asked_for(policy):
-    noise = policy.draw_noise(tf.constant(0.1), SEED)
+def test_noise_has_the_amplitude_asked_for(policy, inputs):
+    noise = policy.draw_noise(inputs, tf.constant(0.1), SEED)
     for part in noise:
         assert 0.05 < float(tf.reduce_max(tf.abs(part))) <= 0.1
     assert isinstance(noise, Noise)
-    assert all(float(tf.reduce_max(tf.abs(part))) == 0 for part in policy.draw_noise(tf.constant(0.0), SEED))
+    assert all(
+        float(tf.reduce_max(tf.abs(part))) == 0 for part in policy.draw_noise(inputs, tf.constant(0.0), SEED)
+    )

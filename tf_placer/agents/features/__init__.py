@@ -1,0 +1,25 @@
+"""What every agent sees of a problem: columns and names that mean the same on every graph and cluster."""
+
+from tf_placer.agents.features.device_features import DEVICE_NUMBERS
+from tf_placer.agents.features.device_features import device_features
+from tf_placer.agents.features.device_features import device_numbers
+from tf_placer.agents.features.levels import Levels
+from tf_placer.agents.features.levels import op_levels
+from tf_placer.agents.features.op_types import FEATURES_VERSION
+from tf_placer.agents.features.op_types import NUM_TYPES
+from tf_placer.agents.features.op_types import type_numbers
+from tf_placer.agents.features.unit_features import costliest_op
+from tf_placer.agents.features.unit_features import unit_features
+
+__all__ = [
+    "DEVICE_NUMBERS",
+    "FEATURES_VERSION",
+    "NUM_TYPES",
+    "Levels",
+    "costliest_op",
+    "device_features",
+    "device_numbers",
+    "op_levels",
+    "type_numbers",
+    "unit_features",
+]

@@ -1,0 +1,97 @@
+"""What goes into the Hierarchical planner's policy when it is called."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tf_placer.agents.graph_inputs import GraphInputs, graph_inputs
+from tf_placer.agents.hdp.config import HdpConfig
+from tf_placer.agents.hdp.start import HdpStart
+from tf_placer.placer.device_scorer import DeviceChoices
+from tf_placer.problem.problem import Problem
+
+
+class HdpInputs(NamedTuple):
+    """A problem for ``HdpPolicy``; the policy's own G groups are used as far as G' <= G.
+
+    Attributes:
+      graph: the problem.
+      dense: [U, F] float32, its unit features with mean 0 and deviation 1 in each column. That is a departure (the
+        papers feed raw numbers, which saturate the softmax at the start) and makes a column relative to its graph.
+      class_of_unit: [U] int32 legality class; -1 where there is nothing to decide.
+      only_device: [U] int32, where such a unit is.
+      class_of_group: [G'] int32.
+      choices: devices, what each group may choose, and what it leans to.
+    """
+
+    graph: GraphInputs
+    dense: tf.Tensor
+    class_of_unit: tf.Tensor
+    only_device: tf.Tensor
+    class_of_group: tf.Tensor
+    choices: DeviceChoices
+
+    @property
+    def has_choice(self) -> tf.Tensor:
+        """[U] bool."""
+        return self.class_of_unit >= 0
+
+
+def hdp_inputs(problem: Problem, config: HdpConfig, start: HdpStart, seed: int) -> HdpInputs:
+    """Describes a problem and where to begin.
+
+    Args:
+      problem: what is placed.
+      config: how many landmarks, and how strongly to lean to the start.
+      start: of the same problem and configuration.
+      seed: of the landmarks.
+    """
+    graph = graph_inputs(problem, config.landmarks, seed)
+    legal = start.legal_of_group
+    return HdpInputs(
+        graph=graph,
+        dense=tf.constant(_standardized(graph.unit_features.numpy())),
+        class_of_unit=tf.constant(start.classes.class_of_unit),
+        only_device=tf.constant(start.classes.first_legal),
+        class_of_group=tf.constant(start.class_of_group),
+        choices=DeviceChoices(
+            features=graph.device_features,
+            number=graph.device_numbers,
+            legal=tf.constant(legal),
+            leaning=tf.constant(leaning(start.device_of_group, legal, config)),
+        ),
+    )
+
+
+def leaning(device_of_group: np.ndarray, legal: np.ndarray, config: HdpConfig) -> np.ndarray:
+    """[G, D] float32, added to untrained logits: each group's device is then drawn about as often as asked.
+
+    Of the bounded logits C tanh(u / T), a difference of log(p / q) between the device and each of the others, where
+    q is their share of 1 - p; as near as C allows.
+
+    Args:
+      device_of_group: [G].
+      legal: [G, D] bool.
+      config: start_probability p, where 0 leans to nothing; tanh_constant C and temperature T.
+    """
+    probability, bound = config.start_probability, config.tanh_constant
+    if not probability:
+        return np.zeros(legal.shape, np.float32)
+    rows = np.zeros(legal.shape, np.float32)
+    for row, device, count in zip(rows, device_of_group, legal.sum(axis=1), strict=True):
+        others = (1.0 - probability) / max(count - 1, 1)
+        bounded = float(np.clip(math.log(probability / others) / 2, -0.99 * bound, 0.99 * bound))
+        bias = config.temperature * math.atanh(bounded / bound)
+        row[:] = -bias
+        row[device] = bias
+    return rows
+
+
+def _standardized(columns: np.ndarray) -> np.ndarray:
+    """[U, F] with mean 0 and deviation 1 in each column; constant ones are 0."""
+    columns = columns.astype(np.float64)
+    return ((columns - columns.mean(axis=0)) / (columns.std(axis=0) + 1e-6)).astype(np.float32)

@@ -1,0 +1,41 @@
+"""Categorical distributions in which some choices are not there, as pure functions of masked logits."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+# The logit of a choice that is not there. Its probability is exactly 0 in float32, whatever noise is added, as with
+# -inf; and 0 times it is 0 in an entropy and in every gradient, where -inf gives NaN.
+ILLEGAL = -1e9
+
+
+def masked(logits: tf.Tensor, legal: tf.Tensor) -> tf.Tensor:
+    """Logits [..., C] of a distribution over the choices that are ``legal`` [..., C] alone; at least one must be."""
+    return tf.where(legal, logits, ILLEGAL)
+
+
+def gumbel(shape: list[int], seed: tf.Tensor) -> tf.Tensor:
+    """Noise whose sum with logits is largest at choice c as often as softmax says."""
+    return tfp.distributions.Gumbel(0.0, 1.0).sample(shape, seed=seed)
+
+
+def draw(logits: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    """[...] int32 choices, one draw from each distribution [..., C]."""
+    return largest(logits + gumbel(logits.shape, seed))
+
+
+def largest(logits: tf.Tensor) -> tf.Tensor:
+    """[...] int32 the choice of the largest logit."""
+    return tf.argmax(logits, axis=-1, output_type=tf.int32)
+
+
+def log_prob(logits: tf.Tensor, choices: tf.Tensor) -> tf.Tensor:
+    """[...] log-probability of ``choices`` [...] under logits [..., C]; about ``ILLEGAL`` of what is not there."""
+    return -tf.nn.sparse_softmax_cross_entropy_with_logits(labels=choices, logits=logits)
+
+
+def entropy(logits: tf.Tensor) -> tf.Tensor:
+    """[...] -sum_c p_c log p_c of logits [..., C], in nats; 0 where one choice is left."""
+    log_p = tf.nn.log_softmax(logits)
+    return -tf.reduce_sum(tf.exp(log_p) * log_p, axis=-1)
