@@ -19,6 +19,7 @@ from tests.tf_placer.problem.small_problems import (
     random_problem,
     small_cluster,
 )
+from tf_placer.errors import InputError
 from tf_placer.evaluation.measurement import Measurement
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planners.planner import NoSettings
@@ -134,6 +135,11 @@ def test_killed_and_gone_on_with_it_tries_what_it_would_have_tried(
         )
     again = searched(method, problem, evaluator=last, checkpoint=tmp_path, budget_evaluations=count)
     assert told(again) == told(expected)
+    # What is done is not given again as the result of other settings.
+    for name, value in list(again.settings.items())[:1]:
+        changed = {**recorded(configured(methods.find(method.name), method.config)), name: value + 1}
+        with pytest.raises(InputError, match=f"holds a search with {name} "):
+            searched(method, problem, checkpoint=tmp_path, budget_evaluations=count, config=changed)
 
 
 @QUICK
@@ -217,7 +223,7 @@ def test_it_copes_with_the_least(method: MethodDescriptor, problem: Any) -> None
 
 @EVERY
 def test_a_setting_that_it_lacks_is_refused(method: MethodDescriptor) -> None:
-    with pytest.raises(methods.InputError, match=f"method '{method.name}' has no setting 'warp'; "):
+    with pytest.raises(InputError, match=f"method '{method.name}' has no setting 'warp'; "):
         searched(method, branches_problem(1, 1), config={"warp": 9})
 
 

@@ -93,18 +93,21 @@ class Checkpoint:
             self.settings_are(settings)
         self._track(_Variables(learner))
 
-    def track_state(self, planner: Improving) -> None:
+    def track_state(self, planner: Improving) -> bool:
         """The same for a planner without variables, by its ``state`` and ``restore``.
+
+        Returns:
+          Whether there was a state.
 
         Raises:
           InputError: the saved state is damaged.
         """
-        self._track(_State(planner))
+        return self._track(_State(planner))
 
-    def _track(self, tracked: _Variables | _State) -> None:
+    def _track(self, tracked: _Variables | _State) -> bool:
         self._tracked = tracked
         if self._found.get("learner") is None:
-            return
+            return False
         assert self._folder is not None  # or nothing would have been found
         try:
             tracked.read(self._folder / self._found["learner"])
@@ -113,6 +116,7 @@ class Checkpoint:
                 f"{self._folder / self._found['learner']}.* cannot be restored ({type(error).__name__}); delete "
                 f"{self._folder / FILE_NAME} to begin anew, which keeps what was measured"
             ) from error
+        return True
 
     def save(self, rounds: int, recorder_state: Callable[[], dict[str, Any]], last: bool = False) -> None:
         """Saves after a round, unless the last save was a moment ago.

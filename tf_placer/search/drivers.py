@@ -13,7 +13,6 @@ from tf_placer.agents.learner import Beginning, SimulateFn
 from tf_placer.evaluation.any_order import simulator_beside
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.search.round import Context, Round, evaluated
-from tf_placer.search.settings import recorded
 from tf_placer.search.spec import Kind, MethodSpec
 
 # A burst inside the simulator: long enough to cost nothing, short enough for progress and Ctrl-C.
@@ -28,12 +27,7 @@ def rounds(spec: MethodSpec, config: Any, context: Context) -> Iterator[Round]:
       spec: its row.
       config: an instance of ``spec.config``.
       context: the search.
-
-    Raises:
-      InputError: the checkpoint holds other settings or an older version of the method.
     """
-    if spec.kind != Kind.OWN_ROUNDS:  # such a method says itself what it is set to
-        context.checkpoint.settings_are({**spec.versions, **recorded(config)})
     return _DRIVERS[spec.kind](spec, config, context)
 
 
@@ -53,7 +47,11 @@ def _improving(spec: MethodSpec, config: Any, context: Context) -> Iterator[Roun
         yield from _inside(spec, config, context, context.evaluator)
         return
     planner = spec.build(context.problem, config, start, context.seed)
-    context.checkpoint.track_state(planner)
+    if not context.checkpoint.track_state(planner) and start is None:
+        for _ in range(
+            context.rounds
+        ):  # of a checkpoint of before planners were kept: what was drawn is drawn again
+            planner.propose()
     rows = start[np.newaxis] if start is not None and not context.rounds else None
     while True:
         rows = planner.propose() if rows is None else rows

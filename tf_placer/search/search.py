@@ -37,7 +37,7 @@ from tf_placer.search.recorder import Recorder
 from tf_placer.search.result import SearchResult
 from tf_placer.search.round import Context, Method, Round, evaluated
 from tf_placer.search.settings import configured, recorded
-from tf_placer.search.spec import MethodSpec, Role
+from tf_placer.search.spec import Kind, MethodSpec, Role
 from tf_placer.search.starts import Starts
 
 JOURNAL = "measured.jsonl"
@@ -92,8 +92,8 @@ def search(
 
     Raises:
       InputError: no positive budget, a seed out of range, an unknown method or setting, an evaluator of another
-        problem, a start that is no legal placement, or a folder that holds another search, is damaged or in use, or
-        cannot be written to.
+        problem, a start that is no legal placement, or a folder that holds another search or one with other settings,
+        is damaged or in use, or cannot be written to.
       NothingFits: no placement tried runs; a simulated search tells before it begins where that can be proven.
       KeyboardInterrupt: Ctrl-C before any placement that runs was found.
       WorkerError: the runtime's workers cannot be started at all.
@@ -128,6 +128,8 @@ def search(
         if begin is not None:
             identity["start"] = hashlib.sha256(begin.tobytes()).hexdigest()[:16]
         kept = Checkpoint(folder, identity, 0.0 if measures else CHECKPOINT_EVERY_S)
+        if spec.kind != Kind.OWN_ROUNDS:  # such a method says itself what it is set to
+            kept.settings_are({**spec.versions, **recorded(settings)})
         return _run(spec, settings, evaluator, budget, seed, begin, progress or Silent(), kept, ctrl_c)
 
 

@@ -200,6 +200,14 @@ def test_a_folder_that_cannot_be_written_to_is_told_before_the_search(tmp_path, 
     assert idle.calls == 0
 
 
+def test_a_checkpoint_from_before_planners_were_kept_goes_on_too(tmp_path):
+    searched("random", tmp_path, Measuring(), evaluations=32)
+    kept = json.loads((tmp_path / "search.json").read_text())
+    (tmp_path / "search.json").write_text(json.dumps({**kept, "learner": None, "settings": None}))
+    more = searched("random", tmp_path, Measuring(), evaluations=48)
+    assert comparable(more) == comparable(searched("random", None, Measuring(), evaluations=48))
+
+
 def test_another_search_is_refused(tmp_path):
     searched("random", tmp_path, Measuring(), evaluations=16)
     with pytest.raises(InputError, match="holds a search with seed 1, not 2"):
