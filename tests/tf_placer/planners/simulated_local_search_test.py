@@ -65,7 +65,7 @@ def check_equal(problem, config, start, seed, simulator, rounds=ROUNDS):
         np.testing.assert_array_equal(state["device_of_unit"][chain], climber.device_of_unit)
         late = np.where(state["late_ns"][chain] == 2**63 - 1, np.inf, state["late_ns"][chain])
         np.testing.assert_array_equal(late, climber.state()["late_s"])
-        assert int(state["counts"][chain, 3]) % 2**64 == climber.state()["random"]
+        assert int(state["counts"][chain, 3]) % 2**64 == climber.state()["random_bits"]
         assert state["counts"][chain, 2] == rounds
         np.testing.assert_array_equal(burst.device_of_unit[chain], fastest)
         assert burst.runtime_s[chain] == pytest.approx(best / 1e9 / len(simulator.orders), rel=1e-15)
