@@ -26,9 +26,11 @@ class MoveTables:
         next.
       piece_sizes: [S] int32, drawn from.
       allowed: [U, D] bool, where a unit may be.
+      kind_of_unit: [U] int32, any numbers.
       crossing_chance: that a piece grows from an end of an edge that crosses.
       towards_chance: that such a piece goes to the device of the other end.
       swap_chance: that a piece of the target comes back for it.
+      kind_chance: that the pieces of a move are each of units of one kind.
     """
 
     edges: np.ndarray
@@ -37,9 +39,11 @@ class MoveTables:
     work_before: np.ndarray
     piece_sizes: np.ndarray
     allowed: np.ndarray
+    kind_of_unit: np.ndarray
     crossing_chance: int
     towards_chance: int
     swap_chance: int
+    kind_chance: int
 
 
 class Chains(NamedTuple):

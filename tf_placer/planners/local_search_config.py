@@ -23,6 +23,8 @@ class LocalSearchConfig:
       crossing: probability that a piece grows from an end of an edge that crosses, and not from where the work is.
       towards: probability that such a piece goes to the device at the other end, and not to any.
       swaps: probability that a piece of as many units comes back in exchange.
+      one_kind: probability that a piece grows over units of its first one's kind only: such as others wait for, or such
+        as wait long themselves for the step to end (weight gradients), which may go where the others should not.
 
     Raises:
       InputError: a value out of its range.
@@ -34,11 +36,12 @@ class LocalSearchConfig:
     crossing: float = 0.5
     towards: float = 0.8
     swaps: float = 0.3
+    one_kind: float = 0.5
 
     def __post_init__(self) -> None:
         arguments.whole_number("chains", self.chains, least=0, most=_MOST)
         arguments.whole_number("late", self.late, least=1, most=_MOST)
-        for name in ("largest_piece", "crossing", "towards", "swaps"):
+        for name in ("largest_piece", "crossing", "towards", "swaps", "one_kind"):
             arguments.number(name, getattr(self, name), least=0.0, most=1.0)
 
     @property

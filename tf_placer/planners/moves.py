@@ -15,6 +15,7 @@ from tf_placer.problem.unit_graph import local_edges, unit_graph
 _SIZES = 256  # of the table that sizes are drawn from
 _IDLE_WORK = 5  # a unit that costs nothing is drawn as often as one with a fifth of the mean work
 _SWAP_TRIES = 8
+_SLACK = 20  # a unit has slack when it can wait longer than this part of the critical path
 
 
 def move_tables(problem: Problem, config: LocalSearchConfig) -> MoveTables:
@@ -32,10 +33,24 @@ def move_tables(problem: Problem, config: LocalSearchConfig) -> MoveTables:
         # Log-uniform, from one unit to the largest piece.
         piece_sizes=(largest ** ((np.arange(_SIZES) + 0.5) / _SIZES)).astype(np.int32),
         allowed=problem.allowed,
+        kind_of_unit=_has_slack(problem).astype(np.int32),
         crossing_chance=_chance(config.crossing),
         towards_chance=_chance(config.towards),
         swap_chance=_chance(config.swaps),
+        kind_chance=_chance(config.one_kind),
     )
+
+
+def _has_slack(problem: Problem) -> np.ndarray:
+    """[U] bool, whether a unit's costliest op could wait without making the step longer, were transfers free."""
+    graph = problem.op_graph
+    path_ns = int(graph.bottom_level_ns.max(initial=0))
+    slack_ns = path_ns - graph.top_level_ns - graph.bottom_level_ns
+    # Ops of a unit beside each other, the costliest last; of equal ones the first.
+    order = np.lexsort((-np.arange(problem.num_ops), problem.fastest_ns(), problem.unit_of_op))
+    last = np.searchsorted(problem.unit_of_op[order], np.arange(problem.num_units), side="right") - 1
+    has_slack: np.ndarray = slack_ns[order[last]] * _SLACK > path_ns
+    return has_slack
 
 
 def _chance(probability: float) -> int:
@@ -66,17 +81,18 @@ class Moves:
         if devices == 1 or units == 0:
             return moved
         size = int(tables.piece_sizes[random.below(len(tables.piece_sizes))])
+        one_kind = random.chance(tables.kind_chance)
         first, target = self._first(device_of_unit, random)
         source = int(device_of_unit[first])
         if target == source or not random.chance(tables.towards_chance):
             target = (source + 1 + random.below(devices - 1)) % devices
-        self._shift(moved, device_of_unit, first, size, target)
+        self._shift(moved, self._piece(device_of_unit, first, size, one_kind), target)
         if not random.chance(tables.swap_chance):
             return moved
         for _ in range(_SWAP_TRIES):
             unit, _ = self._first(device_of_unit, random)
             if device_of_unit[unit] == target:
-                self._shift(moved, device_of_unit, unit, size, source)
+                self._shift(moved, self._piece(device_of_unit, unit, size, one_kind), source)
                 break
         return moved
 
@@ -93,23 +109,22 @@ class Moves:
         unit = int(np.searchsorted(tables.work_before[1:], drawn, side="right"))
         return unit, int(device_of_unit[unit])
 
-    def _shift(
-        self, moved: np.ndarray, device_of_unit: np.ndarray, first: int, size: int, target: int
-    ) -> None:
-        """Moves the piece around a unit, as far as it may be there."""
-        piece = self._piece(device_of_unit, first, size)
+    def _shift(self, moved: np.ndarray, piece: np.ndarray, target: int) -> None:
+        """Moves a piece as far as it may be there."""
         moved[piece[self._tables.allowed[piece, target]]] = target
 
-    def _piece(self, device_of_unit: np.ndarray, first: int, size: int) -> np.ndarray:
-        """Up to ``size`` units of one device around one of them, in breadth-first order."""
-        device = device_of_unit[first]
+    def _piece(self, device_of_unit: np.ndarray, first: int, size: int, one_kind: bool) -> np.ndarray:
+        """Up to ``size`` units of one device, and of one kind, around one of them, in breadth-first order."""
+        here = device_of_unit == device_of_unit[first]
+        if one_kind:
+            here &= self._tables.kind_of_unit == self._tables.kind_of_unit[first]
         piece = {first: None}
         queue = [first]
         for unit in queue:
             for neighbor in self._neighbors[unit]:
                 if len(piece) >= size:
                     return np.fromiter(piece, np.int64)
-                if neighbor not in piece and device_of_unit[neighbor] == device:
+                if neighbor not in piece and here[neighbor]:
                     piece[neighbor] = None
                     queue.append(neighbor)
         return np.fromiter(piece, np.int64)

@@ -113,7 +113,8 @@ struct Graph {
     m.work_before = work_before.data();
     m.piece_sizes = sizes.data();
     m.allowed = reinterpret_cast<const bool*>(allowed.data());
-    m.crossing_chance = m.towards_chance = m.swap_chance = int64_t{1} << 31;
+    m.kind_of_unit = priority.data();
+    m.crossing_chance = m.towards_chance = m.swap_chance = m.kind_chance = int64_t{1} << 31;
     return m;
   }
 

@@ -10,6 +10,7 @@ from tf_placer.errors import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planners.local_search import LocalSearch
 from tf_placer.planners.local_search_config import LocalSearchConfig
+from tf_placer.planners.moves import move_tables
 from tf_placer.planners.random_bits import RandomBits
 
 CONFIG = LocalSearchConfig()
@@ -67,6 +68,22 @@ def test_some_proposals_exchange_pieces_of_like_size():
     exchanged = (there > 0) & (back > 0)
     assert 0.2 < exchanged.mean() < 0.4
     assert (there[exchanged] == back[exchanged]).mean() > 0.5, "a piece is smaller where it reaches a border"
+
+
+def test_pieces_of_one_kind_leave_what_others_wait_for():
+    # A chain of four takes the step's 40 ns; nothing waits for the three units that read its first three.
+    chain = [(0, 1), (1, 2), (2, 3)]
+    beside = [(i, 4 + i) for i in range(3)]
+    problem = problem_of([10] * 4 + [5] * 3, chain + beside, edge_bytes=100)
+    tables = move_tables(problem, LocalSearchConfig(one_kind=1.0, largest_piece=1.0))
+    # 40 - (10 + 5), 40 - (20 + 5) and 40 - (30 + 5) ns of slack, all above 40 / 20.
+    assert tables.kind_of_unit.tolist() == [0, 0, 0, 0, 1, 1, 1]
+    climber = LocalSearch(
+        problem, LocalSearchConfig(one_kind=1.0, largest_piece=1.0, swaps=0.0), np.zeros(7), 0
+    )
+    climber.learn(climber.propose(), np.array([1.0]))
+    kinds = [set(tables.kind_of_unit[row > 0]) for row in proposals(climber, 60)]
+    assert all(len(kind) == 1 for kind in kinds) and {0} in kinds and {1} in kinds
 
 
 def test_it_goes_to_what_is_no_slower_than_before():

@@ -34,6 +34,7 @@ enum Input {
   kWorkBefore,
   kPieceSizes,
   kAllowed,
+  kKindOfUnit,
   kCapacityBytes,
   kFirstOfSimulator,
   kNumInputs = kFirstOfSimulator + kNumSimulatorInputs
@@ -83,6 +84,7 @@ absl::Status CheckShapes(OpKernelContext* ctx) {
       {kWorkBefore, "work_before", TensorShape({units + 1})},
       {kPieceSizes, "piece_sizes", TensorShape({ctx->input(kPieceSizes).NumElements()})},
       {kAllowed, "allowed", TensorShape({units, devices})},
+      {kKindOfUnit, "kind_of_unit", TensorShape({units})},
       {kCapacityBytes, "capacity_bytes", TensorShape({devices})},
       {kFirstOfSimulator + kStreams, "streams", TensorShape({devices})},
   };
@@ -112,6 +114,7 @@ class AdvanceLocalSearchOp : public OpKernel {
     OP_REQUIRES_OK(ctx, ctx->GetAttr("crossing_chance", &crossing_chance_));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("towards_chance", &towards_chance_));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("swap_chance", &swap_chance_));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("kind_chance", &kind_chance_));
   }
 
   void Compute(OpKernelContext* ctx) override {
@@ -191,10 +194,12 @@ class AdvanceLocalSearchOp : public OpKernel {
     arrays.crossing_chance = crossing_chance_;
     arrays.towards_chance = towards_chance_;
     arrays.swap_chance = swap_chance_;
+    arrays.kind_of_unit = ctx->input(kKindOfUnit).flat<int32_t>().data();
+    arrays.kind_chance = kind_chance_;
     return arrays;
   }
 
-  int64_t crossing_chance_ = 0, towards_chance_ = 0, swap_chance_ = 0;
+  int64_t crossing_chance_ = 0, towards_chance_ = 0, swap_chance_ = 0, kind_chance_ = 0;
   KeptFor<SearchProblem> kept_;
 };
 

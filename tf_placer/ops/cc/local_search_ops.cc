@@ -22,6 +22,7 @@ REGISTER_OP("TfPlacerAdvanceLocalSearch")
     .Attr("crossing_chance: int")
     .Attr("towards_chance: int")
     .Attr("swap_chance: int")
+    .Attr("kind_chance: int")
     .Input("rounds: int64")
     .Input("device_of_unit: int32")
     .Input("best_device_of_unit: int32")
@@ -33,6 +34,7 @@ REGISTER_OP("TfPlacerAdvanceLocalSearch")
     .Input("work_before: int64")
     .Input("piece_sizes: int32")
     .Input("allowed: bool")
+    .Input("kind_of_unit: int32")
     .Input("capacity_bytes: int64")
     .Input("unit_of_op: int32")
     .Input("compute_ns: int64")
@@ -69,6 +71,7 @@ examined once: a kernel keeps what it prepared while it is given the same tensor
 crossing_chance: of 2^32, that a piece grows from an end of an edge that crosses.
 towards_chance: of 2^32, that such a piece goes to the device of the other end.
 swap_chance: of 2^32, that a piece of the target comes back for it.
+kind_chance: of 2^32, that the pieces of a move are each of units of one kind.
 rounds: [C] rounds to make; a chain's first round times where it begins, each later one tries a move.
 device_of_unit: [C, U] where each chain is.
 best_device_of_unit: [C, U] the fastest it was at.
@@ -80,6 +83,7 @@ neighbors: [K] units that a piece may grow to.
 work_before: [U + 1] ascending from 0; a unit is drawn in proportion to the step from its number to the next.
 piece_sizes: [S] drawn from, each at least 1.
 allowed: [U, D] where a unit may be.
+kind_of_unit: [U] any numbers.
 capacity_bytes: [D] memory of every device.
 unit_of_op: [N] unit of every op; ops are in topological order.
 compute_ns: [N, D] time of every op on every device, 0 for free.

@@ -44,18 +44,19 @@ const std::vector<Step>& Moves::Draw(const int32_t* device_of_unit, RandomBits* 
   const int32_t devices = arrays_.num_devices;
   if (devices == 1 || arrays_.num_units == 0) return steps_;
   const int32_t size = arrays_.piece_sizes[random->Below(arrays_.num_sizes)];
+  const Growth growth{size, random->Chance(arrays_.kind_chance)};
   const First first = DrawFirst(device_of_unit, random);
   const int32_t source = device_of_unit[first.unit];
   int32_t target = first.other_device;
   if (target == source || !random->Chance(arrays_.towards_chance)) {
     target = (source + 1 + static_cast<int32_t>(random->Below(devices - 1))) % devices;
   }
-  Shift(device_of_unit, first.unit, size, target);
+  Shift(device_of_unit, first.unit, growth, target);
   if (!random->Chance(arrays_.swap_chance)) return steps_;
   for (int i = 0; i < kSwapTries; ++i) {
     const int32_t unit = DrawFirst(device_of_unit, random).unit;
     if (device_of_unit[unit] != target) continue;
-    Shift(device_of_unit, unit, size, source);
+    Shift(device_of_unit, unit, growth, source);
     break;
   }
   return steps_;
@@ -85,8 +86,8 @@ Moves::First Moves::DrawFirst(const int32_t* device_of_unit, RandomBits* random)
 }
 
 // As far as the piece may be there. A unit is in one of the two pieces of a move at most: they grow on different devices.
-void Moves::Shift(const int32_t* device_of_unit, int32_t first, int32_t size, int32_t target) {
-  Grow(device_of_unit, first, size);
+void Moves::Shift(const int32_t* device_of_unit, int32_t first, const Growth& growth, int32_t target) {
+  Grow(device_of_unit, first, growth);
   for (const int32_t unit : piece_) {
     if (arrays_.allowed[int64_t{unit} * arrays_.num_devices + target]) {
       steps_.push_back({unit, device_of_unit[unit], target});
@@ -94,21 +95,23 @@ void Moves::Shift(const int32_t* device_of_unit, int32_t first, int32_t size, in
   }
 }
 
-// Up to `size` units of one device around one of them, in breadth-first order.
-void Moves::Grow(const int32_t* device_of_unit, int32_t first, int32_t size) {
+// Units of one device around one of them, in breadth-first order.
+void Moves::Grow(const int32_t* device_of_unit, int32_t first, const Growth& growth) {
   if (++num_pieces_ == INT32_MAX) {
     std::fill(piece_of_unit_.begin(), piece_of_unit_.end(), 0);
     num_pieces_ = 1;
   }
   const int32_t device = device_of_unit[first];
+  const int32_t kind = arrays_.kind_of_unit[first];
   piece_.assign(1, first);
   piece_of_unit_[first] = num_pieces_;
   for (size_t i = 0; i < piece_.size(); ++i) {
     const int32_t unit = piece_[i];
     for (int32_t k = arrays_.neighbor_offset[unit]; k < arrays_.neighbor_offset[unit + 1]; ++k) {
-      if (static_cast<int32_t>(piece_.size()) >= size) return;
+      if (static_cast<int32_t>(piece_.size()) >= growth.size) return;
       const int32_t neighbor = arrays_.neighbors[k];
       if (piece_of_unit_[neighbor] == num_pieces_ || device_of_unit[neighbor] != device) continue;
+      if (growth.of_one_kind && arrays_.kind_of_unit[neighbor] != kind) continue;
       piece_of_unit_[neighbor] = num_pieces_;
       piece_.push_back(neighbor);
     }

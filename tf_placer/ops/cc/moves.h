@@ -26,9 +26,11 @@ struct MoveArrays {
   const int64_t* work_before = nullptr;      // [U + 1] ascending from 0: the work of the units before each
   const int32_t* piece_sizes = nullptr;      // [S] drawn from, each at least 1
   const bool* allowed = nullptr;             // [U, D]
+  const int32_t* kind_of_unit = nullptr;     // [U]
   int64_t crossing_chance = 0;               // that a piece grows from an end of an edge that crosses
   int64_t towards_chance = 0;                // that it goes to the device of the other end
   int64_t swap_chance = 0;                   // that a piece of the target comes back for it
+  int64_t kind_chance = 0;                   // that a piece is of units of one kind
 };
 
 // One line that says what is wrong with the arrays, or "" when nothing is.
@@ -61,8 +63,14 @@ class Moves {
   };
 
   First DrawFirst(const int32_t* device_of_unit, RandomBits* random);
-  void Shift(const int32_t* device_of_unit, int32_t first, int32_t size, int32_t target);
-  void Grow(const int32_t* device_of_unit, int32_t first, int32_t size);
+  // How a piece grows: up to so many units, all of one kind or not.
+  struct Growth {
+    int32_t size;
+    bool of_one_kind;
+  };
+
+  void Shift(const int32_t* device_of_unit, int32_t first, const Growth& growth, int32_t target);
+  void Grow(const int32_t* device_of_unit, int32_t first, const Growth& growth);
 
   const MoveArrays& arrays_;
   std::vector<int32_t> crossing_;  // rows of edges, ascending
