@@ -24,8 +24,6 @@ INTERNALS = "colocation.tensorflow_internals"
 # (module, private name) -> whose it is.
 OF_OTHERS = {
     ("experiments.simulator_throughput", "_asdict"): "of every namedtuple",
-    ("tf_placer.planners.simulated_local_search", "_asdict"): "of every namedtuple",
-    ("tf_placer.planners.simulated_local_search", "_fields"): "of every namedtuple",
 }
 
 
