@@ -1,20 +1,26 @@
-"""Every method, network and loss, listed once: what the tests that hold all of them need to know of each."""
+"""Every method, policy, network and loss, listed once: what the tests that hold all of them need to know of each."""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
 from tf_placer.agents.hdp.config import HdpConfig
+from tf_placer.agents.hdp.inputs import HdpInputs, hdp_inputs
+from tf_placer.agents.hdp.policy import Actions, HdpPolicy
+from tf_placer.agents.hdp.start import HdpStart
 from tf_placer.agents.losses import reinforce_loss
 from tf_placer.grouper.feed_forward import FeedForwardGrouper
 from tf_placer.placer.device_scorer import DeviceChoices, DeviceScorer
 from tf_placer.placer.projected_lstm import ProjectedLstm
 from tf_placer.placer.seq2seq import Seq2SeqPlacer
+from tf_placer.problem.problem import Problem
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +67,63 @@ METHODS = (
     MethodDescriptor("single", of_optimum=1.98, draws=False, keeps_within_memory=False),
     MethodDescriptor("topological_fill", of_optimum=1.98, draws=False),
 )
+
+
+class Drawn(NamedTuple):
+    """What a policy drew: placements [B, U], their log-probabilities [B], and those by teacher forcing [B]."""
+
+    placements: np.ndarray
+    log_prob: np.ndarray
+    scored: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class PolicyDescriptor:
+    """The policy of one learned method, with untrained weights.
+
+    Attributes:
+      method: its name.
+      draw: what it draws for a problem with a seed.
+      whole: the probabilities of all that it could decide for a problem of at most 3 units and 2 devices, added up.
+    """
+
+    method: str
+    draw: Callable[[Problem, int], Drawn]
+    whole: Callable[[Problem], float]
+
+
+def _hdp(problem: Problem, **changes: int) -> tuple[HdpPolicy, HdpInputs]:
+    config = HdpConfig(
+        num_groups=4, placer_hidden=8, grouper_hidden=8, landmarks=2, imitation_steps=0, placements=20
+    )
+    config = dataclasses.replace(config, **changes)
+    inputs = hdp_inputs(problem, config, HdpStart.on_device(problem, config, 0), seed=0)
+    return HdpPolicy(config, 0, max(config.num_groups, inputs.class_of_group.shape[0])), inputs
+
+
+def _draw_hdp(problem: Problem, seed: int) -> Drawn:
+    policy, inputs = _hdp(problem)
+    noise = policy.draw_noise(inputs, tf.constant(1.0), tf.constant([seed, 1]))
+    actions, scores = policy.sample(inputs, noise, tf.constant([seed, 2]))
+    both = [
+        (one.group_log_prob[:, tf.newaxis] + one.device_log_prob).numpy().ravel()
+        for one in (scores, policy.score(inputs, actions, noise))
+    ]
+    return Drawn(policy.placements(inputs, actions).numpy(), *both)
+
+
+def _whole_hdp(problem: Problem) -> float:
+    groupings = list(itertools.product(range(2), repeat=problem.num_units))
+    devices = list(itertools.product(range(problem.num_devices), repeat=2))
+    policy, inputs = _hdp(problem, num_groups=2, groupings=len(groupings), placements=len(devices))
+    actions = Actions(
+        tf.constant(groupings, tf.int32), tf.tile(tf.constant([devices], tf.int32), [len(groupings), 1, 1])
+    )
+    scores = policy.score(inputs, actions, policy.draw_noise(inputs, tf.constant(0.0), tf.constant([0, 0])))
+    return float(tf.reduce_sum(tf.exp(scores.group_log_prob[:, tf.newaxis] + scores.device_log_prob)))
+
+
+POLICIES = (PolicyDescriptor("hdp", _draw_hdp, _whole_hdp),)
 
 
 @dataclasses.dataclass(frozen=True)
