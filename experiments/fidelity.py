@@ -111,9 +111,7 @@ def _partitions(problem: Problem) -> Iterator[Candidate]:
         parts = PARTS[i % len(PARTS)]
         part = min_cut_partition(problem, graph, parts)
         device = (generator.permutation(parts) % devices)[part].astype(np.int32)
-        legal = problem.allowed[np.arange(problem.num_units), device]
-        row = np.where(legal, device, problem.allowed.argmax(axis=1)).astype(np.int32)
-        yield Candidate("partition", f"{parts} parts, {i // len(PARTS)}", row)
+        yield Candidate("partition", f"{parts} parts, {i // len(PARTS)}", problem.legalized(device))
 
 
 def _searched(problem: Problem) -> Iterator[Candidate]:

@@ -98,8 +98,7 @@ def _about_tensors(problem: Problem, placement: Placement, op: int) -> list[str]
 def _producers_for(problem: Problem, unit: int) -> np.ndarray:
     """Ops whose tensors the unit reads."""
     readers = problem.unit_of_op[problem.consumer_op] == unit
-    tensor_of_edge = np.repeat(np.arange(len(problem.tensor_producer)), np.diff(problem.consumer_offset))
-    return np.unique(problem.tensor_producer[tensor_of_edge[readers]])
+    return np.unique(problem.op_graph.producer[readers])
 
 
 def _moves(item: Item, placement: Placement, op: int) -> rich.table.Table:
