@@ -91,7 +91,7 @@ class Request:
 def place(request: Request, method: str, console: rich.console.Console) -> Report:
     """Finds one method's placement, and those of plainer ones beside it; the fastest is ``chosen``.
 
-    Random search gets as many evaluations. With ``--write=method`` the method's own is chosen. On live devices the
+    Random search gets as many evaluations, but no more time than the budget has. With ``--write=method`` the method's own is chosen. On live devices the
     runtime has the last word: see ``search_live``. Where they cannot run the program (``Item.why_not_standalone``) the
     simulator has it, and that is said.
 
@@ -120,7 +120,7 @@ def place(request: Request, method: str, console: rich.console.Console) -> Repor
     control = methods.the(Role.CONTROL).name
     searches = methods.find(method).goes_on and method != control
     if searches and chosen.result is not None and not chosen.result.interrupted:
-        same = Budget(evaluations=chosen.result.evaluations)
+        same = request.budget.capped(chosen.result.evaluations)
         with contextlib.suppress(KeyboardInterrupt):  # it had found nothing yet; the method has
             settings = request.settings.get(control)
             baselines.append(find_candidate(problem, control, same, request.seed, console, settings))

@@ -36,6 +36,10 @@ class Budget:
         """Evaluations left after ``evaluations``."""
         return math.inf if self.evaluations is None else self.evaluations - evaluations
 
+    def capped(self, evaluations: int) -> Budget:
+        """So many evaluations, in no more time: one that counts evaluations alone has no other limit."""
+        return Budget(self.seconds, evaluations)
+
     def share(self, count: int) -> Budget:
         """The budget of each of ``count`` searches that share this one; at least one evaluation each."""
         evaluations = None if self.evaluations is None else max(1, self.evaluations // count)

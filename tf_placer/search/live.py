@@ -144,9 +144,9 @@ def search_live(
     search, measure, refit, search again; the last time from the method's best measured plan, if it is one that improves
     plans, and before that anew, because a climb that goes on stays where it is stuck. After each of the method's
     searches a plain one (``Role.PLAIN``) gets the same budget, and in the end random search as many evaluations as the
-    method's last, so that it shows what the method is worth; the fastest wins, whoever found it. The race's times
-    replace what its placements took by themselves, in the last refit, too. Measuring is not in the budget; it takes
-    seconds a placement. Ctrl-C skips what is left and keeps what was measured.
+    method's last, in no more time, so that it shows what the method is worth; the fastest wins, whoever found it. The
+    race's times replace what its placements took by themselves, in the last refit, too. Measuring is not in the budget;
+    it takes seconds a placement. Ctrl-C skips what is left and keeps what was measured.
 
     Args:
       problem: profiled (``build_problem``) on the evaluator's devices.
@@ -228,7 +228,7 @@ class _LiveSearch:
                 continue
             rivals = {self._plain: share}
             if last:
-                rivals[self._control] = Budget(evaluations=found.evaluations)
+                rivals[self._control] = share.capped(found.evaluations)
             for rival, budget in rivals.items():
                 if rival != method and not self._searches[-1].interrupted:
                     self._propose(rival, budget, which, seed, go_on=last)

@@ -26,7 +26,7 @@ class Role(enum.Enum):
 
     REFERENCE = "what a gain is relative to"
     BESIDE = "costs nothing: stands beside every method, and may be where one begins"
-    CONTROL = "gets as many evaluations as the method that it stands beside"
+    CONTROL = "gets as many evaluations as the method that it stands beside, in no more time"
     PLAIN = (
         "the strongest that learns nothing: searches beside a method on live devices, and for who names none"
     )

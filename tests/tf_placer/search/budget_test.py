@@ -51,3 +51,8 @@ def test_numbers_of_numpy_become_plain_ones():
 def test_what_is_left():
     assert Budget(1.0).left(10**9) == math.inf
     assert Budget(evaluations=10).left(7) == 3
+
+
+def test_a_control_has_as_many_evaluations_and_no_more_time():
+    assert Budget(60.0).capped(500) == Budget(60.0, 500)
+    assert Budget(evaluations=700).capped(500) == Budget(math.inf, 500)
