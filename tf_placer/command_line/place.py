@@ -91,9 +91,9 @@ class Request:
 def place(request: Request, method: str, console: rich.console.Console) -> Report:
     """Finds one method's placement, and those of plainer ones beside it; the fastest is ``chosen``.
 
-    Random search gets as many evaluations, but no more time than the budget has. With ``--write=method`` the method's own is chosen. On live devices the
-    runtime has the last word: see ``search_live``. Where they cannot run the program (``Item.why_not_standalone``) the
-    simulator has it, and that is said.
+    Random search gets as many evaluations, but no more time than the budget has. With ``--write=method`` the method's
+    own is chosen. On live devices the runtime has the last word: see ``search_live``. Where they cannot run the program
+    (``Item.why_not_standalone``) the simulator has it, and that is said.
 
     Args:
       request: what to place where.
