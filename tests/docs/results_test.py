@@ -47,6 +47,8 @@ def unknown_in_commands(root: pathlib.Path, text: str) -> list[str]:
         module = re.search(r"python -m (\S+)", command)
         if module:
             file = root / (module[1].replace(".", "/") + ".py")
+            if (file.with_suffix("") / "__main__.py").is_file():
+                file = root / "tf_placer" / "command_line" / "flag_sets.py"
             if not file.is_file():
                 wrong.append(f"{command}: there is no {file.relative_to(root)}")
                 continue
