@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import collections
 import pathlib
+import re
 
 import pytest
 
@@ -134,3 +135,14 @@ def test_rendering_follows_imports_children_and_data(small_repository: pathlib.P
     assert 'name = "errors"' in files["tf_placer/BUILD"]
     assert 'deps = ["//tf_placer/costs"]' in files["tf_placer/BUILD"]
     assert 'deps = ["//tf_placer/costs"]' in files["tests/tf_placer/costs/BUILD"]
+
+
+def test_no_test_imports_another(root: pathlib.Path) -> None:
+    """A test file is no library, to Bazel either: what two need is a file of its own."""
+    importers = [
+        f"{path.relative_to(root)}: {line}"
+        for path in sorted((root / "tests").rglob("*_test.py"))
+        for line in path.read_text(encoding="utf8").splitlines()
+        if re.match(r"(from|import) tests\.\S+_test\b", line)
+    ]
+    assert importers == [], "\n".join(importers)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.tf_placer.ops.simulator_equality_test import random_inputs
-from tests.tf_placer.ops.simulator_test import CHAIN, arrays
+from tests.tf_placer.ops.random_inputs import random_inputs
+from tests.tf_placer.ops.small_arrays import CHAIN, arrays
 from tf_placer.ops.reference_simulator import reference_simulate
 from tf_placer.ops.simulator import simulate, simulate_schedule
 from tf_placer.ops.simulator_inputs import SimulatorInputs

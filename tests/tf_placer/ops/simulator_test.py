@@ -5,38 +5,11 @@ import pytest
 import tensorflow as tf
 
 from tests.logical_devices import outcomes_of
+from tests.tf_placer.ops.small_arrays import CHAIN, arrays
 from tf_placer.errors import InputError
 from tf_placer.ops.reference_simulator import reference_simulate
 from tf_placer.ops.simulator import simulate, simulate_schedule
 from tf_placer.ops.simulator_inputs import SimulatorInputs
-
-
-def arrays(num_ops, tensors, compute_ns, num_devices=2, **changes):
-    """Arrays where every op is a unit; a link takes 10 ns and 1 ns a byte, each on a channel of its own.
-
-    Args:
-      num_ops: N.
-      tensors: (producer, bytes, consumers), by producer.
-      compute_ns: [N], the same on every device.
-      num_devices: D.
-      **changes: arrays to use instead.
-    """
-    square = (num_devices, num_devices)
-    channel = np.arange(num_devices**2).reshape(square)
-    return {
-        "unit_of_op": np.arange(num_ops),
-        "compute_ns": np.repeat(np.array(compute_ns)[:, None], num_devices, axis=1),
-        "priority": np.zeros(num_ops, int),
-        "tensor_producer": np.array([producer for producer, _, _ in tensors], int),
-        "tensor_bytes": np.array([num_bytes for _, num_bytes, _ in tensors], int),
-        "consumer_offset": np.cumsum([0] + [len(consumers) for _, _, consumers in tensors]),
-        "consumer_op": np.array([op for _, _, consumers in tensors for op in consumers], int),
-        "resident_bytes": np.zeros(num_ops, int),
-        "streams": np.ones(num_devices, int),
-        "link_latency_ns": np.full(square, 10),
-        "link_bytes_per_s": np.full(square, 10**9),
-        "channel_of_link": np.where(np.eye(num_devices, dtype=bool), -1, channel),
-    } | changes
 
 
 def outcome(inputs, *device_of_unit):
@@ -51,9 +24,6 @@ def outcome(inputs, *device_of_unit):
     )
     assert result == tuple(reference_simulate(inputs, placement[0]))
     return result
-
-
-CHAIN = arrays(2, [(0, 5, [1])], [100, 50])
 
 
 def test_chain_on_one_device():
