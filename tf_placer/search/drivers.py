@@ -48,9 +48,8 @@ def _improving(spec: MethodSpec, config: Any, context: Context) -> Iterator[Roun
         return
     planner = spec.build(context.problem, config, start, context.seed)
     if not context.checkpoint.track_state(planner) and start is None:
-        for _ in range(
-            context.rounds
-        ):  # of a checkpoint of before planners were kept: what was drawn is drawn again
+        # A checkpoint from before planners were kept: what was drawn is drawn again.
+        for _ in range(context.rounds):
             planner.propose()
     rows = start[np.newaxis] if start is not None and not context.rounds else None
     while True:
