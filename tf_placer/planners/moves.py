@@ -9,13 +9,14 @@ import numpy as np
 from tf_placer.ops.local_search import MoveTables
 from tf_placer.planners.local_search_config import LocalSearchConfig
 from tf_placer.planners.random_bits import RandomBits
+from tf_placer.planners.slack_groups import unit_slack
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import local_edges, unit_graph
 
 _SIZES = 256  # of the table that sizes are drawn from
 _IDLE_WORK = 5  # a unit that costs nothing is drawn as often as one with a fifth of the mean work
 _SWAP_TRIES = 8
-_SLACK = 20  # a unit has slack when it can wait longer than this part of the critical path
+_SLACK = 0.05  # a unit has slack when it can wait longer than this share of the critical path
 
 
 def move_tables(problem: Problem, config: LocalSearchConfig) -> MoveTables:
@@ -33,24 +34,12 @@ def move_tables(problem: Problem, config: LocalSearchConfig) -> MoveTables:
         # Log-uniform, from one unit to the largest piece.
         piece_sizes=(largest ** ((np.arange(_SIZES) + 0.5) / _SIZES)).astype(np.int32),
         allowed=problem.allowed,
-        kind_of_unit=_has_slack(problem).astype(np.int32),
+        kind_of_unit=(unit_slack(problem) > _SLACK).astype(np.int32),
         crossing_chance=_chance(config.crossing),
         towards_chance=_chance(config.towards),
         swap_chance=_chance(config.swaps),
         kind_chance=_chance(config.one_kind),
     )
-
-
-def _has_slack(problem: Problem) -> np.ndarray:
-    """[U] bool, whether a unit's costliest op could wait without making the step longer, were transfers free."""
-    graph = problem.op_graph
-    path_ns = int(graph.bottom_level_ns.max(initial=0))
-    slack_ns = path_ns - graph.top_level_ns - graph.bottom_level_ns
-    # Ops of a unit beside each other, the costliest last; of equal ones the first.
-    order = np.lexsort((-np.arange(problem.num_ops), problem.fastest_ns(), problem.unit_of_op))
-    last = np.searchsorted(problem.unit_of_op[order], np.arange(problem.num_units), side="right") - 1
-    has_slack: np.ndarray = slack_ns[order[last]] * _SLACK > path_ns
-    return has_slack
 
 
 def _chance(probability: float) -> int:

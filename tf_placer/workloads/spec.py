@@ -1,0 +1,43 @@
+"""A row of the table of workloads: a family of models with the settings of one of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tf_placer.workloads.workload import Workload
+
+FORWARD, SMALL = "forward", "small"
+
+
+@dataclasses.dataclass(frozen=True)
+class WorkloadSpec:
+    """One workload.
+
+    Attributes:
+      name: small letters, digits and ``_``.
+      build: the family, ``(**settings) -> Workload``; all its arguments have defaults.
+      summary: one line with the paper.
+      settings: of this row, where they are not the family's own.
+    """
+
+    name: str
+    build: Callable[..., Workload]
+    summary: str
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+def variants(spec: WorkloadSpec, small: Mapping[str, Any]) -> tuple[WorkloadSpec, ...]:
+    """A workload, its forward pass alone, and the small twin of each, which runs on two CPU workers.
+
+    Args:
+      spec: of a family that takes ``training``.
+      small: settings of the twin, in addition to the row's own.
+    """
+    rows = []
+    for size, changed in ((spec.name, {}), (f"{spec.name}_{SMALL}", small)):
+        of_size = dataclasses.replace(spec, name=size, settings={**spec.settings, **changed})
+        forward = {**of_size.settings, "training": False}
+        rows += [of_size, dataclasses.replace(of_size, name=f"{size}_{FORWARD}", settings=forward)]
+    return tuple(rows)
