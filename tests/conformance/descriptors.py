@@ -46,6 +46,7 @@ class MethodDescriptor:
 
 
 METHODS = (
+    MethodDescriptor("auto"),
     MethodDescriptor(
         "hdp",
         HdpConfig(

@@ -29,7 +29,7 @@ class AutoPlaceConfig:
     Attributes:
       cluster: the devices, or a word for them as on the command line: ``"local"``, ``"local:2"`` (so many CPU
         workers), or the path of a cluster file with addresses.
-      method: a name of ``tf_placer.search.methods.names()``, or ``"auto"`` for the one that wins most often here.
+      method: a name of ``tf_placer.search.methods.names()``, by default the portfolio of them.
       budget_s: seconds of the search.
       seed: of the search.
       cache_dir: where plans are kept, so that the next process needs no search; ``~/.cache/tf_placer/plans`` without.
@@ -51,7 +51,7 @@ class AutoPlaceConfig:
     """
 
     cluster: Cluster | str = "local"
-    method: str = "auto"
+    method: str = methods.the(Role.DEFAULT).name
     budget_s: float = 60.0
     seed: int = 0
     cache_dir: str | os.PathLike[str] | None = None
@@ -78,7 +78,7 @@ class AutoPlaceConfig:
         if self.cache_dir is not None:
             folder = arguments.path("cache_dir", self.cache_dir, "a folder")
             check_writable(pathlib.Path(folder), f"cache_dir={folder}")
-        known = ("auto", *methods.names())
+        known = methods.names()
         if arguments.text("method", self.method, f"give one of {', '.join(known)}") not in known:
             raise InputError(f"method is {self.method!r}; {arguments.nearest(self.method, known)}")
         for ops, device in self.pins.items():
@@ -105,9 +105,3 @@ class AutoPlaceConfig:
     @property
     def _said(self) -> str:
         return f"cluster={self.cluster!r}"
-
-    @property
-    def search_method(self) -> str:
-        """A name of ``tf_placer.search.methods.names()``."""
-        # The plain one wins most live searches: docs/results/live_search.md
-        return methods.the(Role.PLAIN).name if self.method == "auto" else self.method

@@ -152,7 +152,7 @@ def _kept_plan(found: Any, problem: Problem) -> Plan:
 def _search(item: Item, problem: Problem, config: AutoPlaceConfig, progress: ProgressFactory | None) -> Plan:
     budget = Budget(config.budget_s)
     if not problem.cluster.is_live or not item.runs_standalone:
-        result = search(problem, config.search_method, budget_s=config.budget_s, seed=config.seed)
+        result = search(problem, config.method, budget_s=config.budget_s, seed=config.seed)
         single_s = search(
             problem, methods.the(Role.REFERENCE), budget_evaluations=problem.num_devices
         ).runtime_s
@@ -170,7 +170,7 @@ def _search(item: Item, problem: Problem, config: AutoPlaceConfig, progress: Pro
             from_cache=False,
         )
     with RuntimeEvaluator(item, problem) as evaluator:
-        found = search_live(problem, evaluator, config.search_method, budget, config.seed, progress)
+        found = search_live(problem, evaluator, config.method, budget, config.seed, progress)
         raced_s, unplaced_s, is_worth_it, verdict = _beside_unplaced(evaluator, found.recommended.decisions)
     plans = [found.recommended.decisions]
     plans += [found.single.decisions] if found.single is not None else []

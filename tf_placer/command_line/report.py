@@ -102,6 +102,7 @@ class Report:
             "cluster": self.problem.cluster.name,
             "method": self.method,
             "written": self.chosen.method,
+            "found_by": {c.method: c.result.found_by for c in self._candidates if c.result},
             "seed": self.result.seed,
             "settings": {c.method: c.result.settings for c in self._candidates if c.result},
             "ops": self.problem.num_ops,
@@ -334,7 +335,10 @@ def reserved_out(
 
 
 def _row_name(candidate: Candidate) -> str:
-    return "single device" if _is_single(candidate.method) else candidate.method
+    if _is_single(candidate.method):
+        return "single device"
+    by = candidate.result.found_by if candidate.result else candidate.method
+    return candidate.method if by == candidate.method else f"{candidate.method} ({by})"
 
 
 def _is_single(method: str) -> bool:

@@ -22,14 +22,24 @@ class Constructive(Protocol):
         """[K, U] int32 legal placements, K may be 0; equal seeds give equal placements."""
 
 
-class Improving(Protocol):
+class Resumable(Protocol):
+    """What goes on in another process as it would have here."""
+
+    def state(self) -> dict[str, Any]:
+        """Arrays, numbers and JSON data by name."""
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Goes on from what ``state`` gave, also in another process."""
+
+
+class Improving(Resumable, Protocol):
     """Proposes placements for as long as it is asked, and learns from how they fared, such as local search.
 
         planner = LocalSearch(problem, config, start, seed)
         rows = planner.propose()
         planner.learn(rows, runtime_s)
 
-    ``state`` and ``restore`` make it go on in another process as it would have here.
+    Its state is all that its next proposal depends on.
     """
 
     def propose(self) -> np.ndarray:
@@ -42,9 +52,3 @@ class Improving(Protocol):
           device_of_unit: what ``propose`` gave last.
           runtime_s: [B] seconds, inf where a placement does not run.
         """
-
-    def state(self) -> dict[str, Any]:
-        """Arrays, numbers and JSON data by name."""
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Goes on from what ``state`` gave, also in another process."""

@@ -36,6 +36,11 @@ class Budget:
         """Evaluations left after ``evaluations``."""
         return math.inf if self.evaluations is None else self.evaluations - evaluations
 
+    def used(self, evaluations: int, seconds: float) -> float:
+        """The share that is used up after so many evaluations and seconds, by the limit that is nearer."""
+        of_evaluations = 0.0 if self.evaluations is None else evaluations / self.evaluations
+        return max(of_evaluations, seconds / self.seconds)
+
     def capped(self, evaluations: int) -> Budget:
         """So many evaluations, in no more time: one that counts evaluations alone has no other limit."""
         return Budget(self.seconds, evaluations)

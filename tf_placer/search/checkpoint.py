@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from tf_placer.errors import InputError
 from tf_placer.files import write_atomically
-from tf_placer.planners.planner import Improving
+from tf_placer.planners.planner import Resumable
 
 SCHEMA_VERSION = 1
 FILE_NAME = "search.json"
@@ -93,7 +93,7 @@ class Checkpoint:
             self.settings_are(settings)
         self._track(_Variables(learner))
 
-    def track_state(self, planner: Improving) -> bool:
+    def track_state(self, planner: Resumable) -> bool:
         """The same for a planner without variables, by its ``state`` and ``restore``.
 
         Returns:
@@ -202,7 +202,7 @@ class _Variables:
 class _State:
     """A planner's state as one file: arrays as they are, everything else as JSON."""
 
-    def __init__(self, planner: Improving) -> None:
+    def __init__(self, planner: Resumable) -> None:
         self._planner = planner
 
     def write(self, prefix: pathlib.Path) -> None:

@@ -56,6 +56,7 @@ class Trial:
       raced: ``measured_s`` is of the race.
       evaluations: placements that its search tried.
       search_s: seconds that its search took.
+      found_by: see ``SearchResult``.
     """
 
     method: str
@@ -66,6 +67,7 @@ class Trial:
     raced: bool = False
     evaluations: int = 1
     search_s: float = 0.0
+    found_by: str = ""
 
     @property
     def device_of_unit(self) -> np.ndarray:
@@ -105,7 +107,11 @@ class LiveResult:
                 wanted = found.placement.decisions.digest(0, self.problem)
                 own += [
                     dataclasses.replace(
-                        trial, method=method, evaluations=found.evaluations, search_s=found.search_s
+                        trial,
+                        method=method,
+                        evaluations=found.evaluations,
+                        search_s=found.search_s,
+                        found_by=found.found_by,
                     )
                     for trial in self.trials
                     if trial.method != method and trial.decisions.digest(0, self.problem) == wanted
@@ -118,6 +124,7 @@ class LiveResult:
             evaluate_given(self.problem, trial.decisions, trial.method),
             evaluations=trial.evaluations,
             search_s=trial.search_s,
+            found_by=trial.found_by,
             interrupted=self.interrupted,
         )
 
@@ -143,10 +150,11 @@ def search_live(
     A search exploits the errors of its simulator, and the measurement of what it found is what corrects them: so
     search, measure, refit, search again; the last time from the method's best measured plan, if it is one that improves
     plans, and before that anew, because a climb that goes on stays where it is stuck. After each of the method's
-    searches a plain one (``Role.PLAIN``) gets the same budget, and in the end random search as many evaluations as the
-    method's last, in no more time, so that it shows what the method is worth; the fastest wins, whoever found it. The
-    race's times replace what its placements took by themselves, in the last refit, too. Measuring is not in the budget;
-    it takes seconds a placement. Ctrl-C skips what is left and keeps what was measured.
+    searches a plain one (``Role.PLAIN``) gets the same budget, unless the method has it inside, and in the end random
+    search as many evaluations as the method's last, in no more time, so that it shows what the method is worth; the
+    fastest wins, whoever found it. The race's times replace what its placements took by themselves, in the last refit,
+    too. Measuring is not in the budget; it takes seconds a placement. Ctrl-C skips what is left and keeps what was
+    measured.
 
     Args:
       problem: profiled (``build_problem``) on the evaluator's devices.
@@ -226,7 +234,8 @@ class _LiveSearch:
             found = self._propose(method, share, which, seed, go_on=last)
             if found is None:
                 continue
-            rivals = {self._plain: share}
+            # The default has the plain one inside.
+            rivals = {} if Role.DEFAULT in methods.find(method).roles else {self._plain: share}
             if last:
                 rivals[self._control] = share.capped(found.evaluations)
             for rival, budget in rivals.items():
@@ -260,7 +269,8 @@ class _LiveSearch:
         plan = found.placement.decisions
         digests = {trial.decisions.digest(0, self._problem) for trial in self._trials}
         if plan.digest(0, self._problem) not in digests:
-            self._measure(Trial(method, plan, evaluations=found.evaluations, search_s=found.search_s))
+            more = {name: getattr(found, name) for name in ("evaluations", "search_s", "found_by")}
+            self._measure(Trial(method, plan, **more))
         return found
 
     def _measure(self, trial: Trial) -> None:

@@ -17,10 +17,20 @@ from tf_placer.planners.simulated_local_search import SimulatedLocalSearch
 from tf_placer.planners.single_device import single_device_placements
 from tf_placer.planners.topological_fill import topological_fill
 from tf_placer.registration import check_registration
+from tf_placer.search.portfolio import PortfolioConfig, portfolio_rounds
 from tf_placer.search.round import Method
 from tf_placer.search.spec import Kind, MethodSpec, Role
 
 SPECS = (
+    MethodSpec(
+        name="auto",
+        kind=Kind.OWN_ROUNDS,
+        summary="Portfolio: cheap plans, then searches in turn; the time goes to what gains (Gomes & Selman 2001).",
+        build=portfolio_rounds(lambda: having(Role.MEMBER)),
+        config=PortfolioConfig,
+        roles=frozenset({Role.DEFAULT}),
+        uses_start=True,
+    ),
     MethodSpec(
         name="hdp",
         kind=Kind.LEARNED,
@@ -28,7 +38,6 @@ SPECS = (
         build=HdpLearner,
         config=HdpConfig,
         ignores=("what does not fit in its groups",),
-        roles=frozenset({Role.DEFAULT}),
         uses_start=True,
         versions={"network": NETWORK_VERSION, "features": FEATURES_VERSION},
     ),
@@ -48,7 +57,7 @@ SPECS = (
         build=LocalSearch,
         config=LocalSearchConfig,
         build_inside=SimulatedLocalSearch,
-        roles=frozenset({Role.PLAIN}),
+        roles=frozenset({Role.PLAIN, Role.MEMBER}),
         uses_start=True,
     ),
     MethodSpec(

@@ -30,6 +30,7 @@ class Recorder:
         self._start = time.monotonic()
         self.best_s = float("nan")
         self.best: Decisions | None = None  # one plan
+        self.found_by = ""  # of the best
         self.evaluations = 0
         self.history: list[HistoryEntry] = []
 
@@ -42,6 +43,7 @@ class Recorder:
             "best_s": self.best_s,
             "best_placement": None if best is None else best.device_of_unit[0].tolist(),
             # Only where it is decided: a search of devices is kept as it was before anything else could be.
+            **({"found_by": self.found_by} if self.found_by else {}),
             **{f"best_{name}": value[0].tolist() for name, value in more.items() if value is not None},
             "evaluations": self.evaluations,
             "history": [list(dataclasses.astuple(entry)) for entry in self.history],
@@ -56,6 +58,7 @@ class Recorder:
         self._start = time.monotonic() - state["elapsed_s"]
         self.best_s = state["best_s"]
         self.best = None
+        self.found_by = state.get("found_by", "")
         if rows["device_of_unit"] is not None:
             self.best = Decisions(**{name: None if row is None else [row] for name, row in rows.items()})
         self.evaluations = state["evaluations"]
@@ -64,6 +67,11 @@ class Recorder:
     @property
     def elapsed_s(self) -> float:
         return time.monotonic() - self._start
+
+    @property
+    def used(self) -> float:
+        """Share of the budget that is used up."""
+        return self._budget.used(self.evaluations, self.elapsed_s)
 
     @property
     def exhausted(self) -> bool:
@@ -81,6 +89,7 @@ class Recorder:
             row = int(np.nanargmin(runtime_s))
             self.best_s = float(runtime_s[row])
             self.best = batch.decisions.row(row)
+            self.found_by = batch.found_by
         self.evaluations += count
         self.history.append(
             HistoryEntry(

@@ -46,6 +46,7 @@ class SearchResult:
       interrupted: True when stopped by Ctrl-C.
       history: one entry per round.
       settings: of the method, by name; empty where it has none.
+      found_by: the method that found it inside the one that was asked for; ``method`` itself where there is none.
 
     Raises:
       InputError: a field of the wrong type, or a negative number.
@@ -64,6 +65,7 @@ class SearchResult:
     interrupted: bool
     history: tuple[HistoryEntry, ...]
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
+    found_by: str = ""
 
     def __post_init__(self) -> None:
         arguments.instance_of("placement", self.placement, Placement, "give the fastest one")
@@ -80,6 +82,8 @@ class SearchResult:
         arguments.truth("interrupted", self.interrupted)
         arguments.items_of("history", self.history, HistoryEntry, "give one entry for each round")
         arguments.instance_of("settings", self.settings, dict, "give setting -> value")
+        arguments.instance_of("found_by", self.found_by, str, "give the name of a method")
+        object.__setattr__(self, "found_by", self.found_by or self.method)
 
     @property
     def lower_bound_s(self) -> float:

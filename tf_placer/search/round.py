@@ -30,6 +30,7 @@ class Round:
       runtime_s: [B] float; not meaningful where not ``valid``.
       valid: [B] bool, the placement runs and fits.
       evaluations: placements that were tried to find these; None: these and no others.
+      found_by: the method inside a method that found these; empty where there is none.
 
     Raises:
       InputError: the decisions are none, or as many evaluations as there cannot be.
@@ -39,11 +40,13 @@ class Round:
     runtime_s: np.ndarray
     valid: np.ndarray
     evaluations: int | None = None
+    found_by: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "decisions", _bundled(self.decisions))
         if self.evaluations is not None:
             arguments.whole_number("evaluations", self.evaluations, least=0)
+        arguments.instance_of("found_by", self.found_by, str, "give the name of a method")
 
 
 def _bundled(decisions: Any) -> Decisions:
@@ -63,6 +66,7 @@ class Context:
       rounds: that this search had made when it was interrupted; the method goes on after them.
       checkpoint: keeps what a method has learned, see ``Checkpoint.track``.
       evaluations_left: says how many more the budget allows, infinite where only time counts.
+      used: says what share of the budget is used up, from 0 on.
     """
 
     problem: Problem
@@ -73,6 +77,7 @@ class Context:
     rounds: int
     checkpoint: Checkpoint
     evaluations_left: Callable[[], float] = lambda: math.inf
+    used: Callable[[], float] = lambda: 0.0
 
     @property
     def plans(self) -> np.ndarray:
@@ -83,6 +88,11 @@ class Context:
     def start(self) -> np.ndarray:
         """[U], the first of ``plans``."""
         return self.plans[0]
+
+    @property
+    def start_by(self) -> str:
+        """What made ``start``: the name of a method; ``"start"`` where it was given."""
+        return self.starts.made_by[0] if self.given is None else "start"
 
     @property
     def reference_s(self) -> float:

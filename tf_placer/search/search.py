@@ -128,7 +128,7 @@ def search(
         if begin is not None:
             identity["start"] = hashlib.sha256(begin.tobytes()).hexdigest()[:16]
         kept = Checkpoint(folder, identity, 0.0 if measures else CHECKPOINT_EVERY_S)
-        if spec.kind != Kind.OWN_ROUNDS:  # such a method says itself what it is set to
+        if spec.kind != Kind.OWN_ROUNDS or recorded(settings):  # else it may say itself what it is set to
             kept.settings_are({**spec.versions, **recorded(settings)})
         return _run(spec, settings, evaluator, budget, seed, begin, progress or Silent(), kept, ctrl_c)
 
@@ -158,7 +158,7 @@ def _run(
     problem = evaluator.problem
     recorder = Recorder(budget)
     recorder.restore(checkpoint.recorder)
-    starts = Starts(problem, evaluator, _beside())
+    starts = Starts(problem, evaluator, methods.having(Role.BESIDE))
     context = Context(
         problem=problem,
         evaluator=evaluator,
@@ -168,6 +168,7 @@ def _run(
         rounds=len(recorder.history),
         checkpoint=checkpoint,
         evaluations_left=lambda: budget.left(recorder.evaluations),
+        used=lambda: recorder.used,
     )
     interrupted = tried_all = False
     with contextlib.ExitStack() as finishing:
@@ -205,12 +206,9 @@ def _run(
             starts.single_device_s,
             interrupted,
         )
-        return dataclasses.replace(result, settings=recorded(settings))
-
-
-def _beside() -> list[MethodSpec]:
-    """What makes plans at once that cost nothing, beside the single devices."""
-    return [spec for spec in methods.having(Role.BESIDE) if Role.REFERENCE not in spec.roles]
+        return dataclasses.replace(
+            result, settings=recorded(settings), found_by=recorder.found_by or spec.name
+        )
 
 
 def _found_nothing(
@@ -256,7 +254,7 @@ def evaluate_given(problem: Problem, plan: Decisions, name: str) -> SearchResult
         yield evaluated(context, plan)
 
     result = search(problem, given, budget_evaluations=1, evaluator=SimulatedEvaluator(problem))
-    return dataclasses.replace(result, method=name)
+    return dataclasses.replace(result, method=name, found_by=name)
 
 
 def _simulated(evaluator: Evaluator) -> SimulatedEvaluator:

@@ -31,6 +31,7 @@ class Role(enum.Enum):
         "the strongest that learns nothing: searches beside a method on live devices, and for who names none"
     )
     DEFAULT = "what is tried where no method is named"
+    MEMBER = "is tried inside the portfolio of methods"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,7 +16,7 @@ from tf_placer.planners.single_device import single_device_placements
 from tf_placer.planners.within_memory import WithinMemory
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_order import order_of_use
-from tf_placer.search.spec import MethodSpec
+from tf_placer.search.spec import MethodSpec, Role
 
 
 class Starts:
@@ -36,11 +36,13 @@ class Starts:
         Args:
           problem: what is placed.
           evaluator: of the search.
-          planners: constructive methods, whose plans are looked at beside the single devices.
+          planners: constructive methods, whose plans are looked at beside the single devices; of the one that makes
+            those (``Role.REFERENCE``) only the name is used.
         """
         self._problem = problem
         self._evaluator = evaluator
-        self._planners = planners
+        self._planners = [spec for spec in planners if Role.REFERENCE not in spec.roles]
+        self._single_by = next((spec.name for spec in planners if Role.REFERENCE in spec.roles), "")
         self._singles = single_device_placements(problem)
         measured = evaluator.evaluate(self._singles)
         self._single_s = np.where(measured.status == Status.OK, measured.runtime_s, np.inf)
@@ -59,6 +61,11 @@ class Starts:
         return self._found[0]
 
     @property
+    def made_by(self) -> tuple[str, ...]:
+        """Names of the methods that made ``plans``."""
+        return self._found[2]
+
+    @property
     def reference_s(self) -> float:
         """Step time of the first plan, above 0: what rewards are relative to.
 
@@ -68,11 +75,14 @@ class Starts:
         return max(self._found[1], 1e-9)
 
     @functools.cached_property
-    def _found(self) -> tuple[np.ndarray, float]:
-        """``plans`` and ``reference_s``."""
+    def _found(self) -> tuple[np.ndarray, float, tuple[str, ...]]:
+        """``plans``, ``reference_s`` and ``made_by``."""
         simulator = simulator_beside(self._evaluator, self._problem)
         built = [spec.build(self._problem, spec.config(), 0) for spec in self._planners]
-        rows = _distinct(np.concatenate([self._singles, *built]))
+        every = [self._single_by] * len(self._singles)
+        every += [spec.name for spec, rows in zip(self._planners, built, strict=True) for _ in rows]
+        rows, first = _distinct(np.concatenate([self._singles, *built]))
+        made_by = [every[i] for i in first]
         simulated = simulator.evaluate(rows)
         simulated_s = np.where(simulated.status == Status.OK, simulated.runtime_s, np.inf)
         times_s = simulated_s.copy()
@@ -89,21 +99,23 @@ class Starts:
         runs = np.flatnonzero(np.isfinite(times_s))
         if len(runs):
             order = runs[np.argsort(times_s[runs], kind="stable")]
-            return rows[order], float(times_s[order[0]])
-        return self._nearest_to_fitting(simulator, rows)
+            return rows[order], float(times_s[order[0]]), tuple(made_by[i] for i in order)
+        return self._nearest_to_fitting(simulator, rows, made_by)
 
     def _nearest_to_fitting(
-        self, simulator: SimulatedEvaluator, rows: np.ndarray
-    ) -> tuple[np.ndarray, float]:
+        self, simulator: SimulatedEvaluator, rows: np.ndarray, made_by: list[str]
+    ) -> tuple[np.ndarray, float, tuple[str, ...]]:
         """The row, or single device less what does not fit there, that exceeds memory least; its time without limit."""
         within = WithinMemory(self._problem, self._problem.resident_bytes, order_of_use(self._problem))
         rows = np.concatenate([rows, [within(row) for row in self._singles]])
         times = simulator.times(tf.constant(rows))
         over = np.maximum(times.peak_bytes.numpy() - self._problem.cluster.capacity_bytes(), 0).sum(axis=1)
         least = int(np.lexsort((times.runtime_s.numpy(), over))[0])
-        return rows[least : least + 1], float(times.runtime_s[least])
+        by = [*made_by, *[self._single_by] * len(self._singles)]
+        return rows[least : least + 1], float(times.runtime_s[least]), (by[least],)
 
 
-def _distinct(rows: np.ndarray) -> np.ndarray:
-    """[K, U] the rows, each where it is first."""
-    return rows[np.sort(np.unique(rows, axis=0, return_index=True)[1])]
+def _distinct(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """[K, U] the rows, each where it is first, and [K] where that is."""
+    first = np.sort(np.unique(rows, axis=0, return_index=True)[1])
+    return rows[first], first

@@ -61,6 +61,7 @@ def of_searches(scene: Scene) -> dict[str, Row]:
                 "interrupted": (1, "yes"),
                 "history": (3, "a", [3]),
                 "settings": (3, "a", [1]),
+                "found_by": (3, None),
             },
         ),
     }

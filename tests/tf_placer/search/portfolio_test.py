@@ -1,0 +1,120 @@
+"""The time of a portfolio goes to what gains, and who found the plan is said."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tests.tf_placer.problem.small_problems import branches_optimum_ns, branches_problem
+from tf_placer.planners.planner import NoSettings
+from tf_placer.problem.problem import Problem
+from tf_placer.search import methods
+from tf_placer.search.portfolio import PortfolioConfig, portfolio_rounds
+from tf_placer.search.search import search
+from tf_placer.search.spec import Kind, MethodSpec
+
+BRANCHES, LENGTH = 4, 2
+PROBLEM = branches_problem(BRANCHES, LENGTH)
+ONE_DEVICE = PROBLEM.everything_on(0)
+BEST = next(
+    np.array(row, np.int32)
+    for row in itertools.product(range(2), repeat=PROBLEM.num_units)
+    if search(PROBLEM, "local_search", budget_evaluations=1, start=np.array(row, np.int32)).runtime_s
+    == branches_optimum_ns(BRANCHES, LENGTH) / 1e9
+)
+
+
+class Counted:
+    """Proposes one plan, over and over, and counts how often it was asked."""
+
+    asked: ClassVar[dict[str, int]] = {}
+
+    def __init__(self, name: str, row: np.ndarray) -> None:
+        self._name = name
+        self._row = row
+
+    def propose(self) -> np.ndarray:
+        self.asked[self._name] = self.asked.get(self._name, 0) + 1
+        return self._row[np.newaxis]
+
+    def learn(self, device_of_unit: np.ndarray, runtime_s: np.ndarray) -> None:
+        """Learns nothing."""
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Has no state."""
+
+
+def arm(name: str, row: np.ndarray) -> MethodSpec:
+    return MethodSpec(name, Kind.IMPROVING, "An arm.", lambda *given: Counted(name, row))
+
+
+def portfolio(*members: MethodSpec, **settings: Any) -> MethodSpec:
+    build = portfolio_rounds(lambda: members)
+    config = PortfolioConfig(**settings)
+    return MethodSpec("portfolio", Kind.OWN_ROUNDS, "Some.", build, PortfolioConfig, config, uses_start=True)
+
+
+def asked_of(*members: MethodSpec, evaluations: int = 101) -> tuple[dict[str, int], str]:
+    """How often each arm was asked in 100 evaluations after that of the start, and who found the plan."""
+    Counted.asked = {}
+    method = portfolio(*members, slices=25)
+    found = search(PROBLEM, method, budget_evaluations=evaluations, start=ONE_DEVICE)
+    return Counted.asked, found.found_by
+
+
+def test_arms_that_gain_nothing_wait_longer_each_time() -> None:
+    # Turns of 1/25 of 101 evaluations, that is of 5 or 4. The second arm is asked at turn 1 and, after waits of 3, 9
+    # and 27 turns, at 5 and 15; of about 22 turns 3 are its.
+    asked, found_by = asked_of(arm("first", ONE_DEVICE), arm("second", ONE_DEVICE))
+    assert sum(asked.values()) == 100
+    assert 10 <= asked["second"] <= 15
+    assert found_by == "start"
+
+
+def test_the_arm_that_gained_is_asked_again_at_once() -> None:
+    asked, found_by = asked_of(arm("first", ONE_DEVICE), arm("second", BEST))
+    # One turn more than in the test above: after its gain.
+    assert 14 <= asked["second"] <= 20
+    assert found_by == "second"
+
+
+def test_constructed_plans_stand_before_the_race_and_end_when_they_are_dear() -> None:
+    def made(*given: Any) -> np.ndarray:
+        return np.stack([ONE_DEVICE] * 10)
+
+    def last(problem: Problem, config: NoSettings, seed: int) -> np.ndarray:
+        return BEST[np.newaxis]
+
+    members = (
+        MethodSpec("ten", Kind.CONSTRUCTIVE, "Ten.", made, goes_on=False),
+        MethodSpec("last", Kind.CONSTRUCTIVE, "One.", last, goes_on=False),
+    )
+    # After the start and ten plans 11 of 100 evaluations are used up, and of 1000 hardly any.
+    for evaluations, found_by in ((100, "start"), (1000, "last")):
+        found = search(PROBLEM, portfolio(*members), budget_evaluations=evaluations, start=ONE_DEVICE)
+        assert found.found_by == found_by
+
+
+def test_an_arm_that_fell_behind_begins_at_the_best_plan() -> None:
+    began = []
+
+    def climber(problem: Problem, config: NoSettings, start: np.ndarray, seed: int) -> Counted:
+        began.append(start.tolist())
+        return Counted("first", ONE_DEVICE)
+
+    first = MethodSpec("first", Kind.IMPROVING, "An arm.", climber, uses_start=True)
+    asked_of(first, arm("second", BEST))
+    assert began[:2] == [ONE_DEVICE.tolist(), BEST.tolist()]
+    assert len(began) == 2, "who has tried that plan is not behind"
+
+
+def test_the_default_is_a_portfolio_that_says_who_found_its_plan() -> None:
+    default = methods.the(methods.Role.DEFAULT).name
+    found = search(PROBLEM, default, budget_evaluations=50)
+    assert found.method == default
+    assert found.found_by in methods.names() and found.found_by != default
