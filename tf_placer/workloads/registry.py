@@ -13,9 +13,12 @@ from tf_placer.registration import check_registration
 from tf_placer.workloads import (
     branches_small,
     dense_small,
+    gnmt,
     inception_v3,
     lstm_lm_small,
+    nmt,
     resnet50,
+    rnnlm,
     transformer_small,
     two_towers,
 )
@@ -26,9 +29,12 @@ from tf_placer.workloads.workload import Workload
 _FAMILIES = (
     branches_small,
     dense_small,
+    gnmt,
     inception_v3,
     lstm_lm_small,
+    nmt,
     resnet50,
+    rnnlm,
     transformer_small,
     two_towers,
 )
