@@ -46,6 +46,7 @@ class MethodDescriptor:
 
 
 METHODS = (
+    MethodDescriptor("expert", of_optimum=1.98, draws=False),
     MethodDescriptor(
         "hdp",
         HdpConfig(

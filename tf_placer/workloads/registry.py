@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -94,7 +95,8 @@ def build(name: str, **overrides: Any) -> Item:
 
     def trace() -> Item:
         workload = spec.build(**settings)
-        return Item.from_function(workload.function, *workload.example_args, name=name)
+        item = Item.from_function(workload.function, *workload.example_args, name=name)
+        return dataclasses.replace(item, stages=workload.stages)
 
     return kept_item(name, settings, trace) if name in _BUILT_IN else trace()
 
