@@ -20,7 +20,7 @@ def nmt(
     layers: int = 2,
     batch: int = 64,
     length: int = 70,
-    vocabulary: int = 30_000,
+    vocabulary: int = 32_000,
     width: int = 1024,
     optimizer: str = "adam",
     seed: int = 0,

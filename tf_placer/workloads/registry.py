@@ -72,6 +72,16 @@ def find(name: str) -> WorkloadSpec:
     return _TABLE[name]
 
 
+def settings_of(name: str) -> dict[str, Any] | None:
+    """All settings of a workload that comes with tf_placer; None for one that was registered in this process.
+
+    Raises:
+      InputError: no such workload.
+    """
+    _, settings = _settings(name, {})
+    return settings if name in _BUILT_IN else None
+
+
 def check_name(name: str) -> None:
     """Raises InputError unless a workload has this name; the message gives the nearest ones."""
     if name not in _TABLE:
