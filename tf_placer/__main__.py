@@ -18,6 +18,7 @@ from tf_placer.arguments import nearest
 from tf_placer.cluster.preset import preset_names
 from tf_placer.command_line import flag_sets
 from tf_placer.command_line.explain import explain
+from tf_placer.command_line.list_workloads import list_workloads
 from tf_placer.command_line.measure import measure
 from tf_placer.command_line.parse_flags import parse_flags
 from tf_placer.command_line.place import Request, compare, place, place_signatures
@@ -158,6 +159,9 @@ def _clusters(values: flags.FlagValues, console: rich.console.Console) -> None:
 
 
 def _workloads(values: flags.FlagValues, console: rich.console.Console) -> None:
+    if not values.names:
+        list_workloads(values.facts, console)
+        return
     for name in workloads.names():
         console.print(name)
 
@@ -186,7 +190,7 @@ COMMANDS = {
     ),
     "profile": Command("measure ops and links on this machine", flag_sets.of_profile, (), _profile),
     "clusters": Command("list the described machines", flag_sets.none, (), _clusters),
-    "workloads": Command("list what can be placed", flag_sets.none, (), _workloads),
+    "workloads": Command("list what can be placed", flag_sets.of_workloads, (), _workloads),
     "methods": Command("list the search methods", flag_sets.none, (), _methods),
 }
 

@@ -28,6 +28,19 @@ def percentage(fraction: float | None, signed: bool = False) -> str:
     return _shown(None if fraction is None else 1e2 * fraction, signed, 1, "%")
 
 
+def amount(number: float) -> str:
+    """``"26"``, ``"1.5K"``, ``"181.3M"``: with K, M, G, T and P for thousands, millions and so on.
+
+    Args:
+      number: not negative.
+    """
+    for suffix in ("", "K", "M", "G", "T"):
+        if round(number, 1) < 1000:
+            return f"{number:.1f}{suffix}" if suffix else f"{number:.0f}"
+        number /= 1000
+    return f"{number:.1f}P"
+
+
 def gain(fraction: float | None) -> str:
     """``"16.3% faster"``, ``"2.7% slower"``, or ``"no faster and no slower"`` where that rounds to nothing.
 

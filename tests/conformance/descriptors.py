@@ -47,6 +47,8 @@ class MethodDescriptor:
 
 METHODS = (
     MethodDescriptor("auto"),
+    # It knows no stages here, so it cuts all four branches in the middle.
+    MethodDescriptor("expert", of_optimum=2.84, draws=False),
     MethodDescriptor(
         "hdp",
         HdpConfig(

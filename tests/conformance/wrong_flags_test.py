@@ -30,6 +30,7 @@ OF_NAME = {
     "signature": ("train", "serving_default,train"),
     "meta_graph": ("nowhere", "FOLDER", "FILE"),
     "fetches": ("nowhere", "nowhere:0"),
+    "facts": ("dense_smal", "dense_small,nowhere"),
     "cluster": ("k40x3", "nowhere.toml", "FOLDER/", "local:two", "local:0", "local:1000000", "local:"),
     "out": ("FILE", "FILE/out"),
     "pin": ("a", "=", "(=/device:CPU:0", "a=GPU::0", "nowhere=/device:CPU:0"),
@@ -47,6 +48,7 @@ OF_NAME = {
 _TOLD_BY = {
     "saved_model": "saved_model|file.txt",
     "fetches": "fetches|nowhere",
+    "facts": "workload",
     "method": "method",
     "methods": "method",
     "pin": "pin",

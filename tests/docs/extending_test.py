@@ -22,7 +22,7 @@ NEW_METHODS, NEW_WORKLOADS = {"cut_once", "one_by_one", "unit_policy"}, {"two_he
 def followed(root: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
     """The folder in which the page was followed; what it registers is forgotten after the test."""
     monkeypatch.setattr(methods, "_METHODS", dict(methods._METHODS))
-    monkeypatch.setattr(registry, "_FAMILIES", dict(registry._FAMILIES))
+    monkeypatch.setattr(registry, "_TABLE", dict(registry._TABLE))
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     files = [

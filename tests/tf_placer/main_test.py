@@ -32,6 +32,7 @@ from tf_placer.search.round import Context, Round, evaluated
 from tf_placer.search.search import search
 from tf_placer.workers import loopback
 from tf_placer.workloads import registry
+from tf_placer.workloads.spec import WorkloadSpec
 
 _ROOT = pathlib.Path(__file__).absolute().parents[2]
 _KEYS = {
@@ -356,7 +357,7 @@ def strings() -> workloads.Workload:
 def test_a_workload_that_depends_on_data_or_on_this_process(
     family: Callable[[], workloads.Workload], tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(registry._FAMILIES, family.__name__, family)
+    monkeypatch.setitem(registry._TABLE, family.__name__, WorkloadSpec(family.__name__, family, "of a test"))
     assert run(place_arguments(tmp_path / "out", workload=family.__name__)) == 0
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert bool(summary["estimated_sizes"]) == (family is unknown_shapes)
@@ -365,7 +366,7 @@ def test_a_workload_that_depends_on_data_or_on_this_process(
 def test_an_op_that_no_device_has_a_kernel_for(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(registry._FAMILIES, "strings", strings)
+    monkeypatch.setitem(registry._TABLE, "strings", WorkloadSpec("strings", strings, "of a test"))
     file = tmp_path / "box.toml"
     file.write_text(_TWO_GPUS.format(latency_ns=1000, duplex="true"))
     argv = place_arguments(tmp_path / "out", workload="strings", cluster=str(file))
@@ -380,7 +381,9 @@ def uninitialized() -> workloads.Workload:
 def test_a_workload_whose_values_cannot_be_restored(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(registry._FAMILIES, "uninitialized", uninitialized)
+    monkeypatch.setitem(
+        registry._TABLE, "uninitialized", WorkloadSpec("uninitialized", uninitialized, "of a test")
+    )
     argv = place_arguments(tmp_path / "out", workload="uninitialized")
     assert_one_line(capsys, tmp_path, argv, "'empty' has no value", "initialize it")
 

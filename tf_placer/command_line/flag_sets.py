@@ -26,6 +26,14 @@ _SOURCES = ("workload", "saved_model", "meta_graph")
 _DESCRIPTION = (*_SOURCES, "signature", "fetches", "batch_size", "cluster", "costs")
 
 
+def of_workloads(values: flags.FlagValues) -> None:
+    """Of ``workloads``."""
+    flags.DEFINE_list(
+        "facts", [], "Workloads that are built to find what they are, or all.", flag_values=values
+    )
+    flags.DEFINE_bool("names", False, "Print the names alone, for scripts.", flag_values=values)
+
+
 def none(values: flags.FlagValues) -> None:
     """Of commands that list things."""
 

@@ -57,6 +57,7 @@ def item_bytes(item: Item) -> bytes:
         "fetches": item.fetches,
         "control_outputs": item.control_outputs,
         "requested_devices": dict(item.requested_devices),
+        "stages": item.stages,
         **held,
     }
     return array_file_bytes(_KIND, SCHEMA_VERSION, header, arrays)
@@ -81,6 +82,7 @@ def read_item_file(path: pathlib.Path) -> Item:
             control_outputs=tuple(header["control_outputs"]),
             variables=tuple(_entries(ItemVariable, "variables", header, arrays)),
             requested_devices={op: tuple(names) for op, names in header["requested_devices"].items()},
+            stages=tuple(header.get("stages", ())),  # files of before have none
         )
     except (InputError, DecodeError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise InputError(f"{path} lacks a part of an item ({error}); {_REMEDY}") from error

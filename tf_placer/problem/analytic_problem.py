@@ -55,6 +55,7 @@ def analytic_problem(item: Item, cluster: Cluster) -> Problem:
         guessed_op_types=dict(costs.guessed),
         estimated_sizes=item.estimated_sizes,
         work=costs.work,
+        stage_of_op=item.stage_of_op,
     )
 
 

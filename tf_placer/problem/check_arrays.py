@@ -218,3 +218,19 @@ def _check_sum(argument: str, array: np.ndarray, most: int, unit: str) -> None:
         raise InputError(
             f"{argument} adds up to {total:.3g} {unit}, more than can be computed with; give less than {most:.3g}"
         )
+
+
+def checked_stages(stage_of_op: object, num_ops: int) -> np.ndarray:
+    """[N] int32 stages from 0, or -1 where none is known; for an empty array that of every op.
+
+    Raises:
+      InputError: it is not so.
+    """
+    stages = exact("stage_of_op", stage_of_op, np.int32)
+    if not stages.size:
+        return np.full(num_ops, -1, np.int32)
+    if stages.shape != (num_ops,):
+        raise InputError(f"stage_of_op has shape {stages.shape}, expected ({num_ops},): a stage for each op")
+    if stages.min() < -1:
+        raise InputError(f"stage_of_op has the entry {stages.min()}; give stages from 0, or -1 for none")
+    return stages

@@ -21,6 +21,7 @@ from tf_placer.problem.check_arrays import (
     check_length,
     checked_names,
     checked_problem_arrays,
+    checked_stages,
 )
 from tf_placer.problem.given_arrays import fields_of_arrays
 from tf_placer.problem.op_graph import OpGraph
@@ -59,6 +60,8 @@ class Problem:
       guessed_op_types: op type -> number of ops whose cost is a guess.
       estimated_sizes: rule -> number of tensors whose size is an estimate by it.
       work: FLOPs, bytes and launches of each op, for who makes other costs of them; None where that is not known.
+      stage_of_op: [N] int32, what an expert would keep together, in the order of the network (``Item.stages``); -1
+        where that is not known. An empty array stands for that of every op.
 
     Raises:
       InputError: no op, or a field that is not as stated here.
@@ -82,6 +85,7 @@ class Problem:
     guessed_op_types: dict[str, int] = dataclasses.field(default_factory=dict)
     estimated_sizes: dict[str, int] = dataclasses.field(default_factory=dict)
     work: OpWork | None = None
+    stage_of_op: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int32))
 
     def __post_init__(self) -> None:
         arguments.text("name", self.name, "give the name that reports call it by")
@@ -102,6 +106,7 @@ class Problem:
         if self.work is not None:
             arguments.instance_of("work", self.work, OpWork, "give an OpWork, or None")
             check_length("work", self.work.flops, self.num_ops)
+        object.__setattr__(self, "stage_of_op", checked_stages(self.stage_of_op, self.num_ops))
 
     @property
     def num_ops(self) -> int:
@@ -203,13 +208,13 @@ class Problem:
         """Hex digest of everything that decides a search: graph, units, costs, tensors and cluster.
 
         Left out are the name and ``work``: times are in ``compute_ns``, so no result depends on them, and
-        checkpoints of searches from before there was ``work`` go on.
+        checkpoints of searches from before there was ``work`` go on. So do those of problems without stages.
         """
         digest = hashlib.sha256()
         for field in dataclasses.fields(self):
-            if field.name in _NOT_IN_DIGEST:
-                continue
             value = getattr(self, field.name)
+            if field.name in _NOT_IN_DIGEST or (field.name == "stage_of_op" and (value < 0).all()):
+                continue
             if isinstance(value, np.ndarray):
                 content = f"{value.dtype.str}{value.shape}".encode() + np.ascontiguousarray(value).tobytes()
             else:

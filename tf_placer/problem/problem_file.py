@@ -35,6 +35,8 @@ def problem_bytes(fields: Mapping[str, Any]) -> bytes:
     arrays = {name: fields[name] for name in PROBLEM_ARRAYS}
     if work is not None:
         arrays |= {f"work_{name}": getattr(work, name) for name in _WORK}
+    if (fields["stage_of_op"] >= 0).any():
+        arrays["stage_of_op"] = fields["stage_of_op"]
     header = {name: fields[name] for name in _DESCRIPTIONS}
     cluster = dataclasses.asdict(fields["cluster"])
     return array_file_bytes(
@@ -57,6 +59,8 @@ def read_problem_file(path: pathlib.Path) -> dict[str, Any]:
         for name in ("op_names", "op_types"):
             fields[name] = tuple(header[name])
         fields["cluster"] = _cluster(header["cluster"])
+        if "stage_of_op" in arrays:  # not in files of before, nor where no stage is known
+            fields["stage_of_op"] = arrays["stage_of_op"]
         if header["has_work"]:
             fields["work"] = OpWork(*(arrays[f"work_{name}"] for name in _WORK))
     except InputError as error:

@@ -9,6 +9,7 @@ from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.learner import NETWORK_VERSION, HdpLearner
 from tf_placer.arguments import nearest
 from tf_placer.errors import InputError
+from tf_placer.planners.expert import expert
 from tf_placer.planners.list_schedule import list_schedule
 from tf_placer.planners.local_search import LocalSearch
 from tf_placer.planners.local_search_config import LocalSearchConfig
@@ -30,6 +31,14 @@ SPECS = (
         config=PortfolioConfig,
         roles=frozenset({Role.DEFAULT}),
         uses_start=True,
+    ),
+    MethodSpec(
+        name="expert",
+        kind=Kind.CONSTRUCTIVE,
+        summary="A layer a device, attention and softmax with the last, as experts do (Mirhoseini et al. 2017).",
+        build=expert,
+        ignores=("how long layers take", "messages", "peaks of memory"),
+        goes_on=False,
     ),
     MethodSpec(
         name="hdp",

@@ -2,9 +2,10 @@
 
 from tf_placer.workloads.registry import build
 from tf_placer.workloads.registry import check_name
+from tf_placer.workloads.registry import find
 from tf_placer.workloads.registry import function
 from tf_placer.workloads.registry import names
 from tf_placer.workloads.registry import register
 from tf_placer.workloads.workload import Workload
 
-__all__ = ["Workload", "build", "check_name", "function", "names", "register"]
+__all__ = ["Workload", "build", "check_name", "find", "function", "names", "register"]

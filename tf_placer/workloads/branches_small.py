@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_placer.workloads.optimizers import optimizer_named
+from tf_placer.workloads.spec import WorkloadSpec
 from tf_placer.workloads.train_step import begin, train_step
 from tf_placer.workloads.workload import Workload
 
@@ -35,3 +36,12 @@ def branches_small(
     x = tf.constant(random.standard_normal((batch, width), np.float32))
     y = tf.constant(random.integers(classes, size=batch, dtype=np.int32))
     return Workload(train_step(model, optimizer_named(optimizer)), (x, y))
+
+
+ROWS = (
+    WorkloadSpec(
+        "branches_small",
+        branches_small,
+        "Branches between a split and a join: the least that model parallelism gains on",
+    ),
+)

@@ -9,25 +9,38 @@ from __future__ import annotations
 import keras
 
 from tf_placer.workloads.images import image_batch
-from tf_placer.workloads.optimizers import optimizer_named
-from tf_placer.workloads.train_step import begin, train_step
+from tf_placer.workloads.spec import WorkloadSpec, forward_of, variants
+from tf_placer.workloads.train_step import begin, step_of
 from tf_placer.workloads.workload import Workload
 
 
 def inception_v3(
-    batch: int = 32, image_size: int = 299, classes: int = 1000, optimizer: str = "rmsprop", seed: int = 0
+    batch: int = 32,
+    image_size: int = 299,
+    classes: int = 1000,
+    optimizer: str = "rmsprop",
+    seed: int = 0,
+    training: bool = True,
 ) -> Workload:
-    """Returns a training step on [batch, image_size, image_size, 3]."""
+    """Returns a step on [batch, image_size, image_size, 3]: of training, or the forward pass and the loss."""
     begin(seed)
     model = keras.applications.InceptionV3(
         weights=None, input_shape=(image_size, image_size, 3), classes=classes
     )
-    step = train_step(model, optimizer_named(optimizer))
-    return Workload(step, image_batch(batch, image_size, classes, seed))
+    return Workload(step_of(model, optimizer, training), image_batch(batch, image_size, classes, seed))
 
 
-def inception_v3_small(
-    batch: int = 8, image_size: int = 139, classes: int = 1000, optimizer: str = "sgd", seed: int = 0
-) -> Workload:
-    """The same network on smaller images: a step of about a second on one core."""
-    return inception_v3(batch, image_size, classes, optimizer, seed)
+_SUMMARY = "Inception-V3 on images (Szegedy et al. 2015)"
+_B1, _B64 = (
+    WorkloadSpec(f"inception_v3_b{batch}", inception_v3, f"{_SUMMARY}, batch {batch}", {"batch": batch})
+    for batch in (1, 64)
+)
+ROWS = (
+    *variants(
+        WorkloadSpec("inception_v3", inception_v3, f"{_SUMMARY}, batch 32"),
+        # A step of about a second on one core.
+        small={"batch": 8, "image_size": 139, "optimizer": "sgd"},
+    ),
+    *(_B1, forward_of(_B1)),
+    *(_B64, forward_of(_B64)),
+)

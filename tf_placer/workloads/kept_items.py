@@ -14,7 +14,7 @@ import json
 import logging
 import pathlib
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -53,7 +53,7 @@ def kept_item(name: str, settings: Mapping[str, Any], trace: Callable[[], Item])
     sources = _digest_of_sources()
     if sources is None or not all(type(value) in _PLAIN for value in settings.values()):
         return trace()
-    which = f"{name}-{_digest(dict(settings))[:12]}"
+    which = f"{name}-{digest_of_settings(settings)}"
     path = kept_folder() / f"{which}-{_digest(_made_with(sources))[:20]}{_SUFFIX}"
     item = _read(path)
     if item is None:
@@ -123,12 +123,36 @@ def _made_with(sources: str) -> dict[str, str]:
     }
 
 
+def digest_of_what_makes(folders: Sequence[str]) -> str | None:
+    """Hex digest of all that an item depends on beside its settings, and of the modules in more folders.
+
+    Args:
+      folders: of modules, from the one that holds ``tf_placer``.
+
+    Returns:
+      None where the modules cannot be read.
+    """
+    sources, more = _digest_of_sources(), _digest_of_folders(folders)
+    if sources is None or more is None:
+        return None
+    return _digest({**_made_with(sources), "more": more})[:20]
+
+
+def digest_of_settings(settings: Mapping[str, Any]) -> str:
+    """Hex digest of plain settings."""
+    return _digest(dict(settings))[:12]
+
+
 @functools.cache
 def _digest_of_sources() -> str | None:
     """Of the modules that make, trace and clean up; None where they cannot be read."""
+    return _digest_of_folders(("colocation", "tf_placer/graph", "tf_placer/workloads"))
+
+
+def _digest_of_folders(folders: Sequence[str]) -> str | None:
     top = pathlib.Path(__file__).parents[2]
     digest, count = hashlib.sha256(), 0
-    for folder in ("colocation", "tf_placer/graph", "tf_placer/workloads"):
+    for folder in folders:
         for file in sorted((top / folder).rglob("*.py")):
             digest.update(f"{file.relative_to(top)}\n".encode() + file.read_bytes())
             count += 1

@@ -6,6 +6,7 @@ import keras
 
 from tf_placer.workloads.optimizers import optimizer_named
 from tf_placer.workloads.sentences import sentence_batch
+from tf_placer.workloads.spec import WorkloadSpec
 from tf_placer.workloads.train_step import begin, train_step
 from tf_placer.workloads.workload import Workload
 
@@ -28,3 +29,10 @@ def lstm_lm_small(
     model = keras.Model(inputs, keras.layers.Dense(vocabulary, activation="softmax")(x))
     step = train_step(model, optimizer_named(optimizer))
     return Workload(step, sentence_batch(batch, length, vocabulary, seed))
+
+
+ROWS = (
+    WorkloadSpec(
+        "lstm_lm_small", lstm_lm_small, "A small LSTM language model, unrolled over time, of Keras layers"
+    ),
+)

@@ -2,35 +2,45 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tf_placer.arguments import nearest
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
 from tf_placer.registration import check_registration
-from tf_placer.workloads.branches_small import branches_small
-from tf_placer.workloads.dense_small import dense_small
-from tf_placer.workloads.inception_v3 import inception_v3, inception_v3_small
+from tf_placer.workloads import (
+    branches_small,
+    dense_small,
+    gnmt,
+    inception_v3,
+    lstm_lm_small,
+    nmt,
+    resnet50,
+    rnnlm,
+    transformer_small,
+    two_towers,
+)
 from tf_placer.workloads.kept_items import kept_item
-from tf_placer.workloads.lstm_lm_small import lstm_lm_small
-from tf_placer.workloads.resnet50 import resnet50
-from tf_placer.workloads.transformer_small import transformer_small
-from tf_placer.workloads.two_towers import two_towers
+from tf_placer.workloads.spec import WorkloadSpec
 from tf_placer.workloads.workload import Workload
 
-_FAMILIES: dict[str, Callable[..., Workload]] = {
-    "branches_small": branches_small,
-    "dense_small": dense_small,
-    "inception_v3": inception_v3,
-    "inception_v3_small": inception_v3_small,
-    "lstm_lm_small": lstm_lm_small,
-    "resnet50": resnet50,
-    "transformer_small": transformer_small,
-    "two_towers": two_towers,
-}
-_BUILT_IN = frozenset(_FAMILIES)
+_FAMILIES = (
+    branches_small,
+    dense_small,
+    gnmt,
+    inception_v3,
+    lstm_lm_small,
+    nmt,
+    resnet50,
+    rnnlm,
+    transformer_small,
+    two_towers,
+)
+_TABLE: dict[str, WorkloadSpec] = {row.name: row for family in _FAMILIES for row in family.ROWS}
+_BUILT_IN = frozenset(_TABLE)
 
 
 def register(name: str, family: Callable[..., Workload]) -> None:
@@ -44,17 +54,37 @@ def register(name: str, family: Callable[..., Workload]) -> None:
       InputError: the name is none or comes with tf_placer, or the family cannot be called.
     """
     check_registration("workload", name, family, _BUILT_IN)
-    _FAMILIES[name] = family
+    _TABLE[name] = WorkloadSpec(name, family, "registered in this process")
 
 
 def names() -> tuple[str, ...]:
     """Returns the names of all workloads, sorted."""
-    return tuple(sorted(_FAMILIES))
+    return tuple(sorted(_TABLE))
+
+
+def find(name: str) -> WorkloadSpec:
+    """Returns a workload's row.
+
+    Raises:
+      InputError: no workload has this name; the message gives the nearest ones.
+    """
+    check_name(name)
+    return _TABLE[name]
+
+
+def settings_of(name: str) -> dict[str, Any] | None:
+    """All settings of a workload that comes with tf_placer; None for one that was registered in this process.
+
+    Raises:
+      InputError: no such workload.
+    """
+    _, settings = _settings(name, {})
+    return settings if name in _BUILT_IN else None
 
 
 def check_name(name: str) -> None:
     """Raises InputError unless a workload has this name; the message gives the nearest ones."""
-    if name not in _FAMILIES:
+    if name not in _TABLE:
         raise InputError(f"no workload is called {name!r}; {nearest(name, names())}")
 
 
@@ -66,22 +96,19 @@ def build(name: str, **overrides: Any) -> Item:
 
     Args:
       name: one of ``names()``.
-      **overrides: arguments of the family's function, for example ``batch=8``.
+      **overrides: arguments of the family's function, for example ``batch=8``, in place of the row's.
 
     Raises:
       InputError: unknown name or override.
     """
-    family = _family(name, overrides)
+    spec, settings = _settings(name, overrides)
 
     def trace() -> Item:
-        workload = family(**overrides)
-        return Item.from_function(workload.function, *workload.example_args, name=name)
+        workload = spec.build(**settings)
+        item = Item.from_function(workload.function, *workload.example_args, name=name)
+        return dataclasses.replace(item, stages=workload.stages)
 
-    if name not in _BUILT_IN:
-        return trace()
-    settings = inspect.signature(family).bind(**overrides)
-    settings.apply_defaults()
-    return kept_item(name, settings.arguments, trace)
+    return kept_item(name, settings, trace) if name in _BUILT_IN else trace()
 
 
 def function(name: str, **overrides: Any) -> tuple[Any, tuple]:
@@ -90,16 +117,19 @@ def function(name: str, **overrides: Any) -> tuple[Any, tuple]:
     Raises:
       InputError: unknown name or override.
     """
-    workload = _family(name, overrides)(**overrides)
+    spec, settings = _settings(name, overrides)
+    workload = spec.build(**settings)
     return workload.function, workload.example_args
 
 
-def _family(name: str, overrides: dict[str, Any]) -> Callable[..., Workload]:
-    """What makes a workload, with such settings."""
-    check_name(name)
-    family = _FAMILIES[name]
-    accepted = list(inspect.signature(family).parameters)
+def _settings(name: str, overrides: Mapping[str, Any]) -> tuple[WorkloadSpec, dict[str, Any]]:
+    """A row, and all arguments that its family is called with, defaults included."""
+    spec = find(name)
+    signature = inspect.signature(spec.build)
+    accepted = list(signature.parameters)
     for override in overrides:
         if override not in accepted:
             raise InputError(f"workload {name!r} has no setting {override!r}; {nearest(override, accepted)}")
-    return family
+    bound = signature.bind(**{**spec.settings, **overrides})
+    bound.apply_defaults()
+    return spec, dict(bound.arguments)

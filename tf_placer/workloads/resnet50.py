@@ -6,6 +6,7 @@ import keras
 
 from tf_placer.workloads.images import image_batch
 from tf_placer.workloads.optimizers import optimizer_named
+from tf_placer.workloads.spec import WorkloadSpec
 from tf_placer.workloads.train_step import begin, train_step
 from tf_placer.workloads.workload import Workload
 
@@ -20,3 +21,6 @@ def resnet50(
     )
     step = train_step(model, optimizer_named(optimizer))
     return Workload(step, image_batch(batch, image_size, classes, seed))
+
+
+ROWS = (WorkloadSpec("resnet50", resnet50, "ResNet-50 on images (He et al. 2015)"),)

@@ -28,6 +28,14 @@ class WorkloadSpec:
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
+def forward_of(spec: WorkloadSpec) -> WorkloadSpec:
+    """The forward pass and the loss of a workload whose family takes ``training``."""
+    settings = {**spec.settings, "training": False}
+    return dataclasses.replace(
+        spec, name=f"{spec.name}_{FORWARD}", summary=f"{spec.summary}, forward only", settings=settings
+    )
+
+
 def variants(spec: WorkloadSpec, small: Mapping[str, Any]) -> tuple[WorkloadSpec, ...]:
     """A workload, its forward pass alone, and the small twin of each, which runs on two CPU workers.
 
@@ -35,9 +43,10 @@ def variants(spec: WorkloadSpec, small: Mapping[str, Any]) -> tuple[WorkloadSpec
       spec: of a family that takes ``training``.
       small: settings of the twin, in addition to the row's own.
     """
-    rows = []
-    for size, changed in ((spec.name, {}), (f"{spec.name}_{SMALL}", small)):
-        of_size = dataclasses.replace(spec, name=size, settings={**spec.settings, **changed})
-        forward = {**of_size.settings, "training": False}
-        rows += [of_size, dataclasses.replace(of_size, name=f"{size}_{FORWARD}", settings=forward)]
-    return tuple(rows)
+    twin = dataclasses.replace(
+        spec,
+        name=f"{spec.name}_{SMALL}",
+        summary=f"{spec.summary}, small",
+        settings={**spec.settings, **small},
+    )
+    return spec, forward_of(spec), twin, forward_of(twin)

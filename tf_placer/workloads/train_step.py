@@ -1,4 +1,4 @@
-"""One step of training a Keras classifier: forward, loss, gradients, update."""
+"""One step of a Keras classifier: forward and loss, and in training gradients and update."""
 
 from __future__ import annotations
 
@@ -7,6 +7,17 @@ from typing import Any
 import keras
 import tensorflow as tf
 from keras.src.utils import naming
+
+from tf_placer.workloads.optimizers import optimizer_named
+
+
+def step_of(model: keras.Model, optimizer: str, training: bool) -> Any:
+    """Returns ``train_step`` with the optimizer of this name, or ``forward_step``.
+
+    Raises:
+      InputError: no such optimizer.
+    """
+    return train_step(model, optimizer_named(optimizer)) if training else forward_step(model)
 
 
 def train_step(model: keras.Model, optimizer: keras.optimizers.Optimizer) -> Any:
@@ -26,6 +37,21 @@ def train_step(model: keras.Model, optimizer: keras.optimizers.Optimizer) -> Any
         gradients = tape.gradient(loss, model.trainable_variables)
         optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
         return loss
+
+    return step
+
+
+def forward_step(model: keras.Model) -> Any:
+    """Returns a ``tf.function`` (x, y) -> loss that runs ``model`` as inference does, and changes nothing.
+
+    Args:
+      model: gives probabilities [..., classes].
+    """
+    loss_of = keras.losses.SparseCategoricalCrossentropy()
+
+    @tf.function
+    def step(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        return loss_of(y, model(x, training=False))
 
     return step
 

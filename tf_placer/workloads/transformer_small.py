@@ -6,6 +6,7 @@ import keras
 
 from tf_placer.workloads.optimizers import optimizer_named
 from tf_placer.workloads.sentences import sentence_batch
+from tf_placer.workloads.spec import WorkloadSpec
 from tf_placer.workloads.train_step import begin, train_step
 from tf_placer.workloads.workload import Workload
 
@@ -36,3 +37,12 @@ def transformer_small(
     model = keras.Model(inputs, keras.layers.Dense(vocabulary, activation="softmax")(x))
     step = train_step(model, optimizer_named(optimizer))
     return Workload(step, sentence_batch(batch, length, vocabulary, seed))
+
+
+ROWS = (
+    WorkloadSpec(
+        "transformer_small",
+        transformer_small,
+        "A small causal transformer language model (Vaswani et al. 2017)",
+    ),
+)

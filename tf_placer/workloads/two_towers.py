@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tf_placer.workloads.branches_small import branches_small
+from tf_placer.workloads.spec import WorkloadSpec
 from tf_placer.workloads.workload import Workload
 
 
@@ -20,3 +21,6 @@ def two_towers(
     and as much of the other tower's end and of its gradient cross between the towers.
     """
     return branches_small(batch, width, 2, depth, classes, optimizer, seed)
+
+
+ROWS = (WorkloadSpec("two_towers", two_towers, "Two independent towers that meet at the end"),)

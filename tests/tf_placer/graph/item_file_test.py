@@ -82,6 +82,29 @@ def test_values_of_every_kind_are_the_same(tmp_path):
     assert np.signbit(next(v.value for v in kept.variables if v.shape == (2,) and v.dtype == tf.float32)[0])
 
 
+def test_stages_are_kept_and_a_file_from_before_has_none(small, tmp_path):
+    staged = dataclasses.replace(small, stages=("dense_1/", "dense"))
+    assert_equal(staged, through_a_file(staged, tmp_path))
+    header, arrays = read_array_file(tmp_path / "item", "a tf_placer item", 1, "")
+    del header["stages"]
+    (tmp_path / "before").write_bytes(array_file_bytes("a tf_placer item", 1, header, arrays))
+    assert_equal(small, read_item_file(tmp_path / "before"))
+
+
+def test_an_op_is_of_the_first_stage_that_is_found_in_its_name(small, tmp_path):
+    stage = dict(
+        zip(
+            small.index.names,
+            dataclasses.replace(small, stages=("dense_1/", "dense")).stage_of_op.tolist(),
+            strict=True,
+        )
+    )
+    for name, of in stage.items():
+        assert of == (0 if "dense_1/" in name else 1 if "dense" in name else -1), name
+    assert set(stage.values()) == {-1, 0, 1}
+    assert set(small.stage_of_op.tolist()) == {-1}
+
+
 def test_equal_elements_take_the_room_of_one(tmp_path):
     def size(start):
         variable = tf.Variable(start)

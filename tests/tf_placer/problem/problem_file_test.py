@@ -35,6 +35,7 @@ def full_of_everything() -> Problem:
         guessed_op_types={"Cholesky": 2},
         estimated_sizes={"half of them": 3},
         work=OpWork(np.arange(12) / 3, np.full(12, 1e18), np.ones(12)),
+        stage_of_op=np.arange(12) - 1,
     )
 
 
@@ -63,6 +64,20 @@ def test_what_is_saved_is_read(tmp_path, problem):
     assert loaded.digest() == problem.digest()
     assert isinstance(loaded.cluster.links[0], Link)
     assert [path.name for path in tmp_path.iterdir()] == ["problem"]
+
+
+def test_a_file_from_before_there_were_stages_is_read(tmp_path):
+    problem = problem_of([1, 2], [(0, 1)], 4)
+    problem.save(tmp_path / "problem")
+    header, arrays = read_array_file(tmp_path / "problem", KIND, 1, "")
+    assert "stage_of_op" not in arrays  # the file is what it was before
+    assert Problem.load(written(tmp_path / "again", header, arrays)).stage_of_op.tolist() == [-1, -1]
+
+
+def test_stages_are_a_part_of_the_digest_where_there_are_any():
+    problem = problem_of([1, 2], [(0, 1)], 4)
+    assert dataclasses.replace(problem, stage_of_op=np.array([-1, -1])).digest() == problem.digest()
+    assert dataclasses.replace(problem, stage_of_op=np.array([0, 1])).digest() != problem.digest()
 
 
 def test_saving_again_replaces(tmp_path):

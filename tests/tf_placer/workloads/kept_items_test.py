@@ -160,7 +160,7 @@ def squares(batch: int = 4) -> workloads.Workload:
 
 
 def test_what_was_registered_is_traced_each_time(cache, monkeypatch, traces):
-    monkeypatch.setattr(registry, "_FAMILIES", dict(registry._FAMILIES))
+    monkeypatch.setattr(registry, "_TABLE", dict(registry._TABLE))
     workloads.register("squares", squares)
     for _ in range(2):
         workloads.build("squares")

@@ -12,10 +12,38 @@ from tf_placer.workloads import registry
 SMALL = ("branches_small", "dense_small", "lstm_lm_small", "transformer_small")
 
 
-def test_names():
-    assert workloads.names() == tuple(
-        sorted((*SMALL, "inception_v3", "inception_v3_small", "resnet50", "two_towers"))
-    )
+def test_names_of_before_are_still_there():
+    before = {*SMALL, "inception_v3", "inception_v3_small", "resnet50", "two_towers"}
+    assert before <= set(workloads.names())
+    assert workloads.names() == tuple(sorted(workloads.names()))
+
+
+def test_every_family_is_in_the_table_once():
+    rows = [row.name for family in registry._FAMILIES for row in family.ROWS]
+    assert len(set(rows)) == len(rows)
+    assert set(rows) == registry._BUILT_IN
+
+
+@pytest.mark.parametrize("name", sorted(registry._BUILT_IN))
+def test_a_rows_settings_are_arguments_of_its_family(name):
+    spec, settings = registry._settings(name, {})
+    assert {key: settings[key] for key in spec.settings} == dict(spec.settings)
+    assert settings["seed"] == 0
+
+
+def test_overrides_come_before_what_a_row_says():
+    _, settings = registry._settings("inception_v3_b64", {"batch": 3})
+    assert settings["batch"] == 3
+    assert registry._settings("inception_v3_b64", {})[1]["batch"] == 64
+    assert registry._settings("inception_v3", {})[1]["batch"] == 32
+    assert registry._settings("inception_v3_small_forward", {})[1]["training"] is False
+
+
+def test_a_forward_variant_has_no_gradient_and_assigns_nothing():
+    item = workloads.build("inception_v3_small_forward", image_size=75, batch=1, classes=3)
+    types = set(item.index.op_types)
+    assert item.index.op_types.count("Conv2D") == 94  # of Inception-V3
+    assert not {kind for kind in types if kind.startswith("Assign") or "Backprop" in kind}
 
 
 def traced(name):
@@ -87,7 +115,7 @@ def test_bad_names_are_told_with_the_nearest(name, overrides, message):
 
 @pytest.fixture
 def workloads_as_they_were(monkeypatch):
-    monkeypatch.setattr(registry, "_FAMILIES", dict(registry._FAMILIES))
+    monkeypatch.setattr(registry, "_TABLE", dict(registry._TABLE))
 
 
 def squares(batch: int = 4) -> workloads.Workload:

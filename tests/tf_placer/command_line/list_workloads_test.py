@@ -1,0 +1,78 @@
+"""The table of workloads: quick where nothing was found, full where it was, kept from one process to the next."""
+
+import dataclasses
+import io
+
+import pytest
+import rich.console
+
+from tf_placer import workloads
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.command_line import workload_facts
+from tf_placer.command_line.list_workloads import list_workloads
+from tf_placer.errors import InputError
+from tf_placer.problem.analytic_problem import analytic_problem
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "tf_placer" / "workload_facts"
+
+
+def listed(*find):
+    out = io.StringIO()
+    list_workloads(find, rich.console.Console(file=out, width=40))
+    return {line.split()[0]: line.split()[1:] for line in out.getvalue().splitlines()}
+
+
+def test_nothing_is_built_that_was_not_asked_for(monkeypatch, cache):
+    monkeypatch.setattr(workload_facts.workloads, "build", None)
+    rows = listed()
+    assert set(workloads.names()) <= set(rows)
+    assert set(rows["dense_small"]) == {"-"}
+    assert not cache.exists()
+
+
+def test_facts_are_found_once(monkeypatch, cache):
+    rows = listed("dense_small")
+    # 32 x 32 and 32 three times, 32 x 10 and 10: 3 x 1,056 + 330 numbers.
+    item = workloads.build("dense_small")
+    units = analytic_problem(item, Cluster.preset("p100x1")).num_units
+    assert rows["dense_small"][:3] == [str(item.index.num_ops), str(units), "3.5K"]
+    assert rows["dense_small"][-2:] == ["(fits", "all)"]
+    assert len(list(cache.iterdir())) == 1
+    monkeypatch.setattr(workload_facts.workloads, "build", None)
+    assert listed("dense_small") == {**listed(), "Times": listed("dense_small")["Times"]}
+
+
+def test_what_is_damaged_is_found_again(cache):
+    before = listed("dense_small")["dense_small"]
+    next(cache.iterdir()).write_text("{")
+    assert set(listed()["dense_small"]) == {"-"}
+    assert listed("dense_small")["dense_small"] == before
+
+
+def test_machines_of_which_no_device_holds_a_step(monkeypatch):
+    preset = Cluster.preset
+
+    def small_k40(name):
+        """K40s with room for 100 bytes."""
+        cluster = preset(name)
+        size = [100 if device.model == "k40" else device.memory_bytes for device in cluster.devices]
+        devices = (dataclasses.replace(d, memory_bytes=s) for d, s in zip(cluster.devices, size, strict=True))
+        return dataclasses.replace(cluster, devices=tuple(devices))
+
+    item = workloads.build("dense_small", width=4)
+    assert workload_facts.facts_of(item).does_not_fit == ()
+    monkeypatch.setattr(workload_facts.Cluster, "preset", small_k40)
+    facts = workload_facts.facts_of(item)
+    assert facts.does_not_fit == ("k40x2", "k40x4", "k40x8")
+    # The momentum of each number is not counted.
+    assert facts.parameters == (4 * 4 + 4) * 3 + 4 * 10 + 10
+
+
+def test_an_unknown_name_is_told_before_anything_is_built(monkeypatch):
+    monkeypatch.setattr(workload_facts.workloads, "build", None)
+    with pytest.raises(InputError, match="no workload is called 'dense_smal'; did you mean 'dense_small'"):
+        listed("dense_small", "dense_smal")

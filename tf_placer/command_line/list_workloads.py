@@ -1,0 +1,72 @@
+"""The table of workloads: what each is, as far as that was found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import rich.console
+
+from tf_placer import workloads
+from tf_placer.command_line.workload_facts import WorkloadFacts, find_facts, known_facts
+from tf_placer.quantities import UNKNOWN, amount, milliseconds
+
+ALL = "all"
+_COLUMNS = ("workload", "ops", "units", "parameters", "FLOPs", "bytes", "critical path", "total work")
+
+
+def list_workloads(find: Sequence[str], console: rich.console.Console) -> None:
+    """Prints the table; finds what is not known yet of some workloads first.
+
+    Args:
+      find: names, or ``all``.
+      console: where the table goes.
+
+    Raises:
+      InputError: no workload has one of the names.
+    """
+    names = workloads.names()
+    for name in find:
+        if name != ALL:
+            workloads.check_name(name)
+    facts = {name: known_facts(name) for name in names}
+    missing = [name for name in names if facts[name] is None and (name in find or ALL in find)]
+    for position, name in enumerate(missing, 1):
+        console.print(f"{position} of {len(missing)}: {name} ...")
+        facts[name] = find_facts(name)
+    _print(facts, console)
+
+
+def _print(facts: dict[str, WorkloadFacts | None], console: rich.console.Console) -> None:
+    rows = [(*_COLUMNS, "does not fit one device of")]
+    rows += [_row(name, found) for name, found in facts.items()]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
+    for row in rows:
+        cells = [row[0].ljust(widths[0])]
+        cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=False)]
+        console.print("  ".join([*cells, row[-1]]).rstrip(), soft_wrap=True, markup=False)
+    console.print("Times are estimates for one P100. " + _unknown(facts), soft_wrap=True, markup=False)
+
+
+def _row(name: str, facts: WorkloadFacts | None) -> tuple[str, ...]:
+    if facts is None:
+        return name, *[UNKNOWN] * (len(_COLUMNS))
+    return (
+        name,
+        f"{facts.ops:,}",
+        f"{facts.units:,}",
+        amount(facts.parameters),
+        amount(facts.flops),
+        amount(facts.num_bytes),
+        milliseconds(facts.critical_path_ns / 1e9, digits=1),
+        milliseconds(facts.total_work_ns / 1e9, digits=1),
+        ", ".join(facts.does_not_fit) or "(fits all)",
+    )
+
+
+def _unknown(facts: dict[str, WorkloadFacts | None]) -> str:
+    unknown = sum(found is None for found in facts.values())
+    if not unknown:
+        return "--names prints the names alone."
+    return (
+        f"{unknown} were not built yet: --facts=NAME,... or --facts={ALL} does it, in up to minutes for each."
+    )
