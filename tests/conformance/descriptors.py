@@ -68,6 +68,7 @@ METHODS = (
     MethodDescriptor("list_schedule", draws=False),
     MethodDescriptor("local_search"),
     MethodDescriptor("m_etf", draws=False),
+    MethodDescriptor("m_sct", draws=False),
     MethodDescriptor("m_topo", of_optimum=1.98, draws=False),
     MethodDescriptor("peft", draws=False),
     MethodDescriptor("random", of_optimum=1.98),  # no block of the breadth-first order is a branch

@@ -4,6 +4,7 @@ from tf_placer.planners.cpu_only import cpu_only
 from tf_placer.planners.heft import heft
 from tf_placer.planners.list_schedule import list_schedule
 from tf_placer.planners.m_etf import m_etf
+from tf_placer.planners.m_sct import m_sct
 from tf_placer.planners.m_topo import m_topo
 from tf_placer.planners.partition import min_cut_partition
 from tf_placer.planners.peft import peft
@@ -20,6 +21,7 @@ __all__ = [
     "heft",
     "list_schedule",
     "m_etf",
+    "m_sct",
     "m_topo",
     "min_cut_partition",
     "peft",

@@ -63,15 +63,15 @@ class EarliestStart:
         others = [d for d in range(len(self._now)) if d not in self._schedule.devices]
         places = self._schedule.devices + others
         self._release([op for op, count in enumerate(self._waits_for) if not count])
-        while True:
+        while any(self._now) or any(self._later):
             best = (float("inf"), 0.0, 0, -1, -1)
             for place, device in enumerate(places):
                 found = self._first(device)
                 if found is not None:
                     best = min(best, (found[0], found[1], place, found[2], device))
-            if best[3] < 0:
-                return
-            self._take(best[3], best[4])
+            # None where what was found had to move to a device that had been asked before.
+            if best[3] >= 0:
+                self._take(best[3], best[4])
 
     def _first(self, device: int) -> tuple[float, float, int] | None:
         """Start, key and op of what a device can start first."""
@@ -190,7 +190,8 @@ class EarliestStart:
                 places = schedule.candidates(op)
             if self._is_free[op]:
                 if schedule.device_of_unit[self._unit[op]] < 0:
-                    schedule.put(self._unit[op], min(places, key=lambda d, op=op: schedule.ready_ns(op, d)))
+                    ready = [schedule.ready_ns(op, device) for device in places]
+                    schedule.put(self._unit[op], places[ready.index(min(ready))])
                 self._commit(op)
                 waiting.extend(self._fed(op))
                 continue

@@ -27,7 +27,8 @@ def m_topo(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -
     peaks are an estimate.
 
     Returns:
-      [K, U] int32 legal placements whose variables fit; K is 0 or 1.
+      [K, U] int32 distinct legal placements whose variables fit: with each device filled up to its memory at most, and
+      with half of the free memory kept free; K is 0 to 2.
     """
     order = order_of_use(problem)
     (_, _), (need, reserve) = needs(problem)
@@ -36,19 +37,22 @@ def m_topo(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -
     devices = alike_devices(problem)
     if problem.cluster.capacity_bytes()[devices].sum() < need.sum():
         devices = fastest_devices(problem)
-    row = problem.legalized(_shares(problem, need, order, devices), fastest_devices(problem))
-    return fitting(problem, [certain(within(row))])
+    rows = []
+    for capacity in (problem.cluster.capacity_bytes(), within.capacity_bytes):
+        row = _shares(need, capacity[devices], order, devices)
+        rows.append(certain(problem.legalized(row, fastest_devices(problem))))
+    return fitting(problem, [rows[0], certain(within(rows[1]))])
 
 
-def _shares(problem: Problem, need: np.ndarray, order: np.ndarray, devices: np.ndarray) -> np.ndarray:
+def _shares(need: np.ndarray, capacity: np.ndarray, order: np.ndarray, devices: np.ndarray) -> np.ndarray:
     """[U] int32: units in their order, a device after the other."""
-    capacity = problem.cluster.capacity_bytes()[devices].tolist()
     share = float(need.sum()) / len(devices) + float(need.max(initial=0))
+    limits = [min(share, room) for room in capacity.tolist()]
     place, held = 0, 0
-    row = np.empty(problem.num_units, np.int32)
+    row = np.empty(len(need), np.int32)
     amounts = need.tolist()
     for unit in order.tolist():
-        if held + amounts[unit] > min(share, capacity[place]) and place + 1 < len(devices):
+        if held + amounts[unit] > limits[place] and place + 1 < len(devices):
             place, held = place + 1, 0
         held += amounts[unit]
         row[unit] = devices[place]

@@ -273,6 +273,7 @@ def first_op_decides(
             continue
         unit = unit_of_op[op]
         if schedule.device_of_unit[unit] < 0:
-            places = schedule.candidates(op)
-            schedule.put(unit, min(places, key=lambda device, op=op: score(op, device)) if places else -1)
+            scores = [(score(op, device), device) for device in schedule.candidates(op)]
+            # min by score alone: the first of equal ones is the fastest device.
+            schedule.put(unit, min(scores, key=lambda pair: pair[0])[1] if scores else -1)
         schedule.commit(op)

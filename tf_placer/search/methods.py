@@ -15,6 +15,7 @@ from tf_placer.planners.list_schedule import list_schedule
 from tf_placer.planners.local_search import LocalSearch
 from tf_placer.planners.local_search_config import LocalSearchConfig
 from tf_placer.planners.m_etf import m_etf
+from tf_placer.planners.m_sct import MSctConfig, m_sct
 from tf_placer.planners.m_topo import m_topo
 from tf_placer.planners.peft import peft
 from tf_placer.planners.random_search import RandomSearch, RandomSearchConfig
@@ -86,6 +87,20 @@ SPECS = (
         ignores=(
             "how long an op takes there",
             "what waits for an op",
+            "later ops of a unit",
+            "what cores do for messages",
+            "peaks of memory",
+        ),
+        goes_on=False,
+    ),
+    MethodSpec(
+        name="m_sct",
+        kind=Kind.CONSTRUCTIVE,
+        summary="m-SCT: m-ETF with each op's favorite reader beside it, by a linear program (Jeon et al. 2020).",
+        build=m_sct,
+        config=MSctConfig,
+        ignores=(
+            "how many devices there are, in its program",
             "later ops of a unit",
             "what cores do for messages",
             "peaks of memory",
