@@ -35,6 +35,7 @@ class MethodDescriptor:
         1.98 times as long: 2 * 10 + 16 * 1000 ns instead of 10 + 110 + 8 * 1000 + 10.
       draws: what it tries depends on the seed.
       keeps_within_memory: finds a plan that fits where hardly any does.
+      needs_cpu: refuses a cluster without one.
     """
 
     name: str
@@ -43,12 +44,14 @@ class MethodDescriptor:
     of_optimum: float = 1.0
     draws: bool = True
     keeps_within_memory: bool = True
+    needs_cpu: bool = False
 
 
 METHODS = (
     MethodDescriptor("auto"),
     # It knows no stages here, so it cuts all four branches in the middle.
     MethodDescriptor("expert", of_optimum=2.84, draws=False),
+    MethodDescriptor("cpu_only", of_optimum=1.98, draws=False, keeps_within_memory=False, needs_cpu=True),
     MethodDescriptor(
         "hdp",
         HdpConfig(
@@ -64,10 +67,16 @@ METHODS = (
         evaluations=800,
         of_optimum=1.3,
     ),
+    MethodDescriptor("heft", draws=False),
     MethodDescriptor("list_schedule", draws=False),
     MethodDescriptor("local_search"),
+    MethodDescriptor("m_etf", draws=False),
+    MethodDescriptor("m_sct", draws=False),
+    MethodDescriptor("m_topo", of_optimum=1.98, draws=False),
+    MethodDescriptor("peft", draws=False),
     MethodDescriptor("random", of_optimum=1.98),  # no block of the breadth-first order is a branch
     MethodDescriptor("single", of_optimum=1.98, draws=False, keeps_within_memory=False),
+    MethodDescriptor("tf_default", of_optimum=1.98, draws=False, keeps_within_memory=False),
     MethodDescriptor("topological_fill", of_optimum=1.98, draws=False),
 )
 

@@ -38,3 +38,16 @@ def slowness(problem: Problem) -> np.ndarray:
 def fastest_devices(problem: Problem) -> np.ndarray:
     """[D] int64: devices by ``slowness``, the fastest first."""
     return np.argsort(slowness(problem), kind="stable")
+
+
+def alike_devices(problem: Problem) -> np.ndarray:
+    """[<= D] int64: the fastest device and those at most twice as slow, the fastest first: GPUs without their host."""
+    devices, slow = fastest_devices(problem), slowness(problem)
+    return devices[slow[devices] <= 2 * slow[devices[0]]]
+
+
+def mean_ns(problem: Problem) -> np.ndarray:
+    """[N] float64: the time of each op in the mean over the devices that it may run on."""
+    allowed = problem.allowed[problem.unit_of_op]
+    total_ns: np.ndarray = np.where(allowed, problem.compute_ns, 0).sum(axis=1, dtype=np.float64)
+    return total_ns / allowed.sum(axis=1)

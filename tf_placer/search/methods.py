@@ -9,13 +9,20 @@ from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.learner import NETWORK_VERSION, HdpLearner
 from tf_placer.arguments import nearest
 from tf_placer.errors import InputError
+from tf_placer.planners.cpu_only import cpu_only
 from tf_placer.planners.expert import expert
+from tf_placer.planners.heft import heft
 from tf_placer.planners.list_schedule import list_schedule
 from tf_placer.planners.local_search import LocalSearch
 from tf_placer.planners.local_search_config import LocalSearchConfig
+from tf_placer.planners.m_etf import m_etf
+from tf_placer.planners.m_sct import MSctConfig, m_sct
+from tf_placer.planners.m_topo import m_topo
+from tf_placer.planners.peft import peft
 from tf_placer.planners.random_search import RandomSearch, RandomSearchConfig
 from tf_placer.planners.simulated_local_search import SimulatedLocalSearch
 from tf_placer.planners.single_device import single_device_placements
+from tf_placer.planners.tf_default import tf_default
 from tf_placer.planners.topological_fill import topological_fill
 from tf_placer.registration import check_registration
 from tf_placer.search.portfolio import PortfolioConfig, portfolio_rounds
@@ -41,6 +48,14 @@ SPECS = (
         goes_on=False,
     ),
     MethodSpec(
+        name="cpu_only",
+        kind=Kind.CONSTRUCTIVE,
+        summary="Everything on the host's CPU (a column of Mirhoseini et al. 2017).",
+        build=cpu_only,
+        ignores=("everything",),
+        goes_on=False,
+    ),
+    MethodSpec(
         name="hdp",
         kind=Kind.LEARNED,
         summary="Hierarchical planner: Grouper and Placer trained with REINFORCE (Mirhoseini et al. 2018).",
@@ -49,6 +64,19 @@ SPECS = (
         ignores=("what does not fit in its groups",),
         uses_start=True,
         versions={"network": NETWORK_VERSION, "features": FEATURES_VERSION},
+    ),
+    MethodSpec(
+        name="heft",
+        kind=Kind.CONSTRUCTIVE,
+        summary="HEFT: by upward rank where each op ends first, gaps included (Topcuoglu, Hariri & Wu 2002).",
+        build=heft,
+        ignores=(
+            "later ops of a unit",
+            "messages that wait for each other",
+            "what cores do for messages",
+            "peaks of memory",
+        ),
+        goes_on=False,
     ),
     MethodSpec(
         name="list_schedule",
@@ -70,6 +98,55 @@ SPECS = (
         uses_start=True,
     ),
     MethodSpec(
+        name="m_etf",
+        kind=Kind.CONSTRUCTIVE,
+        summary="m-ETF: the op that can start first, where it can (Baechi: Jeon et al. 2020).",
+        build=m_etf,
+        ignores=(
+            "how long an op takes there",
+            "what waits for an op",
+            "later ops of a unit",
+            "what cores do for messages",
+            "peaks of memory",
+        ),
+        goes_on=False,
+    ),
+    MethodSpec(
+        name="m_sct",
+        kind=Kind.CONSTRUCTIVE,
+        summary="m-SCT: m-ETF with each op's favorite reader beside it, by a linear program (Jeon et al. 2020).",
+        build=m_sct,
+        config=MSctConfig,
+        ignores=(
+            "how many devices there are, in its program",
+            "later ops of a unit",
+            "what cores do for messages",
+            "peaks of memory",
+        ),
+        goes_on=False,
+    ),
+    MethodSpec(
+        name="m_topo",
+        kind=Kind.CONSTRUCTIVE,
+        summary="m-TOPO: a like share of memory for each device, in topological order (Baechi: Jeon et al. 2020).",
+        build=m_topo,
+        ignores=("messages", "what could run at the same moment", "peaks of memory"),
+        goes_on=False,
+    ),
+    MethodSpec(
+        name="peft",
+        kind=Kind.CONSTRUCTIVE,
+        summary="PEFT: where an op's end and an optimistic rest of the step are least (Arabnejad & Barbosa 2014).",
+        build=peft,
+        ignores=(
+            "later ops of a unit",
+            "messages that wait for each other",
+            "what cores do for messages",
+            "peaks of memory",
+        ),
+        goes_on=False,
+    ),
+    MethodSpec(
         name="random",
         kind=Kind.IMPROVING,
         summary="Random search over block placements of every granularity.",
@@ -85,6 +162,14 @@ SPECS = (
         build=single_device_placements,
         ignores=("everything",),
         roles=frozenset({Role.REFERENCE, Role.BESIDE}),
+        goes_on=False,
+    ),
+    MethodSpec(
+        name="tf_default",
+        kind=Kind.CONSTRUCTIVE,
+        summary="TensorFlow's own placer: the first GPU where there is a kernel, else the CPU (Abadi et al. 2016).",
+        build=tf_default,
+        ignores=("everything but kernels and colocation",),
         goes_on=False,
     ),
     MethodSpec(

@@ -74,11 +74,11 @@ def test_a_much_slower_device_is_also_left_out():
 
 def test_work_grows_with_edges_and_not_faster(monkeypatch):
     """Counted, not timed: how often an arrival is asked for."""
-    from tf_placer.planners.list_schedule import _Schedule
+    from tf_placer.planners.schedule import Schedule
 
     asked = []
-    arrives = _Schedule._arrives
-    monkeypatch.setattr(_Schedule, "_arrives", lambda *a: asked.append(1) or arrives(*a))
+    arrives = Schedule._arrives
+    monkeypatch.setattr(Schedule, "_arrives", lambda *a: asked.append(1) or arrives(*a))
     counts = []
     for units in (200, 400):
         edges = [(i, j) for i in range(units) for j in (i + 1, i + 3) if j < units]

@@ -1,0 +1,31 @@
+"""CPU only: the first CPU, or a line that says that there is none."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tests.tf_placer.problem.small_problems import problem_of, small_cluster
+from tf_placer.errors import InputError
+from tf_placer.planners.cpu_only import cpu_only
+
+
+def cluster_of(*types):
+    cluster = small_cluster(len(types))
+    devices = zip(cluster.devices, types, strict=True)
+    return dataclasses.replace(
+        cluster, devices=tuple(dataclasses.replace(device, type=kind) for device, kind in devices)
+    )
+
+
+def test_everything_is_on_the_first_cpu_that_may_be():
+    allowed = np.array([[True] * 3, [True, False, True], [False, False, True]])
+    problem = problem_of([1] * 3, [], cluster=cluster_of("GPU", "CPU", "CPU"), allowed=allowed)
+    assert cpu_only(problem).tolist() == [[1, 0, 2]]
+
+
+def test_a_cluster_without_a_cpu_is_refused():
+    with pytest.raises(
+        InputError, match="cluster 'toy2' has no CPU to put everything on; give a cluster with one"
+    ):
+        cpu_only(problem_of([1], []))
