@@ -9,6 +9,8 @@ from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.learner import NETWORK_VERSION, HdpLearner
 from tf_placer.arguments import nearest
 from tf_placer.errors import InputError
+from tf_placer.planners.brkga import Brkga, BrkgaConfig
+from tf_placer.planners.cem import Cem, CemConfig
 from tf_placer.planners.list_schedule import list_schedule
 from tf_placer.planners.local_search import LocalSearch
 from tf_placer.planners.local_search_config import LocalSearchConfig
@@ -21,6 +23,22 @@ from tf_placer.search.round import Method
 from tf_placer.search.spec import Kind, MethodSpec, Role
 
 SPECS = (
+    MethodSpec(
+        name="brkga",
+        kind=Kind.IMPROVING,
+        summary="Biased random-key genetic algorithm over groups of units (Goncalves & Resende 2011).",
+        build=Brkga,
+        config=BrkgaConfig,
+        ignores=("single units", "order"),
+    ),
+    MethodSpec(
+        name="cem",
+        kind=Kind.IMPROVING,
+        summary="Cross-entropy minimization over groups of units (Post: Gao et al. 2018).",
+        build=Cem,
+        config=CemConfig,
+        ignores=("single units", "order"),
+    ),
     MethodSpec(
         name="hdp",
         kind=Kind.LEARNED,
