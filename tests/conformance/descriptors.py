@@ -20,6 +20,8 @@ from tf_placer.grouper.feed_forward import FeedForwardGrouper
 from tf_placer.placer.device_scorer import DeviceChoices, DeviceScorer
 from tf_placer.placer.projected_lstm import ProjectedLstm
 from tf_placer.placer.seq2seq import Seq2SeqPlacer
+from tf_placer.planners.brkga import BrkgaConfig
+from tf_placer.planners.cem import CemConfig
 from tf_placer.problem.problem import Problem
 
 
@@ -52,6 +54,8 @@ METHODS = (
     # It knows no stages here, so it cuts all four branches in the middle.
     MethodDescriptor("expert", of_optimum=2.84, draws=False),
     MethodDescriptor("cpu_only", of_optimum=1.98, draws=False, keeps_within_memory=False, needs_cpu=True),
+    MethodDescriptor("brkga", BrkgaConfig(population=32), evaluations=2000),
+    MethodDescriptor("cem", CemConfig(samples=64), evaluations=2000),
     MethodDescriptor(
         "hdp",
         HdpConfig(

@@ -18,7 +18,7 @@ def shortage(problem: Problem) -> str | None:
 
 def _unit_that_fits_nowhere(problem: Problem) -> str | None:
     capacity = problem.cluster.capacity_bytes()
-    running, op_of_unit = _bytes_while_running(problem)
+    running, op_of_unit = bytes_while_running(problem)
     need = problem.resident_bytes[:, np.newaxis] + running  # [U, D]
     lacks = np.where(problem.allowed, need - capacity, np.iinfo(np.int64).max)
     least = lacks.min(axis=1, initial=np.iinfo(np.int64).max)
@@ -38,7 +38,7 @@ def _unit_that_fits_nowhere(problem: Problem) -> str | None:
     )
 
 
-def _bytes_while_running(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+def bytes_while_running(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     """[U, D] int64 most bytes that one op of a unit reads and writes where that takes time, and [U, D] which op."""
     held = np.zeros(problem.num_ops, np.int64)
     np.add.at(held, problem.tensor_producer, problem.tensor_bytes)

@@ -9,6 +9,8 @@ from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.learner import NETWORK_VERSION, HdpLearner
 from tf_placer.arguments import nearest
 from tf_placer.errors import InputError
+from tf_placer.planners.brkga import Brkga, BrkgaConfig
+from tf_placer.planners.cem import Cem, CemConfig
 from tf_placer.planners.cpu_only import cpu_only
 from tf_placer.planners.expert import expert
 from tf_placer.planners.heft import heft
@@ -54,6 +56,22 @@ SPECS = (
         build=cpu_only,
         ignores=("everything",),
         goes_on=False,
+    ),
+    MethodSpec(
+        name="brkga",
+        kind=Kind.IMPROVING,
+        summary="Biased random-key genetic algorithm over groups of units (Goncalves & Resende 2011).",
+        build=Brkga,
+        config=BrkgaConfig,
+        ignores=("single units", "order"),
+    ),
+    MethodSpec(
+        name="cem",
+        kind=Kind.IMPROVING,
+        summary="Cross-entropy minimization over groups of units (Post: Gao et al. 2018).",
+        build=Cem,
+        config=CemConfig,
+        ignores=("single units", "order"),
     ),
     MethodSpec(
         name="hdp",

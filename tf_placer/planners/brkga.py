@@ -1,0 +1,172 @@
+"""A biased random-key genetic algorithm over groups of units."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from tf_placer import arguments
+from tf_placer.planners.grouped_plans import GroupedPlans
+from tf_placer.problem.problem import Problem
+
+_MOST = 2**20
+_ALIKE = 0.98  # mean share of elites that agree on a group's device
+
+
+@dataclasses.dataclass(frozen=True)
+class BrkgaConfig:
+    """Settings.
+
+    Attributes:
+      population: plans of a generation.
+      elites: share of them that live on.
+      mutants: share that is drawn anew.
+      bias: probability that a child has a key from its elite parent.
+      mutation: probability that a child's key is drawn anew.
+      parts: of the min cut at the coarsest level, each split by slack.
+      levels: of coarseness; each has twice the parts of the one before.
+
+    Raises:
+      InputError: a value out of its range, or elites and mutants leave no room for children.
+    """
+
+    population: int = 128
+    elites: float = 0.2
+    mutants: float = 0.1
+    bias: float = 0.7
+    mutation: float = 0.01
+    parts: int = 64
+    levels: int = 4
+
+    def __post_init__(self) -> None:
+        for name, least, most in (("population", 4, _MOST), ("parts", 1, _MOST), ("levels", 1, 16)):
+            arguments.whole_number(name, getattr(self, name), least=least, most=most)
+        arguments.number("elites", self.elites, least=0.001, most=0.5)
+        arguments.number("mutants", self.mutants, least=0.0, most=0.4)
+        arguments.number("bias", self.bias, least=0.5, most=1.0)
+        arguments.number("mutation", self.mutation, least=0.0, most=1.0)
+
+
+class Brkga:
+    """A vector of keys in [0, 1) for each plan, a key for each group (Goncalves & Resende 2011).
+
+    A key k means the floor(k n)-th of the n devices that the group may be on. A generation is the elites of the last
+    one, a few mutants of random keys, and children: of an elite and another, each key from the elite with probability
+    ``bias``. Departures: a child's key is now and then drawn anew, and where the elites have become alike the search
+    goes on with finer groups near the best plan, after the finest anew.
+
+        planner = Brkga(problem, BrkgaConfig(), None, seed)
+        rows = planner.propose()
+        planner.learn(rows, runtime_s)
+    """
+
+    def __init__(self, problem: Problem, config: BrkgaConfig, start: np.ndarray | None, seed: int) -> None:
+        """``start`` is not looked at."""
+        del start
+        self._config = config
+        self._plans = GroupedPlans(problem, config.parts, config.levels)
+        self._generator = np.random.default_rng(seed)
+        self._best_s, self._best = np.inf, problem.everything_on(0)
+        self._level = 0
+        self._keys = np.zeros((0, self._groups))  # [P, G] of the last generation, the fastest first
+        self._times = np.zeros(0)  # [P]
+        self._offered = np.zeros((0, 0))  # [B, G]
+
+    @property
+    def _groups(self) -> int:
+        return len(self._plans.level(self._level).allowed)
+
+    def propose(self) -> np.ndarray:
+        """[B, U] int32 legal placements: the first generation, then all of the next one but the elites."""
+        self._offered = self._children() if len(self._keys) > 1 else self._first()
+        return self._plans.rows(self._level, self._devices(self._offered))
+
+    def learn(self, device_of_unit: np.ndarray, runtime_s: np.ndarray) -> None:
+        """Joins what was proposed to the elites."""
+        fastest = int(np.argmin(runtime_s))
+        if runtime_s[fastest] < self._best_s:
+            self._best_s, self._best = float(runtime_s[fastest]), np.array(device_of_unit[fastest], np.int32)
+        elites = self._num_elites
+        keys = np.concatenate([self._keys[:elites], self._offered])
+        times = np.concatenate([self._times[:elites], runtime_s])
+        order = np.argsort(times, kind="stable")[: self._config.population]
+        self._keys, self._times = keys[order], times[order]
+        if np.isfinite(self._times[:elites]).all() and self._likeness() > _ALIKE:
+            self._go_on()
+
+    @property
+    def _num_elites(self) -> int:
+        return max(1, round(self._config.elites * self._config.population))
+
+    def _first(self) -> np.ndarray:
+        """[P, G]: random keys, each single device among them; near the best plan where there is one."""
+        keys = self._generator.random((self._config.population, self._groups))
+        allowed = self._plans.level(self._level).allowed
+        devices = allowed.shape[1]
+        if np.isfinite(self._best_s) and self._level:
+            best = self._keys_of(self._plans.devices_of(self._level, self._best))
+            # From a few groups that differ to most of them.
+            differs = self._generator.random(len(keys)) ** 2
+            keys = np.where(self._generator.random(keys.shape) < differs[:, np.newaxis], keys, best)
+            keys[0] = best
+            return keys
+        for device in range(min(devices, len(keys))):
+            keys[device] = self._keys_of(np.full(self._groups, device))
+        return keys
+
+    def _children(self) -> np.ndarray:
+        """[P - elites, G] mutants and children."""
+        config, generator = self._config, self._generator
+        elites = min(self._num_elites, len(self._keys) - 1)
+        mutants = round(config.mutants * config.population)
+        children = config.population - self._num_elites - mutants
+        one = self._keys[generator.integers(elites, size=children)]
+        other = self._keys[generator.integers(elites, len(self._keys), size=children)]
+        shape = (children, self._groups)
+        keys = np.where(generator.random(shape) < config.bias, one, other)
+        keys = np.where(generator.random(shape) < config.mutation, generator.random(shape), keys)
+        return np.concatenate([generator.random((mutants, self._groups)), keys])
+
+    def _devices(self, keys: np.ndarray) -> np.ndarray:
+        """[B, G] devices that keys stand for."""
+        allowed = self._plans.level(self._level).allowed
+        nth = np.argsort(~allowed, axis=1, kind="stable")  # [G, D] allowed devices first
+        position = np.minimum((keys * allowed.sum(axis=1)).astype(np.int64), allowed.sum(axis=1) - 1)
+        return nth[np.arange(len(allowed)), position]
+
+    def _keys_of(self, devices: np.ndarray) -> np.ndarray:
+        """[G] keys in the middle of what stands for devices [G]; for the first one where a group may not be there."""
+        allowed = self._plans.level(self._level).allowed
+        position = (np.cumsum(allowed, axis=1) - 1)[np.arange(len(allowed)), devices]
+        position = np.where(allowed[np.arange(len(allowed)), devices], position, 0)
+        return (position + 0.5) / allowed.sum(axis=1)
+
+    def _likeness(self) -> float:
+        """Mean over groups of the share of elites on the device of most of them."""
+        elite = self._devices(self._keys[: self._num_elites])
+        counts = (elite[:, :, np.newaxis] == np.arange(int(elite.max()) + 1)).mean(axis=0)
+        return float(counts.max(axis=1).mean())
+
+    def _go_on(self) -> None:
+        self._level = (self._level + 1) % self._plans.count
+        self._keys, self._times = np.zeros((0, self._groups)), np.zeros(0)
+
+    def state(self) -> dict[str, Any]:
+        """The last generation, the best plan, and where the generator is."""
+        return {
+            "level": self._level,
+            "keys": self._keys,
+            "times": self._times,
+            "best": self._best,
+            "best_s": self._best_s,
+            "generator": self._generator.bit_generator.state,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Goes on from what ``state`` gave."""
+        self._level = int(state["level"])
+        self._keys, self._times = np.array(state["keys"], np.float64), np.array(state["times"], np.float64)
+        self._best, self._best_s = np.array(state["best"], np.int32), float(state["best_s"])
+        self._generator.bit_generator.state = state["generator"]
