@@ -51,11 +51,11 @@ class MethodDescriptor:
 
 METHODS = (
     MethodDescriptor("auto"),
-    # It knows no stages here, so it cuts all four branches in the middle.
-    MethodDescriptor("expert", of_optimum=2.84, draws=False),
-    MethodDescriptor("cpu_only", of_optimum=1.98, draws=False, keeps_within_memory=False, needs_cpu=True),
     MethodDescriptor("brkga", BrkgaConfig(population=32), evaluations=2000),
     MethodDescriptor("cem", CemConfig(samples=64), evaluations=2000),
+    MethodDescriptor("cpu_only", of_optimum=1.98, draws=False, keeps_within_memory=False, needs_cpu=True),
+    # It knows no stages here, so it cuts all four branches in the middle.
+    MethodDescriptor("expert", of_optimum=2.84, draws=False),
     MethodDescriptor(
         "hdp",
         HdpConfig(

@@ -37,7 +37,7 @@ def list_workloads(find: Sequence[str], console: rich.console.Console) -> None:
 
 
 def _print(facts: dict[str, WorkloadFacts | None], console: rich.console.Console) -> None:
-    rows = [(*_COLUMNS, "does not fit one device of")]
+    rows: list[tuple[str, ...]] = [(*_COLUMNS, "does not fit one device of")]
     rows += [_row(name, found) for name, found in facts.items()]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
     for row in rows:

@@ -190,8 +190,8 @@ class EarliestStart:
                 places = schedule.candidates(op)
             if self._is_free[op]:
                 if schedule.device_of_unit[self._unit[op]] < 0:
-                    ready = [schedule.ready_ns(op, device) for device in places]
-                    schedule.put(self._unit[op], places[ready.index(min(ready))])
+                    times_ns = [schedule.ready_ns(op, device) for device in places]
+                    schedule.put(self._unit[op], places[times_ns.index(min(times_ns))])
                 self._commit(op)
                 waiting.extend(self._fed(op))
                 continue

@@ -42,22 +42,6 @@ SPECS = (
         uses_start=True,
     ),
     MethodSpec(
-        name="expert",
-        kind=Kind.CONSTRUCTIVE,
-        summary="A layer a device, attention and softmax with the last, as experts do (Mirhoseini et al. 2017).",
-        build=expert,
-        ignores=("how long layers take", "messages", "peaks of memory"),
-        goes_on=False,
-    ),
-    MethodSpec(
-        name="cpu_only",
-        kind=Kind.CONSTRUCTIVE,
-        summary="Everything on the host's CPU (a column of Mirhoseini et al. 2017).",
-        build=cpu_only,
-        ignores=("everything",),
-        goes_on=False,
-    ),
-    MethodSpec(
         name="brkga",
         kind=Kind.IMPROVING,
         summary="Biased random-key genetic algorithm over groups of units (Goncalves & Resende 2011).",
@@ -72,6 +56,23 @@ SPECS = (
         build=Cem,
         config=CemConfig,
         ignores=("single units", "order"),
+    ),
+    MethodSpec(
+        name="cpu_only",
+        kind=Kind.CONSTRUCTIVE,
+        summary="Everything on the host's CPU (a column of Mirhoseini et al. 2017).",
+        build=cpu_only,
+        ignores=("everything",),
+        goes_on=False,
+    ),
+    MethodSpec(
+        name="expert",
+        kind=Kind.CONSTRUCTIVE,
+        summary="A layer a device, attention and softmax with the last, as experts do (Mirhoseini et al. 2017).",
+        build=expert,
+        ignores=("how long layers take", "messages", "peaks of memory"),
+        roles=frozenset({Role.MEMBER}),
+        goes_on=False,
     ),
     MethodSpec(
         name="hdp",
@@ -94,6 +95,7 @@ SPECS = (
             "what cores do for messages",
             "peaks of memory",
         ),
+        roles=frozenset({Role.MEMBER}),
         goes_on=False,
     ),
     MethodSpec(
@@ -127,6 +129,7 @@ SPECS = (
             "what cores do for messages",
             "peaks of memory",
         ),
+        roles=frozenset({Role.MEMBER}),
         goes_on=False,
     ),
     MethodSpec(
