@@ -44,7 +44,9 @@ def _print(facts: dict[str, WorkloadFacts | None], console: rich.console.Console
         cells = [row[0].ljust(widths[0])]
         cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=False)]
         console.print("  ".join([*cells, row[-1]]).rstrip(), soft_wrap=True, markup=False)
-    console.print("Times are estimates for one P100. " + _unknown(facts), soft_wrap=True, markup=False)
+    console.print(
+        "Times are estimates for a P100 and its host. " + _unknown(facts), soft_wrap=True, markup=False
+    )
 
 
 def _row(name: str, facts: WorkloadFacts | None) -> tuple[str, ...]:

@@ -19,7 +19,6 @@ from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.bounds import lower_bounds
 from tf_placer.problem.problem import Problem
-from tf_placer.problem.unit_order import fastest_devices
 from tf_placer.user_cache import user_cache_folder
 from tf_placer.workloads.kept_items import digest_of_settings, digest_of_what_makes
 from tf_placer.workloads.registry import settings_of
@@ -42,8 +41,8 @@ class WorkloadFacts:
       parameters: numbers in its variables, those of optimizers not counted.
       flops: of a step.
       num_bytes: that its ops read and write in a step.
-      critical_path_ns: its longest chain of ops on one P100.
-      total_work_ns: all its ops one after the other there.
+      critical_path_ns: its longest chain of ops, each on a P100 or that one's host, where it is faster.
+      total_work_ns: all its ops one after the other on a P100.
       does_not_fit: presets of which no single device holds a step, but for the host.
     """
 
@@ -91,7 +90,6 @@ def facts_of(item: Item) -> WorkloadFacts:
     """What a program is."""
     problem = analytic_problem(item, Cluster.preset(_REFERENCE))
     assert problem.work is not None  # analytic costs have it
-    fastest = int(fastest_devices(problem)[0])
     return WorkloadFacts(
         ops=problem.num_ops,
         units=problem.num_units,
@@ -99,7 +97,7 @@ def facts_of(item: Item) -> WorkloadFacts:
         flops=float(problem.work.flops.sum()),
         num_bytes=float(problem.work.num_bytes.sum()),
         critical_path_ns=lower_bounds(problem).critical_path_ns,
-        total_work_ns=int(problem.compute_ns[:, fastest].sum()),
+        total_work_ns=int(problem.compute_ns[:, _accelerator(problem.cluster)].sum()),
         does_not_fit=_does_not_fit(item),
     )
 
@@ -112,12 +110,12 @@ def _size(shape: tuple[int, ...]) -> int:
 
 
 def _does_not_fit(item: Item) -> tuple[str, ...]:
-    """Presets of whose fastest device a step takes more memory than there is; devices alike are asked once."""
+    """Presets whose first accelerator has less memory than a step takes there; devices alike are asked once."""
     by_device: dict[tuple[str, int], bool] = {}
     missing = []
     for name in preset_names():
         cluster = Cluster.preset(name)
-        accelerator = next((d for d in cluster.devices if d.type == "GPU"), cluster.devices[0])
+        accelerator = cluster.devices[_accelerator(cluster)]
         key = (accelerator.model, accelerator.memory_bytes)
         if key not in by_device:
             by_device[key] = _fits_one(analytic_problem(item, cluster))
@@ -126,8 +124,13 @@ def _does_not_fit(item: Item) -> tuple[str, ...]:
     return tuple(missing)
 
 
+def _accelerator(cluster: Cluster) -> int:
+    """The first device that is no host, where there is one."""
+    return next((d for d, device in enumerate(cluster.devices) if device.type != "CPU"), 0)
+
+
 def _fits_one(problem: Problem) -> bool:
-    row = problem.everything_on(int(fastest_devices(problem)[0]))
+    row = problem.everything_on(_accelerator(problem.cluster))
     status = SimulatedEvaluator(problem).evaluate(row[None]).status
     return bool(status[0] == Status.OK)
 
