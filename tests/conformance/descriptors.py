@@ -20,6 +20,7 @@ from tf_placer.grouper.feed_forward import FeedForwardGrouper
 from tf_placer.placer.device_scorer import DeviceChoices, DeviceScorer
 from tf_placer.placer.projected_lstm import ProjectedLstm
 from tf_placer.placer.seq2seq import Seq2SeqPlacer
+from tf_placer.planners.scotch_program import why_missing
 from tf_placer.problem.problem import Problem
 
 
@@ -35,6 +36,7 @@ class MethodDescriptor:
         1.98 times as long: 2 * 10 + 16 * 1000 ns instead of 10 + 110 + 8 * 1000 + 10.
       draws: what it tries depends on the seed.
       keeps_within_memory: finds a plan that fits where hardly any does.
+      missing: why it cannot run on this machine; "" where it can. Its tests are skipped with that line.
     """
 
     name: str
@@ -43,6 +45,7 @@ class MethodDescriptor:
     of_optimum: float = 1.0
     draws: bool = True
     keeps_within_memory: bool = True
+    missing: str = ""
 
 
 METHODS = (
@@ -63,7 +66,10 @@ METHODS = (
     ),
     MethodDescriptor("list_schedule", draws=False),
     MethodDescriptor("local_search"),
+    MethodDescriptor("metis", draws=False),
+    MethodDescriptor("mincut", draws=False, missing=why_missing()),
     MethodDescriptor("random", of_optimum=1.98),  # no block of the breadth-first order is a branch
+    MethodDescriptor("scotch", draws=False, missing=why_missing()),
     MethodDescriptor("single", of_optimum=1.98, draws=False, keeps_within_memory=False),
     MethodDescriptor("topological_fill", of_optimum=1.98, draws=False),
 )

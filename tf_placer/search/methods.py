@@ -12,7 +12,9 @@ from tf_placer.errors import InputError
 from tf_placer.planners.list_schedule import list_schedule
 from tf_placer.planners.local_search import LocalSearch
 from tf_placer.planners.local_search_config import LocalSearchConfig
+from tf_placer.planners.metis import metis
 from tf_placer.planners.random_search import RandomSearch, RandomSearchConfig
+from tf_placer.planners.scotch import mincut, scotch
 from tf_placer.planners.simulated_local_search import SimulatedLocalSearch
 from tf_placer.planners.single_device import single_device_placements
 from tf_placer.planners.topological_fill import topological_fill
@@ -52,6 +54,22 @@ SPECS = (
         uses_start=True,
     ),
     MethodSpec(
+        name="metis",
+        kind=Kind.CONSTRUCTIVE,
+        summary="Min-cut parts of like work, one for each device (METIS: Karypis & Kumar 1998).",
+        build=metis,
+        ignores=("the order of ops", "latencies", "peaks of memory"),
+        goes_on=False,
+    ),
+    MethodSpec(
+        name="mincut",
+        kind=Kind.CONSTRUCTIVE,
+        summary="Scotch's mapping onto the accelerators alone (Pellegrini & Roman 1996).",
+        build=mincut,
+        ignores=("the order of ops", "latencies", "peaks of memory"),
+        goes_on=False,
+    ),
+    MethodSpec(
         name="random",
         kind=Kind.IMPROVING,
         summary="Random search over block placements of every granularity.",
@@ -59,6 +77,14 @@ SPECS = (
         config=RandomSearchConfig,
         ignores=("everything but memory",),
         roles=frozenset({Role.CONTROL}),
+    ),
+    MethodSpec(
+        name="scotch",
+        kind=Kind.CONSTRUCTIVE,
+        summary="Scotch's mapping onto all devices by their speed (Pellegrini & Roman 1996).",
+        build=scotch,
+        ignores=("the order of ops", "latencies", "peaks of memory"),
+        goes_on=False,
     ),
     MethodSpec(
         name="single",
