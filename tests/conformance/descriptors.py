@@ -22,6 +22,7 @@ from tf_placer.placer.projected_lstm import ProjectedLstm
 from tf_placer.placer.seq2seq import Seq2SeqPlacer
 from tf_placer.planners.brkga import BrkgaConfig
 from tf_placer.planners.cem import CemConfig
+from tf_placer.planners.scotch_program import why_missing
 from tf_placer.problem.problem import Problem
 
 
@@ -38,6 +39,7 @@ class MethodDescriptor:
       draws: what it tries depends on the seed.
       keeps_within_memory: finds a plan that fits where hardly any does.
       needs_cpu: refuses a cluster without one.
+      missing: why it cannot run on this machine; "" where it can. Its tests are skipped with that line.
     """
 
     name: str
@@ -47,6 +49,7 @@ class MethodDescriptor:
     draws: bool = True
     keeps_within_memory: bool = True
     needs_cpu: bool = False
+    missing: str = ""
 
 
 METHODS = (
@@ -78,7 +81,10 @@ METHODS = (
     MethodDescriptor("m_sct", draws=False),
     MethodDescriptor("m_topo", of_optimum=1.98, draws=False),
     MethodDescriptor("peft", draws=False),
+    MethodDescriptor("metis", draws=False),
+    MethodDescriptor("mincut", draws=False, missing=why_missing()),
     MethodDescriptor("random", of_optimum=1.98),  # no block of the breadth-first order is a branch
+    MethodDescriptor("scotch", draws=False, missing=why_missing()),
     MethodDescriptor("single", of_optimum=1.98, draws=False, keeps_within_memory=False),
     MethodDescriptor("tf_default", of_optimum=1.98, draws=False, keeps_within_memory=False),
     MethodDescriptor("topological_fill", of_optimum=1.98, draws=False),

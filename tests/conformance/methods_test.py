@@ -32,18 +32,19 @@ from tf_placer.search.settings import configured, recorded
 from tf_placer.search.spec import Kind, Role
 
 BRANCHES, LENGTH = 4, 4
-EVERY = pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+
+
+def marked(method: MethodDescriptor, slow: bool = False) -> Any:
+    """A method as a parameter; skipped where what it needs is not installed."""
+    marks = [pytest.mark.skip(reason=method.missing)] if method.missing else []
+    return pytest.param(method, id=method.name, marks=[*marks, *([pytest.mark.slow] if slow else [])])
+
+
+EVERY = pytest.mark.parametrize("method", [marked(method) for method in METHODS])
 # The same where one test of a learned method has to do for the fast suite: tracing it takes seconds.
 QUICK = pytest.mark.parametrize(
     "method",
-    [
-        pytest.param(
-            method,
-            id=method.name,
-            marks=pytest.mark.slow if methods.find(method.name).kind == Kind.LEARNED else (),
-        )
-        for method in METHODS
-    ],
+    [marked(method, slow=methods.find(method.name).kind == Kind.LEARNED) for method in METHODS],
 )
 
 
@@ -174,8 +175,7 @@ def test_what_it_finds_fits(method: MethodDescriptor) -> None:
 
 CONSTRUCTIVE = pytest.mark.parametrize(
     "method",
-    [method for method in METHODS if methods.find(method.name).kind == Kind.CONSTRUCTIVE],
-    ids=lambda method: method.name,
+    [marked(method) for method in METHODS if methods.find(method.name).kind == Kind.CONSTRUCTIVE],
 )
 
 

@@ -17,7 +17,9 @@ from tf_placer.problem.unit_graph import UnitGraph
 _SUM = 2**28  # of all weights, which METIS adds up in 32 bits
 
 
-def min_cut_partition(problem: Problem, graph: UnitGraph, parts: int) -> np.ndarray:
+def min_cut_partition(
+    problem: Problem, graph: UnitGraph, parts: int, shares: np.ndarray | None = None
+) -> np.ndarray:
     """Splits the units into parts of like work, few bytes crossing (Karypis & Kumar 1998).
 
     METIS halves a graph until nothing is left to halve, and answers with most units in one part where there are hardly
@@ -27,6 +29,7 @@ def min_cut_partition(problem: Problem, graph: UnitGraph, parts: int) -> np.ndar
       problem: gives each unit's work, on its fastest device.
       graph: its unit graph.
       parts: number of parts.
+      shares: [parts] float64, of the work that each part is to have, above 0 and summing to 1; equal without.
 
     Returns:
       [U] int32 parts, from 0; some may be empty.
@@ -35,23 +38,30 @@ def min_cut_partition(problem: Problem, graph: UnitGraph, parts: int) -> np.ndar
         return np.zeros(graph.num_units, np.int32)
     if graph.num_units <= parts:
         return np.arange(graph.num_units, dtype=np.int32)
+    offset, neighbor, num_bytes = adjacency(graph)
+    with _silence():
+        _, part = pymetis.part_graph(
+            parts,
+            pymetis.CSRAdjacency(offset, neighbor),
+            vweights=whole_shares(problem.work_ns()),
+            eweights=whole_shares(num_bytes),
+            tpwgts=None if shares is None else shares.tolist(),
+        )
+    return np.array(part, np.int32)
+
+
+def adjacency(graph: UnitGraph) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The graph without directions: offsets [U + 1], neighbors [2 * pairs] and the bytes between, as METIS has them."""
     both = np.concatenate([graph.edges, graph.edges[:, ::-1]]).astype(np.int64)
     keys, position = np.unique(both[:, 0] * graph.num_units + both[:, 1], return_inverse=True)
     num_bytes = np.zeros(len(keys), np.int64)
     np.add.at(num_bytes, position, np.concatenate([graph.edge_bytes, graph.edge_bytes]))
     offset = np.searchsorted(keys // graph.num_units, np.arange(graph.num_units + 1))
-    with _silence():
-        _, part = pymetis.part_graph(
-            parts,
-            pymetis.CSRAdjacency(offset, keys % graph.num_units),
-            vweights=_shares(problem.work_ns()),
-            eweights=_shares(num_bytes),
-        )
-    return np.array(part, np.int32)
+    return offset, keys % graph.num_units, num_bytes
 
 
-def _shares(weights: np.ndarray) -> list[int]:
-    """Weights of at least 1 that METIS can add up: the same for the same shares, in whatever unit they are counted."""
+def whole_shares(weights: np.ndarray) -> list[int]:
+    """Weights of at least 1 that METIS and Scotch can add up; the same for the same shares, in whatever unit."""
     amounts = weights.tolist()
     total = max(sum(amounts), 1)
     return [max(1, amount * _SUM // total) for amount in amounts]  # whole numbers: nothing is rounded

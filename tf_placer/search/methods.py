@@ -20,8 +20,10 @@ from tf_placer.planners.local_search_config import LocalSearchConfig
 from tf_placer.planners.m_etf import m_etf
 from tf_placer.planners.m_sct import MSctConfig, m_sct
 from tf_placer.planners.m_topo import m_topo
+from tf_placer.planners.metis import metis
 from tf_placer.planners.peft import peft
 from tf_placer.planners.random_search import RandomSearch, RandomSearchConfig
+from tf_placer.planners.scotch import mincut, scotch
 from tf_placer.planners.simulated_local_search import SimulatedLocalSearch
 from tf_placer.planners.single_device import single_device_placements
 from tf_placer.planners.tf_default import tf_default
@@ -168,6 +170,22 @@ SPECS = (
         goes_on=False,
     ),
     MethodSpec(
+        name="metis",
+        kind=Kind.CONSTRUCTIVE,
+        summary="Min-cut parts of like work, one for each device (METIS: Karypis & Kumar 1998).",
+        build=metis,
+        ignores=("the order of ops", "latencies", "peaks of memory"),
+        goes_on=False,
+    ),
+    MethodSpec(
+        name="mincut",
+        kind=Kind.CONSTRUCTIVE,
+        summary="Scotch's mapping onto the accelerators alone (Pellegrini & Roman 1996).",
+        build=mincut,
+        ignores=("the order of ops", "latencies", "peaks of memory"),
+        goes_on=False,
+    ),
+    MethodSpec(
         name="random",
         kind=Kind.IMPROVING,
         summary="Random search over block placements of every granularity.",
@@ -175,6 +193,14 @@ SPECS = (
         config=RandomSearchConfig,
         ignores=("everything but memory",),
         roles=frozenset({Role.CONTROL}),
+    ),
+    MethodSpec(
+        name="scotch",
+        kind=Kind.CONSTRUCTIVE,
+        summary="Scotch's mapping onto all devices by their speed (Pellegrini & Roman 1996).",
+        build=scotch,
+        ignores=("the order of ops", "latencies", "peaks of memory"),
+        goes_on=False,
     ),
     MethodSpec(
         name="single",
