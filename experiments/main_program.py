@@ -35,7 +35,7 @@ def status_of(main: Callable[[list[str]], None], values: flags.FlagValues, argv:
     try:
         parse_flags(values, argv)
         for name in values:
-            if not isinstance(values[name], flags.EnumFlag):
+            if values[name].value is not None and not isinstance(values[name], flags.EnumFlag):
                 _check(name, values[name].value)
         main(argv[:1])
     except InputError as error:

@@ -1,0 +1,1 @@
+"""What a table of a paper is, how its cells are computed and kept, and how it is written."""
