@@ -80,9 +80,9 @@ METHODS = (
     MethodDescriptor("m_etf", draws=False),
     MethodDescriptor("m_sct", draws=False),
     MethodDescriptor("m_topo", of_optimum=1.98, draws=False),
-    MethodDescriptor("peft", draws=False),
     MethodDescriptor("metis", draws=False),
     MethodDescriptor("mincut", draws=False, missing=why_missing()),
+    MethodDescriptor("peft", draws=False),
     MethodDescriptor("random", of_optimum=1.98),  # no block of the breadth-first order is a branch
     MethodDescriptor("scotch", draws=False, missing=why_missing()),
     MethodDescriptor("single", of_optimum=1.98, draws=False, keeps_within_memory=False),

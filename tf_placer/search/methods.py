@@ -157,19 +157,6 @@ SPECS = (
         goes_on=False,
     ),
     MethodSpec(
-        name="peft",
-        kind=Kind.CONSTRUCTIVE,
-        summary="PEFT: where an op's end and an optimistic rest of the step are least (Arabnejad & Barbosa 2014).",
-        build=peft,
-        ignores=(
-            "later ops of a unit",
-            "messages that wait for each other",
-            "what cores do for messages",
-            "peaks of memory",
-        ),
-        goes_on=False,
-    ),
-    MethodSpec(
         name="metis",
         kind=Kind.CONSTRUCTIVE,
         summary="Min-cut parts of like work, one for each device (METIS: Karypis & Kumar 1998).",
@@ -183,6 +170,19 @@ SPECS = (
         summary="Scotch's mapping onto the accelerators alone (Pellegrini & Roman 1996).",
         build=mincut,
         ignores=("the order of ops", "latencies", "peaks of memory"),
+        goes_on=False,
+    ),
+    MethodSpec(
+        name="peft",
+        kind=Kind.CONSTRUCTIVE,
+        summary="PEFT: where an op's end and an optimistic rest of the step are least (Arabnejad & Barbosa 2014).",
+        build=peft,
+        ignores=(
+            "later ops of a unit",
+            "messages that wait for each other",
+            "what cores do for messages",
+            "peaks of memory",
+        ),
         goes_on=False,
     ),
     MethodSpec(
