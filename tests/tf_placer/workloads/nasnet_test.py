@@ -1,4 +1,6 @@
-"""NASNet-A's twin trains; the large one is as large as in the paper."""
+"""NASNet-A's twin trains."""
+
+import pytest
 
 from tests.tf_placer.workloads import twins
 from tf_placer.workloads.nasnet import ROWS
@@ -10,6 +12,7 @@ def test_rows():
     twins.check_rows(ROWS, "nasnet")
 
 
+@pytest.mark.slow
 def test_the_twin_trains():
     item = twins.check_training(ROWS, NAME)
     # A separable operation has two depthwise convolutions. 3 normal cells of 5 and 4 reductions of 5 operations.

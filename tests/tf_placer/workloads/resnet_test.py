@@ -26,5 +26,5 @@ def test_the_forward_pass_has_the_same_layers():
 
 @pytest.mark.parametrize("depth", [34, "50", None])
 def test_another_depth_is_told(depth):
-    with pytest.raises(InputError, match="depth is .*; give 50, 101 or 152"):
+    with pytest.raises(InputError, match=r"depth is .*; give 50, 101 or 152"):
         resnet(depth)
