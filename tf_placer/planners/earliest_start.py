@@ -190,8 +190,8 @@ class EarliestStart:
                 places = schedule.candidates(op)
             if self._is_free[op]:
                 if schedule.device_of_unit[self._unit[op]] < 0:
-                    ready = [schedule.ready_ns(op, device) for device in places]
-                    schedule.put(self._unit[op], places[ready.index(min(ready))])
+                    arrivals = [schedule.ready_ns(op, device) for device in places]
+                    schedule.put(self._unit[op], places[arrivals.index(min(arrivals))])
                 self._commit(op)
                 waiting.extend(self._fed(op))
                 continue
