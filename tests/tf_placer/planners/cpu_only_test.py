@@ -1,21 +1,12 @@
 """CPU only: the first CPU, or a line that says that there is none."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
-from tests.tf_placer.problem.small_problems import problem_of, small_cluster
+from tests.tf_placer.planners.clusters_by_type import cluster_of
+from tests.tf_placer.problem.small_problems import problem_of
 from tf_placer.errors import InputError
 from tf_placer.planners.cpu_only import cpu_only
-
-
-def cluster_of(*types):
-    cluster = small_cluster(len(types))
-    devices = zip(cluster.devices, types, strict=True)
-    return dataclasses.replace(
-        cluster, devices=tuple(dataclasses.replace(device, type=kind) for device, kind in devices)
-    )
 
 
 def test_everything_is_on_the_first_cpu_that_may_be():

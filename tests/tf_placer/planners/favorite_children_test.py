@@ -3,12 +3,9 @@
 import numpy as np
 import pytest
 
+from tests.tf_placer.planners.published_graphs import FORK
 from tests.tf_placer.problem.small_problems import problem_of, random_problem
 from tf_placer.planners.favorite_children import favorite_children
-
-# 0 feeds 1 (50 ns) over 10 + 10 ns and 2 (40 ns) over 10 + 90. With a of the way to 1 and 1 - a to 2 the step takes
-# max(10 + 20 a + 50, 10 + 100 (1 - a) + 40): least at 60 + 20 a = 150 - 100 a, so a = 3/4 and 1 - a = 1/4 < 1/2.
-FORK = ([10, 50, 40], [(0, 1), (0, 2)], [10, 90])
 
 
 def test_the_favorite_is_the_reader_that_the_step_waits_for():

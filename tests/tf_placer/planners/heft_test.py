@@ -3,18 +3,9 @@
 import numpy as np
 
 from tests.tf_placer.planners.full_devices import sized_cluster
-from tests.tf_placer.planners.published_graphs import TIMES, heft_graph, peft_graph
+from tests.tf_placer.planners.published_graphs import TIMES, heft_graph, last_end, peft_graph
 from tests.tf_placer.problem.small_problems import problem_of, small_cluster
 from tf_placer.planners.heft import heft
-from tf_placer.planners.schedule import Schedule
-
-
-def last_end(problem, monkeypatch, planner):
-    """Placements, and when the rule believes that the step ends."""
-    ends, commit = [], Schedule.commit
-    monkeypatch.setattr(Schedule, "commit", lambda self, op: ends.append(commit(self, op)) or ends[-1])
-    rows = planner(problem)
-    return rows.tolist(), max(ends)
 
 
 def test_the_papers_schedule(monkeypatch):

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from tests.tf_placer.planners.favorite_children_test import FORK
+from tests.tf_placer.planners.published_graphs import FORK
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of
 from tf_placer.errors import InputError
 from tf_placer.planners.m_etf import m_etf

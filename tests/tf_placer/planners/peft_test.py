@@ -3,8 +3,7 @@
 import numpy as np
 
 from tests.tf_placer.planners.full_devices import sized_cluster
-from tests.tf_placer.planners.heft_test import last_end
-from tests.tf_placer.planners.published_graphs import TIMES, peft_graph
+from tests.tf_placer.planners.published_graphs import TIMES, last_end, peft_graph
 from tests.tf_placer.problem.small_problems import problem_of
 from tf_placer.planners.heft import heft
 from tf_placer.planners.peft import optimistic_cost_table, peft

@@ -1,12 +1,15 @@
-"""The graphs of ten tasks that the papers of HEFT and PEFT compute by hand."""
+"""Graphs of papers, and how long a rule believes that they take."""
 
 from __future__ import annotations
 
 import dataclasses
 
 import numpy as np
+import pytest
 
 from tests.tf_placer.problem.small_problems import problem_of, small_cluster
+from tf_placer.planners.planner import Constructive, NoSettings
+from tf_placer.planners.schedule import Schedule
 from tf_placer.problem.problem import Problem
 
 _EDGES = [
@@ -63,3 +66,27 @@ def _problem(compute_ns: list[tuple[int, ...]], edge_ns: list[int]) -> Problem:
         TIMES * np.array(edge_ns),
         cluster=dataclasses.replace(cluster, links=links),
     )
+
+
+FORK = ([10, 50, 40], [(0, 1), (0, 2)], [10, 90])
+"""Times, edges and bytes: 0 feeds 1 (50 ns) over 10 + 10 ns and 2 (40 ns) over 10 + 90.
+
+With a of the way to 1 and 1 - a of that to 2 the step takes max(10 + 20 a + 50, 10 + 100 (1 - a) + 40), and least at
+60 + 20 a = 150 - 100 a, so a = 3/4 and 1 - a = 1/4: 2 is nearer than one half, the favorite of 0.
+"""
+
+
+def last_end(
+    problem: Problem, monkeypatch: pytest.MonkeyPatch, planner: Constructive
+) -> tuple[list[list[int]], float]:
+    """Placements of a list scheduler, and when it believes that the step ends, in nanoseconds."""
+    ends: list[float] = []
+    commit = Schedule.commit
+
+    def noted(schedule: Schedule, op: int) -> float:
+        ends.append(commit(schedule, op))
+        return ends[-1]
+
+    monkeypatch.setattr(Schedule, "commit", noted)
+    rows = planner(problem, NoSettings(), 0)
+    return rows.tolist(), max(ends)

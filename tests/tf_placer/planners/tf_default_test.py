@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tests.tf_placer.planners.cpu_only_test import cluster_of
+from tests.tf_placer.planners.clusters_by_type import cluster_of
 from tests.tf_placer.problem.small_problems import problem_of
 from tf_placer.planners.tf_default import tf_default
 

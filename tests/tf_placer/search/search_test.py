@@ -136,6 +136,7 @@ def test_numbers_of_numpy_are_seeds_and_budgets(pair, seed, tmp_path):
         ({"budget_s": None}, "budget_s is None"),
         ({"budget_evaluations": 1.5}, "budget_evaluations is 1.5"),
         ({"method": None}, "method is None; give one of auto, .*, or a method itself"),
+        ({"method": None}, "method is None; give one of cpu_only, .*, or a method itself"),
         ({"method": 3}, "method is 3"),
         ({"method": "local_search", "start": "GPU:0"}, "device_of_unit: expected whole numbers"),
         ({"method": "local_search", "start": [0.5, 1]}, "device_of_unit: expected whole numbers"),
