@@ -91,6 +91,7 @@ def _place_saved_model(
 
     several = "," in values.signature
     for name, report in place_signatures(request, values.method, console):
+        assert report.item is not None  # a SavedModel's
         placements[name], items[name] = report.result.placement, report.item
         made_for = flag_sets.made_for(values) | {"signature": name}
         if several:

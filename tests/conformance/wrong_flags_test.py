@@ -31,6 +31,7 @@ OF_NAME = {
     "meta_graph": ("nowhere", "FOLDER", "FILE"),
     "fetches": ("nowhere", "nowhere:0"),
     "facts": ("dense_smal", "dense_small,nowhere"),
+    "graph": ("nowhere", "FOLDER", "FILE"),
     "cluster": ("k40x3", "nowhere.toml", "FOLDER/", "local:two", "local:0", "local:1000000", "local:"),
     "out": ("FILE", "FILE/out"),
     "pin": ("a", "=", "(=/device:CPU:0", "a=GPU::0", "nowhere=/device:CPU:0"),
@@ -91,6 +92,8 @@ def good_flags(command: str, about: str, folder: pathlib.Path) -> dict[str, str]
         source = {"saved_model": str(folder / "model")}
     elif about in ("meta_graph", "fetches"):
         source = {"meta_graph": str(folder / "graph.pb"), "fetches": "x:0"}
+    elif about == "graph":
+        source = {}
     plan = {"plan": str(folder / "placement.json")}
     return {
         "place": {**source, "cluster": "k40x2", "method": "single", "out": str(folder / "out")},

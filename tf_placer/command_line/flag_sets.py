@@ -22,7 +22,7 @@ from tf_placer.search.spec import Role
 from tf_placer.workers.loopback import are_workers_open, loopback_library
 
 DEFAULT_BUDGET_S = 60.0
-_SOURCES = ("workload", "saved_model", "meta_graph")
+_SOURCES = ("workload", "saved_model", "meta_graph", "graph")
 _DESCRIPTION = (*_SOURCES, "signature", "fetches", "batch_size", "cluster", "costs")
 
 
@@ -84,6 +84,7 @@ def _search_flags(values: flags.FlagValues) -> None:
         "seed", 0, "Fixes everything random.", lower_bound=0, upper_bound=MAX_SEED, flag_values=values
     )
     flags.DEFINE_string("out", None, "Folder for summary.json, placement.json, placed_graph.pb.", values)
+    flags.DEFINE_string("graph", None, "Or the file of a graph that was profiled elsewhere.", values)
     flags.DEFINE_multi_string(
         "set",
         [],
@@ -195,7 +196,11 @@ def budget(values: flags.FlagValues) -> Budget:
 
 def made_for(values: flags.FlagValues) -> dict[str, Any]:
     """What a plan remembers: the flags that describe the program and the devices."""
-    return {name: values[name].value for name in _DESCRIPTION if values[name].value not in (None, [])}
+    return {
+        name: values[name].value
+        for name in _DESCRIPTION
+        if name in values and values[name].value not in (None, [])
+    }
 
 
 def recall(values: flags.FlagValues, plan: PlanFile) -> None:
@@ -205,8 +210,10 @@ def recall(values: flags.FlagValues, plan: PlanFile) -> None:
       InputError: neither says which devices.
       flags.Error: what the plan says is no value of the flag.
     """
-    remembered = {name: value for name, value in plan.made_for.items() if name in _DESCRIPTION}
-    if any(values[name].present for name in _SOURCES):
+    remembered = {
+        name: value for name, value in plan.made_for.items() if name in _DESCRIPTION and name in values
+    }
+    if any(values[name].present for name in _SOURCES if name in values):
         remembered = {name: value for name, value in remembered.items() if name not in _SOURCES}
     for name, value in remembered.items():
         if not values[name].present:
@@ -232,4 +239,5 @@ def _source(values: flags.FlagValues) -> Source:
         values.meta_graph,
         tuple(values.fetches),
         values.batch_size,
+        graph=values.graph if "graph" in values else None,
     )

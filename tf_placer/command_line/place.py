@@ -20,6 +20,7 @@ from tf_placer.command_line.source import Source
 from tf_placer.errors import InputError
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.graph.item import Item
+from tf_placer.graph_file.read import read_graph_file
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.pins import Pin, pinned, with_fixed_ops, with_pins
 from tf_placer.problem.plan_file import PlanFile
@@ -84,8 +85,26 @@ class Request:
             raise InputError(
                 "--plan and --pin are given; a plan pins what it names: edit it, or leave it away"
             )
+        if self.source.graph:
+            self._check_graph()
         if self.complete_plan and self.plan is None:
             raise InputError("--complete_plan is given without --plan; say which plan to complete")
+
+    def _check_graph(self) -> None:
+        """A profiled graph has no program to run, to pin ops of or to profile.
+
+        Raises:
+          InputError: something that needs one is asked for.
+        """
+        asked = {"--pin": self.pins, "--plan": self.plan, "--respect_devices": self.respect_devices}
+        for flag, value in (asked | {"--costs": self.costs}).items():
+            if value:
+                raise InputError(f"{flag} is given with --graph, which has no program; leave it away")
+        if self.cluster.is_live:
+            raise InputError(
+                f"--cluster={self.cluster.name} has live devices, and --graph has nothing to run on them; "
+                "give a preset or a .toml file without addresses"
+            )
 
 
 def place(request: Request, method: str, console: rich.console.Console) -> Report:
@@ -103,7 +122,9 @@ def place(request: Request, method: str, console: rich.console.Console) -> Repor
     Raises:
       InputError: bad input, or nothing fits in the cluster's memory.
     """
-    item, problem = described(request, console)
+    item, problem = _read(request, console)
+    if item is None:
+        return _place_simulated(None, problem, request, method, console)
     is_given = request.plan is not None or request.pins or request.respect_devices
     if is_given and (problem.allowed.sum(axis=1) == 1).all():
         return _place_given(item, problem, request, console)
@@ -112,6 +133,20 @@ def place(request: Request, method: str, console: rich.console.Console) -> Repor
     if problem.cluster.is_live:
         why = f"No worker can run {item.name}: {item.why_not_standalone}. What follows is the simulator's word alone."
         console.print(rich.text.Text(why), soft_wrap=True)
+    return _place_simulated(item, problem, request, method, console)
+
+
+def _read(request: Request, console: rich.console.Console) -> tuple[Item | None, Problem]:
+    """As ``described``; of a profiled graph there is no item."""
+    if request.source.graph:
+        return None, read_graph_file(request.source.graph).problem(request.cluster)
+    return described(request, console)
+
+
+def _place_simulated(
+    item: Item | None, problem: Problem, request: Request, method: str, console: rich.console.Console
+) -> Report:
+    """The simulator has the last word."""
     # Before the search, so that after Ctrl-C nothing is left but writing.
     baselines = [_made_at_once(problem, name, request, console) for name in beside(method)]
     chosen = find_candidate(
@@ -134,7 +169,7 @@ def beside(method: str) -> tuple[str, ...]:
     return tuple(spec.name for spec in methods.having(Role.BESIDE) if spec.name != method)
 
 
-def _report(item: Item, problem: Problem, found: Sequence[Candidate], request: Request) -> Report:
+def _report(item: Item | None, problem: Problem, found: Sequence[Candidate], request: Request) -> Report:
     """A report of candidates, the first one that of the method that was asked for."""
     asked = found[0]
     chosen = asked if request.write == METHOD else fastest(found, asked.method) or asked
@@ -181,12 +216,12 @@ def compare(request: Request, names: Sequence[str], console: rich.console.Consol
     Raises:
       InputError: bad input, or nothing fits in the cluster's memory.
     """
-    item, problem = described(request, console)
+    item, problem = _read(request, console)
     found = [
         find_candidate(problem, name, request.budget, request.seed, console, request.settings.get(name))
         for name in names
     ]
-    if problem.cluster.is_live:
+    if item is not None and problem.cluster.is_live:
         found = measure_candidates(item, problem, found, console)
     chosen = fastest(found)
     if chosen is None:

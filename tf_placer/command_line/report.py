@@ -51,7 +51,7 @@ class Report:
     """The plan that is written beside the others that were found.
 
     Attributes:
-      item: the program.
+      item: the program; None of a profiled graph, which has none to write.
       problem: the program on the cluster.
       chosen: the placement to write, whoever found it; it has a result.
       baselines: the others.
@@ -59,7 +59,7 @@ class Report:
       asked: the method that was asked for; None where that is the one of ``chosen``.
     """
 
-    item: Item
+    item: Item | None
     problem: Problem
     chosen: Candidate
     baselines: tuple[Candidate, ...]
@@ -202,12 +202,13 @@ class Report:
         Raises:
           InputError: what ``also`` raises.
         """
-        placed = apply_placement(self.item, self.result.placement)
+        placed = None if self.item is None else apply_placement(self.item, self.result.placement)
         with replacing(out, RESULTS) as unfinished:
             if also is not None:
                 also(unfinished)
             self.result.placement.save(unfinished / "placement.json", made_for)
-            (unfinished / "placed_graph.pb").write_bytes(placed.SerializeToString(deterministic=True))
+            if placed is not None:
+                (unfinished / "placed_graph.pb").write_bytes(placed.SerializeToString(deterministic=True))
             summary = json.dumps(self.summary(), indent=1, allow_nan=False) + "\n"
             (unfinished / "summary.json").write_text(summary, encoding="utf8")
         return tuple(out / name for name in RESULTS if (out / name).exists())

@@ -1,4 +1,4 @@
-"""What a user wants placed: a workload by name, a SavedModel's signature, or a MetaGraphDef."""
+"""What a user wants placed: a workload by name, a SavedModel's signature, a MetaGraphDef, or a profiled graph."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ from tf_placer.graph.reading.saved_model import SavedModel, read_saved_model
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.meta_graph import place_meta_graph
 
+_KINDS = ("workload", "saved_model", "meta_graph", "graph")
 _Proto = TypeVar("_Proto", bound=message.Message)
 
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """Exactly one of three.
+    """Exactly one of four.
 
     Attributes:
       workload: a name of ``tf_placer.workloads.names()``.
       saved_model: folder of a SavedModel; with ``signature``.
       meta_graph: file of a serialized MetaGraphDef or GraphDef; with ``fetches``, tensors ("node:i") and ops ("node").
       batch_size: of SavedModels and MetaGraphDefs, stands for dimensions of any size.
+      graph: file of a graph that was profiled elsewhere; there is no program behind it.
       model: the SavedModel, where it has been read (``with_model``).
 
     Raises:
@@ -41,14 +43,15 @@ class Source:
     fetches: tuple[str, ...] = ()
     batch_size: int = 32
     model: SavedModel | None = None
+    graph: str | None = None
 
     def __post_init__(self) -> None:
-        given = [f"--{name}" for name in ("workload", "saved_model", "meta_graph") if getattr(self, name)]
+        given = [f"--{name}" for name in _KINDS if getattr(self, name)]
         if len(given) > 1:
             raise InputError(f"{' and '.join(given)} are given; give one of them")
         if not given:
             raise InputError(
-                "this needs --workload (`workloads` lists them), --saved_model or --meta_graph: what to place"
+                "this needs --workload (`workloads` lists them), --saved_model, --meta_graph or --graph: what to place"
             )
         if self.workload:
             workloads.check_name(self.workload)
@@ -60,7 +63,10 @@ class Source:
     @property
     def name(self) -> str:
         """In reports."""
-        return self.workload or pathlib.Path(self.saved_model or self.meta_graph or "").resolve().name
+        return (
+            self.workload
+            or pathlib.Path(self.saved_model or self.meta_graph or self.graph or "").resolve().name
+        )
 
     def with_model(self) -> Source:
         """The same with its SavedModel read, so that nothing that comes of it reads it again.

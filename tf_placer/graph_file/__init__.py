@@ -1,0 +1,1 @@
+"""Graphs that were profiled elsewhere, read from files."""
