@@ -22,6 +22,7 @@ from tf_placer.placer.projected_lstm import ProjectedLstm
 from tf_placer.placer.seq2seq import Seq2SeqPlacer
 from tf_placer.planners.brkga import BrkgaConfig
 from tf_placer.planners.cem import CemConfig
+from tf_placer.planners.cp_sat import CpSatConfig
 from tf_placer.problem.problem import Problem
 
 
@@ -50,6 +51,8 @@ class MethodDescriptor:
 METHODS = (
     MethodDescriptor("brkga", BrkgaConfig(population=32), evaluations=2000),
     MethodDescriptor("cem", CemConfig(samples=64), evaluations=2000),
+    # What it proves on a small program is no matter of the seed; stretches of large ones are drawn.
+    MethodDescriptor("cp_sat", CpSatConfig(effort=0.05), evaluations=30, draws=False),
     MethodDescriptor(
         "hdp",
         HdpConfig(

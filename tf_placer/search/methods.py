@@ -11,6 +11,7 @@ from tf_placer.arguments import nearest
 from tf_placer.errors import InputError
 from tf_placer.planners.brkga import Brkga, BrkgaConfig
 from tf_placer.planners.cem import Cem, CemConfig
+from tf_placer.planners.cp_sat import CpSat, CpSatConfig
 from tf_placer.planners.list_schedule import list_schedule
 from tf_placer.planners.local_search import LocalSearch
 from tf_placer.planners.local_search_config import LocalSearchConfig
@@ -38,6 +39,15 @@ SPECS = (
         build=Cem,
         config=CemConfig,
         ignores=("single units", "order"),
+    ),
+    MethodSpec(
+        name="cp_sat",
+        kind=Kind.IMPROVING,
+        summary="Constraint programming (CP-SAT): proves small programs, places stretches of large ones anew.",
+        build=CpSat,
+        config=CpSatConfig,
+        ignores=("the simulator's order", "what devices do for messages", "peaks of memory"),
+        uses_start=True,
     ),
     MethodSpec(
         name="hdp",
