@@ -22,6 +22,7 @@ from tf_placer.placer.projected_lstm import ProjectedLstm
 from tf_placer.placer.seq2seq import Seq2SeqPlacer
 from tf_placer.planners.brkga import BrkgaConfig
 from tf_placer.planners.cem import CemConfig
+from tf_placer.planners.cp_sat import CpSatConfig
 from tf_placer.planners.scotch_program import why_missing
 from tf_placer.problem.problem import Problem
 
@@ -59,6 +60,8 @@ METHODS = (
     MethodDescriptor("cpu_only", of_optimum=1.98, draws=False, keeps_within_memory=False, needs_cpu=True),
     # It knows no stages here, so it cuts all four branches in the middle.
     MethodDescriptor("expert", of_optimum=2.84, draws=False),
+    # What it proves on a small program is no matter of the seed; stretches of large ones are drawn.
+    MethodDescriptor("cp_sat", CpSatConfig(effort=0.05), evaluations=30, draws=False),
     MethodDescriptor(
         "hdp",
         HdpConfig(

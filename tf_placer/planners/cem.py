@@ -33,7 +33,7 @@ class CemConfig:
 
     samples: int = 128
     elites: float = 0.1
-    smoothing: float = 0.3
+    smoothing: float = 0.2
     parts: int = 64
     levels: int = 4
 
@@ -66,6 +66,7 @@ class Cem:
         self._rounds, self._level = 0, 0
         self._probability = self._uniform()
         self._drawn = np.zeros((0, 0), np.int64)  # [B, G]
+        self._alone = 0  # of them that are single devices
 
     def propose(self) -> np.ndarray:
         """[B, U] int32 legal placements: at first with each single device among them, then as the table draws."""
@@ -74,9 +75,8 @@ class Cem:
         below = np.cumsum(self._probability, axis=1)
         below[:, -1] = np.inf
         self._drawn = (uniform >= below).sum(axis=2)
-        if self._rounds == 0:
-            alone = np.arange(devices)[: self._config.samples]
-            self._drawn[: len(alone)] = alone[:, np.newaxis]
+        self._alone = min(devices, self._config.samples) if self._rounds == 0 else 0
+        self._drawn[: self._alone] = np.arange(self._alone)[:, np.newaxis]
         return self._plans.rows(self._level, self._drawn)
 
     def learn(self, device_of_unit: np.ndarray, runtime_s: np.ndarray) -> None:
@@ -91,6 +91,9 @@ class Cem:
                 float(runtime_s[order[0]]),
                 np.array(device_of_unit[order[0]], np.int32),
             )
+        drawn = order[order >= self._alone]
+        if len(drawn):
+            order = drawn  # single devices would draw the table to themselves before it has seen anything
         elite = self._drawn[order[: max(1, round(self._config.elites * self._config.samples))]]
         frequency = (elite[:, :, np.newaxis] == np.arange(self._probability.shape[1])).mean(axis=0)
         self._probability += self._config.smoothing * (frequency - self._probability)

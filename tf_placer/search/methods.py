@@ -11,6 +11,7 @@ from tf_placer.arguments import nearest
 from tf_placer.errors import InputError
 from tf_placer.planners.brkga import Brkga, BrkgaConfig
 from tf_placer.planners.cem import Cem, CemConfig
+from tf_placer.planners.cp_sat import CpSat, CpSatConfig
 from tf_placer.planners.cpu_only import cpu_only
 from tf_placer.planners.expert import expert
 from tf_placer.planners.heft import heft
@@ -75,6 +76,15 @@ SPECS = (
         ignores=("how long layers take", "messages", "peaks of memory"),
         roles=frozenset({Role.MEMBER}),
         goes_on=False,
+    ),
+    MethodSpec(
+        name="cp_sat",
+        kind=Kind.IMPROVING,
+        summary="Constraint programming (CP-SAT): proves small programs, places stretches of large ones anew.",
+        build=CpSat,
+        config=CpSatConfig,
+        ignores=("the simulator's order", "what devices do for messages", "peaks of memory"),
+        uses_start=True,
     ),
     MethodSpec(
         name="hdp",

@@ -1,0 +1,172 @@
+"""The best schedule of a window, over all devices and all orders: a constraint program (OR-tools' CP-SAT).
+
+This is a program of its own and imports nothing of TensorFlow: the two have parts of the same names, and the solver
+ends the process in which TensorFlow was loaded before it. It reads a window a line (JSON, ``Window.description`` and
+what ``WindowModel`` takes besides) and answers each with a line (``WindowModel.solve``).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from ortools.sat.python import cp_model
+
+_MOST_NS = 2**50
+
+
+class WindowModel:
+    """Devices, starts and transfers of a window's ops as variables.
+
+    A device runs as many ops at once as it has streams, a channel one transfer, resident bytes fit. Orders are free,
+    time that a device spends on sending and receiving delays the tensor and nothing else, and outputs need no memory.
+    So each schedule of the simulator is a solution, and the least time of all solutions is no more than that of any
+    placement: a lower bound.
+
+        answer = WindowModel(window, under_ns).solve(forbidden, hint, effort, seed)
+    """
+
+    def __init__(self, window: dict[str, Any], under_ns: int | None = None, early: bool = False) -> None:
+        """Builds the model.
+
+        Args:
+          window: ``Window.description``.
+          under_ns: only schedules that take less are wanted.
+          early: of equally long ones prefer those whose ops end early; there is no bound then.
+        """
+        self._window = window
+        self._under = _MOST_NS if under_ns is None else under_ns
+        self._model = cp_model.CpModel()
+        self._devices = range(len(window["capacity"]))
+        self._on = [[self._model.new_bool_var("") for _ in self._devices] for _ in window["allowed"]]
+        self._start = [self._time() for _ in window["unit"]]
+        self._end = [self._time() for _ in window["unit"]]
+        self._place_units()
+        self._run_ops()
+        self._move_tensors()
+        span = self._time()
+        total = span + self._joins()
+        for op, end in enumerate(self._end):
+            for device, on in enumerate(self._on[window["unit"][op]]):
+                self._model.add(span >= end + window["tail"][op][device]).only_enforce_if(on)
+        self._model.add(total <= self._under - 1)
+        self._model.minimize(len(self._end) * total + sum(self._end) if early else total)
+        self._early = early
+
+    def solve(self, forbidden: list[list[int]], hint: list[int], effort: float, seed: int) -> dict[str, Any]:
+        """Looks for placements of the window's units; the same answer every time, also on a machine that is busy.
+
+        Args:
+          forbidden: [K, U'] placements that are known already.
+          hint: [U'] where to look first.
+          effort: deterministic seconds, of work and not of the clock.
+          seed: of the solver.
+
+        Returns:
+          ``devices`` [K, U'] of each better solution in turn; and ``bound_ns``: no other placement of the units takes
+          less, in any order; ``under_ns`` where there is none.
+        """
+        for row in forbidden:
+            self._model.add_bool_or([self._on[unit][device].negated() for unit, device in enumerate(row)])
+        for unit, device in enumerate(hint):
+            for other, on in enumerate(self._on[unit]):
+                self._model.add_hint(on, other == device)
+        solver = cp_model.CpSolver()
+        solver.parameters.num_workers = 1
+        solver.parameters.random_seed = seed
+        solver.parameters.max_deterministic_time = effort
+        found = _Found(self._on)
+        if solver.solve(self._model, found) == cp_model.INFEASIBLE:
+            return {"devices": [], "bound_ns": self._under}
+        bound = 0 if self._early else round(solver.best_objective_bound)
+        return {"devices": found.rows, "bound_ns": max(0, min(bound, self._under))}
+
+    def _time(self) -> cp_model.IntVar:
+        return self._model.new_int_var(0, self._under, "")
+
+    def _place_units(self) -> None:
+        window = self._window
+        for on, allowed in zip(self._on, window["allowed"], strict=True):
+            self._model.add_exactly_one(on)
+            for one, may in zip(on, allowed, strict=True):
+                if not may:
+                    self._model.add(one == 0)
+        for device, room in enumerate(window["capacity"]):
+            if sum(window["resident"]) > room:
+                sizes = zip(self._on, window["resident"], strict=True)
+                self._model.add(sum(on[device] * size for on, size in sizes) <= room)
+
+    def _run_ops(self) -> None:
+        window, model = self._window, self._model
+        for device, streams in enumerate(window["streams"]):
+            intervals = []
+            for op, (start, end) in enumerate(zip(self._start, self._end, strict=True)):
+                on, cost = self._on[window["unit"][op]][device], window["cost"][op][device]
+                model.add(start >= window["release"][op][device]).only_enforce_if(on)
+                interval = model.new_optional_interval_var(start, cost, end, on, "")
+                if cost:
+                    intervals.append(interval)
+            model.add_cumulative(intervals, [1] * len(intervals), streams)
+
+    def _move_tensors(self) -> None:
+        """Each tensor to each device once, one at a time on a channel."""
+        window, model = self._window, self._model
+        busy: dict[int, list[cp_model.IntervalVar]] = {}
+        for producer, readers, links in window["tensors"]:
+            unit = window["unit"][producer]
+            for reader in readers:
+                model.add(self._start[reader] >= self._end[producer])
+            others = [reader for reader in readers if window["unit"][reader] != unit]
+            sent = [self._time() for _ in self._devices]
+            for source, target, channel, send, takes, receive in links if others else ():
+                here, crosses = self._on[unit][source], model.new_bool_var("")
+                model.add(sent[target] >= self._end[producer] + send).only_enforce_if(crosses)
+                interval = model.new_optional_fixed_size_interval_var(sent[target], takes, crosses, "")
+                busy.setdefault(channel, []).append(interval)
+                for reader in others:
+                    there = self._on[window["unit"][reader]][target]
+                    model.add_bool_or([here.negated(), there.negated(), crosses])
+                    arrives = sent[target] + takes + receive
+                    model.add(self._start[reader] >= arrives).only_enforce_if([here, there])
+        for intervals in busy.values():
+            model.add_no_overlap(intervals)
+
+    def _joins(self) -> cp_model.LinearExprT:
+        """What the step takes longer for who takes part."""
+        window = self._window
+        if not any(window["join"]):
+            return 0
+        most = self._model.new_int_var(0, max(window["join"]), "")
+        for op, unit in enumerate(window["unit"]):
+            for device, on in enumerate(self._on[unit]):
+                if window["cost"][op][device]:
+                    self._model.add(most >= window["join"][device]).only_enforce_if(on)
+        return most
+
+
+class _Found(cp_model.CpSolverSolutionCallback):
+    """Keeps every better solution's devices."""
+
+    def __init__(self, on: list[list[cp_model.IntVar]]) -> None:
+        super().__init__()
+        self._on = on
+        self.rows: list[list[int]] = []
+
+    def on_solution_callback(self) -> None:
+        row = [[self.boolean_value(one) for one in on].index(True) for on in self._on]
+        if row not in self.rows:
+            self.rows.append(row)
+
+
+def main() -> None:
+    """Answers line by line until there are no more."""
+    for line in sys.stdin:
+        asked = json.loads(line)
+        model = WindowModel(asked["window"], asked["under_ns"], asked["early"])
+        answer = model.solve(asked["forbidden"], asked["hint"], asked["effort"], asked["seed"])
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()
