@@ -10,7 +10,7 @@ _HOLDERS = 3  # that are named where all devices together are too small
 
 
 def shortage(problem: Problem) -> str | None:
-    """One sentence that says which devices lack how many bytes and what holds most of them; None where a placement may fit.
+    """One sentence: which devices lack how many bytes and what holds most; None where a placement may fit.
 
     Proven: a unit that fits nowhere, alone with what its ops read and write while they run; and units that may be on
     some devices only and together need more than those have. That none of this is so proves nothing.
