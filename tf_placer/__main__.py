@@ -110,7 +110,7 @@ def _compare(values: flags.FlagValues, console: rich.console.Console) -> None:
     out = pathlib.Path(values.out)
     with reserved_out(out):
         report = compare(flag_sets.request(values, flag_sets.budget(values)), values.methods, console)
-        _finish(report, out, flag_sets.made_for(values), console)
+        _finish(report, out, flag_sets.made_for(values), console, report.write_comparison)
 
 
 def _finish(

@@ -9,9 +9,11 @@ import rich.console
 
 from tf_placer.errors import InputError
 from tf_placer.evaluation.measurement import Status
-from tf_placer.evaluation.runtime import RuntimeEvaluator
+from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator
 from tf_placer.graph.item import Item
+from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.problem import Problem
+from tf_placer.runtime.race import race_times_s
 from tf_placer.search import methods
 from tf_placer.search.budget import Budget
 from tf_placer.search.ctrl_c import patient
@@ -19,6 +21,8 @@ from tf_placer.search.progress import ConsoleProgress
 from tf_placer.search.result import SearchResult
 from tf_placer.search.search import NothingFits, search
 from tf_placer.workers.local_workers import WorkerError
+
+NOT_RUN = "NOT_RUN"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +33,8 @@ class Candidate:
       method: its name.
       result: its search, None when nothing it tried fits in memory.
       measured_s: step time on the runtime, None when not measured or when it failed there.
-      status: how it fared last: in the simulator, or on the runtime once measured.
+      status: how it fared last: in the simulator, or on the runtime once measured; ILLEGAL without result where the
+        method cannot place this problem.
       message: one line about a failure, "" where there is nothing to say.
     """
 
@@ -43,6 +48,17 @@ class Candidate:
     def simulated_s(self) -> float | None:
         """Step time in the simulator, None when nothing fits."""
         return self.result.runtime_s if self.result else None
+
+    @property
+    def peak_bytes(self) -> int | None:
+        """Most memory in use on any one device in the simulator, None when nothing fits."""
+        return max(self.result.peak_bytes.values(), default=0) if self.result else None
+
+    @property
+    def status_name(self) -> str:
+        """The status, or ``NOT_RUN`` of a method that could not even begin; ``message`` says why."""
+        is_told = self.result is not None or self.status == Status.OUT_OF_MEMORY
+        return self.status.name if is_told else NOT_RUN
 
     @property
     def step_s(self) -> float | None:
@@ -82,22 +98,68 @@ def find_candidate(
     return Candidate(method, result)
 
 
+def try_candidate(
+    problem: Problem,
+    method: str,
+    budget: Budget,
+    seed: int,
+    console: rich.console.Console,
+    config: object | None = None,
+) -> Candidate:
+    """As ``find_candidate``, but a method that cannot place this problem, or wants a library, ends nothing.
+
+    Raises:
+      InputError: no method has this name.
+    """
+    methods.find(method)
+    try:
+        return find_candidate(problem, method, budget, seed, console, config)
+    except InputError as error:
+        return Candidate(method, None, status=Status.ILLEGAL, message=str(error))
+
+
 def measure_candidates(
     item: Item, problem: Problem, candidates: Sequence[Candidate], console: rich.console.Console
 ) -> list[Candidate]:
     """Times every candidate that has a placement on the live devices of the problem's cluster.
+
+    Each runs by itself first, which shows who runs at all. Those that do then race, step by step in turn, and the
+    race's times count: what the machine does meanwhile it does to all.
 
     A search is not thrown away because its result cannot be timed: after Ctrl-C, or when the workers do not
     start or no longer answer, no candidate counts as measured, and each says why.
     """
     try:
         with patient(), RuntimeEvaluator(item, problem) as evaluator:
-            return [_measured(candidate, evaluator, console) for candidate in candidates]
+            alone = [_measured(candidate, evaluator, console) for candidate in candidates]
+            return _raced(alone, evaluator, console)
     except KeyboardInterrupt:
         why = "not measured: interrupted"
     except (WorkerError, InputError) as error:
         why = f"not measured: {error}"
     return [dataclasses.replace(candidate, message=candidate.message or why) for candidate in candidates]
+
+
+def _raced(
+    candidates: list[Candidate], evaluator: RuntimeEvaluator, console: rich.console.Console
+) -> list[Candidate]:
+    """The candidates with times of a race between those that run; as they are where fewer than two do."""
+    racing = [i for i, candidate in enumerate(candidates) if candidate.measured_s is not None]
+    plans = [c.result.placement.decisions for c in (candidates[i] for i in racing) if c.result is not None]
+    if len(racing) < 2:
+        return candidates
+    raced = list(candidates)
+    try:
+        with console.status("racing on the runtime"):
+            times_s = race_times_s(evaluator.race(Decisions.joined(plans).plain))
+    except RaceFailed as error:
+        why = f"timed by itself, because the race failed ({error})"
+        for i in racing:
+            raced[i] = dataclasses.replace(raced[i], message=raced[i].message or why)
+        return raced
+    for i, measured_s in zip(racing, times_s, strict=True):
+        raced[i] = dataclasses.replace(raced[i], measured_s=measured_s)
+    return raced
 
 
 def _measured(candidate: Candidate, evaluator: RuntimeEvaluator, console: rich.console.Console) -> Candidate:

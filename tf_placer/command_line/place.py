@@ -13,7 +13,7 @@ import rich.text
 
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.command_line.candidate import Candidate, find_candidate, measure_candidates
+from tf_placer.command_line.candidate import Candidate, find_candidate, measure_candidates, try_candidate
 from tf_placer.command_line.method_settings import MethodSettings
 from tf_placer.command_line.report import Live, Report, fastest
 from tf_placer.command_line.source import Source
@@ -213,12 +213,14 @@ def place_signatures(
 def compare(request: Request, names: Sequence[str], console: rich.console.Console) -> Report:
     """Gives every method the same budget; the report's ``chosen`` is the fastest.
 
+    A method that finds nothing that fits, cannot place this problem or wants a library is a line of the report.
+
     Raises:
-      InputError: bad input, or nothing fits in the cluster's memory.
+      InputError: bad input, or no method found a placement that fits in the cluster's memory.
     """
     item, problem = _read(request, console)
     found = [
-        find_candidate(problem, name, request.budget, request.seed, console, request.settings.get(name))
+        try_candidate(problem, name, request.budget, request.seed, console, request.settings.get(name))
         for name in names
     ]
     if item is not None and problem.cluster.is_live:

@@ -13,7 +13,8 @@ import rich.console
 import rich.table
 
 from tf_placer import quantities
-from tf_placer.command_line.candidate import Candidate
+from tf_placer.command_line import comparison
+from tf_placer.command_line.candidate import NOT_RUN, Candidate
 from tf_placer.errors import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.files import replacing
@@ -30,7 +31,15 @@ from tf_placer.search.spec import Role
 
 # What a run writes, in the order in which it appears.
 SAVED_MODEL, META_GRAPH = "saved_model", "placed_meta_graph.pb"
-RESULTS = (SAVED_MODEL, META_GRAPH, "placement.json", "placed_graph.pb", "summary.json")
+RESULTS = (
+    SAVED_MODEL,
+    META_GRAPH,
+    "placement.json",
+    "placed_graph.pb",
+    comparison.TABLE,
+    comparison.PICTURE,
+    "summary.json",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,6 +168,10 @@ class Report:
         asked = next((c for c in self._candidates if c.method == self.method), self.chosen)
         return " ".join([_standing(asked, single, how), *self._about_the_plan_written(single)])
 
+    def write_comparison(self, folder: pathlib.Path) -> None:
+        """Writes what ``compare`` has beyond ``write``: it is ``also`` there."""
+        comparison.write_comparison(self._candidates, self.result.bounds, folder)
+
     @property
     def _candidates(self) -> tuple[Candidate, ...]:
         return (*self.baselines, self.chosen)
@@ -220,16 +233,17 @@ class Report:
             f"{problem.num_ops} ops in {problem.num_units} units"
         )
         table.add_column("step time of")
-        for column in ("simulated", "vs single", "measured", "evaluations"):
+        for column in ("simulated", "vs single", "measured", "tried", "peak"):
             table.add_column(column, justify="right")
         for candidate in (*self.baselines, self.chosen):
             evaluations = candidate.result.evaluations if candidate.result else 0
             table.add_row(
                 _row_name(candidate),
-                milliseconds(candidate.simulated_s),
+                _simulated(candidate),
                 _gain(candidate.simulated_s, self.result.single_device_s),
                 milliseconds(candidate.measured_s),
                 str(evaluations),
+                "" if candidate.peak_bytes is None else f"{candidate.peak_bytes / 2**30:.2f} GiB",
             )
         table.add_section()
         bounds = self.result.bounds
@@ -335,6 +349,13 @@ def _row_name(candidate: Candidate) -> str:
         return "single device"
     by = candidate.result.found_by if candidate.result else candidate.method
     return candidate.method if by == candidate.method else f"{candidate.method} ({by})"
+
+
+def _simulated(candidate: Candidate) -> str:
+    """The step time in the simulator, or why there is none."""
+    if candidate.result is not None:
+        return milliseconds(candidate.simulated_s)
+    return "not run" if candidate.status_name == NOT_RUN else "OOM"
 
 
 def _is_single(method: str) -> bool:

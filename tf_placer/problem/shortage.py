@@ -6,9 +6,11 @@ import numpy as np
 
 from tf_placer.problem.problem import Problem
 
+_HOLDERS = 3  # that are named where all devices together are too small
+
 
 def shortage(problem: Problem) -> str | None:
-    """One sentence that says which devices lack how many bytes and what is largest; None where a placement may fit.
+    """One sentence: which devices lack how many bytes and what holds most; None where a placement may fit.
 
     Proven: a unit that fits nowhere, alone with what its ops read and write while they run; and units that may be on
     some devices only and together need more than those have. That none of this is so proves nothing.
@@ -67,9 +69,20 @@ def _devices_too_small_together(problem: Problem) -> str | None:
             ]
             where = f"{names[0]} has" if len(names) == 1 else f"{', '.join(names)} have together"
             what = "units" if bound.all() else "units that run nowhere else"
-            largest = int(np.flatnonzero(bound)[resident[bound].argmax()])
             return (
                 f"{need} bytes stay with {what} and {where} {has}: {need - has} bytes short; "
-                f"the largest is the unit of op {problem.name_of_unit(largest)!r} with {resident[largest]}"
+                f"most is with the variables in {_largest_holders(problem, np.flatnonzero(bound))}"
             )
     return None
+
+
+def _largest_holders(problem: Problem, units: np.ndarray) -> str:
+    """The units that hold most, the largest first: a unit holds the variables of its ops."""
+    held = problem.resident_bytes[units]
+    largest = units[np.argsort(-held, kind="stable")[:_HOLDERS]]
+    told = [
+        f"the unit of op {problem.name_of_unit(int(unit))!r} ({problem.resident_bytes[unit]})"
+        for unit in largest
+        if problem.resident_bytes[unit]
+    ]
+    return ", ".join(told)

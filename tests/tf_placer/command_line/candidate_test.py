@@ -6,9 +6,11 @@ import rich.console
 
 from tests.tf_placer.problem.small_problems import problem_of
 from tf_placer.command_line import candidate as candidate_module
-from tf_placer.command_line.candidate import Candidate, measure_candidates
+from tf_placer.command_line.candidate import Candidate, measure_candidates, try_candidate
 from tf_placer.errors import InputError
-from tf_placer.evaluation.measurement import Measurement
+from tf_placer.evaluation.measurement import Measurement, Status
+from tf_placer.evaluation.runtime import RaceFailed
+from tf_placer.search.budget import Budget
 from tf_placer.search.search import search
 from tf_placer.workers.local_workers import WorkerError
 
@@ -52,3 +54,52 @@ def test_candidates_survive_and_none_counts_as_measured(error, why, monkeypatch)
     # Half measured, half simulated would compare what cannot be compared.
     assert [c.measured_s for c in kept] == [None, None]
     assert all(why in c.message for c in kept)
+
+
+class RacingEvaluator(FailingEvaluator):
+    """Times each placement by itself as 0.5 s; in the race each is slower than the one before, or the race fails."""
+
+    def __init__(self, fails):
+        super().__init__(None)
+        self._fails = fails
+        self.raced = 0
+
+    def evaluate(self, device_of_unit):
+        return Measurement(np.array([0.5]), None, np.array([0], np.int32), ("",))
+
+    def race(self, device_of_unit):
+        if self._fails:
+            raise RaceFailed("CRASHED: gone")
+        self.raced = len(device_of_unit)
+        return [[1.0 + i] * 3 for i in range(self.raced)]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_runs_is_raced_and_the_races_times_count(fails, monkeypatch):
+    problem = problem_of([100, 300], [])
+    evaluator = RacingEvaluator(fails)
+    monkeypatch.setattr(candidate_module, "RuntimeEvaluator", lambda item, problem: evaluator)
+    nothing = Candidate("hdp", None, status=Status.OUT_OF_MEMORY, message="nothing fits")
+    found = [Candidate(name, search(problem, name, budget_evaluations=2)) for name in ("random", "single")]
+    measured = measure_candidates(
+        None, problem, [found[0], nothing, found[1]], rich.console.Console(quiet=True)
+    )
+    assert evaluator.raced == (0 if fails else 2)
+    assert [c.measured_s for c in measured] == ([0.5, None, 0.5] if fails else [1.0, None, 2.0])
+    assert measured[1] == nothing
+    assert all(("the race failed" in c.message) == fails for c in (measured[0], measured[2]))
+
+
+def test_a_method_that_cannot_run_is_a_candidate_that_says_why(monkeypatch):
+    problem = problem_of([100, 300], [])
+
+    def failing(*more, **settings):
+        raise InputError("no library; install it")
+
+    console = rich.console.Console(quiet=True)
+    monkeypatch.setattr(candidate_module, "search", failing)
+    found = try_candidate(problem, "random", Budget(evaluations=2), 0, console)
+    assert (found.result, found.status_name, found.message) == (None, "NOT_RUN", "no library; install it")
+    with pytest.raises(InputError, match="no method is called 'rndom'"):
+        try_candidate(problem, "rndom", Budget(evaluations=2), 0, console)
+    assert Candidate("random", None, status=Status.OUT_OF_MEMORY).status_name == "OUT_OF_MEMORY"

@@ -62,7 +62,7 @@ def test_more_than_all_devices_have_together():
     )
     assert shortage(problem) == (
         f"50 bytes stay with units and {GPU}0, {GPU}1 have together 45: 5 bytes short; "
-        "the largest is the unit of op 'e' with 11"
+        "most is with the variables in the unit of op 'e' (11), the unit of op 'a' (10), the unit of op 'c' (10)"
     )
 
 
