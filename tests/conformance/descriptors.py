@@ -63,6 +63,7 @@ METHODS = (
     ),
     MethodDescriptor("list_schedule", draws=False),
     MethodDescriptor("local_search"),
+    MethodDescriptor("memetic"),
     MethodDescriptor("random", of_optimum=1.98),  # no block of the breadth-first order is a branch
     MethodDescriptor("single", of_optimum=1.98, draws=False, keeps_within_memory=False),
     MethodDescriptor("topological_fill", of_optimum=1.98, draws=False),

@@ -12,8 +12,11 @@ from tf_placer.errors import InputError
 from tf_placer.planners.list_schedule import list_schedule
 from tf_placer.planners.local_search import LocalSearch
 from tf_placer.planners.local_search_config import LocalSearchConfig
+from tf_placer.planners.memetic import memetic
+from tf_placer.planners.memetic_config import MemeticConfig
 from tf_placer.planners.random_search import RandomSearch, RandomSearchConfig
 from tf_placer.planners.simulated_local_search import SimulatedLocalSearch
+from tf_placer.planners.simulated_memetic import SimulatedMemetic
 from tf_placer.planners.single_device import single_device_placements
 from tf_placer.planners.topological_fill import topological_fill
 from tf_placer.registration import check_registration
@@ -49,6 +52,15 @@ SPECS = (
         config=LocalSearchConfig,
         build_inside=SimulatedLocalSearch,
         roles=frozenset({Role.PLAIN}),
+        uses_start=True,
+    ),
+    MethodSpec(
+        name="memetic",
+        kind=Kind.IMPROVING,
+        summary="Late acceptance over groups, then finer ones, then units; chains cross over (Moscato 1989).",
+        build=memetic,
+        config=MemeticConfig,
+        build_inside=SimulatedMemetic,
         uses_start=True,
     ),
     MethodSpec(

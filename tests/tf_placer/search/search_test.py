@@ -92,7 +92,9 @@ def test_a_start_may_be_a_placement_also_of_an_equal_problem(pair):
 @pytest.mark.parametrize("method", ["random", "single", "list_schedule", "topological_fill"])
 def test_a_method_that_begins_nowhere_says_that_it_ignores_a_start(pair, method):
     expected = search(pair, method, budget_evaluations=16)
-    with pytest.warns(UserWarning, match=f"method '{method}' ignores start; hdp, local_search begin there"):
+    with pytest.warns(
+        UserWarning, match=f"method '{method}' ignores start; hdp, local_search, memetic begin there"
+    ):
         found = search(pair, method, budget_evaluations=16, start=np.array([1, 1]))
     assert comparable(found.history) == comparable(expected.history)
 
