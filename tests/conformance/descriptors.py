@@ -86,6 +86,7 @@ METHODS = (
     MethodDescriptor("metis", draws=False),
     MethodDescriptor("mincut", draws=False, missing=why_missing()),
     MethodDescriptor("peft", draws=False),
+    MethodDescriptor("memetic"),
     MethodDescriptor("random", of_optimum=1.98),  # no block of the breadth-first order is a branch
     MethodDescriptor("scotch", draws=False, missing=why_missing()),
     MethodDescriptor("single", of_optimum=1.98, draws=False, keeps_within_memory=False),

@@ -21,11 +21,14 @@ from tf_placer.planners.local_search_config import LocalSearchConfig
 from tf_placer.planners.m_etf import m_etf
 from tf_placer.planners.m_sct import MSctConfig, m_sct
 from tf_placer.planners.m_topo import m_topo
+from tf_placer.planners.memetic import memetic
+from tf_placer.planners.memetic_config import MemeticConfig
 from tf_placer.planners.metis import metis
 from tf_placer.planners.peft import peft
 from tf_placer.planners.random_search import RandomSearch, RandomSearchConfig
 from tf_placer.planners.scotch import mincut, scotch
 from tf_placer.planners.simulated_local_search import SimulatedLocalSearch
+from tf_placer.planners.simulated_memetic import SimulatedMemetic
 from tf_placer.planners.single_device import single_device_placements
 from tf_placer.planners.tf_default import tf_default
 from tf_placer.planners.topological_fill import topological_fill
@@ -194,6 +197,15 @@ SPECS = (
             "peaks of memory",
         ),
         goes_on=False,
+    ),
+    MethodSpec(
+        name="memetic",
+        kind=Kind.IMPROVING,
+        summary="Late acceptance over groups, then finer ones, then units; chains cross over (Moscato 1989).",
+        build=memetic,
+        config=MemeticConfig,
+        build_inside=SimulatedMemetic,
+        uses_start=True,
     ),
     MethodSpec(
         name="random",

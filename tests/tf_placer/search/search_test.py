@@ -95,6 +95,9 @@ def test_a_method_that_begins_nowhere_says_that_it_ignores_a_start(pair, method)
     with pytest.warns(
         UserWarning, match=f"method '{method}' ignores start; auto, .*local_search.* begin there"
     ):
+    with pytest.warns(
+        UserWarning, match=f"method '{method}' ignores start; hdp, local_search, memetic begin there"
+    ):
         found = search(pair, method, budget_evaluations=16, start=np.array([1, 1]))
     assert comparable(found.history) == comparable(expected.history)
 

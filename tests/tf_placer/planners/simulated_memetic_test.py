@@ -1,0 +1,100 @@
+"""The search from coarse to fine loses no plan, is the same in any number of bursts, and finds optima."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from tests.tf_placer.planners.full_devices import full_problem
+from tests.tf_placer.problem.small_problems import branches_optimum_ns, branches_problem, random_problem
+from tf_placer.errors import InputError
+from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.planners.cheap_starts import cheap_starts
+from tf_placer.planners.memetic_config import MemeticConfig
+from tf_placer.planners.simulated_memetic import SimulatedMemetic
+from tf_placer.problem.problem import Problem
+
+# Every kind of turn within 700 evaluations: 40, 80, units 160, and from then on 40 and 160.
+QUICK = MemeticConfig(chains=2, late=20, parts=4, finer=2, levels=2, turn=40, setback=0.05)
+
+
+def begun(problem: Problem, seed: int = 0, config: MemeticConfig = QUICK) -> SimulatedMemetic:
+    return SimulatedMemetic(problem, config, problem.everything_on(0), seed, SimulatedEvaluator(problem))
+
+
+def test_it_is_the_same_in_any_number_of_bursts() -> None:
+    problem = branches_problem(4, 6)
+    whole, parts = begun(problem), begun(problem)
+    expected = whole.advance(700)
+    for count in (1, 2, 5, 92, 300, 0, 300):
+        found = parts.advance(count)
+    np.testing.assert_array_equal(found.device_of_unit, expected.device_of_unit)
+    np.testing.assert_array_equal(found.runtime_s, expected.runtime_s)
+
+
+@pytest.mark.parametrize("evaluations", [3, 30, 100, 200, 400, 600])
+def test_it_goes_on_from_its_state(evaluations: int) -> None:
+    problem = branches_problem(4, 6)
+    search, other = begun(problem), begun(problem, seed=0)
+    search.advance(evaluations)
+    other.restore(search.state())
+    found, expected = other.advance(300), search.advance(300)
+    np.testing.assert_array_equal(found.device_of_unit, expected.device_of_unit)
+    np.testing.assert_array_equal(found.runtime_s, expected.runtime_s)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_it_says_is_so_and_its_best_never_grows(seed: int) -> None:
+    problem = random_problem(np.random.default_rng(seed), 20, 3)
+    evaluator, search = SimulatedEvaluator(problem), begun(problem, seed)
+    rows = cheap_starts(problem, problem.everything_on(0), seed)
+    best_s = np.inf
+    search.advance(len(rows))
+    least_s = np.nanmin(evaluator.evaluate(rows).runtime_s)
+    for _ in range(30):
+        burst = search.advance(37)
+        measured = evaluator.evaluate(burst.device_of_unit)
+        assert (measured.status == 0).all()
+        np.testing.assert_allclose(measured.runtime_s, burst.runtime_s, rtol=1e-12)
+        assert burst.runtime_s.min() <= min(best_s, least_s)
+        best_s = burst.runtime_s.min()
+
+
+def test_what_it_finds_fits() -> None:
+    problem = full_problem(3, 0.8, seed=0, more_bytes=50_000)
+    burst = begun(problem).advance(600)
+    fits = np.isfinite(burst.runtime_s)
+    assert fits.any()
+    assert (SimulatedEvaluator(problem).evaluate(burst.device_of_unit[fits]).status == 0).all()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_small_problems_end_within_three_percent_of_brute_force(seed: int) -> None:
+    problem = random_problem(np.random.default_rng(seed), 9, 2)
+    rows = np.array(list(itertools.product(*(np.flatnonzero(may) for may in problem.allowed))), np.int32)
+    optimum_s = np.nanmin(SimulatedEvaluator(problem).evaluate(rows).runtime_s)
+    assert begun(problem, seed).advance(1500).runtime_s.min() <= 1.03 * optimum_s
+
+
+def test_branches_end_up_spread_over_devices() -> None:
+    problem = branches_problem(4, 6)
+    assert begun(problem).advance(700).runtime_s.min() == branches_optimum_ns(4, 6) / 1e9
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("chains", -1),
+        ("late", 0),
+        ("parts", 1),
+        ("finer", 1.5),
+        ("levels", 11),
+        ("turn", 0),
+        ("setback", float("nan")),
+    ],
+)
+def test_refuses_wrong_settings(name: str, value: float) -> None:
+    with pytest.raises(InputError, match=name):
+        MemeticConfig(**{name: value})

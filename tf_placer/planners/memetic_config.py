@@ -1,0 +1,52 @@
+"""Settings of the search over groups, then units."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+
+from tf_placer import arguments
+
+_MOST = 2**20
+
+
+@dataclasses.dataclass(frozen=True)
+class MemeticConfig:
+    """How long it stays at each coarseness, and how chains accept.
+
+    Attributes:
+      chains: searches that run side by side in the simulator, a thread each; 0 for one on each core that the process
+        may use. On an evaluator that is no simulator there is one, over units.
+      late: L, a move is accepted if it is no slower than the chain was L rounds ago.
+      parts: of the min cut at the coarsest level.
+      finer: times as many parts at each level after it.
+      levels: of groups, before the units.
+      turn: evaluations at the coarsest level, and where chains cross over; twice as many at each level after the first,
+        units included.
+      setback: share of a chain's time by which its plans may be slower when it begins a later turn.
+
+    Raises:
+      InputError: a value out of its range.
+    """
+
+    chains: int = 0
+    late: int = 200
+    parts: int = 64
+    finer: int = 4
+    levels: int = 3
+    turn: int = 5000
+    setback: float = 0.01
+
+    def __post_init__(self) -> None:
+        arguments.whole_number("chains", self.chains, least=0, most=_MOST)
+        arguments.whole_number("late", self.late, least=1, most=_MOST)
+        arguments.whole_number("parts", self.parts, least=2, most=_MOST)
+        arguments.whole_number("finer", self.finer, least=2, most=_MOST)
+        arguments.whole_number("levels", self.levels, least=0, most=10)
+        arguments.whole_number("turn", self.turn, least=1, most=2**30)
+        arguments.number("setback", self.setback, least=0.0, most=1.0)
+
+    @property
+    def num_chains(self) -> int:
+        """``chains``, or where it is 0 as many as there are cores for this process."""
+        return self.chains or len(os.sched_getaffinity(0))

@@ -1,0 +1,230 @@
+"""Late acceptance over groups, then finer groups, then units; inside the simulator, a chain on each core."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from tf_placer import arguments
+from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.ops.local_search import NEVER, Chains, ChainSearch
+from tf_placer.planners.cheap_starts import cheap_starts
+from tf_placer.planners.coarse_problem import coarse_problem
+from tf_placer.planners.local_search_config import LocalSearchConfig
+from tf_placer.planners.memetic_config import MemeticConfig
+from tf_placer.planners.moves import move_tables
+from tf_placer.planners.random_bits import RandomBits
+from tf_placer.planners.simulated_local_search import Burst
+from tf_placer.planners.slack_groups import slack_groups
+from tf_placer.problem.problem import Problem
+
+_FEWEST_UNITS = 2  # times as many units as parts, or a level is left out
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Level:
+    """What one turn searches: the placements of groups of units."""
+
+    search: ChainSearch
+    unit: np.ndarray  # [U] int32, the group of each unit
+
+
+class SimulatedMemetic:
+    """Chains of local search that share what they find, from coarse to fine.
+
+    First some cheap starts are timed, and each chain takes one. Then all search min-cut parts split by slack
+    (``slack_groups``), in turns of ever more parts, and then units: with few groups each move matters, with many the
+    last percents are found (multilevel search: Walshaw 2004). A group is cut where a chain's plan has it on several
+    devices, so no level loses a plan.
+
+    After that turns of units and short ones of the finest groups follow each other. Groups are cut where two chains
+    differ, so one piece of a move is what another chain has elsewhere, and chains cross over by what does not make them
+    slower (a memetic search: Moscato 1989). A chain that is left behind takes the place of the fastest. Each of these
+    turns begins with a new history for late acceptance, a little above where the chain is, so that no chain freezes.
+
+    Turns are counted in evaluations, so it does not matter in how many bursts they are made.
+
+        search = SimulatedMemetic(problem, MemeticConfig(), start, seed, search_simulator(problem))
+        burst = search.advance(1000)
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        config: MemeticConfig,
+        start: np.ndarray,
+        seed: int,
+        simulator: SimulatedEvaluator,
+    ) -> None:
+        """Tries ``start`` [U] first; a step's time is what ``simulator`` says of it."""
+        self._problem = problem
+        self._config = config
+        self._seed = seed
+        self._simulator = simulator
+        self._starts = cheap_starts(problem, start, seed)
+        self._start_ns = np.full(len(self._starts), NEVER)
+        self._parts = _parts(problem, config)
+        self._units: _Level | None = None
+        self._turn = 0  # 0 times the starts
+        self._made = 0  # in this turn
+        self._take_fastest_starts()
+
+    def advance(self, evaluations: int) -> Burst:
+        """Judges so many placements more, all chains together."""
+        evaluations = arguments.whole_number("evaluations", evaluations, least=0)
+        left = evaluations
+        while left:
+            if self._made == self._turn_length():
+                self._begin(self._turn + 1)
+            count = min(left, self._turn_length() - self._made)
+            if self._turn:
+                self._search(count)
+            else:
+                self._time_starts(count)
+            left -= count
+        found_ns = self._best_ns
+        return Burst(
+            device_of_unit=self._best,
+            runtime_s=np.where(found_ns == NEVER, np.inf, found_ns / (1e9 * len(self._simulator.orders))),
+            evaluations=evaluations,
+        )
+
+    def state(self) -> dict[str, Any]:
+        """Where every chain is, and where it was when its turn began."""
+        state = {
+            "turn": self._turn,
+            "made": self._made,
+            "start_ns": self._start_ns.copy(),
+            "best": self._best,
+            "best_ns": self._best_ns,
+        }
+        if self._turn:
+            chains = {f"chains_{name}": value for name, value in self._chains._asdict().items()}
+            state.update(chains, unit=self._level.unit)
+        return state
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Goes on from what ``state`` gave, with as many chains as there were."""
+        self._turn, self._made = int(state["turn"]), int(state["made"])
+        self._start_ns = np.array(state["start_ns"], np.int64)
+        self._best = np.array(state["best"], np.int32)
+        self._best_ns = np.array(state["best_ns"], np.int64)
+        if self._turn:
+            kinds = {"late_ns": np.int64, "counts": np.int64}
+            self._chains = Chains(
+                **{
+                    name: np.array(state[f"chains_{name}"], kinds.get(name, np.int32))
+                    for name in Chains._fields
+                }
+            )
+            self._level = self._level_of(np.array(state["unit"], np.int32))
+
+    def _turn_length(self) -> int:
+        """Evaluations of the turn that it is in."""
+        if not self._turn:
+            return len(self._starts)
+        if self._relinks(self._turn):
+            return self._config.turn
+        return self._config.turn << min(self._turn - 1, len(self._parts))
+
+    def _relinks(self, turn: int) -> bool:
+        """Whether a turn is of groups again, after units."""
+        return bool(self._parts) and turn > len(self._parts) + 1 and (turn - len(self._parts)) % 2 == 0
+
+    def _time_starts(self, count: int) -> None:
+        rows = slice(self._made, self._made + count)
+        runtime_s = self._simulator.evaluate(self._starts[rows]).runtime_s
+        sum_ns = np.rint(runtime_s * (1e9 * len(self._simulator.orders)))
+        self._start_ns[rows] = np.where(np.isnan(sum_ns), NEVER, np.nan_to_num(sum_ns).astype(np.int64))
+        self._made += count
+        self._take_fastest_starts()
+
+    def _take_fastest_starts(self) -> None:
+        """A start for each chain, the fastest first; again from the first where there are fewer."""
+        order = np.argsort(self._start_ns, kind="stable")
+        order = order[: max(int((self._start_ns < NEVER).sum()), 1)]
+        taken = np.resize(order, self._config.num_chains)
+        self._best, self._best_ns = self._starts[taken], self._start_ns[taken]
+
+    def _search(self, count: int) -> None:
+        number = len(self._best)
+        until = -(-(self._made + count - np.arange(number)) // number)
+        # A chain that begins a turn has made the round that timed where it is.
+        self._chains = self._level.search.advance(self._chains, until + 1 - self._chains.rounds)
+        self._made += count
+        self._best = self._chains.best_device_of_unit[:, self._level.unit]
+        self._best_ns = self._chains.best_runtime_ns
+
+    def _begin(self, turn: int) -> None:
+        """Has every chain go on from the fastest plan that it found, on the groups of a turn."""
+        levels = len(self._parts)
+        again = turn > levels + 1
+        if again and not self._relinks(turn):
+            self._drop_the_slow()
+        self._turn, self._made = turn, 0
+        if turn <= levels or self._relinks(turn):
+            parts = self._parts[min(turn, levels) - 1]
+            self._level = self._level_of(self._cut(slack_groups(self._problem, parts)))
+        else:
+            self._level = self._level_of(np.arange(self._problem.num_units, dtype=np.int32))
+        self._chains = self._fresh_chains(self._config.setback if again else 0.0)
+
+    def _drop_the_slow(self) -> None:
+        """A chain that is further behind than it may fall back goes on from the fastest."""
+        fastest = int(np.argmin(self._best_ns))
+        slow = self._best_ns > self._best_ns[fastest] * (1 + self._config.setback)
+        self._best, self._best_ns = self._best.copy(), self._best_ns.copy()
+        self._best[slow], self._best_ns[slow] = self._best[fastest], self._best_ns[fastest]
+
+    def _cut(self, group: np.ndarray) -> np.ndarray:
+        """[U] the groups, cut where any chain's plan has them on different devices."""
+        keys: np.ndarray = group.astype(np.int64)
+        for row in self._best:
+            keys = np.unique(keys * self._problem.num_devices + row, return_inverse=True)[1].reshape(-1)
+        return keys
+
+    def _level_of(self, group: np.ndarray) -> _Level:
+        """Groups as units; those of the units themselves are kept, because they come again."""
+        whole = len(np.unique(group)) == self._problem.num_units
+        if whole and self._units is not None:
+            return self._units
+        if whole:
+            coarse, unit = self._problem, np.arange(self._problem.num_units, dtype=np.int32)
+        else:
+            coarse, unit = coarse_problem(self._problem, group)
+        orders = [
+            dataclasses.replace(order, unit_of_op=coarse.unit_of_op, resident_bytes=coarse.resident_bytes)
+            for order in self._simulator.orders
+        ]
+        tables = move_tables(coarse, LocalSearchConfig())
+        level = _Level(ChainSearch(orders, tables, coarse.cluster.capacity_bytes()), unit)
+        if whole:
+            self._units = level
+        return level
+
+    def _fresh_chains(self, setback: float) -> Chains:
+        """Chains at their plans, with a history that is slower by ``setback``, and random numbers of this turn."""
+        number, unit = len(self._best), self._level.unit
+        rows = np.zeros((number, int(unit.max(initial=-1)) + 1), np.int32)
+        rows[:, unit] = self._best
+        states = [RandomBits.of(self._seed, self._turn * number + chain).state for chain in range(number)]
+        counts = np.stack(
+            [
+                self._best_ns,
+                self._best_ns,
+                np.ones(number, np.int64),
+                np.array(states, np.uint64).view(np.int64),
+            ],
+            axis=1,
+        )
+        late_ns = [ns if ns == NEVER else ns + int(ns * setback) for ns in self._best_ns.tolist()]
+        ring = np.repeat(np.array(late_ns, np.int64)[:, np.newaxis], self._config.late, axis=1)
+        return Chains(rows, rows.copy(), ring, counts)
+
+
+def _parts(problem: Problem, config: MemeticConfig) -> list[int]:
+    """Parts of the min cut of each level that is worth a turn: well below the units, where there is a choice."""
+    parts = [config.parts * config.finer**level for level in range(config.levels)]
+    return [one for one in parts if _FEWEST_UNITS * one <= problem.num_units]
