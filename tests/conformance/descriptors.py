@@ -57,11 +57,11 @@ METHODS = (
     MethodDescriptor("auto"),
     MethodDescriptor("brkga", BrkgaConfig(population=32), evaluations=2000),
     MethodDescriptor("cem", CemConfig(samples=64), evaluations=2000),
+    # What it proves on a small program is no matter of the seed; stretches of large ones are drawn.
+    MethodDescriptor("cp_sat", CpSatConfig(effort=0.05), evaluations=30, draws=False),
     MethodDescriptor("cpu_only", of_optimum=1.98, draws=False, keeps_within_memory=False, needs_cpu=True),
     # It knows no stages here, so it cuts all four branches in the middle.
     MethodDescriptor("expert", of_optimum=2.84, draws=False),
-    # What it proves on a small program is no matter of the seed; stretches of large ones are drawn.
-    MethodDescriptor("cp_sat", CpSatConfig(effort=0.05), evaluations=30, draws=False),
     MethodDescriptor(
         "hdp",
         HdpConfig(
@@ -83,10 +83,10 @@ METHODS = (
     MethodDescriptor("m_etf", draws=False),
     MethodDescriptor("m_sct", draws=False),
     MethodDescriptor("m_topo", of_optimum=1.98, draws=False),
+    MethodDescriptor("memetic"),
     MethodDescriptor("metis", draws=False),
     MethodDescriptor("mincut", draws=False, missing=why_missing()),
     MethodDescriptor("peft", draws=False),
-    MethodDescriptor("memetic"),
     MethodDescriptor("random", of_optimum=1.98),  # no block of the breadth-first order is a branch
     MethodDescriptor("scotch", draws=False, missing=why_missing()),
     MethodDescriptor("single", of_optimum=1.98, draws=False, keeps_within_memory=False),

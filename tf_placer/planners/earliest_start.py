@@ -190,8 +190,6 @@ class EarliestStart:
                 places = schedule.candidates(op)
             if self._is_free[op]:
                 if schedule.device_of_unit[self._unit[op]] < 0:
-                    times_ns = [schedule.ready_ns(op, device) for device in places]
-                    schedule.put(self._unit[op], places[times_ns.index(min(times_ns))])
                     arrivals = [schedule.ready_ns(op, device) for device in places]
                     schedule.put(self._unit[op], places[arrivals.index(min(arrivals))])
                 self._commit(op)

@@ -64,6 +64,15 @@ SPECS = (
         ignores=("single units", "order"),
     ),
     MethodSpec(
+        name="cp_sat",
+        kind=Kind.IMPROVING,
+        summary="Constraint programming (CP-SAT): proves small programs, places stretches of large ones anew.",
+        build=CpSat,
+        config=CpSatConfig,
+        ignores=("the simulator's order", "what devices do for messages", "peaks of memory"),
+        uses_start=True,
+    ),
+    MethodSpec(
         name="cpu_only",
         kind=Kind.CONSTRUCTIVE,
         summary="Everything on the host's CPU (a column of Mirhoseini et al. 2017).",
@@ -79,15 +88,6 @@ SPECS = (
         ignores=("how long layers take", "messages", "peaks of memory"),
         roles=frozenset({Role.MEMBER}),
         goes_on=False,
-    ),
-    MethodSpec(
-        name="cp_sat",
-        kind=Kind.IMPROVING,
-        summary="Constraint programming (CP-SAT): proves small programs, places stretches of large ones anew.",
-        build=CpSat,
-        config=CpSatConfig,
-        ignores=("the simulator's order", "what devices do for messages", "peaks of memory"),
-        uses_start=True,
     ),
     MethodSpec(
         name="hdp",
@@ -170,6 +170,15 @@ SPECS = (
         goes_on=False,
     ),
     MethodSpec(
+        name="memetic",
+        kind=Kind.IMPROVING,
+        summary="Late acceptance over groups, then finer ones, then units; chains cross over (Moscato 1989).",
+        build=memetic,
+        config=MemeticConfig,
+        build_inside=SimulatedMemetic,
+        uses_start=True,
+    ),
+    MethodSpec(
         name="metis",
         kind=Kind.CONSTRUCTIVE,
         summary="Min-cut parts of like work, one for each device (METIS: Karypis & Kumar 1998).",
@@ -197,15 +206,6 @@ SPECS = (
             "peaks of memory",
         ),
         goes_on=False,
-    ),
-    MethodSpec(
-        name="memetic",
-        kind=Kind.IMPROVING,
-        summary="Late acceptance over groups, then finer ones, then units; chains cross over (Moscato 1989).",
-        build=memetic,
-        config=MemeticConfig,
-        build_inside=SimulatedMemetic,
-        uses_start=True,
     ),
     MethodSpec(
         name="random",
