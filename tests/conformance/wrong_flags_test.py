@@ -98,6 +98,7 @@ def good_flags(command: str, about: str, folder: pathlib.Path) -> dict[str, str]
         "measure": {**source, "cluster": "local:1", "placement": str(folder / "placement.json")},
         "profile": {**source, "cluster": "local:1"},
         "explain": {**source, **plan, "op": "x"},
+        "workloads": {},
     }[command]
 
 
