@@ -48,7 +48,7 @@ OF_NAME = {
 _TOLD_BY = {
     "saved_model": "saved_model|file.txt",
     "fetches": "fetches|nowhere",
-    "facts": "workload",
+    "facts": "facts|workload",
     "method": "method",
     "methods": "method",
     "pin": "pin",
