@@ -49,7 +49,7 @@ OF_NAME = {
 _TOLD_BY = {
     "saved_model": "saved_model|file.txt",
     "fetches": "fetches|nowhere",
-    "facts": "workload",
+    "facts": "facts|workload",
     "method": "method",
     "methods": "method",
     "pin": "pin",
@@ -101,6 +101,7 @@ def good_flags(command: str, about: str, folder: pathlib.Path) -> dict[str, str]
         "measure": {**source, "cluster": "local:1", "placement": str(folder / "placement.json")},
         "profile": {**source, "cluster": "local:1"},
         "explain": {**source, **plan, "op": "x"},
+        "workloads": {},
     }[command]
 
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from tf_placer.quantities import gain, milliseconds, percentage
+from tf_placer.quantities import amount, gain, milliseconds, percentage
 
 
 @pytest.mark.parametrize("unknown", [None, math.nan, math.inf, -math.inf, np.float32("nan")])
@@ -21,6 +21,11 @@ def test_nothing_has_no_minus(nothing):
     assert percentage(nothing) == "0.0%"
     assert percentage(nothing, signed=True) == "+0.0%"
     assert gain(nothing) == "no faster and no slower"
+
+
+def test_amounts_have_the_suffix_that_leaves_fewest_digits():
+    numbers = (0, 26, 999, 1500, 999_940, 999_960, 1.813e8, 2e18)
+    assert [amount(n) for n in numbers] == ["0", "26", "999", "1.5K", "999.9K", "1.0M", "181.3M", "2000.0P"]
 
 
 def test_what_is_known_is_rounded():

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from tf_placer.workloads.cells import Cell, cell_network
-from tf_placer.workloads.forward_step import forward_step
 from tf_placer.workloads.images import image_batch
-from tf_placer.workloads.optimizers import optimizer_named
 from tf_placer.workloads.spec import WorkloadSpec, variants
-from tf_placer.workloads.train_step import begin, train_step
+from tf_placer.workloads.train_step import begin, step_of
 from tf_placer.workloads.workload import Workload
 
 _NORMAL = Cell(
@@ -55,7 +53,7 @@ def amoebanet(
     """
     begin(seed)
     model, stages = cell_network(image_size, classes, _NORMAL, _REDUCTION, repeats, filters, stem_filters)
-    step = train_step(model, optimizer_named(optimizer)) if training else forward_step(model)
+    step = step_of(model, optimizer, training)
     return Workload(step, image_batch(batch, image_size, classes, seed), stages)
 
 

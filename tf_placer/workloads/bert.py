@@ -6,11 +6,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tf_placer.workloads.forward_step import forward_step
-from tf_placer.workloads.optimizers import optimizer_named
 from tf_placer.workloads.spec import WorkloadSpec, variants
 from tf_placer.workloads.tied_softmax import TiedSoftmax
-from tf_placer.workloads.train_step import begin, train_step
+from tf_placer.workloads.train_step import begin, step_of
 from tf_placer.workloads.workload import Workload
 
 _MASKED = 0.15  # share of the tokens that are to be found again
@@ -48,7 +46,7 @@ def bert(
     x = keras.layers.Dense(width, activation="gelu", name="head_dense")(x)
     x = keras.layers.LayerNormalization(name="head_norm")(x)
     model = keras.Model([tokens, positions], TiedSoftmax(words, name="head_softmax")(x))
-    step = train_step(model, optimizer_named(optimizer)) if training else forward_step(model)
+    step = step_of(model, optimizer, training)
     middle = (rf"\blayer_{layer}_" for layer in range(layers))
     stages = (r"\bembed_", *middle, r"\b(head|sparse_categorical)_")
     return Workload(step, _masked_batch(batch, length, vocabulary, seed), stages)

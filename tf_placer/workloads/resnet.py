@@ -6,11 +6,9 @@ import keras
 
 from tf_placer.arguments import shown
 from tf_placer.errors import InputError
-from tf_placer.workloads.forward_step import forward_step
 from tf_placer.workloads.images import image_batch
-from tf_placer.workloads.optimizers import optimizer_named
 from tf_placer.workloads.spec import WorkloadSpec, variants
-from tf_placer.workloads.train_step import begin, train_step
+from tf_placer.workloads.train_step import begin, step_of
 from tf_placer.workloads.workload import Workload
 
 _MODELS = {
@@ -43,7 +41,7 @@ def resnet(
     begin(seed)
     make, _ = _MODELS[depth]
     model = make(weights=None, input_shape=(image_size, image_size, 3), classes=classes)
-    step = train_step(model, optimizer_named(optimizer)) if training else forward_step(model)
+    step = step_of(model, optimizer, training)
     return Workload(step, image_batch(batch, image_size, classes, seed), _stages(depth))
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import keras
 import tensorflow as tf
 
-from tf_placer.workloads.forward_step import forward_step
-from tf_placer.workloads.optimizers import optimizer_named
 from tf_placer.workloads.relative_attention import RelativeAttention
 from tf_placer.workloads.segment_memory import SegmentMemory
 from tf_placer.workloads.sentences import sentence_batch
 from tf_placer.workloads.spec import WorkloadSpec, variants
 from tf_placer.workloads.tied_softmax import TiedSoftmax
-from tf_placer.workloads.train_step import begin, train_step
+from tf_placer.workloads.train_step import begin, step_of
 from tf_placer.workloads.workload import Workload
 
 
@@ -45,7 +43,7 @@ def transformer_xl(
     for layer in range(layers):
         x = _layer(x, heads, memory, dropout, seed, f"layer_{layer}")
     model = keras.Model(tokens, TiedSoftmax(words, name="head_softmax")(x))
-    step = train_step(model, optimizer_named(optimizer)) if training else forward_step(model)
+    step = step_of(model, optimizer, training)
     middle = (rf"\blayer_{layer}_" for layer in range(layers))
     stages = (r"\bembed_", *middle, r"\b(head|sparse_categorical)_")
     return Workload(step, sentence_batch(batch, length, vocabulary, seed), stages)

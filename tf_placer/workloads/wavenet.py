@@ -5,11 +5,9 @@ from __future__ import annotations
 import keras
 import tensorflow as tf
 
-from tf_placer.workloads.forward_step import forward_step
-from tf_placer.workloads.optimizers import optimizer_named
 from tf_placer.workloads.sentences import sentence_batch
 from tf_placer.workloads.spec import WorkloadSpec, variants
-from tf_placer.workloads.train_step import begin, train_step
+from tf_placer.workloads.train_step import begin, step_of
 from tf_placer.workloads.workload import Workload
 
 _DILATIONS = 9  # a layer reaches twice as far as the one before, 1 to 256, and then again
@@ -51,7 +49,7 @@ def wavenet(
     y = keras.layers.ReLU(name="head_relu")(y)
     y = keras.layers.Conv1D(skip_width, 1, activation="relu", name="head_conv")(y)
     model = keras.Model(samples, keras.layers.Conv1D(levels, 1, activation="softmax", name="head_softmax")(y))
-    step = train_step(model, optimizer_named(optimizer)) if training else forward_step(model)
+    step = step_of(model, optimizer, training)
     stages = (r"\bembed_", *(rf"\b{name}_" for name in names), r"\b(head|sparse_categorical)_")
     return Workload(step, sentence_batch(batch, length, levels, seed), stages)
 
