@@ -19,6 +19,7 @@ from tf_placer.planners.random_bits import RandomBits
 from tf_placer.planners.simulated_local_search import Burst
 from tf_placer.planners.slack_groups import slack_groups
 from tf_placer.problem.problem import Problem
+from tf_placer.problem.unit_graph import unit_graph
 
 _FEWEST_UNITS = 2  # times as many units as parts, or a level is left out
 
@@ -34,7 +35,9 @@ class _Level:
 class SimulatedMemetic:
     """Chains of local search that share what they find, from coarse to fine.
 
-    First some cheap starts are timed, and each chain takes one. Then all search min-cut parts split by slack
+    First some cheap starts are timed. Where there are groups, chains begin at those that cut the fewest edges, such as
+    a single device that all fits on: a list schedule would cut all groups to pieces. The fastest start comes back when
+    units are searched, if no chain is faster. Then all search min-cut parts split by slack
     (``slack_groups``), in turns of ever more parts, and then units: with few groups each move matters, with many the
     last percents are found (multilevel search: Walshaw 2004). A group is cut where a chain's plan has it on several
     devices, so no level loses a plan.
@@ -67,9 +70,10 @@ class SimulatedMemetic:
         self._start_ns = np.full(len(self._starts), NEVER)
         self._parts = _parts(problem, config)
         self._units: _Level | None = None
+        self._edges = unit_graph(problem).edges
         self._turn = 0  # 0 times the starts
         self._made = 0  # in this turn
-        self._take_fastest_starts()
+        self._take_starts()
 
     def advance(self, evaluations: int) -> Burst:
         """Judges so many placements more, all chains together."""
@@ -84,9 +88,10 @@ class SimulatedMemetic:
             else:
                 self._time_starts(count)
             left -= count
-        found_ns = self._best_ns
+        fastest = int(np.argmin(self._start_ns))
+        found_ns = np.append(self._best_ns, self._start_ns[fastest])
         return Burst(
-            device_of_unit=self._best,
+            device_of_unit=np.concatenate([self._best, self._starts[fastest : fastest + 1]]),
             runtime_s=np.where(found_ns == NEVER, np.inf, found_ns / (1e9 * len(self._simulator.orders))),
             evaluations=evaluations,
         )
@@ -139,13 +144,20 @@ class SimulatedMemetic:
         sum_ns = np.rint(runtime_s * (1e9 * len(self._simulator.orders)))
         self._start_ns[rows] = np.where(np.isnan(sum_ns), NEVER, np.nan_to_num(sum_ns).astype(np.int64))
         self._made += count
-        self._take_fastest_starts()
+        self._take_starts()
 
-    def _take_fastest_starts(self) -> None:
-        """A start for each chain, the fastest first; again from the first where there are fewer."""
-        order = np.argsort(self._start_ns, kind="stable")
-        order = order[: max(int((self._start_ns < NEVER).sum()), 1)]
-        taken = np.resize(order, self._config.num_chains)
+    def _take_starts(self) -> None:
+        """A start for each chain, the fastest first, and again from the first where there are fewer."""
+        fits = np.flatnonzero(self._start_ns < NEVER)
+        if not len(fits):
+            fits = np.arange(1)
+        elif self._parts:
+            ends = self._starts[fits][:, self._edges]  # [K, E, 2]
+            cut = (ends[:, :, 0] != ends[:, :, 1]).sum(axis=1)
+            fits = fits[cut == cut.min()]
+        fits = fits[np.argsort(self._start_ns[fits], kind="stable")]
+        fits = fits[self._start_ns[fits] <= self._start_ns[fits[0]] / 2 * 3]
+        taken = np.resize(fits, self._config.num_chains)
         self._best, self._best_ns = self._starts[taken], self._start_ns[taken]
 
     def _search(self, count: int) -> None:
@@ -161,7 +173,7 @@ class SimulatedMemetic:
         """Has every chain go on from the fastest plan that it found, on the groups of a turn."""
         levels = len(self._parts)
         again = turn > levels + 1
-        if again and not self._relinks(turn):
+        if turn > levels and not self._relinks(turn):
             self._drop_the_slow()
         self._turn, self._made = turn, 0
         if turn <= levels or self._relinks(turn):
@@ -172,11 +184,14 @@ class SimulatedMemetic:
         self._chains = self._fresh_chains(self._config.setback if again else 0.0)
 
     def _drop_the_slow(self) -> None:
-        """A chain that is further behind than it may fall back goes on from the fastest."""
-        fastest = int(np.argmin(self._best_ns))
-        slow = self._best_ns > self._best_ns[fastest] * (1 + self._config.setback)
-        self._best, self._best_ns = self._best.copy(), self._best_ns.copy()
-        self._best[slow], self._best_ns[slow] = self._best[fastest], self._best_ns[fastest]
+        """A chain that is further behind than it may fall back goes on from the fastest plan, a chain's or a start."""
+        first = int(np.argmin(self._start_ns))
+        rows = np.concatenate([self._best, self._starts[first : first + 1]])
+        found_ns = np.append(self._best_ns, self._start_ns[first])
+        fastest = int(np.argmin(found_ns))
+        slow = self._best_ns > found_ns[fastest] * (1 + self._config.setback)
+        self._best = np.where(slow[:, np.newaxis], rows[fastest], self._best)
+        self._best_ns = np.where(slow, found_ns[fastest], self._best_ns)
 
     def _cut(self, group: np.ndarray) -> np.ndarray:
         """[U] the groups, cut where any chain's plan has them on different devices."""
