@@ -150,7 +150,7 @@ def search_live(
     A search exploits the errors of its simulator, and the measurement of what it found is what corrects them: so
     search, measure, refit, search again; the last time from the method's best measured plan, if it is one that improves
     plans, and before that anew, because a climb that goes on stays where it is stuck. After each of the method's
-    searches a plain one (``Role.PLAIN``) gets the same budget, unless the method has it inside, and in the end random
+    searches a plain one (``Role.PLAIN``) gets the same budget, unless the method is the default, and in the end random
     search as many evaluations as the method's last, in no more time, so that it shows what the method is worth; the
     fastest wins, whoever found it. The race's times replace what its placements took by themselves, in the last refit,
     too. Measuring is not in the budget; it takes seconds a placement. Ctrl-C skips what is left and keeps what was
@@ -234,7 +234,7 @@ class _LiveSearch:
             found = self._propose(method, share, which, seed, go_on=last)
             if found is None:
                 continue
-            # The default has the plain one inside.
+            # The default is made of such: no other stands beside it.
             rivals = {} if Role.DEFAULT in methods.find(method).roles else {self._plain: share}
             if last:
                 rivals[self._control] = share.capped(found.evaluations)

@@ -62,6 +62,7 @@ SPECS = (
         build=Cem,
         config=CemConfig,
         ignores=("single units", "order"),
+        roles=frozenset({Role.MEMBER}),
     ),
     MethodSpec(
         name="cp_sat",
@@ -129,7 +130,7 @@ SPECS = (
         build=LocalSearch,
         config=LocalSearchConfig,
         build_inside=SimulatedLocalSearch,
-        roles=frozenset({Role.PLAIN, Role.MEMBER}),
+        roles=frozenset({Role.PLAIN}),
         uses_start=True,
     ),
     MethodSpec(
@@ -176,6 +177,7 @@ SPECS = (
         build=memetic,
         config=MemeticConfig,
         build_inside=SimulatedMemetic,
+        roles=frozenset({Role.MEMBER}),
         uses_start=True,
     ),
     MethodSpec(

@@ -60,15 +60,16 @@ class Portfolio:
         """Makes nothing yet.
 
         Args:
-          members: constructive methods, in the order in which they are tried, and improving ones, the one that is
-            asked where nobody gains first.
+          members: constructive methods, in the order in which they are tried, and improving ones. The first of these
+            that goes on from a plan is the arm that is asked where nobody gains.
           config: how to spend the budget.
           context: of the search.
         """
         self._config = config
         self._context = context
         self._constructive = [spec for spec in members if spec.kind == Kind.CONSTRUCTIVE]
-        self._arms = [_Arm(spec) for spec in members if spec.kind == Kind.IMPROVING]
+        arms = [spec for spec in members if spec.kind == Kind.IMPROVING]
+        self._arms = [_Arm(spec) for spec in sorted(arms, key=lambda spec: not spec.uses_start)]
         self._made = 0
         self._best: np.ndarray | None = None
         self._best_s = math.inf

@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from experiments.papers.description import parse_description, read_description
+from experiments.papers.description import read_description
 from tf_placer.errors import InputError
 
 GOOD = """
@@ -103,6 +103,6 @@ def test_every_table_of_a_paper_has_its_numbers_and_something_quick():
         "placeto_2019",
     ]
     for path in files:
-        description = parse_description(path)
+        description = read_description(path)  # which also knows the names
         assert all(row.published for row in description.rows)
         assert 0 < len(description.quick().rows) <= len(description.rows)
