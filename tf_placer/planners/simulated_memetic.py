@@ -106,8 +106,13 @@ class SimulatedMemetic:
             "best_ns": self._best_ns,
         }
         if self._turn:
-            chains = {f"chains_{name}": value for name, value in self._chains._asdict().items()}
-            state.update(chains, unit=self._level.unit)
+            state.update(
+                unit=self._level.unit,
+                chains_device_of_unit=self._chains.device_of_unit,
+                chains_best_device_of_unit=self._chains.best_device_of_unit,
+                chains_late_ns=self._chains.late_ns,
+                chains_counts=self._chains.counts,
+            )
         return state
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -117,12 +122,11 @@ class SimulatedMemetic:
         self._best = np.array(state["best"], np.int32)
         self._best_ns = np.array(state["best_ns"], np.int64)
         if self._turn:
-            kinds = {"late_ns": np.int64, "counts": np.int64}
             self._chains = Chains(
-                **{
-                    name: np.array(state[f"chains_{name}"], kinds.get(name, np.int32))
-                    for name in Chains._fields
-                }
+                device_of_unit=np.array(state["chains_device_of_unit"], np.int32),
+                best_device_of_unit=np.array(state["chains_best_device_of_unit"], np.int32),
+                late_ns=np.array(state["chains_late_ns"], np.int64),
+                counts=np.array(state["chains_counts"], np.int64),
             )
             self._level = self._level_of(np.array(state["unit"], np.int32))
 
