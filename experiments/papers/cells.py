@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import hashlib
 import json
 import math
@@ -109,22 +110,23 @@ def fill(description: Description, folder: pathlib.Path) -> Iterator[Filled]:
       KeyboardInterrupt: Ctrl-C; the cells that are complete are in ``folder``.
     """
     for number, row in enumerate(description.rows, 1):
-        problem = tf_placer.build_problem(
-            workloads.build(row.workload), tf_placer.Cluster.preset(row.cluster)
+        yield _filled(description, row, f"[{number}/{len(description.rows)}]", folder)
+        gc.collect()  # a traced step is a ring of references, and two large ones do not fit side by side
+
+
+def _filled(description: Description, row: Row, place: str, folder: pathlib.Path) -> Filled:
+    """One row; its problem is dropped with it."""
+    problem = tf_placer.build_problem(workloads.build(row.workload), tf_placer.Cluster.preset(row.cluster))
+    facts = _facts(problem)
+    print(f"{place} {row.name}: {facts.ops} ops in {facts.units} units", flush=True)
+    cells = {
+        method: tuple(
+            _kept_cell(description, row, problem, method, seed, folder)
+            for seed in description.seeds_of(method)
         )
-        facts = _facts(problem)
-        print(
-            f"[{number}/{len(description.rows)}] {row.name}: {facts.ops} ops in {facts.units} units",
-            flush=True,
-        )
-        cells = {
-            method: tuple(
-                _kept_cell(description, row, problem, method, seed, folder)
-                for seed in description.seeds_of(method)
-            )
-            for method in description.methods
-        }
-        yield Filled(row, facts, cells)
+        for method in description.methods
+    }
+    return Filled(row, facts, cells)
 
 
 def _facts(problem: tf_placer.Problem) -> RowFacts:
