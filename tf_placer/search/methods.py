@@ -62,7 +62,6 @@ SPECS = (
         build=Cem,
         config=CemConfig,
         ignores=("single units", "order"),
-        roles=frozenset({Role.MEMBER}),
     ),
     MethodSpec(
         name="cp_sat",
@@ -130,7 +129,7 @@ SPECS = (
         build=LocalSearch,
         config=LocalSearchConfig,
         build_inside=SimulatedLocalSearch,
-        roles=frozenset({Role.PLAIN}),
+        roles=frozenset({Role.PLAIN, Role.MEMBER}),
         uses_start=True,
     ),
     MethodSpec(
