@@ -12,15 +12,14 @@ import dataclasses
 import multiprocessing
 import pathlib
 import sys
-from collections.abc import Sequence
 
 from absl import flags
 
 from experiments.into_folder import run
 from tf_placer import workloads
-from tf_placer.command_line.list_workloads import COLUMNS, row
-from tf_placer.command_line.shipped_facts import FILE, NAME, ship, shipped
-from tf_placer.command_line.workload_facts import WorkloadFacts, facts_from, find_facts
+from tf_placer.command_line.list_workloads import as_markdown
+from tf_placer.command_line.shipped_facts import NAME, ship, shipped
+from tf_placer.command_line.workload_facts import WorkloadFacts, find_facts
 
 _WORKLOADS = flags.DEFINE_list("workloads", [], "Which; without it all.")
 _AGAIN = flags.DEFINE_bool(
@@ -38,20 +37,6 @@ def main(out: pathlib.Path) -> None:
         sys.stderr.write(f"{position} of {len(missing)}: {name} ...\n")
         ship({name: dataclasses.asdict(_in_its_own_process(name))}, file)
     print(as_markdown(names, file))
-
-
-def as_markdown(names: Sequence[str], file: pathlib.Path = FILE) -> str:
-    """The table of workloads, as far as a file knows them.
-
-    Args:
-      names: of workloads.
-      file: that ``ship`` wrote.
-    """
-    lines = [COLUMNS, ("---", *["---:"] * (len(COLUMNS) - 2), "---")]
-    for name in names:
-        found = shipped(name, file)
-        lines.append(row(name, None if found is None else facts_from(found)))
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def _in_its_own_process(name: str) -> WorkloadFacts:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import pathlib
 from collections.abc import Sequence
 
 import rich.console
 
 from tf_placer import workloads
-from tf_placer.command_line.workload_facts import WorkloadFacts, find_facts, kept_facts, known_facts
+from tf_placer.command_line.shipped_facts import FILE, shipped
+from tf_placer.command_line.workload_facts import (
+    WorkloadFacts,
+    facts_from,
+    find_facts,
+    kept_facts,
+    known_facts,
+)
 from tf_placer.quantities import UNKNOWN, amount, milliseconds
 
 ALL = "all"
@@ -44,6 +52,20 @@ def list_workloads(find: Sequence[str], console: rich.console.Console) -> None:
         console.print(f"{position} of {len(missing)}: {name} ...")
         facts[name] = find_facts(name)
     _print(facts, console)
+
+
+def as_markdown(names: Sequence[str], file: pathlib.Path = FILE) -> str:
+    """The table of what came, of some workloads.
+
+    Args:
+      names: of workloads.
+      file: that ``ship`` wrote.
+    """
+    lines = [COLUMNS, ("---", *["---:"] * (len(COLUMNS) - 2), "---")]
+    for name in names:
+        found = shipped(name, file)
+        lines.append(row(name, None if found is None else facts_from(found)))
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def _print(facts: dict[str, WorkloadFacts | None], console: rich.console.Console) -> None:
