@@ -217,6 +217,7 @@ def run(argv: Sequence[str], console: rich.console.Console | None = None) -> int
         if {"--help", "-h"} & set(argv[1:]):
             console.print(f"{argv[0]}: {command.help}\n{values.get_help()}", soft_wrap=True, markup=False)
             return OK
+        flag_sets.refuse_graph(argv[0], values, argv[1:])
         parse_flags(values, argv, command.required)
         with patient(), workers_opened("open_workers" in values and values.open_workers):
             command.run(values, console)

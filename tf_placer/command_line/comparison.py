@@ -12,7 +12,6 @@ import matplotlib.axes
 from matplotlib.figure import Figure
 
 from tf_placer.command_line.candidate import Candidate
-from tf_placer.problem.bounds import LowerBounds
 
 TABLE, PICTURE = "compare.csv", "progress.png"
 COLUMNS = (
@@ -27,19 +26,19 @@ COLUMNS = (
 )
 
 
-def write_comparison(candidates: Sequence[Candidate], bounds: LowerBounds, folder: pathlib.Path) -> None:
+def write_comparison(candidates: Sequence[Candidate], lower_bound_s: float, folder: pathlib.Path) -> None:
     """Writes ``compare.csv`` and ``progress.png``.
 
     Args:
       candidates: one of each method.
-      bounds: of the problem.
+      lower_bound_s: no placement takes less.
       folder: is there.
     """
-    (folder / TABLE).write_text(as_csv(candidates, bounds), encoding="utf8")
-    (folder / PICTURE).write_bytes(draw(candidates, bounds))
+    (folder / TABLE).write_text(as_csv(candidates, lower_bound_s), encoding="utf8")
+    (folder / PICTURE).write_bytes(draw(candidates, lower_bound_s))
 
 
-def as_csv(candidates: Sequence[Candidate], bounds: LowerBounds) -> str:
+def as_csv(candidates: Sequence[Candidate], lower_bound_s: float) -> str:
     """A line for each method; what is not known is empty. ``peak_bytes`` is the largest of any one device."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -53,12 +52,12 @@ def as_csv(candidates: Sequence[Candidate], bounds: LowerBounds) -> str:
             "" if s is None else s for s in (candidate.simulated_s, candidate.measured_s)
         )
         writer.writerow(
-            [candidate.method, simulated_s, measured_s, *found, bounds.best_s, candidate.status_name]
+            [candidate.method, simulated_s, measured_s, *found, lower_bound_s, candidate.status_name]
         )
     return text.getvalue()
 
 
-def draw(candidates: Sequence[Candidate], bounds: LowerBounds) -> bytes:
+def draw(candidates: Sequence[Candidate], lower_bound_s: float) -> bytes:
     """A PNG: the best step so far against seconds and against evaluations, a line for each method that found one."""
     figure = Figure(figsize=(11, 4.5), layout="constrained")
     by_seconds, by_evaluations = figure.subplots(1, 2, sharey=True)
@@ -71,7 +70,7 @@ def draw(candidates: Sequence[Candidate], bounds: LowerBounds) -> bytes:
         _line(by_seconds, [entry.elapsed_s for entry in history], best_ms, style, candidate.method)
         _line(by_evaluations, [float(entry.evaluations) for entry in history], best_ms, style)
     for axis in (by_seconds, by_evaluations):
-        axis.axhline(1e3 * bounds.best_s, color="black", linestyle=":", linewidth=1)
+        axis.axhline(1e3 * lower_bound_s, color="black", linestyle=":", linewidth=1)
         axis.set(xscale="log", yscale="log")
     by_seconds.set(xlabel="seconds", ylabel="best step so far, simulated ms (dotted line: lower bound)")
     by_evaluations.set(xlabel="placements tried")

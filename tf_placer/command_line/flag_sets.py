@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from absl import flags
@@ -23,6 +24,10 @@ from tf_placer.workers.loopback import are_workers_open, loopback_library
 
 DEFAULT_BUDGET_S = 60.0
 _SOURCES = ("workload", "saved_model", "meta_graph", "graph")
+_NEEDS_A_PROGRAM = (
+    "needs a program, and a graph that was profiled elsewhere has none behind it; give --workload, --saved_model or "
+    "--meta_graph (place and compare take --graph)"
+)
 _DESCRIPTION = (*_SOURCES, "signature", "fetches", "batch_size", "cluster", "costs")
 
 
@@ -194,6 +199,13 @@ def budget(values: flags.FlagValues) -> Budget:
     return Budget(default_s if values.budget_s is None else values.budget_s, values.budget_evaluations)
 
 
+def refuse_graph(command: str, values: flags.FlagValues, argv: Sequence[str]) -> None:
+    """Raises InputError where a command that needs a program is given a graph that has none behind it."""
+    given = any(text.lstrip("-").partition("=")[0] == "graph" for text in argv if text.startswith("-"))
+    if given and "workload" in values and "graph" not in values:
+        raise InputError(f"{command} {_NEEDS_A_PROGRAM}")
+
+
 def made_for(values: flags.FlagValues) -> dict[str, Any]:
     """What a plan remembers: the flags that describe the program and the devices."""
     return {
@@ -213,7 +225,12 @@ def recall(values: flags.FlagValues, plan: PlanFile) -> None:
     remembered = {
         name: value for name, value in plan.made_for.items() if name in _DESCRIPTION and name in values
     }
-    if any(values[name].present for name in _SOURCES if name in values):
+    is_source_given = any(values[name].present for name in _SOURCES if name in values)
+    if not is_source_given and "graph" in plan.made_for and "graph" not in values:
+        raise InputError(
+            f"{plan.source} was made for --graph={plan.made_for['graph']}: this {_NEEDS_A_PROGRAM}"
+        )
+    if is_source_given:
         remembered = {name: value for name, value in remembered.items() if name not in _SOURCES}
     for name, value in remembered.items():
         if not values[name].present:

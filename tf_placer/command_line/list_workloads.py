@@ -2,23 +2,41 @@
 
 from __future__ import annotations
 
+import pathlib
 from collections.abc import Sequence
 
 import rich.console
 
 from tf_placer import workloads
-from tf_placer.command_line.workload_facts import WorkloadFacts, find_facts, known_facts
+from tf_placer.command_line.shipped_facts import FILE, shipped
+from tf_placer.command_line.workload_facts import (
+    WorkloadFacts,
+    facts_from,
+    find_facts,
+    kept_facts,
+    known_facts,
+)
 from tf_placer.quantities import UNKNOWN, amount, milliseconds
 
 ALL = "all"
-_COLUMNS = ("workload", "ops", "units", "parameters", "FLOPs", "bytes", "critical path", "total work")
+COLUMNS = (
+    "workload",
+    "ops",
+    "units",
+    "parameters",
+    "FLOPs",
+    "bytes",
+    "critical path",
+    "total work",
+    "does not fit one device of",
+)
 
 
 def list_workloads(find: Sequence[str], console: rich.console.Console) -> None:
-    """Prints the table; finds what is not known yet of some workloads first.
+    """Prints the table; finds what this code has not found yet of some workloads first.
 
     Args:
-      find: names, or ``all``.
+      find: names, or ``all``. What came with tf_placer is found anew.
       console: where the table goes.
 
     Raises:
@@ -29,29 +47,43 @@ def list_workloads(find: Sequence[str], console: rich.console.Console) -> None:
         if name != ALL:
             workloads.check_name(name)
     facts = {name: known_facts(name) for name in names}
-    missing = [name for name in names if facts[name] is None and (name in find or ALL in find)]
+    missing = [name for name in names if (name in find or ALL in find) and kept_facts(name) is None]
     for position, name in enumerate(missing, 1):
         console.print(f"{position} of {len(missing)}: {name} ...")
         facts[name] = find_facts(name)
     _print(facts, console)
 
 
+def as_markdown(names: Sequence[str], file: pathlib.Path = FILE) -> str:
+    """The table of what came, of some workloads.
+
+    Args:
+      names: of workloads.
+      file: that ``ship`` wrote.
+    """
+    lines = [COLUMNS, ("---", *["---:"] * (len(COLUMNS) - 2), "---")]
+    for name in names:
+        found = shipped(name, file)
+        lines.append(row(name, None if found is None else facts_from(found)))
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
 def _print(facts: dict[str, WorkloadFacts | None], console: rich.console.Console) -> None:
-    rows: list[tuple[str, ...]] = [(*_COLUMNS, "does not fit one device of")]
-    rows += [_row(name, found) for name, found in facts.items()]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
-    for row in rows:
-        cells = [row[0].ljust(widths[0])]
-        cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=False)]
-        console.print("  ".join([*cells, row[-1]]).rstrip(), soft_wrap=True, markup=False)
+    rows: list[tuple[str, ...]] = [COLUMNS, *(row(name, found) for name, found in facts.items())]
+    widths = [max(map(len, column)) for column in list(zip(*rows, strict=True))[:-1]]
+    for first, *middle, last in rows:
+        cells = [cell.rjust(width) for cell, width in zip(middle, widths[1:], strict=True)]
+        line = "  ".join([first.ljust(widths[0]), *cells, last]).rstrip()
+        console.print(line, soft_wrap=True, markup=False)
     console.print(
         "Times are estimates for a P100 and its host. " + _unknown(facts), soft_wrap=True, markup=False
     )
 
 
-def _row(name: str, facts: WorkloadFacts | None) -> tuple[str, ...]:
+def row(name: str, facts: WorkloadFacts | None) -> tuple[str, ...]:
+    """A workload as the table shows it, a cell for each of ``COLUMNS``."""
     if facts is None:
-        return name, *[UNKNOWN] * (len(_COLUMNS))
+        return name, *[UNKNOWN] * (len(COLUMNS) - 1)
     return (
         name,
         f"{facts.ops:,}",

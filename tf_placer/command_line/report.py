@@ -26,7 +26,7 @@ from tf_placer.quantities import milliseconds, percentage
 from tf_placer.rewrite.apply_placement import apply_placement
 from tf_placer.search import methods
 from tf_placer.search.live import LiveResult
-from tf_placer.search.result import SearchResult
+from tf_placer.search.result import PROVEN, SIMULATED, SearchResult, takes_no_more
 from tf_placer.search.spec import Role
 
 # What a run writes, in the order in which it appears.
@@ -91,6 +91,12 @@ class Report:
         return self.chosen.result
 
     @property
+    def tightest(self) -> SearchResult:
+        """The search that knows most of what no placement can beat: what one method proves holds for all."""
+        found = [candidate.result for candidate in self._candidates if candidate.result is not None]
+        return max(found, key=lambda result: result.lower_bound_s)
+
+    @property
     def recommended(self) -> Candidate:
         """The fastest candidate by measured time, or by simulated time where nothing was measured.
 
@@ -102,7 +108,6 @@ class Report:
 
     def summary(self) -> dict[str, Any]:
         """The content of summary.json: seconds are floats, what was not measured is None."""
-        bounds = self.result.bounds
         beside = list(self.baselines)
         if _is_single(self.chosen.method) and not _is_single(self.method):
             beside.append(self.chosen)
@@ -118,9 +123,10 @@ class Report:
             "units": self.problem.num_units,
             "runtime_s": self.result.runtime_s,
             "measured_s": self.chosen.measured_s,
-            "lower_bound_s": bounds.best_s,
-            "lower_bounds": {f"{name}_s": bound_ns / 1e9 for name, bound_ns in bounds.rows},
-            "tightest_bound": bounds.tightest,
+            "lower_bound_s": self.tightest.lower_bound_s,
+            "lower_bounds": {f"{name}_s": bound_s for name, bound_s in self._bounds()},
+            "tightest_bound": self.tightest.tightest_bound,
+            "proven_optimal": [c.method for c in self._candidates if self._is_optimal(c)],
             "single_device_s": self.result.single_device_s,
             "baselines": {c.method: c.simulated_s for c in beside},
             "baselines_measured": {c.method: c.measured_s for c in beside},
@@ -170,11 +176,22 @@ class Report:
 
     def write_comparison(self, folder: pathlib.Path) -> None:
         """Writes what ``compare`` has beyond ``write``: it is ``also`` there."""
-        comparison.write_comparison(self._candidates, self.result.bounds, folder)
+        comparison.write_comparison(self._candidates, self.tightest.lower_bound_s, folder)
 
     @property
     def _candidates(self) -> tuple[Candidate, ...]:
         return (*self.baselines, self.chosen)
+
+    def _bounds(self) -> list[tuple[str, float]]:
+        """(name, seconds) of every bound, and of what a method has proven beyond them."""
+        rows = [(name, bound_ns / 1e9) for name, bound_ns in self.result.bounds.rows]
+        return rows + ([(PROVEN, self.tightest.proven_s)] if self.tightest.tightest_bound == PROVEN else [])
+
+    def _is_optimal(self, candidate: Candidate) -> bool:
+        """Whether it is proven that no placement that fits is faster in the simulator."""
+        by_simulator = candidate.result is not None and candidate.result.evaluator == SIMULATED
+        bound_s = self.tightest.lower_bound_s
+        return by_simulator and takes_no_more(candidate.simulated_s or 0.0, bound_s)
 
     def _about_the_plan_written(self, single: Candidate | None) -> list[str]:
         """Sentences that are needed where another method's plan is written, or would be the better one."""
@@ -238,7 +255,7 @@ class Report:
         for candidate in (*self.baselines, self.chosen):
             evaluations = candidate.result.evaluations if candidate.result else 0
             table.add_row(
-                _row_name(candidate),
+                _row_name(candidate) + (", proven optimal" if self._is_optimal(candidate) else ""),
                 _simulated(candidate),
                 _gain(candidate.simulated_s, self.result.single_device_s),
                 milliseconds(candidate.measured_s),
@@ -246,13 +263,10 @@ class Report:
                 "" if candidate.peak_bytes is None else f"{candidate.peak_bytes / 2**30:.2f} GiB",
             )
         table.add_section()
-        bounds = self.result.bounds
-        for name, bound_ns in bounds.rows:
-            tightest = " (tightest)" if name == bounds.tightest else ""
-            gain = _gain(bound_ns / 1e9, self.result.single_device_s)
-            table.add_row(
-                f"bound: {name.replace('_', ' ')}{tightest}", milliseconds(bound_ns / 1e9), gain, "", ""
-            )
+        for name, bound_s in self._bounds():
+            tightest = " (tightest)" if name == self.tightest.tightest_bound else ""
+            gain = _gain(bound_s, self.result.single_device_s)
+            table.add_row(f"bound: {name.replace('_', ' ')}{tightest}", milliseconds(bound_s), gain, "", "")
         return table
 
 

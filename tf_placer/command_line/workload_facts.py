@@ -1,4 +1,4 @@
-"""What a workload is, in numbers: found once by tracing and estimating it, and kept in the user's cache."""
+"""What a workload is, in numbers: found by tracing and estimating it, kept in the user's cache; most come with us."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import json
 import logging
 import pathlib
 import re
+from typing import Any
 
 from tf_placer import workloads
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.preset import preset_names
+from tf_placer.command_line.shipped_facts import shipped
 from tf_placer.errors import InputError
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
@@ -57,16 +59,29 @@ class WorkloadFacts:
 
 
 def known_facts(name: str) -> WorkloadFacts | None:
+    """What is known of a workload that is not built: as it was kept, or as it came; None where nothing is."""
+    kept = kept_facts(name)
+    if kept is not None:
+        return kept
+    came = shipped(name)
+    return None if came is None else facts_from(came)
+
+
+def kept_facts(name: str) -> WorkloadFacts | None:
     """What was found of a workload before, by the same code; None where nothing was."""
     path = _path(name)
     if path is None or not path.is_file():
         return None
     try:
-        found = json.loads(path.read_text(encoding="utf8"))
-        return WorkloadFacts(**{**found, "does_not_fit": tuple(found["does_not_fit"])})
+        return facts_from(json.loads(path.read_text(encoding="utf8")))
     except (OSError, ValueError, TypeError, LookupError) as error:
         _LOG.warning("%s cannot be read (%s); what it says is found again", path, error)
         return None
+
+
+def facts_from(found: dict[str, Any]) -> WorkloadFacts:
+    """Facts that were kept as JSON."""
+    return WorkloadFacts(**{**found, "does_not_fit": tuple(found["does_not_fit"])})
 
 
 def find_facts(name: str) -> WorkloadFacts:

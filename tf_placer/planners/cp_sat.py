@@ -80,6 +80,10 @@ class CpSat:
     def is_proven(self) -> bool:
         return self._best_s * 1e9 <= self.proven_bound_ns + 1e-3
 
+    def proven_s(self) -> float:
+        """``proven_bound_ns`` in seconds."""
+        return self.proven_bound_ns / 1e9
+
     def propose(self) -> np.ndarray:
         """[B, U] int32 legal placements: the solver's, or the best one again where it has none."""
         if self.is_proven:

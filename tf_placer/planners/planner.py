@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -30,6 +30,14 @@ class Resumable(Protocol):
 
     def restore(self, state: dict[str, Any]) -> None:
         """Goes on from what ``state`` gave, also in another process."""
+
+
+@runtime_checkable
+class Proving(Protocol):
+    """What an improving planner has beside, where it can prove something."""
+
+    def proven_s(self) -> float:
+        """Seconds: no placement that fits takes less in the simulator; 0 where nothing is proven."""
 
 
 class Improving(Resumable, Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -12,6 +13,7 @@ import tensorflow as tf
 from tf_placer.agents.learner import Beginning, SimulateFn
 from tf_placer.evaluation.any_order import simulator_beside
 from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.planners.planner import Proving
 from tf_placer.search.round import Context, Round, evaluated
 from tf_placer.search.spec import Kind, MethodSpec
 
@@ -57,6 +59,8 @@ def _improving(spec: MethodSpec, config: Any, context: Context) -> Iterator[Roun
         batch = evaluated(context, rows)
         planner.learn(rows, np.where(batch.valid, batch.runtime_s, np.inf))
         rows = None
+        if isinstance(planner, Proving) and isinstance(context.evaluator, SimulatedEvaluator):
+            batch = dataclasses.replace(batch, proven_s=planner.proven_s())
         yield batch
 
 

@@ -31,6 +31,7 @@ class Recorder:
         self.best_s = float("nan")
         self.best: Decisions | None = None  # one plan
         self.found_by = ""  # of the best
+        self.proven_s = 0.0  # no placement takes less
         self.evaluations = 0
         self.history: list[HistoryEntry] = []
 
@@ -42,8 +43,9 @@ class Recorder:
             "elapsed_s": self.elapsed_s,
             "best_s": self.best_s,
             "best_placement": None if best is None else best.device_of_unit[0].tolist(),
-            # Only where it is decided: a search of devices is kept as it was before anything else could be.
+            # Only where there is one: other searches are kept as they were before there were such.
             **({"found_by": self.found_by} if self.found_by else {}),
+            **({"proven_s": self.proven_s} if self.proven_s else {}),
             **{f"best_{name}": value[0].tolist() for name, value in more.items() if value is not None},
             "evaluations": self.evaluations,
             "history": [list(dataclasses.astuple(entry)) for entry in self.history],
@@ -59,6 +61,7 @@ class Recorder:
         self.best_s = state["best_s"]
         self.best = None
         self.found_by = state.get("found_by", "")
+        self.proven_s = state.get("proven_s", 0.0)
         if rows["device_of_unit"] is not None:
             self.best = Decisions(**{name: None if row is None else [row] for name, row in rows.items()})
         self.evaluations = state["evaluations"]
@@ -90,6 +93,7 @@ class Recorder:
             self.best_s = float(runtime_s[row])
             self.best = batch.decisions.row(row)
             self.found_by = batch.found_by
+        self.proven_s = max(self.proven_s, batch.proven_s)
         self.evaluations += count
         self.history.append(
             HistoryEntry(

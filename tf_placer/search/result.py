@@ -9,6 +9,8 @@ from tf_placer import arguments
 from tf_placer.problem.bounds import LowerBounds
 from tf_placer.problem.placement import Placement
 
+PROVEN, SIMULATED = "proven", "simulated"
+
 
 @dataclasses.dataclass(frozen=True)
 class HistoryEntry:
@@ -47,6 +49,7 @@ class SearchResult:
       history: one entry per round.
       settings: of the method, by name; empty where it has none.
       found_by: the method that found it inside the one that was asked for; ``method`` itself where there is none.
+      proven_s: no placement that fits takes less in the simulator, by what the method has proven; 0: nothing.
 
     Raises:
       InputError: a field of the wrong type, or a negative number.
@@ -66,6 +69,7 @@ class SearchResult:
     history: tuple[HistoryEntry, ...]
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
     found_by: str = ""
+    proven_s: float = 0.0
 
     def __post_init__(self) -> None:
         arguments.instance_of("placement", self.placement, Placement, "give the fastest one")
@@ -83,9 +87,25 @@ class SearchResult:
         arguments.items_of("history", self.history, HistoryEntry, "give one entry for each round")
         arguments.instance_of("settings", self.settings, dict, "give setting -> value")
         arguments.instance_of("found_by", self.found_by, str, "give the name of a method")
+        arguments.number("proven_s", self.proven_s, least=0)
         object.__setattr__(self, "found_by", self.found_by or self.method)
 
     @property
     def lower_bound_s(self) -> float:
-        """The best of ``bounds``, in seconds."""
-        return self.bounds.best_s
+        """The best of ``bounds`` and of what was proven, in seconds."""
+        return max(self.bounds.best_s, self.proven_s)
+
+    @property
+    def tightest_bound(self) -> str:
+        """What ``lower_bound_s`` is: ``"proven"``, or the name of one of ``bounds``."""
+        return PROVEN if self.proven_s > self.bounds.best_s else self.bounds.tightest
+
+    @property
+    def is_optimal(self) -> bool:
+        """Whether it is proven that no placement that fits is faster in the simulator."""
+        return self.evaluator == SIMULATED and takes_no_more(self.runtime_s, self.lower_bound_s)
+
+
+def takes_no_more(runtime_s: float, bound_s: float) -> bool:
+    """Whether a step takes a lower bound and no more; both are of whole nanoseconds."""
+    return runtime_s * 1e9 <= bound_s * 1e9 + 1e-3

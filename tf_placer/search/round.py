@@ -31,9 +31,10 @@ class Round:
       valid: [B] bool, the placement runs and fits.
       evaluations: placements that were tried to find these; None: these and no others.
       found_by: the method inside a method that found these; empty where there is none.
+      proven_s: no placement that fits takes less, by what the method has proven so far; 0: it proves nothing.
 
     Raises:
-      InputError: the decisions are none, or as many evaluations as there cannot be.
+      InputError: the decisions are none, as many evaluations as there cannot be, or a negative time.
     """
 
     decisions: Decisions
@@ -41,12 +42,14 @@ class Round:
     valid: np.ndarray
     evaluations: int | None = None
     found_by: str = ""
+    proven_s: float = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "decisions", _bundled(self.decisions))
         if self.evaluations is not None:
             arguments.whole_number("evaluations", self.evaluations, least=0)
         arguments.instance_of("found_by", self.found_by, str, "give the name of a method")
+        arguments.number("proven_s", self.proven_s, least=0)
 
 
 def _bundled(decisions: Any) -> Decisions:

@@ -290,4 +290,6 @@ def _result(
         search_s=recorder.elapsed_s,
         interrupted=interrupted,
         history=tuple(recorder.history),
+        # What is proven is in whole nanoseconds, which means over several orders are not.
+        proven_s=min(recorder.proven_s, float(final.runtime_s[0])),
     )

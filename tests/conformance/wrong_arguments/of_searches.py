@@ -62,6 +62,7 @@ def of_searches(scene: Scene) -> dict[str, Row]:
                 "history": (3, "a", [3]),
                 "settings": (3, "a", [1]),
                 "found_by": (3, None),
+                "proven_s": (-1, "3", NAN),
             },
         ),
     }

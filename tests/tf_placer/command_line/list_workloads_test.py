@@ -8,7 +8,7 @@ import rich.console
 
 from tf_placer import workloads
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.command_line import workload_facts
+from tf_placer.command_line import shipped_facts, workload_facts
 from tf_placer.command_line.list_workloads import list_workloads
 from tf_placer.errors import InputError
 from tf_placer.problem.analytic_problem import analytic_problem
@@ -16,7 +16,9 @@ from tf_placer.problem.analytic_problem import analytic_problem
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
+    """An empty one, and no facts that came."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(shipped_facts, "FILE", tmp_path / "facts.json")
     return tmp_path / "tf_placer" / "workload_facts"
 
 
@@ -51,6 +53,17 @@ def test_what_is_damaged_is_found_again(cache):
     next(cache.iterdir()).write_text("{")
     assert set(listed()["dense_small"]) == {"-"}
     assert listed("dense_small")["dense_small"] == before
+
+
+def test_what_came_is_listed_and_what_is_asked_for_is_found_anew(monkeypatch, cache):
+    came = workload_facts.WorkloadFacts(1234, 2, 3, 4.0, 5.0, 6, 7, ())
+    shipped_facts.ship({"dense_small": dataclasses.asdict(came)}, shipped_facts.FILE)
+    assert listed()["dense_small"][0] == "1,234"
+    assert not cache.exists()
+    monkeypatch.setattr(workload_facts.workloads, "build", lambda name: name)
+    monkeypatch.setattr(workload_facts, "facts_of", lambda item: dataclasses.replace(came, ops=5678))
+    assert listed("dense_small")["dense_small"][0] == "5,678"
+    assert listed()["dense_small"][0] == "5,678"  # what this code found comes before what came
 
 
 def test_machines_of_which_no_device_holds_a_step(monkeypatch):

@@ -125,3 +125,33 @@ def test_the_summary_gives_what_was_not_measured_as_null(report):
     assert summary["baselines"] == {"single": 1.0, "random": 0.9}
     assert summary["baselines_measured"] == {"single": None, "random": None}
     assert summary["baselines_evaluations"] == {"single": 16, "random": 16}
+
+
+def test_what_one_method_proves_is_the_bound_of_all(problem, result):
+    # The longer op alone takes 300 ns, so 400 are the optimum only where a method has proven it.
+    assert result.lower_bound_s == pytest.approx(300e-9)
+    by_time = {"exact": (400e-9, 400e-9), "single": (500e-9, 0.0), "random": (400e-9, 0.0)}
+    exact, single, random = (
+        Candidate(method, dataclasses.replace(result, runtime_s=runtime_s, proven_s=proven_s))
+        for method, (runtime_s, proven_s) in by_time.items()
+    )
+    summary = Report(None, problem, random, (single, exact)).summary()
+    assert (summary["tightest_bound"], summary["lower_bound_s"]) == ("proven", 400e-9)
+    assert summary["lower_bounds"]["proven_s"] == 400e-9
+    assert summary["proven_optimal"] == ["exact", "random"]
+    assert shown(Report(None, problem, random, (single, exact))) == {
+        "single device",
+        "exact (random), proven optimal",
+        "random, proven optimal",
+        "bound: proven (tightest)",
+    }
+    without = Report(None, problem, random, (single,))
+    assert "proven_s" not in without.summary()["lower_bounds"]
+    assert without.summary()["proven_optimal"] == []
+    assert shown(without) == {"single device", "random"}
+
+
+def shown(report):
+    """The rows of methods, and the one of what was proven."""
+    rows = [str(cell) for cell in report._table().columns[0].cells]
+    return {row for row in rows if not row.startswith("bound") or "proven" in row}

@@ -19,6 +19,7 @@ from tf_placer.errors import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planners.cp_sat import CpSat, CpSatConfig
 from tf_placer.problem.problem import Problem
+from tf_placer.search.search import search
 
 
 def run(problem: Problem, config: CpSatConfig, rounds: int) -> tuple[CpSat, list[float]]:
@@ -53,6 +54,16 @@ def test_a_toy_is_proven_in_a_few_rounds() -> None:
     planner, _ = run(branches_problem(4, 2), CpSatConfig(), 30)
     assert planner.is_proven and planner.proven_bound_ns == branches_optimum_ns(4, 2)
     assert planner.propose().shape == (1, 10)  # and what is proven is what it proposes
+
+
+def test_a_search_says_what_is_proven() -> None:
+    problem = branches_problem(4, 2)
+    found = search(problem, "cp_sat", budget_evaluations=30)
+    assert found.is_optimal and found.tightest_bound == "proven"
+    assert found.lower_bound_s == found.proven_s == pytest.approx(branches_optimum_ns(4, 2) / 1e9)
+    assert found.bounds.best_s < found.proven_s
+    other = search(problem, "single", budget_evaluations=30)
+    assert (other.proven_s, other.is_optimal, other.lower_bound_s) == (0.0, False, other.bounds.best_s)
 
 
 def test_memory_is_a_constraint() -> None:

@@ -42,6 +42,18 @@ def test_the_best_is_the_best_seen_and_not_the_last():
     ]
 
 
+def test_what_was_proven_stays_and_is_kept():
+    recorder, same = Recorder(Budget(evaluations=100)), Recorder(Budget(evaluations=100))
+    for proven_s in (0.5, 1.5, 0.0):
+        recorder.add(dataclasses.replace(round_of([2.0]), proven_s=proven_s))
+    assert recorder.proven_s == 1.5
+    same.restore(json.loads(json.dumps(recorder.state())))
+    assert same.proven_s == 1.5
+    nothing = Recorder(Budget(evaluations=100))
+    nothing.add(round_of([2.0]))
+    assert "proven_s" not in nothing.state()
+
+
 def test_what_does_not_run_is_never_best():
     recorder = Recorder(Budget(evaluations=100))
     recorder.add(round_of([0.1, 0.2], [False, False]))

@@ -1,0 +1,49 @@
+"""Finds what every workload is, writes the file that ships with tf_placer, and prints it as a table.
+
+    python -m experiments.workload_facts [--workloads=nmt_2,gnmt_2] [--again] [--out=tf_placer/workloads]
+
+A process for each workload, one after the other, because the largest take 10 GB. The file is written after each: run
+again, it goes on where it was killed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import multiprocessing
+import pathlib
+import sys
+
+from absl import flags
+
+from experiments.into_folder import run
+from tf_placer import workloads
+from tf_placer.command_line.list_workloads import as_markdown
+from tf_placer.command_line.shipped_facts import NAME, ship, shipped
+from tf_placer.command_line.workload_facts import WorkloadFacts, find_facts
+
+_WORKLOADS = flags.DEFINE_list("workloads", [], "Which; without it all.")
+_AGAIN = flags.DEFINE_bool(
+    "again", False, "Also those whose facts are there already, with the same settings."
+)
+_OUT = "tf_placer/workloads"
+flags.DEFINE_string("out", _OUT, "Folder for the file.")
+
+
+def main(out: pathlib.Path) -> None:
+    file = out / NAME
+    names = _WORKLOADS.value or workloads.names()
+    missing = [name for name in names if _AGAIN.value or shipped(name, file) is None]
+    for position, name in enumerate(missing, 1):
+        sys.stderr.write(f"{position} of {len(missing)}: {name} ...\n")
+        ship({name: dataclasses.asdict(_in_its_own_process(name))}, file)
+    print(as_markdown(names, file))
+
+
+def _in_its_own_process(name: str) -> WorkloadFacts:
+    """What a workload is; its memory is given back."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(find_facts, (name,))
+
+
+if __name__ == "__main__":
+    run(main)
