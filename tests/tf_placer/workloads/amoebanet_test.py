@@ -1,5 +1,7 @@
 """AmoebaNet-A's twin trains."""
 
+import pytest
+
 from tests.tf_placer.workloads import twins
 from tf_placer.workloads.amoebanet import ROWS
 
@@ -10,6 +12,7 @@ def test_rows():
     twins.check_rows(ROWS, "amoebanet")
 
 
+@pytest.mark.slow
 def test_the_twin_trains():
     item = twins.check_training(ROWS, NAME)
     # A separable operation has two depthwise convolutions. 3 normal cells of 4 and 4 reductions of 4 operations.

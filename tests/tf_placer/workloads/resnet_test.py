@@ -13,6 +13,7 @@ def test_rows():
     twins.check_rows(ROWS, "resnet_152")
 
 
+@pytest.mark.slow
 def test_the_twin_trains():
     item = twins.check_training(ROWS, NAME)
     # 1 + 16 blocks x 3 + 4 shortcuts; each has a gradient for its weights.

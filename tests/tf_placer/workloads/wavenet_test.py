@@ -1,5 +1,7 @@
 """WaveNet's twins train."""
 
+import pytest
+
 from tests.tf_placer.workloads import twins
 from tf_placer.workloads.wavenet import ROWS
 
@@ -8,6 +10,7 @@ def test_rows():
     twins.check_rows(ROWS, "wavenet_2x18", "wavenet_4x36")
 
 
+@pytest.mark.slow
 def test_the_twin_trains():
     item = twins.check_training(ROWS, "wavenet_2x18_small")
     # Filter, gate, residual and skip of 2 x 4 layers, one before and two after; nothing reads the last residual.
