@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from tf_placer import arguments
+from tf_placer.agents.group_order import ORDERS
 from tf_placer.errors import InputError
 
 
@@ -58,6 +59,9 @@ class HdpConfig:
       noise_updates: updates until the noise is off.
       valid_only_after: updates after which only placements that run may teach.
       failing_reward: reward of a placement that does not run, below 0.
+      excess_penalty: what is taken from it for each share of the bytes that devices cannot hold (paper: 0).
+      crossing_penalty: what is taken from a reward for each share of the bytes that cross (paper: 0).
+      group_order: the order in which the Placer comes by the groups, one of ``group_order.ORDERS``.
 
     Raises:
       InputError: a field of the wrong type or out of range.
@@ -89,6 +93,9 @@ class HdpConfig:
     noise_updates: int = 500
     valid_only_after: int = 500
     failing_reward: float = -10.0
+    excess_penalty: float = 0.0
+    crossing_penalty: float = 0.0
+    group_order: str = "as_cut"
 
     def __post_init__(self) -> None:
         for field in _COUNTS:
@@ -98,6 +105,10 @@ class HdpConfig:
         for field, limits in _NUMBERS.items():
             self._keep(field, arguments.number(field, getattr(self, field), finite=True, **limits))
         self._keep("normalize_advantage", arguments.truth("normalize_advantage", self.normalize_advantage))
+        if self.group_order not in ORDERS:
+            raise InputError(
+                f"group_order is {arguments.shown(self.group_order)}; give {', '.join(ORDERS[:-1])} or {ORDERS[-1]}"
+            )
         if self.placer_hidden % 2:
             raise InputError(
                 f"placer_hidden is {self.placer_hidden}; give an even number, half for each direction of the encoder"
@@ -130,4 +141,6 @@ _NUMBERS: dict[str, dict[str, float]] = {
     "entropy_rate": {"least": 0},
     "noise_amplitude": {"least": 0},
     "failing_reward": {"below": 0},
+    "excess_penalty": {"least": 0},
+    "crossing_penalty": {"least": 0},
 }

@@ -14,7 +14,13 @@ from tf_placer.agents.hdp.start import HdpStart
 from tf_placer.agents.learner import Beginning, Proposal
 from tf_placer.agents.losses import reinforce_loss
 from tf_placer.agents.moments import make_moments
-from tf_placer.agents.rewards import square_root_reward
+from tf_placer.agents.placement_bytes import (
+    PlacementBytes,
+    crossing_share,
+    excess_share,
+    placement_bytes,
+)
+from tf_placer.agents.rewards import penalized_reward, square_root_reward
 from tf_placer.errors import InputError
 from tf_placer.problem.problem import Problem
 
@@ -73,7 +79,8 @@ class HdpLearner(snt.Module):
                 "with at least as many"
             )
         self.policy = policy
-        self._of_problem = _Untracked(inputs)
+        penalizes = config.excess_penalty > 0 or config.crossing_penalty > 0
+        self._of_problem = _Untracked(inputs, placement_bytes(problem) if penalizes else None)
         self._config = config
         self._reference_s = beginning.reference_s
         self._seed = tf.constant([seed, 0x4D5], tf.int32)
@@ -110,6 +117,7 @@ class HdpLearner(snt.Module):
         """
         noise, _ = self._draw()
         reward = square_root_reward(runtime_s, valid, self._reference_s, self._config.failing_reward)
+        reward = self._less_penalties(reward, valid, actions)
         with tf.GradientTape() as tape:
             scores = self.policy.score(self._of_problem.inputs, actions, noise)
             loss = self._loss(scores, reward, valid)
@@ -120,6 +128,28 @@ class HdpLearner(snt.Module):
             clipped, _ = tf.clip_by_global_norm(gradients, self._config.gradient_clip)
             optimizer.apply(clipped, variables)
         self.updates.assign_add(1)
+
+    @tf.function(autograph=False)
+    def entropy(self) -> tf.Tensor:
+        """Mean entropy of a group's device in nats, by the policy as it is."""
+        noise, seed = self._draw()
+        _, scores = self.policy.sample(self._of_problem.inputs, noise, seed)
+        return tf.reduce_mean(scores.device_entropy)
+
+    def _less_penalties(self, reward: tf.Tensor, valid: tf.Tensor, actions: Actions) -> tf.Tensor:
+        """[B] rewards less what the configuration takes for bytes, if it takes anything."""
+        config, of_bytes = self._config, self._of_problem.bytes
+        if of_bytes is None:
+            return reward
+        placements = self.policy.placements(self._of_problem.inputs, actions)
+        return penalized_reward(
+            reward,
+            valid,
+            excess_share(placements, of_bytes),
+            crossing_share(placements, of_bytes),
+            config.excess_penalty,
+            config.crossing_penalty,
+        )
 
     def _draw(self) -> tuple[Noise, tf.Tensor]:
         """This update's exploration noise and the seed of its samples."""
@@ -152,5 +182,6 @@ class HdpLearner(snt.Module):
 class _Untracked:
     """Keeps the problem out of the module's own state: checkpoints and weights are of the policy alone."""
 
-    def __init__(self, inputs: HdpInputs):
+    def __init__(self, inputs: HdpInputs, of_bytes: PlacementBytes | None):
         self.inputs = inputs
+        self.bytes = of_bytes

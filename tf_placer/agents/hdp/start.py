@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 
+from tf_placer.agents.group_order import renumbered
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.group_shares import group_shares
 from tf_placer.agents.learner import SimulateFn
@@ -97,6 +98,7 @@ class HdpStart:
             else:
                 part = min_cut_partition(problem, graph, len(groups))
             group_of_unit[members] = groups[part[members]]
+        group_of_unit = renumbered(problem, group_of_unit, class_of_group, config.group_order)
         return HdpStart(classes, class_of_group, group_of_unit, np.zeros(len(class_of_group), np.int32))
 
 

@@ -35,6 +35,9 @@ WRONG = {
     "noise_updates": -3,
     "valid_only_after": None,
     "failing_reward": 0.0,
+    "excess_penalty": -1,
+    "crossing_penalty": float("nan"),
+    "group_order": "backward",
 }
 
 

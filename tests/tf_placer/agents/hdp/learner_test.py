@@ -17,6 +17,7 @@ from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.learner import HdpLearner
 from tf_placer.agents.hdp.policy import HdpPolicy
 from tf_placer.agents.learner import Beginning
+from tf_placer.agents.placement_bytes import crossing_share, placement_bytes
 from tf_placer.errors import InputError
 from tf_placer.search import methods
 from tf_placer.search.search import search
@@ -296,3 +297,21 @@ def test_what_is_learned_is_better_than_what_was_sampled_at_first():
     assert learned.runtime_s < random.runtime_s, report
     assert last_mean_s < first_hundred_s, report
     assert optimum_s * (1 - 1e-9) <= learned.runtime_s <= 1.1 * optimum_s, report
+
+
+def test_penalties_for_bytes_are_of_the_executed_placements():
+    config = dataclasses.replace(CONFIG, crossing_penalty=0.5, normalize_advantage=False)
+    learner = learner_from(0, config)
+    proposal, _, _ = update(learner, lambda placements: (tf.ones([6]), tf.ones([6], tf.bool)))
+    crossing = crossing_share(proposal.placements, placement_bytes(PROBLEM))
+    assert float(tf.reduce_max(crossing)) > 0, "or nothing is tested"
+    # Every step takes as long as the reference, so the reward of the time is -1.
+    assert float(learner.baseline.average[0]) == pytest.approx(-1 - 0.5 * float(tf.reduce_mean(crossing)))
+
+
+def test_the_entropy_is_the_policys_and_asking_changes_nothing(learner):
+    before = learner.propose()
+    noise, seed = learner._draw()
+    _, scores = learner.policy.sample(learner._of_problem.inputs, noise, seed)
+    assert float(learner.entropy()) == pytest.approx(float(tf.reduce_mean(scores.device_entropy)), rel=1e-4)
+    np.testing.assert_array_equal(learner.propose().placements, before.placements)
