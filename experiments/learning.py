@@ -8,26 +8,15 @@ it goes on where it was killed.
 
 from __future__ import annotations
 
-import dataclasses
-
 from absl import flags
 
+from experiments.curves.every_agent import with_every_agent
 from experiments.curves.run_study import FULL, QUICK, STUDIES, run_study
-from experiments.curves.study import Candidate, Study, read_study
+from experiments.curves.study import read_study
 from experiments.main_program import run_program
-from tf_placer.search import methods
-from tf_placer.search.spec import Kind, Role
 
 _OUT = flags.DEFINE_string("out", None, f"Folder for the results; {FULL}, or {QUICK} with --quick.")
 flags.DEFINE_bool("quick", False, "One small program, a few updates, two seeds.")
-
-
-def with_every_agent(study: Study) -> Study:
-    """Every learned method of the table, then who is searched with beside them, then what the study has itself."""
-    learned = [name for name in methods.names() if methods.find(name).kind == Kind.LEARNED]
-    beside = [spec.name for role in (Role.CONTROL, Role.PLAIN, Role.BESIDE) for spec in methods.having(role)]
-    candidates = [Candidate(name, name) for name in dict.fromkeys([*learned, *beside])]
-    return dataclasses.replace(study, candidates=(*candidates, *study.candidates))
 
 
 def main(argv: list[str]) -> None:

@@ -31,12 +31,12 @@ CURVES = (*OF_A_SEARCH, "evaluations", "elapsed_s", "best_s", "mean_s", "entropy
 
 def searches_csv(study: Study, rows: Sequence[Filled]) -> str:
     """One line for each search."""
-    return _written(SEARCHES, (_search(filled, *of) for filled, *of in _searches(study, rows)))
+    return _written(SEARCHES, (_search(*one) for one in _searches(study, rows)))
 
 
 def curves_csv(study: Study, rows: Sequence[Filled]) -> str:
     """One line for each point of each curve; the entropy is the last that was asked for before the point."""
-    return _written(CURVES, (line for filled, *of in _searches(study, rows) for line in _points(filled, *of)))
+    return _written(CURVES, (line for one in _searches(study, rows) for line in _points(*one)))
 
 
 def _searches(study: Study, rows: Sequence[Filled]) -> Iterator[tuple[Filled, str, int, SearchCell]]:

@@ -109,9 +109,10 @@ def fill(study: Study, folder: pathlib.Path) -> Iterator[Filled]:
     """
     for number, row in enumerate(study.rows, 1):
         item, cluster = workloads.build(row.workload), Cluster.preset(row.cluster)
-        problems = {"as_shipped": VARIANTS["as_shipped"](item, cluster)}
-        problem = problems["as_shipped"]
+        problem = VARIANTS["as_shipped"](item, cluster)
         reference = _reference(problem)
+        # Units of another variant are other ones, so is the plan that puts them where the reference does.
+        begun = {"as_shipped": (problem, reference)}
         print(
             f"[{number}/{len(study.rows)}] {row.name}: {problem.num_ops} ops in {problem.num_units} units; "
             f"{reference.method} takes {reference.runtime_s:.4f} s",
@@ -129,10 +130,11 @@ def fill(study: Study, folder: pathlib.Path) -> Iterator[Filled]:
         for one in study.candidates:
             if one.only and row.name not in one.only:
                 continue
-            if one.variant not in problems:
-                problems[one.variant] = VARIANTS[one.variant](item, cluster)
+            if one.variant not in begun:
+                variant = VARIANTS[one.variant](item, cluster)
+                begun[one.variant] = variant, _reference(variant)
             cells = tuple(
-                _kept_cell(study, row, problems[one.variant], reference, one, seed, folder)
+                _kept_cell(study, row, *begun[one.variant], one, seed, folder)
                 for seed in one.seeds_of(study.seeds)
             )
             filled = dataclasses.replace(filled, cells={**filled.cells, one.name: cells})

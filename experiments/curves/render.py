@@ -66,7 +66,8 @@ def _section(study: Study, filled: Filled) -> list[str]:
     for asks, some in itertools.groupby(there, key=lambda one: one.asks):
         lines += ["", *([f"### {asks}", ""] if asks else []), *_found(filled, list(some), there[0])]
     learned = [one for one in there if methods.find(one.method).kind == Kind.LEARNED]
-    return [*lines, *_verdicts(filled, learned, there), *_not_learned(filled, learned), *_failed(filled)]
+    others = [one for one in there if one not in learned or one.name == study.against]
+    return [*lines, *_verdicts(filled, learned, others), *_not_learned(filled, learned), *_failed(filled)]
 
 
 def _found(filled: Filled, candidates: Sequence[Candidate], first: Candidate) -> list[str]:
@@ -107,9 +108,8 @@ def _found(filled: Filled, candidates: Sequence[Candidate], first: Candidate) ->
     return lines
 
 
-def _verdicts(filled: Filled, learned: Sequence[Candidate], there: Sequence[Candidate]) -> list[str]:
-    """In how many seeds each thing is true of each agent."""
-    others = [one for one in there if one not in learned]
+def _verdicts(filled: Filled, learned: Sequence[Candidate], others: Sequence[Candidate]) -> list[str]:
+    """In how many seeds each thing is true of each agent, beside others."""
     control = [one for one in others if Role.CONTROL in methods.find(one.method).roles]
     columns: list[tuple[str, Callable[[SearchCell, SearchCell], bool], Candidate]] = [
         (f"last samples ahead of {one.name}'s best", verdicts.mean_is_ahead, one) for one in control

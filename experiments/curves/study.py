@@ -64,6 +64,7 @@ class Study:
       window: samples that are an agent's first and last ones.
       rows: the problems.
       candidates: what is compared, in order.
+      against: the candidate that all are compared with seed by seed; "" is none.
       quick_evaluations, quick_seeds: how much of it a quick page is, on what stands for the rows.
       quick_settings: method -> setting -> value, with which it is quick; a candidate's own come before these.
 
@@ -83,6 +84,7 @@ class Study:
     quick_evaluations: int
     quick_seeds: int
     quick_settings: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    against: str = ""
 
     def __post_init__(self) -> None:
         for name in ("evaluations", "window", "quick_evaluations", "quick_seeds"):
@@ -97,6 +99,10 @@ class Study:
         for what, given in (("row", rows), ("seed", self.seeds), ("candidate", names)):
             if len(set(given)) < len(given):
                 raise InputError(f"it has the same {what} twice; give each once")
+        if self.against and self.against not in names:
+            raise InputError(
+                f"it has no candidate {self.against!r}; {arguments.nearest(self.against, names)}"
+            )
 
     def check_names(self) -> None:
         """Raises InputError where a workload, a cluster, a method, a setting, a variant or a row is unknown."""
@@ -149,7 +155,7 @@ def _study(name: str, table: Mapping[str, Any]) -> Study:
     check_keys(
         "the study", table, Study, {"row", "candidate"} | keys_of(Study) - {"name", "rows", "candidates"}
     )
-    for key in ("title", "about"):
+    for key in {"title", "about", "against"} & table.keys():
         arguments.text(key, table[key], "give a sentence")
     rows = [_part(Row, "a row", row) for row in list_of("row", table.get("row", []))]
     candidates = [

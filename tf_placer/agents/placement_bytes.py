@@ -31,14 +31,15 @@ class PlacementBytes(NamedTuple):
 def placement_bytes(problem: Problem) -> PlacementBytes:
     """The bytes of a problem."""
     graph = unit_graph(problem)
-    return PlacementBytes(
-        *(
-            tf.constant(array.astype(np.float32))
-            for array in (problem.resident_bytes + held_bytes(problem), problem.cluster.capacity_bytes())
-        ),
-        tf.constant(graph.edges),
-        tf.constant(graph.edge_bytes.astype(np.float32)),
+    unit_bytes, capacity_bytes, edge_bytes = (
+        tf.constant(array.astype(np.float32))
+        for array in (
+            problem.resident_bytes + held_bytes(problem),
+            problem.cluster.capacity_bytes(),
+            graph.edge_bytes,
+        )
     )
+    return PlacementBytes(unit_bytes, capacity_bytes, tf.constant(graph.edges), edge_bytes)
 
 
 def excess_share(placements: tf.Tensor, of: PlacementBytes) -> tf.Tensor:
