@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import pathlib
 import sys
+
+import tensorflow as tf
 
 from experiments.curves.page import compute
 from experiments.curves.study import Study
@@ -31,5 +34,7 @@ def run_study(study: Study, quick: bool, out: str | None) -> None:
         raise InputError(f"{STUDIES / study.name}.toml: {error}") from None
     if quick:
         study, command = study.quick(), f"{command} --quick"
+    # Each search traces a learner of its own, which TensorFlow takes for an oversight.
+    tf.get_logger().setLevel(logging.ERROR)
     if status := compute(study, pathlib.Path(out or (QUICK if quick else FULL)), command):
         sys.exit(status)
