@@ -13,8 +13,7 @@ from tf_placer.errors import InputError
 class HdpConfig:
     """Mirhoseini et al. 2018, "A Hierarchical Model for Device Placement", section 3.
 
-    Departures from the paper's values, and why. ``experiments.hdp_ablation`` undoes each alone; what that gives is in
-    docs/results/hdp_ablation.md.
+    Departures from the paper's values, and why. ``experiments.ablations`` undoes each alone.
 
     - num_groups 64 for 256, placer_hidden 64 for 256: more updates in the same time, on small machines.
     - placements 128 for 4: fewer seeds sit on the single device for long.
