@@ -15,7 +15,7 @@ from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.inputs import HdpInputs, hdp_inputs
 from tf_placer.agents.hdp.policy import Actions, HdpPolicy
 from tf_placer.agents.hdp.start import HdpStart
-from tf_placer.agents.losses import reinforce_loss
+from tf_placer.agents.losses import cross_entropy_loss, ppo_loss, quantile_loss, reinforce_loss
 from tf_placer.grouper.feed_forward import FeedForwardGrouper
 from tf_placer.placer.device_scorer import DeviceChoices, DeviceScorer
 from tf_placer.placer.projected_lstm import ProjectedLstm
@@ -224,5 +224,16 @@ class LossDescriptor:
 
 
 LOSSES = (
+    LossDescriptor(cross_entropy_loss, (tf.constant([1.0, 0.0, 1.0, 0.0]),)),
+    LossDescriptor(
+        ppo_loss,
+        (
+            # Ratios e^0.1 and e^-0.1, which are within the clip, and e^0.5, whose advantage is negative.
+            tf.constant([-1.1, -1.0, -1.9, -0.1]),
+            tf.constant([1.0, -2.0, 0.5, 3.0]),
+            tf.constant([1.0, 1.0, 1.0, 0.0]),
+        ),
+    ),
+    LossDescriptor(quantile_loss, (tf.constant([0.5, 0.0, 2.0, 0.0]),)),
     LossDescriptor(reinforce_loss, (tf.constant([1.0, -2.0, 0.5, 3.0]), tf.constant([1.0, 1.0, 1.0, 0.0]))),
 )
