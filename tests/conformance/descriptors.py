@@ -16,6 +16,10 @@ from tf_placer.agents.hdp.inputs import HdpInputs, hdp_inputs
 from tf_placer.agents.hdp.policy import Actions, HdpPolicy
 from tf_placer.agents.hdp.start import HdpStart
 from tf_placer.agents.losses import cross_entropy_loss, ppo_loss, quantile_loss, reinforce_loss
+from tf_placer.agents.tabular.config import TabularConfig
+from tf_placer.agents.tabular.inputs import TabularInputs, tabular_inputs
+from tf_placer.agents.tabular.policy import TabularPolicy
+from tf_placer.agents.unit_groups import unit_groups
 from tf_placer.grouper.feed_forward import FeedForwardGrouper
 from tf_placer.placer.device_scorer import DeviceChoices, DeviceScorer
 from tf_placer.placer.projected_lstm import ProjectedLstm
@@ -90,9 +94,14 @@ METHODS = (
     MethodDescriptor("random", of_optimum=1.98),  # no block of the breadth-first order is a branch
     MethodDescriptor("scotch", draws=False, missing=why_missing()),
     MethodDescriptor("single", of_optimum=1.98, draws=False, keeps_within_memory=False),
+    MethodDescriptor("tabular", TabularConfig(num_groups=8, learning_rate=0.2), evaluations=2000),
     MethodDescriptor("tf_default", of_optimum=1.98, draws=False, keeps_within_memory=False),
     MethodDescriptor("topological_fill", of_optimum=1.98, draws=False),
 )
+
+
+def _noise(*shape: int) -> tf.Tensor:
+    return tf.random.stateless_normal(shape, seed=[len(shape), sum(shape)])
 
 
 class Drawn(NamedTuple):
@@ -149,7 +158,34 @@ def _whole_hdp(problem: Problem) -> float:
     return float(tf.reduce_sum(tf.exp(scores.group_log_prob[:, tf.newaxis] + scores.device_log_prob)))
 
 
-POLICIES = (PolicyDescriptor("hdp", _draw_hdp, _whole_hdp),)
+def _tabular(problem: Problem, num_groups: int = 6) -> tuple[TabularPolicy, TabularInputs]:
+    groups = unit_groups(problem, num_groups)
+    inputs = tabular_inputs(groups, np.zeros(groups.count, np.int32), start_probability=0.0)
+    policy = TabularPolicy(groups.count, problem.num_devices, exploration=0.1)
+    policy.logits.assign(_noise(*policy.logits.shape))
+    return policy, inputs
+
+
+def _draw_tabular(problem: Problem, seed: int) -> Drawn:
+    policy, inputs = _tabular(problem)
+    actions = policy.sample(inputs, 20, tf.constant([seed, 2]))
+    # By hand: a product of what each group's row says.
+    rows = policy.log_probabilities(inputs).numpy()
+    by_hand = rows[np.arange(len(rows)), actions.numpy()].sum(axis=1)
+    placements = policy.placements(inputs, actions).numpy()
+    return Drawn(placements, by_hand, policy.score(inputs, actions).numpy())
+
+
+def _whole_tabular(problem: Problem) -> float:
+    policy, inputs = _tabular(problem)
+    every = list(itertools.product(range(problem.num_devices), repeat=inputs.legal.shape[0]))
+    return float(tf.reduce_sum(tf.exp(policy.score(inputs, tf.constant(every, tf.int32)))))
+
+
+POLICIES = (
+    PolicyDescriptor("hdp", _draw_hdp, _whole_hdp),
+    PolicyDescriptor("tabular", _draw_tabular, _whole_tabular),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,10 +204,6 @@ class NetworkDescriptor:
     def name(self) -> str:
         """Of the class."""
         return type(self.make()).__name__
-
-
-def _noise(*shape: int) -> tf.Tensor:
-    return tf.random.stateless_normal(shape, seed=[len(shape), sum(shape)])
 
 
 _CHOICES = DeviceChoices(

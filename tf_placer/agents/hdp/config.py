@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from tf_placer import arguments
+from tf_placer.agents.unit_groups import KINDS
 from tf_placer.errors import InputError
 
 
@@ -29,6 +30,7 @@ class HdpConfig:
     ``Seq2SeqPlacer``, ``unit_features``, ``group_embeddings`` and ``square_root_reward``.
 
     Attributes:
+      groups: that the Grouper begins with: ``slack``, min-cut parts split by slack, or ``min_cut``.
       num_groups: G (paper: 256); more where a problem has more kinds of units, by what is legal for them.
       grouper_hidden: width of the Grouper's hidden layer.
       type_embedding: width of the op-type embedding.
@@ -63,7 +65,8 @@ class HdpConfig:
       InputError: a field of the wrong type or out of range.
     """
 
-    num_groups: int = 64
+    groups: str = "slack"
+    num_groups: int = 160
     grouper_hidden: int = 64
     type_embedding: int = 20
     landmarks: int = 32
@@ -91,6 +94,8 @@ class HdpConfig:
     failing_reward: float = -10.0
 
     def __post_init__(self) -> None:
+        if self.groups not in KINDS:
+            raise InputError(f"groups is {arguments.shown(self.groups)}; give {' or '.join(KINDS)}")
         for field in _COUNTS:
             self._keep(field, arguments.whole_number(field, getattr(self, field), 1))
         for field in _COUNTS_OR_NONE:
