@@ -69,14 +69,13 @@ METHODS = (
     MethodDescriptor(
         "hdp",
         HdpConfig(
-            num_groups=4,
+            num_groups=8,
             placer_hidden=8,
+            groups_per_step=4,
             grouper_hidden=8,
             landmarks=2,
-            imitation_steps=20,
-            placements=16,
-            learning_rate=1e-2,
-            start_probability=0.6,
+            groupings=2,
+            placements=10,
         ),
         evaluations=800,
         of_optimum=1.3,
@@ -129,7 +128,15 @@ class PolicyDescriptor:
 
 def _hdp(problem: Problem, **changes: int) -> tuple[HdpPolicy, HdpInputs]:
     config = HdpConfig(
-        num_groups=4, placer_hidden=8, grouper_hidden=8, landmarks=2, imitation_steps=0, placements=20
+        num_groups=4,
+        group_probability=0.7,
+        placer_hidden=8,
+        groups_per_step=2,
+        grouper_hidden=8,
+        landmarks=2,
+        groupings=1,
+        placements=20,
+        incumbent=False,
     )
     config = dataclasses.replace(config, **changes)
     inputs = hdp_inputs(problem, config, HdpStart.on_device(problem, config, 0), seed=0)
@@ -228,7 +235,9 @@ NETWORKS = (
         lambda network: network(tf.constant([0, 3, 2, 1, 0]), _noise(5, 6)),
     ),
     NetworkDescriptor(
-        lambda: Seq2SeqPlacer(5, _HIDDEN, tanh_constant=5.0, temperature=2.0),
+        lambda: Seq2SeqPlacer(
+            5, _HIDDEN, tanh_constant=5.0, temperature=2.0, groups_per_step=3, group_rows=4
+        ),
         lambda network: network.score(_noise(1, 4, 6), _CHOICES, _ACTIONS, tf.zeros([1, 1, 1, 1])).log_prob(),
     ),
     NetworkDescriptor(

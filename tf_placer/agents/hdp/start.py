@@ -64,7 +64,7 @@ class HdpStart:
           simulate: times them as groups.
         """
         groups = unit_groups(problem, config.num_groups, config.groups)
-        if config.imitation_steps:
+        if config.imitation_steps or config.group_probability:
             return HdpStart(groups, groups.best_of(problem, plans, simulate))
         # The Grouper then begins with groups of its own, all of a class alike.
         alike = groups.alike()

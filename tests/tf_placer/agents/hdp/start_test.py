@@ -60,7 +60,10 @@ def test_without_imitation_all_groups_of_a_class_are_alike():
     problem = branches_problem(2, 4)
     plan = np.arange(problem.num_units) % 2
     start = HdpStart.from_plans(
-        problem, HdpConfig(num_groups=4, imitation_steps=0), plan[np.newaxis].astype(np.int32), first_is_best
+        problem,
+        HdpConfig(num_groups=4, group_probability=0.0),
+        plan[np.newaxis].astype(np.int32),
+        first_is_best,
     )
     assert len(set(start.device_of_group)) == 1
 
