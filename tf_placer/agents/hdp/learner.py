@@ -61,10 +61,12 @@ class HdpLearner(snt.Module):
 
     Departures: each network's gradient is clipped by a norm of its own, because the Grouper's loss is a sum over
     thousands of units and one norm for both starved the Placer; noise is one draw for all samples of a
-    grouping, and fades to 0 instead of stopping.
+    grouping, and fades to 0 instead of stopping. With ``standardize`` A is standardized by batch (of one grouping
+    alone the Grouper then learns nothing by REINFORCE). With ``incumbent`` as many samples as one grouping has change
+    the best plan so far (``Incumbent``): they have no advantage, but what is better than that plan is imitated.
 
-    Everything that the next update depends on is in variables, and what is drawn depends on the seed and the count
-    of updates alone: a learner with restored variables goes on as the saved one would have.
+    Everything that the next update depends on is in variables, and what is drawn depends on them, the seed and the
+    count of updates alone: a learner with restored variables goes on as the saved one would have.
     """
 
     def __init__(

@@ -329,35 +329,35 @@ def test_a_part_of_the_samples_changes_the_best_so_far():
         assert float(learner.incumbent.runtime_s) == min([before_s, *runs])
 
 
-@pytest.mark.parametrize("loss", ["reinforce", "ppo", "quantile", "cross_entropy"])
-def test_each_loss_by_hand(loss):
-    config = dataclasses.replace(OURS, loss=loss, noise_amplitude=0.0, elites=0.25, imitation_weight=0.5)
-    learner = learner_from(0, config)
-    proposal = learner.propose()
-    noise, _ = learner._draw()
-    scores = learner.policy.score(learner._of_problem.inputs, proposal.actions, noise)
+def test_each_loss_by_hand():
+    shared = dataclasses.replace(OURS, noise_amplitude=0.0, elites=0.25, imitation_weight=0.5)
+    learner = learner_from(0, shared)
+    noise, seeds = learner._draw()
+    actions, _ = learner.policy.sample(learner._of_problem.inputs, noise, seeds[0])
+    actions = tf.nest.map_structure(lambda own: tf.concat([own, own[:1]], axis=0), actions)
+    scores = learner.policy.score(learner._of_problem.inputs, actions, noise)
     reward = -np.arange(
         1.0, 13.0, dtype=np.float32
     )  # m = 2 groupings of k = 4, and 4 that change the incumbent
     reward[9] = 0.0  # which alone is better than it
-    value, _ = loss_and_gradient(learner, proposal.actions, noise, reward, [True] * 12)
-
     every, groups = scores.device_log_prob.numpy().ravel(), scores.group_log_prob.numpy()
-    drawn = reward[:8]
-    advantage = (drawn - drawn.mean()) / drawn.std()
-    by_hand = {
+    advantage = (reward[:8] - reward[:8].mean()) / reward[:8].std()
+    expected = {
         "reinforce": -np.mean(advantage * every[:8]),
         # At the first epoch each of 6 decisions has the ratio 1.
         "ppo": -6 * np.mean(advantage),
         # The best 2 of 8, -1 and -2, are above -3 by this much.
         "quantile": -np.mean(np.array([2.0, 1.0]) * every[:2]),
         "cross_entropy": -every[:2].mean(),
-    }[loss]
-    by_hand -= 0.5 * every[9]
-    by_hand -= np.mean(advantage.reshape(2, 4).mean(axis=1) * groups[:2]) + 0.5 * 0.1 * groups[2]
-    assert value == pytest.approx(by_hand, rel=1e-4)
+    }
+    of_groups = np.mean(advantage.reshape(2, 4).mean(axis=1) * groups[:2]) + 0.5 * 0.1 * groups[2]
+    for loss, of_devices in expected.items():
+        learner._config = dataclasses.replace(shared, loss=loss)
+        value, _ = loss_and_gradient(learner, actions, noise, reward, [True] * 12)
+        assert value == pytest.approx(of_devices - 0.5 * every[9] - of_groups, rel=1e-4), loss
 
 
+@pytest.mark.slow
 def test_epochs_are_steps_on_one_batch():
     learner = learner_from(0, dataclasses.replace(OURS, loss="ppo", epochs=2))
     update(learner, weighted_devices)
