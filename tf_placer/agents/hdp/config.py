@@ -24,7 +24,7 @@ _PAPER = {
     "groupings": 1,
     "placements": 4,
     "incumbent": False,
-    "elite_weight": 0.0,
+    "imitation_weight": 0.0,
     "learning_rate": 0.1,
     "row_rate": 0.0,
     "grouper_learning_rate": 0.1,
@@ -49,7 +49,7 @@ class HdpConfig:
     - landmarks 32 for 0: parallel branches can be told apart.
     - start_probability for an unbiased Placer: a search begins near the best plan that costs nothing.
     - standardize: advantages are standardized by batch, not compared with a moving average.
-    - incumbent: a quarter of the samples change the best plan so far; the policy imitates the best of all samples.
+    - incumbent: a quarter of the samples change the best plan so far; the policy imitates what is better.
 
     Not settings, so never undone: those in the docstrings of ``HdpLearner`` (one norm for each network's gradient),
     ``Seq2SeqPlacer``, ``unit_features``, ``group_embeddings`` and ``square_root_reward``.
@@ -77,8 +77,8 @@ class HdpConfig:
       incumbent: as many samples more change 1 to 8 groups of the best plan so far (paper: no).
       loss: ``reinforce`` (paper), ``ppo``, ``quantile`` or ``cross_entropy``, of the placements.
       epochs: optimizer steps on each batch.
-      elites: share of the batch that ``quantile`` and ``cross_entropy`` learn from.
-      elite_weight: of the cross-entropy on the elites beside ``reinforce`` or ``ppo`` (paper: 0).
+      elites: share of what is drawn that ``quantile`` and ``cross_entropy`` learn from.
+      imitation_weight: of the cross-entropy on the samples that were faster than the best so far (paper: 0).
       learning_rate: Adam's, for the Placer (paper: 0.1).
       row_rate: Adam's, for the Placer's logits of each group; 0 for none (paper).
       grouper_learning_rate: Adam's, for the Grouper (paper: 0.1).
@@ -124,7 +124,7 @@ class HdpConfig:
     loss: str = "reinforce"
     epochs: int = 1
     elites: float = 0.1
-    elite_weight: float = 0.3
+    imitation_weight: float = 0.3
     learning_rate: float = 1e-3
     row_rate: float = 0.1
     grouper_learning_rate: float = 1e-3
@@ -197,7 +197,7 @@ _NUMBERS: dict[str, dict[str, float]] = {
     "temperature": {"above": 0},
     "group_probability": {"least": 0, "below": 1},
     "elites": {"above": 0, "below": 1},
-    "elite_weight": {"least": 0},
+    "imitation_weight": {"least": 0},
     "learning_rate": {"least": 0},
     "row_rate": {"least": 0},
     "grouper_learning_rate": {"least": 0},

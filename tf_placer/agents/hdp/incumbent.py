@@ -57,6 +57,10 @@ class Incumbent(snt.Module):
         movable = tf.reduce_any(other, axis=1)
         return tf.where(tf.logical_and(changes, movable), elsewhere, self.device_of_group)
 
+    def faster(self, runtime_s: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
+        """[B] bool: which of so many samples run and are faster."""
+        return tf.logical_and(valid, tf.cast(runtime_s, tf.float64) < self.runtime_s)
+
     def take(self, actions: Actions, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
         """Becomes the fastest of executed actions, if it is faster.
 

@@ -44,14 +44,16 @@ class Lesson(NamedTuple):
     Attributes:
       advantage: [m k] of the samples that the policy drew.
       may_teach: [m k] 1 or 0.
-      elite: [B] 1 for the best of all samples.
-      above: [B] how far the best rewards are above the others.
+      elite: [m k] 1 for the best of these.
+      above: [m k] how far the best rewards are above the others.
+      better: [B] 1 for each sample that is faster than the incumbent was.
     """
 
     advantage: tf.Tensor
     may_teach: tf.Tensor
     elite: tf.Tensor
     above: tf.Tensor
+    better: tf.Tensor
 
 
 class HdpLearner(snt.Module):
@@ -65,10 +67,12 @@ class HdpLearner(snt.Module):
 
     Departures: each network's gradient is clipped by a norm of its own, because the Grouper's loss is a sum over
     thousands of units and one norm for both starved the Placer; noise is one draw for all samples of a
-    grouping, and fades to 0 instead of stopping.
+    grouping, and fades to 0 instead of stopping. With ``standardize`` A is standardized by batch (of one grouping
+    alone the Grouper then learns nothing by REINFORCE). With ``incumbent`` as many samples as one grouping has change
+    the best plan so far (``Incumbent``): they have no advantage, but what is better than that plan is imitated.
 
-    Everything that the next update depends on is in variables, and what is drawn depends on the seed and the count
-    of updates alone: a learner with restored variables goes on as the saved one would have.
+    Everything that the next update depends on is in variables, and what is drawn depends on them, the seed and the
+    count of updates alone: a learner with restored variables goes on as the saved one would have.
     """
 
     def __init__(
@@ -105,6 +109,7 @@ class HdpLearner(snt.Module):
                 "with at least as many"
             )
         self.policy = policy
+        self.start = start
         penalizes = config.excess_penalty > 0 or config.crossing_penalty > 0
         self._of_problem = _Untracked(inputs, placement_bytes(problem) if penalizes else None)
         self._config = config
@@ -155,7 +160,7 @@ class HdpLearner(snt.Module):
         noise, _ = self._draw()
         reward = square_root_reward(runtime_s, valid, self._reference_s, self._config.failing_reward)
         reward = self._less_penalties(reward, valid, actions)
-        lesson = self._lesson(reward, valid)
+        lesson = self._lesson(reward, valid, self.incumbent.faster(runtime_s, valid))
         old_log_prob = None
         for _ in range(self._config.epochs):
             with tf.GradientTape() as tape:
@@ -201,21 +206,22 @@ class HdpLearner(snt.Module):
         amplitude = config.noise_amplitude * self._fade(config.noise_updates)
         return self.policy.draw_noise(self._of_problem.inputs, amplitude, seeds[0]), seeds[1:]
 
-    def _lesson(self, reward: tf.Tensor, valid: tf.Tensor) -> Lesson:
+    def _lesson(self, reward: tf.Tensor, valid: tf.Tensor, better: tf.Tensor) -> Lesson:
         """What a batch says; an invalid sample teaches, networks and baseline, only in the first updates."""
         config = self._config
         drawn = config.groupings * config.placements
-        may_teach = tf.cast(tf.logical_or(valid, self.updates < config.valid_only_after), tf.float32)
-        best = max(1, round(config.elites * self.samples_per_update))
-        if config.standardize:
-            advantage = standardized_advantage(reward[:drawn], may_teach[:drawn])
-        else:
-            advantage = self.baseline.advantage(reward[:drawn], may_teach[:drawn])
+        runs = tf.cast(valid[:drawn], tf.float32)
+        may_teach = tf.where(self.updates < config.valid_only_after, tf.ones_like(runs), runs)
+        reward = reward[:drawn]
+        best = max(1, min(round(config.elites * drawn), drawn - 1))
         return Lesson(
-            advantage=advantage,
-            may_teach=may_teach[:drawn],
-            elite=elites(reward, tf.cast(valid, tf.float32), best),
-            above=above_quantile(reward, tf.cast(valid, tf.float32), best),
+            advantage=standardized_advantage(reward, may_teach)
+            if config.standardize
+            else self.baseline.advantage(reward, may_teach),
+            may_teach=may_teach,
+            elite=elites(reward, runs, best),
+            above=above_quantile(reward, runs, best) if drawn > 1 else tf.zeros([drawn]),
+            better=tf.cast(better, tf.float32),
         )
 
     def _loss(self, scores: Scores, lesson: Lesson, old_log_prob: tf.Tensor) -> tf.Tensor:
@@ -223,27 +229,27 @@ class HdpLearner(snt.Module):
         config = self._config
         m, k = config.groupings, config.placements
         every = tf.reshape(scores.device_log_prob, [-1])
-        groups = scores.decision_log_prob.shape[2]
-        imitation = cross_entropy_loss(every, lesson.elite)
+        drawn = every[: m * k]
         if config.loss == "cross_entropy":
-            loss = imitation
+            loss = cross_entropy_loss(drawn, lesson.elite)
         elif config.loss == "quantile":
-            loss = quantile_loss(every, lesson.above)
+            loss = quantile_loss(drawn, lesson.above)
         elif config.loss == "ppo":
+            shape = [m * k, scores.decision_log_prob.shape[2]]
             loss = ppo_loss(
-                tf.reshape(scores.decision_log_prob[:m], [m * k, groups]),
-                tf.reshape(old_log_prob[:m], [m * k, groups]),
+                tf.reshape(scores.decision_log_prob[:m], shape),
+                tf.reshape(old_log_prob[:m], shape),
                 lesson.advantage[:, tf.newaxis],
                 lesson.may_teach[:, tf.newaxis],
             )
         else:
-            loss = reinforce_loss(every[: m * k], lesson.advantage, lesson.may_teach)
-        if config.elite_weight and config.loss in ("reinforce", "ppo"):
-            loss += config.elite_weight * imitation
+            loss = reinforce_loss(drawn, lesson.advantage, lesson.may_teach)
+        if config.imitation_weight:
+            loss += config.imitation_weight * cross_entropy_loss(every, lesson.better)
         group_advantage = tf.reduce_mean(tf.reshape(lesson.may_teach * lesson.advantage, [m, k]), axis=1)
         loss += reinforce_loss(scores.group_log_prob[:m], group_advantage, tf.ones_like(group_advantage))
         if config.incumbent:  # its grouping is the last
-            loss -= config.elite_weight * _INCUMBENT_GROUPING * scores.group_log_prob[m]
+            loss -= config.imitation_weight * _INCUMBENT_GROUPING * scores.group_log_prob[m]
         if config.entropy_start:
             fade = self._fade(config.entropy_updates)
             target = config.entropy_end + (config.entropy_start - config.entropy_end) * fade

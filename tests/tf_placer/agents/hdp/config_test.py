@@ -17,7 +17,7 @@ WRONG = {
     "loss": "ppo2",
     "epochs": 0,
     "elites": 1.0,
-    "elite_weight": -0.1,
+    "imitation_weight": -0.1,
     "row_rate": -1.0,
     "standardize": "yes",
     "num_groups": 0,
