@@ -1,4 +1,4 @@
-"""What each departure from the paper's Hierarchical planner that is a setting is worth: each undone alone.
+"""What departures from the paper's Hierarchical planner are worth: each undone alone, each option instead.
 
     python -m experiments.hdp_ablation
 
@@ -7,7 +7,6 @@ Prints one line per variant, as a fraction of the best single device, on Incepti
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import pathlib
 
@@ -17,66 +16,64 @@ from absl import flags
 import tf_placer
 from experiments import into_folder
 from tf_placer import workloads
-from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.files import write_atomically
 from tf_placer.search.result import SearchResult
 
 FLAGS = flags.FLAGS
-flags.DEFINE_float("budget_s", 60.0, "seconds per variant and seed", lower_bound=0.001)
+flags.DEFINE_integer("evaluations", 30_000, "placements per variant and seed", lower_bound=1)
 flags.DEFINE_integer("seeds", 1, "how many seeds", lower_bound=1)
+flags.DEFINE_integer("first_seed", 0, "the first of them", lower_bound=0)
+flags.DEFINE_list("variants", None, "some variants by name; all when not given")
 flags.DEFINE_string("out", "out/hdp_ablation", "folder for results.json")
 
-PAPER = {
-    "num_groups": 256,
-    "placements": 4,
-    "placer_hidden": 256,
-    "learning_rate": 0.1,
-    "grouper_learning_rate": 0.1,
-    "landmarks": 0,
-    "imitation_steps": 0,
-    "start_probability": 0.0,
-    "normalize_advantage": False,
-    "entropy_start": 0.0,
-}
-VARIANTS: dict[str, dict] = {
-    "as shipped": {},
-    "256 groups": {"num_groups": 256},
-    "4 placements an update": {"placements": 4},
-    "hidden width 256": {"placer_hidden": 256},
-    "learning rate 0.1, Placer": {"learning_rate": 0.1},
-    "learning rate 0.1, Grouper": {"grouper_learning_rate": 0.1},
-    "frozen Grouper": {"grouper_learning_rate": 0.0},
-    "frozen random Grouper": {
-        "grouper_learning_rate": 0.0,
-        "imitation_steps": 0,
-        "grouper_sharpness": 1.0,
-    },
-    "no landmarks": {"landmarks": 0},
-    "uniform groups at the start": {"imitation_steps": 0, "grouper_sharpness": 1.0},
-    "groups not sharpened": {"grouper_sharpness": 1.0},
-    "unbiased Placer at the start": {"start_probability": 0.0},
-    "advantage not normalized": {"normalize_advantage": False},
-    "entropy left alone": {"entropy_start": 0.0},
-    "the paper's value of every setting": PAPER,
+_NO_INCUMBENT = {"incumbent": False, "imitation_weight": 0.0}
+# Method and settings. Each departure undone alone; each option instead of what is shipped; the table beside it.
+VARIANTS: dict[str, tuple[str, dict]] = {
+    "as shipped": ("hdp", {}),
+    "the paper's value of every setting": ("hdp", {"preset": "paper"}),
+    "table, REINFORCE": ("tabular", {}),
+    "table, cross-entropy": ("tabular", {"loss": "cross_entropy", "samples": 128}),
+    "min-cut groups, not split by slack": ("hdp", {"groups": "min_cut"}),
+    "64 groups": ("hdp", {"num_groups": 64}),
+    "256 groups": ("hdp", {"num_groups": 256}),
+    "uniform groups at the start": ("hdp", {"group_probability": 0.0, "grouper_sharpness": 1.0}),
+    "frozen Grouper": ("hdp", {"grouper_learning_rate": 0.0}),
+    "frozen Placer but for its rows": ("hdp", {"learning_rate": 0.0}),
+    "no rows": ("hdp", {"row_rate": 0.0}),
+    "one group a step": ("hdp", {"groups_per_step": 1}),
+    "no landmarks": ("hdp", {"landmarks": 0}),
+    "unbiased Placer at the start": ("hdp", {"start_probability": 0.0}),
+    "moving-average baseline": ("hdp", {"standardize": False}),
+    "no incumbent": ("hdp", _NO_INCUMBENT),
+    "learning rate 0.1, Placer": ("hdp", {"learning_rate": 0.1}),
+    "learning rate 0.1, Grouper": ("hdp", {"grouper_learning_rate": 0.1}),
+    "quantile gradient": ("hdp", {"loss": "quantile"}),
+    "cross-entropy on elites": ("hdp", {"loss": "cross_entropy"}),
+    "PPO, 3 epochs": ("hdp", {"loss": "ppo", "epochs": 3}),
+    "entropy steered from 0.3 to 0.02": ("hdp", {"entropy_start": 0.3}),
 }
 
 
-def run(problem: tf_placer.Problem, changes: dict, budget_s: float, seed: int) -> SearchResult:
-    """One search with a changed configuration."""
-    config = dataclasses.replace(HdpConfig(), **changes)
-
+def run(problem: tf_placer.Problem, name: str, seed: int) -> SearchResult:
+    """One search of a variant, from the best single device."""
+    method, changes = VARIANTS[name]
     single = tf_placer.search(problem, "single", budget_evaluations=problem.num_devices)
     return tf_placer.search(
-        problem, "hdp", budget_s=budget_s, seed=seed, start=single.placement, config=config
+        problem,
+        method,
+        budget_evaluations=FLAGS.evaluations,
+        seed=seed,
+        start=single.placement,
+        config=changes,
     )
 
 
 def main(out: pathlib.Path) -> None:
     problem = tf_placer.build_problem(workloads.build("inception_v3"), tf_placer.Cluster.preset("k40x2"))
     rows = []
-    for name, changes in VARIANTS.items():
-        for seed in range(FLAGS.seeds):
-            result = run(problem, changes, FLAGS.budget_s, seed)
+    for name in FLAGS.variants or VARIANTS:
+        for seed in range(FLAGS.first_seed, FLAGS.first_seed + FLAGS.seeds):
+            result = run(problem, name, seed)
             single_s = result.single_device_s or float("nan")
             last_mean_s = float(np.nanmean([entry.mean_s for entry in result.history[-10:]]))
             rows.append(
@@ -89,7 +86,7 @@ def main(out: pathlib.Path) -> None:
                 }
             )
             print(
-                f"{name:30s} seed {seed}  best {rows[-1]['best']:.3f}  last mean {rows[-1]['last_mean']:.3f}  "
+                f"{name:36s} seed {seed}  best {rows[-1]['best']:.3f}  last mean {rows[-1]['last_mean']:.3f}  "
                 f"{result.evaluations} evaluations",
                 flush=True,
             )

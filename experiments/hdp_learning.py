@@ -1,8 +1,8 @@
-"""Does the Hierarchical planner learn? Five seeds against random search and single device.
+"""Does the Hierarchical planner learn? Five seeds against its table, random search and single device.
 
     python -m experiments.hdp_learning
 
-Random search gets as many evaluations as HDP made. Writes results.json and learning.png.
+The table and random search get as many evaluations as HDP made. Writes results.json and learning.png.
 """
 
 from __future__ import annotations
@@ -23,6 +23,13 @@ from tf_placer.problem.problem import Problem
 from tf_placer.search.result import SearchResult
 
 FLAGS = flags.FLAGS
+flags.DEFINE_integer(
+    "evaluations",
+    None,
+    "placements per seed instead of seconds, which say nothing on a loaded machine",
+    lower_bound=1,
+)
+flags.DEFINE_integer("first_seed", 100, "the first seed", lower_bound=0)
 flags.DEFINE_integer("seeds", 5, "how many seeds", lower_bound=1)
 flags.DEFINE_float("budget_s", 120.0, "seconds of HDP per seed on Inception-V3 and k40x2", lower_bound=0.001)
 flags.DEFINE_float(
@@ -37,12 +44,16 @@ flags.DEFINE_string("out", "out/hdp_learning", "folder for results.json and lear
 def learn(problem: Problem, budget_s: float, seeds: int) -> list[dict]:
     """One row per seed, as a fraction of single device; prints each as it comes."""
     rows = []
-    for seed in range(seeds):
+    for seed in range(FLAGS.first_seed, FLAGS.first_seed + seeds):
         # From the single device, whose fractions the rows are; by itself a search begins at the best cheap plan.
         single = tf_placer.search(problem, "single", budget_evaluations=problem.num_devices)
-        hdp = tf_placer.search(problem, "hdp", budget_s=budget_s, seed=seed, start=single.placement)
-        random = tf_placer.search(problem, "random", budget_evaluations=hdp.evaluations, seed=seed)
-        rows.append(summary(hdp, random))
+        budget = {"budget_evaluations": FLAGS.evaluations} if FLAGS.evaluations else {"budget_s": budget_s}
+        hdp = tf_placer.search(problem, "hdp", seed=seed, start=single.placement, **budget)
+        table, random = (
+            tf_placer.search(problem, method, budget_evaluations=hdp.evaluations, seed=seed, config=config)
+            for method, config in (("tabular", {"loss": "cross_entropy", "samples": 128}), ("random", None))
+        )
+        rows.append(summary(hdp, table, random))
         print(
             f"{problem.name} on {problem.cluster.name}, seed {seed}: "
             + ", ".join(
@@ -53,8 +64,8 @@ def learn(problem: Problem, budget_s: float, seeds: int) -> list[dict]:
     return rows
 
 
-def summary(hdp: SearchResult, random: SearchResult) -> dict:
-    """Best of HDP and of random search, and how the mean sample moved, relative to single device."""
+def summary(hdp: SearchResult, table: SearchResult, random: SearchResult) -> dict:
+    """Best of HDP, its table and random search, and how the mean sample moved, relative to single device."""
     single_s = hdp.single_device_s
     assert single_s is not None, "every workload here fits on one device"
     first_hundred = next(entry for entry in hdp.history if entry.evaluations >= 100)
@@ -62,6 +73,7 @@ def summary(hdp: SearchResult, random: SearchResult) -> dict:
     return {
         "single_device_s": single_s,
         "hdp": hdp.runtime_s / single_s,
+        "table": table.runtime_s / single_s,
         "random": random.runtime_s / single_s,
         "first_100_best": first_hundred.best_s / single_s,
         "last_mean": float(np.nanmean([entry.mean_s for entry in tail])) / single_s,
@@ -80,7 +92,7 @@ def plot(results: dict[str, list[dict]], path: pathlib.Path) -> None:
         for seed, row in enumerate(rows):
             seconds, best, mean = np.array(row["hdp_history"]).T
             axis.plot(seconds, mean, color=f"C{seed}", alpha=0.35, linewidth=0.8)
-            axis.plot(seconds, best, color=f"C{seed}", label=f"seed {seed}")
+            axis.plot(seconds, best, color=f"C{seed}", label=f"seed {FLAGS.first_seed + seed}")
         axis.axhline(1.0, color="black", linestyle=":", label="single device")
         axis.axhline(
             np.mean([row["random"] for row in rows]), color="grey", linestyle="--", label="random, mean"
@@ -107,12 +119,14 @@ def main(out: pathlib.Path) -> None:
     }
     for title, rows in results.items():
         wins = sum(row["hdp"] < 1 for row in rows)
+        beats_table = sum(row["hdp"] <= row["table"] for row in rows)
         beats_random = sum(row["hdp"] < row["random"] for row in rows)
         learned = sum(row["last_mean"] < row["first_100_best"] for row in rows)
         median = np.median([row["hdp"] for row in rows])
         print(
             f"{title}: median {median:.3f} of single device; faster than it in {wins}/{len(rows)} seeds, than random "
-            f"in {beats_random}/{len(rows)}; mean sample ends below the first hundred's best in {learned}/{len(rows)}"
+            f"in {beats_random}/{len(rows)}, no slower than the table in {beats_table}/{len(rows)}; "
+            f"mean sample ends below the first hundred's best in {learned}/{len(rows)}"
         )
     write_atomically(out / "results.json", json.dumps(results, indent=1))
     plot(results, out / "learning.png")

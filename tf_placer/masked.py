@@ -25,6 +25,14 @@ def draw(logits: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     return largest(logits + gumbel(logits.shape, seed))
 
 
+def draw_each(logits: tf.Tensor, count: int, seed: tf.Tensor) -> tf.Tensor:
+    """[count, U] int32 choices, so many draws from each distribution [U, C]: cheaper than noise for each of them."""
+    below = tf.cumsum(tf.nn.softmax(logits), axis=1)
+    # A little less than what rounding may have left of the sum.
+    uniform = (1.0 - 1e-6) * tf.random.stateless_uniform([logits.shape[0], count], seed) * below[:, -1:]
+    return tf.transpose(tf.searchsorted(below, uniform, side="right"))
+
+
 def largest(logits: tf.Tensor) -> tf.Tensor:
     """[...] int32 the choice of the largest logit."""
     return tf.argmax(logits, axis=-1, output_type=tf.int32)

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import gc
-import hashlib
-import json
 import math
 import pathlib
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
 import tf_placer
 from experiments.papers.description import ONE_ACCELERATOR, Description, Row
+from experiments.papers.kept import keep, made_of, read_kept
 from tf_placer import workloads
 from tf_placer.errors import InputError
 from tf_placer.evaluation.any_order import search_simulator
 from tf_placer.evaluation.measurement import Status
-from tf_placer.files import write_atomically
 from tf_placer.problem.bounds import lower_bounds
-from tf_placer.search import methods
 from tf_placer.search.search import NothingFits, search
-from tf_placer.search.settings import configured, recorded
 
 OK, OUT_OF_MEMORY, NOT_RUN = Status.OK.name, Status.OUT_OF_MEMORY.name, "NOT_RUN"
 
@@ -149,37 +144,18 @@ def _kept_cell(
     folder: pathlib.Path,
 ) -> Cell:
     """The cell that is on disk if all that makes it is the same, else a new one, which then is."""
-    made_of = {
-        "problem": problem.digest(),
-        "method": method,
-        "seed": seed,
-        "evaluations": description.evaluations,
-        "cap_s": description.cap_s,
-        "settings": recorded(configured(methods.find(method), description.settings.get(method))),
-        "versions": dict(methods.find(method).versions),
-    }
-    key = hashlib.sha256(json.dumps(made_of, sort_keys=True, default=str).encode()).hexdigest()
+    settings = description.settings.get(method)
+    made = made_of(problem, method, settings, seed, description.evaluations, description.cap_s)
     path = folder / f"{row.workload}@{row.cluster}@{method}@{seed}.json"
-    known = _read(path)
-    if known is not None and known["key"] == key:
-        return Cell(**known["cell"])
+    known: Cell | None = read_kept(path, made, Cell)
+    if known is not None:
+        return known
     cell, search_s = _searched(description, problem, method, seed)
     # A library can be installed, so what could not run is asked again the next time.
     if cell.status != NOT_RUN:
-        content = {"key": key, "made_of": made_of, "cell": dataclasses.asdict(cell), "search_s": search_s}
-        write_atomically(path, json.dumps(content, indent=1, default=str))
+        keep(path, made, cell, search_s=search_s)
     print(f"  {method}, seed {seed}: {_told(cell)} ({cell.evaluations} tried, {search_s:.1f} s)", flush=True)
     return cell
-
-
-def _read(path: pathlib.Path) -> dict[str, Any] | None:
-    """A kept cell; None where there is none, or one of another version."""
-    try:
-        known = json.loads(path.read_text(encoding="utf8"))
-    except (OSError, ValueError):
-        return None
-    fields = {field.name for field in dataclasses.fields(Cell)}
-    return known if isinstance(known, dict) and known.get("cell", {}).keys() == fields else None
 
 
 def _searched(

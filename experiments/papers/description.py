@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import math
 import pathlib
-import tomllib
 from collections.abc import Mapping
 from typing import Any
 
+from experiments.papers.toml_file import check_keys, keys_of, list_of, read_toml, table_of
 from tf_placer import arguments, workloads
 from tf_placer.cluster.preset import preset_path
 from tf_placer.errors import InputError
@@ -158,28 +158,20 @@ def parse_description(path: pathlib.Path) -> Description:
     Raises:
       InputError: it is missing, no TOML, or no description; the message begins with the file.
     """
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf8"))
-        return _description(path.stem, table)
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}; give the file of a table") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: it is no TOML ({' '.join(str(error).split())}); mend it") from None
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
+    return read_toml(path, lambda table: _description(path.stem, table))
 
 
 def _description(name: str, table: Mapping[str, Any]) -> Description:
-    _check_keys("the table", table, Description, {"row"} | _keys(Description) - {"name", "rows"})
+    check_keys("the table", table, Description, {"row"} | keys_of(Description) - {"name", "rows"})
     rows = table.get("row", [])
     if not isinstance(rows, list):
         raise InputError("row is no list of tables; begin each with [[row]]")
     for key in ("title", "source"):
         arguments.text(key, table[key], "give a sentence")
     more: dict[str, Any] = {
-        key: tuple(_list(key, table.get(key, []))) for key in ("methods", "seeds", "once")
+        key: tuple(list_of(key, table.get(key, []))) for key in ("methods", "seeds", "once")
     }
-    more |= {key: _table(key, table.get(key, {})) for key in ("published_as", "settings", "notes")}
+    more |= {key: table_of(key, table.get(key, {})) for key in ("published_as", "settings", "notes")}
     return Description(
         name=name,
         title=table["title"],
@@ -192,42 +184,16 @@ def _description(name: str, table: Mapping[str, Any]) -> Description:
 
 
 def _row(table: object) -> Row:
-    row = _table("row", table)
-    _check_keys("a row", row, Row, _keys(Row))
+    row = table_of("row", table)
+    check_keys("a row", row, Row, keys_of(Row))
     published = {
         column: _seconds(column, value)
-        for column, value in _table("published", row.get("published", {})).items()
+        for column, value in table_of("published", row.get("published", {})).items()
     }
-    for key in _keys(Row) & row.keys() - {"published"}:
+    for key in keys_of(Row) & row.keys() - {"published"}:
         arguments.text(key, row[key], "give a name")
     return Row(**{**row, "published": published})
 
 
 def _seconds(column: str, value: object) -> float:
     return math.inf if value == OOM else arguments.number(f"published {column!r}", value, above=0)
-
-
-def _keys(of: type) -> set[str]:
-    return {field.name for field in dataclasses.fields(of)}
-
-
-def _check_keys(what: str, table: Mapping[str, Any], of: type, known: set[str]) -> None:
-    for key in table:
-        if key not in known:
-            raise InputError(f"{what} has no key {key!r}; {arguments.nearest(key, sorted(known))}")
-    for field in dataclasses.fields(of):
-        is_needed = field.default is field.default_factory is dataclasses.MISSING
-        if is_needed and field.name in known and field.name not in table:
-            raise InputError(f"{what} has no {field.name!r}; give one")
-
-
-def _list(key: str, value: object) -> list[Any]:
-    if not isinstance(value, list):
-        raise InputError(f"{key} is {arguments.shown(value)}; give a list")
-    return value
-
-
-def _table(key: str, value: object) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise InputError(f"{key} is {arguments.shown(value)}; give a table")
-    return value

@@ -15,7 +15,11 @@ from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.inputs import HdpInputs, hdp_inputs
 from tf_placer.agents.hdp.policy import Actions, HdpPolicy
 from tf_placer.agents.hdp.start import HdpStart
-from tf_placer.agents.losses import reinforce_loss
+from tf_placer.agents.losses import cross_entropy_loss, ppo_loss, quantile_loss, reinforce_loss
+from tf_placer.agents.tabular.config import TabularConfig
+from tf_placer.agents.tabular.inputs import TabularInputs, tabular_inputs
+from tf_placer.agents.tabular.policy import TabularPolicy
+from tf_placer.agents.unit_groups import unit_groups
 from tf_placer.grouper.feed_forward import FeedForwardGrouper
 from tf_placer.placer.device_scorer import DeviceChoices, DeviceScorer
 from tf_placer.placer.projected_lstm import ProjectedLstm
@@ -65,14 +69,13 @@ METHODS = (
     MethodDescriptor(
         "hdp",
         HdpConfig(
-            num_groups=4,
+            num_groups=8,
             placer_hidden=8,
+            groups_per_step=4,
             grouper_hidden=8,
             landmarks=2,
-            imitation_steps=20,
-            placements=16,
-            learning_rate=1e-2,
-            start_probability=0.6,
+            groupings=2,
+            placements=10,
         ),
         evaluations=800,
         of_optimum=1.3,
@@ -90,9 +93,14 @@ METHODS = (
     MethodDescriptor("random", of_optimum=1.98),  # no block of the breadth-first order is a branch
     MethodDescriptor("scotch", draws=False, missing=why_missing()),
     MethodDescriptor("single", of_optimum=1.98, draws=False, keeps_within_memory=False),
+    MethodDescriptor("tabular", TabularConfig(num_groups=8, learning_rate=0.2), evaluations=2000),
     MethodDescriptor("tf_default", of_optimum=1.98, draws=False, keeps_within_memory=False),
     MethodDescriptor("topological_fill", of_optimum=1.98, draws=False),
 )
+
+
+def _noise(*shape: int) -> tf.Tensor:
+    return tf.random.stateless_normal(shape, seed=[len(shape), sum(shape)])
 
 
 class Drawn(NamedTuple):
@@ -120,7 +128,15 @@ class PolicyDescriptor:
 
 def _hdp(problem: Problem, **changes: int) -> tuple[HdpPolicy, HdpInputs]:
     config = HdpConfig(
-        num_groups=4, placer_hidden=8, grouper_hidden=8, landmarks=2, imitation_steps=0, placements=20
+        num_groups=4,
+        group_probability=0.7,
+        placer_hidden=8,
+        groups_per_step=2,
+        grouper_hidden=8,
+        landmarks=2,
+        groupings=1,
+        placements=20,
+        incumbent=False,
     )
     config = dataclasses.replace(config, **changes)
     inputs = hdp_inputs(problem, config, HdpStart.on_device(problem, config, 0), seed=0)
@@ -149,7 +165,34 @@ def _whole_hdp(problem: Problem) -> float:
     return float(tf.reduce_sum(tf.exp(scores.group_log_prob[:, tf.newaxis] + scores.device_log_prob)))
 
 
-POLICIES = (PolicyDescriptor("hdp", _draw_hdp, _whole_hdp),)
+def _tabular(problem: Problem, num_groups: int = 6) -> tuple[TabularPolicy, TabularInputs]:
+    groups = unit_groups(problem, num_groups)
+    inputs = tabular_inputs(groups, np.zeros(groups.count, np.int32), start_probability=0.0)
+    policy = TabularPolicy(groups.count, problem.num_devices, exploration=0.1)
+    policy.logits.assign(_noise(*policy.logits.shape))
+    return policy, inputs
+
+
+def _draw_tabular(problem: Problem, seed: int) -> Drawn:
+    policy, inputs = _tabular(problem)
+    actions = policy.sample(inputs, 20, tf.constant([seed, 2]))
+    # By hand: a product of what each group's row says.
+    rows = policy.log_probabilities(inputs).numpy()
+    by_hand = rows[np.arange(len(rows)), actions.numpy()].sum(axis=1)
+    placements = policy.placements(inputs, actions).numpy()
+    return Drawn(placements, by_hand, policy.score(inputs, actions).numpy())
+
+
+def _whole_tabular(problem: Problem) -> float:
+    policy, inputs = _tabular(problem)
+    every = list(itertools.product(range(problem.num_devices), repeat=inputs.legal.shape[0]))
+    return float(tf.reduce_sum(tf.exp(policy.score(inputs, tf.constant(every, tf.int32)))))
+
+
+POLICIES = (
+    PolicyDescriptor("hdp", _draw_hdp, _whole_hdp),
+    PolicyDescriptor("tabular", _draw_tabular, _whole_tabular),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,10 +211,6 @@ class NetworkDescriptor:
     def name(self) -> str:
         """Of the class."""
         return type(self.make()).__name__
-
-
-def _noise(*shape: int) -> tf.Tensor:
-    return tf.random.stateless_normal(shape, seed=[len(shape), sum(shape)])
 
 
 _CHOICES = DeviceChoices(
@@ -196,7 +235,9 @@ NETWORKS = (
         lambda network: network(tf.constant([0, 3, 2, 1, 0]), _noise(5, 6)),
     ),
     NetworkDescriptor(
-        lambda: Seq2SeqPlacer(5, _HIDDEN, tanh_constant=5.0, temperature=2.0),
+        lambda: Seq2SeqPlacer(
+            5, _HIDDEN, tanh_constant=5.0, temperature=2.0, groups_per_step=3, group_rows=4
+        ),
         lambda network: network.score(_noise(1, 4, 6), _CHOICES, _ACTIONS, tf.zeros([1, 1, 1, 1])).log_prob(),
     ),
     NetworkDescriptor(
@@ -224,5 +265,16 @@ class LossDescriptor:
 
 
 LOSSES = (
+    LossDescriptor(cross_entropy_loss, (tf.constant([1.0, 0.0, 1.0, 0.0]),)),
+    LossDescriptor(
+        ppo_loss,
+        (
+            # Ratios e^0.1 and e^-0.1, which are within the clip, and e^0.5, whose advantage is negative.
+            tf.constant([-1.1, -1.0, -1.9, -0.1]),
+            tf.constant([1.0, -2.0, 0.5, 3.0]),
+            tf.constant([1.0, 1.0, 1.0, 0.0]),
+        ),
+    ),
+    LossDescriptor(quantile_loss, (tf.constant([0.5, 0.0, 2.0, 0.0]),)),
     LossDescriptor(reinforce_loss, (tf.constant([1.0, -2.0, 0.5, 3.0]), tf.constant([1.0, 1.0, 1.0, 0.0]))),
 )

@@ -33,6 +33,13 @@ def test_draws_are_legal_and_follow_the_probabilities(logits):
     assert abs((many[:, 0] == 1).mean() - 0.75) < 5 * math.sqrt(0.75 * 0.25 / draws)
 
 
+def test_many_draws_of_each_are_legal_and_follow_the_probabilities(logits):
+    draws = 4000
+    many = masked.draw_each(logits, draws, tf.constant([1, 2])).numpy()
+    assert many.shape == (draws, 2) and set(many[:, 0]) == {0, 1} and set(many[:, 1]) == {1}
+    assert abs((many[:, 0] == 1).mean() - 0.75) < 5 * math.sqrt(0.75 * 0.25 / draws)
+
+
 def test_the_likeliest_is_legal(logits):
     assert masked.largest(logits).numpy().tolist() == [1, 1]
 

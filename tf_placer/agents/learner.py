@@ -48,6 +48,9 @@ class Learner(Protocol):
 
     Everything that the next proposal depends on is in variables, and what is drawn depends on the seed and the count of
     updates alone: a learner with restored variables goes on as the saved one would have.
+
+    One that can say how sure its policy is has ``entropy()`` too, the mean of a decision in nats as it is now, and
+    changes nothing by saying it: ``experiments.learning`` asks.
     """
 
     def propose(self) -> Proposal:

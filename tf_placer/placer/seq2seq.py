@@ -21,7 +21,11 @@ class Decoded(NamedTuple):
 
     def log_prob(self) -> tf.Tensor:
         """[M, K] log-probability of exactly ``actions``."""
-        return tf.reduce_sum(masked.log_prob(self.logits, self.actions), axis=-1)
+        return tf.reduce_sum(self.decision_log_prob(), axis=-1)
+
+    def decision_log_prob(self) -> tf.Tensor:
+        """[M, K, G] log-probability of each of them."""
+        return masked.log_prob(self.logits, self.actions)
 
     def entropy(self) -> tf.Tensor:
         """[M, K] sum over groups of each decision's entropy."""
@@ -32,9 +36,10 @@ class _Encoded(NamedTuple):
     """What all steps of the decoder read.
 
     Attributes:
-      memory: [M, G, H], the encoded groups.
-      memory_gates: [M, G, 4 H], their part of the decoder's gates.
-      device_gates: [1 + D, 4 H], the part of the last device; the first row stands for none yet.
+      memory: [M, S, H], the encoded steps.
+      memory_gates: [M, S, 4 H], their part of the decoder's gates.
+      device_gates: [c (1 + D), 4 H], the part of the last step's devices; of each group's rows the first stands for
+        none yet.
       state: the decoder's first, [M * K, H] each.
       devices: embedded.
     """
@@ -46,21 +51,39 @@ class _Encoded(NamedTuple):
     devices: EmbeddedDevices
 
 
+class _Steps(NamedTuple):
+    """What is added to the logits, and what is legal, by steps.
+
+    Attributes:
+      leaning: [S, c, D], before they are bounded.
+      rows: [S, c, D], behind.
+      noise: [M or 1, K or 1, S, c, D].
+      legal: [S, c, D].
+    """
+
+    leaning: tf.Tensor
+    rows: tf.Tensor
+    noise: tf.Tensor
+    legal: tf.Tensor
+
+
 class Seq2SeqPlacer(snt.Module):
     """Attentional sequence to sequence model (Mirhoseini et al. 2018, section 3; 2017, section 3.2).
 
-    A bidirectional LSTM reads the M sequences of G group embeddings; an LSTM decoder takes G
-    steps, and step g emits the device of group g:
+    A bidirectional LSTM reads the M sequences of G group embeddings; an LSTM decoder takes S = G / c
+    steps, and step s emits the devices of its c groups; c is 1 in the papers:
 
-      state = LSTM([embedding(device of group g - 1), memory_g], state)
-      score_j = (W_s state) . memory_j / sqrt(H)            content attention over the groups
-      logits = C tanh(u / T),  u_d = [state, sum_j softmax(score)_j memory_j] . key_d
+      state = LSTM([embeddings(devices of step s - 1), memory_s], state)
+      score_j = (W_s state) . memory_j / sqrt(H)            content attention over the steps
+      logits_g = C tanh(u / T) + row_g,  u_d = [state, sum_j softmax(score)_j memory_j] . key_gd
 
     Departures: a linear layer with ReLU brings the embeddings to width H first; each direction of the
     encoder has H / 2, so that memory has H; the decoder also reads memory_g, the encoding of the very
     group it places (the papers leave finding it to the attention); the content score is Luong et
     al.'s product (2015), whose tensors are H times smaller than those of Bahdanau's sum; and devices are
-    embedded by what they are like (``DeviceScorer``), so that the weights hold for any cluster.
+    embedded by what they are like (``DeviceScorer``), so that the weights hold for any cluster. With several
+    groups a step there are fewer steps to go through, and the groups of one are drawn without knowing of each
+    other. With ``group_rows`` each group has logits of its own, which learn as a table without a network does.
     """
 
     def __init__(
@@ -69,6 +92,8 @@ class Seq2SeqPlacer(snt.Module):
         hidden_width: int,
         tanh_constant: float,
         temperature: float,
+        groups_per_step: int = 1,
+        group_rows: int = 0,
         name: str | None = None,
     ):
         """Creates the layers.
@@ -78,6 +103,8 @@ class Seq2SeqPlacer(snt.Module):
           hidden_width: H, even: half for each direction of the encoder.
           tanh_constant: C, bounds the logits to [-C, C].
           temperature: T.
+          groups_per_step: c.
+          group_rows: most groups, for logits of each; 0 for none.
           name: module name.
         """
         super().__init__(name=name)
@@ -94,10 +121,27 @@ class Seq2SeqPlacer(snt.Module):
         ]
         self._decoder = ProjectedLstm(hidden_width, name="decoder")
         self._read_memory = snt.Linear(4 * hidden_width, name="read_memory")
-        self._read_device = snt.Linear(4 * hidden_width, with_bias=False, name="read_device")
+        self._read_device = snt.Linear(
+            groups_per_step * 4 * hidden_width, with_bias=False, name="read_device"
+        )
         self._query = snt.Linear(hidden_width, with_bias=False, name="query")
-        self._scorer = DeviceScorer(device_rows, hidden_width, 2 * hidden_width, name="devices")
+        self._groups_per_step = groups_per_step
+        self._scorer = DeviceScorer(
+            device_rows, hidden_width, groups_per_step * 2 * hidden_width, name="devices"
+        )
+        self._rows = snt.Embed(group_rows, device_rows, name="group_rows") if group_rows else None
         self.hidden_width = hidden_width
+
+    @property
+    def row_variables(self) -> tuple[tf.Variable, ...]:
+        """The logits of each group."""
+        return () if self._rows is None else self._rows.trainable_variables
+
+    @property
+    def network_variables(self) -> tuple[tf.Variable, ...]:
+        """All others."""
+        rows = {id(variable) for variable in self.row_variables}
+        return tuple(variable for variable in self.trainable_variables if id(variable) not in rows)
 
     def sample(
         self,
@@ -117,7 +161,8 @@ class Seq2SeqPlacer(snt.Module):
           seed: [2] int32.
         """
         # All noise in one op, outside the loop.
-        shape = [groups.shape[0], samples, groups.shape[1], choices.legal.shape[1]]
+        count = self._steps_of(groups.shape[1])
+        shape = [groups.shape[0], samples, count, self._groups_per_step, choices.legal.shape[1]]
         gumbel = masked.gumbel(shape, seed)
         return self._step_by_step(
             groups,
@@ -141,23 +186,68 @@ class Seq2SeqPlacer(snt.Module):
         All inputs of the decoder are known, so the loop holds its recurrence alone; attention and scores are
         computed for all steps at once.
         """
-        groupings, samples, steps = actions.shape
+        groupings, samples, count = actions.shape
+        steps, each = self._steps_of(count), self._groups_per_step
         encoded = self._encode(groups, choices, samples)
-        last = tf.pad(actions[:, :, :-1] + 1, [[0, 0], [0, 0], [1, 0]])  # row 0: no device yet
-        gates = tf.gather(encoded.device_gates, last) + encoded.memory_gates[:, tf.newaxis]  # [M, K, G, 4 H]
-        by_step = tf.reshape(tf.transpose(gates, [2, 0, 1, 3]), [steps, groupings * samples, -1])
-        outputs, _ = snt.dynamic_unroll(self._decoder, by_step, encoded.state)
+        padded = tf.pad(actions, [[0, 0], [0, 0], [0, steps * each - count]])
+        by_step = tf.reshape(padded, [groupings, samples, steps, each])
+        last = tf.pad(by_step[:, :, :-1] + 1, [[0, 0], [0, 0], [1, 0], [0, 0]])  # 0: no device yet
+        gates = self._device_gates(last, encoded) + encoded.memory_gates[:, tf.newaxis]  # [M, K, S, 4 H]
+        gates = tf.reshape(tf.transpose(gates, [2, 0, 1, 3]), [steps, groupings * samples, -1])
+        outputs, _ = snt.dynamic_unroll(self._decoder, gates, encoded.state)
         outputs = tf.reshape(outputs, [steps, groupings, samples, self.hidden_width])
         states = tf.reshape(
             tf.transpose(outputs, [1, 2, 0, 3]), [groupings, samples * steps, self.hidden_width]
         )
-        scores = self._scores(states, encoded)
-        scores = tf.reshape(scores, [groupings, samples, steps, -1])
-        return Decoded(actions, self._logits(scores, choices.leaning, logits_noise, choices.legal))
+        scores = tf.reshape(self._scores(states, encoded), [groupings, samples, steps, each, -1])
+        added = self._added(choices, logits_noise, count)
+        return Decoded(actions, self._by_group(self._logits(scores, added), count))
+
+    def _steps_of(self, groups: int) -> int:
+        """S."""
+        return -(-groups // self._groups_per_step)
+
+    def _padded(self, by_group: tf.Tensor, axis: int) -> tf.Tensor:
+        """A tensor with G in one axis as one with S, c there; what is added is 0."""
+        shape = by_group.shape.as_list()
+        steps = self._steps_of(shape[axis])
+        padding = [[0, 0]] * len(shape)
+        padding[axis] = [0, steps * self._groups_per_step - shape[axis]]
+        return tf.reshape(
+            tf.pad(by_group, padding), [*shape[:axis], steps, self._groups_per_step, *shape[axis + 1 :]]
+        )
+
+    def _by_group(self, by_step: tf.Tensor, groups: int) -> tf.Tensor:
+        """[M, K, S, c, ...] -> [M, K, G, ...]."""
+        shape = by_step.shape.as_list()
+        return tf.reshape(by_step, [*shape[:2], shape[2] * shape[3], *shape[4:]])[:, :, :groups]
+
+    def _added(self, choices: DeviceChoices, noise: tf.Tensor, groups: int) -> _Steps:
+        """By steps, of G groups; ``noise`` is broadcastable to [M, K, G, D]."""
+        rows = tf.zeros([groups, choices.legal.shape[1]])
+        if self._rows is not None:
+            rows = tf.gather(self._rows.embeddings[:groups], choices.number, axis=1)
+        whole = [*noise.shape[:2], groups, choices.legal.shape[1]]
+        return _Steps(
+            leaning=self._padded(choices.leaning, 0),
+            rows=self._padded(rows, 0),
+            noise=self._padded(tf.broadcast_to(noise, whole), 2),
+            legal=self._padded(choices.legal, 0),
+        )
+
+    def _device_gates(self, last: tf.Tensor, encoded: _Encoded) -> tf.Tensor:
+        """[..., 4 H] the part of the last step's devices [..., c], 0 for none yet: rows of the table, added up."""
+        devices = encoded.devices.key.shape[0]
+        row = last + (1 + devices) * tf.range(self._groups_per_step)
+        # A product, because the gradient of a look-up adds up row by row.
+        which = tf.reduce_sum(tf.one_hot(row, encoded.device_gates.shape[0]), axis=-2)
+        return tf.tensordot(which, encoded.device_gates, 1)
 
     def _encode(self, groups: tf.Tensor, choices: DeviceChoices, samples: int) -> _Encoded:
         """Reads group embeddings [M, G, F] and devices for so many samples of each grouping."""
-        sequence = tf.transpose(tf.nn.relu(self._embed_group(groups)), [1, 0, 2])  # [G, M, H]
+        embedded = self._padded(tf.nn.relu(self._embed_group(groups)), 1)  # [M, S, c, H]
+        joined = tf.reshape(embedded, [*embedded.shape[:2], self._groups_per_step * self.hidden_width])
+        sequence = tf.transpose(joined, [1, 0, 2])  # [S, M, c H]
         outputs, states = [], []
         # Loops, not unrolled graphs: with 64 groups tracing the unrolled update took 40 s.
         for encoder, read, backward in zip(self._encoders, self._read, (False, True), strict=True):
@@ -166,13 +256,18 @@ class Seq2SeqPlacer(snt.Module):
             outputs.append(tf.reverse(output, [0]) if backward else output)
             states.append(state)
         memory = tf.transpose(tf.concat(outputs, axis=2), [1, 0, 2])
-        joined = tf.nest.map_structure(lambda *parts: tf.concat(parts, axis=1), *states)
+        state = tf.nest.map_structure(lambda *parts: tf.concat(parts, axis=1), *states)
         devices = self._scorer.embed(choices)
+        read_device = tf.reshape(
+            self._read_device(devices.embedding),
+            [choices.legal.shape[1], self._groups_per_step, 4 * self.hidden_width],
+        )
+        by_position = tf.pad(tf.transpose(read_device, [1, 0, 2]), [[0, 0], [1, 0], [0, 0]])
         return _Encoded(
             memory=memory,
             memory_gates=self._read_memory(memory),
-            device_gates=tf.pad(self._read_device(devices.embedding), [[1, 0], [0, 0]]),
-            state=tf.nest.map_structure(lambda s: tf.repeat(s, samples, axis=0), joined),
+            device_gates=tf.reshape(by_position, [-1, 4 * self.hidden_width]),
+            state=tf.nest.map_structure(lambda s: tf.repeat(s, samples, axis=0), state),
             devices=devices,
         )
 
@@ -184,19 +279,20 @@ class Seq2SeqPlacer(snt.Module):
         logits_noise: tf.Tensor,
         choose: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
     ) -> Decoded:
-        """Runs the decoder; ``choose`` takes the step and its logits [M, K, D] to actions [M, K]."""
-        groupings, steps = groups.shape[0], groups.shape[1]
-        num_devices = choices.legal.shape[1]
+        """Runs the decoder; ``choose`` takes the step and its logits [M, K, c, D] to actions [M, K, c]."""
+        count, each = groups.shape[1], self._groups_per_step
+        steps = self._steps_of(count)
         encoded = self._encode(groups, choices, samples)
-        shape = [groupings, samples]
-        noise = tf.broadcast_to(logits_noise, [*shape, steps, num_devices])
+        shape = [groups.shape[0], samples]
+        added = self._added(choices, logits_noise, count)
 
         def body(step, action, state, all_actions, all_logits):
             here = tf.repeat(encoded.memory_gates[:, step], samples, axis=0)
-            gates = here + tf.gather(encoded.device_gates, tf.reshape(action + 1, [-1]))
+            gates = here + self._device_gates(tf.reshape(action + 1, [-1, each]), encoded)
             output, state = self._decoder(gates, state)
             scores = self._scores(tf.reshape(output, [*shape, self.hidden_width]), encoded)
-            logits = self._logits(scores, choices.leaning[step], noise[:, :, step], choices.legal[step])
+            at = _Steps(added.leaning[step], added.rows[step], added.noise[:, :, step], added.legal[step])
+            logits = self._logits(scores, at)
             action = choose(step, logits)
             return step + 1, action, state, all_actions.write(step, action), all_logits.write(step, logits)
 
@@ -205,24 +301,27 @@ class Seq2SeqPlacer(snt.Module):
             body,
             (
                 tf.constant(0),
-                tf.fill(shape, -1),
+                tf.fill([*shape, each], -1),
                 encoded.state,
-                tf.TensorArray(tf.int32, steps, element_shape=shape),
-                tf.TensorArray(tf.float32, steps, element_shape=[*shape, num_devices]),
+                tf.TensorArray(tf.int32, steps, element_shape=[*shape, each]),
+                tf.TensorArray(tf.float32, steps, element_shape=[*shape, each, choices.legal.shape[1]]),
             ),
             maximum_iterations=steps,
         )
         return Decoded(
-            tf.transpose(all_actions.stack(), [1, 2, 0]), tf.transpose(all_logits.stack(), [1, 2, 0, 3])
+            self._by_group(tf.transpose(all_actions.stack(), [1, 2, 0, 3]), count),
+            self._by_group(tf.transpose(all_logits.stack(), [1, 2, 0, 3, 4]), count),
         )
 
     def _scores(self, states: tf.Tensor, encoded: _Encoded) -> tf.Tensor:
-        """[M, S, D] unbounded scores of the devices in decoder states [M, S, H]."""
+        """[M, S, c, D] unbounded scores of the devices in decoder states [M, S, H]."""
         attention = tf.linalg.matmul(self._query(states), encoded.memory, transpose_b=True)
         context = tf.linalg.matmul(tf.nn.softmax(attention / self.hidden_width**0.5), encoded.memory)
-        return self._scorer.score(tf.concat([states, context], axis=2), encoded.devices)
+        key = encoded.devices.key
+        by_position = tf.reshape(key, [key.shape[0], self._groups_per_step, 2 * self.hidden_width])
+        return tf.einsum("msh,dch->mscd", tf.concat([states, context], axis=2), by_position)
 
-    def _logits(self, scores: tf.Tensor, leaning: tf.Tensor, noise: tf.Tensor, legal: tf.Tensor) -> tf.Tensor:
-        """Bounded, then with noise, then masked."""
-        bounded = self._tanh_constant * tf.tanh((scores + leaning) / self._temperature)
-        return masked.masked(bounded + noise, legal)
+    def _logits(self, scores: tf.Tensor, added: _Steps) -> tf.Tensor:
+        """Bounded, then with rows and noise, then masked."""
+        bounded = self._tanh_constant * tf.tanh((scores + added.leaning) / self._temperature)
+        return masked.masked(bounded + added.rows + added.noise, added.legal)

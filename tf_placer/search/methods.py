@@ -7,6 +7,8 @@ import dataclasses
 from tf_placer.agents.features import FEATURES_VERSION
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.learner import NETWORK_VERSION, HdpLearner
+from tf_placer.agents.tabular.config import TabularConfig
+from tf_placer.agents.tabular.learner import TABLE_VERSION, TabularLearner
 from tf_placer.arguments import nearest
 from tf_placer.errors import InputError
 from tf_placer.planners.brkga import Brkga, BrkgaConfig
@@ -233,6 +235,16 @@ SPECS = (
         ignores=("everything",),
         roles=frozenset({Role.REFERENCE, Role.BESIDE}),
         goes_on=False,
+    ),
+    MethodSpec(
+        name="tabular",
+        kind=Kind.LEARNED,
+        summary="A table of logits over groups of units, without a network: REINFORCE (Williams 1992) or CEM.",
+        build=TabularLearner,
+        config=TabularConfig,
+        ignores=("single units", "order"),
+        uses_start=True,
+        versions={"table": TABLE_VERSION},
     ),
     MethodSpec(
         name="tf_default",

@@ -1,10 +1,15 @@
-"""Moving averages by hand."""
+"""Moving averages, standardized batches and their best samples, by hand."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_placer.agents.baselines import MovingAverageBaseline
+from tf_placer.agents.baselines import (
+    MovingAverageBaseline,
+    above_quantile,
+    elites,
+    standardized_advantage,
+)
 
 
 def advantage(baseline, *rewards):
@@ -59,3 +64,35 @@ def test_each_problem_has_a_baseline_of_its_own():
     # The other problem has seen nothing: its first batch is its own baseline.
     np.testing.assert_allclose(baseline.advantage(tf.constant([-1.0, -3.0]), tf.ones(2)), [1.0, -1.0])
     assert baseline.average.numpy().tolist() == [-2.0, -10.0]
+
+
+def test_a_batch_is_standardized_by_those_that_may_teach():
+    # Of -1 and -3: mean -2, deviation 1.
+    reward, weight = tf.constant([-1.0, -3.0, -10.0]), tf.constant([1.0, 1.0, 0.0])
+    np.testing.assert_allclose(standardized_advantage(reward, weight), [1.0, -1.0, 0.0])
+    np.testing.assert_allclose(standardized_advantage(10 * reward, weight), [1.0, -1.0, 0.0])
+    # A deviation of 1 counts as 4.
+    np.testing.assert_allclose(standardized_advantage(reward, weight, 4.0), [0.25, -0.25, 0.0])
+
+
+def test_a_batch_of_equal_rewards_or_of_none_teaches_nothing():
+    for weight in (tf.ones(2), tf.zeros(2)):
+        assert standardized_advantage(tf.constant([-10.0, -10.0]), weight).numpy().tolist() == [0, 0]
+
+
+def test_elites_are_the_best_that_may_teach():
+    reward = tf.constant([-2.0, -1.0, -3.0, -0.5, -1.0])
+    weight = tf.constant([1.0, 1.0, 1.0, 0.0, 1.0])
+    assert elites(reward, weight, 1).numpy().tolist() == [0, 1, 0, 0, 0]  # the first of two that are equal
+    assert elites(reward, weight, 3).numpy().tolist() == [1, 1, 0, 0, 1]
+    assert elites(reward, weight, 5).numpy().tolist() == [1, 1, 1, 0, 1]
+
+
+def test_above_the_quantile_by_hand():
+    reward = tf.constant([-2.0, -1.0, -4.0, -0.5, -1.5])
+    weight = tf.constant([1.0, 1.0, 1.0, 0.0, 1.0])
+    # Of -1, -1.5, -2, -4 the two best, over -2.
+    np.testing.assert_allclose(above_quantile(reward, weight, 2), [0, 1.0, 0, 0, 0.5])
+    # Where no more than four may teach, over the worst of them.
+    np.testing.assert_allclose(above_quantile(reward, weight, 4), [2.0, 3.0, 0, 0, 2.5])
+    assert above_quantile(reward, tf.zeros(5), 2).numpy().tolist() == [0] * 5

@@ -28,8 +28,8 @@ def choices_of(devices=D, groups=G, legal=None):
 CHOICES = choices_of()
 
 
-def make_placer(width=8, tanh_constant=5.0, temperature=10.0, seed=0):
-    placer = Seq2SeqPlacer(ROWS, width, tanh_constant, temperature)
+def make_placer(width=8, tanh_constant=5.0, temperature=10.0, seed=0, **more):
+    placer = Seq2SeqPlacer(ROWS, width, tanh_constant, temperature, **more)
     placer.greedy(tf.zeros([1, 2, F]), choices_of(groups=2))
     draw_weights(placer, seed)
     return placer
@@ -181,6 +181,39 @@ def test_every_weight_is_taught(placer, groups):
     ):
         assert gradient is not None, variable.name
         assert float(tf.reduce_max(tf.abs(tf.convert_to_tensor(gradient)))) > 0, variable.name
+
+
+def test_groups_of_one_step_do_not_see_each_other_and_those_after_do(groups):
+    placer = make_placer(groups_per_step=2)  # 5 groups in steps of 2, 2 and 1
+    actions = tf.zeros([M, 1, G], tf.int32)
+    changed = tf.tensor_scatter_nd_update(actions, [[0, 0, 2]], [3])
+    moved = np.abs(
+        placer.score(groups, CHOICES, changed, NO_NOISE).logits
+        - placer.score(groups, CHOICES, actions, NO_NOISE).logits
+    ).max(axis=(1, 3))
+    assert (moved[0, :4] < 1e-6).all() and moved[0, 4] > 1e-6 and (moved[1] < 1e-6).all()
+
+
+def test_several_groups_a_step_are_scored_as_they_were_drawn(groups):
+    placer = make_placer(groups_per_step=2, group_rows=9)
+    noise = tf.random.stateless_uniform([M, 1, G, D], [3, 4], -0.5, 0.5)
+    sampled = placer.sample(groups, CHOICES, K, noise, tf.constant([5, 6]))
+    assert sampled.actions.shape == (M, K, G) and sampled.logits.shape == (M, K, G, D)
+    scored = placer.score(groups, CHOICES, sampled.actions, noise)
+    np.testing.assert_allclose(scored.logits, sampled.logits, rtol=1e-5, atol=1e-6)
+
+
+def test_rows_are_logits_of_their_groups(groups):
+    placer = make_placer(group_rows=9)
+    (rows,) = placer.row_variables
+    assert rows.shape == (9, ROWS) and len(placer.network_variables) == len(placer.trainable_variables) - 1
+    actions = tf.zeros([M, 1, G], tf.int32)
+    before = placer.score(groups, CHOICES, actions, NO_NOISE).logits.numpy()
+    rows.assign(tf.tensor_scatter_nd_add(rows, [[3, 1]], [2.0]))
+    more = placer.score(groups, CHOICES, actions, NO_NOISE).logits.numpy() - before
+    np.testing.assert_allclose(more[:, :, 3, 1], 2.0, rtol=1e-5)
+    more[:, :, 3, 1] = 0.0
+    assert np.abs(more).max() < 1e-6
 
 
 def test_odd_widths_are_refused():

@@ -8,7 +8,7 @@ from tf_placer.problem.multi_branch import multi_branch_bound_s, multi_branch_pr
 from tf_placer.search.search import search
 
 EVALUATIONS = 12_800
-ROUND = 128  # samples of an update of HdpConfig()
+ROUND = 256  # samples of an update of HdpConfig()
 
 pytestmark = pytest.mark.slow
 

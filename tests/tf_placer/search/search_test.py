@@ -48,7 +48,14 @@ def one_by_one(*placements, then=None):
 
 
 SMALL_HDP = HdpConfig(
-    num_groups=8, placer_hidden=8, grouper_hidden=8, landmarks=4, imitation_steps=20, placements=16
+    num_groups=8,
+    placer_hidden=8,
+    grouper_hidden=8,
+    landmarks=4,
+    imitation_steps=20,
+    groupings=1,
+    placements=16,
+    incumbent=False,
 )
 small_hdp = dataclasses.replace(methods.find("hdp"), default=SMALL_HDP)
 

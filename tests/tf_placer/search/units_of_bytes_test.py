@@ -12,7 +12,14 @@ from tf_placer.search import methods
 from tf_placer.search.search import search
 
 SMALL_HDP = HdpConfig(
-    num_groups=8, placer_hidden=8, grouper_hidden=8, landmarks=4, imitation_steps=20, placements=16
+    num_groups=8,
+    placer_hidden=8,
+    grouper_hidden=8,
+    landmarks=4,
+    imitation_steps=20,
+    groupings=1,
+    placements=16,
+    incumbent=False,
 )
 small_hdp = dataclasses.replace(methods.find("hdp"), default=SMALL_HDP)
 

@@ -5,51 +5,88 @@ from __future__ import annotations
 import dataclasses
 
 from tf_placer import arguments
+from tf_placer.agents.group_order import ORDERS
+from tf_placer.agents.preset import OURS, take_preset
+from tf_placer.agents.unit_groups import KINDS
 from tf_placer.errors import InputError
+
+LOSSES = ("reinforce", "ppo", "quantile", "cross_entropy")
+
+# Fixed learning rates of 0.1 and no noise after 500 steps: section 3 of the paper.
+_PAPER = {
+    "num_groups": 256,
+    "group_probability": 0.0,
+    "landmarks": 0,
+    "grouper_sharpness": 1.0,
+    "start_probability": 0.0,
+    "placer_hidden": 256,
+    "groups_per_step": 1,
+    "groupings": 1,
+    "placements": 4,
+    "incumbent": False,
+    "imitation_weight": 0.0,
+    "learning_rate": 0.1,
+    "row_rate": 0.0,
+    "grouper_learning_rate": 0.1,
+    "standardize": False,
+    "normalize_advantage": False,
+    "entropy_start": 0.0,
+}
 
 
 @dataclasses.dataclass(frozen=True)
 class HdpConfig:
     """Mirhoseini et al. 2018, "A Hierarchical Model for Device Placement", section 3.
 
-    Departures from the paper's values, and why. ``experiments.hdp_ablation`` undoes each alone; what that gives is in
-    docs/results/hdp_ablation.md.
+    ``preset="paper"`` gives the paper's values, each named below as (paper: ...). Departures, and why; what each is
+    worth is in docs/results/hdp_ablation.md.
 
-    - num_groups 64 for 256, placer_hidden 64 for 256: more updates in the same time, on small machines.
-    - placements 128 for 4: fewer seeds sit on the single device for long.
-    - learning_rate 2e-3 for 0.1: the policy does not collapse.
-    - grouper_learning_rate 1e-5 for 0.1: the Grouper stays near where the imitation left it, and still learns.
+    - groups, group_probability: groups begin as min-cut parts split by slack, of which good plans can be made.
+    - num_groups 160 for 256, placer_hidden 64 for 256, groups_per_step 8 for 1: more updates in the same time.
+    - placements 64 for 4, groupings 3 for 1: standardized advantages need samples.
+    - learning rates of 1e-3 for 0.1: the networks do not collapse.
+    - row_rate: the Placer also has logits of each group, which learn as fast as a table without a network.
     - landmarks 32 for 0: parallel branches can be told apart.
-    - imitation_steps 300 for 0, grouper_sharpness 5 for 1: groups begin as pieces of the program, not uniform.
-    - start_probability 0.9 for an unbiased Placer: a search begins at the best single device.
-    - normalize_advantage: gradients keep their size while the samples draw closer to each other.
-    - entropy_start 0.3 and its kin, for no steering: the policy explores for as long as it should.
+    - start_probability for an unbiased Placer: a search begins near the best plan that costs nothing.
+    - standardize: advantages are standardized by batch, not compared with a moving average.
+    - incumbent: a quarter of the samples change the best plan so far; the policy imitates what is better.
 
     Not settings, so never undone: those in the docstrings of ``HdpLearner`` (one norm for each network's gradient),
     ``Seq2SeqPlacer``, ``unit_features``, ``group_embeddings`` and ``square_root_reward``.
 
     Attributes:
+      preset: "ours" or "paper"; a field with another value than its default keeps it.
+      groups: that the Grouper begins with: ``slack``, min-cut parts split by slack, or ``min_cut``.
       num_groups: G (paper: 256); more where a problem has more kinds of units, by what is legal for them.
+      group_probability: how often an untrained Grouper puts a unit into its group of the beginning, and else mostly
+        into a neighbor's; 0 leaves it unbiased (paper).
       grouper_hidden: width of the Grouper's hidden layer.
       type_embedding: width of the op-type embedding.
       landmarks: units to which every unit's distance is a feature (paper: 0).
-      imitation_steps: Adam steps that fit the Grouper to a min-cut partition first (paper: 0).
+      imitation_steps: Adam steps that fit the Grouper's network to the groups of the beginning (paper: 0).
       imitation_rate: their learning rate.
-      grouper_sharpness: factor on the Grouper's last layer after the imitation; the noise of an
-        undecided Grouper hides the Placer's own effect.
+      grouper_sharpness: factor on the Grouper's last layer before it learns by reward (paper: 1).
       start_probability: how often an untrained Placer chooses each group's device of the plan that it starts
         from; 0 leaves it unbiased (paper).
       placer_hidden: H (paper: 256).
+      groups_per_step: that the Placer's LSTMs read and place in one step (paper: 1).
       tanh_constant: C of the bounded logits.
       temperature: T of the bounded logits.
-      groupings: m, groupings drawn per update.
+      groupings: m, groupings drawn per update (paper: 1).
       placements: k, placements drawn per grouping (paper: 4).
+      incumbent: as many samples more change 1 to 8 groups of the best plan so far (paper: no).
+      loss: ``reinforce`` (paper), ``ppo``, ``quantile`` or ``cross_entropy``, of the placements.
+      epochs: optimizer steps on each batch.
+      elites: share of what is drawn that ``quantile`` and ``cross_entropy`` learn from.
+      imitation_weight: of the cross-entropy on the samples that were faster than the best so far (paper: 0).
       learning_rate: Adam's, for the Placer (paper: 0.1).
+      row_rate: Adam's, for the Placer's logits of each group; 0 for none (paper).
       grouper_learning_rate: Adam's, for the Grouper (paper: 0.1).
       gradient_clip: global norm of each network's gradient. One norm for both starves the Placer,
         because the Grouper's loss is a sum over thousands of units.
+      standardize: advantages by batch; else a moving average is the baseline (paper).
       baseline_decay: of the moving-average baseline.
-      normalize_advantage: divide by a moving estimate of its spread (paper: no).
+      normalize_advantage: divide what is compared with it by a moving estimate of its spread (paper: no).
       entropy_start, entropy_end: the Placer's mean decision entropy, in nats, is steered from one
         to the other; 0 leaves it alone (paper). The end must be above 0.
       entropy_updates: over this many updates.
@@ -58,30 +95,44 @@ class HdpConfig:
       noise_updates: updates until the noise is off.
       valid_only_after: updates after which only placements that run may teach.
       failing_reward: reward of a placement that does not run, below 0.
+      excess_penalty: what is taken from it for each share of the bytes that devices cannot hold (paper: 0).
+      crossing_penalty: what is taken from a reward for each share of the bytes that cross (paper: 0).
+      group_order: the order in which the Placer comes by the groups, one of ``group_order.ORDERS``.
 
     Raises:
       InputError: a field of the wrong type or out of range.
     """
 
-    num_groups: int = 64
+    preset: str = OURS
+    groups: str = "slack"
+    num_groups: int = 160
+    group_probability: float = 0.995
     grouper_hidden: int = 64
     type_embedding: int = 20
     landmarks: int = 32
-    imitation_steps: int = 300
+    imitation_steps: int = 0
     imitation_rate: float = 1e-2
-    grouper_sharpness: float = 5.0
-    start_probability: float = 0.9
+    grouper_sharpness: float = 0.1
+    start_probability: float = 0.5
     placer_hidden: int = 64
+    groups_per_step: int = 8
     tanh_constant: float = 5.0
     temperature: float = 10.0
-    groupings: int = 1
-    placements: int = 128
-    learning_rate: float = 2e-3
-    grouper_learning_rate: float = 1e-5
+    groupings: int = 3
+    placements: int = 64
+    incumbent: bool = True
+    loss: str = "reinforce"
+    epochs: int = 1
+    elites: float = 0.1
+    imitation_weight: float = 0.3
+    learning_rate: float = 1e-3
+    row_rate: float = 0.1
+    grouper_learning_rate: float = 1e-3
     gradient_clip: float = 1.0
+    standardize: bool = True
     baseline_decay: float = 0.9
     normalize_advantage: bool = True
-    entropy_start: float = 0.3
+    entropy_start: float = 0.0
     entropy_end: float = 0.02
     entropy_updates: int = 400
     entropy_rate: float = 0.1
@@ -89,15 +140,29 @@ class HdpConfig:
     noise_updates: int = 500
     valid_only_after: int = 500
     failing_reward: float = -10.0
+    excess_penalty: float = 0.0
+    crossing_penalty: float = 0.0
+    group_order: str = "as_cut"
 
     def __post_init__(self) -> None:
+        take_preset(self, {"paper": _PAPER})
+        for field, values in (("groups", KINDS), ("loss", LOSSES)):
+            if getattr(self, field) not in values:
+                raise InputError(
+                    f"{field} is {arguments.shown(getattr(self, field))}; give {' or '.join(values)}"
+                )
         for field in _COUNTS:
             self._keep(field, arguments.whole_number(field, getattr(self, field), 1))
         for field in _COUNTS_OR_NONE:
             self._keep(field, arguments.whole_number(field, getattr(self, field), 0))
         for field, limits in _NUMBERS.items():
             self._keep(field, arguments.number(field, getattr(self, field), finite=True, **limits))
-        self._keep("normalize_advantage", arguments.truth("normalize_advantage", self.normalize_advantage))
+        for field in ("incumbent", "standardize", "normalize_advantage"):
+            self._keep(field, arguments.truth(field, getattr(self, field)))
+        if self.group_order not in ORDERS:
+            raise InputError(
+                f"group_order is {arguments.shown(self.group_order)}; give {', '.join(ORDERS[:-1])} or {ORDERS[-1]}"
+            )
         if self.placer_hidden % 2:
             raise InputError(
                 f"placer_hidden is {self.placer_hidden}; give an even number, half for each direction of the encoder"
@@ -113,7 +178,16 @@ class HdpConfig:
         object.__setattr__(self, field, value)
 
 
-_COUNTS = ("num_groups", "grouper_hidden", "type_embedding", "placer_hidden", "groupings", "placements")
+_COUNTS = (
+    "num_groups",
+    "grouper_hidden",
+    "type_embedding",
+    "placer_hidden",
+    "groups_per_step",
+    "groupings",
+    "placements",
+    "epochs",
+)
 _COUNTS_OR_NONE = ("landmarks", "imitation_steps", "entropy_updates", "noise_updates", "valid_only_after")
 _NUMBERS: dict[str, dict[str, float]] = {
     "imitation_rate": {"least": 0},
@@ -121,7 +195,11 @@ _NUMBERS: dict[str, dict[str, float]] = {
     "start_probability": {"least": 0, "below": 1},
     "tanh_constant": {"above": 0},
     "temperature": {"above": 0},
+    "group_probability": {"least": 0, "below": 1},
+    "elites": {"above": 0, "below": 1},
+    "imitation_weight": {"least": 0},
     "learning_rate": {"least": 0},
+    "row_rate": {"least": 0},
     "grouper_learning_rate": {"least": 0},
     "gradient_clip": {"above": 0},
     "baseline_decay": {"least": 0, "most": 1},
@@ -130,4 +208,6 @@ _NUMBERS: dict[str, dict[str, float]] = {
     "entropy_rate": {"least": 0},
     "noise_amplitude": {"least": 0},
     "failing_reward": {"below": 0},
+    "excess_penalty": {"least": 0},
+    "crossing_penalty": {"least": 0},
 }

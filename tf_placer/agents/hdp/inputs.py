@@ -13,6 +13,7 @@ from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.start import HdpStart
 from tf_placer.placer.device_scorer import DeviceChoices
 from tf_placer.problem.problem import Problem
+from tf_placer.problem.unit_graph import unit_graph
 
 
 class HdpInputs(NamedTuple):
@@ -25,6 +26,7 @@ class HdpInputs(NamedTuple):
       class_of_unit: [U] int32 legality class; -1 where there is nothing to decide.
       only_device: [U] int32, where such a unit is.
       class_of_group: [G'] int32.
+      group_leaning: [U, G'] float32, added to the Grouper's logits: what untrained weights prefer.
       choices: devices, what each group may choose, and what it leans to.
     """
 
@@ -33,6 +35,7 @@ class HdpInputs(NamedTuple):
     class_of_unit: tf.Tensor
     only_device: tf.Tensor
     class_of_group: tf.Tensor
+    group_leaning: tf.Tensor
     choices: DeviceChoices
 
     @property
@@ -58,6 +61,7 @@ def hdp_inputs(problem: Problem, config: HdpConfig, start: HdpStart, seed: int) 
         class_of_unit=tf.constant(start.classes.class_of_unit),
         only_device=tf.constant(start.classes.first_legal),
         class_of_group=tf.constant(start.class_of_group),
+        group_leaning=tf.constant(group_leaning(problem, start, config.group_probability)),
         choices=DeviceChoices(
             features=graph.device_features,
             number=graph.device_numbers,
@@ -65,6 +69,38 @@ def hdp_inputs(problem: Problem, config: HdpConfig, start: HdpStart, seed: int) 
             leaning=tf.constant(leaning(start.device_of_group, legal, config)),
         ),
     )
+
+
+def group_leaning(problem: Problem, start: HdpStart, probability: float) -> np.ndarray:
+    """[U, G'] float32 log-probabilities of a Grouper that has learned nothing.
+
+    A unit is in its group of the beginning, and else nine times of ten where a neighbor is, so that groups change at
+    their borders.
+
+    Args:
+      problem: what is placed.
+      start: its groups.
+      probability: of the group of the beginning; 0 leans to nothing.
+    """
+    units, groups = problem.num_units, start.groups.count
+    if not probability:
+        return np.zeros((units, groups), np.float32)
+    group = start.group_of_unit
+    near = np.zeros((units, groups + 1))
+    for one, other in (unit_graph(problem).edges.T, unit_graph(problem).edges[:, ::-1].T):
+        np.add.at(near, (one, group[other]), 1.0)
+    others = (start.classes.class_of_unit[:, np.newaxis] == start.class_of_group).astype(np.float64)
+    inside = np.flatnonzero(group < groups)
+    others[inside, group[inside]] = 0.0
+    share = 0.9 * _rows(near[:, :groups] * others) + 0.1 * _rows(others)
+    rows = (1.0 - probability) * share
+    rows[inside, group[inside]] = probability
+    return np.log(np.maximum(rows, 1e-9)).astype(np.float32)
+
+
+def _rows(amounts: np.ndarray) -> np.ndarray:
+    """Each row over its sum; zeros stay."""
+    return amounts / np.maximum(amounts.sum(axis=1, keepdims=True), 1e-12)
 
 
 def leaning(device_of_group: np.ndarray, legal: np.ndarray, config: HdpConfig) -> np.ndarray:

@@ -35,18 +35,22 @@ class Actions(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """Log-probabilities of given actions: Grouper [M], Placer [M, K]; mean entropies of a decision, likewise."""
+    """Log-probabilities of given actions: Grouper [M], Placer [M, K]; mean entropies of a decision, likewise.
+
+    ``decision_log_prob`` [M, K, G'] is what the Placer's is the sum of.
+    """
 
     group_log_prob: tf.Tensor
     device_log_prob: tf.Tensor
     group_entropy: tf.Tensor
     device_entropy: tf.Tensor
+    decision_log_prob: tf.Tensor
 
 
 class Noise(NamedTuple):
-    """Exploration noise on the Grouper's logits [M, 1, G'] and the Placer's [M, 1, G', D].
+    """Exploration noise on the Grouper's logits [1, G'] and the Placer's [M, 1, G', D].
 
-    One draw for all units and samples of a grouping, so that it moves them together.
+    One draw for all units and groupings, and one for all samples of a grouping, so that it moves them together.
     """
 
     group: tf.Tensor
@@ -76,7 +80,12 @@ class HdpPolicy(snt.Module):
             self.num_groups, NUM_TYPES, config.type_embedding, config.grouper_hidden
         )
         self.placer = Seq2SeqPlacer(
-            DEVICE_NUMBERS, config.placer_hidden, config.tanh_constant, config.temperature
+            DEVICE_NUMBERS,
+            config.placer_hidden,
+            config.tanh_constant,
+            config.temperature,
+            groups_per_step=config.groups_per_step,
+            group_rows=self.num_groups if config.row_rate else 0,
         )
         # Widths are the same for every problem: the layers can be made now.
         self.grouper(tf.zeros([1], tf.int32), tf.zeros([1, FIXED_WIDTH + config.landmarks]))
@@ -93,17 +102,18 @@ class HdpPolicy(snt.Module):
         if self.config.imitation_steps:
             variables = self.grouper.trainable_variables
             imitate_partition(lambda: self.group_logits(inputs), variables, group_of_unit, self.config)
-            self.grouper.sharpen(self.config.grouper_sharpness)
+        self.grouper.sharpen(self.config.grouper_sharpness)
 
     def group_logits(self, inputs: HdpInputs) -> tf.Tensor:
         """[U, G'], before noise and mask."""
         logits = self.grouper(inputs.graph.type_of_unit, inputs.dense)
-        return logits[:, : inputs.class_of_group.shape[0]]
+        return logits[:, : inputs.class_of_group.shape[0]] + inputs.group_leaning
 
     def draw_noise(self, inputs: HdpInputs, amplitude: tf.Tensor, seed: tf.Tensor) -> Noise:
         """Uniform noise in [-amplitude, amplitude] for the logits of one update."""
         groups, devices = inputs.choices.legal.shape
-        shapes = [[self.config.groupings, 1, groups], [self.config.groupings, 1, groups, devices]]
+        groupings = self.config.groupings + self.config.incumbent
+        shapes = [[1, groups], [groupings, 1, groups, devices]]
         return Noise(
             *(
                 amplitude * tf.random.stateless_uniform(shape, one, -1.0, 1.0)
@@ -115,12 +125,13 @@ class HdpPolicy(snt.Module):
         """Draws m groupings and k placements of each, with the log-probabilities of just these."""
         seeds = tf.random.split(seed, 2)
         logits = self._masked_groups(inputs, noise)
-        group_of_unit = self._outside(inputs, masked.draw(logits, seeds[0]))
+        drawn = masked.draw_each(logits, self.config.groupings, seeds[0])
+        group_of_unit = self._outside(inputs, drawn)
         decoded = self.placer.sample(
             self._embeddings(inputs, group_of_unit),
             inputs.choices,
             self.config.placements,
-            noise.device,
+            noise.device[: self.config.groupings],
             seeds[1],
         )
         return Actions(group_of_unit, decoded.actions), _scores(inputs, logits, group_of_unit, decoded)
@@ -133,8 +144,9 @@ class HdpPolicy(snt.Module):
 
     def greedy(self, inputs: HdpInputs) -> Actions:
         """Each unit's likeliest group, then each group's likeliest device; M = K = 1."""
-        zero = Noise(tf.zeros([1, 1, 1]), tf.zeros([1, 1, 1, 1]))
-        group_of_unit = self._outside(inputs, masked.largest(self._masked_groups(inputs, zero)))
+        zero = Noise(tf.zeros([1, 1]), tf.zeros([1, 1, 1, 1]))
+        likeliest = masked.largest(self._masked_groups(inputs, zero))
+        group_of_unit = self._outside(inputs, likeliest[tf.newaxis])
         decoded = self.placer.greedy(self._embeddings(inputs, group_of_unit), inputs.choices)
         return Actions(group_of_unit, decoded.actions)
 
@@ -147,7 +159,7 @@ class HdpPolicy(snt.Module):
         return tf.reshape(device, [-1, device.shape[2]])
 
     def _masked_groups(self, inputs: HdpInputs, noise: Noise) -> tf.Tensor:
-        """[M, U, G'] logits of each unit's group, those of its class alone."""
+        """[U, G'] logits of each unit's group, those of its class alone."""
         own = inputs.class_of_unit[:, tf.newaxis] == inputs.class_of_group
         return masked.masked(self.group_logits(inputs) + noise.group, own)
 
@@ -165,11 +177,12 @@ def _scores(inputs: HdpInputs, logits: tf.Tensor, group_of_unit: tf.Tensor, deco
     """Units with nothing to decide add nothing to either sum."""
     decides = tf.cast(inputs.has_choice, tf.float32)
     chosen = tf.where(inputs.has_choice, group_of_unit, 0)
+    log_p = tf.gather(tf.nn.log_softmax(logits), tf.transpose(chosen), batch_dims=1)  # [U, M]
+    entropy = tf.math.divide_no_nan(tf.reduce_sum(decides * masked.entropy(logits)), tf.reduce_sum(decides))
     return Scores(
-        group_log_prob=tf.reduce_sum(decides * masked.log_prob(logits, chosen), axis=1),
+        group_log_prob=tf.linalg.matvec(log_p, decides, transpose_a=True),
         device_log_prob=decoded.log_prob(),
-        group_entropy=tf.math.divide_no_nan(
-            tf.reduce_sum(decides * masked.entropy(logits), axis=1), tf.reduce_sum(decides)
-        ),
+        group_entropy=tf.fill([group_of_unit.shape[0]], entropy),
         device_entropy=decoded.entropy() / decoded.actions.shape[2],
+        decision_log_prob=decoded.decision_log_prob(),
     )

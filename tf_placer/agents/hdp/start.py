@@ -6,14 +6,12 @@ import dataclasses
 
 import numpy as np
 
+from tf_placer.agents.group_order import renumbered
 from tf_placer.agents.hdp.config import HdpConfig
-from tf_placer.agents.hdp.group_shares import group_shares
 from tf_placer.agents.learner import SimulateFn
-from tf_placer.agents.legality import LegalityClasses, legality_classes
-from tf_placer.planners.partition import min_cut_partition
-from tf_placer.problem.footprint import held_bytes
+from tf_placer.agents.legality import LegalityClasses
+from tf_placer.agents.unit_groups import UnitGroups, unit_groups
 from tf_placer.problem.problem import Problem
-from tf_placer.problem.unit_graph import unit_graph
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -21,85 +19,63 @@ class HdpStart:
     """What an untrained policy leans to.
 
     Attributes:
-      classes: of the units.
-      class_of_group: [G'] int32, ascending.
-      group_of_unit: [U] int32, min-cut partitions of each class for the Grouper to imitate; G' where there is nothing
-        to decide.
+      groups: that the Grouper imitates.
       device_of_group: [G'] int32, what the Placer prefers; legal.
     """
 
-    classes: LegalityClasses
-    class_of_group: np.ndarray
-    group_of_unit: np.ndarray
+    groups: UnitGroups
     device_of_group: np.ndarray
+
+    @property
+    def classes(self) -> LegalityClasses:
+        """Of the units."""
+        return self.groups.classes
+
+    @property
+    def class_of_group(self) -> np.ndarray:
+        """[G'] int32, ascending."""
+        return self.groups.class_of_group
+
+    @property
+    def group_of_unit(self) -> np.ndarray:
+        """[U] int32; G' where there is nothing to decide."""
+        return self.groups.group_of_unit
 
     @property
     def legal_of_group(self) -> np.ndarray:
         """[G', D] bool."""
-        return self.classes.legal[self.class_of_group]
+        return self.groups.legal_of_group
 
     @staticmethod
     def on_device(problem: Problem, config: HdpConfig, device: int) -> HdpStart:
         """Every group on one device, or on its first legal one (the published planner begins unbiased)."""
-        start = HdpStart._grouped(problem, config)
-        legal = start.legal_of_group
+        groups = _groups(problem, config)
+        legal = groups.legal_of_group
         wanted = np.where(legal[:, device], device, legal.argmax(axis=1)).astype(np.int32)
-        return dataclasses.replace(start, device_of_group=wanted)
+        return HdpStart(groups, wanted)
 
     @staticmethod
     def from_plans(problem: Problem, config: HdpConfig, plans: np.ndarray, simulate: SimulateFn) -> HdpStart:
-        """The plan that is fastest once every group is on one device.
-
-        A plan that is scattered over neighbors is nothing that groups can say: it may be the fastest and the worst to
-        begin with.
+        """The plan that is fastest once every group is on one device (``UnitGroups.best_of``).
 
         Args:
           problem: what is placed.
-          config: says how many groups.
+          config: says which groups and how many.
           plans: [K, U] int32, K >= 1; the first is taken where none fits as groups.
           simulate: times them as groups.
         """
-        start = HdpStart._grouped(problem, config)
-        part = start.group_of_unit
-        if not config.imitation_steps:  # the Grouper then begins with groups of its own, all of a class alike
-            first = np.searchsorted(start.class_of_group, start.class_of_group).astype(np.int32)
-            part = np.append(first, len(first))[part]
-        # A group goes where most of its work and of its bytes are.
-        weight = _share(problem.work_ns()) + _share(problem.resident_bytes + held_bytes(problem))
-        groups = len(start.class_of_group)
-        votes = np.zeros((len(plans), groups + 1, problem.num_devices))
-        for plan, table in zip(plans, votes, strict=True):
-            np.add.at(table, (part, plan), weight)
-        device_of_group = (
-            np.where(start.legal_of_group, votes[:, :groups], -1).argmax(axis=2).astype(np.int32)
-        )
-        if not config.imitation_steps:
-            device_of_group = device_of_group[:, first]
-        free = part < groups
-        rows = np.tile(start.classes.first_legal, (len(plans), 1))
-        rows[:, free] = device_of_group[:, part[free]]
-        runtime_s, fits = simulate(rows)
-        best = int(np.argmin(np.where(fits, runtime_s, np.inf)))
-        return dataclasses.replace(start, device_of_group=device_of_group[best])
-
-    @staticmethod
-    def _grouped(problem: Problem, config: HdpConfig) -> HdpStart:
-        """Each class cut into its share of groups; no device preferred yet."""
-        classes = legality_classes(problem.allowed)
-        class_of_group = group_shares(classes.units_of_class, max(config.num_groups, len(classes.legal)))
-        group_of_unit = np.full(problem.num_units, len(class_of_group), np.int32)
-        graph = unit_graph(problem)
-        for number in range(len(classes.legal)):
-            members = classes.class_of_unit == number
-            groups = np.flatnonzero(class_of_group == number)
-            if members.sum() <= len(groups):
-                part = np.cumsum(members) - 1
-            else:
-                part = min_cut_partition(problem, graph, len(groups))
-            group_of_unit[members] = groups[part[members]]
-        return HdpStart(classes, class_of_group, group_of_unit, np.zeros(len(class_of_group), np.int32))
+        groups = _groups(problem, config)
+        if config.imitation_steps or config.group_probability:
+            return HdpStart(groups, groups.best_of(problem, plans, simulate))
+        # The Grouper then begins with groups of its own, all of a class alike.
+        alike = groups.alike()
+        best = alike.best_of(problem, plans, simulate)
+        first = np.searchsorted(groups.class_of_group, groups.class_of_group)
+        return HdpStart(groups, best[first])
 
 
-def _share(amounts: np.ndarray) -> np.ndarray:
-    """Each unit's share of the sum; a little for those that have none."""
-    return (amounts + 1e-9) / (amounts.sum() + 1e-9 * len(amounts))
+def _groups(problem: Problem, config: HdpConfig) -> UnitGroups:
+    """What the Grouper begins with, in the order in which the Placer comes by them."""
+    groups = unit_groups(problem, config.num_groups, config.groups)
+    order = renumbered(problem, groups.group_of_unit, groups.class_of_group, config.group_order)
+    return dataclasses.replace(groups, group_of_unit=order)

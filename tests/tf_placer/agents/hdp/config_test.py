@@ -9,6 +9,17 @@ from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.errors import InputError
 
 WRONG = {
+    "preset": "papers",
+    "groups": "layers",
+    "group_probability": 1.0,
+    "groups_per_step": 0,
+    "incumbent": 1,
+    "loss": "ppo2",
+    "epochs": 0,
+    "elites": 1.0,
+    "imitation_weight": -0.1,
+    "row_rate": -1.0,
+    "standardize": "yes",
     "num_groups": 0,
     "grouper_hidden": 0.5,
     "type_embedding": 0,
@@ -35,6 +46,9 @@ WRONG = {
     "noise_updates": -3,
     "valid_only_after": None,
     "failing_reward": 0.0,
+    "excess_penalty": -1,
+    "crossing_penalty": float("nan"),
+    "group_order": "backward",
 }
 
 
@@ -55,6 +69,15 @@ def test_numbers_of_numpy_are_taken_as_pythons_own():
     )
     assert type(config.num_groups) is int and type(config.learning_rate) is float
     assert config.normalize_advantage is False
+
+
+def test_the_papers_values_are_a_preset():
+    paper = HdpConfig(preset="paper")
+    # Section 3: 256 groups, hidden 256, one grouping of 4 placements, learning rates 0.1, moving average, no start.
+    assert (paper.num_groups, paper.placer_hidden, paper.groupings, paper.placements) == (256, 256, 1, 4)
+    assert paper.learning_rate == paper.grouper_learning_rate == 0.1
+    assert not (paper.standardize or paper.incumbent or paper.row_rate or paper.start_probability)
+    assert HdpConfig(preset="paper", placements=8).placements == 8
 
 
 def test_no_steering_needs_no_end():

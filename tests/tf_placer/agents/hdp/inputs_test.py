@@ -1,12 +1,14 @@
 """What the policy is called with: standardized columns and a leaning of the asked strength."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.tf_placer.problem.small_problems import branches_problem
+from tests.tf_placer.problem.small_problems import branches_problem, problem_of
 from tf_placer.agents.hdp.config import HdpConfig
-from tf_placer.agents.hdp.inputs import hdp_inputs, leaning
+from tf_placer.agents.hdp.inputs import group_leaning, hdp_inputs, leaning
 from tf_placer.agents.hdp.start import HdpStart
 
 
@@ -51,3 +53,16 @@ def test_it_is_a_nest_of_tensors():
     again = tf.function(lambda given: given)(inputs)
     assert type(again) is type(inputs)
     assert all(tf.is_tensor(tensor) for tensor in tf.nest.flatten(again))
+
+
+def test_a_unit_that_leaves_its_group_goes_to_its_neighbors():
+    # Unit 0 in group 0, units 1 and 2 in group 1, unit 3 in group 2; 0 - 1 - 2 - 3 and 0 - 3.
+    problem = problem_of([1] * 4, [(0, 1), (1, 2), (2, 3), (0, 3)], 9)
+    start = HdpStart.on_device(problem, HdpConfig(num_groups=3), 0)
+    groups = dataclasses.replace(start.groups, group_of_unit=np.array([0, 1, 1, 2], np.int32))
+    rows = np.exp(group_leaning(problem, dataclasses.replace(start, groups=groups), 0.8))
+    # 0.2 of which 9 parts go by edges (1 and 3 are one each) and 1 part evenly.
+    np.testing.assert_allclose(rows[0], [0.8, 0.1, 0.1], rtol=1e-5)
+    # Unit 1: one edge to group 0, none to 2.
+    np.testing.assert_allclose(rows[1], [0.18 + 0.01, 0.8, 0.01], rtol=1e-5)
+    assert not group_leaning(problem, start, 0.0).any()

@@ -3,11 +3,10 @@
 import numpy as np
 
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of, small_cluster
-from tf_placer.agents.hdp import start as start_module
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.start import HdpStart
 
-CONFIG = HdpConfig(num_groups=3)
+CONFIG = HdpConfig(groups="min_cut", num_groups=3)
 
 
 def mixed_problem():
@@ -36,7 +35,7 @@ def test_groups_hold_units_of_one_class():
 
 
 def test_more_classes_than_groups_get_a_group_each():
-    config = HdpConfig(num_groups=1)
+    config = HdpConfig(groups="min_cut", num_groups=1)
     assert HdpStart.on_device(mixed_problem(), config, 0).class_of_group.tolist() == [0, 1]
 
 
@@ -61,7 +60,10 @@ def test_without_imitation_all_groups_of_a_class_are_alike():
     problem = branches_problem(2, 4)
     plan = np.arange(problem.num_units) % 2
     start = HdpStart.from_plans(
-        problem, HdpConfig(num_groups=4, imitation_steps=0), plan[np.newaxis].astype(np.int32), first_is_best
+        problem,
+        HdpConfig(num_groups=4, group_probability=0.0),
+        plan[np.newaxis].astype(np.int32),
+        first_is_best,
     )
     assert len(set(start.device_of_group)) == 1
 
@@ -73,14 +75,3 @@ def test_what_fits_is_preferred():
         problem, CONFIG, plans, lambda rows: (np.array([1.0, 2.0]), np.array([False, True]))
     )
     assert start.device_of_group.tolist() == [1, 1, 1]
-
-
-def test_a_group_without_units_has_a_legal_device_too(monkeypatch):
-    # METIS may leave parts empty, for which no plan votes.
-    monkeypatch.setattr(
-        start_module, "min_cut_partition", lambda problem, graph, parts: np.zeros(4, np.int32)
-    )
-    problem = problem_of([1] * 4, [], cluster=small_cluster(3), allowed=np.array([[False, True, True]] * 4))
-    plans = problem.everything_on(2)[np.newaxis]
-    start = HdpStart.from_plans(problem, HdpConfig(num_groups=2), plans, first_is_best)
-    assert start.group_of_unit.tolist() == [0] * 4 and start.device_of_group.tolist() == [2, 1]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tf_placer.agents.hdp.group_shares import group_shares
+from tf_placer.agents.group_shares import group_shares
 from tf_placer.errors import InputError
 
 

@@ -1,0 +1,111 @@
+"""What holds of every learned method: what it draws gets better, by the rewards and by nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from experiments.curves.observed import Seen
+from tests.conformance.descriptors import METHODS, MethodDescriptor
+from tests.tf_placer.agents.tiny_learner import TINY, TinyConfig
+from tests.tf_placer.problem.small_problems import branches_optimum_ns, branches_problem
+from tf_placer.agents.learner import Beginning
+from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.search import methods
+from tf_placer.search.settings import configured
+from tf_placer.search.spec import Kind, MethodSpec
+
+BRANCHES, LENGTH = 4, 4
+PROBLEM = branches_problem(BRANCHES, LENGTH)
+OPTIMUM_S = branches_optimum_ns(BRANCHES, LENGTH) / 1e9
+SEED = 104  # nothing was tuned on it
+WINDOW = 64
+# Of the way from the mean of the first samples to the optimum.
+LEAST_GAIN = 0.33
+
+
+class Shuffled:
+    """Times placements, each with the time of any that it saw lately: how good they are, not which."""
+
+    def __init__(self, seed: int) -> None:
+        self._simulator = SimulatedEvaluator(PROBLEM)
+        self._generator = np.random.default_rng(seed)
+        self._lately: list[float] = []
+
+    def __call__(self, rows: Any) -> tuple[np.ndarray, np.ndarray]:
+        times = self._simulator.times(tf.constant(rows))
+        assert times.fits.numpy().all(), "memory is no matter here"
+        self._lately = [*self._lately, *times.runtime_s.numpy()][-256:]
+        drawn = self._generator.choice(self._lately, len(rows))
+        return drawn.astype(times.runtime_s.numpy().dtype), times.fits.numpy()
+
+
+def gain(spec: MethodSpec, config: Any, evaluations: int, shuffled: bool) -> float:
+    """How far the mean of its samples gets on the way to the optimum; both are of what was really drawn."""
+    simulator = SimulatedEvaluator(PROBLEM)
+
+    def simulate(rows: Any) -> tuple[np.ndarray, np.ndarray]:
+        times = simulator.times(tf.constant(rows))
+        return times.runtime_s.numpy(), times.fits.numpy()
+
+    told = Shuffled(SEED) if shuffled else simulate
+    start = PROBLEM.everything_on(0)[np.newaxis]
+    beginning = Beginning(start, float(simulate(start)[0][0]), told)
+    learner = spec.build(PROBLEM, configured(spec, config), beginning, SEED)
+    seen = Seen()
+    while seen.samples < evaluations:
+        proposal = learner.propose()
+        seen.add(*simulate(proposal.placements))
+        learner.learn(proposal.actions, *map(tf.constant, told(proposal.placements)))
+    first_s, last_s = seen.first(WINDOW).mean_s, seen.last(WINDOW).mean_s
+    return (first_s - last_s) / (first_s - OPTIMUM_S)
+
+
+LEARNED = [method for method in METHODS if methods.find(method.name).kind == Kind.LEARNED]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", LEARNED, ids=lambda method: method.name)
+def test_what_it_draws_gets_better_by_its_rewards_alone(method: MethodDescriptor) -> None:
+    spec, evaluations = methods.find(method.name), 2 * method.evaluations
+    learned = gain(spec, method.config, evaluations, shuffled=False)
+    assert learned > LEAST_GAIN, f"the mean of its samples got {learned:.2f} of the way to the optimum"
+    by_itself = gain(spec, method.config, evaluations, shuffled=True)
+    assert by_itself < learned / 2, (
+        f"{by_itself:.2f} of the way with rewards that say nothing, {learned:.2f} with"
+    )
+
+
+def test_who_learns_is_told_from_who_does_not() -> None:
+    # A learner of which all this is known, untraced.
+    learned = gain(TINY, TinyConfig(), 1600, shuffled=False)
+    assert learned > LEAST_GAIN
+    assert gain(TINY, TinyConfig(), 1600, shuffled=True) < learned / 2
+    # Luck finds better placements all the same, and is not taken for learning.
+    assert abs(gain(TINY, TinyConfig(rate=0.0), 1600, shuffled=False)) < LEAST_GAIN / 2
+
+
+def test_the_gain_is_of_what_was_drawn() -> None:
+    """One that is told nothing true, and is right all the same, gains all there is."""
+
+    class Knows:
+        def __init__(self, problem: Any, config: Any, beginning: Beginning, seed: int) -> None:
+            self._updates = 0
+
+        def propose(self) -> Any:
+            branch = (np.arange(PROBLEM.num_units) - 1) % BRANCHES
+            best = np.where((branch < BRANCHES // 2) & (np.arange(PROBLEM.num_units) > 0), 1, 0)
+            best[[0, -1]] = 0, 1
+            row = best if self._updates else PROBLEM.everything_on(0)
+            rows = np.tile(row, (WINDOW, 1)).astype(np.int32)
+            return dataclasses.make_dataclass("Drawn", ["actions", "placements"])(rows, tf.constant(rows))
+
+        def learn(self, *told: Any) -> None:
+            self._updates += 1
+
+    knows = dataclasses.replace(TINY, build=Knows)
+    assert gain(knows, None, 2 * WINDOW, shuffled=True) == pytest.approx(1)

@@ -1,0 +1,35 @@
+"""Changes of the best plan so far, and how another takes its place."""
+
+import numpy as np
+import tensorflow as tf
+
+from tf_placer.agents.hdp.incumbent import MOST_CHANGES, Incumbent
+from tf_placer.agents.hdp.policy import Actions
+
+LEGAL = np.ones((20, 3), bool)
+LEGAL[1] = [True, False, True]
+
+
+def test_one_to_eight_groups_change_to_other_legal_devices():
+    incumbent = Incumbent(np.zeros(5, np.int32), np.zeros(20, np.int32))
+    changed = incumbent.changed(tf.constant(LEGAL), 4000, tf.constant([1, 2])).numpy()
+    numbers = (changed != 0).sum(axis=1)
+    assert set(numbers) == set(range(1, MOST_CHANGES + 1))
+    # Each number as often: 500 of 4000, five deviations of sqrt(500 * 7 / 8).
+    assert np.abs(np.bincount(numbers)[1:] - 500).max() < 105
+    assert set(changed[:, 1]) == {0, 2} and set(changed[:, 0]) == {0, 1, 2}
+
+
+def test_where_nothing_can_change_nothing_does():
+    incumbent = Incumbent(np.zeros(2, np.int32), np.zeros(1, np.int32))
+    assert incumbent.changed(tf.ones([1, 1], tf.bool), 3, tf.constant([1, 2])).numpy().tolist() == [[0]] * 3
+
+
+def test_the_fastest_that_runs_takes_its_place_if_it_is_faster():
+    incumbent = Incumbent(np.zeros(2, np.int32), np.zeros(1, np.int32))
+    actions = Actions(tf.constant([[0, 1], [1, 1]]), tf.constant([[[1], [2]], [[3], [4]]]))
+    incumbent.take(actions, tf.constant([3.0, 2.5, 2.0, 1.0]), tf.constant([True, True, True, False]))
+    assert incumbent.runtime_s == 2.0
+    assert incumbent.group_of_unit.numpy().tolist() == [1, 1] and incumbent.device_of_group.numpy() == [3]
+    incumbent.take(actions, tf.fill([4], 2.0), tf.ones([4], tf.bool))
+    assert incumbent.device_of_group.numpy() == [3], "not faster"
