@@ -81,6 +81,17 @@ def test_contraction_equals_the_naive_loop(seed: int):
     np.testing.assert_array_equal(units.unit_of_op, naive_contraction(num_ops, edges), err_msg=f"seed {seed}")
 
 
+def test_groups_that_are_too_heavy_stay_apart():
+    # By number of ops, chains of a's: 2 + 1 is not more than 3, 3 + 1 is.
+    index = graph("a", "b a", "c b", "d c", "e d")
+    assert groups(index, single_consumer(most=5)) == sets("a b c d e")
+    assert all(len(group) <= 3 for group in groups(index, single_consumer(most=3)))
+    assert len(groups(index, single_consumer(most=3))) == 2
+    # By weight: b and c together weigh 6.
+    weight = np.array([1.0, 4.0, 2.0, 1.0, 1.0])
+    assert groups(index, single_consumer(weight_of_op=weight, most=5.0)) == sets("a b", "c d e")
+
+
 def test_contraction_survives_cycles_between_groups():
     # The groups {a, d} and {b, c} feed each other: one successor each.
     index = graph("p/a", "q/b p/a", "q/c", "p/d q/c")
