@@ -104,7 +104,7 @@ def form_units(graph: tf.compat.v1.GraphDef | GraphIndex, heuristics: Sequence[H
     return _merged(index, sets, merges, heuristics)
 
 
-def extend_units(index: GraphIndex, unit_of_op: Sequence[int], heuristics: Sequence[Heuristic]) -> Units:
+def extend_units(index: GraphIndex, unit_of_op: np.ndarray, heuristics: Sequence[Heuristic]) -> Units:
     """Merges units that are there already, as heuristics suggest; no hard rule is asked, nothing is split.
 
     Args:

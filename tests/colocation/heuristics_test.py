@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from colocation.graph_index import GraphIndex, index_graph
+from colocation.graph_index import index_graph
 from colocation.heuristics import (
     attach_constants,
     attach_metadata,
@@ -14,29 +14,10 @@ from colocation.heuristics import (
     name_scope,
     single_consumer,
 )
-from colocation.units import Heuristic, form_units
+from colocation.units import form_units
+from tests.colocation.graph_texts import graph, groups, sets
 
 tf1 = tf.compat.v1
-
-
-def graph(*ops: str) -> GraphIndex:
-    """Each op is "name:Type input input..."; the type may be left out (NoOp, which takes anything)."""
-    graph_def = tf1.GraphDef()
-    for text in ops:
-        head, *inputs = text.split()
-        name, _, op_type = head.partition(":")
-        node = graph_def.node.add(name=name, op=op_type or "NoOp", input=inputs)
-        node.attr["T"].type = tf.float32.as_datatype_enum  # what Shape and Reshape ask for
-    return index_graph(graph_def)
-
-
-def groups(index: GraphIndex, *heuristics: Heuristic) -> set[frozenset[str]]:
-    units = form_units(index, heuristics)
-    return {frozenset(index.names[op] for op in units.members(u)) for u in range(units.num_units)}
-
-
-def sets(*texts: str) -> set[frozenset[str]]:
-    return {frozenset(text.split()) for text in texts}
 
 
 def test_single_consumer_stops_where_an_output_fans_out_to_sinks():

@@ -108,7 +108,7 @@ def test_input_is_left_alone():
 
 def test_units_that_are_there_are_extended_and_never_split():
     index = index_graph(chain_of_variables(3))  # v0 read0 c0 update0 v1 ...
-    given = [9, 9, 4, 4, *range(10, 18)]
+    given = np.array([9, 9, 4, 4, *range(10, 18)])
     units = extend_units(index, given, [name_scope(r"^(c)")])
     # c0, c1 and c2 are ops 2, 6 and 10; update0 is given as one unit with c0. No hard rule is asked.
     np.testing.assert_array_equal(units.unit_of_op, [0, 0, 1, 1, 2, 3, 1, 4, 5, 6, 1, 7])

@@ -8,7 +8,7 @@ import tensorflow as tf
 from colocation.heuristics import default_groups
 from colocation.units import form_units
 from colocation.unrolled_calls import unrolled_calls
-from tests.colocation.heuristics_test import graph, groups, sets
+from tests.colocation.graph_texts import graph, groups, sets
 
 tf1 = tf.compat.v1
 

@@ -65,8 +65,8 @@ def test_presets_are_of_the_same_fields():
 
 
 def test_the_papers_settings_are_a_preset():
-    # Mirhoseini et al. 2017: Adam 0.1, clipped at 1, C = 5, T = 10; 20 controllers of 8 workers; B begins at the failing
-    # signal; after 5,000 steps what fails does not teach.
+    # Mirhoseini et al. 2017: Adam 0.1, clipped at 1, C = 5, T = 10; 20 controllers of 8 workers; B begins at the
+    # failing signal; after 5,000 steps what fails does not teach.
     paper = configured(methods.find("colocrl"), {"preset": "paper", "placements": 4})
     assert (paper.learning_rate, paper.gradient_clip, paper.tanh_constant, paper.temperature) == (
         0.1,
