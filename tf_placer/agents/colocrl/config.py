@@ -65,8 +65,8 @@ class ColocRlConfig:
     ``preset="ours"``, the default, departs further. docs/results/colocrl_groups.md says what all of it together gives;
     none has been undone alone.
 
-    - largest_share 0.1 for 1: a graph with one sink, such as an inference step, does not end as one group, nor does 29 %
-      of Inception-V3's work;
+    - largest_share 0.1 for 1: a graph with one sink, such as an inference step, does not end as one group, nor do the
+      first convolutions of Inception-V3, 29 % of its work;
     - max_groups 256: a decoder's steps are what an update takes;
     - work_features: the policy sees times, memory and slack of a group;
     - hidden 64 for 256: more updates in the same time;
