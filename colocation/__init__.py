@@ -10,7 +10,9 @@ from colocation.heuristics import name_scope
 from colocation.heuristics import single_consumer
 from colocation.units import Heuristic
 from colocation.units import Units
+from colocation.units import extend_units
 from colocation.units import form_units
+from colocation.unrolled_calls import unrolled_calls
 
 __all__ = [
     "GraphIndex",
@@ -20,8 +22,10 @@ __all__ = [
     "attach_constants",
     "attach_metadata",
     "default_groups",
+    "extend_units",
     "form_units",
     "index_graph",
     "name_scope",
     "single_consumer",
+    "unrolled_calls",
 ]

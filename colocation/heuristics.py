@@ -9,6 +9,7 @@ None may split what TensorFlow ties, all may tie what TensorFlow could split.
 from __future__ import annotations
 
 import collections
+import math
 import re
 from collections.abc import Iterator
 
@@ -42,7 +43,13 @@ def default_groups(index: GraphIndex, units: Units) -> Iterator[Merge]:
             yield Merge(forward, op, "default_groups", reason)
 
 
-def single_consumer(*, follow_control_edges: bool = False, recursive: bool = True) -> Heuristic:
+def single_consumer(
+    *,
+    follow_control_edges: bool = False,
+    recursive: bool = True,
+    weight_of_op: np.ndarray | None = None,
+    most: float = math.inf,
+) -> Heuristic:
     """Makes the rule "if Y alone consumes the output of X, X and Y share a device" (ColocRL rule 2).
 
     Args:
@@ -51,12 +58,19 @@ def single_consumer(*, follow_control_edges: bool = False, recursive: bool = Tru
         sink then becomes one unit** (the last op before the sink has no other consumer, and
         so on backwards); a training step does not, its variable updates are sinks. False
         asks only once, about the units as they were given.
+      weight_of_op: [N] what ``most`` is about, such as each op's time; without, how many ops.
+      most: two groups whose weights add up to more stay apart, for graphs with one sink. Recursive only.
     """
 
     def merge_single_consumers(index: GraphIndex, units: Units) -> Iterator[Merge]:
         successors, predecessors = _unit_graph(index, units, follow_control_edges)
-        contract = _contract if recursive else _merge_once
-        for unit, consumer in contract(successors, predecessors):
+        weight = np.bincount(units.unit_of_op, weight_of_op, minlength=units.num_units).tolist()
+        pairs = (
+            _contract(successors, predecessors, weight, most)
+            if recursive
+            else _merge_once(successors, predecessors)
+        )
+        for unit, consumer in pairs:
             op_a, op_b = int(units.members(unit)[0]), int(units.members(consumer)[0])
             reason = f"the group of {index.names[op_b]} alone consumes that of {index.names[op_a]}"
             yield Merge(op_a, op_b, "single_consumer", reason)
@@ -178,12 +192,14 @@ def _merge_once(successors: list[set[int]], predecessors: list[set[int]]) -> Ite
             yield unit, next(iter(consumers))
 
 
-def _contract(successors: list[set[int]], predecessors: list[set[int]]) -> Iterator[tuple[int, int]]:
+def _contract(
+    successors: list[set[int]], predecessors: list[set[int]], weight: list[float], most: float
+) -> Iterator[tuple[int, int]]:
     """Contracts edges to an only successor until there is none; yields (unit, its only consumer).
 
     The one of the two with fewer neighbours takes the other's name, so an edge is rewritten
-    O(log E) times. The result does not depend on the order, and contracting an only
-    out-edge closes no cycle.
+    O(log E) times. The result does not depend on the order, but where ``most`` keeps two apart; and contracting an
+    only out-edge closes no cycle.
     """
     waiting = collections.deque(range(len(successors)))
     while waiting:
@@ -191,6 +207,8 @@ def _contract(successors: list[set[int]], predecessors: list[set[int]]) -> Itera
         if len(successors[unit]) != 1:
             continue
         (consumer,) = successors[unit]
+        if weight[unit] + weight[consumer] > most:
+            continue
         yield unit, consumer
         successors[unit].clear()
         predecessors[consumer].discard(unit)
@@ -199,6 +217,7 @@ def _contract(successors: list[set[int]], predecessors: list[set[int]]) -> Itera
         predecessors[unit].discard(consumer)
         degree = [len(successors[u]) + len(predecessors[u]) for u in (unit, consumer)]
         small, large = (unit, consumer) if degree[0] <= degree[1] else (consumer, unit)
+        weight[large] += weight[small]
         for neighbours, back in ((successors, predecessors), (predecessors, successors)):
             for other in neighbours[small]:
                 back[other].discard(small)

@@ -101,6 +101,37 @@ def form_units(graph: tf.compat.v1.GraphDef | GraphIndex, heuristics: Sequence[H
     merges: list[Merge] = []
     for rule in RULES:
         merges.extend(merge for merge in rule(index) if sets.union(merge.op_a, merge.op_b))
+    return _merged(index, sets, merges, heuristics)
+
+
+def extend_units(index: GraphIndex, unit_of_op: np.ndarray, heuristics: Sequence[Heuristic]) -> Units:
+    """Merges units that are there already, as heuristics suggest; no hard rule is asked, nothing is split.
+
+    Args:
+      index: names, types and edges of the N ops; of its GraphDef only what the heuristics read has to be there.
+      unit_of_op: [N] the unit of each op, by any number.
+      heuristics: as in ``form_units``.
+
+    Raises:
+      ValueError: there is not one unit for each op.
+    """
+    if len(unit_of_op) != index.num_ops:
+        raise ValueError(
+            f"unit_of_op has {len(unit_of_op)} entries, but the graph has {index.num_ops} ops; give one for each"
+        )
+    sets = DisjointSet(index.num_ops)
+    first: dict[int, int] = {}
+    merges = []
+    for op, unit in enumerate(unit_of_op):
+        if sets.union(first.setdefault(int(unit), op), op):
+            merges.append(Merge(first[int(unit)], op, "given", "they are given as one unit"))
+    return _merged(index, sets, merges, heuristics)
+
+
+def _merged(
+    index: GraphIndex, sets: DisjointSet, merges: list[Merge], heuristics: Sequence[Heuristic]
+) -> Units:
+    """Applies the heuristics in their order."""
     units = _snapshot(sets, merges)
     for heuristic in heuristics:
         merges.extend(merge for merge in heuristic(index, units) if sets.union(merge.op_a, merge.op_b))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from colocation.graph_index import GraphIndex, index_graph
+from colocation.graph_index import index_graph
 from colocation.heuristics import (
     attach_constants,
     attach_metadata,
@@ -14,29 +14,10 @@ from colocation.heuristics import (
     name_scope,
     single_consumer,
 )
-from colocation.units import Heuristic, form_units
+from colocation.units import form_units
+from tests.colocation.graph_texts import graph, groups, sets
 
 tf1 = tf.compat.v1
-
-
-def graph(*ops: str) -> GraphIndex:
-    """Each op is "name:Type input input..."; the type may be left out (NoOp, which takes anything)."""
-    graph_def = tf1.GraphDef()
-    for text in ops:
-        head, *inputs = text.split()
-        name, _, op_type = head.partition(":")
-        node = graph_def.node.add(name=name, op=op_type or "NoOp", input=inputs)
-        node.attr["T"].type = tf.float32.as_datatype_enum  # what Shape and Reshape ask for
-    return index_graph(graph_def)
-
-
-def groups(index: GraphIndex, *heuristics: Heuristic) -> set[frozenset[str]]:
-    units = form_units(index, heuristics)
-    return {frozenset(index.names[op] for op in units.members(u)) for u in range(units.num_units)}
-
-
-def sets(*texts: str) -> set[frozenset[str]]:
-    return {frozenset(text.split()) for text in texts}
 
 
 def test_single_consumer_stops_where_an_output_fans_out_to_sinks():
@@ -79,6 +60,17 @@ def test_contraction_equals_the_naive_loop(seed: int):
     index = graph(*(" ".join([f"n{b}", *(f"n{a}" for a, c in edges if c == b)]) for b in range(num_ops)))
     units = form_units(index, [single_consumer()])
     np.testing.assert_array_equal(units.unit_of_op, naive_contraction(num_ops, edges), err_msg=f"seed {seed}")
+
+
+def test_groups_that_are_too_heavy_stay_apart():
+    # By number of ops, chains of a's: 2 + 1 is not more than 3, 3 + 1 is.
+    index = graph("a", "b a", "c b", "d c", "e d")
+    assert groups(index, single_consumer(most=5)) == sets("a b c d e")
+    assert all(len(group) <= 3 for group in groups(index, single_consumer(most=3)))
+    assert len(groups(index, single_consumer(most=3))) == 2
+    # By weight: b and c together weigh 6.
+    weight = np.array([1.0, 4.0, 2.0, 1.0, 1.0])
+    assert groups(index, single_consumer(weight_of_op=weight, most=5.0)) == sets("a b", "c d e")
 
 
 def test_contraction_survives_cycles_between_groups():

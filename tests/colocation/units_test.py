@@ -8,7 +8,8 @@ import tensorflow as tf
 
 from colocation.constraints import RULES
 from colocation.graph_index import index_graph
-from colocation.units import form_units
+from colocation.heuristics import name_scope
+from colocation.units import extend_units, form_units
 from tests.colocation.random_graphs import random_graph
 
 tf1 = tf.compat.v1
@@ -103,3 +104,17 @@ def test_input_is_left_alone():
     before = graph_def.SerializeToString(deterministic=True)
     form_units(graph_def)
     assert graph_def.SerializeToString(deterministic=True) == before
+
+
+def test_units_that_are_there_are_extended_and_never_split():
+    index = index_graph(chain_of_variables(3))  # v0 read0 c0 update0 v1 ...
+    given = np.array([9, 9, 4, 4, *range(10, 18)])
+    units = extend_units(index, given, [name_scope(r"^(c)")])
+    # c0, c1 and c2 are ops 2, 6 and 10; update0 is given as one unit with c0. No hard rule is asked.
+    np.testing.assert_array_equal(units.unit_of_op, [0, 0, 1, 1, 2, 3, 1, 4, 5, 6, 1, 7])
+    assert [merge.rule for merge in units.why(3, 10)] == ["given", "name_scope"]
+    np.testing.assert_array_equal(extend_units(index, given, []).unit_of_op[:5], [0, 0, 1, 1, 2])
+    with pytest.raises(
+        ValueError, match="unit_of_op has 11 entries, but the graph has 12 ops; give one for each"
+    ):
+        extend_units(index, given[1:], [])

@@ -11,6 +11,10 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
+from tf_placer.agents.colocrl.config import ColocRlConfig
+from tf_placer.agents.colocrl.groups import colocated_groups
+from tf_placer.agents.colocrl.inputs import ColocRlInputs, colocrl_inputs
+from tf_placer.agents.colocrl.policy import ColocRlPolicy
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.inputs import HdpInputs, hdp_inputs
 from tf_placer.agents.hdp.policy import Actions, HdpPolicy
@@ -61,6 +65,18 @@ METHODS = (
     MethodDescriptor("auto"),
     MethodDescriptor("brkga", BrkgaConfig(population=32), evaluations=2000),
     MethodDescriptor("cem", CemConfig(samples=64), evaluations=2000),
+    MethodDescriptor(
+        "colocrl",
+        ColocRlConfig(
+            max_groups=8,
+            largest_share=0.3,
+            hidden=8,
+            placements=16,
+            learning_rate=1e-2,
+            start_probability=0.6,
+        ),
+        evaluations=800,
+    ),
     # What it proves on a small program is no matter of the seed; stretches of large ones are drawn.
     MethodDescriptor("cp_sat", CpSatConfig(effort=0.05), evaluations=30, draws=False),
     MethodDescriptor("cpu_only", of_optimum=1.98, draws=False, keeps_within_memory=False, needs_cpu=True),
@@ -192,6 +208,33 @@ def _whole_tabular(problem: Problem) -> float:
 POLICIES = (
     PolicyDescriptor("hdp", _draw_hdp, _whole_hdp),
     PolicyDescriptor("tabular", _draw_tabular, _whole_tabular),
+)
+
+
+def _colocrl(problem: Problem) -> tuple[ColocRlPolicy, ColocRlInputs]:
+    config = ColocRlConfig(max_groups=8, colocate=False, hidden=8, start_probability=0.0)
+    groups = colocated_groups(problem, config)
+    inputs = colocrl_inputs(problem, groups, config, groups.legal.argmax(axis=1))
+    return ColocRlPolicy(config, 0, groups.count), inputs
+
+
+def _draw_colocrl(problem: Problem, seed: int) -> Drawn:
+    policy, inputs = _colocrl(problem)
+    drawn = policy.sample(inputs, 40, tf.constant([seed, 2]))
+    scored = policy.score(inputs, drawn.actions[0])
+    placements = policy.placements(inputs, drawn.actions[0]).numpy()
+    return Drawn(placements, drawn.log_prob()[0].numpy(), scored.log_prob()[0].numpy())
+
+
+def _whole_colocrl(problem: Problem) -> float:
+    policy, inputs = _colocrl(problem)
+    devices = list(itertools.product(range(problem.num_devices), repeat=problem.num_units))
+    return float(tf.reduce_sum(tf.exp(policy.score(inputs, tf.constant(devices, tf.int32)).log_prob())))
+
+
+POLICIES = (
+    PolicyDescriptor("colocrl", _draw_colocrl, _whole_colocrl),
+    PolicyDescriptor("hdp", _draw_hdp, _whole_hdp),
 )
 
 

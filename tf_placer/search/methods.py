@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
+from tf_placer.agents.colocrl.config import ColocRlConfig
+from tf_placer.agents.colocrl.learner import NETWORK_VERSION as COLOCRL_NETWORK_VERSION
+from tf_placer.agents.colocrl.learner import ColocRlLearner
 from tf_placer.agents.features import FEATURES_VERSION
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.learner import NETWORK_VERSION, HdpLearner
@@ -64,6 +67,16 @@ SPECS = (
         build=Cem,
         config=CemConfig,
         ignores=("single units", "order"),
+    ),
+    MethodSpec(
+        name="colocrl",
+        kind=Kind.LEARNED,
+        summary="ColocRL: groups by co-location rules, placed by attention with REINFORCE (Mirhoseini et al. 2017).",
+        build=ColocRlLearner,
+        config=ColocRlConfig,
+        ignores=("single units of a group",),
+        uses_start=True,
+        versions={"network": COLOCRL_NETWORK_VERSION, "features": FEATURES_VERSION},
     ),
     MethodSpec(
         name="cp_sat",

@@ -1,0 +1,200 @@
+"""The learner: proposes, is taught by what was executed, and it learns."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.tf_placer.problem.small_problems import branches_optimum_ns, branches_problem
+from tf_placer.agents.colocrl.config import ColocRlConfig
+from tf_placer.agents.colocrl.learner import ColocRlLearner
+from tf_placer.agents.colocrl.policy import ColocRlPolicy
+from tf_placer.agents.learner import Beginning
+from tf_placer.errors import InputError
+from tf_placer.search import methods
+from tf_placer.search.search import search
+
+CONFIG = ColocRlConfig(
+    max_groups=8, largest_share=0.3, hidden=8, placements=6, start_probability=0.5, failing_reward=-7.0
+)
+# The paper's loss, small.
+PLAIN = dataclasses.replace(
+    CONFIG,
+    baseline_starts_failing=True,
+    standardize=False,
+    elite_share=0.0,
+    entropy_start=0.0,
+    controllers=2,
+    failing_reward=-10.0,
+)
+PROBLEM = branches_problem(3, 4)
+
+
+def learner_of(config=CONFIG, policy=None):
+    """A learner that begins with everything on device 0; rewards are relative to a second."""
+    plans = PROBLEM.everything_on(0)[np.newaxis]
+    beginning = Beginning(plans, 1.0, lambda rows: (np.ones(len(rows)), np.ones(len(rows), bool)))
+    return ColocRlLearner(PROBLEM, config, beginning, seed=3, policy=policy)
+
+
+def weighted_devices(placements):
+    """A time that tells placements apart, and valid where unit 0 is on device 0."""
+    weight = tf.range(1, PROBLEM.num_units + 1, dtype=tf.float32)
+    return 1.0 + tf.linalg.matvec(tf.cast(placements, tf.float32), weight), placements[:, 0] == 0
+
+
+def update(learner):
+    proposal = learner.propose()
+    learner.learn(proposal.actions, *weighted_devices(proposal.placements))
+    return proposal
+
+
+@pytest.fixture(scope="module")
+def learner():
+    """One for all tests that do not mind how far it is."""
+    return learner_of()
+
+
+def test_a_proposal_stays_until_it_is_learned_from(learner):
+    first, again = learner.propose(), learner.propose()
+    assert first.placements.shape == (6, PROBLEM.num_units) and learner.samples_per_update == 6
+    np.testing.assert_array_equal(first.actions, again.actions)
+    before, updates = [v.numpy() for v in learner.policy.trainable_variables], int(learner.updates)
+    update(learner)
+    after = [v.numpy() for v in learner.policy.trainable_variables]
+    assert any((a != b).any() for a, b in zip(after, before, strict=True))
+    assert int(learner.updates) == updates + 1
+    assert (learner.propose().placements != first.placements).numpy().any()
+
+
+def test_each_call_is_traced_once_and_what_was_drawn_is_what_is_scored(learner):
+    for _ in range(2):
+        proposal = update(learner)
+    assert learner.propose.experimental_get_tracing_count() == 1
+    assert learner.learn.experimental_get_tracing_count() == 1
+    inputs = learner._of_problem.inputs
+    np.testing.assert_array_equal(learner.policy.placements(inputs, proposal.actions), proposal.placements)
+
+
+@pytest.mark.slow
+def test_a_learner_is_its_variables(tmp_path):
+    # What another one with other weights goes on to do, once it has them.
+    config = dataclasses.replace(CONFIG, controllers=2)
+    first = learner_of(config)
+    for _ in range(3):
+        update(first)
+    tf.train.Checkpoint(learner=first).write(str(tmp_path / "learner"))
+    expected = [update(first) for _ in range(3)]
+    second = learner_of(config)
+    for variable in second.variables:
+        variable.assign(tf.zeros_like(variable))
+    tf.train.Checkpoint(learner=second).read(str(tmp_path / "learner")).assert_consumed()
+    for proposal in expected:
+        np.testing.assert_array_equal(update(second).placements, proposal.placements)
+
+
+def drawn(learner, reward, valid):
+    """The learner's own loss of a draw, and the draw's log-probabilities."""
+    inputs = learner._of_problem.inputs
+    actions = learner.policy.sample(inputs, 6, tf.constant([3, 4])).actions[0]
+    decoded = learner.policy.score(inputs, actions)
+    return float(learner._loss(decoded, tf.constant(reward), tf.constant(valid))), decoded.log_prob()[
+        0
+    ].numpy()
+
+
+REWARD = np.array([-1.0, -10.0, -2.0, -10.0, -1.5, -3.0], np.float32)
+VALID = REWARD > -10
+
+
+def test_the_loss_is_the_papers_over_exactly_the_executed_actions():
+    learner = learner_of(PLAIN)
+    # Before any step the baseline is the failing signal, so what fails teaches nothing yet and what runs is raised.
+    loss, log_prob = drawn(learner, REWARD, VALID)
+    assert loss == pytest.approx(-np.mean((REWARD + 10) * log_prob), rel=1e-4)
+    np.testing.assert_allclose(learner.baselines.average, [0.9 * -10 + 0.1 * REWARD.mean(), -10], rtol=1e-5)
+    learner.updates.assign(1)  # the other controller's turn: its baseline has not moved
+    again, _ = drawn(learner, REWARD, VALID)
+    assert again == pytest.approx(loss, rel=1e-5)
+    learner.updates.assign(4)  # the first one's again: its baseline has
+    moved, _ = drawn(learner, REWARD, VALID)
+    baseline = 0.9 * -10 + 0.1 * REWARD.mean()
+    assert moved == pytest.approx(-np.mean((REWARD - baseline) * log_prob), rel=1e-4)
+
+
+def test_after_the_steps_of_the_rule_what_fails_does_not_teach():
+    learner = learner_of(dataclasses.replace(PLAIN, valid_only_after=5000, baseline_starts_failing=False))
+    learner.updates.assign(4999)
+    loss, log_prob = drawn(learner, REWARD, VALID)
+    assert loss == pytest.approx(-np.mean((REWARD - REWARD.mean()) * log_prob), rel=1e-4)
+    learner.updates.assign(5000)
+    loss, log_prob = drawn(learner, REWARD, VALID)
+    mean = REWARD[VALID].mean()  # the other controller's first
+    assert loss == pytest.approx(-np.mean(np.where(VALID, REWARD - mean, 0) * log_prob), rel=1e-4)
+    np.testing.assert_allclose(learner.baselines.average, [mean, REWARD.mean()], rtol=1e-5)
+
+
+def test_ours_also_moves_to_the_best():
+    config = dataclasses.replace(CONFIG, entropy_start=0.0, elite_share=0.34)  # two of six
+    loss, log_prob = drawn(learner_of(config), REWARD, VALID)
+    advantage = (REWARD - REWARD.mean()) / REWARD.std()
+    best = (log_prob[0] + log_prob[4]) / 2  # of -1 and -1.5
+    assert loss == pytest.approx(-np.mean(advantage * log_prob) - best, rel=1e-4)
+
+
+def test_failures_of_any_cause_get_the_failing_signal(learner):
+    update(learner)
+    before = float(learner.baselines.average[0])
+    learner.learn(learner.propose().actions, tf.fill([6], float("nan")), tf.zeros([6], tf.bool))
+    assert float(learner.baselines.average[0]) == pytest.approx(0.9 * before + 0.1 * -7.0, rel=1e-5)
+    for variable in learner.policy.trainable_variables:
+        assert np.isfinite(variable.numpy()).all(), variable.name
+
+
+def test_a_policy_for_other_groups_is_refused():
+    policy = ColocRlPolicy(dataclasses.replace(CONFIG, max_groups=9), seed=0, groups=2)
+    with pytest.raises(InputError, match="policy is for 9 groups and problem 'arrays' for 8; give"):
+        learner_of(policy=policy)
+
+
+LEARNING = ColocRlConfig(
+    max_groups=64, largest_share=0.06, hidden=32, placements=32, entropy_updates=60, learning_rate=5e-3
+)
+
+
+@pytest.mark.slow
+def test_what_is_learned_is_better_than_what_was_sampled_at_first():
+    problem, evaluations = branches_problem(4, 10), 6400
+    learning = dataclasses.replace(methods.find("colocrl"), default=LEARNING)
+    # From one device: the list schedule, where it would begin by itself, is the optimum here.
+    start = problem.everything_on(0)
+    learned = search(problem, learning, budget_evaluations=evaluations, seed=0, start=start)
+    random = search(problem, "random", budget_evaluations=evaluations, seed=0)
+    optimum_s = branches_optimum_ns(4, 10) / 1e9
+    first_s = next(e.best_s for e in reversed(learned.history) if e.evaluations <= 100)
+    last_mean_s = np.mean([e.mean_s for e in learned.history[-5:]])
+    report = (
+        f"optimum {optimum_s}, learned {learned.runtime_s}, random {random.runtime_s}, mean {last_mean_s}"
+    )
+    assert learned.runtime_s < random.runtime_s, report
+    assert last_mean_s < first_s, report
+    assert optimum_s * (1 - 1e-9) <= learned.runtime_s <= 1.1 * optimum_s, report
+
+
+@pytest.mark.slow
+def test_with_shuffled_rewards_it_does_not_learn():
+    generator = np.random.default_rng(0)
+    means = {}
+    for shuffled in (False, True):
+        learner = learner_of(dataclasses.replace(LEARNING, max_groups=8, largest_share=0.3))
+        last = []
+        for step in range(60):
+            proposal = learner.propose()
+            times = 1.0 + np.mean(proposal.placements.numpy() == 0, axis=1)
+            given = generator.permutation(times) if shuffled else times
+            learner.learn(proposal.actions, tf.constant(given, tf.float32), tf.ones([32], tf.bool))
+            last += [times.mean()] if step >= 50 else []
+        means[shuffled] = np.mean(last)
+    # At first nine tenths of the groups are on device 0: 1.9. All on device 1 is 1.
+    assert means[False] < 1.15 < 1.4 < means[True], means
