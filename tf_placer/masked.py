@@ -39,3 +39,9 @@ def entropy(logits: tf.Tensor) -> tf.Tensor:
     """[...] -sum_c p_c log p_c of logits [..., C], in nats; 0 where one choice is left."""
     log_p = tf.nn.log_softmax(logits)
     return -tf.reduce_sum(tf.exp(log_p) * log_p, axis=-1)
+
+
+def divergence(logits: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
+    """[...] sum_c p_c log(p_c / q_c) in nats, p of logits [..., C] and q of ``other``, both over the same choices."""
+    log_p, log_q = tf.nn.log_softmax(logits), tf.nn.log_softmax(other)
+    return tf.reduce_sum(tf.exp(log_p) * (log_p - log_q), axis=-1)

@@ -21,7 +21,7 @@ def test_a_child_has_its_keys_of_an_elite_and_another() -> None:
 
 def test_all_keys_may_be_drawn_anew() -> None:
     born = children(KEYS, 2, 50, bias=0.7, mutation=1.0, generator=np.random.default_rng(0))
-    assert len(np.unique(born)) == 100 and 0 <= born.min() and born.max() < 1
+    assert len(np.unique(born)) == 100 and born.min() >= 0 and born.max() < 1
 
 
 def test_the_fastest_of_elites_and_offered_live_on() -> None:
