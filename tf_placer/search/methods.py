@@ -7,6 +7,8 @@ import dataclasses
 from tf_placer.agents.features import FEATURES_VERSION
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.learner import NETWORK_VERSION, HdpLearner
+from tf_placer.agents.post.config import PostConfig
+from tf_placer.agents.post.learner import TABLE_VERSION, PostLearner
 from tf_placer.arguments import nearest
 from tf_placer.errors import InputError
 from tf_placer.planners.brkga import Brkga, BrkgaConfig
@@ -208,6 +210,15 @@ SPECS = (
             "peaks of memory",
         ),
         goes_on=False,
+    ),
+    MethodSpec(
+        name="post",
+        kind=Kind.LEARNED,
+        summary="Post: a table of probabilities, cross-entropy minimization and PPO steps (Gao, Chen & Li 2018).",
+        build=PostLearner,
+        config=PostConfig,
+        ignores=("single units", "order"),
+        versions={"table": TABLE_VERSION},
     ),
     MethodSpec(
         name="random",
