@@ -18,6 +18,7 @@ from tf_placer.agents.hdp.start import HdpStart
 from tf_placer.agents.losses import cross_entropy_loss, ppo_loss, quantile_loss, reinforce_loss
 from tf_placer.agents.post.config import PostConfig
 from tf_placer.agents.post.policy import PostPolicy
+from tf_placer.agents.regal.config import RegalConfig
 from tf_placer.grouper.feed_forward import FeedForwardGrouper
 from tf_placer.placer.device_scorer import DeviceChoices, DeviceScorer
 from tf_placer.placer.projected_lstm import ProjectedLstm
@@ -92,6 +93,9 @@ METHODS = (
     MethodDescriptor("peft", draws=False),
     MethodDescriptor("post", PostConfig(samples=64, epochs=1, learning_rate=0.2), evaluations=2000),
     MethodDescriptor("random", of_optimum=1.98),  # no block of the breadth-first order is a branch
+    MethodDescriptor(
+        "regal", RegalConfig(population=32, hidden=8, rounds=1), evaluations=800, of_optimum=1.02
+    ),
     MethodDescriptor("scotch", draws=False, missing=why_missing()),
     MethodDescriptor("single", of_optimum=1.98, draws=False, keeps_within_memory=False),
     MethodDescriptor("tf_default", of_optimum=1.98, draws=False, keeps_within_memory=False),

@@ -16,7 +16,7 @@ def children(
     """Children of an elite and another each (Goncalves & Resende 2011).
 
     Args:
-      keys: [P, G] of the last generation, the fastest first.
+      keys: [P, G] of the last generation, the fastest first; or [P, G, D], where the D keys of a group stay together.
       elites: how many of them are elites, in [1, P).
       count: how many children.
       bias: probability that a child has a key from its elite parent.
@@ -24,13 +24,13 @@ def children(
       generator: draws.
 
     Returns:
-      [count, G] keys.
+      [count, G] or [count, G, D] keys.
     """
     one = keys[generator.integers(elites, size=count)]
     other = keys[generator.integers(elites, len(keys), size=count)]
-    shape = (count, keys.shape[1])
-    mixed = np.where(generator.random(shape) < bias, one, other)
-    return np.where(generator.random(shape) < mutation, generator.random(shape), mixed)
+    whole = (count, keys.shape[1], *[1] * (keys.ndim - 2))
+    mixed = np.where(generator.random(whole) < bias, one, other)
+    return np.where(generator.random(whole) < mutation, generator.random(mixed.shape), mixed)
 
 
 def joined(

@@ -9,6 +9,9 @@ from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.learner import NETWORK_VERSION, HdpLearner
 from tf_placer.agents.post.config import PostConfig
 from tf_placer.agents.post.learner import TABLE_VERSION, PostLearner
+from tf_placer.agents.regal.config import RegalConfig
+from tf_placer.agents.regal.learner import NETWORK_VERSION as REGAL_NETWORK_VERSION
+from tf_placer.agents.regal.learner import RegalLearner
 from tf_placer.arguments import nearest
 from tf_placer.errors import InputError
 from tf_placer.planners.brkga import Brkga, BrkgaConfig
@@ -228,6 +231,15 @@ SPECS = (
         config=RandomSearchConfig,
         ignores=("everything but memory",),
         roles=frozenset({Role.CONTROL}),
+    ),
+    MethodSpec(
+        name="regal",
+        kind=Kind.IMPROVING,
+        summary="REGAL: a genetic algorithm whose keys are drawn as a graph network says (Paliwal et al. 2020).",
+        build=RegalLearner,
+        config=RegalConfig,
+        ignores=("single units", "order"),
+        versions={"network": REGAL_NETWORK_VERSION, "features": FEATURES_VERSION},
     ),
     MethodSpec(
         name="scotch",

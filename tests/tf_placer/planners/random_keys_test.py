@@ -24,6 +24,13 @@ def test_all_keys_may_be_drawn_anew() -> None:
     assert len(np.unique(born)) == 100 and born.min() >= 0 and born.max() < 1
 
 
+def test_the_keys_of_a_group_stay_together() -> None:
+    keys = np.repeat(KEYS[:, :, np.newaxis], 3, axis=2)
+    born = children(keys, 2, 200, bias=0.7, mutation=0.0, generator=np.random.default_rng(0))
+    assert born.shape == (200, 2, 3) and (born == born[:, :, :1]).all()
+    assert (born[:, 0] != born[:, 1]).any()
+
+
 def test_the_fastest_of_elites_and_offered_live_on() -> None:
     keys, times = joined(KEYS[:1], np.array([2.0]), KEYS[1:], np.array([3.0, 1.0, 2.0]), population=3)
     np.testing.assert_array_equal(times, [1, 2, 2])
