@@ -183,7 +183,7 @@ class RegalLearner(snt.Module):
             "actions": self._actions,
             "drawn_s": self._drawn_s,
             "generator": self._generator.bit_generator.state,
-            **{f"variable.{i}": np.array(variable) for i, variable in enumerate(self._kept())},
+            **{f"variable.{i}": np.asarray(variable.numpy()) for i, variable in enumerate(self._kept())},
         }
 
     def restore(self, state: dict[str, Any]) -> None:
