@@ -43,7 +43,19 @@ def log_prob(logits: tf.Tensor, choices: tf.Tensor) -> tf.Tensor:
     return -tf.nn.sparse_softmax_cross_entropy_with_logits(labels=choices, logits=logits)
 
 
+def scored(logits: tf.Tensor, choices: tf.Tensor) -> tf.Tensor:
+    """[B, ...] log-probability of B ``choices`` [B, ...] each under the same logits [..., C]."""
+    shape = tf.concat([tf.shape(choices), tf.shape(logits)[-1:]], axis=0)
+    return log_prob(tf.broadcast_to(logits, shape), choices)
+
+
 def entropy(logits: tf.Tensor) -> tf.Tensor:
     """[...] -sum_c p_c log p_c of logits [..., C], in nats; 0 where one choice is left."""
     log_p = tf.nn.log_softmax(logits)
     return -tf.reduce_sum(tf.exp(log_p) * log_p, axis=-1)
+
+
+def divergence(logits: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
+    """[...] sum_c p_c log(p_c / q_c) in nats, p of logits [..., C] and q of ``other``, both over the same choices."""
+    log_p, log_q = tf.nn.log_softmax(logits), tf.nn.log_softmax(other)
+    return tf.reduce_sum(tf.exp(log_p) * (log_p - log_q), axis=-1)

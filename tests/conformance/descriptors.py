@@ -20,6 +20,9 @@ from tf_placer.agents.hdp.inputs import HdpInputs, hdp_inputs
 from tf_placer.agents.hdp.policy import Actions, HdpPolicy
 from tf_placer.agents.hdp.start import HdpStart
 from tf_placer.agents.losses import cross_entropy_loss, ppo_loss, quantile_loss, reinforce_loss
+from tf_placer.agents.post.config import PostConfig
+from tf_placer.agents.post.policy import PostPolicy
+from tf_placer.agents.regal.config import RegalConfig
 from tf_placer.agents.tabular.config import TabularConfig
 from tf_placer.agents.tabular.inputs import TabularInputs, tabular_inputs
 from tf_placer.agents.tabular.policy import TabularPolicy
@@ -31,6 +34,7 @@ from tf_placer.placer.seq2seq import Seq2SeqPlacer
 from tf_placer.planners.brkga import BrkgaConfig
 from tf_placer.planners.cem import CemConfig
 from tf_placer.planners.cp_sat import CpSatConfig
+from tf_placer.planners.grouped_plans import GroupedPlans
 from tf_placer.planners.scotch_program import why_missing
 from tf_placer.problem.problem import Problem
 
@@ -106,7 +110,11 @@ METHODS = (
     MethodDescriptor("metis", draws=False),
     MethodDescriptor("mincut", draws=False, missing=why_missing()),
     MethodDescriptor("peft", draws=False),
+    MethodDescriptor("post", PostConfig(samples=64, epochs=1, learning_rate=0.2), evaluations=2000),
     MethodDescriptor("random", of_optimum=1.98),  # no block of the breadth-first order is a branch
+    MethodDescriptor(
+        "regal", RegalConfig(population=32, hidden=8, rounds=1), evaluations=800, of_optimum=1.02
+    ),
     MethodDescriptor("scotch", draws=False, missing=why_missing()),
     MethodDescriptor("single", of_optimum=1.98, draws=False, keeps_within_memory=False),
     MethodDescriptor("tabular", TabularConfig(num_groups=8, learning_rate=0.2), evaluations=2000),
@@ -235,6 +243,34 @@ def _whole_colocrl(problem: Problem) -> float:
 POLICIES = (
     PolicyDescriptor("colocrl", _draw_colocrl, _whole_colocrl),
     PolicyDescriptor("hdp", _draw_hdp, _whole_hdp),
+)
+
+
+def _post(problem: Problem) -> tuple[PostPolicy, GroupedPlans, tf.Tensor]:
+    """A table that is not uniform, and its groups."""
+    plans = GroupedPlans(problem, parts=4, levels=1, one_kind=True)
+    policy, legal = PostPolicy(problem.num_devices), plans.level(0).allowed
+    policy.become(np.random.default_rng(0).uniform(0.1, 1, legal.shape))
+    return policy, plans, tf.constant(legal)
+
+
+def _draw_post(problem: Problem, seed: int) -> Drawn:
+    policy, plans, legal = _post(problem)
+    actions = policy.sample(legal, 20, tf.constant([seed, 1]))
+    by_table = np.log(policy.probability(legal).numpy()[np.arange(len(legal)), actions]).sum(axis=1)
+    scored = tf.reduce_sum(policy.score(legal, actions), axis=1).numpy()
+    return Drawn(plans.rows(0, actions.numpy()), by_table, scored)
+
+
+def _whole_post(problem: Problem) -> float:
+    policy, _, legal = _post(problem)
+    every = list(itertools.product(range(problem.num_devices), repeat=len(legal)))
+    return float(tf.reduce_sum(tf.exp(tf.reduce_sum(policy.score(legal, tf.constant(every)), axis=1))))
+
+
+POLICIES = (
+    PolicyDescriptor("hdp", _draw_hdp, _whole_hdp),
+    PolicyDescriptor("post", _draw_post, _whole_post),
 )
 
 

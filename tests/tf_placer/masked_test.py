@@ -58,3 +58,17 @@ def test_gradients_are_finite_and_those_of_the_legal_choices_alone():
     np.testing.assert_allclose(
         tape.gradient(entropy, free), [[slope, -slope, 0], [0, 0, 0]], rtol=1e-4, atol=1e-7
     )
+
+
+def test_the_same_logits_score_many_choices(logits):
+    scored = masked.scored(logits, tf.constant([[0, 1], [1, 1], [1, 1]])).numpy()
+    np.testing.assert_allclose(scored[:, 0], np.log([0.25, 0.75, 0.75]), rtol=1e-5)
+    np.testing.assert_array_equal(scored[:, 1], 0)
+
+
+def test_a_divergence_is_what_is_lost_by_the_other_one(logits):
+    other = masked.masked(tf.zeros([2, 3]), LEGAL)
+    # One in four and three in four, beside halves; and nothing where there is one choice.
+    lost = 0.25 * math.log(0.25 / 0.5) + 0.75 * math.log(0.75 / 0.5)
+    np.testing.assert_allclose(masked.divergence(logits, other), [lost, 0], rtol=1e-5)
+    np.testing.assert_array_equal(masked.divergence(logits, logits), [0, 0])

@@ -85,7 +85,12 @@ def _line(
     axis: matplotlib.axes.Axes, at: list[float], best_ms: list[float], style: dict[str, str], label: str = ""
 ) -> None:
     """A stair: what was found holds until something better is."""
-    axis.step(
-        at, best_ms, where="post", color=style["color"], linestyle=style["linestyle"], label=label or None
+    axis.plot(
+        at,
+        best_ms,
+        drawstyle="steps-post",
+        color=style["color"],
+        linestyle=style["linestyle"],
+        label=label or None,
     )
     axis.plot(at[-1:], best_ms[-1:], "o", color=style["color"], markersize=4)

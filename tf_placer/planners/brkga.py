@@ -9,6 +9,7 @@ import numpy as np
 
 from tf_placer import arguments
 from tf_placer.planners.grouped_plans import GroupedPlans
+from tf_placer.planners.random_keys import children, devices_of_keys, joined, keys_of_devices
 from tf_placer.problem.problem import Problem
 
 _MOST = 2**20
@@ -89,10 +90,9 @@ class Brkga:
         if runtime_s[fastest] < self._best_s:
             self._best_s, self._best = float(runtime_s[fastest]), np.array(device_of_unit[fastest], np.int32)
         elites = self._num_elites
-        keys = np.concatenate([self._keys[:elites], self._offered])
-        times = np.concatenate([self._times[:elites], runtime_s])
-        order = np.argsort(times, kind="stable")[: self._config.population]
-        self._keys, self._times = keys[order], times[order]
+        self._keys, self._times = joined(
+            self._keys[:elites], self._times[:elites], self._offered, runtime_s, self._config.population
+        )
         if np.isfinite(self._times[:elites]).all() and self._likeness() > _ALIKE:
             self._go_on()
 
@@ -121,27 +121,17 @@ class Brkga:
         config, generator = self._config, self._generator
         elites = min(self._num_elites, len(self._keys) - 1)
         mutants = round(config.mutants * config.population)
-        children = config.population - self._num_elites - mutants
-        one = self._keys[generator.integers(elites, size=children)]
-        other = self._keys[generator.integers(elites, len(self._keys), size=children)]
-        shape = (children, self._groups)
-        keys = np.where(generator.random(shape) < config.bias, one, other)
-        keys = np.where(generator.random(shape) < config.mutation, generator.random(shape), keys)
+        count = config.population - self._num_elites - mutants
+        keys = children(self._keys, elites, count, config.bias, config.mutation, generator)
         return np.concatenate([generator.random((mutants, self._groups)), keys])
 
     def _devices(self, keys: np.ndarray) -> np.ndarray:
         """[B, G] devices that keys stand for."""
-        allowed = self._plans.level(self._level).allowed
-        nth = np.argsort(~allowed, axis=1, kind="stable")  # [G, D] allowed devices first
-        position = np.minimum((keys * allowed.sum(axis=1)).astype(np.int64), allowed.sum(axis=1) - 1)
-        return nth[np.arange(len(allowed)), position]
+        return devices_of_keys(keys, self._plans.level(self._level).allowed)
 
     def _keys_of(self, devices: np.ndarray) -> np.ndarray:
-        """[G] keys in the middle of what stands for devices [G]; for the first one where a group may not be there."""
-        allowed = self._plans.level(self._level).allowed
-        position = (np.cumsum(allowed, axis=1) - 1)[np.arange(len(allowed)), devices]
-        position = np.where(allowed[np.arange(len(allowed)), devices], position, 0)
-        return (position + 0.5) / allowed.sum(axis=1)
+        """[G] keys that stand for devices [G]."""
+        return keys_of_devices(devices, self._plans.level(self._level).allowed)
 
     def _likeness(self) -> float:
         """Mean over groups of the share of elites on the device of most of them."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tf_placer import arguments
+from tf_placer.planners.cross_entropy import toward_elites
 from tf_placer.planners.grouped_plans import GroupedPlans
 from tf_placer.problem.problem import Problem
 
@@ -82,21 +83,17 @@ class Cem:
     def learn(self, device_of_unit: np.ndarray, runtime_s: np.ndarray) -> None:
         """Moves the table to the fastest draws that run."""
         self._rounds += 1
-        order = np.argsort(runtime_s, kind="stable")
-        order = order[np.isfinite(runtime_s[order])]
-        if not len(order):
+        fastest = int(np.argmin(runtime_s))
+        if not np.isfinite(runtime_s[fastest]):
             return
-        if runtime_s[order[0]] < self._best_s:
-            self._best_s, self._best = (
-                float(runtime_s[order[0]]),
-                np.array(device_of_unit[order[0]], np.int32),
-            )
-        drawn = order[order >= self._alone]
-        if len(drawn):
-            order = drawn  # single devices would draw the table to themselves before it has seen anything
-        elite = self._drawn[order[: max(1, round(self._config.elites * self._config.samples))]]
-        frequency = (elite[:, :, np.newaxis] == np.arange(self._probability.shape[1])).mean(axis=0)
-        self._probability += self._config.smoothing * (frequency - self._probability)
+        if runtime_s[fastest] < self._best_s:
+            self._best_s, self._best = float(runtime_s[fastest]), np.array(device_of_unit[fastest], np.int32)
+        # Single devices would draw the table to themselves before it has seen anything.
+        first = self._alone if np.isfinite(runtime_s[self._alone :]).any() else 0
+        elites = max(1, round(self._config.elites * self._config.samples))
+        self._probability = toward_elites(
+            self._probability, self._drawn[first:], runtime_s[first:], elites, self._config.smoothing
+        )
         if self._probability.max(axis=1).mean() > _CONVERGED:
             self._go_on()
 

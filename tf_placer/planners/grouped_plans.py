@@ -38,8 +38,19 @@ class GroupedPlans:
         rows = plans.rows(level, devices)  # [B, G] -> [B, U]
     """
 
-    def __init__(self, problem: Problem, parts: int, levels: int) -> None:
-        """Level k has ``parts * 2^k`` min-cut parts, split by slack (``slack_groups``), made when it is first used."""
+    def __init__(self, problem: Problem, parts: int, levels: int, one_kind: bool = False) -> None:
+        """Sorts nothing yet: a level is made when it is first used.
+
+        Args:
+          problem: whose units.
+          parts: level k has ``parts * 2^k`` min-cut parts, split by slack (``slack_groups``).
+          levels: how many.
+          one_kind: split the groups until all units of each may be on the same devices. A device that is allowed for
+            a group is then legal for all of it.
+        """
+        self._kind = (
+            np.unique(problem.allowed, axis=0, return_inverse=True)[1].reshape(-1) if one_kind else None
+        )
         self._problem = problem
         self._parts = [parts * 2**level for level in range(levels)]
         # A level that is no finer than the one before is none.
@@ -56,6 +67,9 @@ class GroupedPlans:
         """The groups of a level, 0 the coarsest."""
         if level not in self._levels:
             group = slack_groups(self._problem, self._parts[level])
+            if self._kind is not None:
+                keys = group * (int(self._kind.max()) + 1) + self._kind
+                group = np.unique(keys, return_inverse=True)[1].reshape(-1).astype(np.int32)
             allowed = np.zeros((int(group.max()) + 1, self._problem.num_devices), bool)
             np.logical_or.at(allowed, group, self._problem.allowed)
             self._levels[level] = Level(group, allowed)

@@ -10,6 +10,11 @@ from tf_placer.agents.colocrl.learner import ColocRlLearner
 from tf_placer.agents.features import FEATURES_VERSION
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.learner import NETWORK_VERSION, HdpLearner
+from tf_placer.agents.post.config import PostConfig
+from tf_placer.agents.post.learner import TABLE_VERSION, PostLearner
+from tf_placer.agents.regal.config import RegalConfig
+from tf_placer.agents.regal.learner import NETWORK_VERSION as REGAL_NETWORK_VERSION
+from tf_placer.agents.regal.learner import RegalLearner
 from tf_placer.agents.tabular.config import TabularConfig
 from tf_placer.agents.tabular.learner import TABLE_VERSION, TabularLearner
 from tf_placer.arguments import nearest
@@ -224,6 +229,15 @@ SPECS = (
         goes_on=False,
     ),
     MethodSpec(
+        name="post",
+        kind=Kind.LEARNED,
+        summary="Post: a table of probabilities, cross-entropy minimization and PPO steps (Gao, Chen & Li 2018).",
+        build=PostLearner,
+        config=PostConfig,
+        ignores=("single units", "order"),
+        versions={"table": TABLE_VERSION},
+    ),
+    MethodSpec(
         name="random",
         kind=Kind.IMPROVING,
         summary="Random search over block placements of every granularity.",
@@ -231,6 +245,15 @@ SPECS = (
         config=RandomSearchConfig,
         ignores=("everything but memory",),
         roles=frozenset({Role.CONTROL}),
+    ),
+    MethodSpec(
+        name="regal",
+        kind=Kind.IMPROVING,
+        summary="REGAL: a genetic algorithm whose keys are drawn as a graph network says (Paliwal et al. 2020).",
+        build=RegalLearner,
+        config=RegalConfig,
+        ignores=("single units", "order"),
+        versions={"network": REGAL_NETWORK_VERSION, "features": FEATURES_VERSION},
     ),
     MethodSpec(
         name="scotch",

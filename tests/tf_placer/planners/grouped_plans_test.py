@@ -50,3 +50,14 @@ def test_what_does_not_fit_is_moved() -> None:
     everything_there = np.full((4, len(plans.level(0).allowed)), 2)
     for row in plans.rows(0, everything_there):
         assert (loads(problem, row) <= problem.cluster.capacity_bytes()).all()
+
+
+def test_groups_of_one_kind_are_legal_as_they_are() -> None:
+    for seed in range(5):
+        problem = random_problem(np.random.default_rng(seed), 15, 3)  # with masks
+        plans = GroupedPlans(problem, 3, 1, one_kind=True)
+        level = plans.level(0)
+        np.testing.assert_array_equal(problem.allowed, level.allowed[level.group])
+        coarse = GroupedPlans(problem, 3, 1).level(0).group
+        pairs = np.unique(np.stack([level.group, coarse]), axis=1)
+        assert len(np.unique(pairs[0])) == pairs.shape[1], "each is a part of one group"

@@ -1,0 +1,233 @@
+"""Post: PPO steps on every batch, and cross-entropy steps on the best of several."""
+
+from __future__ import annotations
+
+import numpy as np
+import sonnet as snt
+import tensorflow as tf
+
+from tf_placer import masked
+from tf_placer.agents.baselines import MovingAverageBaseline
+from tf_placer.agents.kl_penalty import KlPenalty
+from tf_placer.agents.learner import Beginning, Proposal
+from tf_placer.agents.losses import ppo_loss
+from tf_placer.agents.post.config import PostConfig
+from tf_placer.agents.post.policy import PostPolicy
+from tf_placer.agents.rewards import square_root_reward
+from tf_placer.planners.cross_entropy import toward_elites
+from tf_placer.planners.grouped_plans import GroupedPlans
+from tf_placer.problem.problem import Problem
+
+# Of the variables' meaning: those that were saved with another one cannot be restored.
+TABLE_VERSION = 1
+
+_UNCLIPPED = 1e6
+_CONVERGED = 0.98  # mean probability of the likeliest device
+_KEPT = 0.7  # of the best plan, in the table that a finer level begins with
+
+
+class PostLearner(snt.Module):
+    """Trains a ``PostPolicy`` on one problem (Gao, Chen & Li 2018, algorithm 1); a ``Learner``.
+
+        proposal = learner.propose()
+        learner.learn(proposal.actions, runtime_s, valid)
+
+    After each batch of K samples, several gradient steps on
+
+        mean_b min(r_b A_b, clip(r_b) A_b) - weight KL(old || new),   r = f(d | u) / f(d | old u)
+
+    and after every few batches the table moves to the frequencies of their elites, which solves the cross-entropy
+    minimization, and is mixed with the uniform one.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        config: PostConfig,
+        beginning: Beginning,
+        seed: int,
+        policy: PostPolicy | None = None,
+    ):
+        """Begins with uniform distributions.
+
+        Args:
+          problem: what to place.
+          config: settings.
+          beginning: what rewards are relative to; the plans are not looked at.
+          seed: fixes everything random.
+          policy: goes on with this table, of the same groups, and changes it.
+        """
+        super().__init__(name="post_learner")
+        self._config = config
+        self._reference_s = beginning.reference_s
+        self._seed = tf.constant([seed, 0x905], tf.int32)
+        self._plans = _Untracked(GroupedPlans(problem, config.parts, config.levels, one_kind=True))
+        self.level = tf.Variable(0, trainable=False, name="level")
+        self.updates = tf.Variable(0, trainable=False, name="updates")
+        self.best = tf.Variable(problem.everything_on(0), trainable=False, name="best")  # [U]
+        self.best_s = tf.Variable(np.inf, trainable=False, name="best_s", dtype=tf.float64)
+        self.baseline = MovingAverageBaseline(config.baseline_decay, config.normalize_advantage)
+        self.kl_penalty = KlPenalty(config.kl_weight, config.kl_target)
+        # Draws and times since the last cross-entropy step.
+        batches = max(config.cross_every, 1)
+        self.drawn = tf.Variable(
+            tf.zeros([batches, config.samples, 0], tf.int32),
+            shape=[batches, config.samples, None],
+            trainable=False,
+            name="drawn",
+        )
+        self.times = tf.Variable(
+            tf.fill([batches, config.samples], tf.constant(np.inf, tf.float64)), trainable=False, name="times"
+        )
+        self.policy = PostPolicy(problem.num_devices) if policy is None else policy
+        if policy is None:
+            self.policy.become(self._uniform())
+        self._clear()
+
+    @property
+    def samples_per_update(self) -> int:
+        """K."""
+        return self._config.samples
+
+    def propose(self) -> Proposal:
+        """Draws K placements; the same ones until ``learn`` is called."""
+        actions = self._draw(tf.constant(self._legal))
+        rows = self._plans.of.rows(int(self.level), actions.numpy())
+        return Proposal(actions, tf.constant(rows))
+
+    def learn(self, actions: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
+        """Takes PPO steps on this batch, and the cross-entropy step when it is due.
+
+        Args:
+          actions: [K, G] what ``propose`` gave last.
+          runtime_s: [K] step times of its placements; not read where not valid.
+          valid: [K] bool.
+        """
+        config = self._config
+        times = np.where(valid, tf.cast(runtime_s, tf.float64), np.inf)
+        self._keep_best(actions, times)
+        number = int(self.updates) % max(config.cross_every, 1)
+        self.drawn[number].assign(actions)
+        self.times[number].assign(times)
+        if config.epochs:
+            self._proximal_steps(tf.constant(self._legal), actions, runtime_s, valid)
+        self.updates.assign_add(1)
+        if config.cross_every and number == config.cross_every - 1:
+            self._cross_entropy_step()
+            self._clear()
+        if config.levels > 1 and self._probability().max(axis=1).mean() > _CONVERGED:
+            self._go_on()
+
+    @property
+    def _legal(self) -> np.ndarray:
+        """[G, D] bool of the level."""
+        return self._plans.of.level(int(self.level)).allowed
+
+    def _probability(self) -> np.ndarray:
+        """[G, D] float64."""
+        return self.policy.probability(tf.constant(self._legal)).numpy().astype(np.float64)
+
+    def _uniform(self) -> np.ndarray:
+        """[G, D] over what is legal."""
+        legal = self._legal
+        return legal / legal.sum(axis=1, keepdims=True)
+
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec([None, None], tf.bool)])
+    def _draw(self, legal: tf.Tensor) -> tf.Tensor:
+        """[K, G] of this update."""
+        return self.policy.sample(legal, self._config.samples, tf.random.fold_in(self._seed, self.updates))
+
+    def _proximal_steps(
+        self, legal: tf.Tensor, actions: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor
+    ) -> None:
+        """Some gradient steps from the policy that drew."""
+        reward = square_root_reward(
+            tf.convert_to_tensor(runtime_s), valid, self._reference_s, self._config.failing_reward
+        )
+        advantage = self.baseline.advantage(reward, tf.ones_like(reward))
+        old = tf.identity(self.policy.logits)
+        for _ in range(self._config.epochs):
+            divergence = self._proximal_step(legal, actions, advantage, old)
+        self.kl_penalty.adapt(divergence)
+
+    @tf.function(
+        autograph=False,
+        input_signature=[
+            tf.TensorSpec([None, None], tf.bool),
+            tf.TensorSpec([None, None], tf.int32),
+            tf.TensorSpec([None], tf.float32),
+            tf.TensorSpec([None, None], tf.float32),
+        ],
+    )
+    def _proximal_step(
+        self, legal: tf.Tensor, actions: tf.Tensor, advantage: tf.Tensor, old: tf.Tensor
+    ) -> tf.Tensor:
+        """One gradient step; how far the table is from ``old`` [G, D] after it."""
+        config = self._config
+        table = self.policy.logits
+        with tf.GradientTape() as tape:
+            log_prob = self.policy.score(legal, actions)
+            old_log_prob = masked.scored(masked.masked(old, legal), actions)
+            gain = advantage[:, tf.newaxis]
+            if not config.decisions_apart:
+                log_prob, old_log_prob = tf.reduce_sum(log_prob, axis=1), tf.reduce_sum(old_log_prob, axis=1)
+                gain = advantage
+            loss = ppo_loss(log_prob, old_log_prob, gain, tf.ones_like(gain), config.clip or _UNCLIPPED)
+            loss += self.kl_penalty.penalty(self._divergence(legal, old))
+            loss -= config.entropy_weight * tf.reduce_mean(masked.entropy(masked.masked(table, legal)))
+        table.assign_sub(config.learning_rate * tape.gradient(loss, table))
+        return self._divergence(legal, old)
+
+    def _divergence(self, legal: tf.Tensor, old: tf.Tensor) -> tf.Tensor:
+        """KL(old || new) of whole plans, a sum over groups."""
+        return tf.reduce_sum(
+            masked.divergence(masked.masked(old, legal), masked.masked(self.policy.logits, legal))
+        )
+
+    def _cross_entropy_step(self) -> None:
+        """Moves the table to the elites of the last batches, and mixes the uniform one in."""
+        config = self._config
+        drawn = self.drawn.numpy()
+        times = self.times.numpy().reshape(-1)
+        probability = toward_elites(
+            self._probability(),
+            drawn.reshape(len(times), -1),
+            times,
+            max(1, round(config.elites * len(times))),
+            config.smoothing,
+        )
+        left = max(0.0, 1.0 - int(self.updates) / max(config.exploration_updates, 1))
+        share = config.exploration * left
+        self.policy.become((1 - share) * probability + share * self._uniform())
+
+    def _keep_best(self, actions: tf.Tensor, times: np.ndarray) -> None:
+        """Remembers the fastest plan of all."""
+        fastest = int(np.argmin(times))
+        if times[fastest] < float(self.best_s):
+            rows = self._plans.of.rows(int(self.level), actions.numpy())
+            self.best.assign(rows[fastest])
+            self.best_s.assign(times[fastest])
+
+    def _go_on(self) -> None:
+        """With finer groups near the best plan, after the finest ones anew with the coarsest."""
+        self.level.assign((self.level + 1) % self._plans.of.count)
+        probability = self._uniform()
+        if int(self.level):
+            best = self._plans.of.devices_of(int(self.level), self.best.numpy())
+            chosen = best[:, np.newaxis] == np.arange(probability.shape[1])
+            probability += _KEPT * (chosen - probability)
+        self.policy.become(probability)
+        self._clear()
+
+    def _clear(self) -> None:
+        """Forgets the batches that the last cross-entropy step has seen."""
+        batches, samples = self.times.shape
+        self.drawn.assign(tf.zeros([batches, samples, len(self._legal)], tf.int32))
+        self.times.assign(tf.fill([batches, samples], tf.constant(np.inf, tf.float64)))
+
+
+class _Untracked:
+    """Keeps the problem out of the module's own state."""
+
+    def __init__(self, of: GroupedPlans):
+        self.of = of
