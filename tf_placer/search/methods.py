@@ -7,6 +7,9 @@ import dataclasses
 from tf_placer.agents.features import FEATURES_VERSION
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.learner import NETWORK_VERSION, HdpLearner
+from tf_placer.agents.placeto.config import PlacetoConfig
+from tf_placer.agents.placeto.learner import NETWORK_VERSION as PLACETO_VERSION
+from tf_placer.agents.placeto.learner import PlacetoLearner
 from tf_placer.arguments import nearest
 from tf_placer.errors import InputError
 from tf_placer.planners.brkga import Brkga, BrkgaConfig
@@ -208,6 +211,16 @@ SPECS = (
             "peaks of memory",
         ),
         goes_on=False,
+    ),
+    MethodSpec(
+        name="placeto",
+        kind=Kind.LEARNED,
+        summary="Placeto: a device for one group after the other, by message passing (Addanki et al. 2019).",
+        build=PlacetoLearner,
+        config=PlacetoConfig,
+        ignores=("what does not fit in its groups",),
+        uses_start=True,
+        versions={"network": PLACETO_VERSION, "features": FEATURES_VERSION},
     ),
     MethodSpec(
         name="random",

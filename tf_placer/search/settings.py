@@ -41,6 +41,8 @@ def configured(spec: MethodSpec, config: object | None = None) -> Any:
     hints = typing.get_type_hints(spec.config)
     try:
         taken = {name: _taken(name, value, hints[name]) for name, value in config.items()}
+        if "preset" in taken:  # says what the fields are that are not given (``agents/presets.py``)
+            default = spec.config(preset=taken["preset"])
         return dataclasses.replace(default, **taken)
     except InputError as error:
         raise InputError(f"config: method {spec.name!r}: {error}") from None
