@@ -61,12 +61,12 @@ class PlacetoConfig:
 
     Departures without a setting: groups are min-cut parts split by slack and by what is legal (the paper's grouper is
     not published); neighbors and relatives are averaged, not summed, so that weights serve graphs of any size; the
-    ancestors and descendants of a group are those of its costliest op, because groups may be in a cycle; its start time
-    is that of this op with transfers free, not of the placement; devices are embedded by what they are like instead of counted
-    in a layer's width; times are square roots relative to a reference, as all agents here have them; what does not run
-    has a reward of its own, for the paper's penalty by excess bytes; episodes of an update visit the groups side by
-    side, and placements that they share are evaluated once; a little of each step's probability is shared by all legal
-    devices (exploration).
+    ancestors and descendants of a group are those of its costliest op, because groups may be in a cycle; its start
+    time is that of this op with transfers free, not of the placement; devices are embedded by what they are like
+    instead of counted in a layer's width; times are square roots relative to a reference, as all agents here have
+    them; what does not run has a reward of its own, for the paper's penalty by excess bytes; episodes of an update
+    visit the groups side by side, and placements that they share are evaluated once; a little of each step's
+    probability is shared by all legal devices (exploration).
 
     Attributes:
       parts: of the min cut that the groups are made of, each split by slack.
