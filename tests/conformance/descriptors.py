@@ -94,7 +94,7 @@ METHODS = (
     MethodDescriptor("peft", draws=False),
     MethodDescriptor(
         "placeto",
-        PlacetoConfig(parts=18, width=8, rounds=2, landmarks=2, episodes=4, exploration=0.1),
+        PlacetoConfig(parts=18, width=8, rounds=1, landmarks=2, episodes=4, exploration=0.1),
         evaluations=400,
         of_optimum=1.3,
     ),
@@ -161,7 +161,7 @@ def _whole_hdp(problem: Problem) -> float:
 
 
 def _placeto(problem: Problem, **changes: Any) -> tuple[PlacetoPolicy, PlacetoInputs]:
-    config = PlacetoConfig(parts=12, width=8, rounds=2, landmarks=2, keep_probability=0.5)
+    config = PlacetoConfig(parts=12, width=8, rounds=1, landmarks=2, keep_probability=0.5)
     config = dataclasses.replace(config, **changes)
     return PlacetoPolicy(config, seed=0), placeto_inputs(
         problem, config, group_graph(problem, config.parts), 0

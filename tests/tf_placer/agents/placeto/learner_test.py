@@ -116,6 +116,7 @@ def test_advantages_are_what_follows_a_step_less_what_is_usual_there():
     np.testing.assert_allclose(learner._advantage(tf.constant(value)), expected, atol=1e-6)
 
 
+@pytest.mark.slow  # and the conformance tests go on after a kill
 def test_a_learner_is_its_variables(tmp_path, learner):
     for _ in range(2):
         update(learner, on_device_1)
@@ -146,7 +147,7 @@ def test_episodes_begin_with_the_best_so_far(learner):
 
 def test_where_the_end_alone_counts_only_ends_are_evaluated():
     learner = learner_from(0, dataclasses.replace(CONFIG, reward="end"))
-    proposal, _ = update(learner, on_device_1)
+    proposal = learner.propose()
     assert proposal.actions.row.shape == (5, 1)
     ends = episode_states(learner._of_problem.inputs, proposal.actions.episodes).numpy()[:, -1]
     units = ends[:, learner._of_problem.inputs.group_of_unit]
