@@ -20,6 +20,11 @@ from tf_placer.agents.hdp.inputs import HdpInputs, hdp_inputs
 from tf_placer.agents.hdp.policy import Actions, HdpPolicy
 from tf_placer.agents.hdp.start import HdpStart
 from tf_placer.agents.losses import cross_entropy_loss, ppo_loss, quantile_loss, reinforce_loss
+from tf_placer.agents.placeto.config import PlacetoConfig
+from tf_placer.agents.placeto.group_graph import group_graph
+from tf_placer.agents.placeto.inputs import PlacetoInputs, placeto_inputs
+from tf_placer.agents.placeto.policy import Actions as Episodes
+from tf_placer.agents.placeto.policy import PlacetoPolicy, episode_states
 from tf_placer.agents.post.config import PostConfig
 from tf_placer.agents.post.policy import PostPolicy
 from tf_placer.agents.regal.config import RegalConfig
@@ -111,6 +116,12 @@ METHODS = (
     MethodDescriptor("mincut", draws=False, missing=why_missing()),
     MethodDescriptor("peft", draws=False),
     MethodDescriptor("post", PostConfig(samples=64, epochs=1, learning_rate=0.2), evaluations=2000),
+    MethodDescriptor(
+        "placeto",
+        PlacetoConfig(parts=18, width=8, rounds=1, landmarks=2, episodes=4, exploration=0.1),
+        evaluations=400,
+        of_optimum=1.3,
+    ),
     MethodDescriptor("random", of_optimum=1.98),  # no block of the breadth-first order is a branch
     MethodDescriptor(
         "regal", RegalConfig(population=32, hidden=8, rounds=1), evaluations=800, of_optimum=1.02
@@ -271,6 +282,42 @@ def _whole_post(problem: Problem) -> float:
 POLICIES = (
     PolicyDescriptor("hdp", _draw_hdp, _whole_hdp),
     PolicyDescriptor("post", _draw_post, _whole_post),
+)
+
+
+def _placeto(problem: Problem, **changes: Any) -> tuple[PlacetoPolicy, PlacetoInputs]:
+    config = PlacetoConfig(parts=12, width=8, rounds=1, landmarks=2, keep_probability=0.5)
+    config = dataclasses.replace(config, **changes)
+    return PlacetoPolicy(config, seed=0), placeto_inputs(
+        problem, config, group_graph(problem, config.parts), 0
+    )
+
+
+def _first_legal(inputs: PlacetoInputs, episodes: int) -> tf.Tensor:
+    begin = tf.argmax(tf.cast(inputs.choices.legal, tf.int32), axis=1, output_type=tf.int32)
+    return tf.tile(begin[tf.newaxis], [episodes, 1])
+
+
+def _draw_placeto(problem: Problem, seed: int) -> Drawn:
+    policy, inputs = _placeto(problem)
+    actions, scores = policy.sample(inputs, _first_legal(inputs, 20), tf.constant([seed, 1]))
+    scored = policy.score(inputs, actions, tf.constant(0), policy.steps_at_once(inputs))
+    last = episode_states(inputs, actions)[:, -1]
+    both = [tf.reduce_sum(one.log_prob, axis=1).numpy() for one in (scores, scored)]
+    return Drawn(tf.gather(last, inputs.group_of_unit, axis=1).numpy(), *both)
+
+
+def _whole_placeto(problem: Problem) -> float:
+    policy, inputs = _placeto(problem)
+    episodes = list(itertools.product(range(problem.num_devices), repeat=inputs.visited.shape[0]))
+    actions = Episodes(_first_legal(inputs, len(episodes)), tf.constant(episodes, tf.int32))
+    scores = policy.score(inputs, actions, tf.constant(0), policy.steps_at_once(inputs))
+    return float(tf.reduce_sum(tf.exp(tf.reduce_sum(scores.log_prob, axis=1))))
+
+
+POLICIES = (
+    PolicyDescriptor("hdp", _draw_hdp, _whole_hdp),
+    PolicyDescriptor("placeto", _draw_placeto, _whole_placeto),
 )
 
 

@@ -10,6 +10,9 @@ from tf_placer.agents.colocrl.learner import ColocRlLearner
 from tf_placer.agents.features import FEATURES_VERSION
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.learner import NETWORK_VERSION, HdpLearner
+from tf_placer.agents.placeto.config import PlacetoConfig
+from tf_placer.agents.placeto.learner import NETWORK_VERSION as PLACETO_VERSION
+from tf_placer.agents.placeto.learner import PlacetoLearner
 from tf_placer.agents.post.config import PostConfig
 from tf_placer.agents.post.learner import TABLE_VERSION, PostLearner
 from tf_placer.agents.regal.config import RegalConfig
@@ -236,6 +239,16 @@ SPECS = (
         config=PostConfig,
         ignores=("single units", "order"),
         versions={"table": TABLE_VERSION},
+    ),
+    MethodSpec(
+        name="placeto",
+        kind=Kind.LEARNED,
+        summary="Placeto: a device for one group after the other, by message passing (Addanki et al. 2019).",
+        build=PlacetoLearner,
+        config=PlacetoConfig,
+        ignores=("what does not fit in its groups",),
+        uses_start=True,
+        versions={"network": PLACETO_VERSION, "features": FEATURES_VERSION},
     ),
     MethodSpec(
         name="random",
