@@ -115,13 +115,13 @@ METHODS = (
     MethodDescriptor("metis", draws=False),
     MethodDescriptor("mincut", draws=False, missing=why_missing()),
     MethodDescriptor("peft", draws=False),
-    MethodDescriptor("post", PostConfig(samples=64, epochs=1, learning_rate=0.2), evaluations=2000),
     MethodDescriptor(
         "placeto",
         PlacetoConfig(parts=18, width=8, rounds=1, landmarks=2, episodes=4, exploration=0.1),
         evaluations=400,
         of_optimum=1.3,
     ),
+    MethodDescriptor("post", PostConfig(samples=64, epochs=1, learning_rate=0.2), evaluations=2000),
     MethodDescriptor("random", of_optimum=1.98),  # no block of the breadth-first order is a branch
     MethodDescriptor(
         "regal", RegalConfig(population=32, hidden=8, rounds=1), evaluations=800, of_optimum=1.02
@@ -224,12 +224,6 @@ def _whole_tabular(problem: Problem) -> float:
     return float(tf.reduce_sum(tf.exp(policy.score(inputs, tf.constant(every, tf.int32)))))
 
 
-POLICIES = (
-    PolicyDescriptor("hdp", _draw_hdp, _whole_hdp),
-    PolicyDescriptor("tabular", _draw_tabular, _whole_tabular),
-)
-
-
 def _colocrl(problem: Problem) -> tuple[ColocRlPolicy, ColocRlInputs]:
     config = ColocRlConfig(max_groups=8, colocate=False, hidden=8, start_probability=0.0)
     groups = colocated_groups(problem, config)
@@ -249,12 +243,6 @@ def _whole_colocrl(problem: Problem) -> float:
     policy, inputs = _colocrl(problem)
     devices = list(itertools.product(range(problem.num_devices), repeat=problem.num_units))
     return float(tf.reduce_sum(tf.exp(policy.score(inputs, tf.constant(devices, tf.int32)).log_prob())))
-
-
-POLICIES = (
-    PolicyDescriptor("colocrl", _draw_colocrl, _whole_colocrl),
-    PolicyDescriptor("hdp", _draw_hdp, _whole_hdp),
-)
 
 
 def _post(problem: Problem) -> tuple[PostPolicy, GroupedPlans, tf.Tensor]:
@@ -277,12 +265,6 @@ def _whole_post(problem: Problem) -> float:
     policy, _, legal = _post(problem)
     every = list(itertools.product(range(problem.num_devices), repeat=len(legal)))
     return float(tf.reduce_sum(tf.exp(tf.reduce_sum(policy.score(legal, tf.constant(every)), axis=1))))
-
-
-POLICIES = (
-    PolicyDescriptor("hdp", _draw_hdp, _whole_hdp),
-    PolicyDescriptor("post", _draw_post, _whole_post),
-)
 
 
 def _placeto(problem: Problem, **changes: Any) -> tuple[PlacetoPolicy, PlacetoInputs]:
@@ -316,8 +298,11 @@ def _whole_placeto(problem: Problem) -> float:
 
 
 POLICIES = (
+    PolicyDescriptor("colocrl", _draw_colocrl, _whole_colocrl),
     PolicyDescriptor("hdp", _draw_hdp, _whole_hdp),
     PolicyDescriptor("placeto", _draw_placeto, _whole_placeto),
+    PolicyDescriptor("post", _draw_post, _whole_post),
+    PolicyDescriptor("tabular", _draw_tabular, _whole_tabular),
 )
 
 

@@ -9,17 +9,20 @@ from tf_placer.agents.colocrl.learner import NETWORK_VERSION as COLOCRL_NETWORK_
 from tf_placer.agents.colocrl.learner import ColocRlLearner
 from tf_placer.agents.features import FEATURES_VERSION
 from tf_placer.agents.hdp.config import HdpConfig
-from tf_placer.agents.hdp.learner import NETWORK_VERSION, HdpLearner
+from tf_placer.agents.hdp.learner import NETWORK_VERSION as HDP_NETWORK_VERSION
+from tf_placer.agents.hdp.learner import HdpLearner
 from tf_placer.agents.placeto.config import PlacetoConfig
-from tf_placer.agents.placeto.learner import NETWORK_VERSION as PLACETO_VERSION
+from tf_placer.agents.placeto.learner import NETWORK_VERSION as PLACETO_NETWORK_VERSION
 from tf_placer.agents.placeto.learner import PlacetoLearner
 from tf_placer.agents.post.config import PostConfig
-from tf_placer.agents.post.learner import TABLE_VERSION, PostLearner
+from tf_placer.agents.post.learner import TABLE_VERSION as POST_TABLE_VERSION
+from tf_placer.agents.post.learner import PostLearner
 from tf_placer.agents.regal.config import RegalConfig
 from tf_placer.agents.regal.learner import NETWORK_VERSION as REGAL_NETWORK_VERSION
 from tf_placer.agents.regal.learner import RegalLearner
 from tf_placer.agents.tabular.config import TabularConfig
-from tf_placer.agents.tabular.learner import TABLE_VERSION, TabularLearner
+from tf_placer.agents.tabular.learner import TABLE_VERSION as TABULAR_TABLE_VERSION
+from tf_placer.agents.tabular.learner import TabularLearner
 from tf_placer.arguments import nearest
 from tf_placer.errors import InputError
 from tf_placer.planners.brkga import Brkga, BrkgaConfig
@@ -120,7 +123,7 @@ SPECS = (
         config=HdpConfig,
         ignores=("what does not fit in its groups",),
         uses_start=True,
-        versions={"network": NETWORK_VERSION, "features": FEATURES_VERSION},
+        versions={"network": HDP_NETWORK_VERSION, "features": FEATURES_VERSION},
     ),
     MethodSpec(
         name="heft",
@@ -232,15 +235,6 @@ SPECS = (
         goes_on=False,
     ),
     MethodSpec(
-        name="post",
-        kind=Kind.LEARNED,
-        summary="Post: a table of probabilities, cross-entropy minimization and PPO steps (Gao, Chen & Li 2018).",
-        build=PostLearner,
-        config=PostConfig,
-        ignores=("single units", "order"),
-        versions={"table": TABLE_VERSION},
-    ),
-    MethodSpec(
         name="placeto",
         kind=Kind.LEARNED,
         summary="Placeto: a device for one group after the other, by message passing (Addanki et al. 2019).",
@@ -248,7 +242,16 @@ SPECS = (
         config=PlacetoConfig,
         ignores=("what does not fit in its groups",),
         uses_start=True,
-        versions={"network": PLACETO_VERSION, "features": FEATURES_VERSION},
+        versions={"network": PLACETO_NETWORK_VERSION, "features": FEATURES_VERSION},
+    ),
+    MethodSpec(
+        name="post",
+        kind=Kind.LEARNED,
+        summary="Post: a table of probabilities, cross-entropy minimization and PPO steps (Gao, Chen & Li 2018).",
+        build=PostLearner,
+        config=PostConfig,
+        ignores=("single units", "order"),
+        versions={"table": POST_TABLE_VERSION},
     ),
     MethodSpec(
         name="random",
@@ -293,7 +296,7 @@ SPECS = (
         config=TabularConfig,
         ignores=("single units", "order"),
         uses_start=True,
-        versions={"table": TABLE_VERSION},
+        versions={"table": TABULAR_TABLE_VERSION},
     ),
     MethodSpec(
         name="tf_default",
