@@ -9,7 +9,7 @@ from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.errors import InputError
 
 WRONG = {
-    "preset": "papers",
+    "preset": 7,
     "groups": "layers",
     "group_probability": 1.0,
     "groups_per_step": 0,
@@ -39,7 +39,7 @@ WRONG = {
     "baseline_decay": 1.1,
     "normalize_advantage": 1,
     "entropy_start": -0.1,
-    "entropy_end": 0,
+    "entropy_end": -0.1,
     "entropy_updates": 2.5,
     "entropy_rate": float("inf"),
     "noise_amplitude": float("nan"),
