@@ -7,7 +7,7 @@ import numpy as np
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_order import order_of_use
 
-ORDERS = ("as_cut", "topological", "random")
+ORDERS = ("as_cut", "topological", "drawn")
 """As the partition numbers them, by when the step needs their units, or one random order."""
 
 
@@ -21,7 +21,7 @@ def renumbered(
       group_of_unit: [U] int32; G' for a unit of no group.
       class_of_group: [G'] int32, ascending; stays as it is.
       order: one of ``ORDERS``. ``topological`` is by the mean of the places of a group's units in ``order_of_use``;
-        groups without units come last. ``random`` is the same order each time.
+        groups without units come last. ``drawn`` is one random order, the same each time.
 
     Returns:
       [U] int32.
@@ -29,7 +29,7 @@ def renumbered(
     groups = len(class_of_group)
     if order == "as_cut":
         return group_of_unit
-    if order == "random":
+    if order == "drawn":
         key = np.random.default_rng(0).permutation(groups).astype(np.float64)
     else:
         place = np.empty(problem.num_units)
