@@ -24,7 +24,7 @@ class RegalConfig:
     - a moving average is the baseline, where the paper has a network.
 
     What the policy itself is worth here: the mean of what is tried is 0.96 in the end, and 1.45 with uniform keys
-    (``plain_runs`` without end); but the best plan is 0.73 with it and 0.69 without, and plain BRKGA, which also has finer
+    (``plain_runs`` without end); but the best plan is 0.73 with it and 0.69 without, and plain BRKGA, also with finer
     groups, is at 0.67. So a policy that learns within one search did not pay on this problem.
 
     Not settings: keys decide groups of units (min-cut parts split by slack and by legality) and not ops, devices alone
