@@ -23,9 +23,9 @@ class RegalConfig:
       the policy then draws the mutants alone. 0.73, and 1.06 where every four generations began anew.
     - a moving average is the baseline, where the paper has a network.
 
-    What the policy itself is worth here: the mean of what is tried is 0.96 in the end, and 1.45 with uniform keys
-    (``plain_runs`` without end); but the best plan is 0.73 with it and 0.69 without, and plain BRKGA, also with finer
-    groups, is at 0.67. So a policy that learns within one search did not pay on this problem.
+    What the policy itself is worth there, two seeds: the mean of what is tried is 0.96 in the end, 1.44 with uniform
+    keys (``plain_runs`` without end); but the best plan is 0.73 and 0.78 with it, 0.69 and 0.68 without. Plain BRKGA,
+    also with finer groups, is at 0.67. So a policy that learns within one search did not pay on this problem.
 
     Not settings: keys decide groups of units (min-cut parts split by slack and by legality) and not ops, devices alone
     and not priorities or transfers. The bins of the Beta distributions are ours.
