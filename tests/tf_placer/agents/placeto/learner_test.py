@@ -89,7 +89,7 @@ def by_hand(learner, episodes, advantage):
     return tape.gradient(loss, policy.trainable_variables, unconnected_gradients="zero")
 
 
-@pytest.mark.parametrize("which", ["learner", "stepwise"])
+@pytest.mark.parametrize("which", ["learner", pytest.param("stepwise", marks=pytest.mark.slow)])
 def test_the_gradient_is_of_exactly_the_executed_actions(which, request):
     one = request.getfixturevalue(which)
     one.updates.assign(0)  # where the entropy weighs 0.01
