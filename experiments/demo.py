@@ -16,8 +16,11 @@ from experiments.into_folder import run
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.command_line.place import Request, place
 from tf_placer.command_line.source import Source
+from tf_placer.search import methods
 from tf_placer.search.budget import Budget
+from tf_placer.search.spec import Role
 
+_METHOD = methods.the(Role.DEFAULT).name
 _DESCRIBED_S = flags.DEFINE_float(
     "described_s", 85.0, "Search seconds for inception_v3 on k40x2.", lower_bound=0.001
 )
@@ -37,7 +40,7 @@ def main(out: pathlib.Path) -> None:
         console.print(f"\nPlacing one training step of {workload} on {cluster.name}:", soft_wrap=True)
         for device in cluster.devices:
             console.print(f"  {device.name}  {device.model}", soft_wrap=True)
-        report = place(Request(Source(workload), cluster, Budget(budget_s), _SEED.value), "hdp", console)
+        report = place(Request(Source(workload), cluster, Budget(budget_s), _SEED.value), _METHOD, console)
         report.print(console)
         for path in report.write(out / workload):
             console.print(f"wrote {path}", soft_wrap=True)
