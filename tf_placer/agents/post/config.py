@@ -5,7 +5,38 @@ from __future__ import annotations
 import dataclasses
 
 from tf_placer import arguments
-from tf_placer.agents.preset import OURS, take_preset
+from tf_placer.agents.presets import OF_PRESET, fill_in
+
+PRESETS: dict[str, dict[str, object]] = {
+    "ours": {
+        "samples": 128,
+        "levels": 4,
+        "epochs": 3,
+        "learning_rate": 0.1,
+        "clip": 0.2,
+        "decisions_apart": True,
+        "kl_weight": 0.0,
+        "kl_target": 0.0,
+        "normalize_advantage": True,
+        "cross_every": 1,
+        "smoothing": 0.15,
+        "exploration": 0.0,
+    },
+    "paper": {
+        "samples": 10,
+        "levels": 1,
+        "epochs": 10,
+        "learning_rate": 1.0,
+        "clip": 0.0,
+        "decisions_apart": False,
+        "kl_weight": 1.0,
+        "kl_target": 0.03,
+        "normalize_advantage": False,
+        "cross_every": 5,
+        "smoothing": 1.0,
+        "exploration": 0.1,
+    },
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,34 +80,34 @@ class PostConfig:
       exploration: share of the uniform distribution mixed in after each cross-entropy step (paper: 0.1).
       exploration_updates: batches over which it fades to 0.
       failing_reward: reward of a placement that does not run, below 0.
-      preset: "ours" or "paper"; a field with another value than its default keeps it.
+      preset: "ours" or "paper"; says what the fields are that are not given.
 
     Raises:
       InputError: a field of the wrong type or out of range.
     """
 
-    samples: int = 128
+    samples: int = OF_PRESET
     parts: int = 64
-    levels: int = 4
-    epochs: int = 3
-    learning_rate: float = 0.1
-    clip: float = 0.2
-    decisions_apart: bool = True
-    kl_weight: float = 0.0
-    kl_target: float = 0.0
+    levels: int = OF_PRESET
+    epochs: int = OF_PRESET
+    learning_rate: float = OF_PRESET
+    clip: float = OF_PRESET
+    decisions_apart: bool = OF_PRESET
+    kl_weight: float = OF_PRESET
+    kl_target: float = OF_PRESET
     entropy_weight: float = 0.0
     baseline_decay: float = 0.9
-    normalize_advantage: bool = True
-    cross_every: int = 1
+    normalize_advantage: bool = OF_PRESET
+    cross_every: int = OF_PRESET
     elites: float = 0.1
-    smoothing: float = 0.15
-    exploration: float = 0.0
+    smoothing: float = OF_PRESET
+    exploration: float = OF_PRESET
     exploration_updates: int = 500
     failing_reward: float = -10.0
-    preset: str = OURS
+    preset: str = "ours"
 
     def __post_init__(self) -> None:
-        take_preset(self, {"paper": _PAPER})
+        fill_in(self, PRESETS)
         for field, (least, most) in _COUNTS.items():
             self._keep(field, arguments.whole_number(field, getattr(self, field), least=least, most=most))
         for field, limits in _NUMBERS.items():
@@ -89,20 +120,6 @@ class PostConfig:
         object.__setattr__(self, field, value)
 
 
-_PAPER = {
-    "samples": 10,
-    "levels": 1,
-    "epochs": 10,
-    "learning_rate": 1.0,
-    "clip": 0.0,
-    "decisions_apart": False,
-    "kl_weight": 1.0,
-    "kl_target": 0.03,
-    "normalize_advantage": False,
-    "cross_every": 5,
-    "smoothing": 1.0,
-    "exploration": 0.1,
-}
 _MOST = 2**20
 _COUNTS = {
     "samples": (2, _MOST),

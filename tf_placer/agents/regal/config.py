@@ -5,7 +5,22 @@ from __future__ import annotations
 import dataclasses
 
 from tf_placer import arguments
-from tf_placer.agents.preset import OURS, take_preset
+from tf_placer.agents.presets import OF_PRESET, fill_in
+
+PRESETS: dict[str, dict[str, object]] = {
+    "ours": {
+        "generations": 4,
+        "actions_apart": True,
+        "keep_elites": True,
+        "mutants": 0.2,
+    },
+    "paper": {
+        "generations": 20,
+        "actions_apart": False,
+        "keep_elites": False,
+        "mutants": 0.1,
+    },
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,18 +62,18 @@ class RegalConfig:
       actions_apart: see above (paper: no).
       keep_elites: see above (paper: no).
       baseline_decay: of the moving-average baseline of a run's reward.
-      preset: "ours" or "paper"; a field with another value than its default keeps it.
+      preset: "ours" or "paper"; says what the fields are that are not given.
 
     Raises:
       InputError: a field of the wrong type or out of range.
     """
 
     population: int = 64
-    generations: int = 4
+    generations: int = OF_PRESET
     plain_runs: int = 1
     parts: int = 64
     elites: float = 0.2
-    mutants: float = 0.2
+    mutants: float = OF_PRESET
     bias: float = 0.7
     mutation: float = 0.01
     hidden: int = 32
@@ -66,13 +81,13 @@ class RegalConfig:
     learning_rate: float = 5e-3
     gradient_clip: float = 1.0
     entropy_weight: float = 1e-2
-    actions_apart: bool = True
-    keep_elites: bool = True
+    actions_apart: bool = OF_PRESET
+    keep_elites: bool = OF_PRESET
     baseline_decay: float = 0.9
-    preset: str = OURS
+    preset: str = "ours"
 
     def __post_init__(self) -> None:
-        take_preset(self, {"paper": _PAPER})
+        fill_in(self, PRESETS)
         for field, (least, most) in _COUNTS.items():
             self._keep(field, arguments.whole_number(field, getattr(self, field), least=least, most=most))
         for field, limits in _NUMBERS.items():
@@ -90,7 +105,6 @@ class RegalConfig:
         return max(1, round(self.elites * self.population))
 
 
-_PAPER = {"generations": 20, "actions_apart": False, "keep_elites": False, "mutants": 0.1}
 _MOST = 2**20
 _COUNTS = {
     "population": (4, _MOST),
