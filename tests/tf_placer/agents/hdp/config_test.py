@@ -78,7 +78,7 @@ def test_the_papers_values_are_a_preset():
 
 
 def test_steering_needs_an_end():
-    with pytest.raises(InputError, match="^entropy_end is 0; give a number above 0"):
+    with pytest.raises(InputError, match=r"^entropy_end is 0; give a number above 0"):
         HdpConfig(entropy_start=0.3, entropy_end=0)
 
 
