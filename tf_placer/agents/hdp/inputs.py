@@ -72,10 +72,10 @@ def hdp_inputs(problem: Problem, config: HdpConfig, start: HdpStart, seed: int) 
 
 
 def group_leaning(problem: Problem, start: HdpStart, probability: float) -> np.ndarray:
-    """[U, G'] float32 log-probabilities of a Grouper that has learned nothing.
+    """[U, G'] float32, added to the logits of a Grouper: log-probabilities of one that has learned nothing.
 
     A unit is in its group of the beginning, and else nine times of ten where a neighbor is, so that groups change at
-    their borders.
+    their borders: one without neighbors elsewhere leaves a tenth as often.
 
     Args:
       problem: what is placed.

@@ -58,7 +58,7 @@ def test_every_field_has_a_wrong_value_here():
 
 @pytest.mark.parametrize("field", WRONG)
 def test_wrong_values_are_refused_in_one_line(field):
-    with pytest.raises(InputError, match=rf"^{field} is .*; give ") as caught:
+    with pytest.raises(InputError, match=rf"^{field} is .*; (give|did you mean) ") as caught:
         HdpConfig(**{field: WRONG[field]})
     assert "\n" not in str(caught.value)
 
@@ -78,6 +78,11 @@ def test_the_papers_values_are_a_preset():
     assert paper.learning_rate == paper.grouper_learning_rate == 0.1
     assert not (paper.standardize or paper.incumbent or paper.row_rate or paper.start_probability)
     assert HdpConfig(preset="paper", placements=8).placements == 8
+
+
+def test_steering_needs_an_end():
+    with pytest.raises(InputError, match=r"^entropy_end is 0; give a number above 0"):
+        HdpConfig(entropy_start=0.3, entropy_end=0)
 
 
 def test_no_steering_needs_no_end():

@@ -314,8 +314,9 @@ def test_an_untrained_grouper_that_leans_keeps_most_units_where_they_begin(probl
     policy.imitate(inputs, start.group_of_unit)
     actions, _ = policy.sample(inputs, policy.draw_noise(inputs, tf.constant(0.0), SEED), SEED)
     stay = (actions.group_of_unit.numpy() == start.group_of_unit).mean()
-    # 1400 draws at 0.8, whose log-odds the network moves by a tenth of what it says.
-    assert 0.7 < stay < 0.9
+    # 1400 draws: units with neighbors in other groups at 0.8, the others at 0.8 / (0.8 + 0.02), whose log-odds the
+    # network moves by a tenth of what it says.
+    assert 0.75 < stay < 0.98
     assert (policy.greedy(inputs).group_of_unit[0].numpy() == start.group_of_unit).all()
 
 
