@@ -9,6 +9,9 @@ from tf_placer import arguments
 
 _MOST = 2**20
 
+LONGEST_LATE = _MOST
+"""Rounds of a chain that are remembered at most."""
+
 
 @dataclasses.dataclass(frozen=True)
 class MemeticConfig:
@@ -17,12 +20,13 @@ class MemeticConfig:
     Attributes:
       chains: searches that run side by side in the simulator, a thread each; 0 for one on each core that the process
         may use. On an evaluator that is no simulator there is one, over units.
-      late: L, a move is accepted if it is no slower than the chain was L rounds ago.
+      late: L, a move is accepted if it is no slower than the chain was L rounds ago; twice as many each time that units
+        are searched again.
       parts: of the min cut at the coarsest level.
       finer: times as many parts at each level after it.
       levels: of groups, before the units.
       turn: evaluations at the coarsest level, and where chains cross over; twice as many at each level after the first,
-        units included.
+        units included, and twice as many each time that units are searched again.
       setback: share of a chain's time by which its plans may be slower when it begins a later turn.
 
     Raises:
@@ -30,11 +34,11 @@ class MemeticConfig:
     """
 
     chains: int = 0
-    late: int = 200
+    late: int = 20
     parts: int = 64
     finer: int = 4
     levels: int = 3
-    turn: int = 5000
+    turn: int = 1000
     setback: float = 0.01
 
     def __post_init__(self) -> None:
