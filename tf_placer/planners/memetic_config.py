@@ -28,6 +28,8 @@ class MemeticConfig:
       turn: evaluations at the coarsest level, and where chains cross over; twice as many at each level after the first,
         units included, and twice as many each time that units are searched again.
       setback: share of a chain's time by which its plans may be slower when it begins a later turn.
+      path: probability that a piece grows from the critical path of the chain's plan, a computation or an end of a
+        transfer, in proportion to how long it takes; else it is drawn as local search draws.
 
     Raises:
       InputError: a value out of its range.
@@ -40,6 +42,7 @@ class MemeticConfig:
     levels: int = 3
     turn: int = 1000
     setback: float = 0.01
+    path: float = 0.4
 
     def __post_init__(self) -> None:
         arguments.whole_number("chains", self.chains, least=0, most=_MOST)
@@ -49,6 +52,7 @@ class MemeticConfig:
         arguments.whole_number("levels", self.levels, least=0, most=10)
         arguments.whole_number("turn", self.turn, least=1, most=2**30)
         arguments.number("setback", self.setback, least=0.0, most=1.0)
+        arguments.number("path", self.path, least=0.0, most=1.0)
 
     @property
     def num_chains(self) -> int:

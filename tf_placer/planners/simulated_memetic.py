@@ -14,7 +14,7 @@ from tf_placer.planners.cheap_starts import cheap_starts
 from tf_placer.planners.coarse_problem import coarse_problem
 from tf_placer.planners.local_search_config import LocalSearchConfig
 from tf_placer.planners.memetic_config import LONGEST_LATE, MemeticConfig
-from tf_placer.planners.moves import move_tables
+from tf_placer.planners.moves import chance, move_tables
 from tf_placer.planners.random_bits import RandomBits
 from tf_placer.planners.simulated_local_search import Burst
 from tf_placer.planners.slack_groups import slack_groups
@@ -48,6 +48,9 @@ class SimulatedMemetic:
     turns begins with a new history for late acceptance, a little above where the chain is, so that no chain freezes.
     Nobody says how many evaluations there will be. So turns begin short and with a short memory, which gains the most
     at first, and each time both are twice as long, which ends at better plans (Burke & Bykov 2017).
+
+    Some moves begin on the critical path of the chain's plan, as others cannot make the step shorter. To know the path
+    the plan of a chain that has moved is simulated once more, which is not counted.
 
     Turns are counted in evaluations, so it does not matter in how many bursts they are made.
 
@@ -222,7 +225,9 @@ class SimulatedMemetic:
             dataclasses.replace(order, unit_of_op=coarse.unit_of_op, resident_bytes=coarse.resident_bytes)
             for order in self._simulator.orders
         ]
-        tables = move_tables(coarse, LocalSearchConfig())
+        tables = dataclasses.replace(
+            move_tables(coarse, LocalSearchConfig()), path_chance=chance(self._config.path)
+        )
         level = _Level(ChainSearch(orders, tables, coarse.cluster.capacity_bytes()), unit)
         if whole:
             self._units = level

@@ -106,6 +106,7 @@ def test_branches_end_up_spread_over_devices() -> None:
         ("levels", 11),
         ("turn", 0),
         ("setback", float("nan")),
+        ("path", 1.5),
     ],
 )
 def test_refuses_wrong_settings(name: str, value: float) -> None:
