@@ -31,6 +31,7 @@ class MoveTables:
       towards_chance: that such a piece goes to the device of the other end.
       swap_chance: that a piece of the target comes back for it.
       kind_chance: that the pieces of a move are each of units of one kind.
+      path_chance: that a piece grows from the critical path of where the chain is; only the C++ draws such moves.
     """
 
     edges: np.ndarray
@@ -44,6 +45,7 @@ class MoveTables:
     towards_chance: int
     swap_chance: int
     kind_chance: int
+    path_chance: int = 0
 
 
 class Chains(NamedTuple):

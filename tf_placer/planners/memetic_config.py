@@ -9,6 +9,9 @@ from tf_placer import arguments
 
 _MOST = 2**20
 
+LONGEST_LATE = _MOST
+"""Rounds of a chain that are remembered at most."""
+
 
 @dataclasses.dataclass(frozen=True)
 class MemeticConfig:
@@ -17,25 +20,29 @@ class MemeticConfig:
     Attributes:
       chains: searches that run side by side in the simulator, a thread each; 0 for one on each core that the process
         may use. On an evaluator that is no simulator there is one, over units.
-      late: L, a move is accepted if it is no slower than the chain was L rounds ago.
+      late: L, a move is accepted if it is no slower than the chain was L rounds ago; twice as many each time that units
+        are searched again.
       parts: of the min cut at the coarsest level.
       finer: times as many parts at each level after it.
       levels: of groups, before the units.
       turn: evaluations at the coarsest level, and where chains cross over; twice as many at each level after the first,
-        units included.
+        units included, and twice as many each time that units are searched again.
       setback: share of a chain's time by which its plans may be slower when it begins a later turn.
+      path: probability that a piece grows from the critical path of the chain's plan, a computation or an end of a
+        transfer, in proportion to how long it takes; else it is drawn as local search draws.
 
     Raises:
       InputError: a value out of its range.
     """
 
     chains: int = 0
-    late: int = 200
+    late: int = 20
     parts: int = 64
     finer: int = 4
     levels: int = 3
-    turn: int = 5000
+    turn: int = 1000
     setback: float = 0.01
+    path: float = 0.4
 
     def __post_init__(self) -> None:
         arguments.whole_number("chains", self.chains, least=0, most=_MOST)
@@ -45,6 +52,7 @@ class MemeticConfig:
         arguments.whole_number("levels", self.levels, least=0, most=10)
         arguments.whole_number("turn", self.turn, least=1, most=2**30)
         arguments.number("setback", self.setback, least=0.0, most=1.0)
+        arguments.number("path", self.path, least=0.0, most=1.0)
 
     @property
     def num_chains(self) -> int:

@@ -35,14 +35,14 @@ def move_tables(problem: Problem, config: LocalSearchConfig) -> MoveTables:
         piece_sizes=(largest ** ((np.arange(_SIZES) + 0.5) / _SIZES)).astype(np.int32),
         allowed=problem.allowed,
         kind_of_unit=(unit_slack(problem) > _SLACK).astype(np.int32),
-        crossing_chance=_chance(config.crossing),
-        towards_chance=_chance(config.towards),
-        swap_chance=_chance(config.swaps),
-        kind_chance=_chance(config.one_kind),
+        crossing_chance=chance(config.crossing),
+        towards_chance=chance(config.towards),
+        swap_chance=chance(config.swaps),
+        kind_chance=chance(config.one_kind),
     )
 
 
-def _chance(probability: float) -> int:
+def chance(probability: float) -> int:
     """Of 2^32."""
     return round(probability * 2**32)
 

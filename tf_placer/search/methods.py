@@ -202,7 +202,7 @@ SPECS = (
         build=memetic,
         config=MemeticConfig,
         build_inside=SimulatedMemetic,
-        roles=frozenset({Role.MEMBER}),
+        roles=frozenset({Role.MEMBER, Role.LEAD}),
         uses_start=True,
     ),
     MethodSpec(

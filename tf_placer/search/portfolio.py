@@ -14,7 +14,7 @@ from tf_placer.search.checkpoint import Checkpoint
 from tf_placer.search.drivers import rounds
 from tf_placer.search.round import Context, Round, evaluated
 from tf_placer.search.settings import configured
-from tf_placer.search.spec import Kind, MethodSpec
+from tf_placer.search.spec import Kind, MethodSpec, Role
 
 _GAIN = 1e-4  # a slice that gains less of the step time has gained nothing
 _LONGER = 3  # each time that an arm gained nothing it waits so many times as long as before
@@ -27,6 +27,7 @@ class PortfolioConfig:
     Attributes:
       slices: turns that the budget is cut into; the last round of a turn may take longer.
       cheap: share of the budget after which no more plans are constructed.
+      head: share of the budget that the first arm has to itself, when plans have been constructed.
       behind: an arm goes on from the best plan of all where its own is slower by more than this share.
 
     Raises:
@@ -35,11 +36,13 @@ class PortfolioConfig:
 
     slices: int = 25
     cheap: float = 0.1
+    head: float = 0.5
     behind: float = 0.01
 
     def __post_init__(self) -> None:
         arguments.number("cheap", self.cheap, least=0.0, most=1.0)
         arguments.whole_number("slices", self.slices, least=1, most=10_000)
+        arguments.number("head", self.head, least=0.0, most=1.0)
         arguments.number("behind", self.behind, least=0.0)
 
 
@@ -47,9 +50,11 @@ class Portfolio:
     """Races methods of the table inside one search.
 
     First what is constructed, as long as that is cheap; it is no part of the race. Then the improving methods, its
-    arms, take turns. A turn goes to the arm whose last one gained most, the first arm where nobody gains; another one
-    that gained nothing is asked again after a while that grows each time. Gains are shares of the step time of the best
-    plan so far, of whatever arm; an arm that fell behind begins anew from that plan.
+    arms: the one that leads has some time to itself, because a search from coarse to fine begins slower than what was
+    constructed and gains late. After that they take turns. A turn goes to the arm whose last one gained most, the first
+    arm where nobody gains; another one that gained nothing is asked again after a while that grows each time. Gains are
+    shares of the step time of the best plan so far, of whatever arm; an arm that fell behind begins anew from that
+    plan.
 
         for batch in Portfolio(members, config, context).rounds(): ...
 
@@ -60,8 +65,8 @@ class Portfolio:
         """Makes nothing yet.
 
         Args:
-          members: constructive methods, in the order in which they are tried, and improving ones. The first of these
-            that goes on from a plan is the arm that is asked where nobody gains.
+          members: constructive methods, in the order in which they are tried, and improving ones. The first arm is the
+            one that leads (``Role.LEAD``), else the first that goes on from a plan.
           config: how to spend the budget.
           context: of the search.
         """
@@ -69,7 +74,7 @@ class Portfolio:
         self._context = context
         self._constructive = [spec for spec in members if spec.kind == Kind.CONSTRUCTIVE]
         arms = [spec for spec in members if spec.kind == Kind.IMPROVING]
-        self._arms = [_Arm(spec) for spec in sorted(arms, key=lambda spec: not spec.uses_start)]
+        self._arms = [_Arm(spec) for spec in sorted(arms, key=_place)]
         self._made = 0
         self._best: np.ndarray | None = None
         self._best_s = math.inf
@@ -129,6 +134,8 @@ class Portfolio:
         self._turns += 1
         self._before_s = self._best_s
         self._until = self._context.used() + 1 / self._config.slices
+        if self._turns == 1:
+            self._until = max(self._until, self._config.head)
 
     def state(self) -> dict[str, Any]:
         """Where the race is, and every arm."""
@@ -224,6 +231,11 @@ def portfolio_rounds(
 ) -> Callable[[Context, PortfolioConfig], Iterator[Round]]:
     """What builds the rounds of a portfolio of methods, which are asked for when it begins."""
     return lambda context, config: Portfolio(members(), config, context).rounds()
+
+
+def _place(spec: MethodSpec) -> tuple[bool, bool]:
+    """Smaller for an arm that comes before others."""
+    return Role.LEAD not in spec.roles, not spec.uses_start
 
 
 def _best_s(batch: Round) -> float:

@@ -11,6 +11,7 @@
 #include "placed.h"
 #include "simulate_within.h"
 #include "simulator.h"
+#include "waits.h"
 
 namespace {
 
@@ -21,6 +22,8 @@ using tf_placer::Placed;
 using tf_placer::RandomBits;
 using tf_placer::SimulationPlan;
 using tf_placer::SimulatorArrays;
+using tf_placer::Wait;
+using tf_placer::Waits;
 using tf_placer::Workspace;
 
 void Expect(bool holds, const std::string& what) {
@@ -197,12 +200,13 @@ struct ChainState {
 };
 
 // Chains on threads of their own, in one call, against the same chains one after the other, in many.
-void TestChainsInThreadsAndInBursts() {
+void TestChainsInThreadsAndInBursts(int64_t path_chance) {
   const Graph graph(5, 40, 3);
   const std::vector<int64_t> capacity(3, int64_t{1} << 40);
   tf_placer::SearchProblem problem;
   problem.orders.emplace_back(graph.Arrays());
   problem.moves = graph.Moves();
+  problem.moves.path_chance = path_chance;
   problem.capacity_bytes = capacity.data();
   problem.fits_anywhere = true;
   ExpectEqual(CheckMoveArrays(problem.moves).size(), 0, "wrong arrays of moves");
@@ -225,6 +229,48 @@ void TestChainsInThreadsAndInBursts() {
   }
 }
 
+// Ops 0 and 1 are read by op 2. Together on device 0: 0 runs 10 ns, then 1 for 30, then 2 for 40. With op 1 on device 1:
+// op 1 ends at 7, its 50 bytes take 20 + 50 ns, so that op 2 begins at 77, and op 0, done at 10, is not on the path.
+void TestTheCriticalPath() {
+  Graph graph(1, 3, 2);
+  graph.compute_ns = {10, 10, 30, 7, 40, 40};
+  graph.producer = {0, 1};
+  graph.bytes = {8, 50};
+  graph.offset = {0, 1, 2};
+  graph.consumers = {2, 2};
+  graph.priority.assign(3, 0);
+  graph.newest_first.assign(2, 0);
+  graph.join_ns.assign(2, 0);
+  graph.streams.assign(2, 1);
+  graph.latency_ns.assign(4, 20);
+  graph.send_ns.assign(4, 0);
+  SimulatorArrays arrays = graph.Arrays();
+  arrays.num_tensors = 2;
+  ExpectEqual(CheckArrays(arrays).size(), 0, "wrong arrays");
+  const SimulationPlan plan(arrays);
+  Waits waits(plan);
+  const auto shares = [&waits](const std::vector<int32_t>& device_of_unit) {
+    waits.Read(device_of_unit.data());
+    RandomBits random(3);
+    std::vector<int> drawn(9, 0);
+    for (int i = 0; i < 10000; ++i) {
+      Wait wait;
+      Expect(waits.Draw(&random, &wait), "a path");
+      ++drawn[3 * wait.producer + wait.consumer];
+    }
+    return drawn;
+  };
+  const auto expect = [](const std::vector<int>& drawn, const std::vector<double>& expected) {
+    for (int i = 0; i < 9; ++i) {
+      const double off = drawn[i] / 10000.0 - expected[i];
+      Expect(off > -0.02 && off < 0.02, "share " + std::to_string(i) + ": " + std::to_string(drawn[i]));
+      Expect(expected[i] > 0 || drawn[i] == 0, "not on the path: " + std::to_string(i));
+    }
+  };
+  expect(shares({0, 0, 0}), {10 / 80.0, 0, 0, 0, 30 / 80.0, 0, 0, 0, 40 / 80.0});
+  expect(shares({0, 1, 0}), {0, 0, 0, 0, 7 / 117.0, 70 / 117.0, 0, 0, 40 / 117.0});
+}
+
 void TestMoveChecks() {
   Graph graph(1, 5, 2);
   graph.sizes = {0};
@@ -239,7 +285,9 @@ void TestMoveChecks() {
 int main() {
   TestALimitOnlyRejects();
   TestWhatFitsAnywhere();
-  TestChainsInThreadsAndInBursts();
+  TestChainsInThreadsAndInBursts(0);
+  TestChainsInThreadsAndInBursts(int64_t{1} << 31);
+  TestTheCriticalPath();
   TestMoveChecks();
   return 0;
 }

@@ -16,7 +16,7 @@ from tf_placer.planners.memetic_config import MemeticConfig
 from tf_placer.planners.simulated_memetic import SimulatedMemetic
 from tf_placer.problem.problem import Problem
 
-# Every kind of turn within 700 evaluations: 40, 80, units 160, and from then on 40 and 160.
+# Every kind of turn within 700 evaluations: 40, 80, units 160, then groups 40 and units 320, then 80 and 640.
 QUICK = MemeticConfig(chains=2, late=20, parts=4, finer=2, levels=2, turn=40, setback=0.05)
 
 
@@ -43,6 +43,19 @@ def test_it_goes_on_from_its_state(evaluations: int) -> None:
     found, expected = other.advance(300), search.advance(300)
     np.testing.assert_array_equal(found.device_of_unit, expected.device_of_unit)
     np.testing.assert_array_equal(found.runtime_s, expected.runtime_s)
+
+
+def test_later_turns_are_twice_as_long_and_remember_twice_as_much() -> None:
+    problem = branches_problem(4, 6)
+    search = begun(problem)
+    search.advance(len(cheap_starts(problem, problem.everything_on(0), 0)))
+    turns = []
+    for _ in range(40 + 80 + 160 + 40 + 320 + 80 + 640):
+        search.advance(1)
+        turns.append((search.state()["turn"], search.state()["chains_late_ns"].shape[1]))
+    late = {1: 20, 2: 20, 3: 20, 4: 20, 5: 40, 6: 40, 7: 80}
+    length = {1: 40, 2: 80, 3: 160, 4: 40, 5: 320, 6: 80, 7: 640}
+    assert turns == [(turn, late[turn]) for turn in late for _ in range(length[turn])]
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -93,6 +106,7 @@ def test_branches_end_up_spread_over_devices() -> None:
         ("levels", 11),
         ("turn", 0),
         ("setback", float("nan")),
+        ("path", 1.5),
     ],
 )
 def test_refuses_wrong_settings(name: str, value: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from typing import Any, ClassVar
 
@@ -13,7 +14,7 @@ from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
 from tf_placer.search.portfolio import PortfolioConfig, portfolio_rounds
 from tf_placer.search.search import search
-from tf_placer.search.spec import Kind, MethodSpec
+from tf_placer.search.spec import Kind, MethodSpec, Role
 
 BRANCHES, LENGTH = 4, 2
 PROBLEM = branches_problem(BRANCHES, LENGTH)
@@ -30,6 +31,7 @@ class Counted:
     """Proposes one plan, over and over, and counts how often it was asked."""
 
     asked: ClassVar[dict[str, int]] = {}
+    order: ClassVar[list[str]] = []
 
     def __init__(self, name: str, row: np.ndarray) -> None:
         self._name = name
@@ -37,6 +39,7 @@ class Counted:
 
     def propose(self) -> np.ndarray:
         self.asked[self._name] = self.asked.get(self._name, 0) + 1
+        self.order.append(self._name)
         return self._row[np.newaxis]
 
     def learn(self, device_of_unit: np.ndarray, runtime_s: np.ndarray) -> None:
@@ -55,7 +58,7 @@ def arm(name: str, row: np.ndarray) -> MethodSpec:
 
 def portfolio(*members: MethodSpec, **settings: Any) -> MethodSpec:
     build = portfolio_rounds(lambda: members)
-    config = PortfolioConfig(**settings)
+    config = PortfolioConfig(**{"head": 0.0, **settings})
     return MethodSpec("portfolio", Kind.OWN_ROUNDS, "Some.", build, PortfolioConfig, config, uses_start=True)
 
 
@@ -118,3 +121,13 @@ def test_the_default_is_a_portfolio_that_says_who_found_its_plan() -> None:
     found = search(PROBLEM, default, budget_evaluations=50)
     assert found.method == default
     assert found.found_by in methods.names() and found.found_by != default
+
+
+def test_the_arm_that_leads_has_the_first_half_to_itself() -> None:
+    lead = dataclasses.replace(arm("lead", ONE_DEVICE), roles=frozenset({Role.LEAD}))
+    for head, before in ((0.0, 5), (0.5, 50), (0.9, 90)):
+        Counted.order.clear()
+        method = portfolio(arm("other", BEST), lead, head=head)
+        search(PROBLEM, method, budget_evaluations=101, start=ONE_DEVICE)
+        # A turn is 4 or 5 of 101 evaluations, and the start was one.
+        assert abs(Counted.order.index("other") - before) <= 2

@@ -16,7 +16,7 @@ class Climber {
       : problem_(problem),
         chain_(*chain),
         placed_(problem.orders[0]),
-        moves_(problem.moves),
+        moves_(problem.moves, problem.orders[0]),
         random_(chain->random_state) {
     for (const SimulationPlan& order : problem.orders) workspaces_.emplace_back(order);
     for (int32_t u = 0; u < problem.moves.num_units; ++u) {

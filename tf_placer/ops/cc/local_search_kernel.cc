@@ -115,6 +115,7 @@ class AdvanceLocalSearchOp : public OpKernel {
     OP_REQUIRES_OK(ctx, ctx->GetAttr("towards_chance", &towards_chance_));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("swap_chance", &swap_chance_));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("kind_chance", &kind_chance_));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("path_chance", &path_chance_));
   }
 
   void Compute(OpKernelContext* ctx) override {
@@ -196,10 +197,12 @@ class AdvanceLocalSearchOp : public OpKernel {
     arrays.swap_chance = swap_chance_;
     arrays.kind_of_unit = ctx->input(kKindOfUnit).flat<int32_t>().data();
     arrays.kind_chance = kind_chance_;
+    arrays.path_chance = path_chance_;
     return arrays;
   }
 
   int64_t crossing_chance_ = 0, towards_chance_ = 0, swap_chance_ = 0, kind_chance_ = 0;
+  int64_t path_chance_ = 0;
   KeptFor<SearchProblem> kept_;
 };
 

@@ -23,6 +23,7 @@ REGISTER_OP("TfPlacerAdvanceLocalSearch")
     .Attr("towards_chance: int")
     .Attr("swap_chance: int")
     .Attr("kind_chance: int")
+    .Attr("path_chance: int = 0")
     .Input("rounds: int64")
     .Input("device_of_unit: int32")
     .Input("best_device_of_unit: int32")
@@ -72,6 +73,7 @@ crossing_chance: of 2^32, that a piece grows from an end of an edge that crosses
 towards_chance: of 2^32, that such a piece goes to the device of the other end.
 swap_chance: of 2^32, that a piece of the target comes back for it.
 kind_chance: of 2^32, that the pieces of a move are each of units of one kind.
+path_chance: of 2^32, that a piece grows from the critical path of the first order's schedule.
 rounds: [C] rounds to make; a chain's first round times where it begins, each later one tries a move.
 device_of_unit: [C, U] where each chain is.
 best_device_of_unit: [C, U] the fastest it was at.

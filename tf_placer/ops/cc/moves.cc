@@ -1,6 +1,7 @@
 #include "moves.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace tf_placer {
 namespace {
@@ -37,7 +38,10 @@ std::string CheckMoveArrays(const MoveArrays& a) {
   return "";
 }
 
-Moves::Moves(const MoveArrays& arrays) : arrays_(arrays), piece_of_unit_(arrays.num_units, 0) {}
+Moves::Moves(const MoveArrays& arrays, const SimulationPlan& plan)
+    : arrays_(arrays), piece_of_unit_(arrays.num_units, 0) {
+  if (arrays.path_chance > 0) waits_.emplace(plan);
+}
 
 const std::vector<Step>& Moves::Draw(const int32_t* device_of_unit, RandomBits* random) {
   steps_.clear();
@@ -63,6 +67,12 @@ const std::vector<Step>& Moves::Draw(const int32_t* device_of_unit, RandomBits* 
 }
 
 Moves::First Moves::DrawFirst(const int32_t* device_of_unit, RandomBits* random) {
+  Wait wait;
+  if (DrawWait(device_of_unit, random, &wait)) {
+    if (wait.producer == wait.consumer) return {wait.producer, device_of_unit[wait.producer]};
+    if (random->Below(2) == 0) std::swap(wait.producer, wait.consumer);
+    return {wait.producer, device_of_unit[wait.consumer]};
+  }
   const int32_t* const edges = arrays_.edges;
   if (random->Chance(arrays_.crossing_chance)) {
     if (!crossing_is_known_) {
@@ -83,6 +93,13 @@ Moves::First Moves::DrawFirst(const int32_t* device_of_unit, RandomBits* random)
   const int32_t unit =
       static_cast<int32_t>(std::upper_bound(work + 1, work + arrays_.num_units + 1, drawn) - (work + 1));
   return {unit, device_of_unit[unit]};
+}
+
+bool Moves::DrawWait(const int32_t* device_of_unit, RandomBits* random, Wait* wait) {
+  if (!waits_.has_value() || !random->Chance(arrays_.path_chance)) return false;
+  if (!waits_are_known_) waits_->Read(device_of_unit);
+  waits_are_known_ = true;
+  return waits_->Draw(random, wait);
 }
 
 // As far as the piece may be there. A unit is in one of the two pieces of a move at most: they grow on different devices.

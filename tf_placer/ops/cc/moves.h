@@ -6,10 +6,13 @@
 #define TF_PLACER_OPS_CC_MOVES_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "random_bits.h"
+#include "simulation_plan.h"
+#include "waits.h"
 
 namespace tf_placer {
 
@@ -31,6 +34,7 @@ struct MoveArrays {
   int64_t towards_chance = 0;                // that it goes to the device of the other end
   int64_t swap_chance = 0;                   // that a piece of the target comes back for it
   int64_t kind_chance = 0;                   // that a piece is of units of one kind
+  int64_t path_chance = 0;                   // that a piece grows from the critical path instead
 };
 
 // One line that says what is wrong with the arrays, or "" when nothing is.
@@ -46,11 +50,11 @@ struct Step {
 // two that are given the same placement and the same random numbers draw the same.
 class Moves {
  public:
-  // `arrays` and what it points to must outlive this.
-  explicit Moves(const MoveArrays& arrays);
+  // `arrays` and what it points to must outlive this, and so must the plan of the same units.
+  Moves(const MoveArrays& arrays, const SimulationPlan& plan);
 
   // The placement has changed.
-  void Forget() { crossing_is_known_ = false; }
+  void Forget() { crossing_is_known_ = waits_are_known_ = false; }
 
   // Units that change their device; distinct, and none when nothing may move. Until the next call.
   const std::vector<Step>& Draw(const int32_t* device_of_unit, RandomBits* random);
@@ -63,6 +67,7 @@ class Moves {
   };
 
   First DrawFirst(const int32_t* device_of_unit, RandomBits* random);
+  bool DrawWait(const int32_t* device_of_unit, RandomBits* random, Wait* wait);
   // How a piece grows: up to so many units, all of one kind or not.
   struct Growth {
     int32_t size;
@@ -75,6 +80,8 @@ class Moves {
   const MoveArrays& arrays_;
   std::vector<int32_t> crossing_;  // rows of edges, ascending
   bool crossing_is_known_ = false;
+  std::optional<Waits> waits_;  // where moves are drawn from waits
+  bool waits_are_known_ = false;
   std::vector<int32_t> piece_;
   std::vector<int32_t> piece_of_unit_;  // [U] the last piece it was in
   int32_t num_pieces_ = 0;

@@ -1,0 +1,60 @@
+// What a step's time is made of: for what each op of its critical path waited. std only.
+
+#ifndef TF_PLACER_OPS_CC_WAITS_H_
+#define TF_PLACER_OPS_CC_WAITS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "random_bits.h"
+#include "simulation_plan.h"
+#include "workspace.h"
+
+namespace tf_placer {
+
+// Two units: of the ends of a transfer or of what waits for one, or the same one twice while it computes.
+struct Wait {
+  int32_t producer;
+  int32_t consumer;
+};
+
+// The critical path of one placement after another: from the op that ends last back to the start, over what each op
+// began right after, which is the latest of its inputs or the op that kept its device busy.
+class Waits {
+ public:
+  // `plan` must outlive this.
+  explicit Waits(const SimulationPlan& plan);
+
+  // Simulates the placement [U] and follows its path.
+  void Read(const int32_t* device_of_unit);
+
+  // One of the path's, in proportion to how long it takes. False where nothing takes time.
+  bool Draw(RandomBits* random, Wait* wait) const;
+
+ private:
+  void KeepEnds(const int32_t* device_of_unit);
+  // An op that takes time and ends then, or -1.
+  int32_t EndsAt(int32_t device, int64_t end_ns) const;
+  // The input that came last, one from the op's own device if that ended as the op began; -1 where there is none.
+  int32_t LastInput(int32_t op) const;
+  int32_t EndsLast() const;
+  void Add(int32_t producer, int32_t consumer, int64_t length_ns);
+  size_t PlaceOf(int32_t device, int64_t end_ns) const;
+  int32_t UnitOf(int32_t op) const { return plan_.inits[op].unit; }
+  int64_t StartOf(int32_t op) const { return start_ns_[plan_.original_op[op]]; }
+  int64_t EndOf(int32_t op) const { return end_ns_[plan_.original_op[op]]; }
+
+  const SimulationPlan& plan_;
+  Workspace workspace_;
+  std::vector<int64_t> start_ns_, end_ns_;     // [N]
+  std::vector<int64_t> peak_bytes_;            // [D]
+  std::vector<int32_t> input_begin_, inputs_;  // [M + 1], and the ops whose outputs each reads
+  std::vector<int32_t> device_of_op_;          // [M]
+  std::vector<int32_t> ends_;                  // a hash table of the ops that take time, by device and end
+  std::vector<Wait> waits_;
+  std::vector<int64_t> until_ns_;  // their lengths, summed up
+};
+
+}  // namespace tf_placer
+
+#endif  // TF_PLACER_OPS_CC_WAITS_H_
