@@ -44,7 +44,7 @@ class HdpConfig:
     - groups, group_probability: groups begin as min-cut parts split by slack, of which good plans can be made.
     - num_groups 160 for 256, placer_hidden 64 for 256, groups_per_step 8 for 1: more updates in the same time.
     - placements 64 for 4, groupings 3 for 1: standardized advantages need samples.
-    - learning rates of 1e-3 for 0.1: the networks do not collapse.
+    - learning rates of 1e-3 and (Grouper) 1e-2 for 0.1: the networks do not collapse.
     - row_rate: the Placer also has logits of each group, which learn as fast as a table without a network.
     - landmarks 32 for 0: parallel branches can be told apart.
     - start_probability for an unbiased Placer: a search begins near the best plan that costs nothing.
@@ -127,7 +127,7 @@ class HdpConfig:
     imitation_weight: float = 0.3
     learning_rate: float = 1e-3
     row_rate: float = 0.1
-    grouper_learning_rate: float = 1e-3
+    grouper_learning_rate: float = 1e-2
     gradient_clip: float = 1.0
     standardize: bool = True
     baseline_decay: float = 0.9

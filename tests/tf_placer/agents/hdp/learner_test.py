@@ -289,7 +289,9 @@ def test_the_traced_calls_do_not_grow_with_the_number_of_groups(learner):
     assert nodes(learner) == nodes(learner_from(0, dataclasses.replace(CONFIG, num_groups=12)))
 
 
-LEARNING = HdpConfig(num_groups=16, placer_hidden=32, groups_per_step=4, placements=16)
+LEARNING = HdpConfig(
+    num_groups=16, placer_hidden=32, groups_per_step=4, placements=16, grouper_learning_rate=1e-2
+)
 
 
 def test_what_the_policy_draws_ends_below_the_best_that_it_drew_at_first():
@@ -310,8 +312,11 @@ def test_what_the_policy_draws_ends_below_the_best_that_it_drew_at_first():
     last_s = np.mean(means_s[-5:])
     report = f"optimum {branches_optimum_ns(4, 10) / 1e9}, mean {means_s[0]} to {last_s}, best at first {first_best_s}"
     assert last_s < 0.8 * means_s[0] and last_s < first_best_s, report
-    groups, start = (learner.policy.greedy(learner._of_problem.inputs).group_of_unit[0], learner.start)
-    assert (groups.numpy() != start.group_of_unit).any(), "the groups have not moved"
+    # What the Grouper draws has moved, too: at first a unit with neighbors elsewhere leaves 5 times in 1000.
+    groups = (
+        learner.policy.group_logits(learner._of_problem.inputs) - learner._of_problem.inputs.group_leaning
+    )
+    assert float(tf.reduce_max(groups) - tf.reduce_min(groups)) > 1.0
 
 
 def test_a_part_of_the_samples_changes_the_best_so_far():
