@@ -84,7 +84,8 @@ def test_shuffled_times_teach_nothing():
 
 
 def test_a_run_of_the_paper_has_one_action():
-    learner = learner_of(preset="paper", generations=2)
+    config = RegalConfig(preset="paper", population=20, generations=2, hidden=8, rounds=1)
+    learner = RegalLearner(PROBLEM, config, None, 3, None)
     for _ in range(3):
         generation(learner)
     actions = learner.state()["actions"]
