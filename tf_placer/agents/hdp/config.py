@@ -6,31 +6,52 @@ import dataclasses
 
 from tf_placer import arguments
 from tf_placer.agents.group_order import ORDERS
-from tf_placer.agents.preset import OURS, take_preset
+from tf_placer.agents.presets import OF_PRESET, fill_in
 from tf_placer.agents.unit_groups import KINDS
 from tf_placer.errors import InputError
 
 LOSSES = ("reinforce", "ppo", "quantile", "cross_entropy")
 
 # Fixed learning rates of 0.1 and no noise after 500 steps: section 3 of the paper.
-_PAPER = {
-    "num_groups": 256,
-    "group_probability": 0.0,
-    "landmarks": 0,
-    "grouper_sharpness": 1.0,
-    "start_probability": 0.0,
-    "placer_hidden": 256,
-    "groups_per_step": 1,
-    "groupings": 1,
-    "placements": 4,
-    "incumbent": False,
-    "imitation_weight": 0.0,
-    "learning_rate": 0.1,
-    "row_rate": 0.0,
-    "grouper_learning_rate": 0.1,
-    "standardize": False,
-    "normalize_advantage": False,
-    "entropy_start": 0.0,
+PRESETS: dict[str, dict[str, object]] = {
+    "ours": {
+        "num_groups": 160,
+        "group_probability": 0.995,
+        "landmarks": 32,
+        "grouper_sharpness": 0.1,
+        "start_probability": 0.5,
+        "placer_hidden": 64,
+        "groups_per_step": 8,
+        "groupings": 3,
+        "placements": 64,
+        "incumbent": True,
+        "imitation_weight": 0.3,
+        "learning_rate": 1e-3,
+        "row_rate": 0.1,
+        "grouper_learning_rate": 1e-2,
+        "standardize": True,
+        "normalize_advantage": True,
+        "entropy_start": 0.0,
+    },
+    "paper": {
+        "num_groups": 256,
+        "group_probability": 0.0,
+        "landmarks": 0,
+        "grouper_sharpness": 1.0,
+        "start_probability": 0.0,
+        "placer_hidden": 256,
+        "groups_per_step": 1,
+        "groupings": 1,
+        "placements": 4,
+        "incumbent": False,
+        "imitation_weight": 0.0,
+        "learning_rate": 0.1,
+        "row_rate": 0.0,
+        "grouper_learning_rate": 0.1,
+        "standardize": False,
+        "normalize_advantage": False,
+        "entropy_start": 0.0,
+    },
 }
 
 
@@ -55,7 +76,7 @@ class HdpConfig:
     ``Seq2SeqPlacer``, ``unit_features``, ``group_embeddings`` and ``square_root_reward``.
 
     Attributes:
-      preset: "ours" or "paper"; a field with another value than its default keeps it.
+      preset: "ours" or "paper"; says what the fields are that are not given.
       groups: that the Grouper begins with: ``slack``, min-cut parts split by slack, or ``min_cut``.
       num_groups: G (paper: 256); more where a problem has more kinds of units, by what is legal for them.
       group_probability: how often an untrained Grouper puts a unit into its group of the beginning, and else mostly
@@ -103,36 +124,36 @@ class HdpConfig:
       InputError: a field of the wrong type or out of range.
     """
 
-    preset: str = OURS
+    preset: str = "ours"
     groups: str = "slack"
-    num_groups: int = 160
-    group_probability: float = 0.995
+    num_groups: int = OF_PRESET
+    group_probability: float = OF_PRESET
     grouper_hidden: int = 64
     type_embedding: int = 20
-    landmarks: int = 32
+    landmarks: int = OF_PRESET
     imitation_steps: int = 0
     imitation_rate: float = 1e-2
-    grouper_sharpness: float = 0.1
-    start_probability: float = 0.5
-    placer_hidden: int = 64
-    groups_per_step: int = 8
+    grouper_sharpness: float = OF_PRESET
+    start_probability: float = OF_PRESET
+    placer_hidden: int = OF_PRESET
+    groups_per_step: int = OF_PRESET
     tanh_constant: float = 5.0
     temperature: float = 10.0
-    groupings: int = 3
-    placements: int = 64
-    incumbent: bool = True
+    groupings: int = OF_PRESET
+    placements: int = OF_PRESET
+    incumbent: bool = OF_PRESET
     loss: str = "reinforce"
     epochs: int = 1
     elites: float = 0.1
-    imitation_weight: float = 0.3
-    learning_rate: float = 1e-3
-    row_rate: float = 0.1
-    grouper_learning_rate: float = 1e-2
+    imitation_weight: float = OF_PRESET
+    learning_rate: float = OF_PRESET
+    row_rate: float = OF_PRESET
+    grouper_learning_rate: float = OF_PRESET
     gradient_clip: float = 1.0
-    standardize: bool = True
+    standardize: bool = OF_PRESET
     baseline_decay: float = 0.9
-    normalize_advantage: bool = True
-    entropy_start: float = 0.0
+    normalize_advantage: bool = OF_PRESET
+    entropy_start: float = OF_PRESET
     entropy_end: float = 0.02
     entropy_updates: int = 400
     entropy_rate: float = 0.1
@@ -145,7 +166,7 @@ class HdpConfig:
     group_order: str = "as_cut"
 
     def __post_init__(self) -> None:
-        take_preset(self, {"paper": _PAPER})
+        fill_in(self, PRESETS)
         for field, values in (("groups", KINDS), ("loss", LOSSES)):
             if getattr(self, field) not in values:
                 raise InputError(
