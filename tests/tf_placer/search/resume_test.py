@@ -129,7 +129,7 @@ def test_killed_at_any_evaluation_it_goes_on_and_measures_nothing_twice(method, 
         (small_learner, 2),
         ("random", 2),
         ("single", 1),  # its one round is done
-        pytest.param(SMALL_HDP, 1, id="hdp"),
+        pytest.param(SMALL_HDP, 1, id="hdp", marks=pytest.mark.slow),
         pytest.param(SMALL_HDP, 2, id="hdp_twice", marks=pytest.mark.slow),
     ],
 )

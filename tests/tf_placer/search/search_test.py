@@ -294,7 +294,7 @@ def test_where_no_single_device_fits_the_result_fits(method):
     assert failed > 0 if method is small_hdp else failed == 0, "draws fit, the planner's samples need not"
 
 
-@pytest.mark.parametrize("method", ["random", small_hdp])
+@pytest.mark.parametrize("method", ["random", pytest.param(small_hdp, id="hdp", marks=pytest.mark.slow)])
 def test_equal_seeds_give_equal_searches_and_the_global_seed_is_left_alone(method):
     problem = branches_problem(3, 4)
     tf.random.set_seed(77)

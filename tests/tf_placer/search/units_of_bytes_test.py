@@ -45,8 +45,13 @@ def times(problem: Problem, factor: int) -> Problem:
 
 @pytest.mark.parametrize(
     "method",
-    ["random", "local_search", "list_schedule", "topological_fill", small_hdp],
-    ids=["random", "local_search", "list_schedule", "topological_fill", "hdp"],
+    [
+        "random",
+        "local_search",
+        "list_schedule",
+        "topological_fill",
+        pytest.param(small_hdp, id="hdp", marks=pytest.mark.slow),
+    ],
 )
 @pytest.mark.parametrize("fill", [0.2, 0.7])
 def test_every_placement_tried_is_the_same(method, fill):

@@ -158,6 +158,7 @@ def on_device_1(placements):
     return times, tf.ones_like(times, tf.bool)
 
 
+@pytest.mark.slow
 def test_one_set_of_weights_learns_on_two_problems_in_turn():
     config = dataclasses.replace(
         CONFIG, placements=16, learning_rate=1e-2, entropy_start=0.05, entropy_end=0.05
