@@ -37,9 +37,12 @@ class Budget:
         return math.inf if self.evaluations is None else self.evaluations - evaluations
 
     def used(self, evaluations: int, seconds: float) -> float:
-        """The share that is used up after so many evaluations and seconds, by the limit that is nearer."""
-        of_evaluations = 0.0 if self.evaluations is None else evaluations / self.evaluations
-        return max(of_evaluations, seconds / self.seconds)
+        """The share that is used up after so many evaluations and seconds.
+
+        Where evaluations are limited they alone count, so that what a search does with its shares is not a matter of
+        the clock; the seconds then only end it.
+        """
+        return seconds / self.seconds if self.evaluations is None else evaluations / self.evaluations
 
     def capped(self, evaluations: int) -> Budget:
         """So many evaluations, in no more time: one that counts evaluations alone has no other limit."""

@@ -93,10 +93,17 @@ class Portfolio:
             if self._context.used() >= self._until or not self._arms[self._turn].goes_on:
                 self._next_turn()
             arm = self._arms[self._turn]
-            batch = arm.next_round(self._context)
+            batch = arm.next_round(dataclasses.replace(self._context, evaluations_left=self._left_in_turn))
             if batch is not None:
                 arm.best_s = min(arm.best_s, _best_s(batch))
                 yield self._noted(batch, arm.spec.name)
+
+    def _left_in_turn(self) -> float:
+        """Evaluations until the turn ends, at least 1; infinite where only time counts."""
+        left, used = self._context.evaluations_left(), self._context.used()
+        if math.isinf(left) or used >= 1:
+            return left
+        return min(left, max(1, math.ceil(left * (self._until - used) / (1 - used) - 1e-6)))
 
     def _construct(self) -> Iterator[Round]:
         """A round for each planner that makes anything."""

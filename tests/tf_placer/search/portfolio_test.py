@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tests.tf_placer.problem.small_problems import branches_optimum_ns, branches_problem
+from tests.tf_placer.problem.small_problems import branches_optimum_ns, branches_problem, random_problem
 from tf_placer.planners.planner import NoSettings
 from tf_placer.problem.problem import Problem
-from tf_placer.search import methods
+from tf_placer.search import drivers, methods
 from tf_placer.search.portfolio import PortfolioConfig, portfolio_rounds
 from tf_placer.search.search import search
 from tf_placer.search.spec import Kind, MethodSpec, Role
@@ -131,3 +131,17 @@ def test_the_arm_that_leads_has_the_first_half_to_itself() -> None:
         search(PROBLEM, method, budget_evaluations=101, start=ONE_DEVICE)
         # A turn is 4 or 5 of 101 evaluations, and the start was one.
         assert abs(Counted.order.index("other") - before) <= 2
+
+
+def test_with_a_budget_of_evaluations_the_clock_decides_nothing(monkeypatch) -> None:
+    problem = random_problem(np.random.default_rng(3), 300, 3)
+    default = methods.the(methods.Role.DEFAULT).name
+    found = []
+    for burst_s in (1e-6, 1.0):  # bursts as short as they get, and long ones
+        monkeypatch.setattr(drivers, "_BURST_S", burst_s)
+        found.append(search(problem, default, budget_s=600, budget_evaluations=2000))
+    one, other = found
+    assert one.evaluations == other.evaluations == 2000
+    assert one.placement.device_of_unit.tolist() == other.placement.device_of_unit.tolist()
+    assert one.found_by == other.found_by
+    assert {entry.evaluations for entry in one.history} != {entry.evaluations for entry in other.history}
