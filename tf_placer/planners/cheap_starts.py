@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from tf_placer.planners.expert import expert
+from tf_placer.planners.heft import heft
 from tf_placer.planners.list_schedule import list_schedule
+from tf_placer.planners.peft import peft
 from tf_placer.planners.random_blocks import RandomBlocks
 from tf_placer.planners.single_device import single_device_placements
 from tf_placer.planners.topological_fill import topological_fill
@@ -19,6 +22,9 @@ def cheap_starts(problem: Problem, start: np.ndarray, seed: int) -> np.ndarray:
         [
             np.asarray(start, np.int32)[np.newaxis],
             list_schedule(problem),
+            heft(problem),
+            peft(problem),
+            expert(problem),
             topological_fill(problem),
             single_device_placements(problem),
             RandomBlocks(problem, seed).draw(_DRAWN),

@@ -22,6 +22,9 @@ from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph
 
 _FEWEST_UNITS = 2  # times as many units as parts, or a level is left out
+_MUCH_FASTER = (
+    0.8  # a start that takes this share of another's time leaves it out, however many edges it cuts
+)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -36,11 +39,12 @@ class SimulatedMemetic:
     """Chains of local search that share what they find, from coarse to fine.
 
     First some cheap starts are timed. Where there are groups, chains begin at those that cut the fewest edges, such as
-    a single device that all fits on: a list schedule would cut all groups to pieces. The fastest start comes back when
-    units are searched, if no chain is faster. Then all search min-cut parts split by slack
-    (``slack_groups``), in turns of ever more parts, and then units: with few groups each move matters, with many the
-    last percents are found (multilevel search: Walshaw 2004). A group is cut where a chain's plan has it on several
-    devices, so no level loses a plan.
+    a single device that all fits on, unless another is much faster: a list schedule would cut all groups to pieces. The
+    fastest start comes back when units are searched, if no chain is faster.
+
+    Then all search min-cut parts split by slack (``slack_groups``), in turns of ever more parts, and then units: with
+    few groups each move matters, with many the last percents are found (multilevel search: Walshaw 2004). A group is
+    cut where a chain's plan has it on several devices, so no level loses a plan.
 
     After that turns of units and short ones of the finest groups follow each other. Groups are cut where two chains
     differ, so one piece of a move is what another chain has elsewhere, and chains cross over by what does not make them
@@ -163,12 +167,12 @@ class SimulatedMemetic:
         fits = np.flatnonzero(self._start_ns < NEVER)
         if not len(fits):
             fits = np.arange(1)
-        elif self._parts:
+        fits = fits[self._start_ns[fits] <= self._start_ns[fits].min() / _MUCH_FASTER]
+        if self._parts:
             ends = self._starts[fits][:, self._edges]  # [K, E, 2]
             cut = (ends[:, :, 0] != ends[:, :, 1]).sum(axis=1)
             fits = fits[cut == cut.min()]
         fits = fits[np.argsort(self._start_ns[fits], kind="stable")]
-        fits = fits[self._start_ns[fits] <= self._start_ns[fits[0]] / 2 * 3]
         taken = np.resize(fits, self._config.num_chains)
         self._best, self._best_ns = self._starts[taken], self._start_ns[taken]
 

@@ -232,6 +232,7 @@ SPECS = (
             "what cores do for messages",
             "peaks of memory",
         ),
+        roles=frozenset({Role.MEMBER}),
         goes_on=False,
     ),
     MethodSpec(

@@ -8,10 +8,18 @@ import numpy as np
 import pytest
 
 from tests.tf_placer.planners.full_devices import full_problem
-from tests.tf_placer.problem.small_problems import branches_optimum_ns, branches_problem, random_problem
+from tests.tf_placer.problem.small_problems import (
+    branches_optimum_ns,
+    branches_problem,
+    layered_problem,
+    random_problem,
+    sparse_problem,
+)
 from tf_placer.errors import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planners.cheap_starts import cheap_starts
+from tf_placer.planners.cp_sat import CpSat, CpSatConfig
+from tf_placer.planners.list_schedule import list_schedule
 from tf_placer.planners.memetic_config import MemeticConfig
 from tf_placer.planners.simulated_memetic import SimulatedMemetic
 from tf_placer.problem.problem import Problem
@@ -112,3 +120,39 @@ def test_branches_end_up_spread_over_devices() -> None:
 def test_refuses_wrong_settings(name: str, value: float) -> None:
     with pytest.raises(InputError, match=name):
         MemeticConfig(**{name: value})
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_units_end_ahead_of_stripes() -> None:
+    generator = np.random.default_rng(0)
+    columns = generator.permutation(1000)
+    problem = layered_problem(generator, columns, layers=100)
+    stripes = np.empty(1000, np.int32)
+    stripes[columns] = np.arange(1000) // 250
+    simulator = SimulatedEvaluator(problem)
+    stripes_s = simulator.evaluate(np.tile(stripes, 100)[np.newaxis]).runtime_s[0]
+    draws = generator.integers(0, 4, (20, problem.num_units)).astype(np.int32)
+    # Else anything would do: what is drawn is more than a tenth behind, and so is a list schedule.
+    others = np.concatenate([draws, list_schedule(problem)])
+    assert simulator.evaluate(others).runtime_s.min() > 1.1 * stripes_s
+    search = begun(problem, config=MemeticConfig(chains=2))
+    assert search.advance(5_000).runtime_s.min() < stripes_s
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(20))
+def test_larger_problems_end_within_three_percent_of_a_proven_optimum(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    problem = sparse_problem(generator, int(generator.integers(4, 31)), int(generator.integers(2, 5)))
+    burst = begun(problem, seed, MemeticConfig(chains=2)).advance(20_000)
+    first = int(np.argmin(burst.runtime_s))
+    # The solver looks for faster plans than this, until it has proven a bound that is near enough.
+    solver = CpSat(problem, CpSatConfig(), burst.device_of_unit[first], seed=0)
+    solver.learn(burst.device_of_unit[first : first + 1], burst.runtime_s[first : first + 1])
+    for _ in range(50):
+        if solver.is_proven or burst.runtime_s[first] * 1e9 <= 1.03 * solver.proven_bound_ns:
+            break
+        rows = solver.propose()
+        runtime_s = SimulatedEvaluator(problem).evaluate(rows).runtime_s
+        solver.learn(rows, np.where(np.isnan(runtime_s), np.inf, runtime_s))
+    assert burst.runtime_s[first] * 1e9 <= 1.03 * solver.proven_bound_ns

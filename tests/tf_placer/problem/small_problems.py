@@ -97,3 +97,40 @@ def random_problem(generator: np.random.Generator, units: int, num_devices: int,
         cluster=small_cluster(num_devices, streams=streams),
         allowed=allowed,
     )
+
+
+def sparse_problem(generator: np.random.Generator, units: int, num_devices: int) -> Problem:
+    """As ``random_problem``, with one to four edges from each unit and the same costs on all devices."""
+    density = min(0.9, generator.uniform(1, 4) / units)
+    pairs = [(a, b) for a in range(units) for b in range(a + 1, units) if generator.random() < density]
+    allowed = generator.random((units, num_devices)) < 0.9
+    allowed[np.arange(units), generator.integers(0, num_devices, units)] = True
+    return problem_of(
+        generator.integers(0, 1000, units),
+        pairs,
+        generator.integers(0, 500, len(pairs)),
+        cluster=small_cluster(num_devices),
+        allowed=allowed,
+    )
+
+
+def layered_problem(
+    generator: np.random.Generator, columns: np.ndarray, layers: int, num_devices: int = 4
+) -> Problem:
+    """Layers of equally many units, each of which reads three in the layer before: of its column and beside it.
+
+    48,000 bytes for each edge: on random devices the channels are as busy as the devices are.
+
+    Args:
+      generator: draws the costs.
+      columns: [W] a permutation; side by side are those that it names one after the other.
+      layers: how many.
+      num_devices: of the cluster.
+    """
+    width = len(columns)
+    pairs = np.concatenate(
+        [np.stack([np.roll(columns, shift), columns + width], axis=1) for shift in (-1, 0, 1)]
+    )
+    edges = (pairs + width * np.arange(layers - 1)[:, np.newaxis, np.newaxis]).reshape(-1, 2)
+    compute_ns = generator.integers(5_000, 55_000, width * layers)
+    return problem_of(compute_ns, edges, 48_000, cluster=small_cluster(num_devices))
