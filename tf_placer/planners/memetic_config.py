@@ -20,14 +20,15 @@ class MemeticConfig:
     Attributes:
       chains: searches that run side by side in the simulator, a thread each; 0 for one on each core that the process
         may use. On an evaluator that is no simulator there is one, over units.
-      late: L, a move is accepted if it is no slower than the chain was L rounds ago; twice as many each time that units
-        are searched again.
+      late: L, a move is accepted if it is no slower than the chain was L rounds ago; twice as many after each turn of
+        units that gained.
       parts: of the min cut at the coarsest level.
       finer: times as many parts at each level after it.
       levels: of groups, before the units.
       turn: evaluations at the coarsest level, and where chains cross over; twice as many at each level after the first,
-        units included, and twice as many each time that units are searched again.
-      setback: share of a chain's time by which its plans may be slower when it begins a later turn.
+        units included, and twice as many after each turn of units that gained.
+      setback: share of a chain's time by which its plans may be slower when it begins a later turn, twice as much after
+        each turn of units that gained nothing, until one gains.
       path: probability that a piece grows from the critical path of the chain's plan, a computation or an end of a
         transfer, in proportion to how long it takes; else it is drawn as local search draws.
 

@@ -22,9 +22,10 @@ from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph
 
 _FEWEST_UNITS = 2  # times as many units as parts, or a level is left out
-_MUCH_FASTER = (
-    0.8  # a start that takes this share of another's time leaves it out, however many edges it cuts
-)
+# A start that takes this share of another's time leaves it out, however many edges it cuts.
+_MUCH_FASTER = 0.8
+# What is no gain of a turn of units: a share of the step's time.
+_GAIN = 1e-3
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -51,7 +52,9 @@ class SimulatedMemetic:
     slower (a memetic search: Moscato 1989). A chain that is left behind takes the place of the fastest. Each of these
     turns begins with a new history for late acceptance, a little above where the chain is, so that no chain freezes.
     Nobody says how many evaluations there will be. So turns begin short and with a short memory, which gains the most
-    at first, and each time both are twice as long, which ends at better plans (Burke & Bykov 2017).
+    at first, and after a turn of units that gained both are twice as long, which ends at better plans (Burke & Bykov
+    2017). After one that gained nothing all chains but the fastest begin at another start, and the history begins twice
+    as far above.
 
     Some moves begin on the critical path of the chain's plan, as others cannot make the step shorter. To know the path
     the plan of a chain that has moved is simulated once more, which is not counted.
@@ -82,6 +85,10 @@ class SimulatedMemetic:
         self._edges = unit_graph(problem).edges
         self._turn = 0  # 0 times the starts
         self._made = 0  # in this turn
+        self._before_ns = NEVER  # the fastest plan when units were searched last
+        self._doublings = 0  # of turns and memory
+        self._stalls = 0  # turns of units one after the other that gained nothing
+        self._restarts = 0  # of chains
         self._take_starts()
 
     def advance(self, evaluations: int) -> Burst:
@@ -110,6 +117,11 @@ class SimulatedMemetic:
         state = {
             "turn": self._turn,
             "made": self._made,
+            "before_ns": self._before_ns,
+            "doublings": self._doublings,
+            "stalls": self._stalls,
+            "restarts": self._restarts,
+            "starts": self._starts.copy(),
             "start_ns": self._start_ns.copy(),
             "best": self._best,
             "best_ns": self._best_ns,
@@ -127,6 +139,9 @@ class SimulatedMemetic:
     def restore(self, state: dict[str, Any]) -> None:
         """Goes on from what ``state`` gave, with as many chains as there were."""
         self._turn, self._made = int(state["turn"]), int(state["made"])
+        self._before_ns, self._doublings = int(state["before_ns"]), int(state["doublings"])
+        self._stalls, self._restarts = int(state["stalls"]), int(state["restarts"])
+        self._starts = np.array(state["starts"], np.int32)
         self._start_ns = np.array(state["start_ns"], np.int64)
         self._best = np.array(state["best"], np.int32)
         self._best_ns = np.array(state["best_ns"], np.int64)
@@ -144,11 +159,7 @@ class SimulatedMemetic:
         if not self._turn:
             return len(self._starts)
         finer = 0 if self._relinks(self._turn) else min(self._turn - 1, len(self._parts))
-        return self._config.turn << (finer + self._times_again())
-
-    def _times_again(self) -> int:
-        """How often units were searched again after a turn of all levels."""
-        return max(self._turn - len(self._parts) - 1, 0) // (2 if self._parts else 1)
+        return self._config.turn << (finer + self._doublings)
 
     def _relinks(self, turn: int) -> bool:
         """Whether a turn is of groups again, after units."""
@@ -191,13 +202,16 @@ class SimulatedMemetic:
         again = turn > levels + 1
         if turn > levels and not self._relinks(turn):
             self._drop_the_slow()
+            if again:
+                self._double_or_restart()
+            self._before_ns = self._fastest_ns()
         self._turn, self._made = turn, 0
         if turn <= levels or self._relinks(turn):
             parts = self._parts[min(turn, levels) - 1]
             self._level = self._level_of(self._cut(slack_groups(self._problem, parts)))
         else:
             self._level = self._level_of(np.arange(self._problem.num_units, dtype=np.int32))
-        self._chains = self._fresh_chains(self._config.setback if again else 0.0)
+        self._chains = self._fresh_chains(min(self._config.setback * 2**self._stalls, 1.0) if again else 0.0)
 
     def _drop_the_slow(self) -> None:
         """A chain that is further behind than it may fall back goes on from the fastest plan, a chain's or a start."""
@@ -208,6 +222,25 @@ class SimulatedMemetic:
         slow = self._best_ns > found_ns[fastest] * (1 + self._config.setback)
         self._best = np.where(slow[:, np.newaxis], rows[fastest], self._best)
         self._best_ns = np.where(slow, found_ns[fastest], self._best_ns)
+
+    def _fastest_ns(self) -> int:
+        """Of what was found so far."""
+        return int(min(self._best_ns.min(), self._start_ns.min()))
+
+    def _double_or_restart(self) -> None:
+        """The next turns are twice as long where units gained; else all chains but the fastest begin at starts."""
+        if self._fastest_ns() < self._before_ns * (1 - _GAIN):
+            self._doublings, self._stalls = self._doublings + 1, 0
+            return
+        self._stalls += 1
+        fits = np.flatnonzero(self._start_ns < NEVER)
+        slower = np.argsort(self._best_ns, kind="stable")[min(1, len(self._best) - 1) :]
+        for chain in slower.tolist() if len(fits) else ():
+            row = int(fits[-1 - self._restarts % len(fits)])
+            # They change places, so that no plan is lost.
+            self._starts[row], self._best[chain] = self._best[chain].copy(), self._starts[row].copy()
+            self._start_ns[row], self._best_ns[chain] = self._best_ns[chain], self._start_ns[row]
+            self._restarts += 1
 
     def _cut(self, group: np.ndarray) -> np.ndarray:
         """[U] the groups, cut where any chain's plan has them on different devices."""
@@ -253,7 +286,7 @@ class SimulatedMemetic:
             axis=1,
         )
         late_ns = [ns if ns == NEVER else ns + int(ns * setback) for ns in self._best_ns.tolist()]
-        late = min(self._config.late << self._times_again(), LONGEST_LATE)
+        late = min(self._config.late << self._doublings, LONGEST_LATE)
         ring = np.repeat(np.array(late_ns, np.int64)[:, np.newaxis], late, axis=1)
         return Chains(rows, rows.copy(), ring, counts)
 
