@@ -155,7 +155,7 @@ def test_killed_and_gone_on_with_it_tries_what_it_would_have_tried(
 
 @QUICK
 def test_the_seed_says_what_is_tried(method: MethodDescriptor) -> None:
-    problem = suited(method, random_problem(np.random.default_rng(2), 12, 3))
+    problem = suited(method, random_problem(np.random.default_rng(1), 14, 3))
     one, same, other = (searched(method, problem, seed=seed) for seed in (3, 3, 4))
     assert told(one) == told(same)
     assert (told(one)[0] != told(other)[0]) == method.draws
