@@ -21,6 +21,8 @@ from tf_placer.planners.slack_groups import slack_groups
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph
 
+# Of what a search keeps: one that was saved with another cannot go on.
+STATE_VERSION = 2
 _FEWEST_UNITS = 2  # times as many units as parts, or a level is left out
 # A start that takes this share of another's time leaves it out, however many edges it cuts.
 _MUCH_FASTER = 0.8

@@ -44,12 +44,13 @@ from tf_placer.planners.peft import peft
 from tf_placer.planners.random_search import RandomSearch, RandomSearchConfig
 from tf_placer.planners.scotch import mincut, scotch
 from tf_placer.planners.simulated_local_search import SimulatedLocalSearch
+from tf_placer.planners.simulated_memetic import STATE_VERSION as MEMETIC_STATE_VERSION
 from tf_placer.planners.simulated_memetic import SimulatedMemetic
 from tf_placer.planners.single_device import single_device_placements
 from tf_placer.planners.tf_default import tf_default
 from tf_placer.planners.topological_fill import topological_fill
 from tf_placer.registration import check_registration
-from tf_placer.search.portfolio import PortfolioConfig, portfolio_rounds
+from tf_placer.search.portfolio import RACE_VERSION, PortfolioConfig, portfolio_rounds
 from tf_placer.search.round import Method
 from tf_placer.search.spec import Kind, MethodSpec, Role
 
@@ -62,6 +63,7 @@ SPECS = (
         config=PortfolioConfig,
         roles=frozenset({Role.DEFAULT}),
         uses_start=True,
+        versions={"race": RACE_VERSION, "memetic": MEMETIC_STATE_VERSION},
     ),
     MethodSpec(
         name="brkga",
@@ -204,6 +206,7 @@ SPECS = (
         build_inside=SimulatedMemetic,
         roles=frozenset({Role.MEMBER, Role.LEAD}),
         uses_start=True,
+        versions={"memetic": MEMETIC_STATE_VERSION},
     ),
     MethodSpec(
         name="metis",

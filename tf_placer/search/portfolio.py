@@ -16,7 +16,10 @@ from tf_placer.search.round import Context, Round, evaluated
 from tf_placer.search.settings import configured
 from tf_placer.search.spec import Kind, MethodSpec, Role
 
+# Of what a race keeps: one that was saved with another cannot go on.
+RACE_VERSION = 2
 _GAIN = 1e-4  # a slice that gains less of the step time has gained nothing
+_LEAD_TURN = 0.1  # share of the budget, of the arm that leads
 _LONGER = 3  # each time that an arm gained nothing it waits so many times as long as before
 
 
@@ -27,7 +30,8 @@ class PortfolioConfig:
     Attributes:
       slices: turns that the budget is cut into; the last round of a turn may take longer.
       cheap: share of the budget after which no more plans are constructed.
-      head: share of the budget that the first arm has to itself, when plans have been constructed.
+      head: share of the budget that the arm that leads has to itself, when plans have been constructed.
+      leads: after that it goes on alone as long as a tenth of the budget gains it this share of the step time.
       behind: an arm goes on from the best plan of all where its own is slower by more than this share.
 
     Raises:
@@ -37,12 +41,14 @@ class PortfolioConfig:
     slices: int = 25
     cheap: float = 0.1
     head: float = 0.5
+    leads: float = 0.01
     behind: float = 0.01
 
     def __post_init__(self) -> None:
         arguments.number("cheap", self.cheap, least=0.0, most=1.0)
         arguments.whole_number("slices", self.slices, least=1, most=10_000)
         arguments.number("head", self.head, least=0.0, most=1.0)
+        arguments.number("leads", self.leads, least=0.0)
         arguments.number("behind", self.behind, least=0.0)
 
 
@@ -51,12 +57,10 @@ class Portfolio:
 
     First what is constructed, as long as that is cheap; it is no part of the race. Then the improving methods, its
     arms: the one that leads has some time to itself, because a search from coarse to fine begins slower than what was
-    constructed and gains late. After that they take turns. A turn goes to the arm whose last one gained most, the first
-    arm where nobody gains; another one that gained nothing is asked again after a while that grows each time. Gains are
-    shares of the step time of the best plan so far, of whatever arm; an arm that fell behind begins anew from that
-    plan.
-
-        for batch in Portfolio(members, config, context).rounds(): ...
+    constructed and gains late, and more as long as that gains much. After that they take turns. A turn goes to the arm
+    whose last one gained most, the first arm where nobody gains; another one that gained nothing is asked again after a
+    while that grows each time. Gains are shares of the step time of the best plan so far, of whatever arm; an arm that
+    fell behind begins anew from that plan.
 
     With a budget of evaluations nothing here depends on the clock. ``state`` and ``restore`` are a planner's.
     """
@@ -78,6 +82,7 @@ class Portfolio:
         self._made = 0
         self._best: np.ndarray | None = None
         self._best_s = math.inf
+        self._leads = bool(self._arms) and Role.LEAD in self._arms[0].spec.roles and config.head > 0
         self._turn, self._turns = 0, 0
         self._until = -1.0  # share of the budget at which the turn ends
         self._before_s = math.inf  # the best when the turn began
@@ -125,8 +130,15 @@ class Portfolio:
 
     def _next_turn(self) -> None:
         """Credits the turn that ends, and gives the next one away."""
+        used, before_s, self._before_s = self._context.used(), self._before_s, self._best_s
         if self._turns:
-            self._arms[self._turn].credit(_share(self._before_s, self._best_s), self._turns)
+            gain = _share(before_s, self._best_s)
+            self._arms[self._turn].credit(gain, self._turns)
+            self._leads &= self._arms[0].goes_on and (used < self._config.head or gain >= self._config.leads)
+        if self._turns and self._leads:
+            self._turns += 1
+            self._until = self._lead_until(used)
+            return
         going = [i for i, arm in enumerate(self._arms) if arm.goes_on]
         waiting = [i for i in going[1:] if not self._arms[i].gain and self._turns >= self._arms[i].again]
         # The first arm begins. Of equal gains the first arm's counts.
@@ -139,17 +151,19 @@ class Portfolio:
         if self._best is not None and arm.spec.uses_start and fell_behind:
             arm.begin(self._best)
         self._turns += 1
-        self._before_s = self._best_s
-        self._until = self._context.used() + 1 / self._config.slices
-        if self._turns == 1:
-            self._until = max(self._until, self._config.head)
+        self._until = self._lead_until(used) if self._leads else used + 1 / self._config.slices
+
+    def _lead_until(self, used: float) -> float:
+        """Share of the budget at which a turn of the arm that leads ends."""
+        until = used + _LEAD_TURN
+        return min(until, self._config.head) if used < self._config.head else until
 
     def state(self) -> dict[str, Any]:
         """Where the race is, and every arm."""
         state: dict[str, Any] = {
             "made": self._made,
             "best_s": self._best_s,
-            "race": [self._turn, self._turns, self._until, self._before_s],
+            "race": [self._turn, self._turns, self._until, self._before_s, self._leads],
             "arms": [arm.standing() for arm in self._arms],
         }
         if self._best is not None:
@@ -161,7 +175,7 @@ class Portfolio:
     def restore(self, state: dict[str, Any]) -> None:
         """Goes on from what ``state`` gave."""
         self._made, self._best_s, self._best = state["made"], state["best_s"], state.get("best")
-        self._turn, self._turns, self._until, self._before_s = state["race"]
+        self._turn, self._turns, self._until, self._before_s, self._leads = state["race"]
         for i, (arm, standing) in enumerate(zip(self._arms, state["arms"], strict=True)):
             own = {name.partition(".")[2]: value for name, value in state.items() if name.startswith(f"{i}.")}
             arm.restore(standing, own)

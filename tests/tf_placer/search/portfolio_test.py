@@ -8,7 +8,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tests.tf_placer.problem.small_problems import branches_optimum_ns, branches_problem, random_problem
+from tests.tf_placer.problem.small_problems import (
+    branches_optimum_ns,
+    branches_problem,
+    problem_of,
+    random_problem,
+)
 from tf_placer.planners.planner import NoSettings
 from tf_placer.problem.problem import Problem
 from tf_placer.search import drivers, methods
@@ -131,6 +136,30 @@ def test_the_arm_that_leads_has_the_first_half_to_itself() -> None:
         search(PROBLEM, method, budget_evaluations=101, start=ONE_DEVICE)
         # A turn is 4 or 5 of 101 evaluations, and the start was one.
         assert abs(Counted.order.index("other") - before) <= 2
+
+
+def test_the_arm_that_leads_goes_on_alone_while_it_gains_much() -> None:
+    # Plan k has k of 200 equal units on the other device, which take 200 - k: ten more of them gain 5 % and more.
+    problem = problem_of([1000] * 200, [])
+
+    class Better(Counted):
+        def propose(self) -> np.ndarray:
+            super().propose()
+            return (np.arange(200) < self.asked["lead"])[np.newaxis].astype(np.int32)
+
+    lead = MethodSpec(
+        "lead",
+        Kind.IMPROVING,
+        "An arm.",
+        lambda *given: Better("lead", ONE_DEVICE),
+        roles=frozenset({Role.LEAD}),
+    )
+    other = arm("other", np.zeros(200, np.int32))
+    for leads, alone in ((0.04, 100), (0.2, 30)):
+        Counted.asked, Counted.order = {}, []
+        method = portfolio(other, lead, head=0.3, leads=leads)
+        search(problem, method, budget_evaluations=101, start=problem.everything_on(0))
+        assert abs([*Counted.order, "other"].index("other") - alone) <= 2
 
 
 def test_with_a_budget_of_evaluations_the_clock_decides_nothing(monkeypatch) -> None:
