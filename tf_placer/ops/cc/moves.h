@@ -35,6 +35,7 @@ struct MoveArrays {
   int64_t swap_chance = 0;                   // that a piece of the target comes back for it
   int64_t kind_chance = 0;                   // that a piece is of units of one kind
   int64_t path_chance = 0;                   // that a piece grows from the critical path instead
+  bool reads_waits = false;                  // whether WaitsOf is asked for all the same
 };
 
 // One line that says what is wrong with the arrays, or "" when nothing is.
@@ -44,6 +45,13 @@ struct Step {
   int32_t unit;
   int32_t source;
   int32_t target;
+};
+
+// Units that change their device, distinct, and how they were drawn.
+struct Move {
+  std::vector<Step> steps;
+  bool of_one_kind;
+  bool from_path;  // the first piece grew from the critical path
 };
 
 // Draws moves from one placement after another. It remembers which edges cross, which follows from the placement, so
@@ -56,14 +64,18 @@ class Moves {
   // The placement has changed.
   void Forget() { crossing_is_known_ = waits_are_known_ = false; }
 
-  // Units that change their device; distinct, and none when nothing may move. Until the next call.
-  const std::vector<Step>& Draw(const int32_t* device_of_unit, RandomBits* random);
+  // One without steps when nothing may move. Until the next call.
+  const Move& Draw(const int32_t* device_of_unit, RandomBits* random);
+
+  // What the step at the placement is made of, known once for each; only where moves are drawn from it.
+  const Waits& WaitsOf(const int32_t* device_of_unit);
 
  private:
   // A unit that a piece grows from, and the device of the other end of the edge it was found at, or its own.
   struct First {
     int32_t unit;
     int32_t other_device;
+    bool is_on_path;
   };
 
   First DrawFirst(const int32_t* device_of_unit, RandomBits* random);
@@ -85,7 +97,7 @@ class Moves {
   std::vector<int32_t> piece_;
   std::vector<int32_t> piece_of_unit_;  // [U] the last piece it was in
   int32_t num_pieces_ = 0;
-  std::vector<Step> steps_;
+  Move move_;
 };
 
 }  // namespace tf_placer

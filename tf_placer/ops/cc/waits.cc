@@ -41,11 +41,13 @@ void Waits::Read(const int32_t* device_of_unit) {
   int64_t runtime_ns;
   Simulate(plan_, device_of_unit, nullptr, &workspace_, &runtime_ns, peak_bytes_.data(), start_ns_.data(),
            end_ns_.data());
+  path_.clear();
   waits_.clear();
   until_ns_.clear();
   KeepEnds(device_of_unit);
   // Every step is to an input or to what ended as something began that takes time: it comes to an end.
   for (int32_t op = EndsLast(); op >= 0;) {
+    path_.push_back(op);
     Add(UnitOf(op), UnitOf(op), EndOf(op) - StartOf(op));
     const int32_t input = LastInput(op);
     const bool is_here = input >= 0 && device_of_op_[input] == device_of_op_[op];

@@ -31,6 +31,13 @@ class Waits {
   // One of the path's, in proportion to how long it takes. False where nothing takes time.
   bool Draw(RandomBits* random, Wait* wait) const;
 
+  // Of an op of the plan, in the step that was read.
+  int64_t StartOf(int32_t op) const { return start_ns_[plan_.original_op[op]]; }
+  int64_t EndOf(int32_t op) const { return end_ns_[plan_.original_op[op]]; }
+
+  // Ops of the plan, the last first.
+  const std::vector<int32_t>& path() const { return path_; }
+
  private:
   void KeepEnds(const int32_t* device_of_unit);
   // An op that takes time and ends then, or -1.
@@ -41,8 +48,6 @@ class Waits {
   void Add(int32_t producer, int32_t consumer, int64_t length_ns);
   size_t PlaceOf(int32_t device, int64_t end_ns) const;
   int32_t UnitOf(int32_t op) const { return plan_.inits[op].unit; }
-  int64_t StartOf(int32_t op) const { return start_ns_[plan_.original_op[op]]; }
-  int64_t EndOf(int32_t op) const { return end_ns_[plan_.original_op[op]]; }
 
   const SimulationPlan& plan_;
   Workspace workspace_;
@@ -51,6 +56,7 @@ class Waits {
   std::vector<int32_t> input_begin_, inputs_;  // [M + 1], and the ops whose outputs each reads
   std::vector<int32_t> device_of_op_;          // [M]
   std::vector<int32_t> ends_;                  // a hash table of the ops that take time, by device and end
+  std::vector<int32_t> path_;
   std::vector<Wait> waits_;
   std::vector<int64_t> until_ns_;  // their lengths, summed up
 };
