@@ -77,7 +77,7 @@ def main(argv: list[str]) -> None:
         for what, which in (("all", is_new | True), ("not trained on", is_new)):
             if which.any():
                 means = np.exp(np.log(np.array(rows)[which]).mean(axis=0))
-                cells = " | ".join(f"{evaluations:.2f}, {cpu_s:.2f}" for evaluations, cpu_s in means)
+                cells = " | ".join(f"{evaluations:.3f}, {cpu_s:.3f}" for evaluations, cpu_s in means)
                 print(f"| {way} | {what} | {cells} |")
 
 

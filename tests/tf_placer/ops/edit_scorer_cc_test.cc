@@ -79,7 +79,7 @@ struct Graph {
 std::vector<float> FeaturesOf(const Graph& graph, const std::vector<int32_t>& device_of_unit, const Move& move) {
   const SimulationPlan plan = graph.Plan();
   Waits waits(plan);
-  waits.Read(device_of_unit.data());
+  waits.Read(device_of_unit.data(), true);
   EditFeatures features(plan);
   features.Read(device_of_unit.data(), waits);
   std::vector<float> found(EditFeatures::kCount), again(EditFeatures::kCount);

@@ -300,7 +300,7 @@ void TestTheCriticalPath() {
   const SimulationPlan plan(arrays);
   Waits waits(plan);
   const auto shares = [&waits](const std::vector<int32_t>& device_of_unit) {
-    waits.Read(device_of_unit.data());
+    waits.Read(device_of_unit.data(), true);
     RandomBits random(3);
     std::vector<int> drawn(9, 0);
     for (int i = 0; i < 10000; ++i) {

@@ -20,6 +20,7 @@ class Climber {
         moves_(problem.moves, problem.orders[0]),
         random_(chain->random_state) {
     for (const SimulationPlan& order : problem.orders) workspaces_.emplace_back(order);
+    if (moves_.ReadsStarts()) workspaces_[0].start_ns.resize(problem.orders[0].num_ops);
     const bool keeps_edits = chain->edits != nullptr;
     if (problem.choice.draws > 1 || keeps_edits) chooser_.emplace(problem.orders[0], problem.choice, keeps_edits);
     for (int32_t u = 0; u < problem.moves.num_units; ++u) {
@@ -79,7 +80,7 @@ class Climber {
     }
     chain_.runtime_ns = runtime_ns;
     for (const Step& step : steps) chain_.device_of_unit[step.unit] = step.target;
-    moves_.Forget();
+    moves_.Forget(&workspaces_[0].start_ns);
     if (chooser_.has_value()) chooser_->Forget();
     if (runtime_ns < chain_.best_runtime_ns) KeepBest();
   }

@@ -61,8 +61,12 @@ class Moves {
   // `arrays` and what it points to must outlive this, and so must the plan of the same units.
   Moves(const MoveArrays& arrays, const SimulationPlan& plan);
 
-  // The placement has changed.
-  void Forget() { crossing_is_known_ = waits_are_known_ = false; }
+  // The placement has changed to one whose ops start then [M], or when is not known where there are none. Gives back as
+  // many numbers.
+  void Forget(std::vector<int64_t>* start_ns);
+
+  // Whether it has any use for when ops start.
+  bool ReadsStarts() const { return waits_.has_value(); }
 
   // One without steps when nothing may move. Until the next call.
   const Move& Draw(const int32_t* device_of_unit, RandomBits* random);
@@ -93,7 +97,7 @@ class Moves {
   std::vector<int32_t> crossing_;  // rows of edges, ascending
   bool crossing_is_known_ = false;
   std::optional<Waits> waits_;  // where moves are drawn from waits
-  bool waits_are_known_ = false;
+  bool waits_are_known_ = false, starts_are_known_ = false;
   std::vector<int32_t> piece_;
   std::vector<int32_t> piece_of_unit_;  // [U] the last piece it was in
   int32_t num_pieces_ = 0;
