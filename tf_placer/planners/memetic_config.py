@@ -46,7 +46,7 @@ class MemeticConfig:
     turn: int = 1000
     setback: float = 0.01
     path: float = 0.4
-    draws: int = 1
+    draws: int = 8
     uniform: float = 0.25
 
     def __post_init__(self) -> None:
