@@ -32,6 +32,9 @@ class MoveTables:
       swap_chance: that a piece of the target comes back for it.
       kind_chance: that the pieces of a move are each of units of one kind.
       path_chance: that a piece grows from the critical path of where the chain is; only the C++ draws such moves.
+      draws: of each round, of which the one is tried that the network scores highest; only the C++ has more than one.
+      uniform_chance: that a round draws one alone.
+      scorer_weights: [W] float32 of the network (tf_placer/ops/cc/edit_scorer.h), or none.
     """
 
     edges: np.ndarray
@@ -46,6 +49,9 @@ class MoveTables:
     swap_chance: int
     kind_chance: int
     path_chance: int = 0
+    draws: int = 1
+    uniform_chance: int = 0
+    scorer_weights: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.float32))
 
 
 class Chains(NamedTuple):
@@ -127,19 +133,36 @@ class ChainSearch:
             }
         return {**first.tensors, **tables, **per_order, "capacity_bytes": capacity_bytes}
 
-    def advance(self, chains: Chains, rounds: Sequence[int]) -> Chains:
+    def advance(self, chains: Chains, rounds: Sequence[int] | np.ndarray) -> Chains:
         """Makes ``rounds`` [C] rounds more of each chain, each on a thread of TensorFlow's.
 
         Raises:
           tf.errors.InvalidArgumentError: an array has a wrong shape or value; the message names it.
         """
+        return self._advance(chains, rounds, keep_edits=False)[0]
+
+    def advance_and_keep(
+        self, chains: Chains, rounds: Sequence[int] | np.ndarray
+    ) -> tuple[Chains, np.ndarray]:
+        """As ``advance``; also what was tried.
+
+        Returns:
+          The chains, and [C, R, F + 1] float32: features of what each round tried, and the share of the step that it
+          gained; zeros where it tried nothing. This is what the network is trained on.
+        """
+        return self._advance(chains, rounds, keep_edits=True)
+
+    def _advance(
+        self, chains: Chains, rounds: Sequence[int] | np.ndarray, keep_edits: bool
+    ) -> tuple[Chains, np.ndarray]:
         with tf.device("CPU:0"):
-            after = library().tf_placer_advance_local_search(
+            *after, edits = library().tf_placer_advance_local_search(
                 rounds=tf.constant(np.array(rounds, np.int64)),
                 device_of_unit=chains.device_of_unit,
                 best_device_of_unit=chains.best_device_of_unit,
                 late_ns=chains.late_ns,
                 counts=chains.counts,
+                keep_edits=keep_edits,
                 **self._fixed,
             )
-        return Chains(*(tensor.numpy() for tensor in after))
+        return Chains(*(tensor.numpy() for tensor in after)), edits.numpy()

@@ -31,6 +31,9 @@ class MemeticConfig:
         each turn of units that gained nothing, until one gains.
       path: probability that a piece grows from the critical path of the chain's plan, a computation or an end of a
         transfer, in proportion to how long it takes; else it is drawn as local search draws.
+      draws: moves that are drawn for each that is simulated: a small network, trained on searches of other steps, says
+        which is the most likely to make the step faster. 1 for the one that is drawn, whatever it would say.
+      uniform: probability that one is drawn all the same.
 
     Raises:
       InputError: a value out of its range.
@@ -44,6 +47,8 @@ class MemeticConfig:
     turn: int = 1000
     setback: float = 0.01
     path: float = 0.4
+    draws: int = 8
+    uniform: float = 0.25
 
     def __post_init__(self) -> None:
         arguments.whole_number("chains", self.chains, least=0, most=_MOST)
@@ -54,6 +59,8 @@ class MemeticConfig:
         arguments.whole_number("turn", self.turn, least=1, most=2**30)
         arguments.number("setback", self.setback, least=0.0, most=1.0)
         arguments.number("path", self.path, least=0.0, most=1.0)
+        arguments.whole_number("draws", self.draws, least=1, most=1024)
+        arguments.number("uniform", self.uniform, least=0.0, most=1.0)
 
     @property
     def num_chains(self) -> int:

@@ -12,6 +12,7 @@ from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.ops.local_search import NEVER, Chains, ChainSearch
 from tf_placer.planners.cheap_starts import cheap_starts
 from tf_placer.planners.coarse_problem import coarse_problem
+from tf_placer.planners.edit_weights import edit_weights
 from tf_placer.planners.local_search_config import LocalSearchConfig
 from tf_placer.planners.memetic_config import LONGEST_LATE, MemeticConfig
 from tf_placer.planners.moves import chance, move_tables
@@ -23,6 +24,7 @@ from tf_placer.problem.unit_graph import unit_graph
 
 # Of what a search keeps: one that was saved with another cannot go on.
 STATE_VERSION = 2
+_NO_WEIGHTS = np.zeros(0, np.float32)
 _FEWEST_UNITS = 2  # times as many units as parts, or a level is left out
 # A start that takes this share of another's time leaves it out, however many edges it cuts.
 _MUCH_FASTER = 0.8
@@ -61,6 +63,10 @@ class SimulatedMemetic:
     Some moves begin on the critical path of the chain's plan, as others cannot make the step shorter. To know the path
     the plan of a chain that has moved is simulated once more, which is not counted.
 
+    Several moves are drawn for each that is simulated (``draws``), and a small network says which: it looks at what a
+    move would change of what crosses, of work, of the critical path and of what others wait for. It was trained before,
+    on searches of other steps (``edit_weights``), and is the same for all problems, so it is no state.
+
     Turns are counted in evaluations, so it does not matter in how many bursts they are made.
 
         search = SimulatedMemetic(problem, MemeticConfig(), start, seed, search_simulator(problem))
@@ -74,12 +80,17 @@ class SimulatedMemetic:
         start: np.ndarray,
         seed: int,
         simulator: SimulatedEvaluator,
+        weights: np.ndarray | None = None,
     ) -> None:
-        """Tries ``start`` [U] first; a step's time is what ``simulator`` says of it."""
+        """Tries ``start`` [U] first; a step's time is what ``simulator`` says of it.
+
+        ``weights`` are of the network that chooses moves, where the config has any drawn; None for ``edit_weights``.
+        """
         self._problem = problem
         self._config = config
         self._seed = seed
         self._simulator = simulator
+        self._weights = _NO_WEIGHTS if config.draws == 1 else edit_weights() if weights is None else weights
         self._starts = cheap_starts(problem, start, seed)
         self._start_ns = np.full(len(self._starts), NEVER)
         self._parts = _parts(problem, config)
@@ -193,10 +204,13 @@ class SimulatedMemetic:
         number = len(self._best)
         until = -(-(self._made + count - np.arange(number)) // number)
         # A chain that begins a turn has made the round that timed where it is.
-        self._chains = self._level.search.advance(self._chains, until + 1 - self._chains.rounds)
+        self._chains = self._advanced(self._level.search, until + 1 - self._chains.rounds)
         self._made += count
         self._best = self._chains.best_device_of_unit[:, self._level.unit]
         self._best_ns = self._chains.best_runtime_ns
+
+    def _advanced(self, search: ChainSearch, rounds: np.ndarray) -> Chains:
+        return search.advance(self._chains, rounds)
 
     def _begin(self, turn: int) -> None:
         """Has every chain go on from the fastest plan that it found, on the groups of a turn."""
@@ -265,7 +279,11 @@ class SimulatedMemetic:
             for order in self._simulator.orders
         ]
         tables = dataclasses.replace(
-            move_tables(coarse, LocalSearchConfig()), path_chance=chance(self._config.path)
+            move_tables(coarse, LocalSearchConfig()),
+            path_chance=chance(self._config.path),
+            draws=self._config.draws,
+            uniform_chance=chance(self._config.uniform),
+            scorer_weights=self._weights,
         )
         level = _Level(ChainSearch(orders, tables, coarse.cluster.capacity_bytes()), unit)
         if whole:

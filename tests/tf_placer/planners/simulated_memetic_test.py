@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -19,22 +20,28 @@ from tf_placer.errors import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planners.cheap_starts import cheap_starts
 from tf_placer.planners.cp_sat import CpSat, CpSatConfig
+from tf_placer.planners.edit_weights import edit_weights
 from tf_placer.planners.list_schedule import list_schedule
 from tf_placer.planners.memetic_config import MemeticConfig
 from tf_placer.planners.simulated_memetic import SimulatedMemetic
 from tf_placer.problem.problem import Problem
 
 # Every kind of turn within 700 evaluations: 40, 80, units 160, then groups 40 and units 320, then 80 and 640.
-QUICK = MemeticConfig(chains=2, late=20, parts=4, finer=2, levels=2, turn=40, setback=0.05)
+QUICK = MemeticConfig(chains=2, late=20, parts=4, finer=2, levels=2, turn=40, setback=0.05, draws=1)
+
+
+CHOOSING = dataclasses.replace(QUICK, draws=4)
+BOTH = pytest.mark.parametrize("config", [QUICK, CHOOSING], ids=["one drawn", "four drawn"])
 
 
 def begun(problem: Problem, seed: int = 0, config: MemeticConfig = QUICK) -> SimulatedMemetic:
     return SimulatedMemetic(problem, config, problem.everything_on(0), seed, SimulatedEvaluator(problem))
 
 
-def test_it_is_the_same_in_any_number_of_bursts() -> None:
+@BOTH
+def test_it_is_the_same_in_any_number_of_bursts(config: MemeticConfig) -> None:
     problem = branches_problem(4, 6)
-    whole, parts = begun(problem), begun(problem)
+    whole, parts = begun(problem, config=config), begun(problem, config=config)
     expected = whole.advance(700)
     for count in (1, 2, 5, 92, 300, 0, 300):
         found = parts.advance(count)
@@ -42,10 +49,11 @@ def test_it_is_the_same_in_any_number_of_bursts() -> None:
     np.testing.assert_array_equal(found.runtime_s, expected.runtime_s)
 
 
+@BOTH
 @pytest.mark.parametrize("evaluations", [3, 30, 100, 200, 400, 600])
-def test_it_goes_on_from_its_state(evaluations: int) -> None:
+def test_it_goes_on_from_its_state(evaluations: int, config: MemeticConfig) -> None:
     problem = branches_problem(4, 6)
-    search, other = begun(problem), begun(problem, seed=0)
+    search, other = begun(problem, config=config), begun(problem, seed=0, config=config)
     search.advance(evaluations)
     other.restore(search.state())
     found, expected = other.advance(300), search.advance(300)
@@ -101,10 +109,11 @@ def test_it_does_not_freeze_on_a_few_units(seed: int) -> None:
     assert begun(problem, seed, MemeticConfig(chains=2)).advance(20_000).runtime_s.min() == least_s
 
 
+@BOTH
 @pytest.mark.parametrize("seed", range(4))
-def test_what_it_says_is_so_and_its_best_never_grows(seed: int) -> None:
+def test_what_it_says_is_so_and_its_best_never_grows(seed: int, config: MemeticConfig) -> None:
     problem = random_problem(np.random.default_rng(seed), 20, 3)
-    evaluator, search = SimulatedEvaluator(problem), begun(problem, seed)
+    evaluator, search = SimulatedEvaluator(problem), begun(problem, seed, config)
     rows = cheap_starts(problem, problem.everything_on(0), seed)
     best_s = np.inf
     search.advance(len(rows))
@@ -118,25 +127,39 @@ def test_what_it_says_is_so_and_its_best_never_grows(seed: int) -> None:
         best_s = burst.runtime_s.min()
 
 
-def test_what_it_finds_fits() -> None:
+@BOTH
+def test_what_it_finds_fits(config: MemeticConfig) -> None:
     problem = full_problem(3, 0.8, seed=0, more_bytes=50_000)
-    burst = begun(problem).advance(600)
+    burst = begun(problem, config=config).advance(600)
     fits = np.isfinite(burst.runtime_s)
     assert fits.any()
     assert (SimulatedEvaluator(problem).evaluate(burst.device_of_unit[fits]).status == 0).all()
 
 
+@BOTH
 @pytest.mark.parametrize("seed", range(8))
-def test_small_problems_end_within_three_percent_of_brute_force(seed: int) -> None:
+def test_small_problems_end_within_three_percent_of_brute_force(seed: int, config: MemeticConfig) -> None:
     problem = random_problem(np.random.default_rng(seed), 9, 2)
     rows = np.array(list(itertools.product(*(np.flatnonzero(may) for may in problem.allowed))), np.int32)
     optimum_s = np.nanmin(SimulatedEvaluator(problem).evaluate(rows).runtime_s)
-    assert begun(problem, seed).advance(1500).runtime_s.min() <= 1.03 * optimum_s
+    assert begun(problem, seed, config).advance(1500).runtime_s.min() <= 1.03 * optimum_s
 
 
-def test_branches_end_up_spread_over_devices() -> None:
+@BOTH
+def test_branches_end_up_spread_over_devices(config: MemeticConfig) -> None:
     problem = branches_problem(4, 6)
-    assert begun(problem).advance(700).runtime_s.min() == branches_optimum_ns(4, 6) / 1e9
+    assert begun(problem, config=config).advance(700).runtime_s.min() == branches_optimum_ns(4, 6) / 1e9
+
+
+def test_the_network_decides_what_is_tried() -> None:
+    problem = random_problem(np.random.default_rng(0), 20, 3)
+    start, simulator = problem.everything_on(0), SimulatedEvaluator(problem)
+    found = [
+        SimulatedMemetic(problem, CHOOSING, start, 0, simulator, weights).advance(700)
+        for weights in (None, edit_weights(), -edit_weights())
+    ]
+    np.testing.assert_array_equal(found[0].device_of_unit, found[1].device_of_unit)
+    assert (found[0].device_of_unit != found[2].device_of_unit).any()
 
 
 @pytest.mark.parametrize(
@@ -150,6 +173,8 @@ def test_branches_end_up_spread_over_devices() -> None:
         ("turn", 0),
         ("setback", float("nan")),
         ("path", 1.5),
+        ("draws", 0),
+        ("uniform", -0.1),
     ],
 )
 def test_refuses_wrong_settings(name: str, value: float) -> None:

@@ -1,6 +1,7 @@
 #include "local_search.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "placed.h"
 #include "simulate_within.h"
@@ -19,6 +20,9 @@ class Climber {
         moves_(problem.moves, problem.orders[0]),
         random_(chain->random_state) {
     for (const SimulationPlan& order : problem.orders) workspaces_.emplace_back(order);
+    if (moves_.ReadsStarts()) workspaces_[0].start_ns.resize(problem.orders[0].num_ops);
+    const bool keeps_edits = chain->edits != nullptr;
+    if (problem.choice.draws > 1 || keeps_edits) chooser_.emplace(problem.orders[0], problem.choice, keeps_edits);
     for (int32_t u = 0; u < problem.moves.num_units; ++u) {
       placed_.Move(problem.orders[0], u, 0, chain_.device_of_unit[u]);
     }
@@ -41,14 +45,29 @@ class Climber {
     chain_.runtime_ns = RuntimeWithin(kOver);
     std::fill_n(chain_.late_ns, chain_.late_length, chain_.runtime_ns);
     KeepBest();
+    if (chain_.edits != nullptr) chain_.edits = std::fill_n(chain_.edits, kEditColumns, 0.0f);
   }
 
   void Round() {
     int64_t& late_ns = chain_.late_ns[chain_.rounds % chain_.late_length];
     const int64_t limit_ns = std::max(chain_.runtime_ns, late_ns);
-    const std::vector<Step>& steps = moves_.Draw(chain_.device_of_unit, &random_);
+    const int64_t before_ns = chain_.runtime_ns;
+    const std::vector<Step>& steps = Draw();
     if (!steps.empty()) Try(steps, limit_ns);
+    if (chain_.edits != nullptr) KeepEdit(before_ns);
     late_ns = std::min(late_ns, chain_.runtime_ns);
+  }
+
+  const std::vector<Step>& Draw() {
+    if (chooser_.has_value()) return chooser_->Choose(chain_.device_of_unit, &moves_, &random_);
+    return moves_.Draw(chain_.device_of_unit, &random_).steps;
+  }
+
+  void KeepEdit(int64_t before_ns) {
+    const auto& features = chooser_->features();
+    chain_.edits = std::copy(features.begin(), features.end(), chain_.edits);
+    const bool gained = before_ns < kOver && chain_.runtime_ns < before_ns;
+    *chain_.edits++ = gained ? static_cast<float>(1 - static_cast<double>(chain_.runtime_ns) / before_ns) : 0.0f;
   }
 
   void Try(const std::vector<Step>& steps, int64_t limit_ns) {
@@ -61,7 +80,8 @@ class Climber {
     }
     chain_.runtime_ns = runtime_ns;
     for (const Step& step : steps) chain_.device_of_unit[step.unit] = step.target;
-    moves_.Forget();
+    moves_.Forget(&workspaces_[0].start_ns);
+    if (chooser_.has_value()) chooser_->Forget();
     if (runtime_ns < chain_.best_runtime_ns) KeepBest();
   }
 
@@ -88,6 +108,7 @@ class Climber {
   Placed placed_;
   Moves moves_;
   RandomBits random_;
+  std::optional<EditChooser> chooser_;  // where moves are chosen, or kept
   std::vector<Workspace> workspaces_;
 };
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "edit_chooser.h"
 #include "moves.h"
 #include "simulation_plan.h"
 
@@ -21,7 +22,11 @@ struct SearchProblem {
   MoveArrays moves;
   const int64_t* capacity_bytes = nullptr;  // [D]
   bool fits_anywhere = false;
+  Choice choice;
 };
+
+// Of a move that was tried: its features, and the share of the step by which it made the step faster, 0 where it did not.
+constexpr int kEditColumns = EditFeatures::kCount + 1;
 
 // Where a chain is. It begins with a placement and a state of the random numbers; all else is written by the first
 // round, which times that placement.
@@ -34,6 +39,7 @@ struct Chain {
   int64_t best_runtime_ns;
   int64_t rounds;
   uint64_t random_state;
+  float* edits = nullptr;  // [rounds, kEditColumns] of this call, written where not null; zeros where nothing moved
 };
 
 // Makes `rounds` rounds more. Each draws a move and goes there unless that is slower than now and than L rounds ago

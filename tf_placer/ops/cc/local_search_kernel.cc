@@ -36,6 +36,7 @@ enum Input {
   kAllowed,
   kKindOfUnit,
   kCapacityBytes,
+  kScorerWeights,
   kFirstOfSimulator,
   kNumInputs = kFirstOfSimulator + kNumSimulatorInputs
 };
@@ -43,10 +44,13 @@ enum Input {
 // Columns of `counts`.
 enum Count { kRuntimeNs, kBestRuntimeNs, kRoundsMade, kRandomState, kNumCounts };
 
+// Above this nobody knows what it is good for, and a round could take for ever.
+constexpr int64_t kMostDraws = 1024;
+
 // A plan for each order is kept, so there must not be any number of them.
 constexpr int64_t kMostOrders = 64;
 
-absl::Status CheckShapes(OpKernelContext* ctx) {
+absl::Status CheckShapes(OpKernelContext* ctx, int64_t draws) {
   const std::vector<std::tuple<int, const char*, int>> ranks = {{kRounds, "rounds", 1},
                                                                 {kDeviceOfUnit, "device_of_unit", 2},
                                                                 {kLateNs, "late_ns", 2},
@@ -86,6 +90,7 @@ absl::Status CheckShapes(OpKernelContext* ctx) {
       {kAllowed, "allowed", TensorShape({units, devices})},
       {kKindOfUnit, "kind_of_unit", TensorShape({units})},
       {kCapacityBytes, "capacity_bytes", TensorShape({devices})},
+      {kScorerWeights, "scorer_weights", TensorShape({draws > 1 ? EditScorer::kWeights : 0})},
       {kFirstOfSimulator + kStreams, "streams", TensorShape({devices})},
   };
   for (const auto& [input, name, shape] : expected) {
@@ -116,10 +121,15 @@ class AdvanceLocalSearchOp : public OpKernel {
     OP_REQUIRES_OK(ctx, ctx->GetAttr("swap_chance", &swap_chance_));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("kind_chance", &kind_chance_));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("path_chance", &path_chance_));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("draws", &draws_));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("uniform_chance", &uniform_chance_));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("keep_edits", &keep_edits_));
+    OP_REQUIRES(ctx, draws_ >= 1 && draws_ <= kMostDraws,
+                tensorflow::errors::InvalidArgument("draws: expected 1 to ", kMostDraws, ", got ", draws_));
   }
 
   void Compute(OpKernelContext* ctx) override {
-    OP_REQUIRES_OK(ctx, CheckShapes(ctx));
+    OP_REQUIRES_OK(ctx, CheckShapes(ctx, draws_));
     OP_REQUIRES_OK(ctx, CheckState(ctx));
     std::shared_ptr<const SearchProblem> problem;
     OP_REQUIRES_OK(ctx, ProblemOf(ctx, &problem));
@@ -130,6 +140,11 @@ class AdvanceLocalSearchOp : public OpKernel {
       std::copy_n(static_cast<const char*>(before.data()), before.TotalBytes(), static_cast<char*>(after[i]->data()));
     }
     const int64_t* const rounds = ctx->input(kRounds).flat<int64_t>().data();
+    const int64_t num_chains = ctx->input(kRounds).NumElements();
+    const int64_t kept = keep_edits_ && num_chains > 0 ? *std::max_element(rounds, rounds + num_chains) : 0;
+    Tensor* edits;
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(4, TensorShape({num_chains, kept, kEditColumns}), &edits));
+    edits->flat<float>().setZero();
     const int64_t units = ctx->input(kDeviceOfUnit).dim_size(1);
     const int64_t late_length = ctx->input(kLateNs).dim_size(1);
     const auto advance = [&](int64_t begin, int64_t end) {
@@ -142,7 +157,8 @@ class AdvanceLocalSearchOp : public OpKernel {
                     counts[kRuntimeNs],
                     counts[kBestRuntimeNs],
                     counts[kRoundsMade],
-                    static_cast<uint64_t>(counts[kRandomState])};
+                    static_cast<uint64_t>(counts[kRandomState]),
+                    keep_edits_ ? edits->flat<float>().data() + i * kept * kEditColumns : nullptr};
         Advance(*problem, rounds[i], &chain);
         counts[kRuntimeNs] = chain.runtime_ns;
         counts[kBestRuntimeNs] = chain.best_runtime_ns;
@@ -153,7 +169,7 @@ class AdvanceLocalSearchOp : public OpKernel {
     // So dear that each chain is a block of its own.
     constexpr int64_t kCycles = int64_t{1} << 40;
     const auto* workers = ctx->device()->tensorflow_cpu_worker_threads();
-    tensorflow::Shard(workers->num_threads, workers->workers, ctx->input(kDeviceOfUnit).dim_size(0), kCycles, advance);
+    tensorflow::Shard(workers->num_threads, workers->workers, num_chains, kCycles, advance);
   }
 
  private:
@@ -165,6 +181,7 @@ class AdvanceLocalSearchOp : public OpKernel {
     std::string wrong = CheckMoveArrays(made->moves);
     if (!wrong.empty()) return tensorflow::errors::InvalidArgument(wrong);
     made->capacity_bytes = ctx->input(kCapacityBytes).flat<int64_t>().data();
+    made->choice = {static_cast<int32_t>(draws_), uniform_chance_, ctx->input(kScorerWeights).flat<float>().data()};
     const int64_t orders = ctx->input(kFirstOfSimulator + kPriority).dim_size(0);
     for (int64_t order = 0; order < orders; ++order) {
       SimulatorArrays arrays = ArraysOf(ctx, kFirstOfSimulator, order);
@@ -198,11 +215,13 @@ class AdvanceLocalSearchOp : public OpKernel {
     arrays.kind_of_unit = ctx->input(kKindOfUnit).flat<int32_t>().data();
     arrays.kind_chance = kind_chance_;
     arrays.path_chance = path_chance_;
+    arrays.reads_waits = draws_ > 1 || keep_edits_;
     return arrays;
   }
 
   int64_t crossing_chance_ = 0, towards_chance_ = 0, swap_chance_ = 0, kind_chance_ = 0;
-  int64_t path_chance_ = 0;
+  int64_t path_chance_ = 0, draws_ = 1, uniform_chance_ = 0;
+  bool keep_edits_ = false;
   KeptFor<SearchProblem> kept_;
 };
 

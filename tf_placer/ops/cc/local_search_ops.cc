@@ -15,6 +15,7 @@ absl::Status AdvanceLocalSearchShape(InferenceContext* c) {
     TF_RETURN_IF_ERROR(c->WithRank(c->input(1 + i), 2, &state));
     c->set_output(i, state);
   }
+  c->set_output(4, c->MakeShape({c->Dim(rounds, 0), c->UnknownDim(), c->UnknownDim()}));
   return absl::OkStatus();
 }
 
@@ -24,6 +25,9 @@ REGISTER_OP("TfPlacerAdvanceLocalSearch")
     .Attr("swap_chance: int")
     .Attr("kind_chance: int")
     .Attr("path_chance: int = 0")
+    .Attr("draws: int = 1")
+    .Attr("uniform_chance: int = 0")
+    .Attr("keep_edits: bool = false")
     .Input("rounds: int64")
     .Input("device_of_unit: int32")
     .Input("best_device_of_unit: int32")
@@ -37,6 +41,7 @@ REGISTER_OP("TfPlacerAdvanceLocalSearch")
     .Input("allowed: bool")
     .Input("kind_of_unit: int32")
     .Input("capacity_bytes: int64")
+    .Input("scorer_weights: float")
     .Input("unit_of_op: int32")
     .Input("compute_ns: int64")
     .Input("priority: int32")
@@ -59,6 +64,7 @@ REGISTER_OP("TfPlacerAdvanceLocalSearch")
     .Output("best_device_of_unit_after: int32")
     .Output("late_ns_after: int64")
     .Output("counts_after: int64")
+    .Output("edits: float")
     .SetShapeFn(AdvanceLocalSearchShape)
     .Doc(R"doc(
 Makes some rounds more of chains of local search in the simulator, each chain on a thread.
@@ -74,6 +80,9 @@ towards_chance: of 2^32, that such a piece goes to the device of the other end.
 swap_chance: of 2^32, that a piece of the target comes back for it.
 kind_chance: of 2^32, that the pieces of a move are each of units of one kind.
 path_chance: of 2^32, that a piece grows from the critical path of the first order's schedule.
+draws: of each round, of which the one is tried that scores highest.
+uniform_chance: of 2^32, that a round draws one alone.
+keep_edits: whether `edits` is written.
 rounds: [C] rounds to make; a chain's first round times where it begins, each later one tries a move.
 device_of_unit: [C, U] where each chain is.
 best_device_of_unit: [C, U] the fastest it was at.
@@ -87,6 +96,7 @@ piece_sizes: [S] drawn from, each at least 1.
 allowed: [U, D] where a unit may be.
 kind_of_unit: [U] any numbers.
 capacity_bytes: [D] memory of every device.
+scorer_weights: of the network that scores (tf_placer/ops/cc/edit_scorer.h); none where one is drawn alone.
 unit_of_op: [N] unit of every op; ops are in topological order.
 compute_ns: [N, D] time of every op on every device, 0 for free.
 priority: [O, N] lower runs first among the ready ops of a device, in each order.
@@ -109,6 +119,8 @@ device_of_unit_after: [C, U].
 best_device_of_unit_after: [C, U].
 late_ns_after: [C, L].
 counts_after: [C, 4].
+edits: [C, R, F + 1] features of what each round tried, and the share of the step that it gained; zeros where it tried
+  nothing.
 )doc");
 
 }  // namespace

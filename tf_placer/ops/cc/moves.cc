@@ -40,38 +40,46 @@ std::string CheckMoveArrays(const MoveArrays& a) {
 
 Moves::Moves(const MoveArrays& arrays, const SimulationPlan& plan)
     : arrays_(arrays), piece_of_unit_(arrays.num_units, 0) {
-  if (arrays.path_chance > 0) waits_.emplace(plan);
+  if (arrays.path_chance > 0 || arrays.reads_waits) waits_.emplace(plan);
 }
 
-const std::vector<Step>& Moves::Draw(const int32_t* device_of_unit, RandomBits* random) {
-  steps_.clear();
+void Moves::Forget(std::vector<int64_t>* start_ns) {
+  crossing_is_known_ = waits_are_known_ = false;
+  starts_are_known_ = waits_.has_value() && !start_ns->empty();
+  if (starts_are_known_) waits_->TakeStarts(start_ns);
+}
+
+const Move& Moves::Draw(const int32_t* device_of_unit, RandomBits* random) {
+  move_.steps.clear();
   const int32_t devices = arrays_.num_devices;
-  if (devices == 1 || arrays_.num_units == 0) return steps_;
+  if (devices == 1 || arrays_.num_units == 0) return move_;
   const int32_t size = arrays_.piece_sizes[random->Below(arrays_.num_sizes)];
   const Growth growth{size, random->Chance(arrays_.kind_chance)};
   const First first = DrawFirst(device_of_unit, random);
+  move_.of_one_kind = growth.of_one_kind;
+  move_.from_path = first.is_on_path;
   const int32_t source = device_of_unit[first.unit];
   int32_t target = first.other_device;
   if (target == source || !random->Chance(arrays_.towards_chance)) {
     target = (source + 1 + static_cast<int32_t>(random->Below(devices - 1))) % devices;
   }
   Shift(device_of_unit, first.unit, growth, target);
-  if (!random->Chance(arrays_.swap_chance)) return steps_;
+  if (!random->Chance(arrays_.swap_chance)) return move_;
   for (int i = 0; i < kSwapTries; ++i) {
     const int32_t unit = DrawFirst(device_of_unit, random).unit;
     if (device_of_unit[unit] != target) continue;
     Shift(device_of_unit, unit, growth, source);
     break;
   }
-  return steps_;
+  return move_;
 }
 
 Moves::First Moves::DrawFirst(const int32_t* device_of_unit, RandomBits* random) {
   Wait wait;
   if (DrawWait(device_of_unit, random, &wait)) {
-    if (wait.producer == wait.consumer) return {wait.producer, device_of_unit[wait.producer]};
+    if (wait.producer == wait.consumer) return {wait.producer, device_of_unit[wait.producer], true};
     if (random->Below(2) == 0) std::swap(wait.producer, wait.consumer);
-    return {wait.producer, device_of_unit[wait.consumer]};
+    return {wait.producer, device_of_unit[wait.consumer], true};
   }
   const int32_t* const edges = arrays_.edges;
   if (random->Chance(arrays_.crossing_chance)) {
@@ -85,21 +93,25 @@ Moves::First Moves::DrawFirst(const int32_t* device_of_unit, RandomBits* random)
     if (!crossing_.empty()) {
       const int32_t edge = crossing_[random->Below(crossing_.size())];
       const int32_t end = static_cast<int32_t>(random->Below(2));
-      return {edges[2 * edge + end], device_of_unit[edges[2 * edge + 1 - end]]};
+      return {edges[2 * edge + end], device_of_unit[edges[2 * edge + 1 - end]], false};
     }
   }
   const int64_t* const work = arrays_.work_before;
   const int64_t drawn = static_cast<int64_t>(random->Below(work[arrays_.num_units]));
   const int32_t unit =
       static_cast<int32_t>(std::upper_bound(work + 1, work + arrays_.num_units + 1, drawn) - (work + 1));
-  return {unit, device_of_unit[unit]};
+  return {unit, device_of_unit[unit], false};
 }
 
 bool Moves::DrawWait(const int32_t* device_of_unit, RandomBits* random, Wait* wait) {
   if (!waits_.has_value() || !random->Chance(arrays_.path_chance)) return false;
-  if (!waits_are_known_) waits_->Read(device_of_unit);
+  return WaitsOf(device_of_unit).Draw(random, wait);
+}
+
+const Waits& Moves::WaitsOf(const int32_t* device_of_unit) {
+  if (!waits_are_known_) waits_->Read(device_of_unit, !starts_are_known_);
   waits_are_known_ = true;
-  return waits_->Draw(random, wait);
+  return *waits_;
 }
 
 // As far as the piece may be there. A unit is in one of the two pieces of a move at most: they grow on different devices.
@@ -107,7 +119,7 @@ void Moves::Shift(const int32_t* device_of_unit, int32_t first, const Growth& gr
   Grow(device_of_unit, first, growth);
   for (const int32_t unit : piece_) {
     if (arrays_.allowed[int64_t{unit} * arrays_.num_devices + target]) {
-      steps_.push_back({unit, device_of_unit[unit], target});
+      move_.steps.push_back({unit, device_of_unit[unit], target});
     }
   }
 }

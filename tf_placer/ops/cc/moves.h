@@ -35,6 +35,7 @@ struct MoveArrays {
   int64_t swap_chance = 0;                   // that a piece of the target comes back for it
   int64_t kind_chance = 0;                   // that a piece is of units of one kind
   int64_t path_chance = 0;                   // that a piece grows from the critical path instead
+  bool reads_waits = false;                  // whether WaitsOf is asked for all the same
 };
 
 // One line that says what is wrong with the arrays, or "" when nothing is.
@@ -46,6 +47,13 @@ struct Step {
   int32_t target;
 };
 
+// Units that change their device, distinct, and how they were drawn.
+struct Move {
+  std::vector<Step> steps;
+  bool of_one_kind;
+  bool from_path;  // the first piece grew from the critical path
+};
+
 // Draws moves from one placement after another. It remembers which edges cross, which follows from the placement, so
 // two that are given the same placement and the same random numbers draw the same.
 class Moves {
@@ -53,17 +61,25 @@ class Moves {
   // `arrays` and what it points to must outlive this, and so must the plan of the same units.
   Moves(const MoveArrays& arrays, const SimulationPlan& plan);
 
-  // The placement has changed.
-  void Forget() { crossing_is_known_ = waits_are_known_ = false; }
+  // The placement has changed to one whose ops start then [M], or when is not known where there are none. Gives back as
+  // many numbers.
+  void Forget(std::vector<int64_t>* start_ns);
 
-  // Units that change their device; distinct, and none when nothing may move. Until the next call.
-  const std::vector<Step>& Draw(const int32_t* device_of_unit, RandomBits* random);
+  // Whether it has any use for when ops start.
+  bool ReadsStarts() const { return waits_.has_value(); }
+
+  // One without steps when nothing may move. Until the next call.
+  const Move& Draw(const int32_t* device_of_unit, RandomBits* random);
+
+  // What the step at the placement is made of, known once for each; only where moves are drawn from it.
+  const Waits& WaitsOf(const int32_t* device_of_unit);
 
  private:
   // A unit that a piece grows from, and the device of the other end of the edge it was found at, or its own.
   struct First {
     int32_t unit;
     int32_t other_device;
+    bool is_on_path;
   };
 
   First DrawFirst(const int32_t* device_of_unit, RandomBits* random);
@@ -81,11 +97,11 @@ class Moves {
   std::vector<int32_t> crossing_;  // rows of edges, ascending
   bool crossing_is_known_ = false;
   std::optional<Waits> waits_;  // where moves are drawn from waits
-  bool waits_are_known_ = false;
+  bool waits_are_known_ = false, starts_are_known_ = false;
   std::vector<int32_t> piece_;
   std::vector<int32_t> piece_of_unit_;  // [U] the last piece it was in
   int32_t num_pieces_ = 0;
-  std::vector<Step> steps_;
+  Move move_;
 };
 
 }  // namespace tf_placer

@@ -12,7 +12,9 @@ namespace {
 template <int kDevices, Order kOrder, Purpose kPurpose, bool kChores>
 int64_t Run(const SimulationPlan& plan, const Placed& placed, int64_t limit_ns, const int64_t* capacity_bytes,
             Workspace* workspace) {
-  Simulation<kDevices, kOrder, kPurpose, kChores> simulation(plan, workspace, Outputs{workspace->peak_bytes.data()});
+  int64_t* const start_ns = workspace->start_ns.empty() ? nullptr : workspace->start_ns.data();
+  const Outputs outputs{workspace->peak_bytes.data(), start_ns};
+  Simulation<kDevices, kOrder, kPurpose, kChores> simulation(plan, workspace, outputs);
   return simulation.RunWithin(plan, placed, limit_ns, capacity_bytes);
 }
 

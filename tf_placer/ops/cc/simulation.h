@@ -36,7 +36,7 @@ enum class Purpose { kCosts, kSchedule, kWithin, kWithinMemory };
 // What a simulation writes to beside its workspace.
 struct Outputs {
   int64_t* peak_bytes = nullptr;  // [D], unless everything fits anywhere
-  int64_t* start_ns = nullptr;    // [N] with a schedule
+  int64_t* start_ns = nullptr;    // [N] with a schedule; or [M] with a limit, where somebody asks for it
   int64_t* end_ns = nullptr;      // [N] with a schedule
 };
 
@@ -206,12 +206,17 @@ class Simulation {
     return costs_ + ops_[op].cost;
   }
 
+  TF_PLACER_INLINE void KeepStart(int32_t op) {
+    if (kWithSchedule) start_ns_[original_op_[op]] = now_ns_;
+    if (kBounded && start_ns_ != nullptr) start_ns_[op] = now_ns_;
+  }
+
   TF_PLACER_INLINE void EndFreeOps() {
     while (ready_end_[D()] != free_ready_) {
       const int32_t op = *--ready_end_[D()];
       const int32_t device = state_[op].device;
       if (kMemory) bytes_[device] += CostOf(op)[0];
-      if (kWithSchedule) start_ns_[original_op_[op]] = now_ns_;
+      KeepStart(op);
       EndOp(op, device);
     }
   }
@@ -487,7 +492,7 @@ class Simulation {
   }
 
   TF_PLACER_INLINE void StartOp(int32_t d, int32_t op) {
-    if (kWithSchedule) start_ns_[original_op_[op]] = now_ns_;
+    KeepStart(op);
     const int64_t* const cost = CostOf(op);
     if (kMemory) bytes_[d] += cost[0];
     if (kBounded) Spend(d, op, cost[1 + d]);

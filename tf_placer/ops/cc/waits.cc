@@ -9,8 +9,10 @@ namespace tf_placer {
 Waits::Waits(const SimulationPlan& plan)
     : plan_(plan),
       workspace_(plan),
-      start_ns_(plan.num_all_ops),
-      end_ns_(plan.num_all_ops),
+      all_start_ns_(plan.num_all_ops),
+      all_end_ns_(plan.num_all_ops),
+      start_ns_(plan.num_ops),
+      end_ns_(plan.num_ops),
       peak_bytes_(plan.num_devices),
       input_begin_(plan.num_ops + 1, 0),
       device_of_op_(plan.num_ops) {
@@ -37,15 +39,24 @@ Waits::Waits(const SimulationPlan& plan)
   ends_.resize(size);
 }
 
-void Waits::Read(const int32_t* device_of_unit) {
+void Waits::TakeStarts(std::vector<int64_t>* start_ns) { start_ns_.swap(*start_ns); }
+
+void Waits::SimulateAll(const int32_t* device_of_unit) {
   int64_t runtime_ns;
-  Simulate(plan_, device_of_unit, nullptr, &workspace_, &runtime_ns, peak_bytes_.data(), start_ns_.data(),
-           end_ns_.data());
+  Simulate(plan_, device_of_unit, nullptr, &workspace_, &runtime_ns, peak_bytes_.data(), all_start_ns_.data(),
+           all_end_ns_.data());
+  for (int32_t op = 0; op < plan_.num_ops; ++op) start_ns_[op] = all_start_ns_[plan_.original_op[op]];
+}
+
+void Waits::Read(const int32_t* device_of_unit, bool simulate) {
+  if (simulate) SimulateAll(device_of_unit);
+  path_.clear();
   waits_.clear();
   until_ns_.clear();
   KeepEnds(device_of_unit);
   // Every step is to an input or to what ended as something began that takes time: it comes to an end.
   for (int32_t op = EndsLast(); op >= 0;) {
+    path_.push_back(op);
     Add(UnitOf(op), UnitOf(op), EndOf(op) - StartOf(op));
     const int32_t input = LastInput(op);
     const bool is_here = input >= 0 && device_of_op_[input] == device_of_op_[op];
@@ -64,6 +75,7 @@ void Waits::KeepEnds(const int32_t* device_of_unit) {
   std::fill(ends_.begin(), ends_.end(), -1);
   for (int32_t op = 0; op < plan_.num_ops; ++op) {
     device_of_op_[op] = device_of_unit[UnitOf(op)];
+    end_ns_[op] = start_ns_[op] + plan_.costs[plan_.ops[op].cost + 1 + device_of_op_[op]];
     if (EndOf(op) == StartOf(op)) continue;
     size_t place = PlaceOf(device_of_op_[op], EndOf(op));
     while (ends_[place] >= 0) place = (place + 1) & (ends_.size() - 1);

@@ -25,13 +25,25 @@ class Waits {
   // `plan` must outlive this.
   explicit Waits(const SimulationPlan& plan);
 
-  // Simulates the placement [U] and follows its path.
-  void Read(const int32_t* device_of_unit);
+  // Takes when each op of a placement starts [M], which saves the next Read of it a simulation, and gives back as many
+  // numbers.
+  void TakeStarts(std::vector<int64_t>* start_ns);
+
+  // Follows the path of the placement [U], whose starts it was given last; with `simulate` it was given none.
+  void Read(const int32_t* device_of_unit, bool simulate);
 
   // One of the path's, in proportion to how long it takes. False where nothing takes time.
   bool Draw(RandomBits* random, Wait* wait) const;
 
+  // Of an op of the plan, in the step that was read.
+  int64_t StartOf(int32_t op) const { return start_ns_[op]; }
+  int64_t EndOf(int32_t op) const { return end_ns_[op]; }
+
+  // Ops of the plan, the last first.
+  const std::vector<int32_t>& path() const { return path_; }
+
  private:
+  void SimulateAll(const int32_t* device_of_unit);
   void KeepEnds(const int32_t* device_of_unit);
   // An op that takes time and ends then, or -1.
   int32_t EndsAt(int32_t device, int64_t end_ns) const;
@@ -41,16 +53,16 @@ class Waits {
   void Add(int32_t producer, int32_t consumer, int64_t length_ns);
   size_t PlaceOf(int32_t device, int64_t end_ns) const;
   int32_t UnitOf(int32_t op) const { return plan_.inits[op].unit; }
-  int64_t StartOf(int32_t op) const { return start_ns_[plan_.original_op[op]]; }
-  int64_t EndOf(int32_t op) const { return end_ns_[plan_.original_op[op]]; }
 
   const SimulationPlan& plan_;
   Workspace workspace_;
-  std::vector<int64_t> start_ns_, end_ns_;     // [N]
+  std::vector<int64_t> all_start_ns_, all_end_ns_;  // [N]
+  std::vector<int64_t> start_ns_, end_ns_;          // [M]
   std::vector<int64_t> peak_bytes_;            // [D]
   std::vector<int32_t> input_begin_, inputs_;  // [M + 1], and the ops whose outputs each reads
   std::vector<int32_t> device_of_op_;          // [M]
   std::vector<int32_t> ends_;                  // a hash table of the ops that take time, by device and end
+  std::vector<int32_t> path_;
   std::vector<Wait> waits_;
   std::vector<int64_t> until_ns_;  // their lengths, summed up
 };

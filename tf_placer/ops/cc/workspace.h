@@ -84,6 +84,7 @@ struct Workspace {
   std::vector<TransferList> channels;
   std::vector<int64_t> peak_bytes;  // [D] where nobody asks for it
   std::vector<int64_t> due;  // the tournament; as leaves the devices, the channels, then padding
+  std::vector<int64_t> start_ns;  // [M] when each op starts, of a simulation with a limit; empty where nobody asks
 };
 
 }  // namespace tf_placer

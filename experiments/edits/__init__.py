@@ -1,0 +1,1 @@
+"""Moves that are chosen by a network: the searches that it learns from and is judged by, and its training."""
