@@ -101,6 +101,7 @@ METHODS = (
             landmarks=2,
             groupings=2,
             placements=10,
+            regroup_after=10,
         ),
         evaluations=800,
         of_optimum=1.3,
@@ -171,7 +172,7 @@ def _hdp(problem: Problem, **changes: int) -> tuple[HdpPolicy, HdpInputs]:
         landmarks=2,
         groupings=1,
         placements=20,
-        incumbent=False,
+        regroup_after=0,
     )
     config = dataclasses.replace(config, **changes)
     inputs = hdp_inputs(problem, config, HdpStart.on_device(problem, config, 0), seed=0)

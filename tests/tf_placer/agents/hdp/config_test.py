@@ -13,12 +13,12 @@ WRONG = {
     "groups": "layers",
     "group_probability": 1.0,
     "groups_per_step": 0,
-    "incumbent": 1,
     "loss": "ppo2",
     "epochs": 0,
     "elites": 1.0,
-    "imitation_weight": -0.1,
+    "regroup_after": -1,
     "row_rate": -1.0,
+    "row_step": 1.5,
     "standardize": "yes",
     "num_groups": 0,
     "grouper_hidden": 0.5,
@@ -76,7 +76,8 @@ def test_the_papers_values_are_a_preset():
     # Section 3: 256 groups, hidden 256, one grouping of 4 placements, learning rates 0.1, moving average, no start.
     assert (paper.num_groups, paper.placer_hidden, paper.groupings, paper.placements) == (256, 256, 1, 4)
     assert paper.learning_rate == paper.grouper_learning_rate == 0.1
-    assert not (paper.standardize or paper.incumbent or paper.row_rate or paper.start_probability)
+    assert paper.loss == "reinforce" and paper.groups_per_step == 1
+    assert not (paper.standardize or paper.regroup_after or paper.row_rate or paper.start_probability)
     assert HdpConfig(preset="paper", placements=8).placements == 8
 
 
@@ -87,3 +88,9 @@ def test_steering_needs_an_end():
 
 def test_no_steering_needs_no_end():
     assert HdpConfig(entropy_start=0, entropy_end=0).entropy_end == 0
+
+
+def test_regroupings_take_the_place_of_groupings():
+    with pytest.raises(InputError, match=r"^groupings is 1; give at least 2"):
+        HdpConfig(groupings=1)
+    assert HdpConfig(groupings=1, regroup_after=0).groupings == 1

@@ -28,7 +28,7 @@ CONFIG = HdpConfig(
     start_probability=0.9,
     groupings=2,
     placements=3,
-    incumbent=False,
+    regroup_after=0,
     row_rate=0.0,
 )
 SEED = tf.constant([11, 12])
