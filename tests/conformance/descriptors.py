@@ -99,7 +99,6 @@ METHODS = (
             groups_per_step=4,
             grouper_hidden=8,
             landmarks=2,
-            groupings=2,
             placements=10,
             regroup_after=10,
         ),
@@ -172,7 +171,7 @@ def _hdp(problem: Problem, **changes: int) -> tuple[HdpPolicy, HdpInputs]:
         landmarks=2,
         groupings=1,
         placements=20,
-        regroup_after=0,
+        incumbent=False,
     )
     config = dataclasses.replace(config, **changes)
     inputs = hdp_inputs(problem, config, HdpStart.on_device(problem, config, 0), seed=0)

@@ -19,7 +19,7 @@ from tf_placer.search.search import search
 
 CONFIG = HdpConfig(
     num_groups=8, placer_hidden=8, grouper_hidden=8, landmarks=4, imitation_steps=20,
-    groupings=1, placements=8, regroup_after=0,
+    groupings=1, placements=8, incumbent=False,
     learning_rate=1e-2, noise_updates=5, entropy_updates=5, valid_only_after=3,
 )  # fmt: skip
 METHODS = {"hdp": dataclasses.replace(methods.find("hdp"), default=CONFIG), "random": methods.find("random")}

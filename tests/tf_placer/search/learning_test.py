@@ -35,7 +35,7 @@ def test_hdp_ends_sampling_better_than_the_best_it_began_with(seed):
         budget_evaluations=1 + EVALUATIONS,
         seed=seed,
         start=start,
-        config={"regroup_after": 0},
+        config={"incumbent": False},
     )
     first_best_s = result.history[1].best_s
     last_mean_s = np.mean([entry.mean_s for entry in result.history[-10:]])

@@ -19,7 +19,7 @@ SMALL_HDP = HdpConfig(
     imitation_steps=20,
     groupings=1,
     placements=16,
-    regroup_after=0,
+    incumbent=False,
 )
 small_hdp = dataclasses.replace(methods.find("hdp"), default=SMALL_HDP)
 

@@ -14,7 +14,7 @@ from tf_placer.agents.hdp.policy import Actions, HdpPolicy
 from tf_placer.agents.hdp.regrouping import Moves, Regrouping
 
 MOVES_DEVICES = 4
-"""One sample in so many puts groups on other devices; the others move units to other groups."""
+"""Once units move, one sample in so many still puts groups on other devices."""
 
 
 class Tries(NamedTuple):
@@ -33,9 +33,9 @@ class Executed(NamedTuple):
     """What a batch is made of.
 
     Attributes:
-      drawn: m groupings and k placements of each, that the policy scores. Once the incumbent is changed the last ones
-        are the incumbent's own, which were executed before, and ``tries`` take the place of their placements.
-      tries: of as many samples; () where nothing ever gives way to them.
+      drawn: M groupings and K placements of each, that the policy scores. With ``tries`` the last grouping and all its
+        placements are the incumbent's, which were executed before, and the tries are executed in their place.
+      tries: K samples; () without any.
     """
 
     drawn: Actions
@@ -43,7 +43,7 @@ class Executed(NamedTuple):
 
 
 class Changes:
-    """Draws changes of an incumbent, in the place of the last groupings, and scores them."""
+    """Draws changes of an incumbent, beside what the policy draws, and scores them."""
 
     def __init__(
         self, incumbent: Incumbent, regrouping: Regrouping | None, legal: tf.Tensor, config: HdpConfig
@@ -52,82 +52,64 @@ class Changes:
 
         Args:
           incumbent: that is changed.
-          regrouping: of the same problem; None for no changes ever.
+          regrouping: of the same problem; None for no changes.
           legal: [G', D] bool.
-          config: when they begin, and how many groupings there are.
+          config: when units begin to move, and how many samples there are.
         """
         self._incumbent = incumbent
         self._regrouping = regrouping
         self._legal = legal
-        self._begin = config.regroup_after
-        self._groupings = config.groupings - (config.groupings // 2 if regrouping else 0)
+        self._begin = config.regroup_after or tf.int32.max
         self._placements = config.placements
-        self._count = config.groupings * config.placements - self.own
+        self.own = config.groupings * config.placements  # samples, the first ones, that the policy draws
 
     @property
-    def own(self) -> int:
-        """Samples, the first ones, that the policy always draws."""
-        return self._groupings * self._placements
-
-    @property
-    def ever(self) -> bool:
-        """Whether the others are changes one day."""
+    def any(self) -> bool:
+        """Whether there are others."""
         return self._regrouping is not None
-
-    def now(self, updates: tf.Tensor) -> tf.Tensor:
-        """Bool, whether they are after so many updates."""
-        return tf.logical_and(self.ever, updates >= self._begin)
 
     def execute(
         self, drawn: Actions, group_logits: tf.Tensor, updates: tf.Tensor, seed: tf.Tensor
     ) -> Executed:
-        """What is executed, where the policy has drawn so many groupings and placements."""
-        if not self.ever:
+        """What is executed after so many updates, where the policy has drawn groupings and placements."""
+        if not self.any:
             return Executed(drawn, ())
-        best = Actions(self._incumbent.group_of_unit, self._incumbent.device_of_group)
-        first = self._groupings
+        best = self._incumbent
+        devices = tf.repeat(best.device_of_group[tf.newaxis], self._placements, axis=0)
         with_best = Actions(
-            *(
-                tf.concat([own[:first], tf.where(self.now(updates), of_best, own[first:])], axis=0)
-                for own, of_best in zip(drawn, best, strict=True)
-            )
+            tf.concat([drawn.group_of_unit, best.group_of_unit[tf.newaxis]], axis=0),
+            tf.concat([drawn.device_of_group, devices[tf.newaxis]], axis=0),
         )
-        return Executed(with_best, self.draw(group_logits, self._count, seed))
+        return Executed(with_best, self.draw(group_logits, self._placements, updates, seed))
 
-    def placements(
-        self, policy: HdpPolicy, inputs: HdpInputs, executed: Executed, updates: tf.Tensor
-    ) -> tf.Tensor:
+    def placements(self, policy: HdpPolicy, inputs: HdpInputs, executed: Executed) -> tf.Tensor:
         """[B, U] int32 devices of what is executed."""
-        if not self.ever:
+        if not self.any:
             return policy.placements(inputs, executed.drawn)
-        parts = slice(self._groupings), slice(self._groupings, None)
-        own, late = (Actions(*(tensor[part] for tensor in executed.drawn)) for part in parts)
-        given_way = tf.cond(
-            self.now(updates),
-            lambda: policy.placements(inputs, self.actions(executed.tries)),
-            lambda: policy.placements(inputs, late),
-        )
-        return tf.concat([policy.placements(inputs, own), given_way], axis=0)
+        own = Actions(*(tensor[:-1] for tensor in executed.drawn))
+        parts = [policy.placements(inputs, each) for each in (own, self.actions(executed.tries))]
+        return tf.concat(parts, axis=0)
 
-    def decided(self, executed: Executed, index: tf.Tensor, updates: tf.Tensor) -> Actions:
+    def decided(self, executed: Executed, index: tf.Tensor) -> Actions:
         """One grouping and one placement: what fixed the placement of that number."""
         grouping, sample = index // self._placements, index % self._placements
         drawn = Actions(
             executed.drawn.group_of_unit[grouping][tf.newaxis],
             executed.drawn.device_of_group[grouping, sample][tf.newaxis, tf.newaxis],
         )
-        if not self.ever:
+        if not self.any:
             return drawn
         number = tf.maximum(index - self.own, 0)
         one = tf.nest.map_structure(lambda tensor: tensor[number : number + 1], executed.tries)
-        tried = tf.logical_and(self.now(updates), index >= self.own)
-        return tf.nest.map_structure(lambda other, own: tf.where(tried, other, own), self.actions(one), drawn)
+        return tf.nest.map_structure(
+            lambda other, own: tf.where(index >= self.own, other, own), self.actions(one), drawn
+        )
 
-    def draw(self, group_logits: tf.Tensor, samples: int, seed: tf.Tensor) -> Tries:
-        """C changes, whose moves follow the Grouper's logits [U, G']."""
+    def draw(self, group_logits: tf.Tensor, samples: int, updates: tf.Tensor, seed: tf.Tensor) -> Tries:
+        """C changes; once units move, most do that, by the Grouper's logits [U, G']."""
         seeds = tf.random.split(seed, 2)
         moves = self._of_units.draw(self._borders(group_logits), samples, seeds[0])
-        devices = tf.range(samples) % MOVES_DEVICES == 0
+        devices = tf.logical_or(tf.range(samples) % MOVES_DEVICES == 0, updates < self._begin)
         changed = self._incumbent.changed(self._legal, samples, seeds[1])
         return Tries(
             moves._replace(count=tf.where(devices, 0, moves.count)),

@@ -22,9 +22,10 @@ PRESETS: dict[str, dict[str, object]] = {
         "start_probability": 0.5,
         "placer_hidden": 64,
         "groups_per_step": 8,
-        "groupings": 2,
+        "groupings": 1,
         "placements": 64,
         "loss": "cross_entropy",
+        "incumbent": True,
         "regroup_after": 30,
         "learning_rate": 1e-3,
         "row_rate": 0.1,
@@ -45,6 +46,7 @@ PRESETS: dict[str, dict[str, object]] = {
         "groupings": 1,
         "placements": 4,
         "loss": "reinforce",
+        "incumbent": False,
         "regroup_after": 0,
         "learning_rate": 0.1,
         "row_rate": 0.0,
@@ -66,15 +68,16 @@ class HdpConfig:
 
     - groups, group_probability: groups begin as min-cut parts split by slack, of which good plans can be made.
     - num_groups 160 for 256, placer_hidden 64 for 256, groups_per_step 8 for 1: more updates in the same time.
-    - placements 64 for 4, groupings 2 for 1: elites and standardized advantages need samples.
+    - placements 64 for 4: elites and standardized advantages need samples.
     - loss: the Placer moves to the best samples and the best plan so far, not up the gradient of the mean reward.
     - learning rates of 1e-3 and (Grouper) 1e-2 for 0.1: the networks do not collapse.
     - row_rate, row_step: the Placer also has logits of each group, which learn as fast as a table without a network.
     - landmarks 32 for 0: parallel branches can be told apart.
     - start_probability for an unbiased Placer: a search begins near the best plan that costs nothing.
     - standardize: advantages are standardized by batch, not compared with a moving average.
-    - regroup_after: half of the samples then move units of the best plan between groups, by the Grouper's logits, which
-      learn from what each move was worth. One reward for thousands of units drawn at once says little of any of them.
+    - incumbent: half of the samples change the best plan so far, which the policy imitates.
+    - regroup_after: most of those then move units between groups, by the Grouper's logits, which learn from what each
+      move gained. One reward for thousands of units that are drawn at once says little of any of them.
 
     Not settings, so never undone: those in the docstrings of ``HdpLearner`` (one norm for each network's gradient),
     ``Seq2SeqPlacer``, ``unit_features``, ``group_embeddings`` and ``square_root_reward``.
@@ -102,8 +105,9 @@ class HdpConfig:
       loss: ``reinforce`` (paper), ``ppo``, ``quantile`` or ``cross_entropy``, of the placements.
       epochs: optimizer steps on each batch.
       elites: share of the samples that ``quantile`` and ``cross_entropy`` learn from.
-      regroup_after: updates after which half of the groupings give way to regroupings of the best plan so far
-        (``Regrouping``); 0 for never (paper).
+      incumbent: as many samples more as a grouping has change the best plan so far (paper: no).
+      regroup_after: updates after which most of these move units between groups (``Regrouping``) and not groups
+        between devices; 0 for never (paper).
       learning_rate: Adam's, for the Placer (paper: 0.1).
       row_rate: Adam's, for the Placer's logits of each group; 0 for no such logits (paper).
       row_step: with ``cross_entropy`` these logits instead bring each group's probabilities so far of the way to
@@ -149,7 +153,8 @@ class HdpConfig:
     placements: int = OF_PRESET
     loss: str = OF_PRESET
     epochs: int = 1
-    elites: float = 0.1
+    elites: float = 0.2
+    incumbent: bool = OF_PRESET
     regroup_after: int = OF_PRESET
     learning_rate: float = OF_PRESET
     row_rate: float = OF_PRESET
@@ -184,16 +189,11 @@ class HdpConfig:
             self._keep(field, arguments.whole_number(field, getattr(self, field), 0))
         for field, limits in _NUMBERS.items():
             self._keep(field, arguments.number(field, getattr(self, field), finite=True, **limits))
-        for field in ("standardize", "normalize_advantage"):
+        for field in ("incumbent", "standardize", "normalize_advantage"):
             self._keep(field, arguments.truth(field, getattr(self, field)))
         if self.group_order not in ORDERS:
             raise InputError(
                 f"group_order is {arguments.shown(self.group_order)}; give {', '.join(ORDERS[:-1])} or {ORDERS[-1]}"
-            )
-        if self.regroup_after and self.groupings < 2:
-            raise InputError(
-                f"groupings is {self.groupings}; give at least 2, of which half give way to regroupings, or "
-                "regroup_after=0 for none"
             )
         if self.placer_hidden % 2:
             raise InputError(

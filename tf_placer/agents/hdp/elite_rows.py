@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-# So that logits stay finite.
-_LEAST_PROBABILITY = 1e-9
+# What is rarer is not made rarer: a policy that is sure of all groups would only repeat itself.
+LEAST_PROBABILITY = 1e-3
 
 
 def shift_to_elites(
@@ -14,7 +14,8 @@ def shift_to_elites(
     """What brings p to (1 - a) p + a f once it is added to the logits of each group.
 
     p is what the policy says of a group's device before the elites, on average, and f their frequencies. Of a table
-    without a network this is cross-entropy minimization (Rubinstein 1999), smoothed.
+    without a network this is cross-entropy minimization (Rubinstein 1999), smoothed; only what is below
+    ``LEAST_PROBABILITY`` falls no more.
 
     Args:
       logits: [B, G, D] under which the decisions were made, masked.
@@ -31,5 +32,5 @@ def shift_to_elites(
         tf.einsum("b,bgd->gd", weight, each) for each in (tf.nn.softmax(logits), chosen)
     )
     moved = probability + step * (frequency - probability)
-    before, after = (tf.math.log(tf.maximum(p, _LEAST_PROBABILITY)) for p in (probability, moved))
+    before, after = (tf.math.log(tf.maximum(p, LEAST_PROBABILITY)) for p in (probability, moved))
     return after - before

@@ -52,10 +52,10 @@ class HdpLearner(snt.Module):
     grouping, and fades to 0 instead of stopping. With ``standardize`` A is standardized by batch (of one grouping
     alone the Grouper then learns nothing by REINFORCE).
 
-    With ``regroup_after`` half of the groupings give way, after so many updates, to changes of the best plan so far:
-    most move units between its groups (``Regrouping``), some move groups between devices. The gradient of the
-    log-probability of those moves, times how much better the step was than with other moves, is the Grouper's. What it
-    leans to follows the groups of the best plan, and with ``cross_entropy`` the Placer imitates its devices.
+    With ``incumbent`` as many samples as one grouping has change the best plan so far: they put groups on other
+    devices, and after ``regroup_after`` updates most move units between its groups (``Regrouping``). The gradient of
+    the log-probability of those moves, times what they gain, is then the Grouper's. What it leans to follows the
+    groups of the best plan, and with ``cross_entropy`` the Placer imitates its devices.
 
     Everything that the next update depends on is in variables, and what is drawn depends on them, the seed and the
     count of updates alone: a learner with restored variables goes on as the saved one would have.
@@ -110,7 +110,7 @@ class HdpLearner(snt.Module):
         for variables, optimizer in self._steps:
             make_moments(optimizer, variables)
         self.incumbent = Incumbent(start.group_of_unit, start.device_of_group)
-        regrouping = Regrouping(problem, start.classes) if config.regroup_after else None
+        regrouping = Regrouping(problem, start.classes) if config.incumbent else None
         penalizes = config.excess_penalty > 0 or config.crossing_penalty > 0
         self._of_problem = _Untracked(
             inputs,
@@ -124,8 +124,8 @@ class HdpLearner(snt.Module):
 
     @property
     def samples_per_update(self) -> int:
-        """B = m k."""
-        return self._config.groupings * self._config.placements
+        """B = (m + 1) k where a part of the samples changes the incumbent, else m k."""
+        return (self._config.groupings + self._config.incumbent) * self._config.placements
 
     @tf.function(autograph=False)
     def propose(self) -> Proposal:
@@ -135,7 +135,7 @@ class HdpLearner(snt.Module):
         drawn, scores = self.policy.sample(inputs, noise, seeds[0])
         changes = self._of_problem.changes
         actions = changes.execute(drawn, scores.network_logits, self.updates, seeds[1])
-        return Proposal(actions, changes.placements(self.policy, inputs, actions, self.updates))
+        return Proposal(actions, changes.placements(self.policy, inputs, actions))
 
     @tf.function(autograph=False)
     def learn(self, actions: Executed, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
@@ -175,7 +175,7 @@ class HdpLearner(snt.Module):
             self.policy.placer.shift_rows(shift, inputs.choices.number)
         times = tf.where(valid, tf.cast(runtime_s, tf.float64), np.inf)
         best = tf.argmin(times, output_type=tf.int32)
-        self.incumbent.take(self._of_problem.changes.decided(actions, best, self.updates), times[best])
+        self.incumbent.take(self._of_problem.changes.decided(actions, best), times[best])
         self.updates.assign_add(1)
 
     @tf.function(autograph=False)
@@ -188,7 +188,7 @@ class HdpLearner(snt.Module):
     def _inputs(self) -> HdpInputs:
         """The problem, with a Grouper that leans to the groups of the incumbent where that is changed."""
         inputs, of_problem = self._of_problem.inputs, self._of_problem
-        if not of_problem.changes.ever:
+        if not of_problem.changes.any:
             return inputs
         leaning = exchanged(inputs.group_leaning, of_problem.first_group, self.incumbent.group_of_unit)
         return inputs._replace(group_leaning=leaning)
@@ -198,9 +198,7 @@ class HdpLearner(snt.Module):
         config, of_bytes = self._config, self._of_problem.bytes
         if of_bytes is None:
             return reward
-        placements = self._of_problem.changes.placements(
-            self.policy, self._of_problem.inputs, actions, self.updates
-        )
+        placements = self._of_problem.changes.placements(self.policy, self._of_problem.inputs, actions)
         return penalized_reward(
             reward,
             valid,
@@ -220,25 +218,24 @@ class HdpLearner(snt.Module):
     def _lesson(self, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor, actions: Executed) -> Lesson:
         """What a batch says; an invalid sample teaches, networks and baseline, only in the first updates."""
         config, changes, samples = self._config, self._of_problem.changes, self.samples_per_update
-        late = tf.logical_and(tf.range(samples) >= changes.own, changes.now(self.updates))
-        drawn = tf.cast(tf.logical_not(late), tf.float32)
+        drawn = tf.cast(tf.range(samples) < changes.own, tf.float32)
         runs = drawn * tf.cast(valid, tf.float32)
         may_teach = tf.where(self.updates < config.valid_only_after, drawn, runs)
-        best = max(1, min(round(config.elites * samples), samples - 1))
+        best = max(1, min(round(config.elites * changes.own), changes.own - 1))
         elite, of_tries = elites(reward, runs, best), tf.zeros([0])
-        if changes.ever:
-            counts = tf.logical_and(late, valid)[changes.own :]
-            of_tries = changes.advantage(actions.tries, runtime_s[changes.own :], counts, self._reference_s)
-            # The first sample of those that gave way stands for the incumbent.
-            known = tf.logical_and(late, tf.math.is_finite(self.incumbent.runtime_s))
-            elite += tf.cast(known, tf.float32) * tf.one_hot(changes.own, samples)
+        if changes.any:
+            own = changes.own
+            of_tries = changes.advantage(actions.tries, runtime_s[own:], valid[own:], self._reference_s)
+            # The first sample of its grouping stands for the incumbent.
+            known = tf.cast(tf.math.is_finite(self.incumbent.runtime_s), tf.float32)
+            elite += known * tf.one_hot(own, samples)
         return Lesson(
             advantage=standardized_advantage(reward, may_teach)
             if config.standardize
             else self.baseline.advantage(reward, may_teach),
             may_teach=may_teach,
             elite=elite,
-            above=above_quantile(reward, runs, best) if samples > 1 else tf.zeros([samples]),
+            above=above_quantile(reward, runs, best) if changes.own > 1 else tf.zeros([samples]),
             of_tries=of_tries,
         )
 
@@ -246,7 +243,7 @@ class HdpLearner(snt.Module):
         """Both networks' losses."""
         config, changes = self._config, self._of_problem.changes
         loss = placer_loss(config, scores, lesson, old_log_prob)
-        if changes.ever:
+        if changes.any and config.regroup_after:
             loss += regrouping_loss(changes.log_prob(scores.network_logits, actions.tries), lesson)
         else:
             loss += grouping_loss(scores, lesson)

@@ -119,7 +119,8 @@ class HdpPolicy(snt.Module):
     def draw_noise(self, inputs: HdpInputs, amplitude: tf.Tensor, seed: tf.Tensor) -> Noise:
         """Uniform noise in [-amplitude, amplitude] for the logits of one update."""
         groups, devices = inputs.choices.legal.shape
-        shapes = [[1, groups], [self.config.groupings, 1, groups, devices]]
+        groupings = self.config.groupings + self.config.incumbent
+        shapes = [[1, groups], [groupings, 1, groups, devices]]
         return Noise(
             *(
                 amplitude * tf.random.stateless_uniform(shape, one, -1.0, 1.0)
@@ -138,7 +139,7 @@ class HdpPolicy(snt.Module):
             self._embeddings(inputs, group_of_unit),
             inputs.choices,
             self.config.placements,
-            noise.device,
+            noise.device[: self.config.groupings],
             seeds[1],
         )
         return Actions(group_of_unit, decoded.actions), _scores(

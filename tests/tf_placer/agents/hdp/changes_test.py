@@ -15,7 +15,8 @@ from tf_placer.agents.legality import legality_classes
 GROUP = np.array([0, 0, 1, 1, 2, 2], np.int32)
 DEVICE = np.array([0, 1, 1], np.int32)
 LOGITS = tf.zeros([6, 3])
-CONFIG = HdpConfig(groupings=3, placements=8, regroup_after=2)
+CONFIG = HdpConfig(groupings=2, placements=8, regroup_after=2)
+LATE = tf.constant(2)
 
 
 @pytest.fixture(name="changes")
@@ -26,48 +27,45 @@ def _changes():
 
 
 def drawn():
-    """Three groupings of eight placements, none of which is the incumbent's."""
-    return Actions(tf.zeros([3, 6], tf.int32), tf.zeros([3, 8, 3], tf.int32))
+    """Two groupings of eight placements, none of which is the incumbent's."""
+    return Actions(tf.zeros([2, 6], tf.int32), tf.zeros([2, 8, 3], tf.int32))
 
 
-def test_the_last_groupings_give_way_after_a_while(changes):
-    assert changes.own == 16 and changes.ever
-    seed = tf.constant([1, 2])
-    early = changes.execute(drawn(), LOGITS, tf.constant(1), seed).drawn
-    assert not early.group_of_unit.numpy().any() and not early.device_of_group.numpy().any()
-    late = changes.execute(drawn(), LOGITS, tf.constant(2), seed).drawn
-    np.testing.assert_array_equal(late.group_of_unit, [GROUP * 0, GROUP * 0, GROUP])
-    assert not late.device_of_group[:2].numpy().any()
-    np.testing.assert_array_equal(late.device_of_group[2], [DEVICE] * 8)
+def test_the_incumbent_is_scored_beside_what_is_drawn(changes):
+    assert changes.own == 16 and changes.any
+    scored = changes.execute(drawn(), LOGITS, LATE, tf.constant([1, 2])).drawn
+    np.testing.assert_array_equal(scored.group_of_unit, [GROUP * 0, GROUP * 0, GROUP])
+    assert not scored.device_of_group[:2].numpy().any()
+    np.testing.assert_array_equal(scored.device_of_group[2], [DEVICE] * 8)
 
 
-def test_some_move_devices_and_the_others_units(changes):
-    tries = changes.draw(LOGITS, 8, tf.constant([3, 4]))
-    moves_devices = np.arange(8) % MOVES_DEVICES == 0
+@pytest.mark.parametrize("updates", [1, 2])
+def test_devices_are_moved_first_and_then_units_too(changes, updates):
+    tries = changes.draw(LOGITS, 8, tf.constant(updates), tf.constant([3, 4]))
+    moves_devices = (np.arange(8) % MOVES_DEVICES == 0) | (updates == 1)
     groups, devices = (tensor.numpy() for tensor in changes.actions(tries))
     assert ((devices[:, 0] != DEVICE).any(axis=1) == moves_devices).all()
     assert ((groups != GROUP).any(axis=1) <= ~moves_devices).all()
-    assert (groups != GROUP).any()
+    assert (groups != GROUP).any() == (updates == 2)
     # No network draws the devices.
     log_prob = changes.log_prob(LOGITS, tries).numpy()
     assert (log_prob[moves_devices] == 0).all() and (log_prob[~moves_devices] < 0).all()
 
 
 def test_what_is_decided_is_that_of_the_sample(changes):
-    for updates in (1, 2):
-        executed = changes.execute(drawn(), LOGITS, tf.constant(updates), tf.constant([5, 6]))
-        tried = changes.actions(executed.tries)
-        for index in (0, 15, 16, 23):
-            decided = changes.decided(executed, tf.constant(index), tf.constant(updates))
-            late = updates == 2 and index >= 16
-            expected = [tensor[index - 16] for tensor in tried] if late else [GROUP * 0, [DEVICE * 0]]
-            np.testing.assert_array_equal(decided.group_of_unit[0], expected[0])
-            np.testing.assert_array_equal(decided.device_of_group[0], expected[1])
+    executed = changes.execute(drawn(), LOGITS, LATE, tf.constant([5, 6]))
+    tried = changes.actions(executed.tries)
+    for index in (0, 15, 16, 23):
+        decided = changes.decided(executed, tf.constant(index))
+        own = GROUP * 0, [DEVICE * 0]
+        expected = own if index < 16 else [tensor[index - 16] for tensor in tried]
+        np.testing.assert_array_equal(decided.group_of_unit[0], expected[0])
+        np.testing.assert_array_equal(decided.device_of_group[0], expected[1])
 
 
 def test_a_regrouping_is_worth_what_the_best_plan_gains(changes):
     changes._incumbent.runtime_s.assign(10.0)
-    tries = changes.draw(LOGITS, 8, tf.constant([7, 8]))
+    tries = changes.draw(LOGITS, 8, LATE, tf.constant([7, 8]))
     # The first and the fifth change devices, the second does not run.
     runtime_s = tf.constant([1.0, 2.0, 9.0, 10.0, 1.0, 30.0, 8.0, 11.0])
     counts = tf.constant([True, False, True, True, True, True, True, True])
@@ -78,12 +76,12 @@ def test_a_regrouping_is_worth_what_the_best_plan_gains(changes):
 
 
 def test_nothing_is_gained_before_there_is_a_best(changes):
-    tries = changes.draw(LOGITS, 8, tf.constant([7, 8]))
+    tries = changes.draw(LOGITS, 8, LATE, tf.constant([7, 8]))
     assert not changes.advantage(tries, tf.ones([8]), tf.ones([8], tf.bool), 1.0).numpy().any()
 
 
-def test_never_is_never():
+def test_the_paper_has_none():
     config = HdpConfig(preset="paper")
     changes = Changes(Incumbent(GROUP, DEVICE), None, tf.ones([3, 2], tf.bool), config)
-    assert not changes.ever and changes.own == 4 and not changes.now(tf.constant(10**6))
-    assert changes.execute(drawn(), LOGITS, tf.constant(9), tf.constant([1, 2])).tries == ()
+    assert not changes.any and changes.own == 4
+    assert changes.execute(drawn(), LOGITS, LATE, tf.constant([1, 2])).tries == ()

@@ -16,6 +16,7 @@ WRONG = {
     "loss": "ppo2",
     "epochs": 0,
     "elites": 1.0,
+    "incumbent": 1,
     "regroup_after": -1,
     "row_rate": -1.0,
     "row_step": 1.5,
@@ -77,7 +78,7 @@ def test_the_papers_values_are_a_preset():
     assert (paper.num_groups, paper.placer_hidden, paper.groupings, paper.placements) == (256, 256, 1, 4)
     assert paper.learning_rate == paper.grouper_learning_rate == 0.1
     assert paper.loss == "reinforce" and paper.groups_per_step == 1
-    assert not (paper.standardize or paper.regroup_after or paper.row_rate or paper.start_probability)
+    assert not (paper.standardize or paper.incumbent or paper.row_rate or paper.start_probability)
     assert HdpConfig(preset="paper", placements=8).placements == 8
 
 
@@ -88,9 +89,3 @@ def test_steering_needs_an_end():
 
 def test_no_steering_needs_no_end():
     assert HdpConfig(entropy_start=0, entropy_end=0).entropy_end == 0
-
-
-def test_regroupings_take_the_place_of_groupings():
-    with pytest.raises(InputError, match=r"^groupings is 1; give at least 2"):
-        HdpConfig(groupings=1)
-    assert HdpConfig(groupings=1, regroup_after=0).groupings == 1

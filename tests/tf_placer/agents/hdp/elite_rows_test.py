@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tf_placer import masked
-from tf_placer.agents.hdp.elite_rows import shift_to_elites
+from tf_placer.agents.hdp.elite_rows import LEAST_PROBABILITY, shift_to_elites
 
 
 def test_a_table_moves_to_the_frequencies():
@@ -36,3 +36,9 @@ def test_without_elites_nothing_moves():
     assert (
         not shift_to_elites(tf.zeros([2, 1, 3]), tf.zeros([2, 1], tf.int32), tf.zeros([2]), 0.5).numpy().any()
     )
+
+
+def test_what_is_rare_falls_no_more():
+    table = tf.math.log([[1.0 - LEAST_PROBABILITY / 2, LEAST_PROBABILITY / 2]])
+    shift = shift_to_elites(table[tf.newaxis], tf.constant([[0]]), tf.ones([1]), 0.5).numpy()
+    assert shift[0, 1] == 0 and shift[0, 0] == pytest.approx(0, abs=1e-3)

@@ -28,7 +28,7 @@ CONFIG = HdpConfig(
     start_probability=0.9,
     groupings=2,
     placements=3,
-    regroup_after=0,
+    incumbent=False,
     row_rate=0.0,
 )
 SEED = tf.constant([11, 12])
