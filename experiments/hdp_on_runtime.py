@@ -60,6 +60,7 @@ CONFIG = HdpConfig(
     landmarks=8,
     groupings=1,
     placements=8,
+    loss="reinforce",
     incumbent=False,
     row_rate=0.0,
     learning_rate=1e-2,

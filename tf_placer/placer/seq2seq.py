@@ -143,6 +143,13 @@ class Seq2SeqPlacer(snt.Module):
         rows = {id(variable) for variable in self.row_variables}
         return tuple(variable for variable in self.trainable_variables if id(variable) not in rows)
 
+    def shift_rows(self, shift: tf.Tensor, number: tf.Tensor) -> None:
+        """Adds [G', D] to the logits of each group, of devices with these numbers [D]."""
+        for table in self.row_variables:
+            rows, columns = table.shape
+            by_number = tf.linalg.matmul(shift, tf.one_hot(number, columns))
+            table.assign_add(tf.pad(by_number, [[0, rows - shift.shape[0]], [0, 0]]))
+
     def sample(
         self,
         groups: tf.Tensor,

@@ -216,6 +216,17 @@ def test_rows_are_logits_of_their_groups(groups):
     assert np.abs(more).max() < 1e-6
 
 
+def test_rows_are_shifted_by_the_numbers_of_devices(groups):
+    placer = make_placer(group_rows=9)
+    choices = CHOICES._replace(number=tf.constant([3, 0, 7, 5]))
+    actions = tf.zeros([M, 1, G], tf.int32)
+    before = placer.score(groups, choices, actions, NO_NOISE).logits.numpy()
+    shift = tf.reshape(tf.range(G * D, dtype=tf.float32), [G, D])
+    placer.shift_rows(shift, choices.number)
+    more = placer.score(groups, choices, actions, NO_NOISE).logits.numpy() - before
+    np.testing.assert_allclose(more, np.broadcast_to(shift, more.shape), rtol=1e-4, atol=1e-4)
+
+
 def test_odd_widths_are_refused():
     with pytest.raises(ValueError, match="hidden_width is 7"):
         Seq2SeqPlacer(ROWS, 7, 5.0, 10.0)

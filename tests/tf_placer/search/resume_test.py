@@ -224,7 +224,7 @@ def test_another_search_is_refused(tmp_path):
     ("method", "other", "message"),
     [
         (small_learner, functools.partial(small_learner, rate=0.5), "rate 0.2, not 0.5"),
-        pytest.param(SMALL_HDP, "hdp", "num_groups 6, not 64", marks=pytest.mark.slow),
+        pytest.param(SMALL_HDP, "hdp", "num_groups 6, not 160", marks=pytest.mark.slow),
     ],
 )
 def test_a_learner_with_other_settings_is_refused(method, other, message, tmp_path):

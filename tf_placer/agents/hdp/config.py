@@ -16,19 +16,21 @@ LOSSES = ("reinforce", "ppo", "quantile", "cross_entropy")
 PRESETS: dict[str, dict[str, object]] = {
     "ours": {
         "num_groups": 160,
-        "group_probability": 0.995,
+        "group_probability": 0.9995,
         "landmarks": 32,
         "grouper_sharpness": 0.1,
         "start_probability": 0.5,
         "placer_hidden": 64,
         "groups_per_step": 8,
-        "groupings": 3,
+        "groupings": 1,
         "placements": 64,
+        "loss": "cross_entropy",
         "incumbent": True,
-        "imitation_weight": 0.3,
+        "regroup_after": 30,
         "learning_rate": 1e-3,
         "row_rate": 0.1,
-        "grouper_learning_rate": 1e-2,
+        "row_step": 0.3,
+        "grouper_learning_rate": 1e-3,
         "standardize": True,
         "normalize_advantage": True,
         "entropy_start": 0.0,
@@ -43,10 +45,12 @@ PRESETS: dict[str, dict[str, object]] = {
         "groups_per_step": 1,
         "groupings": 1,
         "placements": 4,
+        "loss": "reinforce",
         "incumbent": False,
-        "imitation_weight": 0.0,
+        "regroup_after": 0,
         "learning_rate": 0.1,
         "row_rate": 0.0,
+        "row_step": 0.0,
         "grouper_learning_rate": 0.1,
         "standardize": False,
         "normalize_advantage": False,
@@ -64,13 +68,16 @@ class HdpConfig:
 
     - groups, group_probability: groups begin as min-cut parts split by slack, of which good plans can be made.
     - num_groups 160 for 256, placer_hidden 64 for 256, groups_per_step 8 for 1: more updates in the same time.
-    - placements 64 for 4, groupings 3 for 1: standardized advantages need samples.
+    - placements 64 for 4: elites and standardized advantages need samples.
+    - loss: the Placer moves to the best samples and the best plan so far, not up the gradient of the mean reward.
     - learning rates of 1e-3 and (Grouper) 1e-2 for 0.1: the networks do not collapse.
-    - row_rate: the Placer also has logits of each group, which learn as fast as a table without a network.
+    - row_rate, row_step: the Placer also has logits of each group, which learn as fast as a table without a network.
     - landmarks 32 for 0: parallel branches can be told apart.
     - start_probability for an unbiased Placer: a search begins near the best plan that costs nothing.
     - standardize: advantages are standardized by batch, not compared with a moving average.
-    - incumbent: a quarter of the samples change the best plan so far; the policy imitates what is better.
+    - incumbent: half of the samples change the best plan so far, which the policy imitates.
+    - regroup_after: most of those then move units between groups, by the Grouper's logits, which learn from what each
+      move gained. One reward for thousands of units that are drawn at once says little of any of them.
 
     Not settings, so never undone: those in the docstrings of ``HdpLearner`` (one norm for each network's gradient),
     ``Seq2SeqPlacer``, ``unit_features``, ``group_embeddings`` and ``square_root_reward``.
@@ -95,13 +102,16 @@ class HdpConfig:
       temperature: T of the bounded logits.
       groupings: m, groupings drawn per update (paper: 1).
       placements: k, placements drawn per grouping (paper: 4).
-      incumbent: as many samples more change 1 to 8 groups of the best plan so far (paper: no).
       loss: ``reinforce`` (paper), ``ppo``, ``quantile`` or ``cross_entropy``, of the placements.
       epochs: optimizer steps on each batch.
-      elites: share of what is drawn that ``quantile`` and ``cross_entropy`` learn from.
-      imitation_weight: of the cross-entropy on the samples that were faster than the best so far (paper: 0).
+      elites: share of the samples that ``quantile`` and ``cross_entropy`` learn from.
+      incumbent: as many samples more as a grouping has change the best plan so far (paper: no).
+      regroup_after: updates after which most of these move units between groups (``Regrouping``) and not groups
+        between devices; 0 for never (paper).
       learning_rate: Adam's, for the Placer (paper: 0.1).
-      row_rate: Adam's, for the Placer's logits of each group; 0 for none (paper).
+      row_rate: Adam's, for the Placer's logits of each group; 0 for no such logits (paper).
+      row_step: with ``cross_entropy`` these logits instead bring each group's probabilities so far of the way to
+        the frequencies among the elites, in closed form; 0 for Adam.
       grouper_learning_rate: Adam's, for the Grouper (paper: 0.1).
       gradient_clip: global norm of each network's gradient. One norm for both starves the Placer,
         because the Grouper's loss is a sum over thousands of units.
@@ -141,13 +151,14 @@ class HdpConfig:
     temperature: float = 10.0
     groupings: int = OF_PRESET
     placements: int = OF_PRESET
-    incumbent: bool = OF_PRESET
-    loss: str = "reinforce"
+    loss: str = OF_PRESET
     epochs: int = 1
-    elites: float = 0.1
-    imitation_weight: float = OF_PRESET
+    elites: float = 0.2
+    incumbent: bool = OF_PRESET
+    regroup_after: int = OF_PRESET
     learning_rate: float = OF_PRESET
     row_rate: float = OF_PRESET
+    row_step: float = OF_PRESET
     grouper_learning_rate: float = OF_PRESET
     gradient_clip: float = 1.0
     standardize: bool = OF_PRESET
@@ -209,7 +220,14 @@ _COUNTS = (
     "placements",
     "epochs",
 )
-_COUNTS_OR_NONE = ("landmarks", "imitation_steps", "entropy_updates", "noise_updates", "valid_only_after")
+_COUNTS_OR_NONE = (
+    "landmarks",
+    "imitation_steps",
+    "regroup_after",
+    "entropy_updates",
+    "noise_updates",
+    "valid_only_after",
+)
 _NUMBERS: dict[str, dict[str, float]] = {
     "imitation_rate": {"least": 0},
     "grouper_sharpness": {"above": 0},
@@ -218,9 +236,9 @@ _NUMBERS: dict[str, dict[str, float]] = {
     "temperature": {"above": 0},
     "group_probability": {"least": 0, "below": 1},
     "elites": {"above": 0, "below": 1},
-    "imitation_weight": {"least": 0},
     "learning_rate": {"least": 0},
     "row_rate": {"least": 0},
+    "row_step": {"least": 0, "most": 1},
     "grouper_learning_rate": {"least": 0},
     "gradient_clip": {"above": 0},
     "baseline_decay": {"least": 0, "most": 1},

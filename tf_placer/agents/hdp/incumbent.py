@@ -16,8 +16,7 @@ MOST_CHANGES = 8
 class Incumbent(snt.Module):
     """Keeps the best decisions in variables, and draws changes of a few groups of them.
 
-    What is drawn is no draw of the policy: it is scored as what it is, by the probability of what was executed, and
-    only imitated where it is among the best.
+    What is drawn is no draw of the policy, and has no advantage: what is better becomes the best, which is imitated.
     """
 
     def __init__(self, group_of_unit: np.ndarray, device_of_group: np.ndarray):
@@ -57,25 +56,15 @@ class Incumbent(snt.Module):
         movable = tf.reduce_any(other, axis=1)
         return tf.where(tf.logical_and(changes, movable), elsewhere, self.device_of_group)
 
-    def faster(self, runtime_s: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
-        """[B] bool: which of so many samples run and are faster."""
-        return tf.logical_and(valid, tf.cast(runtime_s, tf.float64) < self.runtime_s)
-
-    def take(self, actions: Actions, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
-        """Becomes the fastest of executed actions, if it is faster.
+    def take(self, actions: Actions, runtime_s: tf.Tensor) -> None:
+        """Becomes these decisions, if they are faster.
 
         Args:
-          actions: of M groupings and K placements each.
-          runtime_s: [M * K]; not read where not valid.
-          valid: [M * K] bool.
+          actions: one grouping and one placement, as they were executed.
+          runtime_s: their step time; infinite where they do not run.
         """
-        runtime_s = tf.where(valid, tf.cast(runtime_s, tf.float64), np.inf)
-        best = tf.argmin(runtime_s, output_type=tf.int32)
-        faster = runtime_s[best] < self.runtime_s
-        samples = actions.device_of_group.shape[1]
-        grouping, sample = best // samples, best % samples
-        self.runtime_s.assign(tf.where(faster, runtime_s[best], self.runtime_s))
-        self.group_of_unit.assign(tf.where(faster, actions.group_of_unit[grouping], self.group_of_unit))
-        self.device_of_group.assign(
-            tf.where(faster, actions.device_of_group[grouping, sample], self.device_of_group)
-        )
+        runtime_s = tf.cast(runtime_s, tf.float64)
+        faster = runtime_s < self.runtime_s
+        self.runtime_s.assign(tf.where(faster, runtime_s, self.runtime_s))
+        self.group_of_unit.assign(tf.where(faster, actions.group_of_unit[0], self.group_of_unit))
+        self.device_of_group.assign(tf.where(faster, actions.device_of_group[0, 0], self.device_of_group))

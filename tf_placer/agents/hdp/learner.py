@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
@@ -14,13 +13,16 @@ from tf_placer.agents.baselines import (
     standardized_advantage,
 )
 from tf_placer.agents.entropy import EntropySteering
+from tf_placer.agents.hdp.changes import Changes, Executed
 from tf_placer.agents.hdp.config import HdpConfig
+from tf_placer.agents.hdp.elite_rows import shift_to_elites
 from tf_placer.agents.hdp.incumbent import Incumbent
 from tf_placer.agents.hdp.inputs import HdpInputs, hdp_inputs
-from tf_placer.agents.hdp.policy import Actions, HdpPolicy, Noise, Scores
+from tf_placer.agents.hdp.objective import Lesson, grouping_loss, placer_loss, regrouping_loss
+from tf_placer.agents.hdp.policy import HdpPolicy, Noise, Scores
+from tf_placer.agents.hdp.regrouping import Regrouping, exchanged
 from tf_placer.agents.hdp.start import HdpStart
 from tf_placer.agents.learner import Beginning, Proposal
-from tf_placer.agents.losses import cross_entropy_loss, ppo_loss, quantile_loss, reinforce_loss
 from tf_placer.agents.moments import make_moments
 from tf_placer.agents.placement_bytes import (
     PlacementBytes,
@@ -32,28 +34,8 @@ from tf_placer.agents.rewards import penalized_reward, square_root_reward
 from tf_placer.errors import InputError
 from tf_placer.problem.problem import Problem
 
-# Of the cross-entropy to the incumbent's grouping, beside a reward's effect on the groupings that are drawn.
-_INCUMBENT_GROUPING = 0.1
 # Of the networks' shape: variables that were saved with another one cannot be restored.
-NETWORK_VERSION = 3
-
-
-class Lesson(NamedTuple):
-    """What the rewards of a batch say.
-
-    Attributes:
-      advantage: [m k] of the samples that the policy drew.
-      may_teach: [m k] 1 or 0.
-      elite: [m k] 1 for the best of these.
-      above: [m k] how far the best rewards are above the others.
-      better: [B] 1 for each sample that is faster than the incumbent was.
-    """
-
-    advantage: tf.Tensor
-    may_teach: tf.Tensor
-    elite: tf.Tensor
-    above: tf.Tensor
-    better: tf.Tensor
+NETWORK_VERSION = 4
 
 
 class HdpLearner(snt.Module):
@@ -68,8 +50,12 @@ class HdpLearner(snt.Module):
     Departures: each network's gradient is clipped by a norm of its own, because the Grouper's loss is a sum over
     thousands of units and one norm for both starved the Placer; noise is one draw for all samples of a
     grouping, and fades to 0 instead of stopping. With ``standardize`` A is standardized by batch (of one grouping
-    alone the Grouper then learns nothing by REINFORCE). With ``incumbent`` as many samples as one grouping has change
-    the best plan so far (``Incumbent``): they have no advantage, but what is better than that plan is imitated.
+    alone the Grouper then learns nothing by REINFORCE).
+
+    With ``incumbent`` as many samples as one grouping has change the best plan so far: they put groups on other
+    devices, and after ``regroup_after`` updates most move units between its groups (``Regrouping``). The gradient of
+    the log-probability of those moves, times what they gain, is then the Grouper's. What it leans to follows the
+    groups of the best plan, and with ``cross_entropy`` the Placer imitates its devices.
 
     Everything that the next update depends on is in variables, and what is drawn depends on them, the seed and the
     count of updates alone: a learner with restored variables goes on as the saved one would have.
@@ -110,8 +96,6 @@ class HdpLearner(snt.Module):
             )
         self.policy = policy
         self.start = start
-        penalizes = config.excess_penalty > 0 or config.crossing_penalty > 0
-        self._of_problem = _Untracked(inputs, placement_bytes(problem) if penalizes else None)
         self._config = config
         self._reference_s = beginning.reference_s
         self._seed = tf.constant([seed, 0x4D5], tf.int32)
@@ -120,11 +104,20 @@ class HdpLearner(snt.Module):
             (placer.network_variables, snt.optimizers.Adam(config.learning_rate)),
             (self.policy.grouper.trainable_variables, snt.optimizers.Adam(config.grouper_learning_rate)),
         ]
-        if config.row_rate:
+        self._rows_follow = config.loss == "cross_entropy" and config.row_rate > 0 and config.row_step > 0
+        if config.row_rate and not self._rows_follow:
             self._steps.append((placer.row_variables, snt.optimizers.Adam(config.row_rate)))
         for variables, optimizer in self._steps:
             make_moments(optimizer, variables)
         self.incumbent = Incumbent(start.group_of_unit, start.device_of_group)
+        regrouping = Regrouping(problem, start.classes) if config.incumbent else None
+        penalizes = config.excess_penalty > 0 or config.crossing_penalty > 0
+        self._of_problem = _Untracked(
+            inputs,
+            placement_bytes(problem) if penalizes else None,
+            tf.constant(start.group_of_unit),
+            Changes(self.incumbent, regrouping, inputs.choices.legal, config),
+        )
         self.updates = tf.Variable(0, trainable=False, name="updates")
         self.baseline = MovingAverageBaseline(config.baseline_decay, config.normalize_advantage)
         self.steering = EntropySteering(config.entropy_rate)
@@ -137,19 +130,15 @@ class HdpLearner(snt.Module):
     @tf.function(autograph=False)
     def propose(self) -> Proposal:
         """Draws B placements; the same ones until ``learn`` is called."""
-        inputs, config = self._of_problem.inputs, self._config
+        inputs = self._inputs()
         noise, seeds = self._draw()
-        actions, _ = self.policy.sample(inputs, noise, seeds[0])
-        if config.incumbent:
-            changed = self.incumbent.changed(inputs.choices.legal, config.placements, seeds[1])
-            actions = Actions(
-                tf.concat([actions.group_of_unit, self.incumbent.group_of_unit[tf.newaxis]], axis=0),
-                tf.concat([actions.device_of_group, changed[tf.newaxis]], axis=0),
-            )
-        return Proposal(actions, self.policy.placements(inputs, actions))
+        drawn, scores = self.policy.sample(inputs, noise, seeds[0])
+        changes = self._of_problem.changes
+        actions = changes.execute(drawn, scores.network_logits, self.updates, seeds[1])
+        return Proposal(actions, changes.placements(self.policy, inputs, actions))
 
     @tf.function(autograph=False)
-    def learn(self, actions: Actions, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
+    def learn(self, actions: Executed, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
         """Takes an optimizer step or several, by teacher forcing of what was executed.
 
         Args:
@@ -158,38 +147,58 @@ class HdpLearner(snt.Module):
           valid: [B] bool.
         """
         noise, _ = self._draw()
+        inputs, drawn = self._inputs(), actions.drawn
         reward = square_root_reward(runtime_s, valid, self._reference_s, self._config.failing_reward)
         reward = self._less_penalties(reward, valid, actions)
-        lesson = self._lesson(reward, valid, self.incumbent.faster(runtime_s, valid))
-        old_log_prob = None
-        for _ in range(self._config.epochs):
+        lesson = self._lesson(reward, runtime_s, valid, actions)
+        logits = old_log_prob = tf.constant(0.0)  # of the first epoch, as they were drawn
+        for epoch in range(self._config.epochs):
             with tf.GradientTape() as tape:
-                scores = self.policy.score(self._of_problem.inputs, actions, noise)
-                if old_log_prob is None:
-                    old_log_prob = tf.stop_gradient(scores.decision_log_prob)
-                loss = self._loss(scores, lesson, old_log_prob)
+                scores = self.policy.score(inputs, drawn, noise)
+                if not epoch:
+                    logits, old_log_prob = scores.decision_logits, tf.stop_gradient(scores.decision_log_prob)
+                loss = self._loss(scores, lesson, old_log_prob, actions)
             every = [variables for variables, _ in self._steps]
             for (variables, optimizer), gradients in zip(
                 self._steps, tape.gradient(loss, every), strict=True
             ):
                 clipped, _ = tf.clip_by_global_norm(gradients, self._config.gradient_clip)
                 optimizer.apply(clipped, variables)
-        self.incumbent.take(actions, runtime_s, valid)
+        if self._rows_follow:
+            shape = [self.samples_per_update, *self._of_problem.inputs.choices.legal.shape]
+            shift = shift_to_elites(
+                tf.reshape(logits, shape),
+                tf.reshape(drawn.device_of_group, shape[:2]),
+                lesson.elite,
+                self._config.row_step,
+            )
+            self.policy.placer.shift_rows(shift, inputs.choices.number)
+        times = tf.where(valid, tf.cast(runtime_s, tf.float64), np.inf)
+        best = tf.argmin(times, output_type=tf.int32)
+        self.incumbent.take(self._of_problem.changes.decided(actions, best), times[best])
         self.updates.assign_add(1)
 
     @tf.function(autograph=False)
     def entropy(self) -> tf.Tensor:
         """Mean entropy of a group's device in nats, by the policy as it is."""
         noise, seeds = self._draw()
-        _, scores = self.policy.sample(self._of_problem.inputs, noise, seeds[0])
+        _, scores = self.policy.sample(self._inputs(), noise, seeds[0])
         return tf.reduce_mean(scores.device_entropy)
 
-    def _less_penalties(self, reward: tf.Tensor, valid: tf.Tensor, actions: Actions) -> tf.Tensor:
+    def _inputs(self) -> HdpInputs:
+        """The problem, with a Grouper that leans to the groups of the incumbent where that is changed."""
+        inputs, of_problem = self._of_problem.inputs, self._of_problem
+        if not of_problem.changes.any:
+            return inputs
+        leaning = exchanged(inputs.group_leaning, of_problem.first_group, self.incumbent.group_of_unit)
+        return inputs._replace(group_leaning=leaning)
+
+    def _less_penalties(self, reward: tf.Tensor, valid: tf.Tensor, actions: Executed) -> tf.Tensor:
         """[B] rewards less what the configuration takes for bytes, if it takes anything."""
         config, of_bytes = self._config, self._of_problem.bytes
         if of_bytes is None:
             return reward
-        placements = self.policy.placements(self._of_problem.inputs, actions)
+        placements = self._of_problem.changes.placements(self.policy, self._of_problem.inputs, actions)
         return penalized_reward(
             reward,
             valid,
@@ -206,54 +215,42 @@ class HdpLearner(snt.Module):
         amplitude = config.noise_amplitude * self._fade(config.noise_updates)
         return self.policy.draw_noise(self._of_problem.inputs, amplitude, seeds[0]), seeds[1:]
 
-    def _lesson(self, reward: tf.Tensor, valid: tf.Tensor, better: tf.Tensor) -> Lesson:
+    def _lesson(self, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor, actions: Executed) -> Lesson:
         """What a batch says; an invalid sample teaches, networks and baseline, only in the first updates."""
-        config = self._config
-        drawn = config.groupings * config.placements
-        runs = tf.cast(valid[:drawn], tf.float32)
-        may_teach = tf.where(self.updates < config.valid_only_after, tf.ones_like(runs), runs)
-        reward = reward[:drawn]
-        best = max(1, min(round(config.elites * drawn), drawn - 1))
+        config, changes, samples = self._config, self._of_problem.changes, self.samples_per_update
+        drawn = tf.cast(tf.range(samples) < changes.own, tf.float32)
+        runs = drawn * tf.cast(valid, tf.float32)
+        may_teach = tf.where(self.updates < config.valid_only_after, drawn, runs)
+        best = max(1, min(round(config.elites * changes.own), changes.own - 1))
+        elite, of_tries = elites(reward, runs, best), tf.zeros([0])
+        if changes.any:
+            own = changes.own
+            of_tries = changes.advantage(actions.tries, runtime_s[own:], valid[own:], self._reference_s)
+            # The first sample of its grouping stands for the incumbent.
+            known = tf.cast(tf.math.is_finite(self.incumbent.runtime_s), tf.float32)
+            elite += known * tf.one_hot(own, samples)
         return Lesson(
             advantage=standardized_advantage(reward, may_teach)
             if config.standardize
             else self.baseline.advantage(reward, may_teach),
             may_teach=may_teach,
-            elite=elites(reward, runs, best),
-            above=above_quantile(reward, runs, best) if drawn > 1 else tf.zeros([drawn]),
-            better=tf.cast(better, tf.float32),
+            elite=elite,
+            above=above_quantile(reward, runs, best) if changes.own > 1 else tf.zeros([samples]),
+            of_tries=of_tries,
         )
 
-    def _loss(self, scores: Scores, lesson: Lesson, old_log_prob: tf.Tensor) -> tf.Tensor:
+    def _loss(self, scores: Scores, lesson: Lesson, old_log_prob: tf.Tensor, actions: Executed) -> tf.Tensor:
         """Both networks' losses."""
-        config = self._config
-        m, k = config.groupings, config.placements
-        every = tf.reshape(scores.device_log_prob, [-1])
-        drawn = every[: m * k]
-        if config.loss == "cross_entropy":
-            loss = cross_entropy_loss(drawn, lesson.elite)
-        elif config.loss == "quantile":
-            loss = quantile_loss(drawn, lesson.above)
-        elif config.loss == "ppo":
-            shape = [m * k, scores.decision_log_prob.shape[2]]
-            loss = ppo_loss(
-                tf.reshape(scores.decision_log_prob[:m], shape),
-                tf.reshape(old_log_prob[:m], shape),
-                lesson.advantage[:, tf.newaxis],
-                lesson.may_teach[:, tf.newaxis],
-            )
+        config, changes = self._config, self._of_problem.changes
+        loss = placer_loss(config, scores, lesson, old_log_prob)
+        if changes.any and config.regroup_after:
+            loss += regrouping_loss(changes.log_prob(scores.network_logits, actions.tries), lesson)
         else:
-            loss = reinforce_loss(drawn, lesson.advantage, lesson.may_teach)
-        if config.imitation_weight:
-            loss += config.imitation_weight * cross_entropy_loss(every, lesson.better)
-        group_advantage = tf.reduce_mean(tf.reshape(lesson.may_teach * lesson.advantage, [m, k]), axis=1)
-        loss += reinforce_loss(scores.group_log_prob[:m], group_advantage, tf.ones_like(group_advantage))
-        if config.incumbent:  # its grouping is the last
-            loss -= config.imitation_weight * _INCUMBENT_GROUPING * scores.group_log_prob[m]
+            loss += grouping_loss(scores, lesson)
         if config.entropy_start:
             fade = self._fade(config.entropy_updates)
             target = config.entropy_end + (config.entropy_start - config.entropy_end) * fade
-            loss -= self.steering.bonus(tf.reduce_mean(scores.device_entropy[:m]), target)
+            loss -= self.steering.bonus(tf.reduce_mean(scores.device_entropy), target)
         return loss
 
     def _fade(self, updates: int) -> tf.Tensor:
@@ -264,6 +261,14 @@ class HdpLearner(snt.Module):
 class _Untracked:
     """Keeps the problem out of the module's own state: checkpoints and weights are of the policy alone."""
 
-    def __init__(self, inputs: HdpInputs, of_bytes: PlacementBytes | None):
+    def __init__(
+        self,
+        inputs: HdpInputs,
+        of_bytes: PlacementBytes | None,
+        first_group: tf.Tensor,
+        changes: Changes,
+    ):
         self.inputs = inputs
         self.bytes = of_bytes
+        self.first_group = first_group  # [U]
+        self.changes = changes

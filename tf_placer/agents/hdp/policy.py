@@ -37,7 +37,8 @@ class Actions(NamedTuple):
 class Scores(NamedTuple):
     """Log-probabilities of given actions: Grouper [M], Placer [M, K]; mean entropies of a decision, likewise.
 
-    ``decision_log_prob`` [M, K, G'] is what the Placer's is the sum of.
+    ``decision_log_prob`` [M, K, G'] is what the Placer's is the sum of, ``decision_logits`` [M, K, G', D] what that
+    is of. ``network_logits`` [U, G'] are the Grouper's, without what it leans to.
     """
 
     group_log_prob: tf.Tensor
@@ -45,6 +46,8 @@ class Scores(NamedTuple):
     group_entropy: tf.Tensor
     device_entropy: tf.Tensor
     decision_log_prob: tf.Tensor
+    decision_logits: tf.Tensor
+    network_logits: tf.Tensor
 
 
 class Noise(NamedTuple):
@@ -106,8 +109,12 @@ class HdpPolicy(snt.Module):
 
     def group_logits(self, inputs: HdpInputs) -> tf.Tensor:
         """[U, G'], before noise and mask."""
+        return self.network_logits(inputs) + inputs.group_leaning
+
+    def network_logits(self, inputs: HdpInputs) -> tf.Tensor:
+        """[U, G'] of the Grouper's network alone."""
         logits = self.grouper(inputs.graph.type_of_unit, inputs.dense)
-        return logits[:, : inputs.class_of_group.shape[0]] + inputs.group_leaning
+        return logits[:, : inputs.class_of_group.shape[0]]
 
     def draw_noise(self, inputs: HdpInputs, amplitude: tf.Tensor, seed: tf.Tensor) -> Noise:
         """Uniform noise in [-amplitude, amplitude] for the logits of one update."""
@@ -124,7 +131,8 @@ class HdpPolicy(snt.Module):
     def sample(self, inputs: HdpInputs, noise: Noise, seed: tf.Tensor) -> tuple[Actions, Scores]:
         """Draws m groupings and k placements of each, with the log-probabilities of just these."""
         seeds = tf.random.split(seed, 2)
-        logits = self._masked_groups(inputs, noise)
+        network = self.network_logits(inputs)
+        logits = self._masked_groups(inputs, network, noise)
         drawn = masked.draw_each(logits, self.config.groupings, seeds[0])
         group_of_unit = self._outside(inputs, drawn)
         decoded = self.placer.sample(
@@ -134,18 +142,22 @@ class HdpPolicy(snt.Module):
             noise.device[: self.config.groupings],
             seeds[1],
         )
-        return Actions(group_of_unit, decoded.actions), _scores(inputs, logits, group_of_unit, decoded)
+        return Actions(group_of_unit, decoded.actions), _scores(
+            inputs, network, logits, group_of_unit, decoded
+        )
 
     def score(self, inputs: HdpInputs, actions: Actions, noise: Noise) -> Scores:
         """Teacher forcing: the log-probabilities of given actions."""
         embeddings = self._embeddings(inputs, actions.group_of_unit)
         decoded = self.placer.score(embeddings, inputs.choices, actions.device_of_group, noise.device)
-        return _scores(inputs, self._masked_groups(inputs, noise), actions.group_of_unit, decoded)
+        network = self.network_logits(inputs)
+        logits = self._masked_groups(inputs, network, noise)
+        return _scores(inputs, network, logits, actions.group_of_unit, decoded)
 
     def greedy(self, inputs: HdpInputs) -> Actions:
         """Each unit's likeliest group, then each group's likeliest device; M = K = 1."""
         zero = Noise(tf.zeros([1, 1]), tf.zeros([1, 1, 1, 1]))
-        likeliest = masked.largest(self._masked_groups(inputs, zero))
+        likeliest = masked.largest(self._masked_groups(inputs, self.network_logits(inputs), zero))
         group_of_unit = self._outside(inputs, likeliest[tf.newaxis])
         decoded = self.placer.greedy(self._embeddings(inputs, group_of_unit), inputs.choices)
         return Actions(group_of_unit, decoded.actions)
@@ -158,10 +170,10 @@ class HdpPolicy(snt.Module):
         device = tf.where(inputs.has_choice, device, inputs.only_device)
         return tf.reshape(device, [-1, device.shape[2]])
 
-    def _masked_groups(self, inputs: HdpInputs, noise: Noise) -> tf.Tensor:
+    def _masked_groups(self, inputs: HdpInputs, network: tf.Tensor, noise: Noise) -> tf.Tensor:
         """[U, G'] logits of each unit's group, those of its class alone."""
         own = inputs.class_of_unit[:, tf.newaxis] == inputs.class_of_group
-        return masked.masked(self.group_logits(inputs) + noise.group, own)
+        return masked.masked(network + inputs.group_leaning + noise.group, own)
 
     def _outside(self, inputs: HdpInputs, group_of_unit: tf.Tensor) -> tf.Tensor:
         """[M, U] with G' for the units of no group."""
@@ -173,7 +185,9 @@ class HdpPolicy(snt.Module):
         return group_embeddings(inputs.graph, group_of_unit, groups, self.num_groups)
 
 
-def _scores(inputs: HdpInputs, logits: tf.Tensor, group_of_unit: tf.Tensor, decoded: Decoded) -> Scores:
+def _scores(
+    inputs: HdpInputs, network: tf.Tensor, logits: tf.Tensor, group_of_unit: tf.Tensor, decoded: Decoded
+) -> Scores:
     """Units with nothing to decide add nothing to either sum."""
     decides = tf.cast(inputs.has_choice, tf.float32)
     chosen = tf.where(inputs.has_choice, group_of_unit, 0)
@@ -185,4 +199,6 @@ def _scores(inputs: HdpInputs, logits: tf.Tensor, group_of_unit: tf.Tensor, deco
         group_entropy=tf.fill([group_of_unit.shape[0]], entropy),
         device_entropy=decoded.entropy() / decoded.actions.shape[2],
         decision_log_prob=decoded.decision_log_prob(),
+        decision_logits=decoded.logits,
+        network_logits=network,
     )

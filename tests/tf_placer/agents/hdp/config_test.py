@@ -13,12 +13,13 @@ WRONG = {
     "groups": "layers",
     "group_probability": 1.0,
     "groups_per_step": 0,
-    "incumbent": 1,
     "loss": "ppo2",
     "epochs": 0,
     "elites": 1.0,
-    "imitation_weight": -0.1,
+    "incumbent": 1,
+    "regroup_after": -1,
     "row_rate": -1.0,
+    "row_step": 1.5,
     "standardize": "yes",
     "num_groups": 0,
     "grouper_hidden": 0.5,
@@ -76,6 +77,7 @@ def test_the_papers_values_are_a_preset():
     # Section 3: 256 groups, hidden 256, one grouping of 4 placements, learning rates 0.1, moving average, no start.
     assert (paper.num_groups, paper.placer_hidden, paper.groupings, paper.placements) == (256, 256, 1, 4)
     assert paper.learning_rate == paper.grouper_learning_rate == 0.1
+    assert paper.loss == "reinforce" and paper.groups_per_step == 1
     assert not (paper.standardize or paper.incumbent or paper.row_rate or paper.start_probability)
     assert HdpConfig(preset="paper", placements=8).placements == 8
 

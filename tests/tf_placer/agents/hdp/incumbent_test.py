@@ -25,11 +25,11 @@ def test_where_nothing_can_change_nothing_does():
     assert incumbent.changed(tf.ones([1, 1], tf.bool), 3, tf.constant([1, 2])).numpy().tolist() == [[0]] * 3
 
 
-def test_the_fastest_that_runs_takes_its_place_if_it_is_faster():
+def test_what_is_faster_takes_its_place():
     incumbent = Incumbent(np.zeros(2, np.int32), np.zeros(1, np.int32))
-    actions = Actions(tf.constant([[0, 1], [1, 1]]), tf.constant([[[1], [2]], [[3], [4]]]))
-    incumbent.take(actions, tf.constant([3.0, 2.5, 2.0, 1.0]), tf.constant([True, True, True, False]))
+    incumbent.take(Actions(tf.constant([[1, 1]]), tf.constant([[[3]]])), tf.constant(2.0))
     assert incumbent.runtime_s == 2.0
     assert incumbent.group_of_unit.numpy().tolist() == [1, 1] and incumbent.device_of_group.numpy() == [3]
-    incumbent.take(actions, tf.fill([4], 2.0), tf.ones([4], tf.bool))
-    assert incumbent.device_of_group.numpy() == [3], "not faster"
+    for runtime_s in (2.0, np.inf):
+        incumbent.take(Actions(tf.constant([[0, 1]]), tf.constant([[[1]]])), tf.constant(runtime_s))
+        assert incumbent.device_of_group.numpy() == [3] and incumbent.runtime_s == 2.0, "not faster"
