@@ -112,7 +112,7 @@ class Changes:
         devices = tf.logical_or(tf.range(samples) % MOVES_DEVICES == 0, updates < self._begin)
         changed = self._incumbent.changed(self._legal, samples, seeds[1])
         return Tries(
-            moves._replace(count=tf.where(devices, 0, moves.count)),
+            Moves(moves.border, moves.size, tf.where(devices, 0, moves.count)),
             tf.where(devices[:, tf.newaxis], changed, self._incumbent.device_of_group),
         )
 

@@ -43,6 +43,18 @@ class HdpInputs(NamedTuple):
         """[U] bool."""
         return self.class_of_unit >= 0
 
+    def leaning_to(self, group_leaning: tf.Tensor) -> HdpInputs:
+        """The same with other leanings [U, G']."""
+        return HdpInputs(
+            self.graph,
+            self.dense,
+            self.class_of_unit,
+            self.only_device,
+            self.class_of_group,
+            group_leaning,
+            self.choices,
+        )
+
 
 def hdp_inputs(problem: Problem, config: HdpConfig, start: HdpStart, seed: int) -> HdpInputs:
     """Describes a problem and where to begin.

@@ -191,7 +191,7 @@ class HdpLearner(snt.Module):
         if not of_problem.changes.any:
             return inputs
         leaning = exchanged(inputs.group_leaning, of_problem.first_group, self.incumbent.group_of_unit)
-        return inputs._replace(group_leaning=leaning)
+        return inputs.leaning_to(leaning)
 
     def _less_penalties(self, reward: tf.Tensor, valid: tf.Tensor, actions: Executed) -> tf.Tensor:
         """[B] rewards less what the configuration takes for bytes, if it takes anything."""
