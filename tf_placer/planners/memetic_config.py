@@ -48,7 +48,7 @@ class MemeticConfig:
     setback: float = 0.01
     path: float = 0.4
     draws: int = 8
-    uniform: float = 0.25
+    uniform: float = 0.6
 
     def __post_init__(self) -> None:
         arguments.whole_number("chains", self.chains, least=0, most=_MOST)
