@@ -30,7 +30,8 @@ _BEFORE = "path"
 _WAYS = {
     "uniform": MemeticConfig(chains=CHAINS, path=0.0, draws=1),
     _BEFORE: MemeticConfig(chains=CHAINS, draws=1),
-    "network": MemeticConfig(chains=CHAINS, draws=8),
+    "network": MemeticConfig(chains=CHAINS, draws=8, uniform=0.25),
+    "network, more alone": MemeticConfig(chains=CHAINS, draws=8, uniform=0.6),
 }
 _STEP = 100  # evaluations between two points of a curve
 # Shares of the evaluations of a search at which ``path`` is what others are held against. Half at most: who is twice as

@@ -121,7 +121,9 @@ METHODS = (
         evaluations=400,
         of_optimum=1.3,
     ),
-    MethodDescriptor("post", PostConfig(samples=64, epochs=1, learning_rate=0.2), evaluations=2000),
+    MethodDescriptor(
+        "post", PostConfig(samples=128, epochs=1, learning_rate=0.2), evaluations=2000, of_optimum=1.02
+    ),
     MethodDescriptor("random", of_optimum=1.98),  # no block of the breadth-first order is a branch
     MethodDescriptor(
         "regal", RegalConfig(population=32, hidden=8, rounds=1), evaluations=800, of_optimum=1.02
