@@ -1,10 +1,10 @@
-"""HDP trained on the TensorFlow runtime itself, as in its paper; killed part way, and gone on with.
+"""An agent trained on the TensorFlow runtime itself, as in its paper; killed part way, and gone on with.
 
-    python -m experiments.hdp_on_runtime [--workload=two_towers] [--evaluations=224] [--out=out/hdp_on_runtime]
+    python -m experiments.agent_on_runtime [--method=hdp] [--workload=two_towers] [--evaluations=224]
 
 Every placement is timed on this machine's own devices (two CPU cores: about five minutes). A child process begins
 the search and is killed with SIGKILL while it measures; this one goes on, and checks that no measured placement was
-lost and none measured twice. Random search gets as many evaluations. A last race between HDP's placement, random
+lost and none measured twice. Random search gets as many evaluations. A last race between the agent's placement, random
 search's and the best single device has the word about which is faster. Run again with the same folder, it goes on
 where it was, whatever ended it.
 """
@@ -26,7 +26,9 @@ from absl import flags, logging
 import tf_placer
 from experiments.main_program import run_program
 from tf_placer import workloads
+from tf_placer.agents.colocrl.config import ColocRlConfig
 from tf_placer.agents.hdp.config import HdpConfig
+from tf_placer.agents.placeto.config import PlacetoConfig
 from tf_placer.evaluation.journaled import JournaledEvaluator
 from tf_placer.files import write_atomically
 from tf_placer.folders import reserved
@@ -40,38 +42,65 @@ from tf_placer.search.progress import ConsoleProgress
 from tf_placer.search.result import SearchResult
 from tf_placer.search.spec import MethodSpec
 
+# For some hundred samples instead of a hundred thousand: small policies that take few, large steps.
+CONFIGS = {
+    "colocrl": ColocRlConfig(
+        max_groups=8,
+        hidden=32,
+        start_probability=0.5,
+        placements=8,
+        learning_rate=1e-2,
+        entropy_start=0.6,
+        entropy_end=0.1,
+        entropy_updates=20,
+        valid_only_after=20,
+    ),
+    "hdp": HdpConfig(
+        num_groups=8,
+        grouper_hidden=32,
+        placer_hidden=32,
+        landmarks=8,
+        groupings=1,
+        placements=8,
+        loss="reinforce",
+        incumbent=False,
+        row_rate=0.0,
+        learning_rate=1e-2,
+        grouper_learning_rate=1e-4,
+        start_probability=0.5,
+        entropy_start=0.6,
+        entropy_end=0.1,
+        entropy_updates=20,
+        noise_updates=20,
+        valid_only_after=20,
+    ),
+    # A reward for each step of an episode is a measurement for each step, so there is one at its end.
+    "placeto": PlacetoConfig(
+        parts=8,
+        landmarks=8,
+        reward="end",
+        keep_probability=0.5,
+        learning_rate=1e-2,
+        learning_rate_updates=28,
+        entropy_updates=28,
+    ),
+}
+
+_METHOD = flags.DEFINE_enum("method", "hdp", sorted(CONFIGS), "The agent.")
 _WORKLOAD = flags.DEFINE_string("workload", "two_towers", "What to place.")
-_EVALUATIONS = flags.DEFINE_integer("evaluations", 224, "Placements that HDP tries.", lower_bound=1)
+_EVALUATIONS = flags.DEFINE_integer("evaluations", 224, "Placements that the agent tries.", lower_bound=1)
 _KILL_AFTER = flags.DEFINE_integer(
     "kill_after", 60, "Measured placements until the child is killed.", lower_bound=1
 )
 _SEED = flags.DEFINE_integer("seed", 0, "Fixes everything random.", lower_bound=0)
-_OUT = flags.DEFINE_string("out", "out/hdp_on_runtime", "Folder for the search and results.json.")
+_OUT = flags.DEFINE_string(
+    "out", None, "Folder for the search and results.json; out/agent_on_runtime/METHOD by default."
+)
 _CHILD = flags.DEFINE_bool("child", False, "Only search: what the process does that is killed.")
 
 TIMING = RuntimeConfig(warmup_steps=1, steps=3, keep=3)
 RACE_ROUNDS = 25
 CONFIDENCE = 0.99
-# For some hundred samples instead of a hundred thousand: a small policy that takes few, large steps.
-CONFIG = HdpConfig(
-    num_groups=8,
-    grouper_hidden=32,
-    placer_hidden=32,
-    landmarks=8,
-    groupings=1,
-    placements=8,
-    loss="reinforce",
-    incumbent=False,
-    row_rate=0.0,
-    learning_rate=1e-2,
-    grouper_learning_rate=1e-4,
-    start_probability=0.5,
-    entropy_start=0.6,
-    entropy_end=0.1,
-    entropy_updates=20,
-    noise_updates=20,
-    valid_only_after=20,
-)
 
 
 def journal_of(out: pathlib.Path) -> pathlib.Path:
@@ -86,7 +115,7 @@ def records(path: pathlib.Path) -> list[str]:
 
 def kill_part_way(out: pathlib.Path) -> None:
     """Has a child search, and kills it while it measures."""
-    command = [sys.executable, "-m", "experiments.hdp_on_runtime", *sys.argv[1:], "--child"]
+    command = [sys.executable, "-m", "experiments.agent_on_runtime", *sys.argv[1:], "--child"]
     with subprocess.Popen(command) as child:
         while child.poll() is None and len(records(journal_of(out))) < _KILL_AFTER.value:
             time.sleep(0.05)
@@ -103,7 +132,7 @@ def run(
 ) -> tuple[SearchResult, JournaledEvaluator]:
     """Searches, or goes on; all methods share what was measured."""
     budget = Budget(evaluations=_EVALUATIONS.value)
-    # HDP begins at the single device that it races with; by itself a search begins at the best cheap plan.
+    # The agent begins at the single device that it races with; by itself a search begins at the best cheap plan.
     start = None if method == "random" else best_single(out, runtime)
     with JournaledEvaluator(runtime, journal_of(out)) as evaluator:
         result = tf_placer.search(
@@ -168,7 +197,7 @@ def verdict(samples: dict[str, tuple[float, ...]], name: str, other: str) -> str
 def main(argv: list[str]) -> None:
     del argv
     logging.set_verbosity(logging.WARNING)  # TensorFlow tells of every checkpoint
-    out = pathlib.Path(_OUT.value)
+    out = pathlib.Path(_OUT.value or f"out/agent_on_runtime/{_METHOD.value}")
     # The child searches in a folder that is its parent's.
     with contextlib.nullcontext() if _CHILD.value else reserved(out, f"--out={out}"):
         search_and_race(out)
@@ -178,30 +207,33 @@ def search_and_race(out: pathlib.Path) -> None:
     """Goes on with the search, or is the child's; then the race, and results.json."""
     if not _CHILD.value and not journal_of(out).exists():
         kill_part_way(out)
+    name = _METHOD.value
     item = workloads.build(_WORKLOAD.value)
     problem = tf_placer.build_problem(item, tf_placer.Cluster.local(kept_in=out / "cluster.toml"))
     with tf_placer.RuntimeEvaluator(item, problem, TIMING) as runtime:
-        hdp, evaluator = run(out, dataclasses.replace(methods.find("hdp"), default=CONFIG), "hdp", runtime)
+        spec = dataclasses.replace(methods.find(name), default=CONFIGS[name])
+        agent, evaluator = run(out, spec, name, runtime)
         if _CHILD.value:
             return
         counts = check_journal(out, evaluator)
         random, _ = run(out, "random", "random", runtime)
-        found = {name: result.placement.device_of_unit for name, result in (("hdp", hdp), ("random", random))}
+        found = {key: result.placement.device_of_unit for key, result in ((name, agent), ("random", random))}
         samples = race(runtime, {**found, "single device": best_single(out, runtime)})
-    means = [entry.mean_s for entry in hdp.history]
+    means = [entry.mean_s for entry in agent.history]
     summary = {
+        "method": name,
         "workload": problem.name,
-        "single_device_s": hdp.single_device_s,
-        "best_s": hdp.runtime_s,
+        "single_device_s": agent.single_device_s,
+        "best_s": agent.runtime_s,
         "random_best_s": random.runtime_s,
         "first_rounds_mean_s": float(np.nanmean(means[:3])),
         "last_rounds_mean_s": float(np.nanmean(means[-3:])),
-        "evaluations": hdp.evaluations,
-        "search_s": hdp.search_s,
+        "evaluations": agent.evaluations,
+        "search_s": agent.search_s,
         **counts,
         "race_s": dict(zip(samples, np.round(race_times_s(list(samples.values())), 4).tolist(), strict=True)),
-        "verdict": verdict(samples, "hdp", "single device"),
-        "verdict_on_random": verdict(samples, "hdp", "random"),
+        "verdict": verdict(samples, name, "single device"),
+        "verdict_on_random": verdict(samples, name, "random"),
     }
     write_atomically(out / "results.json", json.dumps(summary, indent=1))
     for key, value in summary.items():
