@@ -64,7 +64,7 @@ class HdpConfig:
     """Mirhoseini et al. 2018, "A Hierarchical Model for Device Placement", section 3.
 
     ``preset="paper"`` gives the paper's values, each named below as (paper: ...). Departures, and why; what each is
-    worth is in docs/results/ablations.md.
+    worth is in docs/results/agent_probes.md.
 
     - groups, group_probability: groups begin as min-cut parts split by slack, of which good plans can be made.
     - num_groups 160 for 256, placer_hidden 64 for 256, groups_per_step 8 for 1: more updates in the same time.

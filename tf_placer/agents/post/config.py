@@ -44,14 +44,12 @@ class PostConfig:
     """Gao, Chen & Li 2018, "Post: Device Placement with Cross-Entropy Minimization and Proximal Policy Optimization".
 
     ``preset="paper"`` gives the paper's values, each named below as (paper: ...); we could not check
-    them against its text. Departures, and why. Figures are shares of the best single device's time on
-    Inception-V3 and k40x2, one seed each, which is not enough to tell neighbors apart:
+    them against its text. Departures, and why (figures: docs/results/agent_probes.md):
 
-    - samples 128 for 10: the simulator takes batches, and five elites of fifty soon agree. All of the paper's values
-      end on the single device (1.00 after 20,000 evaluations), where ours are at 0.68 and 0.72.
+    - samples 128 for 10: the simulator takes batches, and five elites of fifty soon agree. With all of the paper's
+      values a search of 20,000 evaluations ended where it began.
     - cross_every 1 for 5, smoothing 0.15 for 1: many small cross-entropy steps instead of few whole ones.
-    - epochs 3 for 10, learning_rate 0.1 for 1: larger steps learn sooner and end worse (0.80 after 5,000
-      evaluations and 0.74 after 10,000 with five of 0.2, where cross-entropy alone is at 0.85 and 0.70).
+    - epochs 3 for 10, learning_rate 0.1 for 1: larger steps learn sooner and end worse.
     - clip 0.2 of each decision's ratio for none, kl_weight 0 for 1 with kl_target 0.03: the ratio of a whole plan is a
       product over groups, and says nothing where there are many.
     - normalize_advantage: steps keep their size while the samples draw closer to each other.

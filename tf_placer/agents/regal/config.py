@@ -27,20 +27,19 @@ PRESETS: dict[str, dict[str, object]] = {
 class RegalConfig:
     """Paliwal et al. 2020, "Reinforced Genetic Algorithm Learning for Optimizing Computation Graphs".
 
-    ``preset="paper"`` gives the paper's values where they are known to us, named below as (paper: ...). Departures,
-    with shares of the best single device's time on Inception-V3 and k40x2 after 20,000 evaluations, one seed each:
+    ``preset="paper"`` gives the paper's values where they are known to us, named below as (paper: ...). Departures
+    (figures: docs/results/agent_probes.md):
 
     - One policy learns on one problem, within the search, where the paper trains over hundreds of graphs and then
       searches; a trained policy can be given to ``RegalLearner``.
     - actions_apart: every plan that is drawn has an action and a reward of its own, not every run. A run is hundreds of
       evaluations, and its reward alone says little about hundreds of decisions.
     - keep_elites: elites live on in the next run, so that a search does not begin anew every few generations; of a run
-      the policy then draws the mutants alone. 0.73, and 1.06 where every four generations began anew.
+      the policy then draws the mutants alone.
     - a moving average is the baseline, where the paper has a network.
 
-    What the policy itself is worth there, two seeds: the mean of what is tried is 0.96 in the end, 1.44 with uniform
-    keys (``plain_runs`` without end); but the best plan is 0.73 and 0.78 with it, 0.69 and 0.68 without. Plain BRKGA,
-    also with finer groups, is at 0.67. So a policy that learns within one search did not pay on this problem.
+    What is tried is faster in the mean with the policy than with uniform keys, but the best plan was not: a policy that
+    learns within one search did not pay where we tried it.
 
     Not settings: keys decide groups of units (min-cut parts split by slack and by legality) and not ops, devices alone
     and not priorities or transfers. The bins of the Beta distributions are ours.

@@ -27,7 +27,7 @@ class TabularConfig:
       elites: share of the samples that ``cross_entropy`` moves to.
       smoothing: how far it moves, 1 all the way.
       exploration: share of the draws that is uniform over what is legal, so that it never stops sampling. Of 154 groups
-        a share of 0.01 moves 1.5 in each sample, which is dear (docs/results/learning.md).
+        a share of 0.01 moves 1.5 in each sample, which is dear (docs/results/agent_probes.md).
       start_probability: how often an untaught table chooses each group's device of the plan that it starts from; 0
         leaves it uniform.
       failing_reward: reward of a placement that does not run, below 0.
