@@ -40,7 +40,7 @@ class PortfolioConfig:
 
     slices: int = 25
     cheap: float = 0.1
-    head: float = 0.5
+    head: float = 0.75
     leads: float = 0.01
     behind: float = 0.01
 
