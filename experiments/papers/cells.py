@@ -139,37 +139,39 @@ def _kept_cell(
     description: Description,
     row: Row,
     problem: tf_placer.Problem,
-    method: str,
+    column: str,
     seed: int,
     folder: pathlib.Path,
 ) -> Cell:
     """The cell that is on disk if all that makes it is the same, else a new one, which then is."""
-    settings = description.settings.get(method)
-    made = made_of(problem, method, settings, seed, description.evaluations, description.cap_s)
-    path = folder / f"{row.workload}@{row.cluster}@{method}@{seed}.json"
+    settings = description.settings.get(column)
+    made = made_of(
+        problem, description.method_of(column), settings, seed, description.evaluations, description.cap_s
+    )
+    path = folder / f"{row.workload}@{row.cluster}@{column}@{seed}.json"
     known: Cell | None = read_kept(path, made, Cell)
     if known is not None:
         return known
-    cell, search_s = _searched(description, problem, method, seed)
+    cell, search_s = _searched(description, problem, column, seed)
     # A library can be installed, so what could not run is asked again the next time.
     if cell.status != NOT_RUN:
         keep(path, made, cell, search_s=search_s)
-    print(f"  {method}, seed {seed}: {_told(cell)} ({cell.evaluations} tried, {search_s:.1f} s)", flush=True)
+    print(f"  {column}, seed {seed}: {_told(cell)} ({cell.evaluations} tried, {search_s:.1f} s)", flush=True)
     return cell
 
 
 def _searched(
-    description: Description, problem: tf_placer.Problem, method: str, seed: int
+    description: Description, problem: tf_placer.Problem, column: str, seed: int
 ) -> tuple[Cell, float]:
     """One search, and the seconds that it took."""
     try:
         result = search(
             problem,
-            method,
+            description.method_of(column),
             description.cap_s,
             description.evaluations,
             seed,
-            config=description.settings.get(method),
+            config=description.settings.get(column),
         )
     except NothingFits as error:
         return Cell(OUT_OF_MEMORY, math.inf, message=str(error)), 0.0

@@ -52,12 +52,13 @@ class Description:
       title: what the table is.
       source: where the published numbers are from.
       methods: columns, in order.
+      variants: column -> method, of a column that is a method with ``settings`` of its own.
       evaluations: most placements that a method tries for one plan.
       cap_s: seconds after which it ends all the same.
       seeds: of the searches; what does not depend on it is searched with the first alone.
       rows: lines, in order.
-      once: methods whose plan does not depend on the seed.
-      published_as: our method, or ``ONE_ACCELERATOR`` -> column of the paper that it is compared with.
+      once: columns that are searched with the first seed alone, because it changes nothing, or they take too long.
+      published_as: our column, or ``ONE_ACCELERATOR`` -> column of the paper that it is compared with.
       settings: method -> setting -> value.
       notes: name of a row -> why its order is not the paper's.
 
@@ -74,6 +75,7 @@ class Description:
     seeds: tuple[int, ...]
     rows: tuple[Row, ...]
     once: tuple[str, ...] = ()
+    variants: Mapping[str, str] = dataclasses.field(default_factory=dict)
     published_as: Mapping[str, str] = dataclasses.field(default_factory=dict)
     settings: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     notes: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -93,6 +95,7 @@ class Description:
             ("row", rows, self.notes),
             ("method", self.methods, self.once),
             ("method", self.methods, self.settings),
+            ("method", self.methods, self.variants),
             ("method", (*self.methods, ONE_ACCELERATOR), self.published_as),
             ("column of the paper", self.columns, self.published_as.values()),
         ):
@@ -109,10 +112,14 @@ class Description:
         """The seeds that a method is run with."""
         return self.seeds[:1] if method in self.once else self.seeds
 
+    def method_of(self, column: str) -> str:
+        """The method that a column is of."""
+        return self.variants.get(column, column)
+
     def check_names(self) -> None:
         """Raises InputError where a workload, also one of ``quick``, a cluster, a method or a setting is unknown."""
         for name in self.methods:
-            configured(methods.find(name), self.settings.get(name))
+            configured(methods.find(self.method_of(name)), self.settings.get(name))
         for row in self.rows:
             workloads.check_name(row.workload)
             if row.quick:
@@ -171,7 +178,9 @@ def _description(name: str, table: Mapping[str, Any]) -> Description:
     more: dict[str, Any] = {
         key: tuple(list_of(key, table.get(key, []))) for key in ("methods", "seeds", "once")
     }
-    more |= {key: table_of(key, table.get(key, {})) for key in ("published_as", "settings", "notes")}
+    more |= {
+        key: table_of(key, table.get(key, {})) for key in ("published_as", "settings", "notes", "variants")
+    }
     return Description(
         name=name,
         title=table["title"],

@@ -60,6 +60,7 @@ def as_markdown(description: Description, rows: Sequence[Filled], command: str) 
         f"- Seed: {seeds}",
         f"- Budget: {description.evaluations} placements for each plan, and at most {description.cap_s:g} s",
         f"- Published numbers: {description.source}",
+        *(_variant(description, column) for column in description.variants),
         "",
         "Step times are simulated, so they are not the paper's; what can be compared is who fits and who is faster.",
     ]
@@ -69,6 +70,12 @@ def as_markdown(description: Description, rows: Sequence[Filled], command: str) 
     for filled in rows:
         lines += ["", f"## {filled.row.name}", "", *_section(description, filled)]
     return "\n".join(lines) + "\n"
+
+
+def _variant(description: Description, column: str) -> str:
+    """What a column is whose name is no method's."""
+    settings = " ".join(f"{key}={value}" for key, value in description.settings.get(column, {}).items())
+    return f"- {column}: `{description.method_of(column)}` with `{settings}`"
 
 
 def _overview(description: Description, rows: Sequence[Filled]) -> list[str]:

@@ -47,6 +47,28 @@ def test_what_is_written_is_read(tmp_path):
     assert [description.seeds_of(method) for method in description.methods] == [(3,), (3, 4)]
 
 
+def test_a_column_can_be_a_method_with_settings_of_its_own(tmp_path):
+    text = GOOD.replace('"random"]', '"random", "few"]').replace(
+        "[settings.random]",
+        """
+[variants]
+few = "local_search"
+[settings.few]
+chains = 1
+""",
+    )
+    description = read(tmp_path, text)
+    assert [description.method_of(column) for column in description.methods] == [
+        "single",
+        "random",
+        "local_search",
+    ]
+    with pytest.raises(InputError, match="no method is called 'local_serch'"):
+        read(tmp_path, text.replace('few = "local_search"', 'few = "local_serch"'))
+    with pytest.raises(InputError, match="it has no method 'fewer'"):
+        read(tmp_path, text.replace('few = "local_search"', 'fewer = "local_search"'))
+
+
 def test_a_quick_table_is_a_tenth_on_what_stands_for_the_rows(tmp_path):
     quick = read(tmp_path, GOOD).quick()
     assert [row.name for row in quick.rows] == ["dense_small on k40x2"]

@@ -40,6 +40,15 @@ def test_a_note_stands_below_what_it_explains_and_a_table_that_goes_on_says_so()
     assert not any(line.startswith("Not complete") for line in lines())
 
 
+def test_a_column_that_is_a_method_with_settings_says_so():
+    variant = dataclasses.replace(
+        DESCRIPTION,
+        variants={"local_search": "memetic"},
+        settings={"local_search": {"chains": 1, "levels": 2}},
+    )
+    assert "- local_search: `memetic` with `chains=1 levels=2`" in lines(variant)
+
+
 def test_the_csv_has_a_line_for_each_method_and_each_column_that_is_the_papers_alone():
     rows = list(csv.DictReader(io.StringIO(as_csv(DESCRIPTION, [FILLED]))))
     assert [row["method"] for row in rows] == ["one_accelerator", *DESCRIPTION.methods, ""]
