@@ -9,6 +9,8 @@ import pytest
 
 from experiments.live_search_picture import measured_fractions
 from tests.docs.pages import read, table_rows
+from tf_placer import workloads
+from tf_placer.command_line.list_workloads import as_markdown
 
 FIELDS = {
     "Command": r"`[^`]+`",
@@ -115,3 +117,8 @@ def test_a_command_that_does_not_exist_is_seen(root: pathlib.Path) -> None:
     assert unknown_in_commands(root, "- Command: `python -m experiments.demo --seed=1`") == []
     for command in ("make demon", "python -m experiments.demon", "python -m experiments.demo --sede=1"):
         assert unknown_in_commands(root, f"- Command: `{command}`"), command
+
+
+def test_the_page_of_workloads_is_what_the_command_prints(root: pathlib.Path) -> None:
+    page = read(root / "docs" / "results" / "workloads.md")
+    assert f"\n\n{as_markdown(workloads.names())}\n\n" in page

@@ -5,6 +5,7 @@ import pathlib
 
 import pytest
 
+import experiments
 from experiments.papers.description import read_description
 from tf_placer.errors import InputError
 
@@ -31,7 +32,7 @@ cluster = "p100x2"
 [notes]
 "resnet50 on p100x2" = "Because."
 """
-TABLES = pathlib.Path(__file__).parents[3] / "experiments" / "tables"
+TABLES = pathlib.Path(experiments.__file__).parent / "tables"
 
 
 def read(tmp_path, text):

@@ -1,13 +1,12 @@
 """The facts that come with tf_placer: those of what is there now, and no stale ones."""
 
 import dataclasses
-import pathlib
 
 import pytest
 
 from tf_placer import workloads
 from tf_placer.command_line import shipped_facts
-from tf_placer.command_line.list_workloads import as_markdown, row
+from tf_placer.command_line.list_workloads import row
 from tf_placer.command_line.shipped_facts import FILE, ship, shipped
 from tf_placer.command_line.workload_facts import facts_from, facts_of
 from tf_placer.errors import InputError
@@ -73,8 +72,3 @@ def test_what_is_written_can_be_read_back(tmp_path):
     file = tmp_path / "facts.json"
     ship({"dense_small": dataclasses.asdict(facts)}, file)
     assert facts_from(shipped("dense_small", file)) == facts
-
-
-def test_the_page_shows_what_comes():
-    page = pathlib.Path(__file__).parents[3] / "docs" / "results" / "workloads.md"
-    assert f"\n\n{as_markdown(workloads.names())}\n\n" in page.read_text(encoding="utf8")
