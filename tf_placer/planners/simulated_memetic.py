@@ -30,6 +30,7 @@ _FEWEST_UNITS = 2  # times as many units as parts, or a level is left out
 _MUCH_FASTER = 0.8
 # What is no gain of a turn of units: a share of the step's time.
 _GAIN = 1e-3
+_MOST_DOUBLED = 1000  # times, of a setback: long before that it is the whole step
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -227,7 +228,11 @@ class SimulatedMemetic:
             self._level = self._level_of(self._cut(slack_groups(self._problem, parts)))
         else:
             self._level = self._level_of(np.arange(self._problem.num_units, dtype=np.int32))
-        self._chains = self._fresh_chains(min(self._config.setback * 2**self._stalls, 1.0) if again else 0.0)
+        self._chains = self._fresh_chains(self._setback() if again else 0.0)
+
+    def _setback(self) -> float:
+        """Share of the step time that chains may fall back: twice as much each time that nothing was gained."""
+        return min(self._config.setback * 2.0 ** min(self._stalls, _MOST_DOUBLED), 1.0)
 
     def _drop_the_slow(self) -> None:
         """A chain that is further behind than it may fall back goes on from the fastest plan, a chain's or a start."""

@@ -98,6 +98,16 @@ def test_units_that_gain_nothing_are_not_searched_longer_but_from_another_start(
     assert state["chains_late_ns"].min(axis=1).min() <= optimum_ns * 1.2
 
 
+def test_it_goes_on_however_long_nothing_is_gained() -> None:
+    # Two units have four plans. A turn of units is a few evaluations, and each that gains nothing doubles the setback,
+    # which is no number any more after 1,024 of them.
+    config = MemeticConfig(chains=1, parts=2, finer=2, levels=1, turn=1, draws=1)
+    search = begun(branches_problem(1, 2), config=config)
+    search.advance(20_000)
+    assert search.state()["stalls"] > 1024
+    assert len(search.advance(100).runtime_s) > 0
+
+
 @pytest.mark.parametrize("seed", [11, 14])
 def test_it_does_not_freeze_on_a_few_units(seed: int) -> None:
     generator = np.random.default_rng(seed)
