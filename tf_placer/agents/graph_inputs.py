@@ -6,7 +6,13 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from tf_placer.agents.features import device_features, device_numbers, type_numbers, unit_features
+from tf_placer.agents.features import (
+    device_features,
+    device_numbers,
+    relative_features,
+    type_numbers,
+    unit_features,
+)
 from tf_placer.agents.features.unit_features import costliest_op
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph
@@ -19,6 +25,7 @@ class GraphInputs(NamedTuple):
 
     Attributes:
       unit_features: [U, F] float32, as ``UNIT_COLUMNS`` says.
+      relative_features: [U, R] float32, as ``RELATIVE_COLUMNS`` says; for policies that are taught on other graphs.
       type_of_unit: [U] int32, op type of its costliest op, in [0, ``NUM_TYPES``).
       type_of_op: [N] int32.
       unit_of_op: [N] int32.
@@ -30,6 +37,7 @@ class GraphInputs(NamedTuple):
     """
 
     unit_features: tf.Tensor
+    relative_features: tf.Tensor
     type_of_unit: tf.Tensor
     type_of_op: tf.Tensor
     unit_of_op: tf.Tensor
@@ -52,6 +60,7 @@ def graph_inputs(problem: Problem, landmarks: int, seed: int) -> GraphInputs:
     type_of_op = type_numbers(problem.op_types)
     return GraphInputs(
         unit_features=tf.constant(unit_features(problem, graph, landmarks, seed)),
+        relative_features=tf.constant(relative_features(problem, graph)),
         type_of_unit=tf.constant(type_of_op[costliest_op(problem)]),
         type_of_op=tf.constant(type_of_op),
         unit_of_op=tf.constant(problem.unit_of_op),

@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import problem_of, random_problem, small_cluster
-from tf_placer.agents.features import NUM_TYPES
+from tf_placer.agents.features import NUM_TYPES, RELATIVE_WIDTH
 from tf_placer.agents.features.device_features import DEVICE_WIDTH
 from tf_placer.agents.features.unit_features import FIXED_WIDTH
 from tf_placer.agents.graph_inputs import GraphInputs, graph_inputs
@@ -15,6 +15,7 @@ def test_sizes_are_the_problems_and_widths_are_not():
         problem = random_problem(np.random.default_rng(units), units, devices)
         inputs = graph_inputs(problem, landmarks=4, seed=0)
         assert inputs.unit_features.shape == (units, FIXED_WIDTH + 4)
+        assert inputs.relative_features.shape == (units, RELATIVE_WIDTH)
         assert inputs.device_features.shape == (devices, DEVICE_WIDTH)
         assert inputs.allowed.shape == (units, devices)
         assert inputs.edges.shape == (*inputs.edge_bytes.shape, 2)

@@ -8,6 +8,9 @@ from tf_placer.agents.features.levels import op_levels
 from tf_placer.agents.features.op_types import FEATURES_VERSION
 from tf_placer.agents.features.op_types import NUM_TYPES
 from tf_placer.agents.features.op_types import type_numbers
+from tf_placer.agents.features.relative_features import RELATIVE_VERSION
+from tf_placer.agents.features.relative_features import RELATIVE_WIDTH
+from tf_placer.agents.features.relative_features import relative_features
 from tf_placer.agents.features.unit_features import costliest_op
 from tf_placer.agents.features.unit_features import unit_features
 
@@ -15,11 +18,14 @@ __all__ = [
     "DEVICE_NUMBERS",
     "FEATURES_VERSION",
     "NUM_TYPES",
+    "RELATIVE_VERSION",
+    "RELATIVE_WIDTH",
     "Levels",
     "costliest_op",
     "device_features",
     "device_numbers",
     "op_levels",
+    "relative_features",
     "type_numbers",
     "unit_features",
 ]
