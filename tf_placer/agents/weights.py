@@ -1,0 +1,106 @@
+"""Weights of a policy in a file: what they were learned for is in it, and weights of anything else are refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import sonnet as snt
+
+from tf_placer.array_file import array_file_bytes, read_array_file
+from tf_placer.errors import InputError
+
+SCHEMA_VERSION = 1
+_KIND = "weights of a tf_placer policy"
+_REMEDY = "give what `train` wrote"
+
+
+@dataclasses.dataclass(frozen=True)
+class PolicyKind:
+    """Which policies can take each other's weights.
+
+    Attributes:
+      method: the method that it is of.
+      versions: what its weights mean, such as that of the features -> version.
+      settings: what fixes the shapes of its weights, such as a width -> value.
+    """
+
+    method: str
+    versions: Mapping[str, int]
+    settings: Mapping[str, Any]
+
+
+def weights_bytes(kind: PolicyKind, policy: snt.Module, history: Mapping[str, Any]) -> bytes:
+    """The content of a file.
+
+    Args:
+      kind: of the policy.
+      policy: built, whose trainable variables are kept.
+      history: where they come from, for who reads the file: command, seed, problems; what JSON can hold.
+    """
+    header = {**dataclasses.asdict(kind), "history": dict(history)}
+    arrays = {name: variable.numpy() for name, variable in _named(policy).items()}
+    return array_file_bytes(_KIND, SCHEMA_VERSION, header, arrays)
+
+
+def restore_weights(path: pathlib.Path, kind: PolicyKind, policy: snt.Module) -> Mapping[str, Any]:
+    """Gives a policy the weights of a file.
+
+    Args:
+      path: of the file.
+      kind: of the policy.
+      policy: built; changed whole or not at all.
+
+    Returns:
+      The history that was given when it was written.
+
+    Raises:
+      InputError: the file is missing, damaged or of something else, or its weights are of another method, of another
+        version of the features, or of a network of other sizes: one line that names the file and the difference.
+    """
+    header, arrays = read_array_file(path, _KIND, SCHEMA_VERSION, _REMEDY)
+    if header.get("method") != kind.method:
+        raise InputError(
+            f"{path} has weights of {str(header.get('method'))[:60]!r}; give some of {kind.method!r}"
+        )
+    for name, version in kind.versions.items():
+        found = _entry(header, "versions", name)
+        if found != version:
+            raise InputError(
+                f"{path} was taught with version {found} of {name}, this program has {version}; teach it anew"
+            )
+    for name, value in kind.settings.items():
+        found = _entry(header, "settings", name)
+        if found != value:
+            raise InputError(
+                f"{path} was taught with {name}={found}, this policy has {value}; set {name}={found}"
+            )
+    named = _named(policy)
+    if {name: array.shape for name, array in arrays.items()} != {
+        name: tuple(variable.shape) for name, variable in named.items()
+    }:
+        raise InputError(f"{path} has other weights than a policy of {kind.method!r}; {_REMEDY}")
+    if not all(array.dtype.kind == "f" and np.isfinite(array).all() for array in arrays.values()):
+        raise InputError(f"{path} has weights that are no finite numbers; {_REMEDY}")
+    for name, variable in named.items():
+        variable.assign(arrays[name])
+    history = header.get("history")
+    return history if isinstance(history, dict) else {}
+
+
+def _named(policy: snt.Module) -> dict[str, Any]:
+    """Position and name -> variable: names alone need not be distinct."""
+    return {
+        f"{position} {variable.name}": variable
+        for position, variable in enumerate(policy.trainable_variables)
+    }
+
+
+def _entry(header: Mapping[str, Any], part: str, name: str) -> Any:
+    """What the file says, in a form that is short enough to show."""
+    entries = header.get(part)
+    value = entries.get(name) if isinstance(entries, dict) else None
+    return value if isinstance(value, (int, float, bool)) else str(value)[:60]
