@@ -15,6 +15,10 @@ from tf_placer.agents.colocrl.config import ColocRlConfig
 from tf_placer.agents.colocrl.groups import colocated_groups
 from tf_placer.agents.colocrl.inputs import ColocRlInputs, colocrl_inputs
 from tf_placer.agents.colocrl.policy import ColocRlPolicy
+from tf_placer.agents.go.config import GoConfig
+from tf_placer.agents.go.inputs import GoInputs, go_inputs
+from tf_placer.agents.go.nodes import nodes_of
+from tf_placer.agents.go.policy import NOWHERE, Chain, GoPolicy
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.inputs import HdpInputs, hdp_inputs
 from tf_placer.agents.hdp.policy import Actions, HdpPolicy
@@ -32,9 +36,11 @@ from tf_placer.agents.tabular.config import TabularConfig
 from tf_placer.agents.tabular.inputs import TabularInputs, tabular_inputs
 from tf_placer.agents.tabular.policy import TabularPolicy
 from tf_placer.agents.unit_groups import unit_groups
+from tf_placer.encoder.graph_sage import GraphSage
 from tf_placer.grouper.feed_forward import FeedForwardGrouper
 from tf_placer.placer.device_scorer import DeviceChoices, DeviceScorer
 from tf_placer.placer.projected_lstm import ProjectedLstm
+from tf_placer.placer.segment_attention import SegmentAttention
 from tf_placer.placer.seq2seq import Seq2SeqPlacer
 from tf_placer.planners.brkga import BrkgaConfig
 from tf_placer.planners.cem import CemConfig
@@ -91,6 +97,23 @@ METHODS = (
     MethodDescriptor("cpu_only", of_optimum=1.98, draws=False, keeps_within_memory=False, needs_cpu=True),
     # It knows no stages here, so it cuts all four branches in the middle.
     MethodDescriptor("expert", of_optimum=2.84, draws=False),
+    MethodDescriptor(
+        "go",
+        GoConfig(
+            num_groups=8,
+            type_embedding=4,
+            graph_width=8,
+            graph_layers=1,
+            width=8,
+            layers=1,
+            head_width=4,
+            inner_width=8,
+            keep_probability=0.8,
+            rollouts=16,
+            learning_rate=1e-2,
+        ),
+        evaluations=800,
+    ),
     MethodDescriptor(
         "hdp",
         HdpConfig(
@@ -247,6 +270,42 @@ def _whole_colocrl(problem: Problem) -> float:
     return float(tf.reduce_sum(tf.exp(policy.score(inputs, tf.constant(devices, tf.int32)).log_prob())))
 
 
+def _go(problem: Problem) -> tuple[GoPolicy, GoInputs, tf.Tensor]:
+    """With a part of the nodes decided at first."""
+    config = GoConfig(
+        granularity="units",
+        type_embedding=4,
+        graph_width=8,
+        graph_layers=1,
+        width=8,
+        layers=1,
+        segment=5,
+        passes=2,
+        keep_probability=0.5,
+    )
+    inputs = go_inputs(problem, nodes_of(problem, config))
+    first = tf.argmax(tf.cast(inputs.legal, tf.int32), axis=1, output_type=tf.int32)
+    begin = tf.where(tf.range(first.shape[0]) % 3 > 0, first, NOWHERE)
+    return GoPolicy(config, seed=0), inputs, begin
+
+
+def _draw_go(problem: Problem, seed: int) -> Drawn:
+    policy, inputs, begin = _go(problem)
+    chain, scores = policy.sample(inputs, begin, 20, tf.constant([seed, 1]))
+    scored = policy.score(inputs, chain)
+    both = [tf.reduce_sum(one.log_prob, axis=[1, 2]).numpy() for one in (scores, scored)]
+    return Drawn(inputs.placements(chain.executed).numpy(), *both)
+
+
+def _whole_go(problem: Problem) -> float:
+    """Of all chains of two passes."""
+    policy, inputs, begin = _go(problem)
+    once = list(itertools.product(range(problem.num_devices), repeat=inputs.legal.shape[0]))
+    chains = tf.constant(list(itertools.product(once, repeat=2)), tf.int32)
+    scores = policy.score(inputs, Chain(begin, chains))
+    return float(tf.reduce_sum(tf.exp(tf.reduce_sum(scores.log_prob, axis=[1, 2]))))
+
+
 def _post(problem: Problem) -> tuple[PostPolicy, GroupedPlans, tf.Tensor]:
     """A table that is not uniform, and its groups."""
     plans = GroupedPlans(problem, parts=4, levels=1, one_kind=True)
@@ -301,6 +360,7 @@ def _whole_placeto(problem: Problem) -> float:
 
 POLICIES = (
     PolicyDescriptor("colocrl", _draw_colocrl, _whole_colocrl),
+    PolicyDescriptor("go", _draw_go, _whole_go),
     PolicyDescriptor("hdp", _draw_hdp, _whole_hdp),
     PolicyDescriptor("placeto", _draw_placeto, _whole_placeto),
     PolicyDescriptor("post", _draw_post, _whole_post),
@@ -310,7 +370,7 @@ POLICIES = (
 
 @dataclasses.dataclass(frozen=True)
 class NetworkDescriptor:
-    """One network: a Sonnet module of ``tf_placer/grouper`` or ``tf_placer/placer``.
+    """One network: a Sonnet module of ``tf_placer/encoder``, ``tf_placer/grouper`` or ``tf_placer/placer``.
 
     Attributes:
       make: builds it.
@@ -360,6 +420,17 @@ NETWORKS = (
     NetworkDescriptor(
         lambda: ProjectedLstm(_HIDDEN),
         lambda network: snt.dynamic_unroll(network, _noise(3, 2, 4 * _HIDDEN), network.initial_state(2))[0],
+    ),
+    NetworkDescriptor(
+        lambda: GraphSage(_HIDDEN, layers=2),
+        lambda network: network(_noise(5, 6), tf.constant([[0, 1], [0, 2], [1, 3], [2, 3]])),
+    ),
+    # Of one segment: gradients stop at the one before, and small steps do not.
+    NetworkDescriptor(
+        lambda: SegmentAttention(
+            _HIDDEN, layers=2, heads=2, head_width=3, inner_width=5, segment=4, modulation="gate"
+        ),
+        lambda network: network(_noise(2, 4, _HIDDEN), _noise(3)),
     ),
 )
 

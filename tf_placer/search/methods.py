@@ -7,7 +7,10 @@ import dataclasses
 from tf_placer.agents.colocrl.config import ColocRlConfig
 from tf_placer.agents.colocrl.learner import NETWORK_VERSION as COLOCRL_NETWORK_VERSION
 from tf_placer.agents.colocrl.learner import ColocRlLearner
-from tf_placer.agents.features import FEATURES_VERSION
+from tf_placer.agents.features import FEATURES_VERSION, RELATIVE_VERSION
+from tf_placer.agents.go.config import GoConfig
+from tf_placer.agents.go.learner import NETWORK_VERSION as GO_NETWORK_VERSION
+from tf_placer.agents.go.learner import GoLearner
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.learner import NETWORK_VERSION as HDP_NETWORK_VERSION
 from tf_placer.agents.hdp.learner import HdpLearner
@@ -116,6 +119,16 @@ SPECS = (
         ignores=("how long layers take", "messages", "peaks of memory"),
         roles=frozenset({Role.MEMBER}),
         goes_on=False,
+    ),
+    MethodSpec(
+        name="go",
+        kind=Kind.LEARNED,
+        summary="GO: devices for all nodes at once, by GraphSAGE, attention and PPO (Zhou et al. 2020).",
+        build=GoLearner,
+        config=GoConfig,
+        ignores=("what does not fit in its groups",),
+        uses_start=True,
+        versions={"network": GO_NETWORK_VERSION, "features": FEATURES_VERSION, "relative": RELATIVE_VERSION},
     ),
     MethodSpec(
         name="hdp",

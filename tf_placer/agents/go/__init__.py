@@ -1,0 +1,25 @@
+"""GO: devices for all nodes of a graph at once, by a policy that serves any graph (Zhou et al. 2020)."""
+
+from tf_placer.agents.go.config import GoConfig
+from tf_placer.agents.go.inputs import GoInputs
+from tf_placer.agents.go.inputs import go_inputs
+from tf_placer.agents.go.learner import GoLearner
+from tf_placer.agents.go.nodes import Nodes
+from tf_placer.agents.go.nodes import nodes_of
+from tf_placer.agents.go.policy import NOWHERE
+from tf_placer.agents.go.policy import Chain
+from tf_placer.agents.go.policy import GoPolicy
+from tf_placer.agents.go.policy import Scores
+
+__all__ = [
+    "NOWHERE",
+    "Chain",
+    "GoConfig",
+    "GoInputs",
+    "GoLearner",
+    "GoPolicy",
+    "Nodes",
+    "Scores",
+    "go_inputs",
+    "nodes_of",
+]

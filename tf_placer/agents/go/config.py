@@ -1,0 +1,197 @@
+"""Settings of GO."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from tf_placer import arguments
+from tf_placer.agents.presets import OF_PRESET, fill_in
+from tf_placer.errors import InputError
+from tf_placer.placer.segment_attention import MODULATIONS
+
+GRANULARITIES = ("groups", "units")
+BEGIN = ("best", "plan", "nothing")
+
+PRESETS: dict[str, dict[str, object]] = {
+    "ours": {
+        "granularity": "groups",
+        "graph_width": 32,
+        "width": 32,
+        "heads": 2,
+        "head_width": 16,
+        "inner_width": 64,
+        "segment": 64,
+        "passes": 1,
+        "device_state": True,
+        "begin": "best",
+        "keep_probability": 0.97,
+        "exploration": 0.005,
+        "rollouts": 32,
+        "minibatches": 1,
+        "epochs": 3,
+        "learning_rate": 3e-3,
+        "standardize": True,
+        "failing_reward": -2.0,
+    },
+    "paper": {
+        "granularity": "units",
+        "graph_width": 128,
+        "width": 64,
+        "heads": 3,
+        "head_width": 25,
+        "inner_width": 256,
+        "segment": 256,
+        "passes": 3,
+        "device_state": False,
+        "begin": "nothing",
+        "keep_probability": 0.0,
+        "exploration": 0.0,
+        "rollouts": 800,
+        "minibatches": 40,
+        "epochs": 20,
+        "learning_rate": 1e-4,
+        "standardize": False,
+        "failing_reward": -10.0,
+    },
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class GoConfig:
+    """Zhou et al. 2020, "Transferable Graph Optimizers for ML Compilers" (GO), sections 3 and 4: devices alone.
+
+    ``preset="paper"`` gives the paper's values, each named below as (paper: ...), as far as they are known and can
+    work. Of what it prints we could check the structure, not the numbers. Printed with a learning rate of 0.5 and an
+    entropy weight of 0.5, Adam does not learn; learning_rate 1e-4, entropy 0.01, gradient_clip 0.5, passes 3 and
+    segment 256 are those of a published reproduction.
+
+    Departures that the preset "ours" makes, each undone by its field:
+
+    - granularity "groups" for "units": a device for each of about 160 groups, min-cut parts split by slack. A reward
+      for one decision of 160 says more than for one of thousands.
+    - begin "best" for "nothing": refinement goes on from the best placement so far, which the first pass sees as later
+      passes see the one before.
+    - keep_probability 0.97 for 0: an untrained policy leaves most nodes where they are.
+    - exploration 0.005 for 0: a policy that is sure still proposes something new.
+    - passes 1 for 3: the best placement has been refined before.
+    - device_state: a decision also sees what each device holds, and what of its neighbors, so that devices that are
+      alike are told apart by it.
+    - standardize: advantages are standardized by batch, not compared with the mean of all earlier trials.
+    - graph_width 32 for 128, width 32 for 64, two heads of 16 for three of 25, inner_width 64 for 256, segment 64 for
+      256; rollouts 32 for 800, one minibatch for 40, epochs 3 for 20: more updates in the same time.
+    - learning_rate 3e-3 for 1e-4; failing_reward -2 for -10.
+
+    Departures without a setting: what a node is like is relative to its step (``relative_features``), where the paper
+    has shapes and numbers of neighbors; devices are scored by what they are like, for a softmax of fixed width; PPO
+    clips each decision's ratio by itself, because that of thousands together leaves the clip's range at once; rewards
+    are relative to a reference time; those in the docstrings of ``GraphSage`` and ``SegmentAttention``.
+
+    Attributes:
+      granularity: what is decided one by one: "units" (paper), or "groups" of them.
+      num_groups: most groups.
+      type_embedding: width of the op-type embedding.
+      graph_width: of the graph embedding.
+      graph_layers: of GraphSAGE.
+      width: H, of the attention layers.
+      layers: of attention.
+      heads, head_width, inner_width: of each of them.
+      segment: S, how many nodes attend to each other and to as many before.
+      modulation: how the graph as a whole changes each layer, one of ``MODULATIONS`` (paper: "product").
+      passes: T, of refinement; all of them are drawn and have a part in the probability.
+      device_state: score devices by what they hold, too (paper: no).
+      begin: what the first pass sees: the "best" placement so far, the "plan" that the search begins with, or
+        "nothing" (paper).
+      keep_probability: how often an untrained policy leaves a node where the pass before, or what was begun with, had
+        it; 0 leaves it unbiased (paper).
+      exploration: share of each decision's probability that all legal devices have in equal parts.
+      rollouts: B, placements of an update (paper: 800).
+      minibatches: that they are split into for PPO's steps; divides them (paper: 40).
+      epochs: how often each sample teaches (paper: 20).
+      clip: of PPO's ratios (paper: 0.2).
+      learning_rate: Adam's (paper: 0.5 as printed, which cannot be).
+      gradient_clip: global norm of the gradient.
+      entropy: weight of the mean entropy of a decision (paper: 0.5 as printed).
+      standardize: advantages by batch; else the mean of all earlier trials is the baseline (paper).
+      elite_share: share of each batch's samples that the policy also imitates (paper: 0).
+      failing_reward: reward of a placement that does not run, below 0.
+      preset: "ours" or "paper"; says what the fields are that are not given.
+
+    Raises:
+      InputError: a field of the wrong type or out of range.
+    """
+
+    granularity: str = OF_PRESET
+    num_groups: int = 160
+    type_embedding: int = 16
+    graph_width: int = OF_PRESET
+    graph_layers: int = 2
+    width: int = OF_PRESET
+    layers: int = 2
+    heads: int = OF_PRESET
+    head_width: int = OF_PRESET
+    inner_width: int = OF_PRESET
+    segment: int = OF_PRESET
+    modulation: str = "product"
+    passes: int = OF_PRESET
+    device_state: bool = OF_PRESET
+    begin: str = OF_PRESET
+    keep_probability: float = OF_PRESET
+    exploration: float = OF_PRESET
+    rollouts: int = OF_PRESET
+    minibatches: int = OF_PRESET
+    epochs: int = OF_PRESET
+    clip: float = 0.2
+    learning_rate: float = OF_PRESET
+    gradient_clip: float = 0.5
+    entropy: float = 0.01
+    standardize: bool = OF_PRESET
+    elite_share: float = 0.0
+    failing_reward: float = OF_PRESET
+    preset: str = "ours"
+
+    def __post_init__(self) -> None:
+        fill_in(self, PRESETS)
+        for field in _COUNTS:
+            self._keep(field, arguments.whole_number(field, getattr(self, field), 1))
+        for field, limits in _NUMBERS.items():
+            self._keep(field, arguments.number(field, getattr(self, field), finite=True, **limits))
+        for field in ("device_state", "standardize"):
+            self._keep(field, arguments.truth(field, getattr(self, field)))
+        for field, words in (("granularity", GRANULARITIES), ("modulation", MODULATIONS), ("begin", BEGIN)):
+            arguments.one_of(field, getattr(self, field), words)
+        if self.rollouts % self.minibatches:
+            raise InputError(
+                f"minibatches is {self.minibatches}; give a divisor of rollouts, which is {self.rollouts}"
+            )
+
+    def _keep(self, field: str, value: object) -> None:
+        """Stores a field as Python's own type."""
+        object.__setattr__(self, field, value)
+
+
+_COUNTS = (
+    "num_groups",
+    "type_embedding",
+    "graph_width",
+    "graph_layers",
+    "width",
+    "layers",
+    "heads",
+    "head_width",
+    "inner_width",
+    "segment",
+    "passes",
+    "rollouts",
+    "minibatches",
+    "epochs",
+)
+_NUMBERS: dict[str, dict[str, float]] = {
+    "keep_probability": {"least": 0, "below": 1},
+    "exploration": {"least": 0, "below": 1},
+    "clip": {"above": 0},
+    "learning_rate": {"least": 0},
+    "gradient_clip": {"above": 0},
+    "entropy": {"least": 0},
+    "elite_share": {"least": 0, "most": 1},
+    "failing_reward": {"below": 0},
+}

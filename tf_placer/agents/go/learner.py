@@ -1,0 +1,222 @@
+"""Proximal policy optimization for GO: propose, learn."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import sonnet as snt
+import tensorflow as tf
+
+from tf_placer.agents.baselines import elites, standardized_advantage
+from tf_placer.agents.go.config import GoConfig
+from tf_placer.agents.go.inputs import GoInputs, go_inputs
+from tf_placer.agents.go.nodes import nodes_of
+from tf_placer.agents.go.policy import NOWHERE, Chain, GoPolicy
+from tf_placer.agents.learner import Beginning, Proposal
+from tf_placer.agents.losses import cross_entropy_loss, ppo_loss
+from tf_placer.agents.moments import make_moments
+from tf_placer.agents.rewards import square_root_reward
+from tf_placer.agents.trial_average import TrialAverage
+from tf_placer.problem.problem import Problem
+
+# Of the networks' shape: variables that were saved with another one cannot be restored.
+NETWORK_VERSION = 1
+
+_LARGEST = 2**25  # numbers in a layer's attention that are there at once
+
+
+class Drawn(NamedTuple):
+    """Chains, and the log-probabilities [B, T, V] with which they were drawn: what PPO's ratios are relative to."""
+
+    chain: Chain
+    log_prob: tf.Tensor
+
+
+class GoLearner(snt.Module):
+    """Trains a ``GoPolicy`` on one problem (Zhou et al. 2020, section 3.4); a ``Learner``.
+
+        proposal = learner.propose()
+        learner.learn(proposal.actions, runtime_s, valid)
+
+    objective = mean_b sum_decisions min(r A, clip(r) A) + weight * mean entropy,   r = p / old p of each decision
+
+    A is the reward less the mean of all earlier trials of the graph, or standardized by batch. Everything that the
+    next update depends on is in variables, and what is drawn depends on the seed and the count of updates alone: a
+    learner with restored variables goes on as the saved one would have.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        config: GoConfig,
+        beginning: Beginning,
+        seed: int,
+        policy: GoPolicy | None = None,
+    ):
+        """Builds the policy and finds where refinement begins.
+
+        Args:
+          problem: what to place.
+          config: settings.
+          beginning: plans, of which the one that is best as nodes is begun with, and what rewards are relative to.
+          seed: fixes everything random.
+          policy: goes on with these weights, of any problem, and changes them; None draws new ones.
+        """
+        super().__init__(name="go_learner")
+        nodes = nodes_of(problem, config)
+        begin = np.full(nodes.count, NOWHERE, np.int32)
+        if config.begin != "nothing":
+            begin = nodes.best_of(problem, beginning.plans, beginning.simulate)
+        self.policy = GoPolicy(config, seed) if policy is None else policy
+        self._of_problem = _Untracked(go_inputs(problem, nodes))
+        self._config = config
+        self._reference_s = beginning.reference_s
+        self._seed = tf.constant([seed, 0x60], tf.int32)
+        self._optimizer = snt.optimizers.Adam(config.learning_rate)
+        make_moments(self._optimizer, self.policy.trainable_variables)
+        self.updates = tf.Variable(0, trainable=False, name="updates")
+        self.begin = tf.Variable(begin, trainable=False, name="begin")  # [V]
+        self.begin_s = tf.Variable(np.inf, trainable=False, dtype=tf.float64, name="begin_s")
+        self.baseline = TrialAverage()
+        self._chunk = _chunk(config, nodes.count)
+
+    @property
+    def inputs(self) -> GoInputs:
+        """The problem as the policy sees it."""
+        return self._of_problem.inputs
+
+    @tf.function(autograph=False)
+    def propose(self) -> Proposal:
+        """Draws B placements; the same ones until ``learn`` is called."""
+        config, seed = self._config, tf.random.fold_in(self._seed, self.updates)
+        begin = tf.convert_to_tensor(self.begin)
+
+        def draw(one: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            chain, scores = self.policy.sample(self.inputs, begin, self._chunk, one)
+            return chain.devices, scores.log_prob
+
+        seeds = tf.random.split(seed, config.rollouts // self._chunk)
+        if seeds.shape[0] == 1:
+            devices, log_prob = draw(seeds[0])
+        else:
+            drawn = tf.map_fn(draw, seeds, fn_output_signature=(tf.int32, tf.float32), parallel_iterations=1)
+            shape = [config.rollouts, config.passes, begin.shape[0]]
+            devices, log_prob = (tf.reshape(one, shape) for one in drawn)
+        chain = Chain(begin, self._with_begin(begin, devices))
+        return Proposal(Drawn(chain, log_prob), self.inputs.placements(chain.executed))
+
+    @tf.function(autograph=False)
+    def learn(self, actions: Drawn, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
+        """Takes PPO's steps, by teacher forcing of what was executed.
+
+        Args:
+          actions: what ``propose`` gave last.
+          runtime_s: [B] step times of its placements; not read where not valid.
+          valid: [B] bool.
+        """
+        config = self._config
+        reward = square_root_reward(runtime_s, valid, self._reference_s, config.failing_reward)
+        drawn = 1.0 - tf.cast(self._is_begin(), tf.float32)
+        advantage = drawn * self.baseline.advantage(reward)
+        if config.standardize:
+            advantage = standardized_advantage(reward, drawn)
+        elite = elites(
+            reward, tf.cast(valid, tf.float32), max(1, round(config.elite_share * config.rollouts))
+        )
+        chain = actions.chain
+        self._steps(chain.begin, (chain.devices, actions.log_prob, advantage, elite))
+        self._remember(chain, tf.where(valid, tf.cast(runtime_s, tf.float64), np.inf))
+        self.updates.assign_add(1)
+
+    @tf.function(autograph=False)
+    def entropy(self) -> tf.Tensor:
+        """Mean entropy of a decision in nats, by the policy as it is."""
+        begin = tf.convert_to_tensor(self.begin)
+        return tf.reduce_mean(self.policy.greedy(self.inputs, begin)[1].entropy)
+
+    def _is_begin(self) -> tf.Tensor:
+        """[B] bool, a sample that nobody drew: the first of all is what is begun with, so that its time is known."""
+        first = tf.range(self._config.rollouts) == 0
+        return tf.logical_and(first, tf.logical_and(self._config.begin == "best", self.updates == 0))
+
+    def _with_begin(self, begin: tf.Tensor, devices: tf.Tensor) -> tf.Tensor:
+        """[B, T, V] with it in its place."""
+        return tf.where(self._is_begin()[:, tf.newaxis, tf.newaxis], begin, devices)
+
+    def _steps(self, begin: tf.Tensor, lesson: tuple[tf.Tensor, ...]) -> None:
+        """Epochs over minibatches, each in another order."""
+        config = self._config
+        size = config.rollouts // config.minibatches
+
+        def step(number: tf.Tensor) -> tuple[tf.Tensor]:
+            epoch, part = number // config.minibatches, number % config.minibatches
+            order = self._order(epoch)
+            some = order[part * size : (part + 1) * size]
+            self._step(begin, [tf.gather(one, some) for one in lesson], size)
+            return (number + 1,)
+
+        total = config.epochs * config.minibatches
+        tf.while_loop(lambda number: number < total, step, (tf.constant(0),), parallel_iterations=1)
+
+    def _order(self, epoch: tf.Tensor) -> tf.Tensor:
+        """[B] a permutation of this update and epoch."""
+        seed = tf.random.fold_in(tf.random.fold_in(self._seed, self.updates), 1 + epoch)
+        return tf.argsort(tf.random.stateless_uniform([self._config.rollouts], seed), stable=True)
+
+    def _step(self, begin: tf.Tensor, lesson: list[tf.Tensor], size: int) -> None:
+        """One optimizer step; the gradient is added up over chunks of samples, so that memory stays small."""
+        variables = self.policy.trainable_variables
+        chunk = min(self._chunk, size)
+
+        def add(first: tf.Tensor, *total: tf.Tensor) -> tuple:
+            with tf.GradientTape() as tape:
+                devices, *told = (one[first : first + chunk] for one in lesson)
+                loss = self._loss(Chain(begin, devices), *told) * (chunk / size)
+            gradients = tape.gradient(loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+            return first + chunk, *(
+                one + tf.convert_to_tensor(more) for one, more in zip(total, gradients, strict=True)
+            )
+
+        begun = (tf.constant(0), *(tf.zeros_like(variable) for variable in variables))
+        if chunk == size:
+            gradients = add(*begun)[1:]
+        else:
+            gradients = tf.while_loop(lambda first, *_: first < size, add, begun, parallel_iterations=1)[1:]
+        clipped, _ = tf.clip_by_global_norm(gradients, self._config.gradient_clip)
+        self._optimizer.apply(clipped, variables)
+
+    def _loss(
+        self, chain: Chain, old_log_prob: tf.Tensor, advantage: tf.Tensor, elite: tf.Tensor
+    ) -> tf.Tensor:
+        config = self._config
+        scores = self.policy.score(self.inputs, chain)
+        gain = advantage[:, tf.newaxis, tf.newaxis]
+        loss = ppo_loss(scores.log_prob, old_log_prob, gain, tf.ones_like(gain), config.clip)
+        if config.elite_share:
+            loss += cross_entropy_loss(tf.reduce_sum(scores.log_prob, axis=[1, 2]), elite)
+        return loss - config.entropy * tf.reduce_mean(scores.entropy)
+
+    def _remember(self, chain: Chain, times_s: tf.Tensor) -> None:
+        """Keeps the fastest placement of all, where refinement begins there."""
+        if self._config.begin != "best":
+            return
+        fastest = tf.argmin(times_s)
+        better = times_s[fastest] < self.begin_s
+        self.begin.assign(tf.where(better, chain.executed[fastest], self.begin))
+        self.begin_s.assign(tf.minimum(times_s[fastest], self.begin_s))
+
+
+def _chunk(config: GoConfig, nodes: int) -> int:
+    """How many samples are scored at once: a divisor of a minibatch, so that attention fits into memory."""
+    size = config.rollouts // config.minibatches
+    each = nodes * 2 * min(config.segment, nodes) * config.heads * max(config.passes - 1, 1)
+    most = max(1, _LARGEST // each)
+    return max(divisor for divisor in range(1, size + 1) if size % divisor == 0 and divisor <= most)
+
+
+class _Untracked:
+    """Keeps the problem out of the module's own state: checkpoints and weights are of the policy alone."""
+
+    def __init__(self, inputs: GoInputs):
+        self.inputs = inputs
