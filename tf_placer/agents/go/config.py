@@ -24,13 +24,14 @@ PRESETS: dict[str, dict[str, object]] = {
         "passes": 1,
         "device_state": True,
         "begin": "best",
-        "keep_probability": 0.97,
+        "keep_probability": 0.985,
         "exploration": 0.005,
         "rollouts": 32,
         "minibatches": 1,
         "epochs": 3,
         "learning_rate": 3e-3,
         "standardize": True,
+        "elite_share": 0.1,
         "failing_reward": -2.0,
     },
     "paper": {
@@ -51,6 +52,7 @@ PRESETS: dict[str, dict[str, object]] = {
         "epochs": 20,
         "learning_rate": 1e-4,
         "standardize": False,
+        "elite_share": 0.0,
         "failing_reward": -10.0,
     },
 }
@@ -71,12 +73,13 @@ class GoConfig:
       for one decision of 160 says more than for one of thousands.
     - begin "best" for "nothing": refinement goes on from the best placement so far, which the first pass sees as later
       passes see the one before.
-    - keep_probability 0.97 for 0: an untrained policy leaves most nodes where they are.
+    - keep_probability 0.985 for 0: an untrained policy leaves most nodes where they are.
     - exploration 0.005 for 0: a policy that is sure still proposes something new.
     - passes 1 for 3: the best placement has been refined before.
     - device_state: a decision also sees what each device holds, and what of its neighbors, so that devices that are
       alike are told apart by it.
     - standardize: advantages are standardized by batch, not compared with the mean of all earlier trials.
+    - elite_share 0.1 for 0: the best samples of a batch are also imitated.
     - graph_width 32 for 128, width 32 for 64, two heads of 16 for three of 25, inner_width 64 for 256, segment 64 for
       256; rollouts 32 for 800, one minibatch for 40, epochs 3 for 20: more updates in the same time.
     - learning_rate 3e-3 for 1e-4; failing_reward -2 for -10.
@@ -145,7 +148,7 @@ class GoConfig:
     gradient_clip: float = 0.5
     entropy: float = 0.01
     standardize: bool = OF_PRESET
-    elite_share: float = 0.0
+    elite_share: float = OF_PRESET
     failing_reward: float = OF_PRESET
     preset: str = "ours"
 

@@ -14,7 +14,7 @@ from tf_placer.agents.go.inputs import GoInputs, go_inputs
 from tf_placer.agents.go.nodes import nodes_of
 from tf_placer.agents.go.policy import NOWHERE, Chain, GoPolicy
 from tf_placer.agents.learner import Beginning, Proposal
-from tf_placer.agents.losses import cross_entropy_loss, ppo_loss
+from tf_placer.agents.losses import ppo_loss, reinforce_loss
 from tf_placer.agents.moments import make_moments
 from tf_placer.agents.rewards import square_root_reward
 from tf_placer.agents.trial_average import TrialAverage
@@ -79,7 +79,7 @@ class GoLearner(snt.Module):
         self.begin = tf.Variable(begin, trainable=False, name="begin")  # [V]
         self.begin_s = tf.Variable(np.inf, trainable=False, dtype=tf.float64, name="begin_s")
         self.baseline = TrialAverage()
-        self._chunk = _chunk(config, nodes.count)
+        self._chunk = chunk_of(config, nodes.count)
 
     @property
     def inputs(self) -> GoInputs:
@@ -165,7 +165,13 @@ class GoLearner(snt.Module):
         return tf.argsort(tf.random.stateless_uniform([self._config.rollouts], seed), stable=True)
 
     def _step(self, begin: tf.Tensor, lesson: list[tf.Tensor], size: int) -> None:
-        """One optimizer step; the gradient is added up over chunks of samples, so that memory stays small."""
+        """One optimizer step on a minibatch."""
+        gradients = self._gradients(begin, lesson, size)
+        clipped, _ = tf.clip_by_global_norm(gradients, self._config.gradient_clip)
+        self._optimizer.apply(clipped, self.policy.trainable_variables)
+
+    def _gradients(self, begin: tf.Tensor, lesson: list[tf.Tensor], size: int) -> list[tf.Tensor]:
+        """Of a minibatch's loss, added up over chunks of samples, so that memory stays small."""
         variables = self.policy.trainable_variables
         chunk = min(self._chunk, size)
 
@@ -180,21 +186,19 @@ class GoLearner(snt.Module):
 
         begun = (tf.constant(0), *(tf.zeros_like(variable) for variable in variables))
         if chunk == size:
-            gradients = add(*begun)[1:]
-        else:
-            gradients = tf.while_loop(lambda first, *_: first < size, add, begun, parallel_iterations=1)[1:]
-        clipped, _ = tf.clip_by_global_norm(gradients, self._config.gradient_clip)
-        self._optimizer.apply(clipped, variables)
+            return list(add(*begun)[1:])
+        return list(tf.while_loop(lambda first, *_: first < size, add, begun, parallel_iterations=1)[1:])
 
     def _loss(
         self, chain: Chain, old_log_prob: tf.Tensor, advantage: tf.Tensor, elite: tf.Tensor
     ) -> tf.Tensor:
+        """Of some samples: a mean over them, so that parts of a batch add up to what the whole says."""
         config = self._config
         scores = self.policy.score(self.inputs, chain)
         gain = advantage[:, tf.newaxis, tf.newaxis]
         loss = ppo_loss(scores.log_prob, old_log_prob, gain, tf.ones_like(gain), config.clip)
         if config.elite_share:
-            loss += cross_entropy_loss(tf.reduce_sum(scores.log_prob, axis=[1, 2]), elite)
+            loss += reinforce_loss(tf.reduce_sum(scores.log_prob, axis=[1, 2]), elite, tf.ones_like(elite))
         return loss - config.entropy * tf.reduce_mean(scores.entropy)
 
     def _remember(self, chain: Chain, times_s: tf.Tensor) -> None:
@@ -207,7 +211,7 @@ class GoLearner(snt.Module):
         self.begin_s.assign(tf.minimum(times_s[fastest], self.begin_s))
 
 
-def _chunk(config: GoConfig, nodes: int) -> int:
+def chunk_of(config: GoConfig, nodes: int) -> int:
     """How many samples are scored at once: a divisor of a minibatch, so that attention fits into memory."""
     size = config.rollouts // config.minibatches
     each = nodes * 2 * min(config.segment, nodes) * config.heads * max(config.passes - 1, 1)

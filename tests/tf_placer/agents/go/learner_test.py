@@ -1,0 +1,189 @@
+"""The learner: chains are proposed, it is taught by what was executed, and its weights are no problem's own."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.tf_placer.problem.small_problems import branches_problem
+from tf_placer.agents.go.config import GoConfig
+from tf_placer.agents.go.learner import GoLearner, chunk_of
+from tf_placer.agents.go.policy import NOWHERE, Chain
+from tf_placer.agents.learner import Beginning
+
+CONFIG = GoConfig(
+    num_groups=6,
+    type_embedding=4,
+    graph_width=4,
+    graph_layers=1,
+    width=4,
+    layers=1,
+    head_width=2,
+    inner_width=4,
+    keep_probability=0.6,
+    elite_share=0.0,
+    rollouts=6,
+    epochs=1,
+)
+PAPER = dataclasses.replace(
+    CONFIG,
+    granularity="units",
+    begin="nothing",
+    keep_probability=0.0,
+    exploration=0.0,
+    passes=2,
+    minibatches=3,
+    epochs=2,
+    standardize=False,
+)
+PROBLEM = branches_problem(3, 4)
+OTHER = branches_problem(5, 2, num_devices=3)
+
+
+def learner_of(config=CONFIG, problem=PROBLEM, policy=None):
+    """A learner that begins with everything on device 0; rewards are relative to a second."""
+    plans = problem.everything_on(0)[np.newaxis]
+    beginning = Beginning(plans, 1.0, lambda rows: (np.ones(len(rows)), np.ones(len(rows), bool)))
+    return GoLearner(problem, config, beginning, seed=3, policy=policy)
+
+
+def on_device_1(placements):
+    """Fastest where everything is on device 1; all valid."""
+    return 2.0 - tf.reduce_mean(tf.cast(placements == 1, tf.float32), axis=1), tf.fill(
+        [placements.shape[0]], True
+    )
+
+
+def update(learner):
+    proposal = learner.propose()
+    learner.learn(proposal.actions, *on_device_1(proposal.placements))
+    return proposal
+
+
+@pytest.fixture(scope="module")
+def learner():
+    """One for all tests that do not mind how far it is."""
+    return learner_of()
+
+
+def test_the_first_sample_of_all_is_what_is_begun_with(learner):
+    first = learner.propose()
+    assert first.placements.shape == (6, PROBLEM.num_units)
+    np.testing.assert_array_equal(first.placements[0], PROBLEM.everything_on(0))
+    assert (first.placements[1:] != 0).numpy().any(axis=1).all()
+    learner.learn(first.actions, *on_device_1(first.placements))
+    assert learner.propose.experimental_get_tracing_count() == 1
+    assert (learner.propose().placements[0] != 0).numpy().any()
+
+
+def test_a_proposal_stays_until_it_is_learned_from_and_refinement_goes_on_from_the_best(learner):
+    first, again = learner.propose(), learner.propose()
+    np.testing.assert_array_equal(first.placements, again.placements)
+    before, updates = [v.numpy() for v in learner.policy.trainable_variables], int(learner.updates)
+    best_s = float(learner.begin_s)
+    runtime_s, valid = on_device_1(first.placements)
+    # The fastest does not run: it is nothing to go on from.
+    runs = tf.range(6) != tf.argmin(runtime_s, output_type=tf.int32)
+    learner.learn(first.actions, runtime_s, tf.logical_and(valid, runs))
+    assert int(learner.updates) == updates + 1
+    after = [v.numpy() for v in learner.policy.trainable_variables]
+    assert any((a != b).any() for a, b in zip(after, before, strict=True))
+    second_s = float(tf.reduce_min(tf.boolean_mask(runtime_s, runs)))
+    assert float(learner.begin_s) == pytest.approx(min(best_s, second_s))
+    best = learner.inputs.placements(learner.begin[tf.newaxis])
+    assert float(on_device_1(best)[0][0]) == pytest.approx(float(learner.begin_s), rel=1e-6)
+    assert learner.learn.experimental_get_tracing_count() == 1
+    assert 0 < float(learner.entropy()) < np.log(2)
+
+
+def test_the_loss_is_ppos_over_each_decision_and_less_the_entropy(learner):
+    chain = Chain(tf.convert_to_tensor(learner.begin), learner.propose().actions.chain.devices)
+    scores = learner.policy.score(learner.inputs, chain)
+    advantage = np.array([1.0, -1, 2, 0, 0.5, -2], np.float32)
+    # Ratios of 1: the loss is minus the mean over samples of A times the number of decisions.
+    told = (scores.log_prob, tf.constant(advantage), tf.zeros([6]))
+    decisions = scores.log_prob.shape[2]
+    entropy = float(tf.reduce_mean(scores.entropy))
+    expected = -advantage.mean() * decisions - CONFIG.entropy * entropy
+    assert float(learner._loss(chain, *told)) == pytest.approx(expected, rel=1e-4)
+    # Decisions that were half as likely: a ratio of 2, which where it pays counts as 1.2.
+    told = (scores.log_prob - np.log(2), tf.constant(advantage), tf.zeros([6]))
+    gain = np.where(advantage > 0, 1.2 * advantage, 2 * advantage)
+    expected = -gain.mean() * decisions - CONFIG.entropy * entropy
+    assert float(learner._loss(chain, *told)) == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.slow
+def test_the_papers_way():
+    """Minibatches, two passes from nothing, and a mean of all trials."""
+    learner = learner_of(PAPER)
+    proposal = update(learner)
+    assert proposal.actions.chain.devices.shape == (6, 2, PROBLEM.num_units)
+    assert (learner.begin == NOWHERE).numpy().all(), "what was best is not looked at"
+    rewards = -np.sqrt(on_device_1(proposal.placements)[0])
+    assert float(learner.baseline.average[0]) == pytest.approx(rewards.mean(), rel=1e-5)
+
+
+def test_chunks_of_samples_add_up_to_a_minibatch(learner):
+    actions = learner.propose().actions
+    elite = tf.constant([0.0, 3, 0, 3, 0, 0])
+    lesson = [actions.chain.devices, actions.log_prob, tf.constant([1.0, -1, 2, 0, 0.5, -2]), elite]
+    whole, parts = [], []
+    for chunk, found in ((6, whole), (2, parts)):
+        learner._chunk = chunk
+        learner._config = dataclasses.replace(CONFIG, elite_share=0.3)
+        found += learner._gradients(actions.chain.begin, lesson, 6)
+    learner._chunk, learner._config = 6, CONFIG
+    for one, other in zip(whole, parts, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-5)
+    assert any(np.abs(one).max() > 0.1 for one in whole)
+
+
+def test_chunks_divide_a_minibatch_and_fit():
+    config = GoConfig(preset="paper")  # minibatches of 20; 3 heads, 512 keys, two passes after the first
+    # 7,423 * 512 * 3 * 2 numbers a sample: 1 of them in 2^25.
+    assert chunk_of(config, 7423) == 1
+    # 700 nodes: 15 would fit, and 10 divides 20.
+    assert chunk_of(config, 700) == 10
+    assert chunk_of(config, 3) == 20
+
+
+@pytest.mark.slow
+def test_weights_go_on_with_another_problem():
+    first = learner_of()
+    update(first)
+    second = learner_of(problem=OTHER, policy=first.policy)
+    before = [v.numpy() for v in first.policy.trainable_variables]
+    assert second.policy is first.policy
+    proposal = update(second)
+    for row in proposal.placements.numpy():
+        OTHER.check_legal(row)
+    after = [v.numpy() for v in first.policy.trainable_variables]
+    assert any((a != b).any() for a, b in zip(after, before, strict=True))
+
+
+@pytest.mark.slow
+def test_a_learner_is_its_variables(tmp_path):
+    first = learner_of()
+    for _ in range(3):
+        update(first)
+    tf.train.Checkpoint(learner=first).write(str(tmp_path / "learner"))
+    expected = [update(first) for _ in range(3)]
+    second = learner_of()
+    for variable in second.variables:
+        variable.assign(tf.zeros_like(variable))
+    tf.train.Checkpoint(learner=second).read(str(tmp_path / "learner")).assert_consumed()
+    for proposal in expected:
+        np.testing.assert_array_equal(update(second).placements, proposal.placements)
+
+
+@pytest.mark.slow
+def test_failures_leave_numbers_behind():
+    learner = learner_of()
+    proposal = learner.propose()
+    learner.learn(proposal.actions, tf.fill([6], float("nan")), tf.zeros([6], tf.bool))
+    for variable in learner.policy.trainable_variables:
+        assert np.isfinite(variable.numpy()).all(), variable.name
+    assert not np.isfinite(float(learner.begin_s))
+    np.testing.assert_array_equal(learner.begin, learner.inputs.legal.numpy().argmax(axis=1))
