@@ -23,12 +23,12 @@ class PolicyKind:
     """Which policies can take each other's weights.
 
     Attributes:
-      method: the method that it is of.
+      policy: its class.
       versions: what its weights mean, such as that of the features -> version.
       settings: what fixes the shapes of its weights, such as a width -> value.
     """
 
-    method: str
+    policy: str
     versions: Mapping[str, int]
     settings: Mapping[str, Any]
 
@@ -58,13 +58,13 @@ def restore_weights(path: pathlib.Path, kind: PolicyKind, policy: snt.Module) ->
       The history that was given when it was written.
 
     Raises:
-      InputError: the file is missing, damaged or of something else, or its weights are of another method, of another
+      InputError: the file is missing, damaged or of something else, or its weights are of another policy, of another
         version of the features, or of a network of other sizes: one line that names the file and the difference.
     """
     header, arrays = read_array_file(path, _KIND, SCHEMA_VERSION, _REMEDY)
-    if header.get("method") != kind.method:
+    if header.get("policy") != kind.policy:
         raise InputError(
-            f"{path} has weights of {str(header.get('method'))[:60]!r}; give some of {kind.method!r}"
+            f"{path} has weights of a {str(header.get('policy'))[:60]}; give some of a {kind.policy}"
         )
     for name, version in kind.versions.items():
         found = _entry(header, "versions", name)
@@ -82,7 +82,7 @@ def restore_weights(path: pathlib.Path, kind: PolicyKind, policy: snt.Module) ->
     if {name: array.shape for name, array in arrays.items()} != {
         name: tuple(variable.shape) for name, variable in named.items()
     }:
-        raise InputError(f"{path} has other weights than a policy of {kind.method!r}; {_REMEDY}")
+        raise InputError(f"{path} has other weights than a {kind.policy}; {_REMEDY}")
     if not all(array.dtype.kind == "f" and np.isfinite(array).all() for array in arrays.values()):
         raise InputError(f"{path} has weights that are no finite numbers; {_REMEDY}")
     for name, variable in named.items():

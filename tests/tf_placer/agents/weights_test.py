@@ -11,7 +11,7 @@ from tf_placer.agents.weights import PolicyKind, restore_weights, weights_bytes
 from tf_placer.array_file import array_file_bytes
 from tf_placer.errors import InputError
 
-KIND = PolicyKind("toy", {"features": 2, "network": 1}, {"width": 4, "norm": "layer"})
+KIND = PolicyKind("ToyPolicy", {"features": 2, "network": 1}, {"width": 4, "norm": "layer"})
 
 
 def policy(width=4, value=None):
@@ -45,7 +45,7 @@ def test_equal_weights_are_equal_bytes():
 @pytest.mark.parametrize(
     ("kind", "line"),
     [
-        (dataclasses.replace(KIND, method="other"), "has weights of 'toy'; give some of 'other'"),
+        (dataclasses.replace(KIND, policy="OtherPolicy"), "has weights of a ToyPolicy; give some of a OtherPolicy"),
         (
             dataclasses.replace(KIND, versions={"features": 3, "network": 1}),
             "was taught with version 2 of features, this program has 3; teach it anew",
@@ -75,7 +75,7 @@ def test_weights_of_something_else_are_refused(path, kind, line):
 
 def test_a_file_that_says_one_size_and_has_another_is_refused(path):
     path.write_bytes(weights_bytes(KIND, policy(width=5), {}))
-    with pytest.raises(InputError, match="other weights than a policy of 'toy'"):
+    with pytest.raises(InputError, match="other weights than a ToyPolicy"):
         restore_weights(path, KIND, policy())
 
 
@@ -89,7 +89,7 @@ def test_what_is_no_number_is_refused_before_anything_is_changed(path):
     assert all((variable.numpy() == 7).all() for variable in untouched.trainable_variables)
 
 
-@pytest.mark.parametrize("header", [{}, {"method": ["toy"]}, {"method": "toy", "versions": 3}])
+@pytest.mark.parametrize("header", [{}, {"policy": ["toy"]}, {"policy": "ToyPolicy", "versions": 3}])
 def test_a_header_of_anything_is_one_line(path, header):
     path.write_bytes(array_file_bytes("weights of a tf_placer policy", 1, header, {}))
     with pytest.raises(InputError, match=r"toy\.npz"):

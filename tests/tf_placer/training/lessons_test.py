@@ -1,0 +1,52 @@
+"""Plans for lessons: within groups, the fastest first, searched once."""
+
+import numpy as np
+import pytest
+
+from tests.tf_placer.problem.small_problems import branches_optimum_ns, branches_problem
+from tf_placer.errors import InputError
+from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.training.lessons import kept_plans
+
+BRANCHES, LENGTH = 4, 3
+
+
+@pytest.fixture
+def problem():
+    return branches_problem(BRANCHES, LENGTH)
+
+
+@pytest.fixture
+def branch_of_unit(problem):
+    """Unit 1 + i * branches + b is op i of branch b; source and sink are groups of their own."""
+    inner = np.arange(problem.num_units - 2) % BRANCHES
+    return np.concatenate([[BRANCHES], inner, [BRANCHES + 1]]).astype(np.int32)
+
+
+def test_plans_keep_groups_together_and_are_as_fast_as_they_say(problem, branch_of_unit, tmp_path):
+    plans = kept_plans(problem, branch_of_unit, searches=2, evaluations=300, folder=tmp_path)
+    assert plans.device_of_unit.shape == (2, problem.num_units)
+    for group in range(BRANCHES + 2):
+        members = plans.device_of_unit[:, branch_of_unit == group]
+        assert (members == members[:, :1]).all()
+    simulated = SimulatedEvaluator(problem).evaluate(plans.device_of_unit).runtime_s
+    np.testing.assert_allclose(simulated, plans.runtime_s)
+    assert plans.runtime_s[0] <= plans.runtime_s[1]
+    assert plans.runtime_s[0] == pytest.approx(branches_optimum_ns(BRANCHES, LENGTH) * 1e-9)
+
+
+def test_they_are_searched_once(problem, branch_of_unit, tmp_path, monkeypatch):
+    first = kept_plans(problem, branch_of_unit, 1, 50, tmp_path)
+    monkeypatch.setattr("tf_placer.training.lessons.search", None)
+    again = kept_plans(problem, branch_of_unit, 1, 50, tmp_path)
+    np.testing.assert_array_equal(first.device_of_unit, again.device_of_unit)
+    with pytest.raises(TypeError):  # another budget is another search
+        kept_plans(problem, branch_of_unit, 1, 60, tmp_path)
+
+
+def test_a_damaged_file_is_told(problem, branch_of_unit, tmp_path):
+    kept_plans(problem, branch_of_unit, 1, 50, tmp_path)
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(file.read_bytes()[:100])
+    with pytest.raises(InputError, match="delete it"):
+        kept_plans(problem, branch_of_unit, 1, 50, tmp_path)

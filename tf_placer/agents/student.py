@@ -1,0 +1,47 @@
+"""What a policy is while it is taught on many problems: something that is shown them with good plans."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import sonnet as snt
+import tensorflow as tf
+
+from tf_placer.agents.weights import PolicyKind
+from tf_placer.problem.problem import Problem
+
+
+class Student(Protocol):
+    """A ``tf.Module`` with a policy for any problem, all of whose state is in variables.
+
+        group_of_unit = student.groups_of(problem)  # whoever looks for plans keeps to these
+        lesson = student.meets(problem, plans)
+        loss = student.learn(lesson)
+
+    What a step draws depends on the seed and the count of steps alone: a student with restored variables goes on as the
+    saved one would have.
+
+    Attributes:
+      policy: what is taught.
+      kind: says for which policies its weights are.
+    """
+
+    policy: snt.Module
+    kind: PolicyKind
+
+    def groups_of(self, problem: Problem) -> np.ndarray:
+        """[U] int32, from 0 on: units that the policy can only place together have the same number."""
+
+    def meets(self, problem: Problem, plans: np.ndarray) -> Any:
+        """A problem with good plans [K, U] as the policy sees them; a nest of tensors."""
+
+    def learn(self, lesson: Any) -> tf.Tensor:
+        """Takes one optimizer step towards the plans.
+
+        Returns:
+          Scalar float32, the mean of a decision's -log p in nats before the step.
+        """
+
+    def loss_of(self, lesson: Any) -> tf.Tensor:
+        """The same without a step: for problems that it is not taught."""
