@@ -20,11 +20,13 @@ from tf_placer.command_line import flag_sets
 from tf_placer.command_line.explain import explain
 from tf_placer.command_line.list_workloads import list_workloads
 from tf_placer.command_line.measure import measure
+from tf_placer.command_line.method_settings import method_settings
 from tf_placer.command_line.parse_flags import parse_flags
 from tf_placer.command_line.place import Request, compare, place, place_signatures
 from tf_placer.command_line.profile import show_profile
 from tf_placer.command_line.report import META_GRAPH, SAVED_MODEL, Report, reserved_out
 from tf_placer.command_line.source import Source
+from tf_placer.command_line.train import Training, train
 from tf_placer.errors import InputError
 from tf_placer.files import replacing
 from tf_placer.graph.item import Item
@@ -148,6 +150,25 @@ def _profile(values: flags.FlagValues, console: rich.console.Console) -> None:
     show_profile(flag_sets.request(values, Budget(evaluations=1)), console)
 
 
+def _train(values: flags.FlagValues, console: rich.console.Console) -> None:
+    methods.find(values.method)
+    for flag in ("workloads", "clusters"):
+        if not values[flag].value:
+            raise InputError(f"--{flag} is empty; give at least one")
+    training = Training(
+        method=values.method,
+        settings=method_settings(values.set, None, [values.method]).get(values.method, {}),
+        workloads=tuple(values.workloads),
+        clusters=tuple(values.clusters),
+        held_out=tuple(values.held_out),
+        searches=values.searches,
+        evaluations=values.evaluations,
+        epochs=values.epochs,
+        seed=values.seed,
+    )
+    train(training, pathlib.Path(values.out), console)
+
+
 def _explain(values: flags.FlagValues, console: rich.console.Console) -> None:
     plan = PlanFile.read(values.plan)
     flag_sets.recall(values, plan)
@@ -190,6 +211,12 @@ COMMANDS = {
         "say why an op is where a plan puts it", flag_sets.of_explain, ("plan", "op"), _explain
     ),
     "profile": Command("measure ops and links on this machine", flag_sets.of_profile, (), _profile),
+    "train": Command(
+        "teach a policy on many problems",
+        flag_sets.of_train,
+        ("method", "workloads", "clusters", "out"),
+        _train,
+    ),
     "clusters": Command("list the described machines", flag_sets.none, (), _clusters),
     "workloads": Command("list what can be placed", flag_sets.of_workloads, (), _workloads),
     "methods": Command("list the search methods", flag_sets.none, (), _methods),

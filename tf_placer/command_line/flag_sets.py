@@ -164,6 +164,28 @@ def of_explain(values: flags.FlagValues) -> None:
     flags.DEFINE_string("op", None, "Name of the op to explain.", values)
 
 
+def of_train(values: flags.FlagValues) -> None:
+    """A method whose policy is taught, and on what."""
+    flags.DEFINE_string("method", None, "Whose policy is taught.", values)
+    flags.DEFINE_list("workloads", [], "What is taught; `workloads` lists them.", flag_values=values)
+    flags.DEFINE_list("clusters", [], "On what: presets or .toml files.", flag_values=values)
+    flags.DEFINE_list("held_out", [], "Workloads that are only looked at.", flag_values=values)
+    flags.DEFINE_integer("searches", 2, "For good plans of each problem.", lower_bound=1, flag_values=values)
+    flags.DEFINE_integer(
+        "evaluations", 2000, "Placements that each of them tries.", lower_bound=1, flag_values=values
+    )
+    flags.DEFINE_integer(
+        "epochs", 40, "Times that each problem is taught.", lower_bound=1, flag_values=values
+    )
+    flags.DEFINE_integer(
+        "seed", 0, "Fixes everything random.", lower_bound=0, upper_bound=MAX_SEED, flag_values=values
+    )
+    flags.DEFINE_multi_string(
+        "set", [], "A setting of the method: --set=width=64; may be repeated.", flag_values=values
+    )
+    flags.DEFINE_string("out", None, "File for the weights; what is unfinished stands beside it.", values)
+
+
 def request(values: flags.FlagValues, budget: Budget) -> Request:
     """What the flags ask for; those that a command does not have have their defaults.
 

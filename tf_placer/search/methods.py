@@ -11,6 +11,7 @@ from tf_placer.agents.features import FEATURES_VERSION, RELATIVE_VERSION
 from tf_placer.agents.go.config import GoConfig
 from tf_placer.agents.go.learner import NETWORK_VERSION as GO_NETWORK_VERSION
 from tf_placer.agents.go.learner import GoLearner
+from tf_placer.agents.go.student import GoStudent
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.learner import NETWORK_VERSION as HDP_NETWORK_VERSION
 from tf_placer.agents.hdp.learner import HdpLearner
@@ -129,6 +130,7 @@ SPECS = (
         ignores=("what does not fit in its groups",),
         uses_start=True,
         versions={"network": GO_NETWORK_VERSION, "features": FEATURES_VERSION, "relative": RELATIVE_VERSION},
+        student=GoStudent,
     ),
     MethodSpec(
         name="hdp",

@@ -55,6 +55,8 @@ class MethodSpec:
       build_inside: of an improving method that can search inside the simulator:
         ``(problem, config, start [U], seed, simulator) -> Inside``; None for the others.
       versions: of what it keeps in a checkpoint, by name; others are refused.
+      student: of a method whose policy can be taught on many problems beforehand: ``(config, seed) -> Student``; None
+        for the others.
 
     Raises:
       InputError: a field is not as stated here.
@@ -72,6 +74,7 @@ class MethodSpec:
     goes_on: bool = True
     build_inside: Callable[..., Any] | None = None
     versions: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    student: Callable[..., Any] | None = None
 
     def __post_init__(self) -> None:
         arguments.text("name", self.name, "give the name that --method takes")

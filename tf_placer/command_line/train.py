@@ -1,0 +1,127 @@
+"""Teaches a policy on many problems and writes its weights."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import rich.console
+
+from tf_placer import workloads
+from tf_placer.agents.student import Student
+from tf_placer.agents.weights import weights_bytes
+from tf_placer.arguments import nearest
+from tf_placer.cluster.choose import choose_cluster
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.errors import InputError
+from tf_placer.files import write_atomically
+from tf_placer.folders import check_writable
+from tf_placer.problem.analytic_problem import analytic_problem
+from tf_placer.search import methods
+from tf_placer.search.settings import configured, recorded
+from tf_placer.training.lessons import kept_plans
+from tf_placer.training.teach import Epoch, teach
+from tf_placer.user_cache import user_cache_folder
+
+
+@dataclasses.dataclass(frozen=True)
+class Training:
+    """What is taught, and how.
+
+    Attributes:
+      method: whose policy.
+      settings: of the method, by name.
+      workloads, clusters: each workload is taught on each cluster.
+      held_out: workloads that are not taught, on the same clusters: their loss is told.
+      searches, evaluations: what a lesson's plans are found with.
+      epochs: how often each lesson is shown.
+      seed: fixes everything random.
+    """
+
+    method: str
+    settings: Mapping[str, Any]
+    workloads: tuple[str, ...]
+    clusters: tuple[str, ...]
+    held_out: tuple[str, ...]
+    searches: int
+    evaluations: int
+    epochs: int
+    seed: int
+
+
+def train(training: Training, out: pathlib.Path, console: rich.console.Console) -> None:
+    """Finds good plans, teaches them, and writes the weights.
+
+    Plans are kept in the user's cache, and the training beside ``out``: the same call goes on where a killed one was.
+
+    Args:
+      training: what to teach.
+      out: file to write.
+      console: is told of each problem and each epoch.
+
+    Raises:
+      InputError: a method that is not taught beforehand, an unknown workload or cluster, one that is live, the same
+        workload taught and held out, or a file that cannot be written.
+    """
+    spec = methods.find(training.method)
+    if spec.student is None:
+        taught = [name for name in methods.names() if methods.find(name).student is not None]
+        raise InputError(f"method {spec.name!r} is not taught beforehand; {nearest(spec.name, taught)}")
+    config = configured(spec, training.settings)
+    clusters = [_described(name) for name in training.clusters]
+    for name in (*training.workloads, *training.held_out):
+        workloads.check_name(name)
+    if both := sorted(set(training.workloads) & set(training.held_out)):
+        raise InputError(f"{both[0]!r} is taught and held out; give it in one of the two")
+    check_writable(out.parent, f"--out={out}")
+    student = spec.student(config, training.seed)
+    lessons = [
+        _lessons(student, names, clusters, training, console)
+        for names in (training.workloads, training.held_out)
+    ]
+    history = teach(
+        student,
+        *lessons,
+        epochs=training.epochs,
+        seed=training.seed,
+        checkpoint=out.with_name(f"{out.name}.training"),
+        show=lambda epoch: console.print(_line(epoch, training.epochs), soft_wrap=True),
+    )
+    told = {**dataclasses.asdict(training), "settings": recorded(config), "loss": history[-1].loss}
+    write_atomically(out, weights_bytes(student.kind, student.policy, told))
+    console.print(f"wrote {out}", soft_wrap=True)
+
+
+def _described(name: str) -> Cluster:
+    cluster = choose_cluster(name, f"--clusters={name}")
+    if cluster.is_live:
+        raise InputError(f"--clusters={name} is live; give clusters that are described, such as k40x2")
+    return cluster
+
+
+def _lessons(
+    student: Student,
+    names: Sequence[str],
+    clusters: Sequence[Cluster],
+    training: Training,
+    console: rich.console.Console,
+) -> list[Any]:
+    """Each workload on each cluster, with its plans."""
+    lessons = []
+    for name in names:
+        item = workloads.build(name)
+        for cluster in clusters:
+            problem = analytic_problem(item, cluster)
+            folder = user_cache_folder() / "lessons"
+            groups = student.groups_of(problem)
+            plans = kept_plans(problem, groups, training.searches, training.evaluations, folder)
+            lessons.append(student.meets(problem, plans.device_of_unit))
+            console.print(f"{name} on {cluster.name}: a plan of {plans.runtime_s[0]:.4g} s", soft_wrap=True)
+    return lessons
+
+
+def _line(epoch: Epoch, epochs: int) -> str:
+    line = f"epoch {epoch.number} of {epochs}: {epoch.loss:.3f} nats a decision"
+    return line if epoch.held_out != epoch.held_out else f"{line}, {epoch.held_out:.3f} held out"
