@@ -1,5 +1,6 @@
 """GO: devices for all nodes of a graph at once, by a policy that serves any graph (Zhou et al. 2020)."""
 
+from tf_placer.agents.go.batch_training import ManyProblems
 from tf_placer.agents.go.config import GoConfig
 from tf_placer.agents.go.inputs import GoInputs
 from tf_placer.agents.go.inputs import go_inputs
@@ -10,6 +11,7 @@ from tf_placer.agents.go.policy import NOWHERE
 from tf_placer.agents.go.policy import Chain
 from tf_placer.agents.go.policy import GoPolicy
 from tf_placer.agents.go.policy import Scores
+from tf_placer.agents.go.zero_shot import zero_shot
 
 __all__ = [
     "NOWHERE",
@@ -18,8 +20,10 @@ __all__ = [
     "GoInputs",
     "GoLearner",
     "GoPolicy",
+    "ManyProblems",
     "Nodes",
     "Scores",
     "go_inputs",
     "nodes_of",
+    "zero_shot",
 ]

@@ -18,6 +18,7 @@ from tf_placer.agents.losses import ppo_loss, reinforce_loss
 from tf_placer.agents.moments import make_moments
 from tf_placer.agents.rewards import square_root_reward
 from tf_placer.agents.trial_average import TrialAverage
+from tf_placer.errors import InputError
 from tf_placer.problem.problem import Problem
 
 # Of the networks' shape: variables that were saved with another one cannot be restored.
@@ -62,8 +63,15 @@ class GoLearner(snt.Module):
           beginning: plans, of which the one that is best as nodes is begun with, and what rewards are relative to.
           seed: fixes everything random.
           policy: goes on with these weights, of any problem, and changes them; None draws new ones.
+
+        Raises:
+          InputError: the policy draws chains of another length.
         """
         super().__init__(name="go_learner")
+        if policy is not None and policy.config.passes != config.passes:
+            raise InputError(
+                f"passes is {config.passes} and the policy draws chains of {policy.config.passes}; give as many"
+            )
         nodes = nodes_of(problem, config)
         begin = np.full(nodes.count, NOWHERE, np.int32)
         if config.begin != "nothing":

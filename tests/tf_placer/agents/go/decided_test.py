@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from tests.tf_placer.agents.go.inputs_test import INPUTS
+from tests.tf_placer.agents.go.small_go import INPUTS
 from tf_placer.agents.go.decided import DECIDED_WIDTH, decided
 
 

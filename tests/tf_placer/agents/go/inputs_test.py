@@ -2,20 +2,7 @@
 
 import numpy as np
 
-from tests.tf_placer.problem.small_problems import problem_of, small_cluster
-from tf_placer.agents.go.config import GoConfig
-from tf_placer.agents.go.inputs import go_inputs
-from tf_placer.agents.go.nodes import nodes_of
-
-# Device 1 takes ten times as long for unit 2.
-PROBLEM = problem_of(
-    [[100, 100], [300, 300], [600, 6000]],
-    [(0, 1), (0, 2), (1, 2)],
-    [30, 10, 90],
-    cluster=small_cluster(2, memory_bytes=1000),
-    resident_bytes=[0, 250, 250],
-)
-INPUTS = go_inputs(PROBLEM, nodes_of(PROBLEM, GoConfig(granularity="units")))
+from tests.tf_placer.agents.go.small_go import INPUTS
 
 
 def test_shares_of_work_and_bytes():

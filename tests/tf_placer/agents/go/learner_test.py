@@ -6,26 +6,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.tf_placer.problem.small_problems import branches_problem
+from tests.tf_placer.agents.go.small_go import OF_GROUPS as CONFIG
+from tests.tf_placer.agents.go.small_go import OTHER, PROBLEM
 from tf_placer.agents.go.config import GoConfig
 from tf_placer.agents.go.learner import GoLearner, chunk_of
 from tf_placer.agents.go.policy import NOWHERE, Chain
 from tf_placer.agents.learner import Beginning
+from tf_placer.errors import InputError
 
-CONFIG = GoConfig(
-    num_groups=6,
-    type_embedding=4,
-    graph_width=4,
-    graph_layers=1,
-    width=4,
-    layers=1,
-    head_width=2,
-    inner_width=4,
-    keep_probability=0.6,
-    elite_share=0.0,
-    rollouts=6,
-    epochs=1,
-)
 PAPER = dataclasses.replace(
     CONFIG,
     granularity="units",
@@ -37,8 +25,6 @@ PAPER = dataclasses.replace(
     epochs=2,
     standardize=False,
 )
-PROBLEM = branches_problem(3, 4)
-OTHER = branches_problem(5, 2, num_devices=3)
 
 
 def learner_of(config=CONFIG, problem=PROBLEM, policy=None):
@@ -161,6 +147,11 @@ def test_weights_go_on_with_another_problem():
         OTHER.check_legal(row)
     after = [v.numpy() for v in first.policy.trainable_variables]
     assert any((a != b).any() for a, b in zip(after, before, strict=True))
+
+
+def test_a_policy_of_other_chains_is_refused(learner):
+    with pytest.raises(InputError, match=r"^passes is 2 and the policy draws chains of 1; give as many"):
+        learner_of(dataclasses.replace(CONFIG, passes=2), policy=learner.policy)
 
 
 @pytest.mark.slow

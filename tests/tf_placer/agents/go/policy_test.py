@@ -6,29 +6,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.tf_placer.problem.small_problems import branches_problem, problem_of, small_cluster
-from tf_placer.agents.go.config import GoConfig
+from tests.tf_placer.agents.go.small_go import OF_UNITS as CONFIG
+from tests.tf_placer.agents.go.small_go import SMALL, WIDE
+from tests.tf_placer.problem.small_problems import problem_of, small_cluster
 from tf_placer.agents.go.inputs import go_inputs
 from tf_placer.agents.go.nodes import nodes_of
 from tf_placer.agents.go.policy import NOWHERE, GoPolicy
 
-CONFIG = GoConfig(
-    granularity="units",
-    type_embedding=4,
-    graph_width=8,
-    width=8,
-    heads=2,
-    head_width=4,
-    inner_width=8,
-    segment=4,
-    passes=2,
-    keep_probability=0.0,
-)
 SEED = tf.constant([11, 12])
-SMALL = branches_problem(2, 2)
-WIDE = dataclasses.replace(
-    branches_problem(3, 3, num_devices=5), op_types=("Conv3D", "NeverSeenBefore") * 5 + ("X",)
-)
 
 
 def inputs_of(problem, config=CONFIG):
