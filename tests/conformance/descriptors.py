@@ -32,6 +32,8 @@ from tf_placer.agents.tabular.config import TabularConfig
 from tf_placer.agents.tabular.inputs import TabularInputs, tabular_inputs
 from tf_placer.agents.tabular.policy import TabularPolicy
 from tf_placer.agents.unit_groups import unit_groups
+from tf_placer.encoder.deep_graph_infomax import DeepGraphInfomax
+from tf_placer.encoder.graph_convolution import GraphConvolution
 from tf_placer.grouper.feed_forward import FeedForwardGrouper
 from tf_placer.placer.device_scorer import DeviceChoices, DeviceScorer
 from tf_placer.placer.projected_lstm import ProjectedLstm
@@ -310,7 +312,7 @@ POLICIES = (
 
 @dataclasses.dataclass(frozen=True)
 class NetworkDescriptor:
-    """One network: a Sonnet module of ``tf_placer/grouper`` or ``tf_placer/placer``.
+    """One network: a Sonnet module of ``tf_placer/encoder``, ``grouper`` or ``placer``.
 
     Attributes:
       make: builds it.
@@ -344,8 +346,16 @@ def _read_and_scored(scorer: Any) -> tf.Tensor:
 
 NETWORKS = (
     NetworkDescriptor(
+        lambda: DeepGraphInfomax(_HIDDEN),
+        lambda network: network(_noise(5, _HIDDEN), 2 * _noise(5, _HIDDEN) - 1),
+    ),
+    NetworkDescriptor(
         lambda: FeedForwardGrouper(num_groups=3, num_types=4, type_embedding_width=2, hidden_width=_HIDDEN),
         lambda network: network(tf.constant([0, 3, 2, 1, 0]), _noise(5, 6)),
+    ),
+    NetworkDescriptor(
+        lambda: GraphConvolution(_HIDDEN, layers=2),
+        lambda network: network(_noise(5, 6), tf.constant([[0, 1], [0, 2], [1, 3], [2, 3], [3, 4]])),
     ),
     NetworkDescriptor(
         lambda: Seq2SeqPlacer(

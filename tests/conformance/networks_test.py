@@ -12,6 +12,7 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 
+import tf_placer.encoder
 import tf_placer.grouper
 import tf_placer.placer
 from tests.conformance.descriptors import LOSSES, NETWORKS, LossDescriptor, NetworkDescriptor
@@ -32,7 +33,7 @@ def built(network: NetworkDescriptor, seed: int = 7) -> snt.Module:
 
 def test_the_list_is_complete() -> None:
     found = set()
-    for package in (tf_placer.grouper, tf_placer.placer):
+    for package in (tf_placer.encoder, tf_placer.grouper, tf_placer.placer):
         for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
             for name, value in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
                 if issubclass(value, snt.Module) and value.__module__ == module.name:

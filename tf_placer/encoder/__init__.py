@@ -1,0 +1,6 @@
+"""Networks that read whole graphs."""
+
+from tf_placer.encoder.deep_graph_infomax import DeepGraphInfomax
+from tf_placer.encoder.graph_convolution import GraphConvolution
+
+__all__ = ["DeepGraphInfomax", "GraphConvolution"]
