@@ -37,6 +37,7 @@ from tf_placer.encoder.graph_convolution import GraphConvolution
 from tf_placer.grouper.feed_forward import FeedForwardGrouper
 from tf_placer.placer.device_scorer import DeviceChoices, DeviceScorer
 from tf_placer.placer.projected_lstm import ProjectedLstm
+from tf_placer.placer.segment_seq2seq import SegmentSeq2SeqPlacer
 from tf_placer.placer.seq2seq import Seq2SeqPlacer
 from tf_placer.planners.brkga import BrkgaConfig
 from tf_placer.planners.cem import CemConfig
@@ -360,6 +361,12 @@ NETWORKS = (
     NetworkDescriptor(
         lambda: Seq2SeqPlacer(
             5, _HIDDEN, tanh_constant=5.0, temperature=2.0, groups_per_step=3, group_rows=4
+        ),
+        lambda network: network.score(_noise(1, 4, 6), _CHOICES, _ACTIONS, tf.zeros([1, 1, 1, 1])).log_prob(),
+    ),
+    NetworkDescriptor(
+        lambda: SegmentSeq2SeqPlacer(
+            5, _HIDDEN, tanh_constant=5.0, temperature=2.0, segment=3, groups_per_step=1
         ),
         lambda network: network.score(_noise(1, 4, 6), _CHOICES, _ACTIONS, tf.zeros([1, 1, 1, 1])).log_prob(),
     ),

@@ -4,7 +4,16 @@ from tf_placer.placer.device_scorer import DeviceChoices
 from tf_placer.placer.device_scorer import DeviceScorer
 from tf_placer.placer.device_scorer import EmbeddedDevices
 from tf_placer.placer.projected_lstm import ProjectedLstm
+from tf_placer.placer.segment_seq2seq import SegmentSeq2SeqPlacer
 from tf_placer.placer.seq2seq import Decoded
 from tf_placer.placer.seq2seq import Seq2SeqPlacer
 
-__all__ = ["Decoded", "DeviceChoices", "DeviceScorer", "EmbeddedDevices", "ProjectedLstm", "Seq2SeqPlacer"]
+__all__ = [
+    "Decoded",
+    "DeviceChoices",
+    "DeviceScorer",
+    "EmbeddedDevices",
+    "ProjectedLstm",
+    "SegmentSeq2SeqPlacer",
+    "Seq2SeqPlacer",
+]
