@@ -19,7 +19,12 @@ from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.inputs import HdpInputs, hdp_inputs
 from tf_placer.agents.hdp.policy import Actions, HdpPolicy
 from tf_placer.agents.hdp.start import HdpStart
+from tf_placer.agents.learner import Beginning
 from tf_placer.agents.losses import cross_entropy_loss, ppo_loss, quantile_loss, reinforce_loss
+from tf_placer.agents.mars.config import MarsConfig
+from tf_placer.agents.mars.groups import mars_groups
+from tf_placer.agents.mars.inputs import MarsInputs, mars_inputs
+from tf_placer.agents.mars.policy import MarsPolicy
 from tf_placer.agents.placeto.config import PlacetoConfig
 from tf_placer.agents.placeto.group_graph import group_graph
 from tf_placer.agents.placeto.inputs import PlacetoInputs, placeto_inputs
@@ -114,6 +119,23 @@ METHODS = (
     MethodDescriptor("m_etf", draws=False),
     MethodDescriptor("m_sct", draws=False),
     MethodDescriptor("m_topo", of_optimum=1.98, draws=False),
+    MethodDescriptor(
+        "mars",
+        MarsConfig(
+            num_groups=8,
+            encoder_width=8,
+            type_embedding=4,
+            pretrain_iterations=0,
+            hidden=8,
+            segment=8,
+            groups_per_step=4,
+            placements=16,
+            minibatches=1,
+            learning_rate=1e-2,
+            start_probability=0.6,
+        ),
+        evaluations=800,
+    ),
     MethodDescriptor("memetic"),
     MethodDescriptor("metis", draws=False),
     MethodDescriptor("mincut", draws=False, missing=why_missing()),
@@ -250,6 +272,38 @@ def _whole_colocrl(problem: Problem) -> float:
     return float(tf.reduce_sum(tf.exp(policy.score(inputs, tf.constant(devices, tf.int32)).log_prob())))
 
 
+def _mars(problem: Problem) -> tuple[MarsPolicy, MarsInputs, tf.Tensor]:
+    config = MarsConfig(
+        num_groups=8,
+        encoder_width=8,
+        type_embedding=4,
+        hidden=8,
+        segment=3,
+        groups_per_step=1,
+        start_probability=0.0,
+    )
+    begin = problem.allowed.argmax(axis=1).astype(np.int32)[np.newaxis]
+    nothing = Beginning(begin, 1.0, lambda rows: (np.ones(1), np.ones(1, bool)))
+    inputs = mars_inputs(problem, mars_groups(problem, config, nothing), config, 0)
+    policy = MarsPolicy(config, 0)
+    return policy, inputs, policy.embed(inputs)
+
+
+def _draw_mars(problem: Problem, seed: int) -> Drawn:
+    policy, inputs, groups = _mars(problem)
+    drawn = policy.sample(inputs, groups, 40, tf.constant([seed, 2]))
+    scored = policy.score(inputs, groups, drawn.actions[0])
+    placements = policy.placements(inputs, drawn.actions[0]).numpy()
+    return Drawn(placements, drawn.log_prob()[0].numpy(), scored.log_prob()[0].numpy())
+
+
+def _whole_mars(problem: Problem) -> float:
+    policy, inputs, groups = _mars(problem)
+    devices = list(itertools.product(range(problem.num_devices), repeat=problem.num_units))
+    scored = policy.score(inputs, groups, tf.constant(devices, tf.int32))
+    return float(tf.reduce_sum(tf.exp(scored.log_prob())))
+
+
 def _post(problem: Problem) -> tuple[PostPolicy, GroupedPlans, tf.Tensor]:
     """A table that is not uniform, and its groups."""
     plans = GroupedPlans(problem, parts=4, levels=1, one_kind=True)
@@ -305,6 +359,7 @@ def _whole_placeto(problem: Problem) -> float:
 POLICIES = (
     PolicyDescriptor("colocrl", _draw_colocrl, _whole_colocrl),
     PolicyDescriptor("hdp", _draw_hdp, _whole_hdp),
+    PolicyDescriptor("mars", _draw_mars, _whole_mars),
     PolicyDescriptor("placeto", _draw_placeto, _whole_placeto),
     PolicyDescriptor("post", _draw_post, _whole_post),
     PolicyDescriptor("tabular", _draw_tabular, _whole_tabular),

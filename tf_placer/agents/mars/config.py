@@ -13,6 +13,7 @@ PRESETS: dict[str, dict[str, object]] = {
     "ours": {
         "num_groups": 160,
         "encoder_width": 32,
+        "encoder_goes_on": False,
         "pretrain_iterations": 100,
         "hidden": 64,
         "segment": 64,
@@ -30,6 +31,7 @@ PRESETS: dict[str, dict[str, object]] = {
     "paper": {
         "num_groups": 0,
         "encoder_width": 256,
+        "encoder_goes_on": True,
         "pretrain_iterations": 1000,
         "hidden": 512,
         "segment": 128,
@@ -58,6 +60,7 @@ class MarsConfig:
     - encoder_width 32 for 256, hidden 64 for 512, segment 64 for 128, groups_per_step 8 for 1: more updates in the same
       time.
     - pretrain_iterations 100 for 1000: a second instead of minutes.
+    - encoder_goes_on: the encoder stays as it was pre-trained, so the graph is read once.
     - start_probability 0.9 for an unbiased placer: a search begins near the best plan that costs nothing.
     - placements 64 for 10, minibatches 2 for 4: standardized advantages need samples.
     - decisions_apart: the ratio of each group's decision is clipped by itself; that of a whole plan is a product over
@@ -79,6 +82,7 @@ class MarsConfig:
       type_embedding: width of an op type's row.
       encoder_width: H of the GCN (paper: 256).
       encoder_layers: of the GCN (paper: 3).
+      encoder_goes_on: the encoder learns by rewards too, with the placer (paper); else it is not changed any more.
       pretrain_iterations: steps of Deep Graph Infomax before the first proposal (paper: 1000); 0 for none, which is the
         paper's ablation.
       pretrain_rate: Adam's, for these.
@@ -113,6 +117,7 @@ class MarsConfig:
     type_embedding: int = 16
     encoder_width: int = OF_PRESET
     encoder_layers: int = 3
+    encoder_goes_on: bool = OF_PRESET
     pretrain_iterations: int = OF_PRESET
     pretrain_rate: float = 1e-3
     hidden: int = OF_PRESET
@@ -145,7 +150,7 @@ class MarsConfig:
             self._keep(field, arguments.whole_number(field, getattr(self, field), 0))
         for field, limits in _NUMBERS.items():
             self._keep(field, arguments.number(field, getattr(self, field), finite=True, **limits))
-        for field in ("decisions_apart", "standardize"):
+        for field in ("encoder_goes_on", "decisions_apart", "standardize"):
             self._keep(field, arguments.truth(field, getattr(self, field)))
         if self.hidden % 2:
             raise InputError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import sonnet as snt
@@ -24,6 +25,13 @@ from tf_placer.problem.problem import Problem
 
 # Of the networks' shape: variables that were saved with another one cannot be restored.
 NETWORK_VERSION = 1
+
+
+class Executed(NamedTuple):
+    """What was drawn: devices [B, G], and the log-probability of each [B, G], which teacher forcing gives too."""
+
+    device_of_group: tf.Tensor
+    log_prob: tf.Tensor
 
 
 class MarsLearner(snt.Module):
@@ -74,8 +82,12 @@ class MarsLearner(snt.Module):
                 pretraining.run([inputs.graph], config.pretrain_iterations)
                 self._pretrain_accuracy = float(pretraining.accuracy(inputs.graph))
         self.policy = policy
+        # Where the encoder goes on they are of no use, and none are kept.
+        kept = 0 if config.encoder_goes_on else groups.count
+        self.groups = tf.Variable(policy.embed(inputs)[:kept], trainable=False, name="groups")
+        self._variables = (policy if config.encoder_goes_on else policy.placer).trainable_variables
         self._optimizer = snt.optimizers.Adam(config.learning_rate)
-        make_moments(self._optimizer, policy.trainable_variables)
+        make_moments(self._optimizer, self._variables)
         self.updates = tf.Variable(0, trainable=False, name="updates")
         self.baseline = MovingAverageBaseline(config.baseline_decay, normalize=False)
         self.best = BestPlans(groups.device_of_group, config.elites)
@@ -93,15 +105,15 @@ class MarsLearner(snt.Module):
     @tf.function(autograph=False)
     def propose(self) -> Proposal:
         """Draws B placements; the same ones until ``learn`` is called."""
-        inputs = self._of_problem.inputs
-        device_of_group = self._drawn().actions[0]
-        return Proposal(device_of_group, self.policy.placements(inputs, device_of_group))
+        drawn = self._drawn()
+        placements = self.policy.placements(self._of_problem.inputs, drawn.actions[0])
+        return Proposal(Executed(drawn.actions[0], drawn.decision_log_prob()[0]), placements)
 
-    def learn(self, actions: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
+    def learn(self, actions: Executed, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
         """Takes an optimizer step for each minibatch, by teacher forcing of what was executed.
 
         Args:
-          actions: what ``propose`` gave last: [B, G] devices of groups.
+          actions: what ``propose`` gave last.
           runtime_s: [B] step times of its placements; not read where not valid.
           valid: [B] bool.
         """
@@ -112,13 +124,11 @@ class MarsLearner(snt.Module):
             advantage = standardized_advantage(reward, everyone)
         else:
             advantage = self.baseline.advantage(reward, everyone)
-        old_log_prob = self._log_prob(actions)
         if config.elites:
             times = tf.cast(runtime_s, tf.float64)
-            self.best.take(actions, tf.where(valid, times, tf.constant(np.inf, tf.float64)))
+            self.best.take(actions.device_of_group, tf.where(valid, times, tf.constant(np.inf, tf.float64)))
         for rows, weight in self._minibatches():
-            taken = (tf.gather(each, rows) for each in (actions, old_log_prob, advantage))
-            self._step(*taken, weight)
+            self._step(*(tf.gather(each, rows) for each in (*actions, advantage)), weight)
         self.updates.assign_add(1)
 
     @tf.function(autograph=False)
@@ -130,12 +140,14 @@ class MarsLearner(snt.Module):
     def _drawn(self) -> Decoded:
         """This update's B placements."""
         seed = tf.random.split(tf.random.fold_in(self._seed, self.updates))[0]
-        return self.policy.sample(self._of_problem.inputs, self._config.placements, seed)
+        inputs = self._of_problem.inputs
+        return self.policy.sample(inputs, self._embedded(), self._config.placements, seed)
 
-    @tf.function(autograph=False)
-    def _log_prob(self, actions: tf.Tensor) -> tf.Tensor:
-        """[B, G] of each decision, by the policy as it is."""
-        return self.policy.score(self._of_problem.inputs, actions).decision_log_prob()[0]
+    def _embedded(self) -> tf.Tensor:
+        """[G, F] the groups, by the encoder as it is."""
+        if self._config.encoder_goes_on:
+            return self.policy.embed(self._of_problem.inputs)
+        return tf.convert_to_tensor(self.groups)
 
     def _minibatches(self) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
         """Positions [b] of the samples of each minibatch of each epoch, and [b] 1 for those that are not padding."""
@@ -156,25 +168,30 @@ class MarsLearner(snt.Module):
         self, actions: tf.Tensor, old_log_prob: tf.Tensor, advantage: tf.Tensor, weight: tf.Tensor
     ) -> None:
         """One optimizer step on actions [b, G], drawn with [b, G], of advantages [b]."""
-        config, samples = self._config, actions.shape[0]
-        variables = self.policy.trainable_variables
         with tf.GradientTape() as tape:
-            every = tf.concat([actions, self.best.device_of_group], axis=0)
-            decoded = self.policy.score(self._of_problem.inputs, every)
-            log_prob, gain = decoded.decision_log_prob()[0], advantage[:, tf.newaxis]
-            now, weights = log_prob[:samples], weight[:, tf.newaxis]
-            if not config.decisions_apart:
-                now, old_log_prob = (
-                    tf.reduce_sum(each, axis=1, keepdims=True) for each in (now, old_log_prob)
-                )
-            loss = ppo_loss(now, old_log_prob, gain, weights, config.clip)
-            if config.elites:
-                plans = tf.reduce_sum(log_prob[samples:], axis=1)
-                loss += config.elite_weight * cross_entropy_loss(plans, self.best.known)
-            entropy = decoded.entropy()[0, :samples] / actions.shape[1]
-            loss -= config.entropy * tf.reduce_sum(weight * entropy) / tf.reduce_sum(weight)
-        gradients, _ = tf.clip_by_global_norm(tape.gradient(loss, variables), config.gradient_clip)
-        self._optimizer.apply(gradients, variables)
+            loss = self._loss(actions, old_log_prob, advantage, weight)
+        gradients, _ = tf.clip_by_global_norm(
+            tape.gradient(loss, self._variables), self._config.gradient_clip
+        )
+        self._optimizer.apply(gradients, self._variables)
+
+    def _loss(
+        self, actions: tf.Tensor, old_log_prob: tf.Tensor, advantage: tf.Tensor, weight: tf.Tensor
+    ) -> tf.Tensor:
+        """Of a minibatch, and of the best plans, which are scored beside it."""
+        config, samples = self._config, actions.shape[0]
+        every = tf.concat([actions, self.best.device_of_group], axis=0)
+        decoded = self.policy.score(self._of_problem.inputs, self._embedded(), every)
+        log_prob = decoded.decision_log_prob()[0]
+        now = log_prob[:samples]
+        if not config.decisions_apart:
+            now, old_log_prob = (tf.reduce_sum(each, axis=1, keepdims=True) for each in (now, old_log_prob))
+        loss = ppo_loss(now, old_log_prob, advantage[:, tf.newaxis], weight[:, tf.newaxis], config.clip)
+        if config.elites:
+            plans = tf.reduce_sum(log_prob[samples:], axis=1)
+            loss += config.elite_weight * cross_entropy_loss(plans, self.best.known)
+        entropy = decoded.entropy()[0, :samples] / actions.shape[1]
+        return loss - config.entropy * tf.reduce_sum(weight * entropy) / tf.reduce_sum(weight)
 
 
 class _Untracked:

@@ -53,18 +53,18 @@ class MarsPolicy(snt.Module):
         )
         draw_weights(self, seed)
 
-    def sample(self, inputs: MarsInputs, count: int, seed: tf.Tensor) -> Decoded:
-        """Draws that many placements: actions [1, K, G]."""
-        return self.placer.sample(self._groups(inputs), inputs.choices, count, _no_noise(), seed)
+    def sample(self, inputs: MarsInputs, groups: tf.Tensor, count: int, seed: tf.Tensor) -> Decoded:
+        """Draws that many placements of embedded groups [G, F]: actions [1, K, G]."""
+        return self.placer.sample(groups[tf.newaxis], inputs.choices, count, _no_noise(), seed)
 
-    def score(self, inputs: MarsInputs, device_of_group: tf.Tensor) -> Decoded:
+    def score(self, inputs: MarsInputs, groups: tf.Tensor, device_of_group: tf.Tensor) -> Decoded:
         """Teacher forcing: the logits under which devices [K, G] would be drawn."""
         actions = device_of_group[tf.newaxis]
-        return self.placer.score(self._groups(inputs), inputs.choices, actions, _no_noise())
+        return self.placer.score(groups[tf.newaxis], inputs.choices, actions, _no_noise())
 
-    def greedy(self, inputs: MarsInputs) -> Decoded:
+    def greedy(self, inputs: MarsInputs, groups: tf.Tensor) -> Decoded:
         """The likeliest device at each step; K = 1."""
-        return self.placer.greedy(self._groups(inputs), inputs.choices)
+        return self.placer.greedy(groups[tf.newaxis], inputs.choices)
 
     def placements(self, inputs: MarsInputs, device_of_group: tf.Tensor) -> tf.Tensor:
         """[K, U] int32: a unit goes where its group [K, G] goes, or to its only legal device."""
@@ -73,16 +73,15 @@ class MarsPolicy(snt.Module):
         grouped = inputs.group_of_unit < device_of_group.shape[1]
         return tf.where(grouped, device, inputs.only_device)
 
-    def _groups(self, inputs: MarsInputs) -> tf.Tensor:
-        """[1, G, F] embeddings."""
+    def embed(self, inputs: MarsInputs) -> tf.Tensor:
+        """[G, F] the groups, embedded: all that the placer sees of the graph."""
         units = self.encoder(inputs.graph)
         groups = inputs.summaries.shape[0]
         weighed = inputs.share_of_unit[:, tf.newaxis] * units
         mean = tf.math.unsorted_segment_sum(weighed, inputs.group_of_unit, groups + 1)
         largest = tf.math.unsorted_segment_max(units, inputs.group_of_unit, groups + 1)
         # Encodings are at least 0; the largest of none would be the least float.
-        rows = tf.concat([mean[:groups], tf.maximum(largest[:groups], 0.0), inputs.summaries], axis=1)
-        return rows[tf.newaxis]
+        return tf.concat([mean[:groups], tf.maximum(largest[:groups], 0.0), inputs.summaries], axis=1)
 
 
 def _no_noise() -> tf.Tensor:
