@@ -30,7 +30,7 @@ WRONG = {
     "clip": 0,
     "decisions_apart": 1,
     "epochs": 0,
-    "minibatches": 65,
+    "minibatches": 33,
     "entropy": -0.1,
     "learning_rate": float("nan"),
     "gradient_clip": 0,
