@@ -52,7 +52,7 @@ def update(learner):
 @pytest.fixture(scope="module")
 def learner():
     """One for all tests that do not mind how far it is."""
-    return learner_of()
+    return learner_of(dataclasses.replace(CONFIG, pretrain_iterations=0))
 
 
 def test_a_proposal_stays_until_it_is_learned_from(learner):
