@@ -43,8 +43,9 @@ class MarsLearner(snt.Module):
     maximizes   mean_b min(r_b A_b, clip(r_b) A_b) + weight entropy,   r = p / p that drew,   A = R - baseline
 
     in several epochs over minibatches of the B placements of an update; with ``elites`` also the log-probability of the
-    best plans so far. Encoder and placer learn together. Before the first proposal the encoder is pre-trained on the
-    graph itself, unless the policy is given.
+    best plans so far. What a sample's p was is known from its draw; teacher forcing gives the same. Before the first
+    proposal the encoder is pre-trained on the graph itself, unless the policy is given. It then goes on to learn with
+    the placer, or, without ``encoder_goes_on``, the groups are embedded here once and kept.
 
     Everything that the next update depends on is in variables, and what is drawn depends on the seed and the count of
     updates alone: a learner with restored variables goes on as the saved one would have.
@@ -65,7 +66,8 @@ class MarsLearner(snt.Module):
           config: settings.
           beginning: plans, of which the one that is best as groups is leaned to, and what rewards are relative to.
           seed: fixes everything random.
-          policy: goes on with these weights, of any problem, and changes them; None draws new ones.
+          policy: goes on with these weights, of any problem, and changes them; None draws new ones. Weights from a
+            file are given to it before, because the groups are embedded here.
         """
         super().__init__(name="mars_learner")
         groups = mars_groups(problem, config, beginning)
