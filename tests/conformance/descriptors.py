@@ -23,7 +23,12 @@ from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.inputs import HdpInputs, hdp_inputs
 from tf_placer.agents.hdp.policy import Actions, HdpPolicy
 from tf_placer.agents.hdp.start import HdpStart
+from tf_placer.agents.learner import Beginning
 from tf_placer.agents.losses import cross_entropy_loss, ppo_loss, quantile_loss, reinforce_loss
+from tf_placer.agents.mars.config import MarsConfig
+from tf_placer.agents.mars.groups import mars_groups
+from tf_placer.agents.mars.inputs import MarsInputs, mars_inputs
+from tf_placer.agents.mars.policy import MarsPolicy
 from tf_placer.agents.placeto.config import PlacetoConfig
 from tf_placer.agents.placeto.group_graph import group_graph
 from tf_placer.agents.placeto.inputs import PlacetoInputs, placeto_inputs
@@ -37,10 +42,13 @@ from tf_placer.agents.tabular.inputs import TabularInputs, tabular_inputs
 from tf_placer.agents.tabular.policy import TabularPolicy
 from tf_placer.agents.unit_groups import unit_groups
 from tf_placer.encoder.graph_sage import GraphSage
+from tf_placer.encoder.deep_graph_infomax import DeepGraphInfomax
+from tf_placer.encoder.graph_convolution import GraphConvolution
 from tf_placer.grouper.feed_forward import FeedForwardGrouper
 from tf_placer.placer.device_scorer import DeviceChoices, DeviceScorer
 from tf_placer.placer.projected_lstm import ProjectedLstm
 from tf_placer.placer.segment_attention import SegmentAttention
+from tf_placer.placer.segment_seq2seq import SegmentSeq2SeqPlacer
 from tf_placer.placer.seq2seq import Seq2SeqPlacer
 from tf_placer.planners.brkga import BrkgaConfig
 from tf_placer.planners.cem import CemConfig
@@ -134,6 +142,23 @@ METHODS = (
     MethodDescriptor("m_etf", draws=False),
     MethodDescriptor("m_sct", draws=False),
     MethodDescriptor("m_topo", of_optimum=1.98, draws=False),
+    MethodDescriptor(
+        "mars",
+        MarsConfig(
+            num_groups=8,
+            encoder_width=8,
+            type_embedding=4,
+            pretrain_iterations=0,
+            hidden=8,
+            segment=8,
+            groups_per_step=4,
+            placements=16,
+            minibatches=1,
+            learning_rate=1e-2,
+            start_probability=0.6,
+        ),
+        evaluations=800,
+    ),
     MethodDescriptor("memetic"),
     MethodDescriptor("metis", draws=False),
     MethodDescriptor("mincut", draws=False, missing=why_missing()),
@@ -306,6 +331,38 @@ def _whole_go(problem: Problem) -> float:
     return float(tf.reduce_sum(tf.exp(tf.reduce_sum(scores.log_prob, axis=[1, 2]))))
 
 
+def _mars(problem: Problem) -> tuple[MarsPolicy, MarsInputs, tf.Tensor]:
+    config = MarsConfig(
+        num_groups=8,
+        encoder_width=8,
+        type_embedding=4,
+        hidden=8,
+        segment=3,
+        groups_per_step=1,
+        start_probability=0.0,
+    )
+    begin = problem.allowed.argmax(axis=1).astype(np.int32)[np.newaxis]
+    nothing = Beginning(begin, 1.0, lambda rows: (np.ones(1), np.ones(1, bool)))
+    inputs = mars_inputs(problem, mars_groups(problem, config, nothing), config, 0)
+    policy = MarsPolicy(config, 0)
+    return policy, inputs, policy.embed(inputs)
+
+
+def _draw_mars(problem: Problem, seed: int) -> Drawn:
+    policy, inputs, groups = _mars(problem)
+    drawn = policy.sample(inputs, groups, 40, tf.constant([seed, 2]))
+    scored = policy.score(inputs, groups, drawn.actions[0])
+    placements = policy.placements(inputs, drawn.actions[0]).numpy()
+    return Drawn(placements, drawn.log_prob()[0].numpy(), scored.log_prob()[0].numpy())
+
+
+def _whole_mars(problem: Problem) -> float:
+    policy, inputs, groups = _mars(problem)
+    devices = list(itertools.product(range(problem.num_devices), repeat=problem.num_units))
+    scored = policy.score(inputs, groups, tf.constant(devices, tf.int32))
+    return float(tf.reduce_sum(tf.exp(scored.log_prob())))
+
+
 def _post(problem: Problem) -> tuple[PostPolicy, GroupedPlans, tf.Tensor]:
     """A table that is not uniform, and its groups."""
     plans = GroupedPlans(problem, parts=4, levels=1, one_kind=True)
@@ -362,6 +419,7 @@ POLICIES = (
     PolicyDescriptor("colocrl", _draw_colocrl, _whole_colocrl),
     PolicyDescriptor("go", _draw_go, _whole_go),
     PolicyDescriptor("hdp", _draw_hdp, _whole_hdp),
+    PolicyDescriptor("mars", _draw_mars, _whole_mars),
     PolicyDescriptor("placeto", _draw_placeto, _whole_placeto),
     PolicyDescriptor("post", _draw_post, _whole_post),
     PolicyDescriptor("tabular", _draw_tabular, _whole_tabular),
@@ -404,12 +462,26 @@ def _read_and_scored(scorer: Any) -> tf.Tensor:
 
 NETWORKS = (
     NetworkDescriptor(
+        lambda: DeepGraphInfomax(_HIDDEN),
+        lambda network: network(_noise(5, _HIDDEN), 2 * _noise(5, _HIDDEN) - 1),
+    ),
+    NetworkDescriptor(
         lambda: FeedForwardGrouper(num_groups=3, num_types=4, type_embedding_width=2, hidden_width=_HIDDEN),
         lambda network: network(tf.constant([0, 3, 2, 1, 0]), _noise(5, 6)),
     ),
     NetworkDescriptor(
+        lambda: GraphConvolution(_HIDDEN, layers=2),
+        lambda network: network(_noise(5, 6), tf.constant([[0, 1], [0, 2], [1, 3], [2, 3], [3, 4]])),
+    ),
+    NetworkDescriptor(
         lambda: Seq2SeqPlacer(
             5, _HIDDEN, tanh_constant=5.0, temperature=2.0, groups_per_step=3, group_rows=4
+        ),
+        lambda network: network.score(_noise(1, 4, 6), _CHOICES, _ACTIONS, tf.zeros([1, 1, 1, 1])).log_prob(),
+    ),
+    NetworkDescriptor(
+        lambda: SegmentSeq2SeqPlacer(
+            5, _HIDDEN, tanh_constant=5.0, temperature=2.0, segment=3, groups_per_step=1
         ),
         lambda network: network.score(_noise(1, 4, 6), _CHOICES, _ACTIONS, tf.zeros([1, 1, 1, 1])).log_prob(),
     ),

@@ -6,6 +6,7 @@ from tf_placer.placer.device_scorer import EmbeddedDevices
 from tf_placer.placer.projected_lstm import ProjectedLstm
 from tf_placer.placer.segment_attention import MODULATIONS
 from tf_placer.placer.segment_attention import SegmentAttention
+from tf_placer.placer.segment_seq2seq import SegmentSeq2SeqPlacer
 from tf_placer.placer.seq2seq import Decoded
 from tf_placer.placer.seq2seq import Seq2SeqPlacer
 
@@ -17,5 +18,6 @@ __all__ = [
     "EmbeddedDevices",
     "ProjectedLstm",
     "SegmentAttention",
+    "SegmentSeq2SeqPlacer",
     "Seq2SeqPlacer",
 ]

@@ -67,6 +67,20 @@ class _Steps(NamedTuple):
     legal: tf.Tensor
 
 
+def attended(query: tf.Tensor, memory: tf.Tensor, there: tf.Tensor | None = None) -> tf.Tensor:
+    """[..., R, H] sum_j softmax(query . memory_j / sqrt(H))_j memory_j: content attention (Luong et al. 2015).
+
+    Args:
+      query: [..., R, H].
+      memory: [..., S, H].
+      there: [..., 1, S] bool, what there is; None for all.
+    """
+    score = tf.linalg.matmul(query, memory, transpose_b=True) / memory.shape[-1] ** 0.5
+    if there is not None:
+        score = masked.masked(score, there)
+    return tf.linalg.matmul(tf.nn.softmax(score), memory)
+
+
 class Seq2SeqPlacer(snt.Module):
     """Attentional sequence to sequence model (Mirhoseini et al. 2018, section 3; 2017, section 3.2).
 
@@ -254,16 +268,7 @@ class Seq2SeqPlacer(snt.Module):
         """Reads group embeddings [M, G, F] and devices for so many samples of each grouping."""
         embedded = self._padded(tf.nn.relu(self._embed_group(groups)), 1)  # [M, S, c, H]
         joined = tf.reshape(embedded, [*embedded.shape[:2], self._groups_per_step * self.hidden_width])
-        sequence = tf.transpose(joined, [1, 0, 2])  # [S, M, c H]
-        outputs, states = [], []
-        # Loops, not unrolled graphs: with 64 groups tracing the unrolled update took 40 s.
-        for encoder, read, backward in zip(self._encoders, self._read, (False, True), strict=True):
-            inputs = tf.reverse(read(sequence), [0]) if backward else read(sequence)
-            output, state = snt.dynamic_unroll(encoder, inputs, encoder.initial_state(groups.shape[0]))
-            outputs.append(tf.reverse(output, [0]) if backward else output)
-            states.append(state)
-        memory = tf.transpose(tf.concat(outputs, axis=2), [1, 0, 2])
-        state = tf.nest.map_structure(lambda *parts: tf.concat(parts, axis=1), *states)
+        memory, state = self._remember(tf.transpose(joined, [1, 0, 2]))
         devices = self._scorer.embed(choices)
         read_device = tf.reshape(
             self._read_device(devices.embedding),
@@ -277,6 +282,18 @@ class Seq2SeqPlacer(snt.Module):
             state=tf.nest.map_structure(lambda s: tf.repeat(s, samples, axis=0), state),
             devices=devices,
         )
+
+    def _remember(self, sequence: tf.Tensor) -> tuple[tf.Tensor, snt.LSTMState]:
+        """Encodes the steps [S, M, c H]: [M, S, H], and the state [M, H] that the decoder begins with."""
+        outputs, states = [], []
+        # Loops, not unrolled graphs: with 64 groups tracing the unrolled update took 40 s.
+        for encoder, read, backward in zip(self._encoders, self._read, (False, True), strict=True):
+            inputs = tf.reverse(read(sequence), [0]) if backward else read(sequence)
+            output, state = snt.dynamic_unroll(encoder, inputs, encoder.initial_state(sequence.shape[1]))
+            outputs.append(tf.reverse(output, [0]) if backward else output)
+            states.append(state)
+        memory = tf.transpose(tf.concat(outputs, axis=2), [1, 0, 2])
+        return memory, tf.nest.map_structure(lambda *parts: tf.concat(parts, axis=1), *states)
 
     def _step_by_step(
         self,
@@ -297,7 +314,7 @@ class Seq2SeqPlacer(snt.Module):
             here = tf.repeat(encoded.memory_gates[:, step], samples, axis=0)
             gates = here + self._device_gates(tf.reshape(action + 1, [-1, each]), encoded)
             output, state = self._decoder(gates, state)
-            scores = self._scores(tf.reshape(output, [*shape, self.hidden_width]), encoded)
+            scores = self._scores(tf.reshape(output, [*shape, self.hidden_width]), encoded, step)
             at = _Steps(added.leaning[step], added.rows[step], added.noise[:, :, step], added.legal[step])
             logits = self._logits(scores, at)
             action = choose(step, logits)
@@ -320,10 +337,20 @@ class Seq2SeqPlacer(snt.Module):
             self._by_group(tf.transpose(all_logits.stack(), [1, 2, 0, 3, 4]), count),
         )
 
-    def _scores(self, states: tf.Tensor, encoded: _Encoded) -> tf.Tensor:
-        """[M, S, c, D] unbounded scores of the devices in decoder states [M, S, H]."""
-        attention = tf.linalg.matmul(self._query(states), encoded.memory, transpose_b=True)
-        context = tf.linalg.matmul(tf.nn.softmax(attention / self.hidden_width**0.5), encoded.memory)
+    def _contexts(self, query: tf.Tensor, memory: tf.Tensor, step: tf.Tensor | None) -> tf.Tensor:
+        """[M, R, H] what queries [M, R, H] find in the memory [M, S, H].
+
+        Args:
+          query: of decoder states; R is K.
+          memory: the encoded steps.
+          step: of which they are; None for those of all steps of each sample, where R is K S.
+        """
+        del step  # each step attends to all
+        return attended(query, memory)
+
+    def _scores(self, states: tf.Tensor, encoded: _Encoded, step: tf.Tensor | None = None) -> tf.Tensor:
+        """[M, R, c, D] unbounded scores of the devices in decoder states [M, R, H]; see ``_contexts``."""
+        context = self._contexts(self._query(states), encoded.memory, step)
         key = encoded.devices.key
         by_position = tf.reshape(key, [key.shape[0], self._groups_per_step, 2 * self.hidden_width])
         return tf.einsum("msh,dch->mscd", tf.concat([states, context], axis=2), by_position)

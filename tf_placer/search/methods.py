@@ -15,6 +15,9 @@ from tf_placer.agents.go.student import GoStudent
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.learner import NETWORK_VERSION as HDP_NETWORK_VERSION
 from tf_placer.agents.hdp.learner import HdpLearner
+from tf_placer.agents.mars.config import MarsConfig
+from tf_placer.agents.mars.learner import NETWORK_VERSION as MARS_NETWORK_VERSION
+from tf_placer.agents.mars.learner import MarsLearner
 from tf_placer.agents.placeto.config import PlacetoConfig
 from tf_placer.agents.placeto.learner import NETWORK_VERSION as PLACETO_NETWORK_VERSION
 from tf_placer.agents.placeto.learner import PlacetoLearner
@@ -211,6 +214,20 @@ SPECS = (
         build=m_topo,
         ignores=("messages", "what could run at the same moment", "peaks of memory"),
         goes_on=False,
+    ),
+    MethodSpec(
+        name="mars",
+        kind=Kind.LEARNED,
+        summary="Mars: a graph encoder taught by contrast, a placer of segments, PPO (Lan et al. 2021).",
+        build=MarsLearner,
+        config=MarsConfig,
+        ignores=("single units of a group",),
+        uses_start=True,
+        versions={
+            "network": MARS_NETWORK_VERSION,
+            "features": FEATURES_VERSION,
+            "relative features": RELATIVE_VERSION,
+        },
     ),
     MethodSpec(
         name="memetic",

@@ -45,7 +45,10 @@ def test_equal_weights_are_equal_bytes():
 @pytest.mark.parametrize(
     ("kind", "line"),
     [
-        (dataclasses.replace(KIND, policy="OtherPolicy"), "has weights of a ToyPolicy; give some of a OtherPolicy"),
+        (
+            dataclasses.replace(KIND, policy="OtherPolicy"),
+            "has weights of a ToyPolicy; give some of a OtherPolicy",
+        ),
         (
             dataclasses.replace(KIND, versions={"features": 3, "network": 1}),
             "was taught with version 2 of features, this program has 3; teach it anew",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +11,7 @@ from tf_placer.agents.colocrl.config import ColocRlConfig
 from tf_placer.agents.colocrl.group_embeddings import group_embeddings
 from tf_placer.agents.colocrl.groups import ColocatedGroups
 from tf_placer.agents.features import device_features, device_numbers
+from tf_placer.agents.leaning import bounded_leaning
 from tf_placer.agents.learner import Beginning
 from tf_placer.placer.device_scorer import DeviceChoices
 from tf_placer.problem.footprint import held_bytes
@@ -80,27 +80,16 @@ def start_of(problem: Problem, groups: ColocatedGroups, beginning: Beginning) ->
 
 
 def leaning(device_of_group: np.ndarray, legal: np.ndarray, config: ColocRlConfig) -> np.ndarray:
-    """[G, D] float32, added to untrained logits: each group's device is then drawn about as often as asked.
-
-    Of the bounded logits C tanh(u / T), a difference of log(p / q) between the device and each of the others, where
-    q is their share of 1 - p; as near as C allows.
+    """[G, D] float32, added to untrained logits: see ``bounded_leaning``.
 
     Args:
       device_of_group: [G].
       legal: [G, D] bool.
       config: start_probability p, where 0 leans to nothing; tanh_constant C and temperature T.
     """
-    probability, bound = config.start_probability, config.tanh_constant
-    rows = np.zeros(legal.shape, np.float32)
-    if not probability:
-        return rows
-    for row, device, count in zip(rows, device_of_group, legal.sum(axis=1), strict=True):
-        others = (1.0 - probability) / max(count - 1, 1)
-        bounded = float(np.clip(math.log(probability / others) / 2, -0.99 * bound, 0.99 * bound))
-        bias = config.temperature * math.atanh(bounded / bound)
-        row[:] = -bias
-        row[device] = bias
-    return rows
+    return bounded_leaning(
+        device_of_group, legal, config.start_probability, config.tanh_constant, config.temperature
+    )
 
 
 def _share(amounts: np.ndarray) -> np.ndarray:

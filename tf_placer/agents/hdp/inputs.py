@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +10,7 @@ import tensorflow as tf
 from tf_placer.agents.graph_inputs import GraphInputs, graph_inputs
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.start import HdpStart
+from tf_placer.agents.leaning import bounded_leaning
 from tf_placer.placer.device_scorer import DeviceChoices
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph
@@ -116,27 +116,16 @@ def _rows(amounts: np.ndarray) -> np.ndarray:
 
 
 def leaning(device_of_group: np.ndarray, legal: np.ndarray, config: HdpConfig) -> np.ndarray:
-    """[G, D] float32, added to untrained logits: each group's device is then drawn about as often as asked.
-
-    Of the bounded logits C tanh(u / T), a difference of log(p / q) between the device and each of the others, where
-    q is their share of 1 - p; as near as C allows.
+    """[G, D] float32, added to untrained logits: see ``bounded_leaning``.
 
     Args:
       device_of_group: [G].
       legal: [G, D] bool.
       config: start_probability p, where 0 leans to nothing; tanh_constant C and temperature T.
     """
-    probability, bound = config.start_probability, config.tanh_constant
-    if not probability:
-        return np.zeros(legal.shape, np.float32)
-    rows = np.zeros(legal.shape, np.float32)
-    for row, device, count in zip(rows, device_of_group, legal.sum(axis=1), strict=True):
-        others = (1.0 - probability) / max(count - 1, 1)
-        bounded = float(np.clip(math.log(probability / others) / 2, -0.99 * bound, 0.99 * bound))
-        bias = config.temperature * math.atanh(bounded / bound)
-        row[:] = -bias
-        row[device] = bias
-    return rows
+    return bounded_leaning(
+        device_of_group, legal, config.start_probability, config.tanh_constant, config.temperature
+    )
 
 
 def _standardized(columns: np.ndarray) -> np.ndarray:
