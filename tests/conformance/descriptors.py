@@ -41,9 +41,9 @@ from tf_placer.agents.tabular.config import TabularConfig
 from tf_placer.agents.tabular.inputs import TabularInputs, tabular_inputs
 from tf_placer.agents.tabular.policy import TabularPolicy
 from tf_placer.agents.unit_groups import unit_groups
-from tf_placer.encoder.graph_sage import GraphSage
 from tf_placer.encoder.deep_graph_infomax import DeepGraphInfomax
 from tf_placer.encoder.graph_convolution import GraphConvolution
+from tf_placer.encoder.graph_sage import GraphSage
 from tf_placer.grouper.feed_forward import FeedForwardGrouper
 from tf_placer.placer.device_scorer import DeviceChoices, DeviceScorer
 from tf_placer.placer.projected_lstm import ProjectedLstm

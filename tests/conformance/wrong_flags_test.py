@@ -32,6 +32,10 @@ OF_NAME = {
     "fetches": ("nowhere", "nowhere:0"),
     "facts": ("dense_smal", "dense_small,nowhere"),
     "graph": ("nowhere", "FOLDER", "FILE"),
+    "workloads": ("dense_smal", "dense_small,nowhere"),
+    "held_out": ("dense_smal", "dense_small"),
+    "clusters": ("k40x3", "nowhere.toml", "k40x2,local:1"),
+    "weights": ("nowhere", "FOLDER"),
     "cluster": ("k40x3", "nowhere.toml", "FOLDER/", "local:two", "local:0", "local:1000000", "local:"),
     "out": ("FILE", "FILE/out"),
     "pin": ("a", "=", "(=/device:CPU:0", "a=GPU::0", "nowhere=/device:CPU:0"),
@@ -50,6 +54,8 @@ _TOLD_BY = {
     "saved_model": "saved_model|file.txt",
     "fetches": "fetches|nowhere",
     "facts": "facts|workload",
+    "workloads": "workload",
+    "held_out": "held_out|workload|taught",
     "method": "method",
     "methods": "method",
     "pin": "pin",
@@ -101,6 +107,12 @@ def good_flags(command: str, about: str, folder: pathlib.Path) -> dict[str, str]
         "measure": {**source, "cluster": "local:1", "placement": str(folder / "placement.json")},
         "profile": {**source, "cluster": "local:1"},
         "explain": {**source, **plan, "op": "x"},
+        "train": {
+            "method": "go",
+            "workloads": "dense_small",
+            "clusters": "k40x2",
+            "out": str(folder / "weights.npz"),
+        },
         "workloads": {},
     }[command]
 

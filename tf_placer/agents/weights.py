@@ -46,6 +46,11 @@ def weights_bytes(kind: PolicyKind, policy: snt.Module, history: Mapping[str, An
     return array_file_bytes(_KIND, SCHEMA_VERSION, header, arrays)
 
 
+def check_weights_file(path: pathlib.Path) -> None:
+    """Raises InputError unless it is a file of weights, whosever they are."""
+    read_array_file(path, _KIND, SCHEMA_VERSION, _REMEDY)
+
+
 def restore_weights(path: pathlib.Path, kind: PolicyKind, policy: snt.Module) -> Mapping[str, Any]:
     """Gives a policy the weights of a file.
 
@@ -92,9 +97,9 @@ def restore_weights(path: pathlib.Path, kind: PolicyKind, policy: snt.Module) ->
 
 
 def _named(policy: snt.Module) -> dict[str, Any]:
-    """Position and name -> variable: names alone need not be distinct."""
+    """Position, layer and name -> variable: names are not distinct, and begin with whoever made the policy."""
     return {
-        f"{position} {variable.name}": variable
+        f"{position} {'/'.join(variable.name.split('/')[-2:])}": variable
         for position, variable in enumerate(policy.trainable_variables)
     }
 

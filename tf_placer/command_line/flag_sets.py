@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import pathlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -97,6 +99,9 @@ def _search_flags(values: flags.FlagValues) -> None:
         flag_values=values,
     )
     flags.DEFINE_string("settings", None, "A TOML file of such settings: a table for each method.", values)
+    flags.DEFINE_string(
+        "weights", None, "A file that `train` wrote: the weights that a policy begins with.", values
+    )
     flags.DEFINE_multi_string(
         "pin",
         [],
@@ -264,10 +269,26 @@ def recall(values: flags.FlagValues, plan: PlanFile) -> None:
 def _settings(values: flags.FlagValues) -> MethodSettings:
     if "set" not in values:
         return {}
+    asked = [values.method] if "method" in values else values.methods
+    texts = [*values.set, *_weights(values, asked)]
     if "method" not in values:
-        return method_settings(values.set, values.settings, values.methods)
+        return method_settings(texts, values.settings, asked)
     beside = [spec.name for role in Role for spec in methods.having(role)]
-    return method_settings(values.set, values.settings, [values.method], list(dict.fromkeys(beside)))
+    return method_settings(texts, values.settings, asked, list(dict.fromkeys(beside)))
+
+
+def _weights(values: flags.FlagValues, asked: Sequence[str]) -> list[str]:
+    """--weights as settings of the methods that have weights to begin with."""
+    if values.weights is None:
+        return []
+    if not pathlib.Path(values.weights).is_file():
+        raise InputError(f"--weights={values.weights}: no such file; give one that `train` wrote")
+    taught = [name for name in asked if methods.find(name).student is not None]
+    if not taught:
+        raise InputError(
+            f"--weights is for methods that are taught beforehand, and {asked[0]!r} is not; leave it out"
+        )
+    return [f"{name}.weights={json.dumps(values.weights)}" for name in taught]
 
 
 def _source(values: flags.FlagValues) -> Source:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,7 +12,7 @@ import rich.console
 
 from tf_placer import workloads
 from tf_placer.agents.student import Student
-from tf_placer.agents.weights import weights_bytes
+from tf_placer.agents.weights import check_weights_file, weights_bytes
 from tf_placer.arguments import nearest
 from tf_placer.cluster.choose import choose_cluster
 from tf_placer.cluster.cluster import Cluster
@@ -63,7 +64,8 @@ def train(training: Training, out: pathlib.Path, console: rich.console.Console) 
 
     Raises:
       InputError: a method that is not taught beforehand, an unknown workload or cluster, one that is live, the same
-        workload taught and held out, or a file that cannot be written.
+        workload taught and held out, a file that cannot be written or is no file of weights, or one beside it of
+        another training.
     """
     spec = methods.find(training.method)
     if spec.student is None:
@@ -75,15 +77,18 @@ def train(training: Training, out: pathlib.Path, console: rich.console.Console) 
         workloads.check_name(name)
     if both := sorted(set(training.workloads) & set(training.held_out)):
         raise InputError(f"{both[0]!r} is taught and held out; give it in one of the two")
+    if out.exists():
+        _check_replaceable(out)
     check_writable(out.parent, f"--out={out}")
     student = spec.student(config, training.seed)
-    lessons = [
+    lessons, held_out = (
         _lessons(student, names, clusters, training, console)
         for names in (training.workloads, training.held_out)
-    ]
+    )
     history = teach(
         student,
-        *lessons,
+        lessons,
+        held_out,
         epochs=training.epochs,
         seed=training.seed,
         checkpoint=out.with_name(f"{out.name}.training"),
@@ -92,6 +97,13 @@ def train(training: Training, out: pathlib.Path, console: rich.console.Console) 
     told = {**dataclasses.asdict(training), "settings": recorded(config), "loss": history[-1].loss}
     write_atomically(out, weights_bytes(student.kind, student.policy, told))
     console.print(f"wrote {out}", soft_wrap=True)
+
+
+def _check_replaceable(out: pathlib.Path) -> None:
+    try:
+        check_weights_file(out)
+    except InputError:
+        raise InputError(f"--out={out} is there and holds no weights; give another file") from None
 
 
 def _described(name: str) -> Cluster:
@@ -124,4 +136,4 @@ def _lessons(
 
 def _line(epoch: Epoch, epochs: int) -> str:
     line = f"epoch {epoch.number} of {epochs}: {epoch.loss:.3f} nats a decision"
-    return line if epoch.held_out != epoch.held_out else f"{line}, {epoch.held_out:.3f} held out"
+    return line if math.isnan(epoch.held_out) else f"{line}, {epoch.held_out:.3f} held out"

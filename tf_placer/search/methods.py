@@ -9,7 +9,7 @@ from tf_placer.agents.colocrl.learner import NETWORK_VERSION as COLOCRL_NETWORK_
 from tf_placer.agents.colocrl.learner import ColocRlLearner
 from tf_placer.agents.features import FEATURES_VERSION, RELATIVE_VERSION
 from tf_placer.agents.go.config import GoConfig
-from tf_placer.agents.go.learner import NETWORK_VERSION as GO_NETWORK_VERSION
+from tf_placer.agents.go.kind import NETWORK_VERSION as GO_NETWORK_VERSION
 from tf_placer.agents.go.learner import GoLearner
 from tf_placer.agents.go.student import GoStudent
 from tf_placer.agents.hdp.config import HdpConfig

@@ -51,8 +51,8 @@ def kept_plans(
       NothingFits: no plan fits.
     """
     spec = methods.the(Role.LEAD)
-    of = [problem.digest(), hashlib.sha256(np.ascontiguousarray(group_of_unit, np.int32)).hexdigest()]
-    of += [spec.name, sorted(spec.versions.items()), searches, evaluations]
+    groups = hashlib.sha256(group_of_unit.astype(np.int32).tobytes()).hexdigest()
+    of = (problem.digest(), groups, spec.name, sorted(spec.versions.items()), searches, evaluations)
     path = folder / f"{hashlib.sha256(repr(of).encode()).hexdigest()[:16]}.npz"
     if path.is_file():
         return _read(path, problem)

@@ -7,7 +7,7 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 
-from tf_placer.agents.weights import PolicyKind, restore_weights, weights_bytes
+from tf_placer.agents.weights import PolicyKind, check_weights_file, restore_weights, weights_bytes
 from tf_placer.array_file import array_file_bytes
 from tf_placer.errors import InputError
 
@@ -35,6 +35,26 @@ def test_a_policy_gets_back_what_another_had(path):
     assert restore_weights(path, KIND, other) == {"seed": 3}
     for ours, theirs in zip(one.trainable_variables, other.trainable_variables, strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+def test_who_made_the_policy_is_no_matter(path):
+    class Maker(snt.Module):
+        def __init__(self):
+            super().__init__()
+            self.made = policy(value=2.0)
+
+    made = Maker().made
+    assert [v.name for v in made.trainable_variables] != [v.name for v in policy().trainable_variables]
+    path.write_bytes(weights_bytes(KIND, made, {}))
+    restore_weights(path, KIND, policy())
+
+
+def test_a_file_of_weights_is_told_from_others(path):
+    path.write_bytes(weights_bytes(KIND, policy(), {}))
+    check_weights_file(path)
+    path.write_bytes(b"no weights")
+    with pytest.raises(InputError, match="damaged, or no file of weights"):
+        check_weights_file(path)
 
 
 def test_equal_weights_are_equal_bytes():

@@ -117,6 +117,8 @@ class GoConfig:
       standardize: advantages by batch; else the mean of all earlier trials is the baseline (paper).
       elite_share: share of each batch's samples that the policy also imitates (paper: 0).
       failing_reward: reward of a placement that does not run, below 0.
+      weights: file that `train` wrote, whose weights it begins with; "" draws new ones. The first placements are then
+        made from nothing (``committed``), and refinement begins with the best of them.
       preset: "ours" or "paper"; says what the fields are that are not given.
 
     Raises:
@@ -150,6 +152,7 @@ class GoConfig:
     standardize: bool = OF_PRESET
     elite_share: float = OF_PRESET
     failing_reward: float = OF_PRESET
+    weights: str = ""
     preset: str = "ours"
 
     def __post_init__(self) -> None:
@@ -158,6 +161,7 @@ class GoConfig:
             self._keep(field, arguments.whole_number(field, getattr(self, field), 1))
         for field, limits in _NUMBERS.items():
             self._keep(field, arguments.number(field, getattr(self, field), finite=True, **limits))
+        arguments.instance_of("weights", self.weights, str, "give the path of a file that `train` wrote")
         for field in ("device_state", "standardize"):
             self._keep(field, arguments.truth(field, getattr(self, field)))
         for field, words in (("granularity", GRANULARITIES), ("modulation", MODULATIONS), ("begin", BEGIN)):

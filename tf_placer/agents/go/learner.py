@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 from typing import NamedTuple
 
 import numpy as np
@@ -9,8 +10,10 @@ import sonnet as snt
 import tensorflow as tf
 
 from tf_placer.agents.baselines import elites, standardized_advantage
+from tf_placer.agents.go.committed import committed
 from tf_placer.agents.go.config import GoConfig
 from tf_placer.agents.go.inputs import GoInputs, go_inputs
+from tf_placer.agents.go.kind import go_kind
 from tf_placer.agents.go.nodes import nodes_of
 from tf_placer.agents.go.policy import NOWHERE, Chain, GoPolicy
 from tf_placer.agents.learner import Beginning, Proposal
@@ -18,12 +21,11 @@ from tf_placer.agents.losses import ppo_loss, reinforce_loss
 from tf_placer.agents.moments import make_moments
 from tf_placer.agents.rewards import square_root_reward
 from tf_placer.agents.trial_average import TrialAverage
+from tf_placer.agents.weights import restore_weights
 from tf_placer.errors import InputError
 from tf_placer.problem.problem import Problem
 
-# Of the networks' shape: variables that were saved with another one cannot be restored.
-NETWORK_VERSION = 1
-
+_STEPS, _TEMPERATURE = 12, 0.5  # of placements by weights that were taught elsewhere
 _LARGEST = 2**25  # numbers in a layer's attention that are there at once
 
 
@@ -62,10 +64,12 @@ class GoLearner(snt.Module):
           config: settings.
           beginning: plans, of which the one that is best as nodes is begun with, and what rewards are relative to.
           seed: fixes everything random.
-          policy: goes on with these weights, of any problem, and changes them; None draws new ones.
+          policy: goes on with these weights, of any problem, and changes them; None takes those of ``config.weights``,
+            or draws new ones.
 
         Raises:
-          InputError: the policy draws chains of another length.
+          InputError: the policy draws chains of another length, or ``config.weights`` is no file of weights for such a
+            policy.
         """
         super().__init__(name="go_learner")
         if policy is not None and policy.config.passes != config.passes:
@@ -76,7 +80,11 @@ class GoLearner(snt.Module):
         begin = np.full(nodes.count, NOWHERE, np.int32)
         if config.begin != "nothing":
             begin = nodes.best_of(problem, beginning.plans, beginning.simulate)
-        self.policy = GoPolicy(config, seed) if policy is None else policy
+        if policy is None:
+            policy = GoPolicy(config, seed)
+            if config.weights:
+                restore_weights(pathlib.Path(config.weights), go_kind(config), policy)
+        self.policy = policy
         self._of_problem = _Untracked(go_inputs(problem, nodes))
         self._config = config
         self._reference_s = beginning.reference_s
@@ -111,6 +119,8 @@ class GoLearner(snt.Module):
             drawn = tf.map_fn(draw, seeds, fn_output_signature=(tf.int32, tf.float32), parallel_iterations=1)
             shape = [config.rollouts, config.passes, begin.shape[0]]
             devices, log_prob = (tf.reshape(one, shape) for one in drawn)
+        if config.weights:
+            devices = tf.cond(self.updates == 0, lambda: self._taught(seed), lambda: devices)
         chain = Chain(begin, self._with_begin(begin, devices))
         return Proposal(Drawn(chain, log_prob), self.inputs.placements(chain.executed))
 
@@ -125,7 +135,7 @@ class GoLearner(snt.Module):
         """
         config = self._config
         reward = square_root_reward(runtime_s, valid, self._reference_s, config.failing_reward)
-        drawn = 1.0 - tf.cast(self._is_begin(), tf.float32)
+        drawn = self._is_drawn()
         advantage = drawn * self.baseline.advantage(reward)
         if config.standardize:
             advantage = standardized_advantage(reward, drawn)
@@ -147,6 +157,22 @@ class GoLearner(snt.Module):
         """[B] bool, a sample that nobody drew: the first of all is what is begun with, so that its time is known."""
         first = tf.range(self._config.rollouts) == 0
         return tf.logical_and(first, tf.logical_and(self._config.begin == "best", self.updates == 0))
+
+    def _is_drawn(self) -> tf.Tensor:
+        """[B] 1 for a sample that the chain drew, from where it begins, and 0 for one that is there to begin with."""
+        others = self.updates > 0 if self._config.weights else True
+        return tf.cast(tf.logical_and(others, tf.logical_not(self._is_begin())), tf.float32)
+
+    def _taught(self, seed: tf.Tensor) -> tf.Tensor:
+        """[B, T, V] what weights that were taught elsewhere make of the problem: the likeliest, then draws."""
+        count = self._config.rollouts
+        cold, warm = (
+            committed(self.policy, self.inputs, some, _STEPS, tf.constant(temperature), seed)
+            for some, temperature in ((1, 0.0), (count - 1, _TEMPERATURE))
+        )
+        # The first of all may be what is begun with: the likeliest comes second.
+        rows = tf.concat([warm[:1], cold, warm[1:]], axis=0)[:count]
+        return tf.repeat(rows[:, tf.newaxis], self._config.passes, axis=1)
 
     def _with_begin(self, begin: tf.Tensor, devices: tf.Tensor) -> tf.Tensor:
         """[B, T, V] with it in its place."""

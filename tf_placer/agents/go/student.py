@@ -10,29 +10,15 @@ import sonnet as snt
 import tensorflow as tf
 
 from tf_placer import masked
-from tf_placer.agents.features import RELATIVE_VERSION
 from tf_placer.agents.go.config import GoConfig
 from tf_placer.agents.go.inputs import GoInputs, go_inputs
-from tf_placer.agents.go.learner import NETWORK_VERSION
+from tf_placer.agents.go.kind import go_kind
 from tf_placer.agents.go.nodes import nodes_of
 from tf_placer.agents.go.policy import NOWHERE, GoPolicy
 from tf_placer.agents.moments import make_moments
-from tf_placer.agents.weights import PolicyKind
 from tf_placer.cluster.device import MAX_DEVICES
 from tf_placer.problem.problem import Problem
 
-_SHAPING = (
-    "type_embedding",
-    "graph_width",
-    "graph_layers",
-    "width",
-    "layers",
-    "heads",
-    "head_width",
-    "inner_width",
-    "modulation",
-    "device_state",
-)
 _FEWEST = 0.05  # share of the decisions that are asked for at least
 _GRADIENT_CLIP = 1.0
 
@@ -42,14 +28,6 @@ class GoLesson(NamedTuple):
 
     inputs: GoInputs
     plans: tf.Tensor
-
-
-def go_kind(config: GoConfig) -> PolicyKind:
-    """Which policies can take each other's weights."""
-    settings = {name: getattr(config, name) for name in _SHAPING}
-    return PolicyKind(
-        GoPolicy.__name__, {"network": NETWORK_VERSION, "relative features": RELATIVE_VERSION}, settings
-    )
 
 
 class GoStudent(snt.Module):

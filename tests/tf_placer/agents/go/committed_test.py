@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.tf_placer.agents.go.student_test import SMALL
+from tests.tf_placer.agents.go.small_go import OF_GROUPS
 from tests.tf_placer.problem.small_problems import branches_problem
 from tf_placer.agents.go.committed import committed
 from tf_placer.agents.go.policy import NOWHERE
@@ -21,7 +21,7 @@ SEED = tf.constant([5, 6])
 
 @pytest.fixture(scope="module")
 def student():
-    return GoStudent(SMALL, seed=0)
+    return GoStudent(OF_GROUPS, seed=0)
 
 
 @pytest.fixture(scope="module")

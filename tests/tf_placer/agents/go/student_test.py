@@ -4,26 +4,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.tf_placer.agents.go.small_go import OF_GROUPS, OTHER, PROBLEM
 from tests.tf_placer.problem.small_problems import branches_optimum_ns, branches_problem
 from tf_placer.agents.go.committed import committed
 from tf_placer.agents.go.config import GoConfig
 from tf_placer.agents.go.student import GoStudent, with_drawn_numbers
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.training.lessons import kept_plans
-
-SMALL = GoConfig(
-    num_groups=6,
-    type_embedding=4,
-    graph_width=4,
-    graph_layers=1,
-    width=4,
-    layers=1,
-    head_width=2,
-    inner_width=4,
-    learning_rate=1e-2,
-)
-PROBLEM = branches_problem(3, 4)
-OTHER = branches_problem(5, 2, num_devices=3)
 
 
 def halves(problem):
@@ -33,7 +20,7 @@ def halves(problem):
 
 @pytest.fixture(scope="module")
 def student():
-    return GoStudent(SMALL, seed=0)
+    return GoStudent(OF_GROUPS, seed=0)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +37,7 @@ def test_plans_are_of_nodes_and_come_back_as_units(student, lesson):
 
 
 def test_a_step_says_the_loss_before_it_and_brings_it_down(lesson):
-    student = GoStudent(SMALL, seed=1)
+    student = GoStudent(OF_GROUPS, seed=1)
     before = float(student.loss_of(lesson))
     assert before == float(student.loss_of(lesson))  # the same parts are missing
     for _ in range(40):
