@@ -62,5 +62,5 @@ def _taken(name: str, value: object, hint: object) -> object:
     if hint is float:
         return arguments.number(name, value)
     if hint is str:
-        return arguments.text(name, value)
+        arguments.instance_of(name, value, str, "give a text")  # which texts there are the class says
     return value

@@ -8,10 +8,13 @@ import tensorflow as tf
 
 from tests.tf_placer.agents.go.small_go import OF_GROUPS as CONFIG
 from tests.tf_placer.agents.go.small_go import OTHER, PROBLEM
+from tf_placer.agents.go.committed import committed
 from tf_placer.agents.go.config import GoConfig
 from tf_placer.agents.go.learner import GoLearner, chunk_of
 from tf_placer.agents.go.policy import NOWHERE, Chain
+from tf_placer.agents.go.student import GoStudent
 from tf_placer.agents.learner import Beginning
+from tf_placer.agents.weights import weights_bytes
 from tf_placer.errors import InputError
 
 PAPER = dataclasses.replace(
@@ -178,3 +181,34 @@ def test_failures_leave_numbers_behind():
         assert np.isfinite(variable.numpy()).all(), variable.name
     assert not np.isfinite(float(learner.begin_s))
     np.testing.assert_array_equal(learner.begin, learner.inputs.legal.numpy().argmax(axis=1))
+
+
+def test_with_weights_the_first_placements_are_made_from_nothing_and_teach_nothing(tmp_path):
+    student = GoStudent(CONFIG, seed=9)
+    path = tmp_path / "go.npz"
+    path.write_bytes(weights_bytes(student.kind, student.policy, {}))
+    # Nothing but rewards could move the weights.
+    config = dataclasses.replace(CONFIG, weights=str(path), entropy=0.0)
+    learner = learner_of(config)
+    taught = [v.numpy() for v in student.policy.trainable_variables]
+    for ours, theirs in zip(learner.policy.trainable_variables, taught, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    first = learner.propose()
+    cold = committed(learner.policy, learner.inputs, 1, 12, tf.constant(0.0), tf.constant([0, 0]))
+    np.testing.assert_array_equal(first.placements[0], PROBLEM.everything_on(0))
+    np.testing.assert_array_equal(first.placements[1], learner.inputs.placements(cold)[0])
+    learner.learn(first.actions, *on_device_1(first.placements))
+    for ours, theirs in zip(learner.policy.trainable_variables, taught, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    fastest = int(tf.argmin(on_device_1(first.placements)[0]))
+    np.testing.assert_array_equal(learner.begin, first.actions.chain.executed[fastest])
+    update(learner)
+    assert any(
+        (ours.numpy() != theirs).any()
+        for ours, theirs in zip(learner.policy.trainable_variables, taught, strict=True)
+    )
+
+
+def test_weights_that_are_not_there_are_told():
+    with pytest.raises(InputError, match="nowhere"):
+        learner_of(dataclasses.replace(CONFIG, weights="nowhere"))
