@@ -63,9 +63,9 @@ class GoConfig:
     """Zhou et al. 2020, "Transferable Graph Optimizers for ML Compilers" (GO), sections 3 and 4: devices alone.
 
     ``preset="paper"`` gives the paper's values, each named below as (paper: ...), as far as they are known and can
-    work. Of what it prints we could check the structure, not the numbers. Printed with a learning rate of 0.5 and an
-    entropy weight of 0.5, Adam does not learn; learning_rate 1e-4, entropy 0.01, gradient_clip 0.5, passes 3 and
-    segment 256 are those of a published reproduction.
+    work; we could not check them against its text. One of Adam's steps at the printed learning rate of 0.5 is longer
+    than the weights are, and what its entropy weight of 0.5 multiplies is not said: learning_rate 1e-4, entropy 0.01,
+    gradient_clip 0.5, passes 3 and segment 256 are those of a published reproduction.
 
     Departures that the preset "ours" makes, each undone by its field:
 
