@@ -15,6 +15,7 @@ from tf_placer.agents.go.inputs import GoInputs, go_inputs
 from tf_placer.agents.go.kind import go_kind
 from tf_placer.agents.go.nodes import nodes_of
 from tf_placer.agents.go.policy import NOWHERE, GoPolicy
+from tf_placer.agents.graph_inputs import GraphInputs
 from tf_placer.agents.moments import make_moments
 from tf_placer.cluster.device import MAX_DEVICES
 from tf_placer.problem.problem import Problem
@@ -108,4 +109,5 @@ def with_drawn_numbers(inputs: GoInputs, seed: tf.Tensor) -> GoInputs:
     order = tf.argsort(tf.random.stateless_uniform([MAX_DEVICES], seed), stable=True)
     kind = graph.device_numbers // MAX_DEVICES
     numbers = kind * MAX_DEVICES + tf.gather(order, graph.device_numbers % MAX_DEVICES)
-    return inputs._replace(graph=graph._replace(device_numbers=numbers))
+    renumbered = GraphInputs(*(numbers if one is graph.device_numbers else one for one in graph))
+    return GoInputs(*(renumbered if one is graph else one for one in inputs))

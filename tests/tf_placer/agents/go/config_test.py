@@ -38,6 +38,7 @@ WRONG = {
     "standardize": "yes",
     "elite_share": 1.5,
     "failing_reward": 0.0,
+    "weights": None,
     "preset": "papier",
 }
 
