@@ -117,7 +117,7 @@ def test_other_flags_defaults_and_commands_are_seen(root: pathlib.Path) -> None:
     [seed] = [row for row in rows if row[0] == "`--seed`"]
     without = [row for row in rows if row is not seed]
     [missing] = flag_faults(without)
-    assert missing.startswith("--seed is missing; its row: | `--seed` | `0` | `place` `compare` | ")
+    assert missing.startswith("--seed is missing; its row: | `--seed` | `0` | `place` `compare` `train` | ")
     for changed in (
         [seed[0], "`1`", *seed[2:]],
         [seed[0], "", *seed[2:]],

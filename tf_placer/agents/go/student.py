@@ -110,4 +110,4 @@ def with_drawn_numbers(inputs: GoInputs, seed: tf.Tensor) -> GoInputs:
     kind = graph.device_numbers // MAX_DEVICES
     numbers = kind * MAX_DEVICES + tf.gather(order, graph.device_numbers % MAX_DEVICES)
     renumbered = GraphInputs(*(numbers if one is graph.device_numbers else one for one in graph))
-    return GoInputs(*(renumbered if one is graph else one for one in inputs))
+    return GoInputs(renumbered, *inputs[1:])
