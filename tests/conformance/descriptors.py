@@ -19,6 +19,7 @@ from tf_placer.agents.go.config import GoConfig
 from tf_placer.agents.go.inputs import GoInputs, go_inputs
 from tf_placer.agents.go.nodes import nodes_of
 from tf_placer.agents.go.policy import NOWHERE, Chain, GoPolicy
+from tf_placer.agents.go.zero_shot import GoZeroShotConfig
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.inputs import HdpInputs, hdp_inputs
 from tf_placer.agents.hdp.policy import Actions, HdpPolicy
@@ -122,6 +123,8 @@ METHODS = (
         ),
         evaluations=800,
     ),
+    # It was taught on steps of thousands of ops, not on this one.
+    MethodDescriptor("go_zero_shot", GoZeroShotConfig(samples=8, steps=4), of_optimum=1.98),
     MethodDescriptor(
         "hdp",
         HdpConfig(

@@ -16,6 +16,7 @@ from tests.tf_placer.problem.small_problems import branches_optimum_ns, branches
 from tf_placer.agents.learner import Beginning
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.search import methods
+from tf_placer.search.search import search
 from tf_placer.search.settings import configured
 from tf_placer.search.spec import Kind, MethodSpec
 
@@ -109,3 +110,24 @@ def test_the_gain_is_of_what_was_drawn() -> None:
 
     knows = dataclasses.replace(TINY, build=Knows)
     assert gain(knows, None, 2 * WINDOW, shuffled=True) == pytest.approx(1)
+
+
+# How many are drawn for an update, whatever a config calls it.
+COUNTS = {"placements", "samples", "episodes", "rollouts", "minibatches"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", LEARNED, ids=lambda method: method.name)
+def test_it_learns_from_as_few_as_it_takes(method: MethodDescriptor) -> None:
+    """A dimension of 1 where there are many otherwise: TensorFlow has kernels that cannot bear it."""
+    spec = methods.find(method.name)
+    config = configured(spec, method.config)
+    for field in COUNTS & {field.name for field in dataclasses.fields(config)}:
+        least = {"post": 2, "tabular": 2}.get(method.name, 1)
+        config = dataclasses.replace(config, **{field: least})
+    for problem in (PROBLEM, branches_problem(1, 1)):
+        found = search(problem, spec, 600, budget_evaluations=8, config=config)
+        assert (
+            found.runtime_s
+            <= SimulatedEvaluator(problem).evaluate(problem.everything_on(0)[np.newaxis]).runtime_s
+        )

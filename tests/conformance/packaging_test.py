@@ -122,7 +122,7 @@ def test_the_wheel_holds_all_that_an_installed_tf_placer_reads(
         str(file.relative_to(root))
         for folder in installed
         for file in (root / folder).rglob("*")
-        if file.suffix in (".py", ".cc", ".h", ".toml", ".json")
+        if file.suffix in (".py", ".cc", ".h", ".toml", ".json", ".npz")
     }
     assert packed == expected
     assert {

@@ -17,7 +17,7 @@ class Student(Protocol):
 
         group_of_unit = student.groups_of(problem)  # whoever looks for plans keeps to these
         lesson = student.meets(problem, plans)
-        loss = student.learn(lesson)
+        loss = student.learn(lesson, tf.constant(1.0))
 
     What a step draws depends on the seed and the count of steps alone: a student with restored variables goes on as the
     saved one would have.
@@ -25,19 +25,25 @@ class Student(Protocol):
     Attributes:
       policy: what is taught.
       kind: says for which policies its weights are.
+      needs_plans: whether it learns from plans; else none are searched for it.
     """
 
     policy: snt.Module
     kind: PolicyKind
+    needs_plans: bool
 
     def groups_of(self, problem: Problem) -> np.ndarray:
         """[U] int32, from 0 on: units that the policy can only place together have the same number."""
 
-    def meets(self, problem: Problem, plans: np.ndarray) -> Any:
-        """A problem with good plans [K, U] as the policy sees them; a nest of tensors."""
+    def meets(self, problem: Problem, plans: np.ndarray | None) -> Any:
+        """A problem with good plans [K, U], if it needs some, as the policy sees them; a nest of tensors."""
 
-    def learn(self, lesson: Any) -> tf.Tensor:
+    def learn(self, lesson: Any, rate: tf.Tensor) -> tf.Tensor:
         """Takes one optimizer step towards the plans.
+
+        Args:
+          lesson: what ``meets`` gave.
+          rate: scalar float32, the length of the step as a share of the learning rate.
 
         Returns:
           Scalar float32, the mean of a decision's -log p in nats before the step.

@@ -81,7 +81,8 @@ def restore_weights(path: pathlib.Path, kind: PolicyKind, policy: snt.Module) ->
         found = _entry(header, "settings", name)
         if found != value:
             raise InputError(
-                f"{path} was taught with {name}={found}, this policy has {value}; set {name}={found}"
+                f"{path} was taught with {name}={found}, this policy has {value}; set {name}={found}, or "
+                'weights="" to begin without'
             )
     named = _named(policy)
     if {name: array.shape for name, array in arrays.items()} != {

@@ -22,7 +22,7 @@ from tf_placer.folders import check_writable
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.search import methods
 from tf_placer.search.settings import configured, recorded
-from tf_placer.training.lessons import kept_plans
+from tf_placer.training.lessons import lesson_of
 from tf_placer.training.teach import Epoch, teach
 from tf_placer.user_cache import user_cache_folder
 
@@ -127,10 +127,10 @@ def _lessons(
         for cluster in clusters:
             problem = analytic_problem(item, cluster)
             folder = user_cache_folder() / "lessons"
-            groups = student.groups_of(problem)
-            plans = kept_plans(problem, groups, training.searches, training.evaluations, folder)
-            lessons.append(student.meets(problem, plans.device_of_unit))
-            console.print(f"{name} on {cluster.name}: a plan of {plans.runtime_s[0]:.4g} s", soft_wrap=True)
+            lesson, plans = lesson_of(student, problem, training.searches, training.evaluations, folder)
+            lessons.append(lesson)
+            found = "" if plans is None else f": a plan of {plans.runtime_s[0]:.4g} s"
+            console.print(f"{name} on {cluster.name}{found}", soft_wrap=True)
     return lessons
 
 

@@ -10,14 +10,17 @@ from tf_placer.agents.colocrl.learner import ColocRlLearner
 from tf_placer.agents.features import FEATURES_VERSION, RELATIVE_VERSION
 from tf_placer.agents.go.config import GoConfig
 from tf_placer.agents.go.kind import NETWORK_VERSION as GO_NETWORK_VERSION
+from tf_placer.agents.go.kind import SHIPPED
 from tf_placer.agents.go.learner import GoLearner
 from tf_placer.agents.go.student import GoStudent
+from tf_placer.agents.go.zero_shot import GoZeroShotConfig, go_zero_shot
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.learner import NETWORK_VERSION as HDP_NETWORK_VERSION
 from tf_placer.agents.hdp.learner import HdpLearner
 from tf_placer.agents.mars.config import MarsConfig
-from tf_placer.agents.mars.learner import NETWORK_VERSION as MARS_NETWORK_VERSION
+from tf_placer.agents.mars.kind import NETWORK_VERSION as MARS_NETWORK_VERSION
 from tf_placer.agents.mars.learner import MarsLearner
+from tf_placer.agents.mars.student import MarsStudent
 from tf_placer.agents.placeto.config import PlacetoConfig
 from tf_placer.agents.placeto.learner import NETWORK_VERSION as PLACETO_NETWORK_VERSION
 from tf_placer.agents.placeto.learner import PlacetoLearner
@@ -130,10 +133,20 @@ SPECS = (
         summary="GO: devices for all nodes at once, by GraphSAGE, attention and PPO (Zhou et al. 2020).",
         build=GoLearner,
         config=GoConfig,
+        default=GoConfig(weights=SHIPPED),
         ignores=("what does not fit in its groups",),
         uses_start=True,
         versions={"network": GO_NETWORK_VERSION, "features": FEATURES_VERSION, "relative": RELATIVE_VERSION},
         student=GoStudent,
+    ),
+    MethodSpec(
+        name="go_zero_shot",
+        kind=Kind.CONSTRUCTIVE,
+        summary="GO's policy as it was taught on other graphs, without rewards (Zhou et al. 2020, section 4.4).",
+        build=go_zero_shot,
+        config=GoZeroShotConfig,
+        ignores=("single units of a group", "the simulator's order", "peaks of memory"),
+        goes_on=False,
     ),
     MethodSpec(
         name="hdp",
@@ -228,6 +241,7 @@ SPECS = (
             "features": FEATURES_VERSION,
             "relative features": RELATIVE_VERSION,
         },
+        student=MarsStudent,
     ),
     MethodSpec(
         name="memetic",

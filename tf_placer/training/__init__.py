@@ -2,7 +2,8 @@
 
 from tf_placer.training.lessons import Plans
 from tf_placer.training.lessons import kept_plans
+from tf_placer.training.lessons import lesson_of
 from tf_placer.training.teach import Epoch
 from tf_placer.training.teach import teach
 
-__all__ = ["Epoch", "Plans", "kept_plans", "teach"]
+__all__ = ["Epoch", "Plans", "kept_plans", "lesson_of", "teach"]

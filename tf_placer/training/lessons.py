@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import pathlib
+from typing import Any
 
 import numpy as np
 
+from tf_placer.agents.student import Student
 from tf_placer.array_file import array_file_bytes, read_array_file
 from tf_placer.errors import InputError
 from tf_placer.files import write_atomically
@@ -32,6 +34,16 @@ class Plans:
 
     device_of_unit: np.ndarray
     runtime_s: np.ndarray
+
+
+def lesson_of(
+    student: Student, problem: Problem, searches: int, evaluations: int, folder: pathlib.Path
+) -> tuple[Any, Plans | None]:
+    """A problem as a student meets it, with the plans that ``kept_plans`` finds for the student's groups, if any."""
+    if not student.needs_plans:
+        return student.meets(problem, None), None
+    plans = kept_plans(problem, student.groups_of(problem), searches, evaluations, folder)
+    return student.meets(problem, plans.device_of_unit), plans
 
 
 def kept_plans(

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from tf_placer import arguments
 from tf_placer.agents.student import Student
@@ -17,6 +18,7 @@ from tf_placer.folders import reserved
 from tf_placer.search.checkpoint import Checkpoint
 
 _SAVED_EVERY_S = 30.0
+_SHORTEST = 0.05  # of the last steps, as a share of the first
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,8 +44,9 @@ def teach(
     seed: int,
     checkpoint: pathlib.Path,
     show: Callable[[Epoch], None] = lambda epoch: None,
+    until: int | None = None,
 ) -> list[Epoch]:
-    """Shows a student each lesson once in an epoch, in another order each time.
+    """Shows a student each lesson once in an epoch, in another order each time, with steps that become shorter.
 
     The same call goes on where a killed one was, at the end of its last whole epoch that is kept.
 
@@ -51,10 +54,11 @@ def teach(
       student: is changed.
       lessons: what ``student.meets`` made of each problem, in an order that is the same in each call.
       held_out: as many as there are, never taught.
-      epochs: in all, those of earlier calls included.
+      epochs: in all, those of earlier calls included; steps become shorter over all of them, down to a twentieth.
       seed: of the order.
       checkpoint: folder of this one training, made if need be.
       show: is given each epoch when it ends.
+      until: the epoch after which this call ends, for the caller to change the lessons and call again.
 
     Returns:
       All epochs, those of earlier calls included.
@@ -64,21 +68,29 @@ def teach(
     """
     if not lessons:
         raise InputError("there is no lesson; give at least one")
-    arguments.whole_number("epochs", epochs, least=1)
+    last = arguments.whole_number("epochs", epochs, least=1)
+    if until is not None:
+        last = arguments.whole_number("until", until, least=1, most=epochs)
     with reserved(checkpoint, f"checkpoint={checkpoint}"):
         identity = {"seed": seed, "lessons": len(lessons), "held_out": len(held_out)}
         kept = Checkpoint(checkpoint, identity, _SAVED_EVERY_S)
         kept.track(student, dataclasses.asdict(student.kind))
         history = [Epoch(*entry) for entry in (kept.recorder or {"history": []})["history"]]
-        for number in range(len(history) + 1, epochs + 1):
+        for number in range(len(history) + 1, last + 1):
             order = np.random.default_rng([seed, number]).permutation(len(lessons))
-            loss = float(np.mean([float(student.learn(lessons[place])) for place in order]))
+            rate = tf.constant(_step_length((number - 1) / epochs))
+            loss = float(np.mean([float(student.learn(lessons[place], rate)) for place in order]))
             unseen = [float(student.loss_of(lesson)) for lesson in held_out]
             history.append(Epoch(number, loss, float(np.mean(unseen)) if unseen else math.nan))
             kept.save(
                 number,
                 lambda: {"history": [list(dataclasses.astuple(epoch)) for epoch in history]},
-                last=number == epochs,
+                last=number == last,
             )
             show(history[-1])
     return history
+
+
+def _step_length(share: float) -> float:
+    """Of an epoch that begins after that share of all of them: half a cosine, from 1 on."""
+    return _SHORTEST + (1 - _SHORTEST) * 0.5 * (1 + math.cos(math.pi * share))

@@ -18,10 +18,11 @@ class OneNumber(snt.Module):
         self.policy = snt.Module()
         self.policy.number = tf.Variable(0.0)
         self.kind = PolicyKind("OneNumber", {"number": 1}, {})
-        self.seen = []
+        self.seen, self.rates = [], []
 
-    def learn(self, lesson):
+    def learn(self, lesson, rate):
         self.seen.append(lesson)
+        self.rates.append(float(rate))
         loss = self.loss_of(lesson)
         self.policy.number.assign_add(0.5 * (lesson - self.policy.number))
         return loss

@@ -11,7 +11,8 @@ from tf_placer.agents.go.policy import NOWHERE
 from tf_placer.agents.go.policy import Chain
 from tf_placer.agents.go.policy import GoPolicy
 from tf_placer.agents.go.policy import Scores
-from tf_placer.agents.go.zero_shot import zero_shot
+from tf_placer.agents.go.zero_shot import GoZeroShotConfig
+from tf_placer.agents.go.zero_shot import go_zero_shot
 
 __all__ = [
     "NOWHERE",
@@ -20,10 +21,11 @@ __all__ = [
     "GoInputs",
     "GoLearner",
     "GoPolicy",
+    "GoZeroShotConfig",
     "ManyProblems",
     "Nodes",
     "Scores",
     "go_inputs",
+    "go_zero_shot",
     "nodes_of",
-    "zero_shot",
 ]

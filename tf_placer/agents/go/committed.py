@@ -35,9 +35,10 @@ def committed(
     only = tf.argmax(tf.cast(inputs.legal, tf.int32), axis=1, output_type=tf.int32)
     now = tf.tile(tf.where(choices > 1, NOWHERE, only)[tf.newaxis], [count, 1])
     total = tf.reduce_sum(tf.cast(choices > 1, tf.float32))
+    encoded = policy.encode(inputs)
     for step in range(steps):
         draw, order = tf.unstack(tf.random.split(tf.random.fold_in(seed, step)))
-        logits = policy.logits(inputs, now)
+        logits = policy.logits(inputs, now, encoded)
         device = masked.largest(logits + temperature * masked.gumbel(tf.shape(logits), draw))
         open_ = now == NOWHERE
         noise = temperature * (1 - step / steps) * masked.gumbel(tf.shape(now), order)

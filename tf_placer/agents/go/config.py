@@ -117,8 +117,9 @@ class GoConfig:
       standardize: advantages by batch; else the mean of all earlier trials is the baseline (paper).
       elite_share: share of each batch's samples that the policy also imitates (paper: 0).
       failing_reward: reward of a placement that does not run, below 0.
-      weights: file that `train` wrote, whose weights it begins with; "" draws new ones. The first placements are then
-        made from nothing (``committed``), and refinement begins with the best of them.
+      weights: file that `train` wrote, whose weights it begins with, "shipped" for those that come with tf_placer, or
+        "" for new ones. With weights the first placements are made from nothing (``committed``), and refinement begins
+        with the best of them. The method's row in the table has "shipped", a preset "".
       preset: "ours" or "paper"; says what the fields are that are not given.
 
     Raises:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pathlib
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +12,7 @@ from tf_placer.agents.baselines import elites, standardized_advantage
 from tf_placer.agents.go.committed import committed
 from tf_placer.agents.go.config import GoConfig
 from tf_placer.agents.go.inputs import GoInputs, go_inputs
-from tf_placer.agents.go.kind import go_kind
+from tf_placer.agents.go.kind import go_kind, weights_path
 from tf_placer.agents.go.nodes import nodes_of
 from tf_placer.agents.go.policy import NOWHERE, Chain, GoPolicy
 from tf_placer.agents.learner import Beginning, Proposal
@@ -83,7 +82,7 @@ class GoLearner(snt.Module):
         if policy is None:
             policy = GoPolicy(config, seed)
             if config.weights:
-                restore_weights(pathlib.Path(config.weights), go_kind(config), policy)
+                restore_weights(weights_path(config.weights), go_kind(config), policy)
         self.policy = policy
         self._of_problem = _Untracked(go_inputs(problem, nodes))
         self._config = config
@@ -102,9 +101,14 @@ class GoLearner(snt.Module):
         """The problem as the policy sees it."""
         return self._of_problem.inputs
 
-    @tf.function(autograph=False)
     def propose(self) -> Proposal:
         """Draws B placements; the same ones until ``learn`` is called."""
+        # Not traced with the others: it is asked for once.
+        return self._taught() if self._config.weights and not int(self.updates) else self._refined()
+
+    @tf.function(autograph=False)
+    def _refined(self) -> Proposal:
+        """Draws chains from where refinement begins."""
         config, seed = self._config, tf.random.fold_in(self._seed, self.updates)
         begin = tf.convert_to_tensor(self.begin)
 
@@ -119,8 +123,11 @@ class GoLearner(snt.Module):
             drawn = tf.map_fn(draw, seeds, fn_output_signature=(tf.int32, tf.float32), parallel_iterations=1)
             shape = [config.rollouts, config.passes, begin.shape[0]]
             devices, log_prob = (tf.reshape(one, shape) for one in drawn)
-        if config.weights:
-            devices = tf.cond(self.updates == 0, lambda: self._taught(seed), lambda: devices)
+        return self._proposal(devices, log_prob)
+
+    def _proposal(self, devices: tf.Tensor, log_prob: tf.Tensor) -> Proposal:
+        """Of chains [B, T, V]."""
+        begin = tf.convert_to_tensor(self.begin)
         chain = Chain(begin, self._with_begin(begin, devices))
         return Proposal(Drawn(chain, log_prob), self.inputs.placements(chain.executed))
 
@@ -163,16 +170,18 @@ class GoLearner(snt.Module):
         others = self.updates > 0 if self._config.weights else True
         return tf.cast(tf.logical_and(others, tf.logical_not(self._is_begin())), tf.float32)
 
-    def _taught(self, seed: tf.Tensor) -> tf.Tensor:
-        """[B, T, V] what weights that were taught elsewhere make of the problem: the likeliest, then draws."""
-        count = self._config.rollouts
+    def _taught(self) -> Proposal:
+        """What weights that were taught elsewhere make of the problem: the likeliest, then draws."""
+        count, seed = self._config.rollouts, tf.random.fold_in(self._seed, self.updates)
         cold, warm = (
             committed(self.policy, self.inputs, some, _STEPS, tf.constant(temperature), seed)
             for some, temperature in ((1, 0.0), (count - 1, _TEMPERATURE))
         )
         # The first of all may be what is begun with: the likeliest comes second.
         rows = tf.concat([warm[:1], cold, warm[1:]], axis=0)[:count]
-        return tf.repeat(rows[:, tf.newaxis], self._config.passes, axis=1)
+        devices = tf.repeat(rows[:, tf.newaxis], self._config.passes, axis=1)
+        # Nobody drew them as chains: they are worth imitating, and no ratio is asked of them (``_is_drawn``).
+        return self._proposal(devices, tf.zeros(tf.shape(devices)))
 
     def _with_begin(self, begin: tf.Tensor, devices: tf.Tensor) -> tf.Tensor:
         """[B, T, V] with it in its place."""

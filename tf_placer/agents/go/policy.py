@@ -44,7 +44,7 @@ class Scores(NamedTuple):
     entropy: tf.Tensor
 
 
-class _Encoded(NamedTuple):
+class Encoded(NamedTuple):
     """What does not depend on decisions: nodes [V, H], the whole graph [K], devices."""
 
     nodes: tf.Tensor
@@ -148,13 +148,21 @@ class GoPolicy(snt.Module):
         every = tf.concat([first, later], axis=1)
         return Scores(masked.log_prob(every, chain.devices), masked.entropy(every))
 
-    def logits(self, inputs: GoInputs, device_of_node: tf.Tensor) -> tf.Tensor:
-        """[B, V, D] masked logits of the next pass, of what is decided [B, V] by then."""
-        return self._logits(inputs, self._encoded(inputs), device_of_node)
+    def logits(
+        self, inputs: GoInputs, device_of_node: tf.Tensor, encoded: Encoded | None = None
+    ) -> tf.Tensor:
+        """[B, V, D] masked logits of the next pass.
+
+        Args:
+          inputs: the problem.
+          device_of_node: [B, V] what is decided by then.
+          encoded: what ``encode`` gives, where it is at hand.
+        """
+        return self._logits(inputs, self.encode(inputs) if encoded is None else encoded, device_of_node)
 
     def _refine(self, inputs: GoInputs, begin: tf.Tensor, noise: tf.Tensor) -> tuple[Chain, Scores]:
         """The largest logit with noise [T, B, V, D], pass by pass."""
-        encoded = self._encoded(inputs)
+        encoded = self.encode(inputs)
         now, passes = begin[tf.newaxis], []
         for more in tf.unstack(noise):
             logits = self._logits(inputs, encoded, now)
@@ -164,7 +172,8 @@ class GoPolicy(snt.Module):
         devices, log_prob, entropy = (tf.stack(each, axis=1) for each in zip(*passes, strict=True))
         return Chain(begin, devices), Scores(log_prob, entropy)
 
-    def _encoded(self, inputs: GoInputs) -> _Encoded:
+    def encode(self, inputs: GoInputs) -> Encoded:
+        """Reads the graph, once for all passes."""
         graph = inputs.graph
         units = tf.concat([self._types(graph.type_of_unit), graph.relative_features], axis=1)
         units = self._encoder(units, graph.edges)
@@ -173,13 +182,13 @@ class GoPolicy(snt.Module):
         choices = DeviceChoices(
             graph.device_features, graph.device_numbers, inputs.legal, tf.zeros_like(inputs.slowness)
         )
-        return _Encoded(
+        return Encoded(
             nodes=self._nodes(tf.concat([pooled, inputs.node_numbers], axis=1)),
             whole=tf.reduce_mean(units, axis=0),
             devices=self._devices.embed(choices),
         )
 
-    def _logits(self, inputs: GoInputs, encoded: _Encoded, device_of_node: tf.Tensor) -> tf.Tensor:
+    def _logits(self, inputs: GoInputs, encoded: Encoded, device_of_node: tf.Tensor) -> tf.Tensor:
         """[B, V, D]."""
         seen = decided(inputs, device_of_node)
         devices = encoded.devices

@@ -40,6 +40,8 @@ class GoStudent(snt.Module):
     are treated alike, and that no number stands for a part of the plan.
     """
 
+    needs_plans = True
+
     def __init__(self, config: GoConfig, seed: int, repeats: int = 4):
         """Draws weights.
 
@@ -54,7 +56,8 @@ class GoStudent(snt.Module):
         self.kind = go_kind(config)
         self._repeats = repeats
         self._seed = tf.constant([seed, 0x57D], tf.int32)
-        self._optimizer = snt.optimizers.Adam(config.learning_rate)
+        self._step_length = tf.Variable(config.learning_rate, trainable=False, name="step_length")
+        self._optimizer = snt.optimizers.Adam(self._step_length)
         make_moments(self._optimizer, self.policy.trainable_variables)
         self.updates = tf.Variable(0, trainable=False, name="updates")
 
@@ -69,13 +72,14 @@ class GoStudent(snt.Module):
         return GoLesson(go_inputs(problem, nodes), tf.constant(plans[:, first], tf.int32))
 
     @tf.function(autograph=False, reduce_retracing=True)
-    def learn(self, lesson: GoLesson) -> tf.Tensor:
+    def learn(self, lesson: GoLesson, rate: tf.Tensor) -> tf.Tensor:
         """Takes one optimizer step; the mean -log p of what was missing, before it."""
         variables = self.policy.trainable_variables
         with tf.GradientTape() as tape:
             loss = self._loss(lesson, tf.random.fold_in(self._seed, self.updates))
         gradients = tape.gradient(loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
         clipped, _ = tf.clip_by_global_norm([tf.convert_to_tensor(one) for one in gradients], _GRADIENT_CLIP)
+        self._step_length.assign(self._config.learning_rate * rate)
         self._optimizer.apply(clipped, variables)
         self.updates.assign_add(1)
         return loss

@@ -1,35 +1,83 @@
-"""A placement by a policy that was taught on other graphs: no reward is asked for."""
+"""Placements by a policy that was taught on other graphs: no time is asked for."""
 
 from __future__ import annotations
+
+import dataclasses
 
 import numpy as np
 import tensorflow as tf
 
+from tf_placer import arguments
+from tf_placer.agents.go.committed import committed
+from tf_placer.agents.go.config import GoConfig
 from tf_placer.agents.go.inputs import go_inputs
+from tf_placer.agents.go.kind import go_kind, weights_path
 from tf_placer.agents.go.nodes import nodes_of
-from tf_placer.agents.go.policy import NOWHERE, GoPolicy
+from tf_placer.agents.go.policy import GoPolicy
+from tf_placer.agents.weights import restore_weights
+from tf_placer.planners.topological_fill import fitting, needs
+from tf_placer.planners.within_memory import WithinMemory
 from tf_placer.problem.problem import Problem
+from tf_placer.problem.unit_order import order_of_use
 
 
-def zero_shot(
-    policy: GoPolicy, problem: Problem, plan: np.ndarray | None = None, passes: int | None = None
+@dataclasses.dataclass(frozen=True)
+class GoZeroShotConfig:
+    """What ``go_zero_shot`` makes.
+
+    Attributes:
+      weights: file that ``train`` or ``experiments.pretrain`` wrote, for a policy with GO's own settings; "shipped" are
+        those that come with tf_placer.
+      samples: B, how many placements; the first is the likeliest.
+      steps: T, in which the nodes of one are decided.
+      temperature: of all but the first.
+
+    Raises:
+      InputError: a field of the wrong type or out of range.
+    """
+
+    weights: str = "shipped"
+    samples: int = 64
+    steps: int = 12
+    temperature: float = 0.5
+
+    def __post_init__(self) -> None:
+        arguments.text("weights", self.weights, 'give the path of a file that `train` wrote, or "shipped"')
+        for field in ("samples", "steps"):
+            arguments.whole_number(field, getattr(self, field), least=1)
+        arguments.number("temperature", self.temperature, least=0, finite=True)
+
+
+def go_zero_shot(
+    problem: Problem, config: GoZeroShotConfig = GoZeroShotConfig(), seed: int = 0
 ) -> np.ndarray:
-    """The likeliest device of every node, refined; legal, but nobody asks whether it fits.
+    """Placements of an unseen graph by GO's policy as it was taught (Zhou et al. 2020, section 4.4).
+
+    The likeliest placement, then others that are drawn (``committed``). Where a device holds more than it can, the
+    largest units move to where there is room.
 
     Args:
-      policy: with weights of any problems.
-      problem: what to place, of any size.
-      plan: [U] that the first pass sees; None where nothing is decided by then.
-      passes: of refinement, where not as many as when the policy samples.
+      problem: what to place, of any size, with any number of devices.
+      config: settings.
+      seed: of what is drawn.
 
     Returns:
-      [U] int32 devices.
+      [K, U] int32 distinct legal placements whose variables fit, K <= B.
+
+    Raises:
+      InputError: ``config.weights`` is no file of weights for such a policy.
     """
-    nodes = nodes_of(problem, policy.config)
-    begin = np.full(nodes.count, NOWHERE, np.int32)
-    if plan is not None:
-        begin = nodes.devices_of(problem, plan[np.newaxis])[0]
+    of_policy = GoConfig(keep_probability=0.0, exploration=0.0, weights="")
+    policy = GoPolicy(of_policy, seed=0)
+    restore_weights(weights_path(config.weights), go_kind(of_policy), policy)
+    nodes = nodes_of(problem, of_policy)
     inputs = go_inputs(problem, nodes)
-    chain, _ = policy.greedy(inputs, tf.constant(begin), passes)
-    row: np.ndarray = inputs.placements(chain.executed).numpy()[0]
-    return row
+    devices = [
+        committed(policy, inputs, count, config.steps, tf.constant(temperature), tf.constant([seed, 0x25]))
+        for count, temperature in ((1, 0.0), (config.samples - 1, config.temperature))
+        if count
+    ]
+    rows = inputs.placements(tf.concat(devices, axis=0)).numpy()
+    order = order_of_use(problem)
+    certain, likely = (WithinMemory(problem, need, order, reserve) for need, reserve in needs(problem))
+    return fitting(problem, [certain(likely(row)) for row in rows])

@@ -86,6 +86,7 @@ class MarsConfig:
       pretrain_iterations: steps of Deep Graph Infomax before the first proposal (paper: 1000); 0 for none, which is the
         paper's ablation.
       pretrain_rate: Adam's, for these.
+      weights: file that `train` wrote, whose encoder it begins with, instead of pre-training one; "" for none.
       hidden: width of the placer's LSTMs (paper: 512).
       segment: groups of a segment (paper: 128).
       groups_per_step: that the placer reads and places in one step (paper: 1).
@@ -120,6 +121,7 @@ class MarsConfig:
     encoder_goes_on: bool = OF_PRESET
     pretrain_iterations: int = OF_PRESET
     pretrain_rate: float = 1e-3
+    weights: str = ""
     hidden: int = OF_PRESET
     segment: int = OF_PRESET
     groups_per_step: int = OF_PRESET
@@ -150,6 +152,7 @@ class MarsConfig:
             self._keep(field, arguments.whole_number(field, getattr(self, field), 0))
         for field, limits in _NUMBERS.items():
             self._keep(field, arguments.number(field, getattr(self, field), finite=True, **limits))
+        arguments.instance_of("weights", self.weights, str, "give the path of a file that `train` wrote")
         for field in ("encoder_goes_on", "decisions_apart", "standardize"):
             self._keep(field, arguments.truth(field, getattr(self, field)))
         if self.hidden % 2:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -16,15 +17,14 @@ from tf_placer.agents.losses import cross_entropy_loss, ppo_loss
 from tf_placer.agents.mars.config import MarsConfig
 from tf_placer.agents.mars.groups import mars_groups
 from tf_placer.agents.mars.inputs import MarsInputs, mars_inputs
+from tf_placer.agents.mars.kind import mars_kind
 from tf_placer.agents.mars.policy import MarsPolicy
 from tf_placer.agents.mars.pretraining import Pretraining
 from tf_placer.agents.moments import make_moments
 from tf_placer.agents.rewards import square_root_reward
+from tf_placer.agents.weights import restore_weights
 from tf_placer.placer.seq2seq import Decoded
 from tf_placer.problem.problem import Problem
-
-# Of the networks' shape: variables that were saved with another one cannot be restored.
-NETWORK_VERSION = 1
 
 
 class Executed(NamedTuple):
@@ -66,8 +66,11 @@ class MarsLearner(snt.Module):
           config: settings.
           beginning: plans, of which the one that is best as groups is leaned to, and what rewards are relative to.
           seed: fixes everything random.
-          policy: goes on with these weights, of any problem, and changes them; None draws new ones. Weights from a
-            file are given to it before, because the groups are embedded here.
+          policy: goes on with these weights, of any problem, and changes them; None draws new ones, and takes the
+            encoder of ``config.weights`` where that is given.
+
+        Raises:
+          InputError: ``config.weights`` is no file of weights for such an encoder.
         """
         super().__init__(name="mars_learner")
         groups = mars_groups(problem, config, beginning)
@@ -79,7 +82,9 @@ class MarsLearner(snt.Module):
         self._pretrain_accuracy: float | None = None
         if policy is None:
             policy = MarsPolicy(config, seed)
-            if config.pretrain_iterations:
+            if config.weights:
+                restore_weights(pathlib.Path(config.weights), mars_kind(config), policy.encoder)
+            elif config.pretrain_iterations:
                 pretraining = Pretraining(policy.encoder, config.pretrain_rate, seed)
                 pretraining.run([inputs.graph], config.pretrain_iterations)
                 self._pretrain_accuracy = float(pretraining.accuracy(inputs.graph))

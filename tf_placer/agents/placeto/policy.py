@@ -184,7 +184,10 @@ class PlacetoPolicy(snt.Module):
                 tf.broadcast_to(state[:, :, tf.newaxis], wide),
                 tf.broadcast_to(devices.embedding, wide),
             ]
-            logits += self._by_state(tf.concat(seen, axis=3))[..., 0]
+            # Rows, as in ``SegmentAttention``: oneDNN's products of rank 4 cannot bear a dimension of 1.
+            rows = tf.concat(seen, axis=3)
+            by_state = self._by_state(tf.reshape(rows, [-1, rows.shape[3]]))
+            logits += tf.reshape(by_state, tf.shape(logits))
         legal = tf.gather(inputs.choices.legal, group)[:, tf.newaxis]
         return self._mixed(masked.masked(logits, legal), legal)
 

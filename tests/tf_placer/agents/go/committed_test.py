@@ -48,9 +48,9 @@ def test_what_was_kept_is_seen_by_later_steps_and_stays(student, inputs, monkeyp
     seen = []
     logits = student.policy.logits
 
-    def spied(inputs, device_of_node):
+    def spied(inputs, device_of_node, encoded):
         seen.append(device_of_node.numpy())
-        return logits(inputs, device_of_node)
+        return logits(inputs, device_of_node, encoded)
 
     monkeypatch.setattr(student.policy, "logits", spied)
     last = committed(student.policy, inputs, 2, 3, tf.constant(1.0), SEED).numpy()

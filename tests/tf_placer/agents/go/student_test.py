@@ -41,7 +41,7 @@ def test_a_step_says_the_loss_before_it_and_brings_it_down(lesson):
     before = float(student.loss_of(lesson))
     assert before == float(student.loss_of(lesson))  # the same parts are missing
     for _ in range(40):
-        student.learn(lesson)
+        student.learn(lesson, tf.constant(1.0))
     assert int(student.updates) == 40
     assert float(student.loss_of(lesson)) < before
 
@@ -50,7 +50,7 @@ def test_one_student_meets_problems_of_other_sizes(student, lesson):
     other = student.meets(OTHER, halves(OTHER))
     assert other.inputs.legal.shape[1] == 3
     for one in (other, lesson, other):
-        assert np.isfinite(float(student.learn(one)))
+        assert np.isfinite(float(student.learn(one, tf.constant(1.0))))
 
 
 def test_drawn_numbers_are_distinct_and_of_the_same_type(lesson):
@@ -81,7 +81,7 @@ def test_what_was_taught_on_small_graphs_places_larger_ones(tmp_path):
     order = np.random.default_rng(0)
     for _ in range(400):
         for place in order.permutation(len(lessons)):
-            taught.learn(lessons[place])
+            taught.learn(lessons[place], tf.constant(1.0))
 
     def of_optimum(student, branches, length):
         problem = branches_problem(branches, length)

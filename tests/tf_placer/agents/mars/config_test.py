@@ -20,6 +20,7 @@ WRONG = {
     "encoder_goes_on": 0,
     "pretrain_iterations": -1,
     "pretrain_rate": "fast",
+    "weights": None,
     "hidden": 7,
     "segment": 0,
     "groups_per_step": 0,
