@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 
 from absl import flags
 
+from experiments.pretraining.course import read_course, without
 from tf_placer import workloads
 from tf_placer.cluster.preset import preset_path
 from tf_placer.command_line.parse_flags import parse_flags
@@ -52,7 +53,10 @@ def _check(name: str, value: object) -> None:
     """
     try:
         if name == "out":
-            check_writable(pathlib.Path(str(value)), f"--out={value}")
+            out = pathlib.Path(str(value))
+            check_writable(out.parent if out.suffix else out, f"--out={value}")
+        elif name == "leave_out":
+            without(read_course(seed=0), list(_words(value)))
         elif name in ("workload", "workloads"):
             for workload in _words(value):
                 workloads.check_name(workload)

@@ -13,12 +13,11 @@ import sys
 from absl import flags
 
 from experiments.main_program import run_program
-from experiments.papers.description import read_description
+from experiments.papers.description import TABLES, read_description
 from experiments.papers.table import compute
 from tf_placer.errors import InputError
 from tf_placer.folders import reserved
 
-TABLES = pathlib.Path(__file__).parent / "tables"
 _FULL, _QUICK = "docs/results/papers", "out/papers"
 
 _TABLE = flags.DEFINE_enum(

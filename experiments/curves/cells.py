@@ -69,6 +69,10 @@ class SearchCell:
         """The fastest step after at least so many evaluations: infinite where nothing fits, nan where not run."""
         return math.nan if self.status == NOT_RUN else best_at(self.points, evaluations)
 
+    def reaches(self, target_s: float) -> Point | None:
+        """The first point that is as fast as a step time; None where none is."""
+        return next((point for point in self.points if point.best_s <= target_s), None)
+
 
 @dataclasses.dataclass(frozen=True)
 class Filled:

@@ -67,7 +67,33 @@ def _section(study: Study, filled: Filled) -> list[str]:
         lines += ["", *([f"### {asks}", ""] if asks else []), *_found(filled, list(some), there[0])]
     learned = [one for one in there if methods.find(one.method).kind == Kind.LEARNED]
     others = [one for one in there if one not in learned or one.name == study.against]
-    return [*lines, *_verdicts(filled, learned, others), *_not_learned(filled, learned), *_failed(filled)]
+    lines += _verdicts(filled, learned, others)
+    lines += _not_learned(filled, learned)
+    if study.towards in filled.cells:
+        lines += _towards(study.towards, there, filled)
+    return [*lines, *_failed(filled)]
+
+
+def _towards(name: str, candidates: Sequence[Candidate], filled: Filled) -> list[str]:
+    """How soon each is as fast as one is in the end."""
+    target_s = _mean([cell.runtime_s for cell in filled.cells[name]])
+    title = f"to {_fraction(target_s / filled.reference_s)}, {name}'s mean"
+    lines = [
+        "",
+        *_header(title, "seeds that get there", "placements", "seconds", f"{name}'s placements over its own"),
+    ]
+    whole = None
+    for one in sorted(candidates, key=lambda one: one.name != name):
+        cells = filled.cells[one.name]
+        reached = [point for cell in cells if (point := cell.reaches(target_s)) is not None]
+        tried = _mean([point.evaluations for point in reached])
+        whole = tried if one.name == name else whole
+        told = [f"{tried:.0f}", f"{_mean([point.elapsed_s for point in reached]):.1f}"]
+        share = f"{whole / tried:.1f}" if reached and whole else ""
+        lines.append(
+            _line(one.name, f"{len(reached)} of {len(cells)}", *(told if reached else ("-", "-")), share)
+        )
+    return lines
 
 
 def _found(filled: Filled, candidates: Sequence[Candidate], first: Candidate) -> list[str]:

@@ -65,6 +65,8 @@ class Study:
       rows: the problems.
       candidates: what is compared, in order.
       against: the candidate that all are compared with seed by seed; "" is none.
+      towards: the candidate whose mean best is what it is told how soon the others get to; "" is none.
+      settings: method -> setting -> value, of all its candidates; a candidate's own come before these.
       quick_evaluations, quick_seeds: how much of it a quick page is, on what stands for the rows.
       quick_settings: method -> setting -> value, with which it is quick; a candidate's own come before these.
 
@@ -84,7 +86,9 @@ class Study:
     quick_evaluations: int
     quick_seeds: int
     quick_settings: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    settings: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     against: str = ""
+    towards: str = ""
 
     def __post_init__(self) -> None:
         for name in ("evaluations", "window", "quick_evaluations", "quick_seeds"):
@@ -99,10 +103,9 @@ class Study:
         for what, given in (("row", rows), ("seed", self.seeds), ("candidate", names)):
             if len(set(given)) < len(given):
                 raise InputError(f"it has the same {what} twice; give each once")
-        if self.against and self.against not in names:
-            raise InputError(
-                f"it has no candidate {self.against!r}; {arguments.nearest(self.against, names)}"
-            )
+        for name in (self.against, self.towards):
+            if name and name not in names:
+                raise InputError(f"it has no candidate {name!r}; {arguments.nearest(name, names)}")
 
     def check_names(self) -> None:
         """Raises InputError where a workload, a cluster, a method, a setting, a variant or a row is unknown."""
@@ -111,7 +114,7 @@ class Study:
             if row.quick:
                 workloads.check_name(row.quick)
             preset_path(row.cluster)
-        for method, settings in self.quick_settings.items():
+        for method, settings in (*self.settings.items(), *self.quick_settings.items()):
             configured(methods.find(method), settings)
         for one in self.candidates:
             arguments.one_of(f"variant of candidate {one.name!r}", one.variant, VARIANTS)
@@ -155,11 +158,15 @@ def _study(name: str, table: Mapping[str, Any]) -> Study:
     check_keys(
         "the study", table, Study, {"row", "candidate"} | keys_of(Study) - {"name", "rows", "candidates"}
     )
-    for key in {"title", "about", "against"} & table.keys():
+    for key in {"title", "about", "against", "towards"} & table.keys():
         arguments.text(key, table[key], "give a sentence")
     rows = [_part(Row, "a row", row) for row in list_of("row", table.get("row", []))]
+    settings = table_of("settings", table.get("settings", {}))
     candidates = [
-        _part(Candidate, "a candidate", one) for one in list_of("candidate", table.get("candidate", []))
+        dataclasses.replace(one, settings={**settings.get(one.method, {}), **one.settings})
+        for one in (
+            _part(Candidate, "a candidate", of) for of in list_of("candidate", table.get("candidate", []))
+        )
     ]
     more = {key: value for key, value in table.items() if key not in ("row", "candidate")}
     return Study(
@@ -177,7 +184,7 @@ def _study(name: str, table: Mapping[str, Any]) -> Study:
 def _part(of: type, what: str, table: object) -> Any:
     """A row or a candidate."""
     part = table_of(what, table)
-    check_keys(what, part, of, keys_of(of) - {"published"})
+    check_keys(what, part, of, keys_of(of) - ({"published", "settings"} if of is Row else set()))
     taken = dict(part)
     for key, value in part.items():
         if key in ("of_units", "only"):

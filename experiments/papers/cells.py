@@ -6,7 +6,8 @@ import dataclasses
 import gc
 import math
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -144,7 +145,7 @@ def _kept_cell(
     folder: pathlib.Path,
 ) -> Cell:
     """The cell that is on disk if all that makes it is the same, else a new one, which then is."""
-    settings = description.settings.get(column)
+    settings = description.settings_of(row, column)
     made = made_of(
         problem, description.method_of(column), settings, seed, description.evaluations, description.cap_s
     )
@@ -152,7 +153,7 @@ def _kept_cell(
     known: Cell | None = read_kept(path, made, Cell)
     if known is not None:
         return known
-    cell, search_s = _searched(description, problem, column, seed)
+    cell, search_s = _searched(description, problem, column, settings, seed)
     # A library can be installed, so what could not run is asked again the next time.
     if cell.status != NOT_RUN:
         keep(path, made, cell, search_s=search_s)
@@ -161,7 +162,11 @@ def _kept_cell(
 
 
 def _searched(
-    description: Description, problem: tf_placer.Problem, column: str, seed: int
+    description: Description,
+    problem: tf_placer.Problem,
+    column: str,
+    settings: Mapping[str, Any],
+    seed: int,
 ) -> tuple[Cell, float]:
     """One search, and the seconds that it took."""
     try:
@@ -171,7 +176,7 @@ def _searched(
             description.cap_s,
             description.evaluations,
             seed,
-            config=description.settings.get(column),
+            config=settings,
         )
     except NothingFits as error:
         return Cell(OUT_OF_MEMORY, math.inf, message=str(error)), 0.0

@@ -15,6 +15,7 @@ from tf_placer.errors import InputError
 from tf_placer.search import methods
 from tf_placer.search.settings import configured
 
+TABLES = pathlib.Path(__file__).parent.parent / "tables"
 OOM = "OOM"
 # Stands among the methods of a description: everything on the best device that is no CPU.
 ONE_ACCELERATOR = "one_accelerator"
@@ -30,12 +31,14 @@ class Row:
       cluster: preset of the paper's machine.
       quick: the workload that stands for it in a quick table; "" leaves the row out there.
       published: column of the paper -> seconds, infinite where it ran out of memory.
+      settings: method -> setting -> value, beside those of the table.
     """
 
     workload: str
     cluster: str
     quick: str = ""
     published: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    settings: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -95,6 +98,7 @@ class Description:
             ("row", rows, self.notes),
             ("method", self.methods, self.once),
             ("method", self.methods, self.settings),
+            *(("method", self.methods, row.settings) for row in self.rows),
             ("method", self.methods, self.variants),
             ("method", (*self.methods, ONE_ACCELERATOR), self.published_as),
             ("column of the paper", self.columns, self.published_as.values()),
@@ -116,11 +120,15 @@ class Description:
         """The method that a column is of."""
         return self.variants.get(column, column)
 
+    def settings_of(self, row: Row, column: str) -> dict[str, Any]:
+        """What a column's method is set to in a row; the others are as shipped."""
+        return {**self.settings.get(column, {}), **row.settings.get(column, {})}
+
     def check_names(self) -> None:
         """Raises InputError where a workload, also one of ``quick``, a cluster, a method or a setting is unknown."""
-        for name in self.methods:
-            configured(methods.find(self.method_of(name)), self.settings.get(name))
         for row in self.rows:
+            for column in self.methods:
+                configured(methods.find(self.method_of(column)), self.settings_of(row, column))
             workloads.check_name(row.workload)
             if row.quick:
                 workloads.check_name(row.quick)
@@ -199,9 +207,13 @@ def _row(table: object) -> Row:
         column: _seconds(column, value)
         for column, value in table_of("published", row.get("published", {})).items()
     }
-    for key in keys_of(Row) & row.keys() - {"published"}:
+    settings = {
+        name: table_of(f"settings.{name}", of)
+        for name, of in table_of("settings", row.get("settings", {})).items()
+    }
+    for key in keys_of(Row) & row.keys() - {"published", "settings"}:
         arguments.text(key, row[key], "give a name")
-    return Row(**{**row, "published": published})
+    return Row(**{**row, "published": published, "settings": settings})
 
 
 def _seconds(column: str, value: object) -> float:

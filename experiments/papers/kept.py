@@ -8,6 +8,7 @@ import json
 import pathlib
 from typing import Any
 
+from tf_placer.agents.go.kind import weights_path
 from tf_placer.files import write_atomically
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
@@ -23,15 +24,21 @@ def made_of(
       InputError: the method or a setting is unknown.
     """
     spec = methods.find(method)
-    return {
+    settings = recorded(configured(spec, config))
+    made = {
         "problem": problem.digest(),
         "method": method,
         "seed": seed,
         "evaluations": evaluations,
         "cap_s": cap_s,
-        "settings": recorded(configured(spec, config)),
+        "settings": settings,
         "versions": dict(spec.versions),
     }
+    weights = weights_path(settings.get("weights", ""))
+    # What a file of weights is called says little of what is in it.
+    return (
+        {**made, "weights": hashlib.sha256(weights.read_bytes()).hexdigest()} if weights.is_file() else made
+    )
 
 
 def read_kept(path: pathlib.Path, made: dict[str, Any], cell: type) -> Any | None:

@@ -6,7 +6,7 @@ import csv
 import io
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from experiments.papers.cells import NOT_RUN, OK, Filled
@@ -60,7 +60,7 @@ def as_markdown(description: Description, rows: Sequence[Filled], command: str) 
         f"- Seed: {seeds}",
         f"- Budget: {description.evaluations} placements for each plan, and at most {description.cap_s:g} s",
         f"- Published numbers: {description.source}",
-        *(_variant(description, column) for column in description.variants),
+        *(_variant(description, column) for column in {**description.variants, **description.settings}),
         "",
         "Step times are simulated, so they are not the paper's; what can be compared is who fits and who is faster.",
     ]
@@ -73,9 +73,15 @@ def as_markdown(description: Description, rows: Sequence[Filled], command: str) 
 
 
 def _variant(description: Description, column: str) -> str:
-    """What a column is whose name is no method's."""
-    settings = " ".join(f"{key}={value}" for key, value in description.settings.get(column, {}).items())
-    return f"- {column}: `{description.method_of(column)}` with `{settings}`"
+    """What a column is that is no method as shipped."""
+    settings = _told(description.settings.get(column, {}))
+    return f"- {column}: `{description.method_of(column)}`" + (f" with `{settings}`" if settings else "")
+
+
+def _told(settings: Mapping[str, Any]) -> str:
+    return " ".join(
+        f"{key}={value!r}" if value == "" else f"{key}={value}" for key, value in settings.items()
+    )
 
 
 def _overview(description: Description, rows: Sequence[Filled]) -> list[str]:
@@ -93,6 +99,8 @@ def _section(description: Description, filled: Filled) -> list[str]:
     lines = [
         f"{facts.ops} ops in {facts.units} units; no placement is faster than {seconds(facts.bound_s)} s.",
         "",
+        *(f"- {column}: `{_told(own)}`" for column, own in filled.row.settings.items()),
+        *([""] if filled.row.settings else []),
         *_header("method", "step s", "spread", "of best known", "peak GiB", "tried", "in the paper"),
     ]
     for name in (ONE_ACCELERATOR, *description.methods):

@@ -20,8 +20,9 @@ NAMES = sorted(
 # Of texts and lists: values that cannot be. FILE is there.
 OF_NAME = {
     "cluster": ("k40x3", "nowhere.toml"),
+    "leave_out": ("gnmd", "gnmt,wavenett"),
     "method": ("hpd",),
-    "out": ("FILE", "FILE/out"),
+    "out": ("FILE", "FILE/out", "FILE/out.npz"),
     "page": ("nowhere.md",),
     "picture": ("nowhere/picture.png", "FILE/picture.png"),
     "sizes": ("0", "10,ten", "-5"),

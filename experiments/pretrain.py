@@ -1,0 +1,104 @@
+"""Teaches a policy on the course, so that it knows something before a search begins.
+
+    python -m experiments.pretrain --out=weights.npz [--method=go] [--leave_out=gnmt,wavenet] [--quick]
+
+The course (``experiments/pretraining/course.toml``) has programs of many families, each on machines that ``--seed``
+draws. Good plans are searched first, once, and kept in the user's cache; then the policy is taught to make them. The
+same command goes on where a killed one was. With ``--leave_out`` the loss on those families is told, too: the policy is
+not taught them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import shlex
+import subprocess
+import sys
+import time
+
+import rich.console
+from absl import flags
+
+from experiments.main_program import run_program
+from experiments.pretraining.course import Program, read_course, without
+from experiments.pretraining.exercises import exercises
+from tf_placer.agents.weights import weights_bytes
+from tf_placer.errors import InputError
+from tf_placer.files import write_atomically
+from tf_placer.search import methods
+from tf_placer.search.settings import configured, recorded
+from tf_placer.training.teach import Epoch, teach
+
+_METHOD = flags.DEFINE_string("method", "go", "Whose policy.")
+_OUT = flags.DEFINE_string("out", None, "File of weights to write; the training is kept beside it.")
+_LEAVE_OUT = flags.DEFINE_list("leave_out", [], "Families of the course that are not taught.")
+_EPOCHS = flags.DEFINE_integer("epochs", 200, "How often each problem is shown.", lower_bound=1)
+_SEED = flags.DEFINE_integer("seed", 0, "Fixes everything random.", lower_bound=0)
+flags.DEFINE_bool("quick", False, "A small program of each of two families, two epochs: to see it work.")
+
+
+def main(argv: list[str]) -> None:
+    del argv
+    if _OUT.value is None:
+        raise InputError("--out is missing; give the file to write")
+    spec = methods.find(_METHOD.value)
+    if spec.student is None:
+        raise InputError(f"--method={spec.name}: its policy is not taught beforehand; give go or mars")
+    course, epochs = read_course(_SEED.value), _EPOCHS.value
+    if flags.FLAGS.quick:
+        course, epochs = _quick(course), 2
+    taught = without(course, _LEAVE_OUT.value)
+    console, began_s = rich.console.Console(highlight=False), time.monotonic()
+
+    def show(line: str) -> None:
+        console.print(f"{time.monotonic() - began_s:6.0f} s  {line}", soft_wrap=True)
+
+    config = configured(spec, {"weights": ""})
+    student = spec.student(config, _SEED.value)
+    lessons = exercises(student, taught, show)
+    unseen = exercises(student, [program for program in course if program not in taught], show)
+    out = pathlib.Path(_OUT.value)
+    history = teach(
+        student,
+        lessons,
+        unseen,
+        epochs=epochs,
+        seed=_SEED.value,
+        checkpoint=out.with_name(f"{out.name}.training"),
+        show=lambda epoch: show(_line(epoch, epochs)),
+    )
+    told = {
+        "command": shlex.join(["python", "-m", "experiments.pretrain", *sys.argv[1:]]),
+        "commit": _commit(),
+        "seed": _SEED.value,
+        "settings": recorded(config),
+        "problems": len(lessons),
+        "loss": history[-1].loss,
+    }
+    write_atomically(out, weights_bytes(student.kind, student.policy, told))
+    show(f"wrote {out}")
+
+
+def _quick(course: tuple[Program, ...]) -> tuple[Program, ...]:
+    """The plainest program on one machine, and one of another family."""
+    first = {program.family: program for program in course if not program.settings}
+    return tuple(
+        dataclasses.replace(first[family], machines=first[family].machines[:1])
+        for family in ("plain", "rnnlm")
+    )
+
+
+def _line(epoch: Epoch, epochs: int) -> str:
+    held_out = "" if epoch.held_out != epoch.held_out else f", {epoch.held_out:.3f} on what is left out"
+    return f"epoch {epoch.number} of {epochs}: {epoch.loss:.3f} nats a decision{held_out}"
+
+
+def _commit() -> str:
+    """Of the sources; "unknown" where they are no checkout."""
+    told = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    return told.stdout.strip() or "unknown"
+
+
+if __name__ == "__main__":
+    run_program(main)
