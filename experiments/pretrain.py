@@ -44,7 +44,9 @@ def main(argv: list[str]) -> None:
         raise InputError("--out is missing; give the file to write")
     spec = methods.find(_METHOD.value)
     if spec.student is None:
-        raise InputError(f"--method={spec.name}: its policy is not taught beforehand; give go or mars")
+        raise InputError(
+            f"--method={spec.name}: its policy is not taught beforehand; give go, learned_list or mars"
+        )
     course, epochs = read_course(_SEED.value), _EPOCHS.value
     if flags.FLAGS.quick:
         course, epochs = _quick(course), 2
@@ -91,7 +93,7 @@ def _quick(course: tuple[Program, ...]) -> tuple[Program, ...]:
 
 def _line(epoch: Epoch, epochs: int) -> str:
     held_out = "" if epoch.held_out != epoch.held_out else f", {epoch.held_out:.3f} on what is left out"
-    return f"epoch {epoch.number} of {epochs}: {epoch.loss:.3f} nats a decision{held_out}"
+    return f"epoch {epoch.number} of {epochs}: loss {epoch.loss:.3f}{held_out}"
 
 
 def _commit() -> str:

@@ -1,17 +1,20 @@
 """What is a policy worth that was taught on other families, beside plain search?
 
-    python -m experiments.taught_policy [--seeds=3] [--long_s=30] [--short_s=5] [--out=FILE.md]
+    python -m experiments.taught_policy [--seeds=3] [--long_s=30] [--short_s=5] [--auto_s=10] [--out=FILE.md]
 
-Each program of the table ``go_generalization``, by GO's policy with weights that were not taught its family: the
-likeliest placement, and the best of 64; 64 list schedules whose priorities are noisy; plain search (the portfolio's
-lead) of ``--long_s`` and ``--short_s``, and the latter begun at the policy's best; the policy fine-tuned in 50 updates.
-All as fractions of the long search; and the seconds of the policy beside those after which the long search was there.
+Each program of the table ``go_generalization``, by policies that were not taught its family: GO's and the learned list
+scheduler's likeliest placement and the best of 64; 64 list schedules whose priorities are noisy; plain search (the
+portfolio's lead) of ``--long_s`` and ``--short_s``, and the latter begun at the best of the list scheduler's; ``auto``
+with the list scheduler and without, ``--auto_s`` each; GO fine-tuned in 50 updates. All as fractions of the long
+search; and the seconds of the policies beside those after which the long search was there.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 import time
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from absl import flags
@@ -22,60 +25,69 @@ from experiments.main_program import run_program
 from experiments.papers.description import TABLES, Row, read_description
 from tf_placer import workloads
 from tf_placer.agents.go.zero_shot import GoZeroShotConfig, go_zero_shot
+from tf_placer.agents.learned_list.config import LearnedListConfig
+from tf_placer.agents.learned_list.planner import LearnedList
 from tf_placer.evaluation.any_order import search_simulator
 from tf_placer.evaluation.measurement import Status
 from tf_placer.files import write_atomically
 from tf_placer.planners.schedule import Schedule, first_op_decides, scheduled
 from tf_placer.problem.unit_order import alike_devices, fastest_devices
 from tf_placer.search import methods
+from tf_placer.search.portfolio import portfolio_rounds
 from tf_placer.search.search import search
-from tf_placer.search.spec import Role
+from tf_placer.search.spec import MethodSpec, Role
 
 _SEEDS = flags.DEFINE_integer("seeds", 3, "Of each, from 100 on.", lower_bound=1)
 _LONG_S = flags.DEFINE_float("long_s", 30.0, "Seconds of plain search.", lower_bound=1.0)
 _SHORT_S = flags.DEFINE_float("short_s", 5.0, "Seconds of search on top of the policy.", lower_bound=1.0)
+_AUTO_S = flags.DEFINE_float("auto_s", 10.0, "Seconds of auto, with the policy and without.", lower_bound=1.0)
 _OUT = flags.DEFINE_string("out", None, "Page to write.")
 
-_TABLE, _COLUMN = "go_generalization", "go_zero_shot"
+_TABLE, _COLUMN, _TUNED = "go_generalization", "go_zero_shot", "go_tuned"
 _SAMPLES = 64
 _NOISE = 0.3  # standard deviation of the logarithm of a list schedule's priorities
-_TITLES = (
-    "likeliest",
-    "best of 64",
+_UPDATES = 1632  # placements: 32 by taught weights, and 50 updates of 32
+_FRACTIONS = (
+    "go: likeliest",
+    "go: best of 64",
+    "list: likeliest",
+    "list: best of 64",
+    "untaught list: best of 64",
     "64 noisy lists",
     "short search",
-    "policy, short search",
-    "fine-tuned",
-    "best of 64: seconds",
-    "plain search: seconds to there",
-    "fine-tuned: seconds",
-    "plain search: seconds to there",
+    "list, short search",
+    "auto without",
+    "auto",
+    "go fine-tuned",
 )
-_FRACTIONS = 6  # of the titles; the others are of seconds
-_TUNED = "go_tuned"
-_UPDATES = 1632  # placements: 32 by taught weights, and 50 updates of 32
+_SECONDS = ("go: best of 64", "list: best of 64", "go fine-tuned")
 
 
 def main(argv: list[str]) -> None:
-    """Prints the table, and writes it."""
+    """Prints the tables, and writes them."""
     del argv
-    lines = [f"| program | {' | '.join(_TITLES)} |", f"|---|{'---|' * len(_TITLES)}"]
-    every = []
-    for row in read_description(TABLES / f"{_TABLE}.toml").rows:
-        worth = np.array([_worth(row, 100 + number) for number in range(_SEEDS.value)])
-        every.append(_mean(worth))
-        lines.append(_line(row.name, every[-1]))
-        print("\n".join(lines[-3:] if len(lines) == 3 else lines[-1:]), flush=True)
-    lines.append(_line("mean", _mean(np.array(every))))
-    print(lines[-1])
+    rows = read_description(TABLES / f"{_TABLE}.toml").rows
+    worth = {}
+    for row in rows:
+        worth[row.name] = _mean([_worth(row, 100 + number) for number in range(_SEEDS.value)])
+        print(row.name, worth[row.name].round(3).tolist(), flush=True)
+    worth["mean"] = _mean(list(worth.values()))
+    lines = _table(_FRACTIONS, "{:.3f}", "OOM", {name: one[: len(_FRACTIONS)] for name, one in worth.items()})
+    titles = [title for one in _SECONDS for title in (one, "plain search there")]
+    del worth["mean"]
+    lines += ["", "Seconds:", ""]
+    lines += _table(titles, "{:.1f}", "never", {name: one[len(_FRACTIONS) :] for name, one in worth.items()})
+    print("\n".join(lines))
     if _OUT.value is not None:
         write_atomically(pathlib.Path(_OUT.value), "\n".join([*_head(), *lines]) + "\n")
 
 
 def _worth(row: Row, seed: int) -> np.ndarray:
-    """[10] what stands below the titles, of one seed."""
+    """[11 + 6] what stands below the titles, of one seed."""
     problem = tf_placer.build_problem(workloads.build(row.workload), tf_placer.Cluster.preset(row.cluster))
     simulator, plain = search_simulator(problem), methods.the(Role.LEAD)
+    taught = pathlib.Path(row.settings[_COLUMN]["weights"])
+    of_list = {"weights": str(taught.with_name(f"learned_list_{taught.name}"))}
 
     def times_s(rows: np.ndarray) -> np.ndarray:
         found = simulator.evaluate(problem.legalized(rows))
@@ -88,21 +100,47 @@ def _worth(row: Row, seed: int) -> np.ndarray:
         return min((at.elapsed_s for at in long.history if at.best_s <= runtime_s), default=np.inf)
 
     begin_s = time.monotonic()
-    rows = go_zero_shot(problem, GoZeroShotConfig(**row.settings[_COLUMN]), seed)
-    took_s = time.monotonic() - begin_s
-    policy_s = times_s(rows)
-    begun = rows[int(np.argmin(policy_s))] if np.isfinite(policy_s).any() else None
+    go_s = times_s(go_zero_shot(problem, GoZeroShotConfig(**row.settings[_COLUMN]), seed))
+    go_took_s = time.monotonic() - begin_s
+    listed = search(problem, "learned_list", budget_evaluations=_SAMPLES, seed=seed, config=of_list)
+    untaught = search(problem, "learned_list", budget_evaluations=_SAMPLES, seed=seed, config={"weights": ""})
+    planner = LearnedList(problem, LearnedListConfig(**of_list), None, seed)
+    begun = np.array(listed.placement.device_of_unit)
     tuned = search(problem, "go", budget_evaluations=_UPDATES, seed=seed, config=row.settings[_TUNED])
     fractions = (
-        policy_s[0],
-        policy_s.min(),
+        go_s[0],
+        go_s.min(),
+        times_s(planner.propose()[:1])[0],
+        listed.runtime_s,
+        untaught.runtime_s,
         times_s(_noisy_lists(problem, seed)).min(),
         search(problem, plain, _SHORT_S.value, seed=seed).runtime_s,
         search(problem, plain, _SHORT_S.value, seed=seed, start=begun).runtime_s,
+        *(_auto(problem, members, seed) for members in (_without_list(), _with_list(of_list))),
         tuned.runtime_s,
     )
-    seconds = (took_s, there_s(policy_s.min()), tuned.history[-1].elapsed_s, there_s(tuned.runtime_s))
+    there = (
+        (go_took_s, go_s.min()),
+        *((one.history[-1].elapsed_s, one.runtime_s) for one in (listed, tuned)),
+    )
+    seconds = [value for took_s, runtime_s in there for value in (took_s, there_s(runtime_s))]
     return np.concatenate([np.divide(fractions, long.runtime_s), seconds])
+
+
+def _auto(problem: tf_placer.Problem, members: Sequence[MethodSpec], seed: int) -> float:
+    """Seconds of the step by a portfolio."""
+    method = dataclasses.replace(methods.the(Role.DEFAULT), build=portfolio_rounds(lambda: members))
+    return search(problem, method, _AUTO_S.value, seed=seed).runtime_s
+
+
+def _without_list() -> list[MethodSpec]:
+    return [spec for spec in methods.having(Role.MEMBER) if spec.name != "learned_list"]
+
+
+def _with_list(settings: dict[str, str]) -> list[MethodSpec]:
+    """The members, with a policy that has had no part in the program."""
+    listed = dataclasses.replace(methods.find("learned_list"), default=LearnedListConfig(**settings))
+    return [*_without_list(), listed]
 
 
 def _noisy_lists(problem: tf_placer.Problem, seed: int) -> np.ndarray:
@@ -122,33 +160,39 @@ def _noisy_lists(problem: tf_placer.Problem, seed: int) -> np.ndarray:
     return np.array(rows)
 
 
-def _mean(worth: np.ndarray) -> np.ndarray:
-    """[10] geometric means over the first axis; infinite where one does not fit."""
-    mean: np.ndarray = np.exp(np.log(worth).mean(axis=0))
+def _mean(worth: Sequence[np.ndarray]) -> np.ndarray:
+    """Geometric means of each column; infinite where one is."""
+    mean: np.ndarray = np.exp(np.log(np.array(worth)).mean(axis=0))
     return mean
 
 
-def _line(name: str, worth: np.ndarray) -> str:
-    told = [f"{value:.3f}" if np.isfinite(value) else "OOM" for value in worth[:_FRACTIONS]]
-    told += [f"{value:.1f}" if np.isfinite(value) else "never" for value in worth[_FRACTIONS:]]
-    return f"| {name} | {' | '.join(told)} |"
+def _table(titles: Sequence[str], form: str, infinite: str, rows: Mapping[str, np.ndarray]) -> list[str]:
+    lines = [f"| program | {' | '.join(titles)} |", f"|---|{'---|' * len(titles)}"]
+    for name, values in rows.items():
+        told = [form.format(value) if np.isfinite(value) else infinite for value in values]
+        lines.append(f"| {name} | {' | '.join(told)} |")
+    return lines
 
 
 def _head() -> list[str]:
-    seeds, long_s, short_s = _SEEDS.value, _LONG_S.value, _SHORT_S.value
+    seeds, long_s, short_s, auto_s = _SEEDS.value, _LONG_S.value, _SHORT_S.value, _AUTO_S.value
     return [
         "# What is a policy worth that was taught on other families?",
         "",
-        f"- Command: `python -m experiments.taught_policy --seeds={seeds} --long_s={long_s:g} --short_s={short_s:g}`",
+        f"- Command: `python -m experiments.taught_policy --seeds={seeds} --long_s={long_s:g} "
+        f"--short_s={short_s:g} --auto_s={auto_s:g}`",
         f"- Seed: {', '.join(str(100 + number) for number in range(seeds))}",
         *machine_lines(),
         "",
         f"Step times as fractions of {long_s:g} s of plain search (`{methods.the(Role.LEAD).name}`), geometric means.",
-        "The policy is GO's, with weights that were not taught the program's family (`experiments/weights`): its",
-        "likeliest placement, and the best of 64. *64 noisy lists* are list schedules by noisy upward ranks. *Short",
-        f"search* is {short_s:g} s of the same plain search, and *policy, short search* begins at the best of the 64.",
-        f"*Fine-tuned* is `go` begun with these weights, {_UPDATES:,} placements. *Plain search: seconds to there* are",
-        "those after which the long search was as good as what stands left of it; *never* where one seed never was.",
+        "Neither policy was taught the program's family (`experiments/weights`). *go* is `go_zero_shot`, *list* is",
+        "`learned_list`: its likeliest placement, and the best of 64. *Untaught list* begins with the rule that it was",
+        "taught from. *64 noisy lists* are list schedules by noisy upward ranks. *Short search* is",
+        f"{short_s:g} s of the same plain search, and *list, short search* begins at the best of the 64. *auto* has",
+        f"{auto_s:g} s, and *without* has no policy among its members. *go fine-tuned* is `go` begun with taught",
+        f"weights, {_UPDATES:,} placements.",
+        "*Plain search there* are the seconds after which the long search was as good as what stands left of it;",
+        "*never* where one seed never was.",
         "",
     ]
 

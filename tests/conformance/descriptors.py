@@ -17,19 +17,20 @@ from tf_placer.agents.colocrl.inputs import ColocRlInputs, colocrl_inputs
 from tf_placer.agents.colocrl.policy import ColocRlPolicy
 from tf_placer.agents.go.config import GoConfig
 from tf_placer.agents.go.inputs import GoInputs, go_inputs
-from tf_placer.agents.go.nodes import nodes_of
 from tf_placer.agents.go.policy import NOWHERE, Chain, GoPolicy
 from tf_placer.agents.go.zero_shot import GoZeroShotConfig
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.inputs import HdpInputs, hdp_inputs
 from tf_placer.agents.hdp.policy import Actions, HdpPolicy
 from tf_placer.agents.hdp.start import HdpStart
+from tf_placer.agents.learned_list.config import LearnedListConfig
 from tf_placer.agents.learner import Beginning
 from tf_placer.agents.losses import cross_entropy_loss, ppo_loss, quantile_loss, reinforce_loss
 from tf_placer.agents.mars.config import MarsConfig
 from tf_placer.agents.mars.groups import mars_groups
 from tf_placer.agents.mars.inputs import MarsInputs, mars_inputs
 from tf_placer.agents.mars.policy import MarsPolicy
+from tf_placer.agents.nodes import nodes_of
 from tf_placer.agents.placeto.config import PlacetoConfig
 from tf_placer.agents.placeto.group_graph import group_graph
 from tf_placer.agents.placeto.inputs import PlacetoInputs, placeto_inputs
@@ -140,6 +141,7 @@ METHODS = (
         of_optimum=1.3,
     ),
     MethodDescriptor("heft", draws=False),
+    MethodDescriptor("learned_list", LearnedListConfig(num_groups=8)),
     MethodDescriptor("list_schedule", draws=False),
     MethodDescriptor("local_search"),
     MethodDescriptor("m_etf", draws=False),
@@ -311,7 +313,7 @@ def _go(problem: Problem) -> tuple[GoPolicy, GoInputs, tf.Tensor]:
         passes=2,
         keep_probability=0.5,
     )
-    inputs = go_inputs(problem, nodes_of(problem, config))
+    inputs = go_inputs(problem, nodes_of(problem, config.most_nodes))
     first = tf.argmax(tf.cast(inputs.legal, tf.int32), axis=1, output_type=tf.int32)
     begin = tf.where(tf.range(first.shape[0]) % 3 > 0, first, NOWHERE)
     return GoPolicy(config, seed=0), inputs, begin

@@ -1,4 +1,4 @@
-"""What a policy is while it is taught on many problems: something that is shown them with good plans."""
+"""What a policy is while it is taught on many problems: it is shown them, with good plans if it needs some."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ class Student(Protocol):
         """[U] int32, from 0 on: units that the policy can only place together have the same number."""
 
     def meets(self, problem: Problem, plans: np.ndarray | None) -> Any:
-        """A problem with good plans [K, U], if it needs some, as the policy sees them; a nest of tensors."""
+        """A problem with good plans [K, U], if it needs some, as the policy sees them."""
 
     def learn(self, lesson: Any, rate: tf.Tensor) -> tf.Tensor:
-        """Takes one optimizer step towards the plans.
+        """Takes one step: towards the plans, or towards what it finds by itself.
 
         Args:
           lesson: what ``meets`` gave.
           rate: scalar float32, the length of the step as a share of the learning rate.
 
         Returns:
-          Scalar float32, the mean of a decision's -log p in nats before the step.
+          Scalar float32, what is to become small, before the step: a mean -log p in nats, or the logarithm of a time.
         """
 
     def loss_of(self, lesson: Any) -> tf.Tensor:

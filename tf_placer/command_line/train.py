@@ -135,5 +135,5 @@ def _lessons(
 
 
 def _line(epoch: Epoch, epochs: int) -> str:
-    line = f"epoch {epoch.number} of {epochs}: {epoch.loss:.3f} nats a decision"
+    line = f"epoch {epoch.number} of {epochs}: loss {epoch.loss:.3f}"
     return line if math.isnan(epoch.held_out) else f"{line}, {epoch.held_out:.3f} held out"

@@ -17,6 +17,10 @@ from tf_placer.agents.go.zero_shot import GoZeroShotConfig, go_zero_shot
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.learner import NETWORK_VERSION as HDP_NETWORK_VERSION
 from tf_placer.agents.hdp.learner import HdpLearner
+from tf_placer.agents.learned_list.config import LearnedListConfig
+from tf_placer.agents.learned_list.planner import STATE_VERSION as RULES_VERSION
+from tf_placer.agents.learned_list.planner import LearnedList
+from tf_placer.agents.learned_list.student import LearnedListStudent
 from tf_placer.agents.mars.config import MarsConfig
 from tf_placer.agents.mars.kind import NETWORK_VERSION as MARS_NETWORK_VERSION
 from tf_placer.agents.mars.learner import MarsLearner
@@ -171,6 +175,17 @@ SPECS = (
         ),
         roles=frozenset({Role.MEMBER}),
         goes_on=False,
+    ),
+    MethodSpec(
+        name="learned_list",
+        kind=Kind.IMPROVING,
+        summary="A list scheduler; its rule was learned on other programs, and is searched for on this one.",
+        build=LearnedList,
+        config=LearnedListConfig,
+        ignores=("single units of a group", "the simulator's order", "peaks of memory"),
+        roles=frozenset({Role.MEMBER, Role.OPENING}),
+        versions={"rules": RULES_VERSION},
+        student=LearnedListStudent,
     ),
     MethodSpec(
         name="list_schedule",

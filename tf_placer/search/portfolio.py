@@ -17,7 +17,7 @@ from tf_placer.search.settings import configured
 from tf_placer.search.spec import Kind, MethodSpec, Role
 
 # Of what a race keeps: one that was saved with another cannot go on.
-RACE_VERSION = 2
+RACE_VERSION = 3
 _GAIN = 1e-4  # a slice that gains less of the step time has gained nothing
 _LEAD_TURN = 0.1  # share of the budget, of the arm that leads
 _LONGER = 3  # each time that an arm gained nothing it waits so many times as long as before
@@ -30,6 +30,8 @@ class PortfolioConfig:
     Attributes:
       slices: turns that the budget is cut into; the last round of a turn may take longer.
       cheap: share of the budget after which no more plans are constructed.
+      opening: evaluations of the arm that opens, before the others.
+      opening_share: of the budget, after which it opens no longer; counted from ``cheap`` on.
       head: share of the budget that the arm that leads has to itself, when plans have been constructed.
       leads: after that it goes on alone as long as a tenth of the budget gains it this share of the step time.
       behind: an arm goes on from the best plan of all where its own is slower by more than this share.
@@ -40,12 +42,16 @@ class PortfolioConfig:
 
     slices: int = 25
     cheap: float = 0.1
+    opening: int = 256
+    opening_share: float = 0.1
     head: float = 0.75
     leads: float = 0.01
     behind: float = 0.01
 
     def __post_init__(self) -> None:
         arguments.number("cheap", self.cheap, least=0.0, most=1.0)
+        arguments.whole_number("opening", self.opening, least=0)
+        arguments.number("opening_share", self.opening_share, least=0.0, most=1.0)
         arguments.whole_number("slices", self.slices, least=1, most=10_000)
         arguments.number("head", self.head, least=0.0, most=1.0)
         arguments.number("leads", self.leads, least=0.0)
@@ -56,11 +62,12 @@ class Portfolio:
     """Races methods of the table inside one search.
 
     First what is constructed, as long as that is cheap; it is no part of the race. Then the improving methods, its
-    arms: the one that leads has some time to itself, because a search from coarse to fine begins slower than what was
-    constructed and gains late, and more as long as that gains much. After that they take turns. A turn goes to the arm
-    whose last one gained most, the first arm where nobody gains; another one that gained nothing is asked again after a
-    while that grows each time. Gains are shares of the step time of the best plan so far, of whatever arm; an arm that
-    fell behind begins anew from that plan.
+    arms. One may open (``Role.OPENING``): what it learned on other programs shows in its first plans, and others go on
+    from them. The one that leads has some time to itself, because a search from coarse to fine begins slower than what
+    was constructed and gains late, and more as long as that gains much. After that they take turns. A turn goes to the
+    arm whose last one gained most, the first arm where nobody gains; another one that gained nothing is asked again
+    after a while that grows each time. Gains are shares of the step time of the best plan so far, of whatever arm; an
+    arm that fell behind begins anew from that plan.
 
     With a budget of evaluations nothing here depends on the clock. ``state`` and ``restore`` are a planner's.
     """
@@ -80,6 +87,7 @@ class Portfolio:
         arms = [spec for spec in members if spec.kind == Kind.IMPROVING]
         self._arms = [_Arm(spec) for spec in sorted(arms, key=_place)]
         self._made = 0
+        self._opened = 0  # evaluations
         self._best: np.ndarray | None = None
         self._best_s = math.inf
         self._leads = bool(self._arms) and Role.LEAD in self._arms[0].spec.roles and config.head > 0
@@ -94,6 +102,7 @@ class Portfolio:
             first = evaluated(self._context, self._context.start[np.newaxis])
             yield self._noted(first, self._context.start_by)
         yield from self._construct()
+        yield from self._open()
         while any(arm.goes_on for arm in self._arms):
             if self._context.used() >= self._until or not self._arms[self._turn].goes_on:
                 self._next_turn()
@@ -119,6 +128,19 @@ class Portfolio:
             rows = spec.build(self._context.problem, configured(spec), self._context.seed)
             if len(rows):
                 yield self._noted(evaluated(self._context, rows), spec.name)
+
+    def _open(self) -> Iterator[Round]:
+        """The first rounds of the arm that opens, where one does, before the race begins."""
+        opening = [arm for arm in self._arms if Role.OPENING in arm.spec.roles]
+        until = self._config.cheap + self._config.opening_share
+        while opening and opening[0].goes_on and not self._turns:
+            if self._opened >= self._config.opening or self._context.used() >= until:
+                return
+            batch = opening[0].next_round(self._context)
+            if batch is not None:
+                self._opened += len(batch.runtime_s)
+                opening[0].best_s = min(opening[0].best_s, _best_s(batch))
+                yield self._noted(batch, opening[0].spec.name)
 
     def _noted(self, batch: Round, found_by: str) -> Round:
         """The round with who found it; its best plan is kept if it is the best of all."""
@@ -162,6 +184,7 @@ class Portfolio:
         """Where the race is, and every arm."""
         state: dict[str, Any] = {
             "made": self._made,
+            "opened": self._opened,
             "best_s": self._best_s,
             "race": [self._turn, self._turns, self._until, self._before_s, self._leads],
             "arms": [arm.standing() for arm in self._arms],
@@ -174,7 +197,8 @@ class Portfolio:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Goes on from what ``state`` gave."""
-        self._made, self._best_s, self._best = state["made"], state["best_s"], state.get("best")
+        self._made, self._opened = state["made"], state["opened"]
+        self._best_s, self._best = state["best_s"], state.get("best")
         self._turn, self._turns, self._until, self._before_s, self._leads = state["race"]
         for i, (arm, standing) in enumerate(zip(self._arms, state["arms"], strict=True)):
             own = {name.partition(".")[2]: value for name, value in state.items() if name.startswith(f"{i}.")}

@@ -32,6 +32,7 @@ class Role(enum.Enum):
     )
     DEFAULT = "what is tried where no method is named"
     MEMBER = "is tried inside the portfolio of methods"
+    OPENING = "is the member that a few evaluations go to before the others"
     LEAD = "is the member that the first part of the portfolio's time goes to"
 
 

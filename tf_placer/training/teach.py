@@ -27,7 +27,7 @@ class Epoch:
 
     Attributes:
       number: from 1 on.
-      loss: the mean of a decision's -log p in nats, over the lessons, each before its step.
+      loss: the mean of what the student says of each lesson before its step.
       held_out: the same over problems that are not taught, after the epoch; nan without such.
     """
 

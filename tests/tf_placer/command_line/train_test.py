@@ -37,7 +37,7 @@ def test_weights_are_taught_written_and_begun_with(
     out = tmp_path / "go.npz"
     status, text = said("train", *WORKLOADS, *QUICK, f"--out={out}")
     assert status == 0
-    assert re.search(r"epoch 2 of 2: \d\.\d+ nats a decision, \d\.\d+ held out", text)
+    assert re.search(r"epoch 2 of 2: loss \d\.\d+, \d\.\d+ held out", text)
     assert len(list((cache / "tf_placer" / "lessons").iterdir())) == 2
     weights = out.read_bytes()
 

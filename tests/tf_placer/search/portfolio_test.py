@@ -67,6 +67,18 @@ def portfolio(*members: MethodSpec, **settings: Any) -> MethodSpec:
     return MethodSpec("portfolio", Kind.OWN_ROUNDS, "Some.", build, PortfolioConfig, config, uses_start=True)
 
 
+def test_the_arm_that_opens_has_a_few_evaluations_first() -> None:
+    opens = dataclasses.replace(arm("opens", BEST), roles=frozenset({Role.OPENING}))
+    goes_on = dataclasses.replace(arm("goes_on", ONE_DEVICE), uses_start=True)
+    for opening, share, expected in ((7, 1.0, 7), (1000, 0.25, 34), (0, 1.0, 0)):
+        Counted.order = []
+        method = portfolio(opens, goes_on, opening=opening, opening_share=share)
+        search(PROBLEM, method, budget_evaluations=100, start=ONE_DEVICE)
+        first = list(itertools.takewhile(lambda name: name == "opens", Counted.order))
+        # One evaluation is of the start; from 0.1 + 0.25 of the budget on nobody opens.
+        assert len(first) == expected, opening
+
+
 def asked_of(*members: MethodSpec, evaluations: int = 101) -> tuple[dict[str, int], str]:
     """How often each arm was asked in 100 evaluations after that of the start, and who found the plan."""
     Counted.asked = {}

@@ -5,8 +5,6 @@ from tf_placer.agents.go.config import GoConfig
 from tf_placer.agents.go.inputs import GoInputs
 from tf_placer.agents.go.inputs import go_inputs
 from tf_placer.agents.go.learner import GoLearner
-from tf_placer.agents.go.nodes import Nodes
-from tf_placer.agents.go.nodes import nodes_of
 from tf_placer.agents.go.policy import NOWHERE
 from tf_placer.agents.go.policy import Chain
 from tf_placer.agents.go.policy import GoPolicy
@@ -23,9 +21,7 @@ __all__ = [
     "GoPolicy",
     "GoZeroShotConfig",
     "ManyProblems",
-    "Nodes",
     "Scores",
     "go_inputs",
     "go_zero_shot",
-    "nodes_of",
 ]

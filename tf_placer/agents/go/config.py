@@ -172,6 +172,11 @@ class GoConfig:
                 f"minibatches is {self.minibatches}; give a divisor of rollouts, which is {self.rollouts}"
             )
 
+    @property
+    def most_nodes(self) -> int | None:
+        """How many nodes there are at most (``nodes_of``); None where each unit is one."""
+        return self.num_groups if self.granularity == "groups" else None
+
     def _keep(self, field: str, value: object) -> None:
         """Stores a field as Python's own type."""
         object.__setattr__(self, field, value)

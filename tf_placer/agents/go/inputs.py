@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tf_placer.agents.go.nodes import Nodes
 from tf_placer.agents.graph_inputs import GraphInputs, graph_inputs
+from tf_placer.agents.nodes import Nodes
 from tf_placer.problem.footprint import held_bytes
 from tf_placer.problem.problem import Problem
 

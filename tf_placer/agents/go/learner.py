@@ -13,11 +13,11 @@ from tf_placer.agents.go.committed import committed
 from tf_placer.agents.go.config import GoConfig
 from tf_placer.agents.go.inputs import GoInputs, go_inputs
 from tf_placer.agents.go.kind import go_kind, weights_path
-from tf_placer.agents.go.nodes import nodes_of
 from tf_placer.agents.go.policy import NOWHERE, Chain, GoPolicy
 from tf_placer.agents.learner import Beginning, Proposal
 from tf_placer.agents.losses import ppo_loss, reinforce_loss
 from tf_placer.agents.moments import make_moments
+from tf_placer.agents.nodes import nodes_of
 from tf_placer.agents.rewards import square_root_reward
 from tf_placer.agents.trial_average import TrialAverage
 from tf_placer.agents.weights import restore_weights
@@ -75,7 +75,7 @@ class GoLearner(snt.Module):
             raise InputError(
                 f"passes is {config.passes} and the policy draws chains of {policy.config.passes}; give as many"
             )
-        nodes = nodes_of(problem, config)
+        nodes = nodes_of(problem, config.most_nodes)
         begin = np.full(nodes.count, NOWHERE, np.int32)
         if config.begin != "nothing":
             begin = nodes.best_of(problem, beginning.plans, beginning.simulate)

@@ -13,10 +13,10 @@ from tf_placer import masked
 from tf_placer.agents.go.config import GoConfig
 from tf_placer.agents.go.inputs import GoInputs, go_inputs
 from tf_placer.agents.go.kind import go_kind
-from tf_placer.agents.go.nodes import nodes_of
 from tf_placer.agents.go.policy import NOWHERE, GoPolicy
 from tf_placer.agents.graph_inputs import GraphInputs
 from tf_placer.agents.moments import make_moments
+from tf_placer.agents.nodes import nodes_of
 from tf_placer.cluster.device import MAX_DEVICES
 from tf_placer.problem.problem import Problem
 
@@ -63,11 +63,11 @@ class GoStudent(snt.Module):
 
     def groups_of(self, problem: Problem) -> np.ndarray:
         """[U] int32 nodes."""
-        return nodes_of(problem, self._config).node_of_unit
+        return nodes_of(problem, self._config.most_nodes).node_of_unit
 
     def meets(self, problem: Problem, plans: np.ndarray) -> GoLesson:
         """A problem with good plans [K, U]; of units of one node the first says where it is."""
-        nodes = nodes_of(problem, self._config)
+        nodes = nodes_of(problem, self._config.most_nodes)
         _, first = np.unique(nodes.node_of_unit, return_index=True)
         return GoLesson(go_inputs(problem, nodes), tf.constant(plans[:, first], tf.int32))
 

@@ -1,4 +1,4 @@
-"""What GO decides one by one: groups of units or units, in the order in which the step needs them."""
+"""What some agents decide one by one: groups of units or units, in the order in which the step needs them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import dataclasses
 
 import numpy as np
 
-from tf_placer.agents.go.config import GoConfig
 from tf_placer.agents.learner import SimulateFn
 from tf_placer.agents.legality import legality_classes
 from tf_placer.agents.unit_groups import unit_groups
@@ -69,12 +68,12 @@ class Nodes:
         return best
 
 
-def nodes_of(problem: Problem, config: GoConfig) -> Nodes:
-    """Makes nodes of the units of a problem, as ``GoConfig.granularity`` says."""
-    if config.granularity == "units":
+def nodes_of(problem: Problem, num_groups: int | None) -> Nodes:
+    """Makes nodes of the units of a problem: at most so many groups (``unit_groups``); None for each unit by itself."""
+    if num_groups is None:
         decided, free = np.arange(problem.num_units), problem.allowed.sum(axis=1) > 1
     else:
-        groups = unit_groups(problem, config.num_groups)
+        groups = unit_groups(problem, num_groups)
         decided, free = groups.group_of_unit, groups.group_of_unit < groups.count
     fixed = int(decided.max()) + 1 + legality_classes(problem.allowed).first_legal
     key = np.where(free, decided, fixed)

@@ -1,0 +1,146 @@
+"""Placing by rules of list scheduling: the C++ op equals the slow reference, and says what it is not given right."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tf_placer.ops.list_policy import CONTEXT, FEATURES, NUM_COEFFICIENTS, ORDER, ListInputs, place_by_list
+from tf_placer.ops.reference_list_policy import reference_place_by_list
+
+NUM_PROBLEMS = 300
+
+
+def random_list_inputs(rng: np.random.Generator) -> ListInputs:
+    nodes, devices, bins = int(rng.integers(1, 16)), int(rng.integers(1, 5)), int(rng.integers(1, 5))
+    legal = rng.random((nodes, devices)) < 0.7
+    legal[np.arange(nodes), rng.integers(devices, size=nodes)] = True
+    flow = np.triu(rng.random((nodes, nodes)) * (rng.random((nodes, nodes)) < 0.4), k=1)
+    here, there = np.nonzero(flow + flow.T)
+    links = rng.random((2, devices, devices)) * (1 - np.eye(devices))
+    offset = np.concatenate([[0], np.cumsum(np.bincount(here, minlength=nodes))])
+    return ListInputs(
+        legal=legal,
+        work=rng.random((nodes, devices)),
+        slowness=rng.random((nodes, devices)),
+        memory=0.3 * rng.random((nodes, devices)),
+        window=rng.random((nodes, bins)),
+        context=rng.normal(size=(nodes, len(CONTEXT))),
+        order_features=rng.normal(size=(nodes, len(ORDER))),
+        neighbor_offset=offset.astype(np.int32),
+        neighbor=there.astype(np.int32),
+        neighbor_bytes=3 * (flow + flow.T)[here, there],
+        link_fixed=0.01 * links[0],
+        link_per_byte=0.1 * links[1],
+    )
+
+
+@pytest.mark.parametrize("chunk", range(3))
+def test_op_equals_reference(chunk):
+    for seed in range(chunk, NUM_PROBLEMS, 3):
+        rng = np.random.default_rng(seed)
+        inputs = random_list_inputs(rng)
+        rules = rng.normal(size=(3, NUM_COEFFICIENTS))
+        passes = int(rng.integers(1, 4))
+        expected = [reference_place_by_list(inputs, rule, passes) for rule in rules]
+        np.testing.assert_array_equal(place_by_list(inputs, rules, passes), expected, f"seed {seed}")
+
+
+def of_one(feature: str, value: float) -> np.ndarray:
+    """A rule [P] that looks at one feature, wherever it is."""
+    rule = np.zeros((len(FEATURES), len(CONTEXT)))
+    rule[FEATURES.index(feature), CONTEXT.index("one")] = value
+    return np.append(rule, np.zeros(len(ORDER) - 1))
+
+
+def plain(nodes: int, **changes: np.ndarray) -> ListInputs:
+    """Equal nodes without edges on two devices."""
+    context = np.zeros((nodes, len(CONTEXT)))
+    context[:, CONTEXT.index("one")] = 1
+    order = np.zeros((nodes, len(ORDER)))
+    order[:, ORDER.index("place")] = np.arange(nodes)
+    inputs = ListInputs(
+        legal=np.ones((nodes, 2), bool),
+        work=np.full((nodes, 2), 0.5),
+        slowness=np.zeros((nodes, 2)),
+        memory=np.full((nodes, 2), 0.1),
+        window=np.ones((nodes, 1)),
+        context=context,
+        order_features=order,
+        neighbor_offset=np.zeros(nodes + 1, np.int32),
+        neighbor=np.zeros(0, np.int32),
+        neighbor_bytes=np.zeros(0),
+        link_fixed=np.zeros((2, 2)),
+        link_per_byte=np.zeros((2, 2)),
+    )
+    return dataclasses.replace(inputs, **changes)
+
+
+def placed(inputs: ListInputs, rule: np.ndarray, passes: int = 1) -> list[int]:
+    return place_by_list(inputs, rule[np.newaxis], passes)[0].tolist()
+
+
+def test_a_rule_does_what_its_feature_says():
+    assert placed(plain(4), of_one("load", -1.0)) == [0, 1, 0, 1]  # where there is less to do
+    assert placed(plain(4), of_one("last", 1.0)) == [0, 0, 0, 0]
+    assert placed(plain(4), of_one("unused", 1.0)) == [0, 1, 0, 0]
+    assert placed(plain(2, slowness=np.array([[1, 0], [0, 1.0]])), of_one("slowness", -1.0)) == [1, 0]
+    # 0.9 and 0.1 of a device are more than 0.85 of it, for the second of two.
+    full = plain(2, memory=np.array([[0.9, 0.9], [0.1, 0.1]]))
+    assert placed(full, of_one("full", -1.0)) == [0, 1]
+
+
+def test_a_node_goes_to_its_neighbor_and_comes_back_to_one_that_was_decided_later():
+    # 0 has no choice; 1 reads from it; 2 has no choice and gives 1 more.
+    ends = {"neighbor_offset": [0, 1, 3, 4], "neighbor": [1, 0, 2, 1], "neighbor_bytes": [5.0, 5.0, 9.0, 9.0]}
+    arrays = {
+        name: np.array(value, np.float64 if "bytes" in name else np.int32) for name, value in ends.items()
+    }
+    legal = np.array([[1, 0], [1, 1], [1, 1]], bool)
+    inputs = plain(3, legal=legal, slowness=np.array([[0, 0], [0, 0], [1, 0.0]]), **arrays)
+    rule = of_one("affinity", 1.0) + of_one("slowness", -2.0)
+    assert placed(inputs, rule) == [0, 0, 1]
+    assert placed(inputs, rule, passes=2) == [0, 1, 1]
+
+
+def test_the_order_is_a_part_of_the_rule():
+    inputs = plain(2, work=np.array([[0.1, 0.1], [0.9, 0.9]]))
+    inputs.order_features[:, ORDER.index("work")] = [0.1, 0.9]
+    rule = of_one("load", -1.0)
+    assert placed(inputs, rule) == [0, 1]
+    rule[len(FEATURES) * len(CONTEXT)] = -2.0  # large ones first
+    assert placed(inputs, rule) == [1, 0]
+
+
+def test_no_node_and_no_rule():
+    assert place_by_list(plain(0), of_one("load", 1.0)[np.newaxis], 1).shape == (1, 0)
+    assert place_by_list(plain(3), np.zeros((0, NUM_COEFFICIENTS)), 1).shape == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"work": np.zeros((3, 2))}, "work"),
+        ({"context": np.zeros((2, 3))}, "context"),
+        ({"window": np.zeros(2)}, "window: expected a matrix"),
+        ({"legal": np.array([[True, False], [False, False]])}, "legal: node 1 has no device"),
+        ({"neighbor_offset": np.array([0, 2, 1], np.int32)}, "neighbor_offset"),
+        (
+            {
+                "neighbor_offset": np.array([0, 1, 1], np.int32),
+                "neighbor": np.array([2], np.int32),
+                "neighbor_bytes": np.ones(1),
+            },
+            "neighbor: 2 at 0 is no node",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named(changes, message):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        place_by_list(plain(2, **changes), of_one("load", 1.0)[np.newaxis], 1)
+
+
+def test_a_rule_of_another_length_is_refused():
+    with pytest.raises(tf.errors.InvalidArgumentError, match="coefficients"):
+        place_by_list(plain(2), np.zeros((1, NUM_COEFFICIENTS - 1)), 1)
