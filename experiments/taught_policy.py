@@ -87,7 +87,7 @@ def _worth(row: Row, seed: int) -> np.ndarray:
     problem = tf_placer.build_problem(workloads.build(row.workload), tf_placer.Cluster.preset(row.cluster))
     simulator, plain = search_simulator(problem), methods.the(Role.LEAD)
     taught = pathlib.Path(row.settings[_COLUMN]["weights"])
-    of_list = {"weights": str(taught.with_name(f"learned_list_{taught.name}"))}
+    of_list = LearnedListConfig(weights=str(taught.with_name(f"learned_list_{taught.name}")))
 
     def times_s(rows: np.ndarray) -> np.ndarray:
         found = simulator.evaluate(problem.legalized(rows))
@@ -102,9 +102,11 @@ def _worth(row: Row, seed: int) -> np.ndarray:
     begin_s = time.monotonic()
     go_s = times_s(go_zero_shot(problem, GoZeroShotConfig(**row.settings[_COLUMN]), seed))
     go_took_s = time.monotonic() - begin_s
-    listed = search(problem, "learned_list", budget_evaluations=_SAMPLES, seed=seed, config=of_list)
+    listed = search(
+        problem, "learned_list", budget_evaluations=_SAMPLES, seed=seed, config={"weights": of_list.weights}
+    )
     untaught = search(problem, "learned_list", budget_evaluations=_SAMPLES, seed=seed, config={"weights": ""})
-    planner = LearnedList(problem, LearnedListConfig(**of_list), None, seed)
+    planner = LearnedList(problem, of_list, None, seed)
     begun = np.array(listed.placement.device_of_unit)
     tuned = search(problem, "go", budget_evaluations=_UPDATES, seed=seed, config=row.settings[_TUNED])
     fractions = (
@@ -137,9 +139,9 @@ def _without_list() -> list[MethodSpec]:
     return [spec for spec in methods.having(Role.MEMBER) if spec.name != "learned_list"]
 
 
-def _with_list(settings: dict[str, str]) -> list[MethodSpec]:
+def _with_list(config: LearnedListConfig) -> list[MethodSpec]:
     """The members, with a policy that has had no part in the program."""
-    listed = dataclasses.replace(methods.find("learned_list"), default=LearnedListConfig(**settings))
+    listed = dataclasses.replace(methods.find("learned_list"), default=config)
     return [*_without_list(), listed]
 
 

@@ -23,7 +23,6 @@ from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.inputs import HdpInputs, hdp_inputs
 from tf_placer.agents.hdp.policy import Actions, HdpPolicy
 from tf_placer.agents.hdp.start import HdpStart
-from tf_placer.agents.learned_list.config import LearnedListConfig
 from tf_placer.agents.learner import Beginning
 from tf_placer.agents.losses import cross_entropy_loss, ppo_loss, quantile_loss, reinforce_loss
 from tf_placer.agents.mars.config import MarsConfig
@@ -141,7 +140,7 @@ METHODS = (
         of_optimum=1.3,
     ),
     MethodDescriptor("heft", draws=False),
-    MethodDescriptor("learned_list", LearnedListConfig(num_groups=8)),
+    MethodDescriptor("learned_list"),
     MethodDescriptor("list_schedule", draws=False),
     MethodDescriptor("local_search"),
     MethodDescriptor("m_etf", draws=False),

@@ -13,6 +13,7 @@ from tf_placer.agents.learned_list.policy import RulePrior
 from tf_placer.agents.weights import weights_bytes
 from tf_placer.errors import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.search.search import search
 
 PROBLEM = branches_problem(6, 5, num_devices=3)
 SIMULATOR = SimulatedEvaluator(PROBLEM)
@@ -73,6 +74,21 @@ def test_weights_of_a_file_are_the_prior(tmp_path):
 def test_weights_that_ship_are_there_and_are_no_untaught_ones():
     shipped = LearnedList(PROBLEM, dataclasses.replace(CONFIG, weights="shipped"), None, 0)
     assert (shipped.state()["mean"] != LearnedList(PROBLEM, CONFIG, None, 0).state()["mean"]).all()
+
+
+@pytest.mark.parametrize("times_slower", [1, 1000])
+def test_more_devices_and_slower_links_than_any_that_were_taught(times_slower):
+    problem = branches_problem(20, 3, num_devices=12)
+    links = tuple(
+        dataclasses.replace(
+            link, latency_ns=times_slower * link.latency_ns, bytes_per_s=link.bytes_per_s / times_slower
+        )
+        for link in problem.cluster.links
+    )
+    problem = dataclasses.replace(problem, cluster=dataclasses.replace(problem.cluster, links=links))
+    found = search(problem, "learned_list", budget_evaluations=64)
+    single_s = search(problem, "single", budget_evaluations=100).runtime_s
+    assert found.runtime_s <= (0.5 if times_slower == 1 else 1.0) * single_s
 
 
 def test_a_file_of_something_else_is_refused(tmp_path):
