@@ -13,20 +13,6 @@ constexpr double kTransferScale = 8, kAnyTransferScale = 200;
 constexpr double kRoom = 0.85;  // of a device's memory
 constexpr double kFullScale = 20;
 
-template <typename... Parts>
-std::string Told(const Parts&... parts) {
-  std::string told;
-  const auto add = [&told](const auto& part) {
-    if constexpr (std::is_arithmetic_v<std::decay_t<decltype(part)>>) {
-      told += std::to_string(part);
-    } else {
-      told += part;
-    }
-  };
-  (add(parts), ...);
-  return told;
-}
-
 }  // namespace
 
 std::string CheckListArrays(const ListArrays& arrays) {
@@ -34,18 +20,18 @@ std::string CheckListArrays(const ListArrays& arrays) {
   for (int64_t v = 0; v < arrays.num_nodes; ++v) {
     const bool* const legal = arrays.legal + v * devices;
     if (std::none_of(legal, legal + devices, [](bool one) { return one; })) {
-      return Told("legal: node ", v, " has no device");
+      return "legal: node " + std::to_string(v) + " has no device";
     }
     if (arrays.neighbor_offset[v] > arrays.neighbor_offset[v + 1]) {
-      return Told("neighbor_offset: not ascending at ", v);
+      return "neighbor_offset: not ascending at " + std::to_string(v);
     }
   }
   if (arrays.neighbor_offset[0] != 0 || arrays.neighbor_offset[arrays.num_nodes] != arrays.num_ends) {
-    return Told("neighbor_offset: expected 0 first and ", arrays.num_ends, " last");
+    return "neighbor_offset: expected 0 first and " + std::to_string(arrays.num_ends) + " last";
   }
   for (int64_t e = 0; e < arrays.num_ends; ++e) {
     if (arrays.neighbor[e] < 0 || arrays.neighbor[e] >= arrays.num_nodes) {
-      return Told("neighbor: ", arrays.neighbor[e], " at ", e, " is no node");
+      return "neighbor: " + std::to_string(arrays.neighbor[e]) + " at " + std::to_string(e) + " is no node";
     }
   }
   return "";

@@ -1,0 +1,107 @@
+// Tests of rules of list scheduling without TensorFlow: exits with 1 and says why when one fails.
+
+#include "list_policy.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+namespace {
+
+using tf_placer::CheckListArrays;
+using tf_placer::ListArrays;
+using tf_placer::ListPolicy;
+
+void Expect(bool holds, const std::string& what) {
+  if (holds) return;
+  std::fprintf(stderr, "failed: %s\n", what.c_str());
+  std::exit(1);
+}
+
+// A chain of four nodes on two devices, each of half a device's work and of its memory.
+struct Chain {
+  ListArrays Arrays() const {
+    ListArrays arrays;
+    arrays.num_nodes = 4;
+    arrays.num_devices = 2;
+    arrays.num_bins = 1;
+    arrays.num_ends = neighbor.size();
+    arrays.legal = reinterpret_cast<const bool*>(legal.data());
+    arrays.work = arrays.memory = halves.data();
+    arrays.slowness = zeros.data();
+    arrays.window = zeros.data();
+    arrays.context = context.data();
+    arrays.order_features = order.data();
+    arrays.neighbor_offset = offset.data();
+    arrays.neighbor = neighbor.data();
+    arrays.neighbor_bytes = bytes.data();
+    arrays.link_fixed = zeros.data();
+    arrays.link_per_byte = per_byte.data();
+    return arrays;
+  }
+
+  Chain() {
+    for (int v = 0; v < 4; ++v) {
+      context[v * ListPolicy::kContext + ListPolicy::kOne] = 1;
+      order[v * ListPolicy::kOrder + ListPolicy::kPlace] = v;
+    }
+  }
+
+  std::vector<char> legal = std::vector<char>(8, 1);
+  std::vector<double> halves = std::vector<double>(8, 0.5), zeros = std::vector<double>(8, 0.0);
+  std::vector<double> context = std::vector<double>(4 * ListPolicy::kContext, 0.0);
+  std::vector<double> order = std::vector<double>(4 * ListPolicy::kOrder, 0.0);
+  std::vector<double> per_byte = {0, 0.01, 0.01, 0};
+  std::vector<int32_t> offset = {0, 1, 3, 5, 6}, neighbor = {1, 0, 2, 1, 3, 2};
+  std::vector<double> bytes = std::vector<double>(6, 1.0);
+};
+
+std::vector<int32_t> Placed(const Chain& chain, ListPolicy::Feature feature, double coefficient, int passes) {
+  const ListArrays arrays = chain.Arrays();
+  Expect(CheckListArrays(arrays).empty(), CheckListArrays(arrays));
+  std::vector<double> coefficients(ListPolicy::kCoefficients, 0.0);
+  coefficients[feature * ListPolicy::kContext + ListPolicy::kOne] = coefficient;
+  ListPolicy policy(arrays);
+  std::vector<int32_t> once(4), again(4);
+  policy.Place(coefficients.data(), passes, once.data());
+  policy.Place(coefficients.data(), passes, again.data());
+  Expect(once == again, "one rule leaves nothing behind for the next");
+  return once;
+}
+
+void TestRules() {
+  const Chain chain;
+  Expect(Placed(chain, ListPolicy::kLoad, -1, 1) == std::vector<int32_t>({0, 1, 0, 1}), "work is shared");
+  Expect(Placed(chain, ListPolicy::kTransfer, -1, 1) == std::vector<int32_t>({0, 0, 0, 0}), "nothing crosses");
+  Expect(Placed(chain, ListPolicy::kOverfull, -1, 1) == std::vector<int32_t>({0, 0, 1, 1}), "a device has its share");
+  Expect(Placed(chain, ListPolicy::kFull, -1, 2) == std::vector<int32_t>({0, 1, 0, 1}), "memory is kept");
+}
+
+// What has no choice is there before the first decision, and stays.
+void TestNoChoice() {
+  Chain chain;
+  chain.legal = {1, 1, 1, 1, 1, 1, 0, 1};
+  Expect(Placed(chain, ListPolicy::kAffinity, 1, 3) == std::vector<int32_t>({0, 0, 0, 1}),
+         "of equal devices the first, but what has no choice");
+}
+
+void TestWrongArrays() {
+  Chain chain;
+  chain.neighbor[2] = 4;
+  Expect(CheckListArrays(chain.Arrays()) == "neighbor: 4 at 2 is no node", "a neighbor that is not there");
+  chain = Chain();
+  chain.offset[1] = 7;
+  Expect(!CheckListArrays(chain.Arrays()).empty(), "offsets go down");
+  chain = Chain();
+  chain.legal[2] = chain.legal[3] = 0;
+  Expect(CheckListArrays(chain.Arrays()) == "legal: node 1 has no device", "nowhere to go");
+}
+
+}  // namespace
+
+int main() {
+  TestRules();
+  TestNoChoice();
+  TestWrongArrays();
+}
