@@ -1,17 +1,16 @@
 """What is a policy worth that was taught on other families, beside plain search?
 
-    python -m experiments.taught_policy [--seeds=3] [--long_s=30] [--short_s=5] [--auto_s=10] [--out=FILE.md]
+    python -m experiments.taught_policy [--seeds=3] [--long_s=30] [--short_s=5] [--out=FILE.md]
 
 Each program of the table ``go_generalization``, by policies that were not taught its family: GO's and the learned list
 scheduler's likeliest placement and the best of 64; 64 list schedules whose priorities are noisy; plain search (the
-portfolio's lead) of ``--long_s`` and ``--short_s``, and the latter begun at the best of the list scheduler's; ``auto``
-with the list scheduler and without, ``--auto_s`` each; GO fine-tuned in 50 updates. All as fractions of the long
-search; and the seconds of the policies beside those after which the long search was there.
+portfolio's lead) of ``--long_s`` and ``--short_s``, and the latter begun at the best of the list scheduler's; GO
+fine-tuned in 50 updates. All as fractions of the long search; and the seconds of the policies beside those after which
+the long search was there.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import pathlib
 import time
 from collections.abc import Mapping, Sequence
@@ -33,14 +32,12 @@ from tf_placer.files import write_atomically
 from tf_placer.planners.schedule import Schedule, first_op_decides, scheduled
 from tf_placer.problem.unit_order import alike_devices, fastest_devices
 from tf_placer.search import methods
-from tf_placer.search.portfolio import portfolio_rounds
 from tf_placer.search.search import search
-from tf_placer.search.spec import MethodSpec, Role
+from tf_placer.search.spec import Role
 
 _SEEDS = flags.DEFINE_integer("seeds", 3, "Of each, from 100 on.", lower_bound=1)
 _LONG_S = flags.DEFINE_float("long_s", 30.0, "Seconds of plain search.", lower_bound=1.0)
 _SHORT_S = flags.DEFINE_float("short_s", 5.0, "Seconds of search on top of the policy.", lower_bound=1.0)
-_AUTO_S = flags.DEFINE_float("auto_s", 10.0, "Seconds of auto, with the policy and without.", lower_bound=1.0)
 _OUT = flags.DEFINE_string("out", None, "Page to write.")
 
 _TABLE, _COLUMN, _TUNED = "go_generalization", "go_zero_shot", "go_tuned"
@@ -56,8 +53,6 @@ _FRACTIONS = (
     "64 noisy lists",
     "short search",
     "list, short search",
-    "auto without",
-    "auto",
     "go fine-tuned",
 )
 _SECONDS = ("go: best of 64", "list: best of 64", "go fine-tuned")
@@ -83,7 +78,7 @@ def main(argv: list[str]) -> None:
 
 
 def _worth(row: Row, seed: int) -> np.ndarray:
-    """[11 + 6] what stands below the titles, of one seed."""
+    """[9 + 6] what stands below the titles, of one seed."""
     problem = tf_placer.build_problem(workloads.build(row.workload), tf_placer.Cluster.preset(row.cluster))
     simulator, plain = search_simulator(problem), methods.the(Role.LEAD)
     taught = pathlib.Path(row.settings[_COLUMN]["weights"])
@@ -118,7 +113,6 @@ def _worth(row: Row, seed: int) -> np.ndarray:
         times_s(_noisy_lists(problem, seed)).min(),
         search(problem, plain, _SHORT_S.value, seed=seed).runtime_s,
         search(problem, plain, _SHORT_S.value, seed=seed, start=begun).runtime_s,
-        *(_auto(problem, members, seed) for members in (_without_list(), _with_list(of_list))),
         tuned.runtime_s,
     )
     there = (
@@ -127,22 +121,6 @@ def _worth(row: Row, seed: int) -> np.ndarray:
     )
     seconds = [value for took_s, runtime_s in there for value in (took_s, there_s(runtime_s))]
     return np.concatenate([np.divide(fractions, long.runtime_s), seconds])
-
-
-def _auto(problem: tf_placer.Problem, members: Sequence[MethodSpec], seed: int) -> float:
-    """Seconds of the step by a portfolio."""
-    method = dataclasses.replace(methods.the(Role.DEFAULT), build=portfolio_rounds(lambda: members))
-    return search(problem, method, _AUTO_S.value, seed=seed).runtime_s
-
-
-def _without_list() -> list[MethodSpec]:
-    return [spec for spec in methods.having(Role.MEMBER) if spec.name != "learned_list"]
-
-
-def _with_list(config: LearnedListConfig) -> list[MethodSpec]:
-    """The members, with a policy that has had no part in the program."""
-    listed = dataclasses.replace(methods.find("learned_list"), default=config)
-    return [*_without_list(), listed]
 
 
 def _noisy_lists(problem: tf_placer.Problem, seed: int) -> np.ndarray:
@@ -177,12 +155,11 @@ def _table(titles: Sequence[str], form: str, infinite: str, rows: Mapping[str, n
 
 
 def _head() -> list[str]:
-    seeds, long_s, short_s, auto_s = _SEEDS.value, _LONG_S.value, _SHORT_S.value, _AUTO_S.value
+    seeds, long_s, short_s = _SEEDS.value, _LONG_S.value, _SHORT_S.value
     return [
         "# What is a policy worth that was taught on other families?",
         "",
-        f"- Command: `python -m experiments.taught_policy --seeds={seeds} --long_s={long_s:g} "
-        f"--short_s={short_s:g} --auto_s={auto_s:g}`",
+        f"- Command: `python -m experiments.taught_policy --seeds={seeds} --long_s={long_s:g} --short_s={short_s:g}`",
         f"- Seed: {', '.join(str(100 + number) for number in range(seeds))}",
         *machine_lines(),
         "",
@@ -190,9 +167,8 @@ def _head() -> list[str]:
         "Neither policy was taught the program's family (`experiments/weights`). *go* is `go_zero_shot`, *list* is",
         "`learned_list`: its likeliest placement, and the best of 64. *Untaught list* begins with the rule that it was",
         "taught from. *64 noisy lists* are list schedules by noisy upward ranks. *Short search* is",
-        f"{short_s:g} s of the same plain search, and *list, short search* begins at the best of the 64. *auto* has",
-        f"{auto_s:g} s, and *without* has no policy among its members. *go fine-tuned* is `go` begun with taught",
-        f"weights, {_UPDATES:,} placements.",
+        f"{short_s:g} s of the same plain search, and *list, short search* begins at the best of the 64.",
+        f"*go fine-tuned* is `go` begun with taught weights, {_UPDATES:,} placements.",
         "*Plain search there* are the seconds after which the long search was as good as what stands left of it;",
         "*never* where one seed never was.",
         "",

@@ -29,9 +29,9 @@ class PortfolioConfig:
 
     Attributes:
       slices: turns that the budget is cut into; the last round of a turn may take longer.
-      cheap: share of the budget after which no more plans are constructed.
-      opening: evaluations of the arm that opens, before the others.
-      opening_share: of the budget, after which it opens no longer; counted from ``cheap`` on.
+      opening: evaluations of the arm that opens, before anything else; 0 for none.
+      opening_share: of the budget, after which it opens no longer; its first round is made all the same.
+      cheap: share of the budget after which no more plans are constructed, counted from when that begins.
       head: share of the budget that the arm that leads has to itself, when plans have been constructed.
       leads: after that it goes on alone as long as a tenth of the budget gains it this share of the step time.
       behind: an arm goes on from the best plan of all where its own is slower by more than this share.
@@ -41,9 +41,9 @@ class PortfolioConfig:
     """
 
     slices: int = 25
-    cheap: float = 0.1
     opening: int = 256
     opening_share: float = 0.1
+    cheap: float = 0.1
     head: float = 0.75
     leads: float = 0.01
     behind: float = 0.01
@@ -61,13 +61,13 @@ class PortfolioConfig:
 class Portfolio:
     """Races methods of the table inside one search.
 
-    First what is constructed, as long as that is cheap; it is no part of the race. Then the improving methods, its
-    arms. One may open (``Role.OPENING``): what it learned on other programs shows in its first plans, and others go on
-    from them. The one that leads has some time to itself, because a search from coarse to fine begins slower than what
-    was constructed and gains late, and more as long as that gains much. After that they take turns. A turn goes to the
-    arm whose last one gained most, the first arm where nobody gains; another one that gained nothing is asked again
-    after a while that grows each time. Gains are shares of the step time of the best plan so far, of whatever arm; an
-    arm that fell behind begins anew from that plan.
+    One method may open (``Role.OPENING``): what it learned on other programs shows in its first plans, and others go on
+    from them. Then what is constructed, as long as that is cheap; it is no part of the race. Then the improving
+    methods, its arms: the one that leads has some time to itself, because a search from coarse to fine begins slower
+    than what was constructed and gains late, and more as long as that gains much. After that they take turns. A turn
+    goes to the arm whose last one gained most, the first arm where nobody gains; another one that gained nothing is
+    asked again after a while that grows each time. Gains are shares of the step time of the best plan so far, of
+    whatever arm; an arm that fell behind begins anew from that plan.
 
     With a budget of evaluations nothing here depends on the clock. ``state`` and ``restore`` are a planner's.
     """
@@ -87,6 +87,7 @@ class Portfolio:
         arms = [spec for spec in members if spec.kind == Kind.IMPROVING]
         self._arms = [_Arm(spec) for spec in sorted(arms, key=_place)]
         self._made = 0
+        self._constructs_until = 0.0  # share of the budget
         self._opened = 0  # evaluations
         self._best: np.ndarray | None = None
         self._best_s = math.inf
@@ -101,8 +102,8 @@ class Portfolio:
         if not self._context.rounds:
             first = evaluated(self._context, self._context.start[np.newaxis])
             yield self._noted(first, self._context.start_by)
-        yield from self._construct()
         yield from self._open()
+        yield from self._construct()
         while any(arm.goes_on for arm in self._arms):
             if self._context.used() >= self._until or not self._arms[self._turn].goes_on:
                 self._next_turn()
@@ -121,8 +122,10 @@ class Portfolio:
 
     def _construct(self) -> Iterator[Round]:
         """A round for each planner that makes anything."""
+        if not self._made:
+            self._constructs_until = self._context.used() + self._config.cheap
         for spec in self._constructive[self._made :]:
-            if self._context.used() >= self._config.cheap:
+            if self._context.used() >= self._constructs_until:
                 return
             self._made += 1
             rows = spec.build(self._context.problem, configured(spec), self._context.seed)
@@ -132,9 +135,9 @@ class Portfolio:
     def _open(self) -> Iterator[Round]:
         """The first rounds of the arm that opens, where one does, before the race begins."""
         opening = [arm for arm in self._arms if Role.OPENING in arm.spec.roles]
-        until = self._config.cheap + self._config.opening_share
-        while opening and opening[0].goes_on and not self._turns:
-            if self._opened >= self._config.opening or self._context.used() >= until:
+        while opening and opening[0].goes_on and not self._made and not self._turns:
+            late = self._opened and self._context.used() >= self._config.opening_share
+            if self._opened >= self._config.opening or late:
                 return
             batch = opening[0].next_round(self._context)
             if batch is not None:
@@ -183,7 +186,7 @@ class Portfolio:
     def state(self) -> dict[str, Any]:
         """Where the race is, and every arm."""
         state: dict[str, Any] = {
-            "made": self._made,
+            "made": [self._made, self._constructs_until],
             "opened": self._opened,
             "best_s": self._best_s,
             "race": [self._turn, self._turns, self._until, self._before_s, self._leads],
@@ -197,7 +200,7 @@ class Portfolio:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Goes on from what ``state`` gave."""
-        self._made, self._opened = state["made"], state["opened"]
+        (self._made, self._constructs_until), self._opened = state["made"], state["opened"]
         self._best_s, self._best = state["best_s"], state.get("best")
         self._turn, self._turns, self._until, self._before_s, self._leads = state["race"]
         for i, (arm, standing) in enumerate(zip(self._arms, state["arms"], strict=True)):
