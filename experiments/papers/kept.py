@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import inspect
 import json
 import pathlib
 from typing import Any
 
-from tf_placer.agents.go.kind import weights_path
+from tf_placer.agents.go.kind import SHIPPED
 from tf_placer.files import write_atomically
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
@@ -34,8 +35,13 @@ def made_of(
         "settings": settings,
         "versions": dict(spec.versions),
     }
-    weights = weights_path(settings.get("weights", ""))
-    # What a file of weights is called says little of what is in it.
+    # What a file of weights is called says little of what is in it. Those that ship are beside a method's settings.
+    name = settings.get("weights", "")
+    weights = (
+        pathlib.Path(inspect.getfile(spec.config)).with_name("weights.npz")
+        if name == SHIPPED
+        else pathlib.Path(name)
+    )
     return (
         {**made, "weights": hashlib.sha256(weights.read_bytes()).hexdigest()} if weights.is_file() else made
     )
