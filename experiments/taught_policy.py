@@ -11,6 +11,7 @@ the long search was there.
 
 from __future__ import annotations
 
+import heapq
 import pathlib
 import time
 from collections.abc import Mapping, Sequence
@@ -129,8 +130,8 @@ def _noisy_lists(problem: tf_placer.Problem, seed: int) -> np.ndarray:
     rank = problem.op_graph.bottom_level_with_transfers_ns.astype(np.float64)
     rows: list[np.ndarray] = []
     for number in range(_SAMPLES):
-        noise = _NOISE * generator.standard_normal(len(rank)) if number else 0.0
-        order = np.argsort(-rank * np.exp(noise), kind="stable")
+        noise = _NOISE * generator.standard_normal(len(rank)) if number else np.zeros(len(rank))
+        order = _by_priority(problem, rank * np.exp(noise))
 
         def run(schedule: Schedule, order: np.ndarray = order) -> None:
             first_op_decides(problem, schedule, order, schedule.end_ns)
@@ -138,6 +139,24 @@ def _noisy_lists(problem: tf_placer.Problem, seed: int) -> np.ndarray:
         devices = (fastest_devices, alike_devices)[number % 2](problem)
         rows += scheduled(problem, devices, run)[:1]
     return np.array(rows)
+
+
+def _by_priority(problem: tf_placer.Problem, priority: np.ndarray) -> np.ndarray:
+    """[N] all ops, each after those it waits for; of those that wait for nothing more the one of highest priority."""
+    graph = problem.op_graph
+    waits_for = np.bincount(graph.consumer, minlength=graph.num_ops).tolist()
+    consumer, offset, first = graph.consumer.tolist(), graph.out_offset.tolist(), (-priority).tolist()
+    ready = [(first[op], op) for op in range(graph.num_ops) if not waits_for[op]]
+    heapq.heapify(ready)
+    order = []
+    while ready:
+        _, op = heapq.heappop(ready)
+        order.append(op)
+        for reader in consumer[offset[op] : offset[op + 1]]:
+            waits_for[reader] -= 1
+            if not waits_for[reader]:
+                heapq.heappush(ready, (first[reader], reader))
+    return np.array(order)
 
 
 def _mean(worth: Sequence[np.ndarray]) -> np.ndarray:

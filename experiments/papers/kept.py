@@ -9,7 +9,7 @@ import json
 import pathlib
 from typing import Any
 
-from tf_placer.agents.go.kind import SHIPPED
+from tf_placer.agents.weights import weights_path
 from tf_placer.files import write_atomically
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
@@ -36,12 +36,7 @@ def made_of(
         "versions": dict(spec.versions),
     }
     # What a file of weights is called says little of what is in it. Those that ship are beside a method's settings.
-    name = settings.get("weights", "")
-    weights = (
-        pathlib.Path(inspect.getfile(spec.config)).with_name("weights.npz")
-        if name == SHIPPED
-        else pathlib.Path(name)
-    )
+    weights = weights_path(settings.get("weights", ""), inspect.getfile(spec.config))
     return (
         {**made, "weights": hashlib.sha256(weights.read_bytes()).hexdigest()} if weights.is_file() else made
     )

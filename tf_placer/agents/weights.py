@@ -13,6 +13,9 @@ import sonnet as snt
 from tf_placer.array_file import array_file_bytes, read_array_file
 from tf_placer.errors import InputError
 
+SHIPPED = "shipped"
+"""Stands for the file of weights that comes with tf_placer, which ``python -m experiments.pretrain`` makes."""
+
 SCHEMA_VERSION = 1
 _KIND = "weights of a tf_placer policy"
 _REMEDY = "give what `train` wrote"
@@ -31,6 +34,16 @@ class PolicyKind:
     policy: str
     versions: Mapping[str, int]
     settings: Mapping[str, Any]
+
+
+def weights_path(name: str, beside: str) -> pathlib.Path:
+    """The file that a setting names.
+
+    Args:
+      name: a path, or ``SHIPPED``.
+      beside: path of a module of the policy's folder, where the weights are that ship.
+    """
+    return pathlib.Path(beside).with_name("weights.npz") if name == SHIPPED else pathlib.Path(name)
 
 
 def weights_bytes(kind: PolicyKind, policy: snt.Module, history: Mapping[str, Any]) -> bytes:

@@ -10,7 +10,6 @@ from tf_placer.agents.colocrl.learner import ColocRlLearner
 from tf_placer.agents.features import FEATURES_VERSION, RELATIVE_VERSION
 from tf_placer.agents.go.config import GoConfig
 from tf_placer.agents.go.kind import NETWORK_VERSION as GO_NETWORK_VERSION
-from tf_placer.agents.go.kind import SHIPPED
 from tf_placer.agents.go.learner import GoLearner
 from tf_placer.agents.go.student import GoStudent
 from tf_placer.agents.go.zero_shot import GoZeroShotConfig, go_zero_shot
@@ -37,6 +36,7 @@ from tf_placer.agents.regal.learner import RegalLearner
 from tf_placer.agents.tabular.config import TabularConfig
 from tf_placer.agents.tabular.learner import TABLE_VERSION as TABULAR_TABLE_VERSION
 from tf_placer.agents.tabular.learner import TabularLearner
+from tf_placer.agents.weights import SHIPPED
 from tf_placer.arguments import nearest
 from tf_placer.errors import InputError
 from tf_placer.planners.brkga import Brkga, BrkgaConfig

@@ -41,6 +41,18 @@ def test_another_search_is_not_this_one(tmp_path):
     assert read_kept(path, {**made(), "versions": {}}, Cell) is None
 
 
+def test_weights_are_known_by_what_is_in_them(tmp_path):
+    path = tmp_path / "weights.npz"
+    of_file = [
+        made(method="go", config={"weights": str(path)})["weights"] for text in "ab" if path.write_text(text)
+    ]
+    assert of_file[0] != of_file[1]
+    # Those that ship are each method's own.
+    shipped = {name: made(method=name)["weights"] for name in ("go", "go_zero_shot", "learned_list")}
+    assert shipped["go"] == shipped["go_zero_shot"] != shipped["learned_list"]
+    assert "weights" not in made(method="go", config={"weights": ""})
+
+
 def test_a_damaged_file_or_one_of_other_fields_is_none(tmp_path):
     path, of_another_version = tmp_path / "cell.json", dataclasses.make_dataclass("Other", ["status"])
     keep(path, made(), CELL)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pathlib
-
 from tf_placer.agents.features import RELATIVE_VERSION
 from tf_placer.agents.go.config import GoConfig
 from tf_placer.agents.go.policy import GoPolicy
@@ -24,15 +22,6 @@ _SHAPING = (
     "modulation",
     "device_state",
 )
-
-
-SHIPPED = "shipped"
-"""Stands for the file of weights that comes with tf_placer, which ``python -m experiments.pretrain`` makes."""
-
-
-def weights_path(name: str) -> pathlib.Path:
-    """The file that a setting names."""
-    return pathlib.Path(__file__).with_name("weights.npz") if name == SHIPPED else pathlib.Path(name)
 
 
 def go_kind(config: GoConfig) -> PolicyKind:

@@ -12,7 +12,7 @@ from tf_placer.agents.baselines import elites, standardized_advantage
 from tf_placer.agents.go.committed import committed
 from tf_placer.agents.go.config import GoConfig
 from tf_placer.agents.go.inputs import GoInputs, go_inputs
-from tf_placer.agents.go.kind import go_kind, weights_path
+from tf_placer.agents.go.kind import go_kind
 from tf_placer.agents.go.policy import NOWHERE, Chain, GoPolicy
 from tf_placer.agents.learner import Beginning, Proposal
 from tf_placer.agents.losses import ppo_loss, reinforce_loss
@@ -20,7 +20,7 @@ from tf_placer.agents.moments import make_moments
 from tf_placer.agents.nodes import nodes_of
 from tf_placer.agents.rewards import square_root_reward
 from tf_placer.agents.trial_average import TrialAverage
-from tf_placer.agents.weights import restore_weights
+from tf_placer.agents.weights import restore_weights, weights_path
 from tf_placer.errors import InputError
 from tf_placer.problem.problem import Problem
 
@@ -82,7 +82,7 @@ class GoLearner(snt.Module):
         if policy is None:
             policy = GoPolicy(config, seed)
             if config.weights:
-                restore_weights(weights_path(config.weights), go_kind(config), policy)
+                restore_weights(weights_path(config.weights, __file__), go_kind(config), policy)
         self.policy = policy
         self._of_problem = _Untracked(go_inputs(problem, nodes))
         self._config = config

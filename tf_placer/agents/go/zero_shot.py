@@ -11,10 +11,10 @@ from tf_placer import arguments
 from tf_placer.agents.go.committed import committed
 from tf_placer.agents.go.config import GoConfig
 from tf_placer.agents.go.inputs import go_inputs
-from tf_placer.agents.go.kind import go_kind, weights_path
+from tf_placer.agents.go.kind import go_kind
 from tf_placer.agents.go.policy import GoPolicy
 from tf_placer.agents.nodes import nodes_of
-from tf_placer.agents.weights import restore_weights
+from tf_placer.agents.weights import restore_weights, weights_path
 from tf_placer.planners.topological_fill import fitting, needs
 from tf_placer.planners.within_memory import WithinMemory
 from tf_placer.problem.problem import Problem
@@ -69,7 +69,7 @@ def go_zero_shot(
     """
     of_policy = GoConfig(keep_probability=0.0, exploration=0.0, weights="")
     policy = GoPolicy(of_policy, seed=0)
-    restore_weights(weights_path(config.weights), go_kind(of_policy), policy)
+    restore_weights(weights_path(config.weights, __file__), go_kind(of_policy), policy)
     nodes = nodes_of(problem, of_policy.most_nodes)
     inputs = go_inputs(problem, nodes)
     devices = [

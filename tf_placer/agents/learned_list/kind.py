@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-import pathlib
-
 from tf_placer.agents.learned_list.inputs import INPUTS_VERSION
 from tf_placer.agents.learned_list.policy import RulePrior
 from tf_placer.agents.weights import PolicyKind
 
 # Of what a rule computes: coefficients that were taught for another one cannot be used.
 RULE_VERSION = 1
-
-SHIPPED = "shipped"
-"""Stands for the file of weights that comes with tf_placer, which ``python -m experiments.pretrain`` makes."""
-
-
-def weights_path(name: str) -> pathlib.Path:
-    """The file that a setting names."""
-    return pathlib.Path(__file__).with_name("weights.npz") if name == SHIPPED else pathlib.Path(name)
 
 
 def learned_list_kind() -> PolicyKind:

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from tf_placer.agents.learned_list.config import LearnedListConfig
-from tf_placer.agents.learned_list.kind import learned_list_kind, weights_path
+from tf_placer.agents.learned_list.kind import learned_list_kind
 from tf_placer.agents.learned_list.placer import ListPlacer
 from tf_placer.agents.learned_list.policy import RulePrior
 from tf_placer.agents.learned_list.rules import Rules
-from tf_placer.agents.weights import restore_weights
+from tf_placer.agents.weights import restore_weights, weights_path
 from tf_placer.problem.problem import Problem
 
 # Of what a search keeps: one that was saved with another cannot go on.
@@ -61,7 +61,7 @@ class LearnedList:
         if prior is None:
             prior = RulePrior()
             if config.weights:
-                restore_weights(weights_path(config.weights), learned_list_kind(), prior)
+                restore_weights(weights_path(config.weights, __file__), learned_list_kind(), prior)
         self._placer = ListPlacer(problem, config)
         self._rules = Rules(prior.mean.numpy(), config.spread * prior.spread, config)
         self._seed, self._updates = seed, 0
