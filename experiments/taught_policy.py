@@ -11,7 +11,6 @@ the long search was there.
 
 from __future__ import annotations
 
-import heapq
 import pathlib
 import time
 from collections.abc import Mapping, Sequence
@@ -23,6 +22,7 @@ import tf_placer
 from experiments.curves.machine import machine_lines
 from experiments.main_program import run_program
 from experiments.papers.description import TABLES, Row, read_description
+from experiments.papers.noisy_lists import noisy_lists
 from tf_placer import workloads
 from tf_placer.agents.go.zero_shot import GoZeroShotConfig, go_zero_shot
 from tf_placer.agents.learned_list.config import LearnedListConfig
@@ -30,8 +30,6 @@ from tf_placer.agents.learned_list.planner import LearnedList
 from tf_placer.evaluation.any_order import search_simulator
 from tf_placer.evaluation.measurement import Status
 from tf_placer.files import write_atomically
-from tf_placer.planners.schedule import Schedule, first_op_decides, scheduled
-from tf_placer.problem.unit_order import alike_devices, fastest_devices
 from tf_placer.search import methods
 from tf_placer.search.search import search
 from tf_placer.search.spec import Role
@@ -43,7 +41,6 @@ _OUT = flags.DEFINE_string("out", None, "Page to write.")
 
 _TABLE, _COLUMN, _TUNED = "go_generalization", "go_zero_shot", "go_tuned"
 _SAMPLES = 64
-_NOISE = 0.3  # standard deviation of the logarithm of a list schedule's priorities
 _UPDATES = 1632  # placements: 32 by taught weights, and 50 updates of 32
 _FRACTIONS = (
     "go: likeliest",
@@ -111,7 +108,7 @@ def _worth(row: Row, seed: int) -> np.ndarray:
         times_s(planner.propose()[:1])[0],
         listed.runtime_s,
         untaught.runtime_s,
-        times_s(_noisy_lists(problem, seed)).min(),
+        times_s(noisy_lists(problem, seed, _SAMPLES)).min(),
         search(problem, plain, _SHORT_S.value, seed=seed).runtime_s,
         search(problem, plain, _SHORT_S.value, seed=seed, start=begun).runtime_s,
         tuned.runtime_s,
@@ -122,41 +119,6 @@ def _worth(row: Row, seed: int) -> np.ndarray:
     )
     seconds = [value for took_s, runtime_s in there for value in (took_s, there_s(runtime_s))]
     return np.concatenate([np.divide(fractions, long.runtime_s), seconds])
-
-
-def _noisy_lists(problem: tf_placer.Problem, seed: int) -> np.ndarray:
-    """[64, U] list schedules, the first without noise; on all devices and on the fast ones in turn."""
-    generator = np.random.default_rng(seed)
-    rank = problem.op_graph.bottom_level_with_transfers_ns.astype(np.float64)
-    rows: list[np.ndarray] = []
-    for number in range(_SAMPLES):
-        noise = _NOISE * generator.standard_normal(len(rank)) if number else np.zeros(len(rank))
-        order = _by_priority(problem, rank * np.exp(noise))
-
-        def run(schedule: Schedule, order: np.ndarray = order) -> None:
-            first_op_decides(problem, schedule, order, schedule.end_ns)
-
-        devices = (fastest_devices, alike_devices)[number % 2](problem)
-        rows += scheduled(problem, devices, run)[:1]
-    return np.array(rows)
-
-
-def _by_priority(problem: tf_placer.Problem, priority: np.ndarray) -> np.ndarray:
-    """[N] all ops, each after those it waits for; of those that wait for nothing more the one of highest priority."""
-    graph = problem.op_graph
-    waits_for = np.bincount(graph.consumer, minlength=graph.num_ops).tolist()
-    consumer, offset, first = graph.consumer.tolist(), graph.out_offset.tolist(), (-priority).tolist()
-    ready = [(first[op], op) for op in range(graph.num_ops) if not waits_for[op]]
-    heapq.heapify(ready)
-    order = []
-    while ready:
-        _, op = heapq.heappop(ready)
-        order.append(op)
-        for reader in consumer[offset[op] : offset[op + 1]]:
-            waits_for[reader] -= 1
-            if not waits_for[reader]:
-                heapq.heappush(ready, (first[reader], reader))
-    return np.array(order)
 
 
 def _mean(worth: Sequence[np.ndarray]) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pathlib
+import sys
 
 import pytest
 from absl import flags
@@ -44,7 +45,9 @@ def flags_of(name: str) -> flags.FlagValues:
 
 @pytest.fixture(scope="module")
 def flags_by_name() -> dict[str, flags.FlagValues]:
-    return {name: flags_of(name) for name in NAMES}
+    # What other tests have loaded in this process comes first: two programs cannot have a flag of one name at a time.
+    loaded_first = sorted(NAMES, key=lambda name: f"experiments.{name}" not in sys.modules)
+    return {name: flags_of(name) for name in loaded_first}
 
 
 @pytest.mark.parametrize("name", NAMES)
