@@ -15,7 +15,9 @@ from absl import flags
 from experiments.into_folder import run
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.command_line.place import Request, place
+from tf_placer.command_line.print_report import print_report
 from tf_placer.command_line.source import Source
+from tf_placer.command_line.write_report import write_report
 from tf_placer.search import methods
 from tf_placer.search.budget import Budget
 from tf_placer.search.spec import Role
@@ -41,8 +43,8 @@ def main(out: pathlib.Path) -> None:
         for device in cluster.devices:
             console.print(f"  {device.name}  {device.model}", soft_wrap=True)
         report = place(Request(Source(workload), cluster, Budget(budget_s), _SEED.value), _METHOD, console)
-        report.print(console)
-        for path in report.write(out / workload):
+        print_report(report, console)
+        for path in write_report(report, out / workload):
             console.print(f"wrote {path}", soft_wrap=True)
 
 

@@ -23,10 +23,18 @@ from tf_placer.command_line.measure import measure
 from tf_placer.command_line.method_settings import method_settings
 from tf_placer.command_line.parse_flags import parse_flags
 from tf_placer.command_line.place import Request, compare, place, place_signatures
+from tf_placer.command_line.print_report import print_report
 from tf_placer.command_line.profile import show_profile
-from tf_placer.command_line.report import META_GRAPH, SAVED_MODEL, Report, reserved_out
+from tf_placer.command_line.report import Report
 from tf_placer.command_line.source import Source
 from tf_placer.command_line.train import Training, train
+from tf_placer.command_line.write_report import (
+    META_GRAPH,
+    SAVED_MODEL,
+    reserved_out,
+    write_comparison,
+    write_report,
+)
 from tf_placer.errors import InputError
 from tf_placer.files import replacing
 from tf_placer.graph.item import Item
@@ -112,7 +120,7 @@ def _compare(values: flags.FlagValues, console: rich.console.Console) -> None:
     out = pathlib.Path(values.out)
     with reserved_out(out):
         report = compare(flag_sets.request(values, flag_sets.budget(values)), values.methods, console)
-        _finish(report, out, flag_sets.made_for(values), console, report.write_comparison)
+        _finish(report, out, flag_sets.made_for(values), console, functools.partial(write_comparison, report))
 
 
 def _finish(
@@ -123,8 +131,8 @@ def _finish(
     also: Callable[[pathlib.Path], None] | None = None,
 ) -> None:
     with patient() as ctrl_c, ctrl_c.shielded():  # what was searched for is not lost for a Ctrl-C now
-        report.print(console)
-        written = report.write(out, made_for, also)
+        print_report(report, console)
+        written = write_report(report, out, made_for, also)
     for path in written:
         console.print(f"wrote {path}", soft_wrap=True)
 

@@ -23,7 +23,8 @@ import tensorflow as tf
 
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.command_line.candidate import Candidate
-from tf_placer.command_line.report import RESULTS, SAVED_MODEL, Report
+from tf_placer.command_line.report import Report
+from tf_placer.command_line.write_report import RESULTS, SAVED_MODEL, write_report
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.bounds import lower_bounds
@@ -196,7 +197,9 @@ def replaced_results(
 
     def write(report: Report) -> None:
         placement = report.result.placement
-        report.write(out, None, lambda folder: export_saved_model(source, folder / SAVED_MODEL, placement))
+        write_report(
+            report, out, None, lambda folder: export_saved_model(source, folder / SAVED_MODEL, placement)
+        )
 
     found, sets = Found(), {}
     for name, report in (("new", new), ("old", old)):

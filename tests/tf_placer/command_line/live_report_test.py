@@ -10,7 +10,10 @@ from tests.tf_placer.problem.small_problems import branches_problem
 from tests.tf_placer.search.other_machine import OtherMachine
 from tf_placer.calibration.refit import Correction
 from tf_placer.command_line.candidate import Candidate
+from tf_placer.command_line.print_report import print_report
 from tf_placer.command_line.report import Live, Report
+from tf_placer.command_line.summary import summary
+from tf_placer.command_line.verdict import verdict
 from tf_placer.search.budget import Budget
 from tf_placer.search.live import search_live
 
@@ -40,48 +43,48 @@ def test_a_gain_is_told_for_every_method_measured_and_simulated(problem):
     report = report_of(problem, OtherMachine(problem))
     winner = report.recommended.method
     assert winner != "single"
-    lines = report.verdict().splitlines()
+    lines = verdict(report).splitlines()
     assert lines[0].startswith(f"Recommended: {winner}. Clearly faster than the best single device")
     assert {line.partition(":")[0] for line in lines[1:]} == {"random", "local_search"}
     assert all("on the runtime" in line and "in the simulator fitted" in line for line in lines[1:])
-    summary = report.summary()
-    assert summary["method"] == "random"
-    assert summary["recommended"] == winner
-    assert summary["measured_s"] == report.chosen.measured_s
-    assert summary["baselines_measured"]["single"] > summary["measured_s"]
-    assert len(summary["trials"]) == len(report.live.found.trials)
-    assert {"compute", "alone", "ends", "per_byte", "join"} == set(summary["correction"])
-    report.print(rich.console.Console(file=io.StringIO()))
+    told = summary(report)
+    assert told["method"] == "random"
+    assert told["recommended"] == winner
+    assert told["measured_s"] == report.chosen.measured_s
+    assert told["baselines_measured"]["single"] > told["measured_s"]
+    assert len(told["trials"]) == len(report.live.found.trials)
+    assert {"compute", "alone", "ends", "per_byte", "join"} == set(told["correction"])
+    print_report(report, rich.console.Console(file=io.StringIO()))
 
 
 def test_no_gain_recommends_and_writes_the_single_device(problem):
     dear = Correction(alone=1e4).apply(problem)
     report = report_of(problem, OtherMachine(dear))
     assert report.recommended.method == "single"
-    assert report.verdict().startswith("Recommended: single device. The best single device: ")
-    assert report.summary()["baselines_measured"]["single"] == report.chosen.measured_s
+    assert verdict(report).startswith("Recommended: single device. The best single device: ")
+    assert summary(report)["baselines_measured"]["single"] == report.chosen.measured_s
     assert len(np.unique(report.result.placement.device_of_unit)) == 1
 
 
 def test_a_plan_that_is_not_recommended_is_written_where_it_is_asked_for_and_that_is_said(problem):
     dear = Correction(alone=1e4).apply(problem)
     report = report_of(problem, OtherMachine(dear), written="random")
-    lines = report.verdict().splitlines()
+    lines = verdict(report).splitlines()
     assert lines[0].startswith("Recommended: single device. ")
     assert lines[1] == "The plan written is that of random, as --write=method asks."
-    summary = report.summary()
-    assert (summary["method"], summary["written"], summary["recommended"]) == ("random", "random", "single")
-    assert summary["measured_s"] == report.live.found.best_of("random").measured_s
-    assert summary["baselines_measured"]["single"] == report.live.found.single.measured_s
+    told = summary(report)
+    assert (told["method"], told["written"], told["recommended"]) == ("random", "random", "single")
+    assert told["measured_s"] == report.live.found.best_of("random").measured_s
+    assert told["baselines_measured"]["single"] == report.live.found.single.measured_s
 
 
 def test_what_is_found_to_be_the_single_device_is_told_as_that(problem):
     slow = Correction(alone=1e6).apply(problem)
     report = report_of(slow, OtherMachine(slow), "local_search")
-    lines = report.verdict().splitlines()
+    lines = verdict(report).splitlines()
     assert (
         lines[0]
         == "Recommended: single device. The best single device: no search found another that was faster."
     )
     assert lines[1].startswith("random: no faster and no slower than the best single device on the runtime")
-    assert "0.0%" not in report.verdict()
+    assert "0.0%" not in verdict(report)

@@ -8,7 +8,10 @@ import rich.console
 
 from tests.tf_placer.problem.small_problems import problem_of
 from tf_placer.command_line.candidate import Candidate
+from tf_placer.command_line.print_report import print_report, table
 from tf_placer.command_line.report import Report, fastest
+from tf_placer.command_line.summary import summary
+from tf_placer.command_line.verdict import verdict
 from tf_placer.errors import InputError
 from tf_placer.evaluation.measurement import Status
 from tf_placer.search.search import search
@@ -40,46 +43,44 @@ def report(problem, result):
 
 def test_a_gain_over_a_single_device_is_told_with_where_it_was_seen(report):
     simulated = report(("hdp", 0.8, None), ("single", 1.0, None), ("random", 0.9, None))
-    assert simulated.verdict() == "hdp is 20.0% faster than a single device in the simulator."
+    assert verdict(simulated) == "hdp is 20.0% faster than a single device in the simulator."
     assert simulated.recommended.method == "hdp"
     measured = report(("hdp", 0.8, 0.9), ("single", 1.0, 1.0), ("random", 0.7, 0.95))
-    assert measured.verdict() == "hdp is 10.0% faster than a single device on the runtime."
+    assert verdict(measured) == "hdp is 10.0% faster than a single device on the runtime."
     assert measured.recommended.method == "hdp"
 
 
 def test_a_baseline_that_wins_is_named_and_so_is_the_plan_that_is_written(report):
-    verdict = report(("hdp", 0.8, None), ("single", 1.0, None), ("random", 0.7, None)).verdict()
-    assert "random is faster still, 700.000 ms" in verdict
-    assert "The plan written is that of hdp" in verdict
+    said = verdict(report(("hdp", 0.8, None), ("single", 1.0, None), ("random", 0.7, None)))
+    assert "random is faster still, 700.000 ms" in said
+    assert "The plan written is that of hdp" in said
     fastest = report(("random", 0.7, None), ("single", 1.0, None), ("hdp", 0.8, None), asked="hdp")
-    assert fastest.verdict() == (
+    assert verdict(fastest) == (
         "hdp is 20.0% faster than a single device in the simulator. random is the fastest, 700.000 ms: the plan "
         "written is its (--write=method writes that of hdp)."
     )
-    summary = fastest.summary()
-    assert (summary["method"], summary["written"], summary["runtime_s"]) == ("hdp", "random", 0.7)
-    assert summary["baselines"] == {"single": 1.0, "hdp": 0.8}
+    told = summary(fastest)
+    assert (told["method"], told["written"], told["runtime_s"]) == ("hdp", "random", 0.7)
+    assert told["baselines"] == {"single": 1.0, "hdp": 0.8}
     single = report(("single", 1.0, None), ("hdp", 1.25, None), ("random", 1.1, None), asked="hdp")
-    assert single.verdict() == (
+    assert verdict(single) == (
         "hdp is NOT faster than a single device in the simulator (25.0% slower). Leave the program on one device. "
         "The plan written is that of the single device, 1000.000 ms."
     )
-    assert single.summary()["baselines"]["single"] == 1.0, (
+    assert summary(single)["baselines"]["single"] == 1.0, (
         "programs read it wherever another method was asked for"
     )
 
 
 def test_a_slower_method_beside_a_plan_that_gains_is_not_told_to_leave_the_program(report):
-    verdict = report(("random", 0.5, None), ("single", 1.0, None), ("hdp", 1.25, None), asked="hdp").verdict()
-    assert (
-        "NOT faster" in verdict and "eave the program" not in verdict and "random is the fastest" in verdict
-    )
+    said = verdict(report(("random", 0.5, None), ("single", 1.0, None), ("hdp", 1.25, None), asked="hdp"))
+    assert "NOT faster" in said and "eave the program" not in said and "random is the fastest" in said
 
 
 @pytest.mark.parametrize("slower", [0.0, 1e-9, -1e-9])
 def test_no_difference_is_not_told_as_one(report, slower):
-    verdict = report(("single", 1.0, None), ("hdp", 1.0 + slower, None), asked="hdp").verdict()
-    assert verdict.startswith("hdp is NOT faster than a single device in the simulator. ")
+    said = verdict(report(("single", 1.0, None), ("hdp", 1.0 + slower, None), asked="hdp"))
+    assert said.startswith("hdp is NOT faster than a single device in the simulator. ")
 
 
 def test_the_fastest_is_the_single_device_on_a_tie_and_then_what_was_asked_for(result):
@@ -96,35 +97,34 @@ def test_the_fastest_is_the_single_device_on_a_tie_and_then_what_was_asked_for(r
 
 def test_no_gain_is_told_plainly(report):
     slower = report(("hdp", 0.8, 1.1), ("single", 1.0, 1.0))
-    assert "NOT faster than a single device on the runtime (10.0% slower)" in slower.verdict()
+    assert "NOT faster than a single device on the runtime (10.0% slower)" in verdict(slower)
     assert slower.recommended.method == "single"
-    assert slower.summary()["recommended"] == "single"
+    assert summary(slower)["recommended"] == "single"
     tie = report(("hdp", 1.0, None), ("single", 1.0, None))
     assert tie.recommended.method == "single", "a plan that gains nothing is not worth having"
 
 
 def test_what_did_not_run_is_told_and_not_recommended(report, problem, result):
     failed = report(("hdp", 0.8, None), status=Status.CRASHED, message="worker 1 died")
-    assert failed.verdict() == "hdp did not run: CRASHED."
+    assert verdict(failed) == "hdp did not run: CRASHED."
     console = rich.console.Console(file=io.StringIO(), width=200)
-    failed.print(console)
+    print_report(failed, console)
     assert "hdp: worker 1 died" in console.file.getvalue()
     nothing = Candidate("hdp", None, status=Status.OUT_OF_MEMORY, message="nothing fits")
     with pytest.raises(InputError, match="nothing fits"):
         Report(None, problem, nothing, ())
     unmeasured_single = Candidate("single", None, status=Status.OUT_OF_MEMORY, message="too large")
-    assert (
-        "No single device was timed"
-        in Report(None, problem, Candidate("hdp", result), (unmeasured_single,)).verdict()
+    assert "No single device was timed" in verdict(
+        Report(None, problem, Candidate("hdp", result), (unmeasured_single,))
     )
 
 
 def test_the_summary_gives_what_was_not_measured_as_null(report):
-    summary = report(("hdp", 0.8, None), ("single", 1.0, None), ("random", 0.9, None)).summary()
-    assert summary["measured_s"] is None
-    assert summary["baselines"] == {"single": 1.0, "random": 0.9}
-    assert summary["baselines_measured"] == {"single": None, "random": None}
-    assert summary["baselines_evaluations"] == {"single": 16, "random": 16}
+    told = summary(report(("hdp", 0.8, None), ("single", 1.0, None), ("random", 0.9, None)))
+    assert told["measured_s"] is None
+    assert told["baselines"] == {"single": 1.0, "random": 0.9}
+    assert told["baselines_measured"] == {"single": None, "random": None}
+    assert told["baselines_evaluations"] == {"single": 16, "random": 16}
 
 
 def test_what_one_method_proves_is_the_bound_of_all(problem, result):
@@ -135,10 +135,10 @@ def test_what_one_method_proves_is_the_bound_of_all(problem, result):
         Candidate(method, dataclasses.replace(result, runtime_s=runtime_s, proven_s=proven_s))
         for method, (runtime_s, proven_s) in by_time.items()
     )
-    summary = Report(None, problem, random, (single, exact)).summary()
-    assert (summary["tightest_bound"], summary["lower_bound_s"]) == ("proven", 400e-9)
-    assert summary["lower_bounds"]["proven_s"] == 400e-9
-    assert summary["proven_optimal"] == ["exact", "random"]
+    told = summary(Report(None, problem, random, (single, exact)))
+    assert (told["tightest_bound"], told["lower_bound_s"]) == ("proven", 400e-9)
+    assert told["lower_bounds"]["proven_s"] == 400e-9
+    assert told["proven_optimal"] == ["exact", "random"]
     assert shown(Report(None, problem, random, (single, exact))) == {
         "single device",
         "exact (random), proven optimal",
@@ -146,12 +146,12 @@ def test_what_one_method_proves_is_the_bound_of_all(problem, result):
         "bound: proven (tightest)",
     }
     without = Report(None, problem, random, (single,))
-    assert "proven_s" not in without.summary()["lower_bounds"]
-    assert without.summary()["proven_optimal"] == []
+    assert "proven_s" not in summary(without)["lower_bounds"]
+    assert summary(without)["proven_optimal"] == []
     assert shown(without) == {"single device", "random"}
 
 
 def shown(report):
     """The rows of methods, and the one of what was proven."""
-    rows = [str(cell) for cell in report._table().columns[0].cells]
+    rows = [str(cell) for cell in table(report).columns[0].cells]
     return {row for row in rows if not row.startswith("bound") or "proven" in row}

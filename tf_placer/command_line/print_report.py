@@ -1,0 +1,70 @@
+"""What `place` and `compare` say on a terminal: a table, the verdict, and what to know before believing either."""
+
+from __future__ import annotations
+
+import rich.console
+import rich.table
+
+from tf_placer.command_line.candidate import NOT_RUN, Candidate
+from tf_placer.command_line.report import Report, row_name
+from tf_placer.command_line.verdict import verdict
+from tf_placer.quantities import milliseconds, percentage
+
+
+def print_report(report: Report, console: rich.console.Console) -> None:
+    """Prints the table, the verdict, and what to know before believing either."""
+    console.print(table(report))
+    console.print(verdict(report), soft_wrap=True)
+    for candidate in (*report.baselines, report.chosen):
+        if candidate.message:
+            console.print(f"{candidate.method}: {candidate.message}", soft_wrap=True)
+    if report.result.interrupted:
+        console.print("The search was interrupted; this is the best it had found.")
+    if report.problem.guessed_op_types:
+        guesses = ", ".join(f"{op} x {count}" for op, count in report.problem.guessed_op_types.items())
+        console.print(f"The cost of these ops is a guess: {guesses}.", soft_wrap=True)
+    if report.problem.estimated_sizes:
+        rules = "; ".join(f"{count} {rule}" for rule, count in report.problem.estimated_sizes.items())
+        count = sum(report.problem.estimated_sizes.values())
+        console.print(
+            f"The sizes of {count} tensors depend on data and are estimates: {rules}.", soft_wrap=True
+        )
+
+
+def table(report: Report) -> rich.table.Table:
+    """A row for each candidate, and one for each bound."""
+    problem = report.problem
+    rows = rich.table.Table(
+        title=f"{problem.name} on {problem.cluster.name}: {problem.num_ops} ops in {problem.num_units} units"
+    )
+    rows.add_column("step time of")
+    for column in ("simulated", "vs single", "measured", "tried", "peak"):
+        rows.add_column(column, justify="right")
+    for candidate in (*report.baselines, report.chosen):
+        evaluations = candidate.result.evaluations if candidate.result else 0
+        rows.add_row(
+            row_name(candidate) + (", proven optimal" if report.is_optimal(candidate) else ""),
+            _simulated(candidate),
+            _gain(candidate.simulated_s, report.result.single_device_s),
+            milliseconds(candidate.measured_s),
+            str(evaluations),
+            "" if candidate.peak_bytes is None else f"{candidate.peak_bytes / 2**30:.2f} GiB",
+        )
+    rows.add_section()
+    for name, bound_s in report.bounds:
+        tightest = " (tightest)" if name == report.tightest.tightest_bound else ""
+        gain = _gain(bound_s, report.result.single_device_s)
+        rows.add_row(f"bound: {name.replace('_', ' ')}{tightest}", milliseconds(bound_s), gain, "", "")
+    return rows
+
+
+def _simulated(candidate: Candidate) -> str:
+    """The step time in the simulator, or why there is none."""
+    if candidate.result is not None:
+        return milliseconds(candidate.simulated_s)
+    return "not run" if candidate.status_name == NOT_RUN else "OOM"
+
+
+def _gain(seconds: float | None, single_s: float | None) -> str:
+    share = None if seconds is None or not single_s else seconds / single_s - 1
+    return percentage(share, signed=True)

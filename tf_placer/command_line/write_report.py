@@ -1,0 +1,87 @@
+"""What `place` and `compare` leave in ``--out``: all of it or nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import pathlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tf_placer.command_line import comparison
+from tf_placer.command_line.report import Report
+from tf_placer.command_line.summary import summary
+from tf_placer.errors import InputError
+from tf_placer.files import replacing
+from tf_placer.folders import reserved
+from tf_placer.rewrite.apply_placement import apply_placement
+
+# What a run writes, in the order in which it appears.
+SAVED_MODEL, META_GRAPH = "saved_model", "placed_meta_graph.pb"
+RESULTS = (
+    SAVED_MODEL,
+    META_GRAPH,
+    "placement.json",
+    "placed_graph.pb",
+    comparison.TABLE,
+    comparison.PICTURE,
+    "summary.json",
+)
+
+
+def write_report(
+    report: Report,
+    out: pathlib.Path,
+    made_for: Mapping[str, Any] | None = None,
+    also: Callable[[pathlib.Path], None] | None = None,
+) -> tuple[pathlib.Path, ...]:
+    """Writes placement.json, placed_graph.pb and summary.json into ``out``; returns their paths.
+
+    They appear together, in place of those of an earlier run, or nothing changes. Who is killed in the instant
+    between leaves no summary.json: where it lies, the rest is complete and of the same run.
+
+    Args:
+      report: what was found.
+      out: the folder.
+      made_for: the flags that the plan remembers.
+      also: writes more of ``RESULTS`` into the folder that it is given.
+
+    Raises:
+      InputError: what ``also`` raises.
+    """
+    placed = None if report.item is None else apply_placement(report.item, report.result.placement)
+    with replacing(out, RESULTS) as unfinished:
+        if also is not None:
+            also(unfinished)
+        report.result.placement.save(unfinished / "placement.json", made_for)
+        if placed is not None:
+            (unfinished / "placed_graph.pb").write_bytes(placed.SerializeToString(deterministic=True))
+        text = json.dumps(summary(report), indent=1, allow_nan=False) + "\n"
+        (unfinished / "summary.json").write_text(text, encoding="utf8")
+    return tuple(out / name for name in RESULTS if (out / name).exists())
+
+
+def write_comparison(report: Report, folder: pathlib.Path) -> None:
+    """Writes what ``compare`` has beyond ``write_report``: it is ``also`` there."""
+    comparison.write_comparison(report.candidates, report.tightest.lower_bound_s, folder)
+
+
+def reserved_out(
+    out: pathlib.Path, saved_model: str | None = None
+) -> contextlib.AbstractContextManager[None]:
+    """Where results of this run, and of no other at the same time, can be written to ``out``: see ``reserved``.
+
+    Args:
+      out: where they go.
+      saved_model: folder of the SavedModel that they are made of, which they must not replace.
+
+    Raises:
+      InputError: they would replace it.
+    """
+    if saved_model:
+        model, results = pathlib.Path(saved_model).resolve(), out.resolve()
+        if results.is_relative_to(model) or model.is_relative_to(results / "saved_model"):
+            raise InputError(
+                f"--out={out} would be written into --saved_model={saved_model}; give another folder"
+            )
+    return reserved(out, f"--out={out}")
