@@ -15,7 +15,7 @@ import tf_placer
 from tests.docs.pages import blocks, pages, read, table_rows
 from tf_placer import __main__ as command_line
 from tf_placer.cluster import cluster_file
-from tf_placer.command_line import report
+from tf_placer.command_line import write_report
 
 PAGE = pathlib.Path("docs") / "command_line.md"
 
@@ -142,8 +142,8 @@ def test_the_page_has_the_exit_statuses(root: pathlib.Path) -> None:
 def test_the_page_has_the_files_of_a_run(root: pathlib.Path) -> None:
     rows = table_rows(root / PAGE)
     first = next(i for i, row in enumerate(rows) if row[0] == "file in `--out`")
-    listed = {code(row[0])[0] for row in rows[first + 1 :][: len(report.RESULTS)]}
-    assert listed == set(report.RESULTS)
+    listed = {code(row[0])[0] for row in rows[first + 1 :][: len(write_report.RESULTS)]}
+    assert listed == set(write_report.RESULTS)
 
 
 def test_the_page_has_the_keys_of_a_cluster_file(root: pathlib.Path) -> None:
