@@ -14,8 +14,9 @@ from absl import flags
 
 from experiments.into_folder import run
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.command_line.place import Request, place
+from tf_placer.command_line.place import place
 from tf_placer.command_line.print_report import print_report
+from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
 from tf_placer.command_line.write_report import write_report
 from tf_placer.search import methods

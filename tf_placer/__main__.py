@@ -17,15 +17,17 @@ from tf_placer import workloads
 from tf_placer.arguments import nearest
 from tf_placer.cluster.preset import preset_names
 from tf_placer.command_line import flag_sets
+from tf_placer.command_line.compare import compare
 from tf_placer.command_line.explain import explain
 from tf_placer.command_line.list_workloads import list_workloads
 from tf_placer.command_line.measure import measure
 from tf_placer.command_line.method_settings import method_settings
 from tf_placer.command_line.parse_flags import parse_flags
-from tf_placer.command_line.place import Request, compare, place, place_signatures
+from tf_placer.command_line.place import place, place_signatures
 from tf_placer.command_line.print_report import print_report
 from tf_placer.command_line.profile import show_profile
 from tf_placer.command_line.report import Report
+from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
 from tf_placer.command_line.train import Training, train
 from tf_placer.command_line.write_report import (

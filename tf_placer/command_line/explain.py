@@ -9,7 +9,8 @@ import rich.console
 import rich.table
 
 from tf_placer.arguments import nearest
-from tf_placer.command_line.place import Request, described
+from tf_placer.command_line.described import described
+from tf_placer.command_line.request import Request
 from tf_placer.errors import InputError
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator

@@ -13,7 +13,7 @@ from absl import flags
 from tf_placer.calibration.build_problem import COSTS
 from tf_placer.cluster.choose import choose_cluster
 from tf_placer.command_line.method_settings import MethodSettings, method_settings
-from tf_placer.command_line.place import FASTEST, WRITE, Request
+from tf_placer.command_line.request import FASTEST, WRITE, Request
 from tf_placer.command_line.source import Source
 from tf_placer.errors import InputError
 from tf_placer.problem.pins import Pin

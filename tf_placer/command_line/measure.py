@@ -6,7 +6,8 @@ import numpy as np
 import rich.console
 import rich.table
 
-from tf_placer.command_line.place import Request, described
+from tf_placer.command_line.described import described
+from tf_placer.command_line.request import Request
 from tf_placer.errors import InputError
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator

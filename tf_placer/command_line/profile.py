@@ -11,7 +11,7 @@ from tf_placer.calibration.link_times import Hop
 from tf_placer.calibration.op_times import OpTimes
 from tf_placer.calibration.profile import Profile, calibrated, profile
 from tf_placer.cluster.device import Link
-from tf_placer.command_line.place import Request
+from tf_placer.command_line.request import Request
 from tf_placer.errors import InputError
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.quantities import milliseconds, percentage

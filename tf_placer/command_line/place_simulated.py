@@ -1,0 +1,60 @@
+"""Places a workload where the simulator has the last word."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Sequence
+
+import rich.console
+
+from tf_placer.command_line.candidate import Candidate, find_candidate
+from tf_placer.command_line.report import Report, fastest
+from tf_placer.command_line.request import METHOD, Request
+from tf_placer.graph.item import Item
+from tf_placer.problem.problem import Problem
+from tf_placer.search import methods
+from tf_placer.search.budget import Budget
+from tf_placer.search.spec import Role
+
+_FEW = 1000  # more plans than such a method makes
+
+
+def place_simulated(
+    item: Item | None, problem: Problem, request: Request, method: str, console: rich.console.Console
+) -> Report:
+    """The simulator has the last word."""
+    # Before the search, so that after Ctrl-C nothing is left but writing.
+    baselines = [made_at_once(problem, name, request, console) for name in beside(method)]
+    chosen = find_candidate(
+        problem, method, request.budget, request.seed, console, request.settings.get(method)
+    )
+    control = methods.the(Role.CONTROL).name
+    searches = methods.find(method).goes_on and method != control
+    if searches and chosen.result is not None and not chosen.result.interrupted:
+        same = request.budget.capped(chosen.result.evaluations)
+        with contextlib.suppress(KeyboardInterrupt):  # it had found nothing yet; the method has
+            settings = request.settings.get(control)
+            baselines.append(find_candidate(problem, control, same, request.seed, console, settings))
+    return _report(item, problem, [chosen, *baselines], request)
+
+
+def beside(method: str) -> tuple[str, ...]:
+    """Names of the methods whose few plans stand beside those of another."""
+    if Role.REFERENCE in methods.find(method).roles:
+        return ()
+    return tuple(spec.name for spec in methods.having(Role.BESIDE) if spec.name != method)
+
+
+def _report(item: Item | None, problem: Problem, found: Sequence[Candidate], request: Request) -> Report:
+    """A report of candidates, the first one that of the method that was asked for."""
+    asked = found[0]
+    chosen = asked if request.write == METHOD else fastest(found, asked.method) or asked
+    others = tuple(candidate for candidate in found if candidate is not chosen)
+    return Report(item, problem, chosen, others, asked=asked.method)
+
+
+def made_at_once(problem: Problem, method: str, request: Request, console: rich.console.Console) -> Candidate:
+    """The best of the few plans of a method that does not go on."""
+    few = Budget(math.inf, _FEW)
+    return find_candidate(problem, method, few, request.seed, console, request.settings.get(method))

@@ -1,0 +1,83 @@
+"""What a command is asked to place, and where."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.command_line.method_settings import MethodSettings
+from tf_placer.command_line.source import Source
+from tf_placer.errors import InputError
+from tf_placer.problem.pins import Pin
+from tf_placer.problem.plan_file import PlanFile
+from tf_placer.search.budget import Budget
+
+FASTEST, METHOD = "fastest", "method"
+WRITE = (FASTEST, METHOD)
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What to place where.
+
+    Attributes:
+      source: the program.
+      cluster: the devices; a ``local`` one is also measured on.
+      budget: of the method, or of each method.
+      seed: of the search.
+      costs: a word of ``build_problem``.
+      pins: ops that must be on some device.
+      plan: a plan to apply instead of searching one.
+      complete_plan: what the plan does not say of this graph is searched, and what it says of ops that are not there
+        is ignored; else such a plan is refused.
+      respect_devices: ops that ask for a device in the program itself are on such a device; False places them anew.
+        What is not kept is told; None leaves them alone and says nothing.
+      held: op name -> device, of ops that have their place already; the program need not have them all.
+      settings: method -> setting -> value, of those that take part; the others have their defaults.
+      write: whose plan is written: the ``"fastest"``, whoever found it, or that of the ``"method"``.
+
+    Raises:
+      InputError: a plan and pins are given, or ``write`` is another word.
+    """
+
+    source: Source
+    cluster: Cluster
+    budget: Budget
+    seed: int
+    costs: str | None = None
+    pins: tuple[Pin, ...] = ()
+    plan: PlanFile | None = None
+    complete_plan: bool = False
+    respect_devices: bool | None = None
+    held: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    settings: MethodSettings = dataclasses.field(default_factory=dict)
+    write: str = FASTEST
+
+    def __post_init__(self) -> None:
+        if self.write not in WRITE:
+            raise InputError(f"--write={self.write}: give one of {', '.join(WRITE)}")
+        if self.plan is not None and self.pins:
+            raise InputError(
+                "--plan and --pin are given; a plan pins what it names: edit it, or leave it away"
+            )
+        if self.source.graph:
+            self._check_graph()
+        if self.complete_plan and self.plan is None:
+            raise InputError("--complete_plan is given without --plan; say which plan to complete")
+
+    def _check_graph(self) -> None:
+        """A profiled graph has no program to run, to pin ops of or to profile.
+
+        Raises:
+          InputError: something that needs one is asked for.
+        """
+        asked = {"--pin": self.pins, "--plan": self.plan, "--respect_devices": self.respect_devices}
+        for flag, value in (asked | {"--costs": self.costs}).items():
+            if value:
+                raise InputError(f"{flag} is given with --graph, which has no program; leave it away")
+        if self.cluster.is_live:
+            raise InputError(
+                f"--cluster={self.cluster.name} has live devices, and --graph has nothing to run on them; "
+                "give a preset or a .toml file without addresses"
+            )
