@@ -54,6 +54,15 @@ def gain(fraction: float | None) -> str:
     return f"{percentage(abs(fraction))} {'faster' if fraction > 0 else 'slower'}"
 
 
+def known(number: float | None) -> float | None:
+    """A number as JSON can have it: None for what is not known.
+
+    Args:
+      number: None, nan or infinite where there is none.
+    """
+    return None if number is None or not math.isfinite(number) else float(number)
+
+
 def _shown(number: float | None, signed: bool, digits: int, unit: str) -> str:
     if number is None or not math.isfinite(number):
         return UNKNOWN

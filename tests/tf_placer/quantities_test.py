@@ -5,13 +5,14 @@ import math
 import numpy as np
 import pytest
 
-from tf_placer.quantities import amount, gain, milliseconds, percentage
+from tf_placer.quantities import amount, gain, known, milliseconds, percentage
 
 
 @pytest.mark.parametrize("unknown", [None, math.nan, math.inf, -math.inf, np.float32("nan")])
 def test_what_is_not_known_is_a_dash(unknown):
     assert milliseconds(unknown) == percentage(unknown, signed=True) == "-"
     assert "nan" not in gain(unknown) and "inf" not in gain(unknown)
+    assert known(unknown) is None
 
 
 @pytest.mark.parametrize("nothing", [0.0, -0.0, 1e-9, -1e-9, np.float64(-1e-12)])
@@ -29,6 +30,7 @@ def test_amounts_have_the_suffix_that_leaves_fewest_digits():
 
 
 def test_what_is_known_is_rounded():
+    assert known(np.float64(0.25)) == 0.25 and type(known(np.float64(0.25))) is float
     assert milliseconds(0.70335949) == "703.359 ms"
     assert milliseconds(-0.00125, signed=True) == "-1.250 ms"
     assert milliseconds(0.0123, digits=1) == "12.3 ms"

@@ -32,12 +32,15 @@ COLUMNS = (
 )
 
 
-def list_workloads(find: Sequence[str], console: rich.console.Console) -> None:
+def list_workloads(find: Sequence[str], console: rich.console.Console) -> dict[str, WorkloadFacts | None]:
     """Prints the table; finds what this code has not found yet of some workloads first.
 
     Args:
       find: names, or ``all``. What came with tf_placer is found anew.
       console: where the table goes.
+
+    Returns:
+      Name -> what it is, None where that is not known.
 
     Raises:
       InputError: no workload has one of the names.
@@ -52,6 +55,7 @@ def list_workloads(find: Sequence[str], console: rich.console.Console) -> None:
         console.print(f"{position} of {len(missing)}: {name} ...")
         facts[name] = find_facts(name)
     _print(facts, console)
+    return facts
 
 
 def as_markdown(names: Sequence[str], file: pathlib.Path = FILE) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Any
+
 import numpy as np
 import rich.console
 import rich.table
@@ -18,15 +21,71 @@ from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.plan_file import PlanFile
 from tf_placer.problem.problem import Problem
-from tf_placer.quantities import milliseconds
+from tf_placer.quantities import known, milliseconds
 from tf_placer.rewrite.rewrite import check_can_be_written
+from tf_placer.runtime.audit import Audit
 from tf_placer.runtime.statistics import clearly_slower
 
 _TURNS = 20
 _CONFIDENCE = 0.95
 
 
-def measure(request: Request, plan: PlanFile, console: rich.console.Console) -> Measurement:
+@dataclasses.dataclass(frozen=True)
+class Timed:
+    """A plan beside every single device, on the runtime.
+
+    Attributes:
+      problem: the program on the cluster.
+      names: [1 + D]: the plan's file, then the single devices in the cluster's order.
+      simulated, measured: [1 + D]: each by itself.
+      samples: row -> its step times in turn with the others.
+      why_not: why there are no samples, "" where there are.
+      audit: of the plan; None where it did not run.
+    """
+
+    problem: Problem
+    names: tuple[str, ...]
+    simulated: Measurement
+    measured: Measurement
+    samples: dict[int, list[float]]
+    why_not: str
+    audit: Audit | None
+
+    def as_data(self) -> dict[str, Any]:
+        """What the table says, for programs: seconds, None for what is not known."""
+        assert self.measured.spread_s is not None  # the runtime's steps differ
+        audit = self.audit
+        return {
+            "workload": self.problem.name,
+            "cluster": self.problem.cluster.name,
+            "steps": [
+                {
+                    "of": name,
+                    "simulated_s": known(self.simulated.runtime_s[row]),
+                    "measured_s": known(self.measured.runtime_s[row]),
+                    "spread_s": known(self.measured.spread_s[row]),
+                    "in_turn_s": self.in_turn_s(row),
+                    "status": Status(int(self.measured.status[row])).name,
+                    "message": self.measured.messages[row],
+                }
+                for row, name in enumerate(self.names)
+            ],
+            "verdict": self.why_not or verdict(self.samples),
+            "audit": None
+            if audit is None
+            else {
+                "in_place": audit.in_place,
+                "absent": {op: reason.name.lower() for op, reason in audit.absent.items()},
+                "added": audit.added,
+            },
+        }
+
+    def in_turn_s(self, row: int) -> float | None:
+        """The median of the turns of a row, None where it took none."""
+        return float(np.median(self.samples[row])) if row in self.samples else None
+
+
+def measure(request: Request, plan: PlanFile, console: rich.console.Console) -> Timed:
     """Times one step of the plan and of each single device, prints a table, and audits the plan.
 
     Each is timed by itself, and then those that ran take turns, because minutes of one machine differ by more than
@@ -37,13 +96,20 @@ def measure(request: Request, plan: PlanFile, console: rich.console.Console) -> 
       plan: for this workload and cluster.
       console: is shown the table.
 
-    Returns:
-      [1 + D]: the plan, then the single devices in the cluster's order.
-
     Raises:
       InputError: the cluster is not live, or the plan is for another graph or cluster.
       AuditError: an op of the plan ran elsewhere.
     """
+    timed = _time(request, plan, console)
+    console.print(_table(timed))
+    console.print(timed.why_not or verdict(timed.samples), soft_wrap=True)
+    if timed.audit is not None:
+        console.print(f"audit of {plan.source}: {timed.audit.summary()}", soft_wrap=True)
+        timed.audit.check()
+    return timed
+
+
+def _time(request: Request, plan: PlanFile, console: rich.console.Console) -> Timed:
     if not request.cluster.is_live:
         raise InputError(f"cluster {request.cluster.name!r} is only described; measure on --cluster=local")
 
@@ -52,20 +118,14 @@ def measure(request: Request, plan: PlanFile, console: rich.console.Console) -> 
 
     item, problem = described(request, console, check)
     placement = Placement.from_plan(plan, problem)
-    devices = request.cluster.devices
     plans = Decisions.joined([placement.decisions, Decisions(single_device_placements(problem))])
     simulated = SimulatedEvaluator(problem).evaluate(plans)
     with RuntimeEvaluator(item, problem) as evaluator, console.status("measuring on the runtime"):
         measured = evaluator.evaluate(plans)
         found = evaluator.audit(plans.row(0)) if measured.status[0] == Status.OK else None
         samples, why_not = _in_turn(evaluator, plans, measured)
-    names = [plan.source, *(f"everything on {device.name}" for device in devices)]
-    console.print(_table(f"{problem.name} on {request.cluster.name}", names, simulated, measured, samples))
-    console.print(why_not or verdict(samples), soft_wrap=True)
-    if found is not None:
-        console.print(f"audit of {plan.source}: {found.summary()}", soft_wrap=True)
-        found.check()
-    return measured
+    names = (plan.source, *(f"everything on {device.name}" for device in request.cluster.devices))
+    return Timed(problem, names, simulated, measured, samples, why_not, found)
 
 
 def verdict(samples: dict[int, list[float]]) -> str:
@@ -97,22 +157,17 @@ def _in_turn(
     return dict(zip(ran, samples, strict=True)), ""
 
 
-def _table(
-    title: str,
-    names: list[str],
-    simulated: Measurement,
-    measured: Measurement,
-    samples: dict[int, list[float]],
-) -> rich.table.Table:
-    table = rich.table.Table(title=title)
+def _table(timed: Timed) -> rich.table.Table:
+    problem, measured = timed.problem, timed.measured
+    table = rich.table.Table(title=f"{problem.name} on {problem.cluster.name}")
     table.add_column("step time of", overflow="fold")
     for column in ("simulated", "measured", "spread", "in turn", "status"):
         table.add_column(column, justify="right")
-    for row, name in enumerate(names):
+    for row, name in enumerate(timed.names):
         status = Status(int(measured.status[row]))
         assert measured.spread_s is not None  # the runtime's steps differ
-        seconds = (simulated.runtime_s[row], measured.runtime_s[row], measured.spread_s[row])
+        seconds = (timed.simulated.runtime_s[row], measured.runtime_s[row], measured.spread_s[row])
         times = [milliseconds(float(s)) for s in seconds]
-        in_turn = milliseconds(float(np.median(samples[row])) if row in samples else None)
+        in_turn = milliseconds(timed.in_turn_s(row))
         table.add_row(name, *times, in_turn, measured.messages[row] or status.name)
     return table

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Any
+
 import numpy as np
 import rich.console
 import rich.table
@@ -10,33 +13,83 @@ import rich.text
 from tf_placer.calibration.link_times import Hop
 from tf_placer.calibration.op_times import OpTimes
 from tf_placer.calibration.profile import Profile, calibrated, profile
+from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import Link
 from tf_placer.command_line.request import Request
 from tf_placer.errors import InputError
 from tf_placer.problem.analytic_problem import analytic_problem
+from tf_placer.problem.problem import Problem
 from tf_placer.quantities import milliseconds, percentage
 
 _COSTLIEST = 10
 _NAMED = 5
 
 
-def show_profile(request: Request, console: rich.console.Console) -> Profile:
+@dataclasses.dataclass(frozen=True)
+class Shown:
+    """What the runtime says of a program and of the links between its devices.
+
+    Attributes:
+      problem: the program on the cluster, with estimated costs.
+      type_of: op name -> type.
+      measured: op times, and what messages take where there are several workers.
+      cluster: with links as they were measured; as it was where there are none.
+    """
+
+    problem: Problem
+    type_of: dict[str, str]
+    measured: Profile
+    cluster: Cluster
+
+    def as_data(self) -> dict[str, Any]:
+        """The same for programs: every op, seconds, and the first link, which stands for all."""
+        measured = self.measured
+        data: dict[str, Any] = {
+            "workload": self.problem.name,
+            "cluster": self.cluster.name,
+            "devices": {
+                model: {
+                    "step_s": times.step_s,
+                    "ops": {
+                        op: {"type": self.type_of[op], "seconds": ns / 1e9}
+                        for op, ns in sorted(times.op_ns.items(), key=lambda entry: -entry[1])
+                    },
+                    "unmeasured": list(times.unmeasured),
+                }
+                for model, times in measured.op_times.items()
+            },
+        }
+        if measured.pair is None or measured.traffic is None:
+            return {**data, "messages": None, "link": None, "join_s": None, "fit": None}
+        return {
+            **data,
+            "messages": [
+                {
+                    "num_bytes": hop.num_bytes,
+                    "elapsed_s": hop.elapsed_ns / 1e9,
+                    "send_s": hop.send_ns / 1e9,
+                    "receive_s": hop.receive_ns / 1e9,
+                }
+                for hop in measured.pair.hops
+            ],
+            "link": dataclasses.asdict(self.cluster.links[0]),
+            "join_s": float(self.cluster.join_ns().max() / 1e9),
+            "fit": {"placements": len(measured.traffic.measured_s), "error": measured.traffic.error},
+        }
+
+
+def show_profile(request: Request, console: rich.console.Console) -> Shown:
     """Profiles the workload on the live cluster, or reads what was kept, and prints it.
 
     Raises:
       InputError: the cluster is not live.
     """
-    cluster = request.cluster
-    if not cluster.is_live:
-        raise InputError(f"cluster {cluster.name!r} is only described; profile on --cluster=local")
-    with console.status(rich.text.Text(f"profiling {request.source.name}")):
-        item = request.source.item()
-        problem = analytic_problem(item, cluster)
-        measured = profile(item, problem)
+    found = _profiled(request, console)
+    measured = found.measured
     for model, times in measured.op_times.items():
-        _print_op_times(model, times, dict(zip(item.index.names, item.index.op_types, strict=True)), console)
+        _print_op_times(model, times, found.type_of, console)
     if measured.pair is not None and measured.traffic is not None:
-        corrected = calibrated(problem, measured).cluster
+        corrected = found.cluster
         console.print(_hop_table(measured.pair.hops))
         console.print(_link_line(corrected.links[0]), soft_wrap=True)
         console.print(f"a step with another worker in it takes {corrected.join_ns().max() / 1e3:.0f} us more")
@@ -45,7 +98,20 @@ def show_profile(request: Request, console: rich.console.Console) -> Profile:
             f"fitted to {count} placements of a program of our own; median absolute error there {percentage(error)}",
             soft_wrap=True,
         )
-    return measured
+    return found
+
+
+def _profiled(request: Request, console: rich.console.Console) -> Shown:
+    cluster = request.cluster
+    if not cluster.is_live:
+        raise InputError(f"cluster {cluster.name!r} is only described; profile on --cluster=local")
+    with console.status(rich.text.Text(f"profiling {request.source.name}")):
+        item = request.source.item()
+        problem = analytic_problem(item, cluster)
+        measured = profile(item, problem)
+    type_of = dict(zip(item.index.names, item.index.op_types, strict=True))
+    has_links = measured.pair is not None and measured.traffic is not None
+    return Shown(problem, type_of, measured, calibrated(problem, measured).cluster if has_links else cluster)
 
 
 def _print_op_times(

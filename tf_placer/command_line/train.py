@@ -52,7 +52,7 @@ class Training:
     seed: int
 
 
-def train(training: Training, out: pathlib.Path, console: rich.console.Console) -> None:
+def train(training: Training, out: pathlib.Path, console: rich.console.Console) -> list[Epoch]:
     """Finds good plans, teaches them, and writes the weights.
 
     Plans are kept in the user's cache, and the training beside ``out``: the same call goes on where a killed one was.
@@ -61,6 +61,9 @@ def train(training: Training, out: pathlib.Path, console: rich.console.Console) 
       training: what to teach.
       out: file to write.
       console: is told of each problem and each epoch.
+
+    Returns:
+      The epochs.
 
     Raises:
       InputError: a method that is not taught beforehand, an unknown workload or cluster, one that is live, the same
@@ -97,6 +100,7 @@ def train(training: Training, out: pathlib.Path, console: rich.console.Console) 
     told = {**dataclasses.asdict(training), "settings": recorded(config), "loss": history[-1].loss}
     write_atomically(out, weights_bytes(student.kind, student.policy, told))
     console.print(f"wrote {out}", soft_wrap=True)
+    return history
 
 
 def _check_replaceable(out: pathlib.Path) -> None:
