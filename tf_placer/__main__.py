@@ -15,11 +15,15 @@ from absl import flags
 
 from tf_placer import workloads
 from tf_placer.arguments import nearest
-from tf_placer.cluster.preset import preset_names
 from tf_placer.command_line import flag_sets
+from tf_placer.command_line.cache_contents import clear_cache
 from tf_placer.command_line.compare import compare
+from tf_placer.command_line.completion import SHELLS, CommandWords, completion
+from tf_placer.command_line.doctor import examine
 from tf_placer.command_line.explain import explain
+from tf_placer.command_line.json_output import standard_output_silenced, write_json
 from tf_placer.command_line.list_workloads import list_workloads
+from tf_placer.command_line.lists import list_clusters, list_methods
 from tf_placer.command_line.measure import measure
 from tf_placer.command_line.method_settings import method_settings
 from tf_placer.command_line.parse_flags import parse_flags
@@ -29,6 +33,7 @@ from tf_placer.command_line.profile import show_profile
 from tf_placer.command_line.report import Report
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
+from tf_placer.command_line.summary import summary
 from tf_placer.command_line.train import Training, train
 from tf_placer.command_line.write_report import (
     META_GRAPH,
@@ -42,15 +47,16 @@ from tf_placer.files import replacing
 from tf_placer.graph.item import Item
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.plan_file import PlanFile
+from tf_placer.quantities import known
 from tf_placer.rewrite.saved_model import export_placed, export_saved_model, plan_file
 from tf_placer.search import methods
 from tf_placer.search.budget import Budget
 from tf_placer.search.ctrl_c import patient
-from tf_placer.search.settings import configured, recorded
-from tf_placer.search.spec import MethodSpec
+from tf_placer.version import VERSION
 from tf_placer.workers.loopback import workers_opened
 
 OK, OUR_FAILURE, BAD_INPUT = 0, 1, 2
+_SCRIPT = "script"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,34 +65,42 @@ class Command:
 
     Attributes:
       help: one line.
-      define: adds its flags.
+      own_flags: adds the flags that not every command has.
       required: flags that have no default.
-      run: does it.
+      run: does it, prints it, and returns it as JSON data: what ``--json`` writes.
+      word: the flag that a word without dashes stands for; None where there must be none.
     """
 
     help: str
-    define: Callable[[flags.FlagValues], None]
+    own_flags: Callable[[flags.FlagValues], None]
     required: tuple[str, ...]
-    run: Callable[[flags.FlagValues, rich.console.Console], None]
+    run: Callable[[flags.FlagValues, rich.console.Console], Any]
+    word: str | None = None
+
+    def define(self, values: flags.FlagValues) -> None:
+        """Adds all its flags."""
+        self.own_flags(values)
+        flag_sets.of_every_command(values)
 
 
-def _place(values: flags.FlagValues, console: rich.console.Console) -> None:
+def _place(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any]:
     methods.find(values.method)
     out = pathlib.Path(values.out)
     with reserved_out(out, values.saved_model):
         request = flag_sets.request(values, flag_sets.budget(values))
         if request.source.saved_model:
-            _place_saved_model(request, values, out, console)
-            return
+            return _place_saved_model(request, values, out, console)
         report = place(request, values.method, console)
         also = functools.partial(_write_meta_graph, request.source, report, console)
-        _finish(report, out, flag_sets.made_for(values), console, also if request.source.meta_graph else None)
+        also_written = also if request.source.meta_graph else None
+        return _finish(report, out, flag_sets.made_for(values), console, also_written)
 
 
 def _place_saved_model(
     request: Request, values: flags.FlagValues, out: pathlib.Path, console: rich.console.Console
-) -> None:
+) -> dict[str, Any]:
     """Several signatures have a folder each for their plans; the model with all of them is beside these."""
+    told: dict[str, Any] = {}
     placements: dict[str, Placement] = {}
     items: dict[str, Item] = {}
     request = dataclasses.replace(request, source=request.source.with_model())
@@ -107,22 +121,23 @@ def _place_saved_model(
         placements[name], items[name] = report.result.placement, report.item
         made_for = flag_sets.made_for(values) | {"signature": name}
         if several:
-            _finish(report, out / plan_file(name).stem, made_for, console)
+            told[name] = _finish(report, out / plan_file(name).stem, made_for, console)
         else:
-            _finish(report, out, made_for, console, export)
-    if several:
-        with replacing(out, (SAVED_MODEL,)) as unfinished:
-            export(unfinished)
-        console.print(f"wrote {out / SAVED_MODEL}", soft_wrap=True)
+            return _finish(report, out, made_for, console, export)
+    with replacing(out, (SAVED_MODEL,)) as unfinished:
+        export(unfinished)
+    console.print(f"wrote {out / SAVED_MODEL}", soft_wrap=True)
+    return {"signatures": told, "files": [str(out / SAVED_MODEL)]}
 
 
-def _compare(values: flags.FlagValues, console: rich.console.Console) -> None:
+def _compare(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any]:
     for method in values.methods:
         methods.find(method)
     out = pathlib.Path(values.out)
     with reserved_out(out):
         report = compare(flag_sets.request(values, flag_sets.budget(values)), values.methods, console)
-        _finish(report, out, flag_sets.made_for(values), console, functools.partial(write_comparison, report))
+        also = functools.partial(write_comparison, report)
+        return _finish(report, out, flag_sets.made_for(values), console, also)
 
 
 def _finish(
@@ -131,12 +146,14 @@ def _finish(
     made_for: Mapping[str, Any],
     console: rich.console.Console,
     also: Callable[[pathlib.Path], None] | None = None,
-) -> None:
+) -> dict[str, Any]:
+    """Prints and writes what was found; returns the summary and which files were written."""
     with patient() as ctrl_c, ctrl_c.shielded():  # what was searched for is not lost for a Ctrl-C now
         print_report(report, console)
         written = write_report(report, out, made_for, also)
     for path in written:
         console.print(f"wrote {path}", soft_wrap=True)
+    return {**summary(report), "files": [str(path) for path in written]}
 
 
 def _write_meta_graph(
@@ -149,18 +166,18 @@ def _write_meta_graph(
         console.print(text, soft_wrap=True, markup=False)
 
 
-def _measure(values: flags.FlagValues, console: rich.console.Console) -> None:
+def _measure(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any]:
     if not pathlib.Path(values.placement).is_file():
         raise InputError(f"--placement={values.placement}: no such file; give the placement.json of a run")
     plan = PlanFile.read(values.placement)  # before this machine is probed
-    measure(flag_sets.request(values, Budget(evaluations=1)), plan, console)
+    return measure(flag_sets.request(values, Budget(evaluations=1)), plan, console).as_data()
 
 
-def _profile(values: flags.FlagValues, console: rich.console.Console) -> None:
-    show_profile(flag_sets.request(values, Budget(evaluations=1)), console)
+def _profile(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any]:
+    return show_profile(flag_sets.request(values, Budget(evaluations=1)), console).as_data()
 
 
-def _train(values: flags.FlagValues, console: rich.console.Console) -> None:
+def _train(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any]:
     methods.find(values.method)
     for flag in ("workloads", "clusters"):
         if not values[flag].value:
@@ -176,51 +193,67 @@ def _train(values: flags.FlagValues, console: rich.console.Console) -> None:
         epochs=values.epochs,
         seed=values.seed,
     )
-    train(training, pathlib.Path(values.out), console)
+    history = train(training, pathlib.Path(values.out), console)
+    epochs = [{**dataclasses.asdict(epoch), "held_out": known(epoch.held_out)} for epoch in history]
+    return {"method": training.method, "epochs": epochs, "files": [values.out]}
 
 
-def _explain(values: flags.FlagValues, console: rich.console.Console) -> None:
+def _explain(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any]:
     plan = PlanFile.read(values.plan)
     flag_sets.recall(values, plan)
-    explain(flag_sets.request(values, Budget(evaluations=1)), plan, values.op, console)
+    request = flag_sets.request(values, Budget(evaluations=1))
+    return dataclasses.asdict(explain(request, plan, values.op, console))
 
 
-def _clusters(values: flags.FlagValues, console: rich.console.Console) -> None:
-    for name in (*preset_names(), "local"):
-        console.print(name)
+def _clusters(values: flags.FlagValues, console: rich.console.Console) -> list[dict[str, Any]]:
+    return list_clusters(console)
 
 
-def _workloads(values: flags.FlagValues, console: rich.console.Console) -> None:
-    if not values.names:
-        list_workloads(values.facts, console)
-        return
-    for name in workloads.names():
-        console.print(name)
+def _workloads(values: flags.FlagValues, console: rich.console.Console) -> list[Any]:
+    if values.names:
+        for name in workloads.names():
+            console.print(name)
+        return list(workloads.names())
+    found = list_workloads(values.facts, console)
+    return [
+        {"name": name, "facts": None if facts is None else dataclasses.asdict(facts)}
+        for name, facts in found.items()
+    ]
 
 
-def _methods(values: flags.FlagValues, console: rich.console.Console) -> None:
-    for name in methods.names():
-        for line in _about(methods.find(name)):
-            console.print(line, soft_wrap=True)
+def _methods(values: flags.FlagValues, console: rich.console.Console) -> list[dict[str, Any]]:
+    return list_methods(console)
 
 
-def _about(spec: MethodSpec) -> list[str]:
-    """What a method is, what it does not look at, and what can be set."""
-    lines = [f"{spec.name}: {spec.summary}", f"  {spec.kind.value}"]
-    if spec.ignores:
-        lines[-1] += f"; ignores {', '.join(spec.ignores)}"
-    settings = ", ".join(f"{name}={value}" for name, value in recorded(configured(spec)).items())
-    return [*lines, f"  --set: {settings}"] if settings else lines
+def _doctor(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any]:
+    if values.clear is None:
+        return examine(console)
+    return clear_cache(values.clear.split(","), console)
+
+
+def _completion(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any]:
+    words = {}
+    for name, command in COMMANDS.items():
+        of_command = flags.FlagValues()
+        command.define(of_command)
+        words[name] = CommandWords(
+            command.help, flag_sets.completions(of_command), SHELLS if command.word == "shell" else ()
+        )
+    script = completion(values.shell, words)
+    console.print(script, soft_wrap=True, end="")
+    return {"shell": values.shell, "script": script}
 
 
 COMMANDS = {
-    "place": Command("find a placement", flag_sets.of_place, ("cluster", "out"), _place),
-    "compare": Command("try several methods", flag_sets.of_compare, ("cluster", "out"), _compare),
-    "measure": Command("time a plan on this machine", flag_sets.of_measure, ("placement",), _measure),
-    "explain": Command(
-        "say why an op is where a plan puts it", flag_sets.of_explain, ("plan", "op"), _explain
+    "place": Command("find a placement", flag_sets.of_place, ("cluster", "out"), _place, _SCRIPT),
+    "compare": Command("try several methods", flag_sets.of_compare, ("cluster", "out"), _compare, _SCRIPT),
+    "measure": Command(
+        "time a plan on this machine", flag_sets.of_measure, ("placement",), _measure, _SCRIPT
     ),
-    "profile": Command("measure ops and links on this machine", flag_sets.of_profile, (), _profile),
+    "explain": Command(
+        "say why an op is where a plan puts it", flag_sets.of_explain, ("plan", "op"), _explain, _SCRIPT
+    ),
+    "profile": Command("measure ops and links on this machine", flag_sets.of_profile, (), _profile, _SCRIPT),
     "train": Command(
         "teach a policy on many problems",
         flag_sets.of_train,
@@ -230,6 +263,10 @@ COMMANDS = {
     "clusters": Command("list the described machines", flag_sets.none, (), _clusters),
     "workloads": Command("list what can be placed", flag_sets.of_workloads, (), _workloads),
     "methods": Command("list the search methods", flag_sets.none, (), _methods),
+    "doctor": Command("say what works here, and what the cache holds", flag_sets.of_doctor, (), _doctor),
+    "completion": Command(
+        "print what completes commands in a shell", flag_sets.of_completion, ("shell",), _completion, "shell"
+    ),
 }
 
 
@@ -248,6 +285,9 @@ def run(argv: Sequence[str], console: rich.console.Console | None = None) -> int
         if not argv or argv[0] in ("help", "--help", "-h"):
             console.print(usage(), soft_wrap=True, markup=False)
             return OK if argv else BAD_INPUT
+        if argv[0] == "--version":
+            console.print(f"tf_placer {VERSION}")
+            return OK
         command = _command_named(argv[0])
         values = flags.FlagValues()
         command.define(values)
@@ -255,13 +295,22 @@ def run(argv: Sequence[str], console: rich.console.Console | None = None) -> int
             console.print(f"{argv[0]}: {command.help}\n{values.get_help()}", soft_wrap=True, markup=False)
             return OK
         flag_sets.refuse_graph(argv[0], values, argv[1:])
-        parse_flags(values, argv, command.required)
+        parse_flags(values, argv, command.required, command.word)
         with patient(), workers_opened("open_workers" in values and values.open_workers):
-            command.run(values, console)
+            _run(command, values, console)
     except (InputError, flags.Error) as error:
         sys.stderr.write(f"tf-placer: {' '.join(str(error).split())}\n")
         return BAD_INPUT
     return OK
+
+
+def _run(command: Command, values: flags.FlagValues, console: rich.console.Console) -> None:
+    if not values.json:
+        command.run(values, console)
+        return
+    with standard_output_silenced():
+        data = command.run(values, rich.console.Console(stderr=True, highlight=False, markup=False))
+    write_json(data, console.file)
 
 
 def usage() -> str:

@@ -26,6 +26,8 @@ _REMEDY = re.compile(r"; \w|give |did you mean|known: |needs --")
 # Of texts and lists, and of numbers without a range of their own: values that cannot be. FOLDER and FILE are there.
 OF_NAME = {
     "workload": ("dense_smal",),
+    "script": ("nowhere", "nowhere.py:f", "nowhere:f", "FOLDER:f", "FILE:f"),
+    "args": ("nowhere",),
     "saved_model": ("nowhere", "FOLDER", "FILE"),
     "signature": ("train", "serving_default,train"),
     "meta_graph": ("nowhere", "FOLDER", "FILE"),
@@ -52,6 +54,7 @@ OF_NAME = {
 # What a message may name instead of the flag.
 _TOLD_BY = {
     "saved_model": "saved_model|file.txt",
+    "script": "script|nowhere|folder|file.txt",
     "fetches": "fetches|nowhere",
     "facts": "facts|workload",
     "workloads": "workload",
@@ -80,6 +83,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     folder = tmp_path_factory.mktemp("flags")
     (folder / "file.txt").write_text("no plan, no model, no graph")
     (folder / "folder").mkdir()
+    (folder / "functions.py").write_text("def f(x):\n    return x\n\n\nf_args = 1.0\n")
     item = workloads.build("dense_small")
     problem = tf_placer.build_problem(item, tf_placer.Cluster.preset("k40x2"))
     placement = tf_placer.Placement(problem, problem.everything_on(2))
@@ -98,7 +102,9 @@ def good_flags(command: str, about: str, folder: pathlib.Path) -> dict[str, str]
         source = {"saved_model": str(folder / "model")}
     elif about in ("meta_graph", "fetches"):
         source = {"meta_graph": str(folder / "graph.pb"), "fetches": "x:0"}
-    elif about == "graph":
+    elif about == "args":
+        source = {"script": str(folder / "functions.py:f")}
+    elif about in ("graph", "script"):
         source = {}
     plan = {"plan": str(folder / "placement.json")}
     return {
@@ -113,8 +119,8 @@ def good_flags(command: str, about: str, folder: pathlib.Path) -> dict[str, str]
             "clusters": "k40x2",
             "out": str(folder / "weights.npz"),
         },
-        "workloads": {},
-    }[command]
+        "completion": {"shell": "bash"},
+    }.get(command, {})
 
 
 @pytest.mark.parametrize(("command", "name"), EVERY_FLAG)

@@ -10,8 +10,12 @@ from typing import Any
 
 from absl import flags
 
+from tf_placer import workloads
 from tf_placer.calibration.build_problem import COSTS
 from tf_placer.cluster.choose import choose_cluster
+from tf_placer.command_line.cache_contents import ALL, kinds
+from tf_placer.command_line.completion import SHELLS, FlagWords
+from tf_placer.command_line.lists import cluster_names
 from tf_placer.command_line.method_settings import MethodSettings, method_settings
 from tf_placer.command_line.request import FASTEST, WRITE, Request
 from tf_placer.command_line.source import Source
@@ -25,12 +29,13 @@ from tf_placer.search.spec import Role
 from tf_placer.workers.loopback import are_workers_open, loopback_library
 
 DEFAULT_BUDGET_S = 60.0
-_SOURCES = ("workload", "saved_model", "meta_graph", "graph")
+_SOURCES = ("workload", "script", "saved_model", "meta_graph", "graph")
+_OF_A_SCRIPT = "args"
 _NEEDS_A_PROGRAM = (
-    "needs a program, and a graph that was profiled elsewhere has none behind it; give --workload, --saved_model or "
-    "--meta_graph (place and compare take --graph)"
+    "needs a program, and a graph that was profiled elsewhere has none behind it; give --workload, a script, "
+    "--saved_model or --meta_graph (place and compare take --graph)"
 )
-_DESCRIPTION = (*_SOURCES, "signature", "fetches", "batch_size", "cluster", "costs")
+_DESCRIPTION = (*_SOURCES, _OF_A_SCRIPT, "signature", "fetches", "batch_size", "cluster", "costs")
 
 
 def of_workloads(values: flags.FlagValues) -> None:
@@ -45,8 +50,69 @@ def none(values: flags.FlagValues) -> None:
     """Of commands that list things."""
 
 
+def of_every_command(values: flags.FlagValues) -> None:
+    """What every command has."""
+    flags.DEFINE_bool(
+        "json", False, "One JSON value on standard output; what is for people goes to standard error.", values
+    )
+
+
+def of_doctor(values: flags.FlagValues) -> None:
+    """``--clear`` alone means all."""
+    flag = flags.Flag(
+        _KindsParser(),
+        None,
+        "clear",
+        None,
+        "Empty the cache: all of it, or some kinds, separated by commas: --clear=plans,profiles.",
+        boolean=True,
+    )
+    flags.DEFINE_flag(flag, values)
+
+
+class _KindsParser(flags.ArgumentParser):
+    """Kinds of what the cache keeps; what there are, ``clear_cache`` says."""
+
+    syntactic_help = "kinds, separated by commas"
+
+    def parse(self, argument: str) -> str:
+        return ALL if argument == "true" else argument
+
+
+def of_completion(values: flags.FlagValues) -> None:
+    """For which shell."""
+    flags.DEFINE_enum(
+        "shell", None, SHELLS, "The shell; `completion bash` says the same.", flag_values=values
+    )
+
+
+def completions(values: flags.FlagValues) -> tuple[FlagWords, ...]:
+    """What can be typed for each flag of a command."""
+    known = {
+        **dict.fromkeys(("workload", "workloads", "held_out"), workloads.names()),
+        "facts": (ALL, *workloads.names()),
+        **dict.fromkeys(("cluster", "clusters"), cluster_names()),
+        **dict.fromkeys(("method", "methods"), methods.names()),
+        "clear": (ALL, *kinds()),
+    }
+    found = []
+    for name in values:
+        flag = values[name]
+        taken = tuple(flag.parser.enum_values) if isinstance(flag, flags.EnumFlag) else known.get(name, ())
+        is_list = isinstance(flag.parser, flags.ListParser) or name == "clear"
+        is_boolean = flag.boolean and name != "clear"
+        found.append(FlagWords(name, flag.help, is_boolean, tuple(taken), is_list))
+    return tuple(found)
+
+
 def _workload_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_string("workload", None, "What to place; `workloads` lists them.", values)
+    flags.DEFINE_string(
+        "script", None, "Or a function in a script: FILE.py:NAME or package.module:NAME.", values
+    )
+    flags.DEFINE_string(
+        "args", None, "What of the script gives the function's arguments: a value, or a function.", values
+    )
     flags.DEFINE_string("saved_model", None, "Or the folder of a SavedModel.", values)
     flags.DEFINE_string(
         "signature", "serving_default", "Which signature of it; `place` takes several: a,b.", values
@@ -56,7 +122,7 @@ def _workload_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_integer(
         "batch_size",
         32,
-        "Stands for dimensions of any size in a SavedModel or MetaGraphDef.",
+        "Stands for dimensions of any size in a script, SavedModel or MetaGraphDef.",
         lower_bound=1,
         flag_values=values,
     )
@@ -258,7 +324,8 @@ def recall(values: flags.FlagValues, plan: PlanFile) -> None:
             f"{plan.source} was made for --graph={plan.made_for['graph']}: this {_NEEDS_A_PROGRAM}"
         )
     if is_source_given:
-        remembered = {name: value for name, value in remembered.items() if name not in _SOURCES}
+        of_another = (*_SOURCES, _OF_A_SCRIPT)
+        remembered = {name: value for name, value in remembered.items() if name not in of_another}
     for name, value in remembered.items():
         if not values[name].present:
             values[name].parse(",".join(map(str, value)) if isinstance(value, list) else str(value))
@@ -300,4 +367,6 @@ def _source(values: flags.FlagValues) -> Source:
         tuple(values.fetches),
         values.batch_size,
         graph=values.graph if "graph" in values else None,
+        script=values.script,
+        args=values.args,
     )

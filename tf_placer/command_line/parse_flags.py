@@ -14,18 +14,22 @@ from tf_placer.errors import InputError
 _ILLEGAL = re.compile(r"flag --(\w+)=(.*?): ", re.DOTALL)
 
 
-def parse_flags(values: flags.FlagValues, argv: Sequence[str], required: Sequence[str] = ()) -> None:
+def parse_flags(
+    values: flags.FlagValues, argv: Sequence[str], required: Sequence[str] = (), word: str | None = None
+) -> None:
     """Reads what comes after ``argv[0]``.
 
     Args:
       values: the flags that there are.
       argv: what was typed, beginning with the command or the program.
       required: flags that must be given, or have a default.
+      word: the flag that one word without dashes stands for; None where there must be none.
 
     Raises:
       InputError: a flag that there is not, one without a value or with one that is not possible, a word that is no
         flag, or a required flag that is missing.
     """
+    values.set_gnu_getopt(True)  # flags may come after a word
     try:
         rest = values(list(argv))[1:]
     except flags.UnrecognizedFlagError as error:
@@ -37,12 +41,26 @@ def parse_flags(values: flags.FlagValues, argv: Sequence[str], required: Sequenc
     except flags.Error as error:
         raise InputError(f"{error}; write --flag=value") from None
     if rest:
-        raise InputError(f"{argv[0]} takes flags only, got {rest[0]!r}; write --flag=value")
+        _take_words(values, argv[0], rest, word)
     for name in values:
         _check_given(values[name])
     for name in required:
         if not values[name].value:
             raise InputError(f"{argv[0]} needs --{name}: {values[name].help}")
+
+
+def _take_words(values: flags.FlagValues, command: str, rest: Sequence[str], word: str | None) -> None:
+    """Sets the flag that a word stands for."""
+    if word is None:
+        raise InputError(f"{command} takes flags only, got {rest[0]!r}; write --flag=value")
+    if len(rest) > 1:
+        raise InputError(f"{command} takes one word beside flags, got {rest[1]!r} too; write --flag=value")
+    if values[word].present:
+        raise InputError(f"--{word} and {rest[0]!r}, which stands for it, are given; give one of them")
+    try:
+        values[word].parse(rest[0])
+    except flags.IllegalFlagValueError as error:
+        raise _illegal(values, str(error)) from None
 
 
 def _check_given(flag: flags.Flag) -> None:

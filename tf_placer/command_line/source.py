@@ -1,4 +1,4 @@
-"""What a user wants placed: a workload by name, a SavedModel's signature, a MetaGraphDef, or a profiled graph."""
+"""What a user wants placed: a workload by name, a script's function, a SavedModel's signature, a MetaGraphDef, ..."""
 
 from __future__ import annotations
 
@@ -10,30 +10,34 @@ import tensorflow as tf
 from google.protobuf import message
 
 from tf_placer import workloads
+from tf_placer.command_line.script import Script
+from tf_placer.command_line.script_item import script_item
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
 from tf_placer.graph.reading.saved_model import SavedModel, read_saved_model
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.meta_graph import place_meta_graph
 
-_KINDS = ("workload", "saved_model", "meta_graph", "graph")
+_KINDS = ("workload", "script", "saved_model", "meta_graph", "graph")
 _Proto = TypeVar("_Proto", bound=message.Message)
 
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """Exactly one of four.
+    """Exactly one of five.
 
     Attributes:
       workload: a name of ``tf_placer.workloads.names()``.
       saved_model: folder of a SavedModel; with ``signature``.
       meta_graph: file of a serialized MetaGraphDef or GraphDef; with ``fetches``, tensors ("node:i") and ops ("node").
-      batch_size: of SavedModels and MetaGraphDefs, stands for dimensions of any size.
+      batch_size: of scripts, SavedModels and MetaGraphDefs, stands for dimensions of any size.
       graph: file of a graph that was profiled elsewhere; there is no program behind it.
       model: the SavedModel, where it has been read (``with_model``).
+      script: a function in a script, ``FILE.py:NAME`` or ``package.module:NAME``; with ``args``.
+      args: what of the script gives its arguments, where the script does not say so itself.
 
     Raises:
-      InputError: none of them is given or several are, or a MetaGraphDef without fetches.
+      InputError: none of them is given or several are, a MetaGraphDef without fetches, or a script that is not there.
     """
 
     workload: str | None = None
@@ -44,6 +48,8 @@ class Source:
     batch_size: int = 32
     model: SavedModel | None = None
     graph: str | None = None
+    script: str | None = None
+    args: str | None = None
 
     def __post_init__(self) -> None:
         given = [f"--{name}" for name in _KINDS if getattr(self, name)]
@@ -51,8 +57,15 @@ class Source:
             raise InputError(f"{' and '.join(given)} are given; give one of them")
         if not given:
             raise InputError(
-                "this needs --workload (`workloads` lists them), --saved_model, --meta_graph or --graph: what to place"
+                "this needs --workload (`workloads` lists them), a script's FILE.py:NAME, --saved_model, --meta_graph "
+                "or --graph: what to place"
             )
+        if self.args and not self.script:
+            raise InputError(
+                f"--args={self.args} is given without a script; give FILE.py:NAME, or leave it out"
+            )
+        if self.script:
+            Script.named(self.script)
         if self.workload:
             workloads.check_name(self.workload)
         if self.meta_graph and not self.fetches:
@@ -63,6 +76,8 @@ class Source:
     @property
     def name(self) -> str:
         """In reports."""
+        if self.script:
+            return Script.named(self.script).name
         return (
             self.workload
             or pathlib.Path(self.saved_model or self.meta_graph or self.graph or "").resolve().name
@@ -86,6 +101,8 @@ class Source:
         """
         if self.workload:
             return workloads.build(self.workload)
+        if self.script:
+            return script_item(Script.named(self.script), self.args, self.batch_size)
         if self.saved_model:
             return Item.from_saved_model(
                 self.model or self.saved_model, self.signature, self.batch_size, self.name

@@ -1,0 +1,105 @@
+"""The doctor says what works, and of what does not what to do."""
+
+import io
+import json
+
+import pytest
+import rich.console
+
+from tf_placer.__main__ import run
+from tf_placer.command_line import doctor, machine
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "tf_placer"
+
+
+def examined():
+    console = rich.console.Console(file=io.StringIO(), width=200)
+    return doctor.examine(console), console.file.getvalue()
+
+
+def finding(data, about):
+    [found] = [one for one in data["findings"] if one["about"] == about]
+    return found
+
+
+def test_everything_is_looked_at(cache):
+    (cache / "plans").mkdir(parents=True)
+    (cache / "plans" / "a.json").write_text("12345")
+    data, said = examined()
+    assert json.loads(json.dumps(data, allow_nan=False)) == data
+    assert data["measurable"] and all(device["memory_bytes"] > 0 for device in data["measurable"])
+    assert 1 <= data["cores"]["usable"] <= data["cores"]["present"]
+    assert 0 < data["memory"]["available_bytes"] <= data["memory"]["present_bytes"]
+    assert "compiled and loaded" in finding(data, "simulator")["found"]
+    assert "compiled and loaded" in finding(data, "library that keeps workers off the network")["found"]
+    for one in data["findings"]:
+        assert f"{one['about']}: {one['found']}" in said
+        assert (f"PROBLEM with {one['about']}: " in said) == bool(one["problem"])
+    assert f"cache: {cache}" in said and "plans: 1 files, 5 bytes" in said
+
+
+def test_what_does_not_work_is_a_problem_with_its_remedy(tmp_path, monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    monkeypatch.setenv("TF_PLACER_OPS_LIBRARY", "/nowhere")
+    damaged = tmp_path / "damaged.so"
+    damaged.write_text("no library")
+    monkeypatch.setenv("TF_PLACER_LOOPBACK_LIBRARY", str(damaged))
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nowhere")
+    data, said = examined()
+    problems = {one["about"]: one["problem"] for one in data["findings"] if one["problem"]}
+    assert data["problems"] == len(problems) and "No problem" not in said
+    assert "install g++ or set CXX" in problems["compiler"]
+    assert "unset it to compile" in problems["simulator"]
+    assert "cannot be preloaded" in problems["library that keeps workers off the network"]
+    assert "apt-get install scotch" in problems["method scotch"]
+    assert "set XDG_CACHE_HOME" in problems["cache"]
+
+
+def test_a_gpu_that_tensorflow_does_not_see_is_a_problem(monkeypatch):
+    visible = [device for device in doctor.tf.config.list_physical_devices() if device.device_type == "GPU"]
+    cards = [f"/dev/nvidia{card}" for card in range(len(visible) + 1)]
+    monkeypatch.setattr(doctor.glob, "glob", lambda pattern: cards)
+    _, devices = doctor._tensorflow()
+    assert f"has {len(cards)} GPUs and TensorFlow sees {len(visible)}; install" in devices.problem
+
+
+def test_limits_of_control_groups_are_heeded(tmp_path, monkeypatch):
+    monkeypatch.setattr(machine, "_GROUPS", tmp_path)
+    assert machine.cores_of_this_process().quota is None
+    assert machine.memory_of_this_process().limit_bytes is None
+    (tmp_path / "cpu.max").write_text("50000 100000\n")
+    (tmp_path / "memory.max").write_text("1073741824\n")
+    assert machine.cores_of_this_process().quota == 0.5
+    assert machine.memory_of_this_process().limit_bytes == 2**30
+    cores, memory = doctor._machine()
+    assert "a quota of 0.5 cores" in cores.found and "taskset --cpu-list 0-0" in cores.problem
+    assert memory.found.endswith("a limit of 1.0 GiB")
+    (tmp_path / "cpu.max").write_text("max 100000\n")
+    (tmp_path / "memory.max").write_text("max\n")
+    (tmp_path / "memory").mkdir()
+    (tmp_path / "memory" / "memory.limit_in_bytes").write_text(str(2**63 - 4096))
+    assert machine.cores_of_this_process().quota is None
+    assert machine.memory_of_this_process().limit_bytes is None
+
+
+def test_the_command_clears(cache):
+    for name in ("plans", "profiles", "lessons"):
+        (cache / name).mkdir(parents=True)
+        (cache / name / "file").write_text("12345")
+    assert run(["doctor", "--clear=plans,profiles"]) == 0
+    assert [path.name for path in cache.iterdir()] == ["lessons"]
+    assert run(["doctor", "--clear"]) == 0
+    assert list(cache.iterdir()) == []
+
+
+@pytest.mark.parametrize("flag", ["--clear=plan", "--clear=plans,", "--noclear"])
+def test_what_cannot_be_cleared(flag, cache, capsys):
+    (cache / "plans").mkdir(parents=True)
+    assert run(["doctor", flag]) == 2
+    assert "--clear=" in capsys.readouterr().err
+    assert (cache / "plans").is_dir()

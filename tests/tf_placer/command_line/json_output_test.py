@@ -1,0 +1,35 @@
+"""``--json``: what is written parses, and what else is printed goes to standard error."""
+
+import io
+import math
+import os
+import sys
+
+import pytest
+
+from tf_placer.command_line.json_output import standard_output_silenced, write_json
+
+
+def test_a_number_that_json_has_not_is_refused():
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json({"a": math.nan}, io.StringIO())
+
+
+def test_python_and_the_system_print_to_standard_error_within(capfd):
+    print("before")
+    with standard_output_silenced():
+        print("python")
+        os.write(1, b"system\n")
+        os.system("echo child")
+    print("after")
+    sys.stdout.flush()
+    out, err = capfd.readouterr()
+    assert out == "before\nafter\n"
+    assert sorted(err.split()) == ["child", "python", "system"]
+
+
+def test_standard_output_is_back_after_an_error(capfd):
+    with pytest.raises(KeyError), standard_output_silenced():
+        raise KeyError
+    print("after")
+    assert capfd.readouterr().out == "after\n"

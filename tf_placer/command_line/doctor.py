@@ -1,0 +1,208 @@
+"""What works here and what does not: TensorFlow, compiled code, tools, cores, memory, and the cache."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import glob
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from typing import Any
+
+import keras
+import rich.console
+import tensorflow as tf
+
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.cluster.device import Device
+from tf_placer.command_line.cache_contents import Kept, cache_contents
+from tf_placer.command_line.machine import cores_of_this_process, memory_of_this_process
+from tf_placer.errors import InputError
+from tf_placer.folders import check_writable
+from tf_placer.ops.build import build_library
+from tf_placer.planners import scotch_program
+from tf_placer.user_cache import user_cache_folder
+from tf_placer.version import VERSION
+from tf_placer.workers.loopback import are_workers_open, loopback_library, preloading
+
+_GIB = 2**30
+_LIBRARIES_OF_METHODS = {"metis": "pymetis", "cp_sat": "ortools"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at.
+
+    Attributes:
+      about: what, in a few words.
+      found: one line.
+      problem: what is wrong and what to do; "" where nothing is.
+    """
+
+    about: str
+    found: str
+    problem: str = ""
+
+
+def examine(console: rich.console.Console) -> dict[str, Any]:
+    """Prints what was found, and what is wrong with it; returns that.
+
+    Nothing is an error here: what does not work is a problem with its remedy.
+    """
+    with console.status("looking at TensorFlow, devices and compiled code"):
+        cluster, devices = _devices()
+        findings = [*_tensorflow(), *devices, _simulator(), _loopback(), *_tools(), *_machine(), _cache()]
+    kept = cache_contents()
+    for finding in findings:
+        console.print(f"{finding.about}: {finding.found}", soft_wrap=True)
+    for line in _about_cache(kept):
+        console.print(line, soft_wrap=True)
+    problems = [finding for finding in findings if finding.problem]
+    for finding in problems:
+        console.print(f"PROBLEM with {finding.about}: {finding.problem}", soft_wrap=True)
+    if not problems:
+        console.print("No problem was found.")
+    return {
+        "version": VERSION,
+        "tensorflow": tf.__version__,
+        "keras": keras.__version__,
+        "findings": [dataclasses.asdict(finding) for finding in findings],
+        "problems": len(problems),
+        "measurable": [] if cluster is None else [_device(device) for device in cluster.devices],
+        "cores": dataclasses.asdict(cores_of_this_process()),
+        "memory": dataclasses.asdict(memory_of_this_process()),
+        "cache": {"folder": str(user_cache_folder()), "kinds": [dataclasses.asdict(one) for one in kept]},
+    }
+
+
+def _device(device: Device) -> dict[str, Any]:
+    return {"name": device.name, "type": device.type, "memory_bytes": device.memory_bytes}
+
+
+def _tensorflow() -> list[Finding]:
+    """What TensorFlow is, and what it sees in this process."""
+    seen = [device.name.removeprefix("/physical_device:") for device in tf.config.list_physical_devices()]
+    version = f"TensorFlow {tf.__version__}, Keras {keras.__version__}, Python {sys.version.split()[0]}"
+    cards = glob.glob("/dev/nvidia[0-9]*")
+    visible = sum(name.startswith("GPU") for name in seen)
+    problem = ""
+    if len(cards) > visible:
+        problem = (
+            f"this machine has {len(cards)} GPUs and TensorFlow sees {visible}; install tensorflow[and-cuda] and a "
+            "driver for its CUDA, or look at CUDA_VISIBLE_DEVICES"
+        )
+    return [
+        Finding("tf_placer", f"version {VERSION}, {version}"),
+        Finding("devices of TensorFlow", ", ".join(seen), problem),
+    ]
+
+
+def _devices() -> tuple[Cluster | None, list[Finding]]:
+    """What plans can be measured on."""
+    about = "what can be measured on (--cluster=local)"
+    try:
+        cluster = Cluster.local()
+    except (InputError, OSError, subprocess.SubprocessError) as error:
+        remedy = "describe a machine in a .toml file, or take a preset: nothing is measured then"
+        return None, [Finding(about, "nothing", f"this machine could not be probed ({error}); {remedy}")]
+    gpus = [device for device in cluster.devices if device.type == "GPU"]
+    if gpus:
+        shown = ", ".join(f"{gpu.model} with {gpu.memory_bytes / _GIB:.1f} GiB" for gpu in gpus)
+        return cluster, [Finding(about, f"{len(gpus)} GPUs ({shown}) and the host's CPU")]
+    count, each_bytes = len(cluster.devices), cluster.devices[0].memory_bytes
+    found = f"{count} CPU workers of a core and {each_bytes / _GIB:.1f} GiB each; no GPU"
+    problem = (
+        "" if count > 1 else "one device leaves nothing to place; give this process more cores, or a GPU"
+    )
+    return cluster, [Finding(about, found, problem)]
+
+
+def _simulator() -> Finding:
+    try:
+        path = build_library()
+        tf.load_op_library(str(path))
+    except (InputError, tf.errors.OpError) as error:
+        remedy = "" if isinstance(error, InputError) else "; remove that file, and it is compiled again"
+        return Finding("simulator", "cannot be used", f"{error}{remedy}")
+    return Finding("simulator", f"compiled and loaded: {path}")
+
+
+def _loopback() -> Finding:
+    """Whether local workers can be kept off the network: a process that preloads the library says nothing of it."""
+    about = "library that keeps workers off the network"
+    try:
+        if are_workers_open():
+            return Finding(about, "not wanted: the environment opens the workers")
+        path = loopback_library()
+    except InputError as error:
+        return Finding(about, "cannot be used", str(error))
+    with preloading(path) as (environment, descriptors):
+        command = [sys.executable, "-S", "-c", ""]
+        said = subprocess.run(
+            command, env=environment, pass_fds=descriptors, capture_output=True, text=True, check=False
+        ).stderr
+    if said:
+        return Finding(about, f"cannot be loaded: {path}", f"{' '.join(said.split())}; remove that file")
+    return Finding(about, f"compiled and loaded: {path}")
+
+
+def _tools() -> list[Finding]:
+    """What some methods need, and what compiles."""
+    compiler = os.environ.get("CXX", "g++")
+    where = shutil.which(compiler)
+    missing = (
+        "" if where else f"{compiler} is not installed; install g++ or set CXX: new code cannot be compiled"
+    )
+    scotch = scotch_program.why_missing()
+    found = [
+        Finding("compiler", where or f"no {compiler}", missing),
+        Finding("method scotch", "is not there" if scotch else "has its program", scotch),
+    ]
+    for method, library in _LIBRARIES_OF_METHODS.items():
+        is_there = importlib.util.find_spec(library) is not None
+        problem = (
+            "" if is_there else f"{library} is not installed, which this method needs; pip install {library}"
+        )
+        found.append(
+            Finding(f"method {method}", f"has {library}" if is_there else f"lacks {library}", problem)
+        )
+    return found
+
+
+def _machine() -> list[Finding]:
+    cores, memory = cores_of_this_process(), memory_of_this_process()
+    found = f"{cores.usable} of {cores.present} usable"
+    problem = ""
+    if cores.quota is not None:
+        found += f", a quota of {cores.quota:g} cores"
+        if cores.quota < cores.usable:
+            problem = (
+                f"workers are started on {cores.usable} cores and share a quota of {cores.quota:g}, so what is "
+                f"measured sways; pin this process: taskset --cpu-list 0-{max(int(cores.quota), 1) - 1} tf-placer ..."
+            )
+    available = f"{memory.available_bytes / _GIB:.1f} of {memory.present_bytes / _GIB:.1f} GiB available"
+    limit = "" if memory.limit_bytes is None else f", a limit of {memory.limit_bytes / _GIB:.1f} GiB"
+    return [Finding("cores", found, problem), Finding("memory", available + limit)]
+
+
+def _cache() -> Finding:
+    folder = user_cache_folder()
+    try:
+        check_writable(folder, f"the cache {folder}")
+    except InputError as error:
+        return Finding("cache", str(folder), f"{error}; or set XDG_CACHE_HOME")
+    return Finding("cache", str(folder))
+
+
+def _about_cache(kept: list[Kept]) -> list[str]:
+    """A line for each kind that holds something, and their sum."""
+    lines = []
+    for one in kept:
+        if one.oldest_s is not None and one.newest_s is not None:
+            since, until = (datetime.date.fromtimestamp(seconds) for seconds in (one.oldest_s, one.newest_s))
+            lines.append(f"  {one.kind}: {one.files} files, {one.num_bytes:,} bytes, {since} to {until}")
+    total = sum(one.num_bytes for one in kept)
+    return [*lines, f"  in all {total:,} bytes; --clear removes them, --clear=plans,profiles some kinds"]

@@ -1,0 +1,164 @@
+"""A function in a user's script: ``FILE.py:NAME`` or ``package.module:NAME``, imported and found, or why not."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib
+import importlib.util
+import os
+import pathlib
+import re
+import sys
+import traceback
+import types
+from collections.abc import Iterator
+from typing import Any
+
+from tf_placer import arguments
+from tf_placer.errors import InputError
+from tf_placer.tensorflow_message import told
+
+_FORM = "write FILE.py:NAME or package.module:NAME"
+
+
+@dataclasses.dataclass(frozen=True)
+class Script:
+    """What of which script.
+
+    Attributes:
+      said: as the user wrote it.
+      file: the script; None where a module is named.
+      module: dotted name of the module, or the name that the script gets.
+      name: what is meant in it; dots lead into objects.
+    """
+
+    said: str
+    file: pathlib.Path | None
+    module: str
+    name: str
+
+    @staticmethod
+    def named(said: str) -> Script:
+        """Reads ``FILE.py:NAME`` or ``package.module:NAME``; runs nothing.
+
+        Raises:
+          InputError: it is neither, or there is no such file.
+        """
+        where, _, name = said.rpartition(":")
+        if not where or not all(part.isidentifier() for part in name.split(".")):
+            raise InputError(f"{said} names no function of a script; {_FORM}")
+        if not where.endswith(".py") and os.sep not in where:
+            if not all(part.isidentifier() for part in where.split(".")):
+                raise InputError(f"{said}: {where!r} is no script and no module; {_FORM}")
+            return Script(said, None, where, name)
+        file = pathlib.Path(where)
+        if not file.is_file():
+            why = "that is a folder" if file.is_dir() else "no such file"
+            raise InputError(f"{said}: {why}; {_FORM}")
+        return Script(said, file.resolve(), _module_name(file), name)
+
+    @property
+    def path(self) -> str:
+        """The file, as tracebacks have it."""
+        if self.file is not None:
+            return str(self.file)
+        return str(getattr(sys.modules.get(self.module), "__file__", None) or self.module)
+
+    def imported(self) -> types.ModuleType:
+        """Runs the script as a module, not as ``__main__``; its folder is on ``sys.path`` from then on.
+
+        A module is looked for in the working folder first.
+
+        Raises:
+          InputError: it fails, with the error and the script's line.
+        """
+        folder = str(self.file.parent if self.file is not None else pathlib.Path.cwd())
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
+        with _arguments_of_a_script(self.path), self.errors_told("it must run when it is imported"):
+            if self.file is None:
+                return self._module()
+            spec = importlib.util.spec_from_file_location(self.module, self.file)
+            assert spec is not None and spec.loader is not None  # a .py file has both
+            module = importlib.util.module_from_spec(spec)
+            sys.modules[self.module] = module
+            spec.loader.exec_module(module)
+            return module
+
+    def _module(self) -> types.ModuleType:
+        try:
+            return importlib.import_module(self.module)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{self.module}.".startswith(f"{error.name}."):
+                raise  # one that the module imports
+            raise InputError(
+                f"{self.said}: there is no module {error.name!r} in this folder or among those installed; {_FORM}"
+            ) from None
+
+    def find(self, module: types.ModuleType, args: str | None = None) -> Any:
+        """What a name stands for in the script: that of the function itself, or what ``--args`` names.
+
+        Raises:
+          InputError: there is no such name.
+        """
+        found: Any = module
+        said = self.said if args is None else f"--args={args}"
+        for part in (args or self.name).split("."):
+            if not hasattr(found, part):
+                known = [one for one in dir(found) if not one.startswith("_")]
+                owner = "the script" if found is module else arguments.shown(found)
+                raise InputError(f"{said}: {owner} has no {part!r}; {arguments.nearest(part, known)}")
+            found = getattr(found, part)
+        return found
+
+    @contextlib.contextmanager
+    def errors_told(self, remedy: str) -> Iterator[None]:
+        """Within it, errors of the user's code become one line: the error, and the script's line that it came from.
+
+        Raises:
+          InputError: something failed.
+        """
+        try:
+            yield
+        except InputError:
+            raise
+        except SystemExit as error:
+            raise InputError(
+                f'{self.said}: it ends the process (exit {error.code}); put that behind `if __name__ == "__main__":`'
+            ) from None
+        except Exception as error:  # a script can raise anything
+            line = _line_of(error, self.path)
+            said = error.msg if isinstance(error, SyntaxError) else told(error)
+            where = f"line {line} of {pathlib.Path(self.path).name}: " if line else ""
+            raise InputError(f"{self.said}: {where}{type(error).__name__}: {said}; {remedy}") from error
+
+
+def _module_name(file: pathlib.Path) -> str:
+    """The file's own name, so that other scripts can import it; another one where some module has that already."""
+    taken = sys.modules.get(file.stem)
+    is_free = taken is None or getattr(taken, "__file__", None) == str(file.resolve())
+    if is_free and file.stem not in sys.stdlib_module_names:
+        return file.stem
+    return f"script_{file.stem}"
+
+
+@contextlib.contextmanager
+def _arguments_of_a_script(path: str) -> Iterator[None]:
+    """Within it, ``sys.argv`` is that of a script without arguments: ours are not its own."""
+    ours = sys.argv
+    sys.argv = [path]
+    try:
+        yield
+    finally:
+        sys.argv = ours
+
+
+def _line_of(error: BaseException, path: str) -> int | None:
+    """The innermost line of a file that an error came through; None where it did not."""
+    if isinstance(error, SyntaxError) and error.filename == path:
+        return error.lineno
+    through = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
+    # What autograph has rewritten is in no traceback: TensorFlow says in its message where it was.
+    said = re.findall(rf'File "{re.escape(path)}", line (\d+)', str(error))
+    return int(said[-1]) if said else through[-1] if through else None
