@@ -21,6 +21,7 @@ from tf_placer.command_line.compare import compare
 from tf_placer.command_line.completion import SHELLS, CommandWords, completion
 from tf_placer.command_line.doctor import examine
 from tf_placer.command_line.explain import explain
+from tf_placer.command_line.explain_layer import explain_layer
 from tf_placer.command_line.json_output import standard_output_silenced, write_json
 from tf_placer.command_line.list_workloads import list_workloads
 from tf_placer.command_line.lists import list_clusters, list_methods
@@ -118,7 +119,7 @@ def _place_saved_model(
     several = "," in values.signature
     for name, report in place_signatures(request, values.method, console):
         assert report.item is not None  # a SavedModel's
-        placements[name], items[name] = report.result.placement, report.item
+        placements[name], items[name] = report.placement, report.item
         made_for = flag_sets.made_for(values) | {"signature": name}
         if several:
             told[name] = _finish(report, out / plan_file(name).stem, made_for, console)
@@ -160,7 +161,7 @@ def _write_meta_graph(
     source: Source, report: Report, console: rich.console.Console, folder: pathlib.Path
 ) -> None:
     try:
-        (folder / META_GRAPH).write_bytes(source.placed_meta_graph(report.result.placement))
+        (folder / META_GRAPH).write_bytes(source.placed_meta_graph(report.placement))
     except InputError as error:
         text = f"{META_GRAPH} is not written: {error}; placed_graph.pb has it inlined"
         console.print(text, soft_wrap=True, markup=False)
@@ -199,9 +200,13 @@ def _train(values: flags.FlagValues, console: rich.console.Console) -> dict[str,
 
 
 def _explain(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any]:
+    if (values.op is None) == (values.layer is None):
+        raise InputError("explain needs --op or --layer, not both; give one of them")
     plan = PlanFile.read(values.plan)
     flag_sets.recall(values, plan)
     request = flag_sets.request(values, Budget(evaluations=1))
+    if values.layer is not None:
+        return dataclasses.asdict(explain_layer(request, plan, values.layer, console))
     return dataclasses.asdict(explain(request, plan, values.op, console))
 
 
@@ -251,7 +256,7 @@ COMMANDS = {
         "time a plan on this machine", flag_sets.of_measure, ("placement",), _measure, _SCRIPT
     ),
     "explain": Command(
-        "say why an op is where a plan puts it", flag_sets.of_explain, ("plan", "op"), _explain, _SCRIPT
+        "say why an op or a layer is where a plan puts it", flag_sets.of_explain, ("plan",), _explain, _SCRIPT
     ),
     "profile": Command("measure ops and links on this machine", flag_sets.of_profile, (), _profile, _SCRIPT),
     "train": Command(

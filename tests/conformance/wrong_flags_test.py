@@ -48,6 +48,7 @@ OF_NAME = {
     "plan": ("nowhere", "FOLDER", "FILE"),
     "placement": ("nowhere", "FOLDER", "FILE"),
     "op": ("nowhere",),
+    "layer": ("nowhere",),
     "budget_s": ("0", "-1", "inf"),
     "budget_evaluations": ("0", "-1"),
 }
@@ -112,7 +113,7 @@ def good_flags(command: str, about: str, folder: pathlib.Path) -> dict[str, str]
         "compare": {**source, "cluster": "k40x2", "methods": "single", "out": str(folder / "out")},
         "measure": {**source, "cluster": "local:1", "placement": str(folder / "placement.json")},
         "profile": {**source, "cluster": "local:1"},
-        "explain": {**source, **plan, "op": "x"},
+        "explain": {**source, **plan} | ({} if about == "layer" else {"op": "x"}),
         "train": {
             "method": "go",
             "workloads": "dense_small",

@@ -6,14 +6,17 @@ from tf_placer.automatic.plan import Plan
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.problem.bounds import lower_bounds
 from tf_placer.problem.crossings import crossings
+from tf_placer.problem.layer_rows import device_labels, layer_rows
+from tf_placer.problem.layers import layers_of
 from tf_placer.quantities import milliseconds
 
 _LARGEST = 5
+_LAYERS = 12
 _MB = 1e6
 
 
 def report(name: str, plan: Plan) -> str:
-    """Where the ops went, why, predicted and measured times, the largest transfers, and memory; several lines."""
+    """Where ops and layers went, why, predicted and measured times, the largest transfers, memory; several lines."""
     placement = plan.placement
     problem, devices = placement.problem, placement.problem.cluster.devices
     row = placement.device_of_unit
@@ -36,6 +39,12 @@ def report(name: str, plan: Plan) -> str:
             f"variables {resident_bytes / _MB:.1f} MB, at its peak {peak_bytes[0, d] / _MB:.1f} MB of "
             f"{device.memory_bytes / _MB:.0f}"
         )
+    labels = device_labels(problem.cluster)
+    lines += [
+        f"layer {one.name}: {one.on(labels)}; {one.num_ops} ops, "
+        f"{milliseconds(one.compute_ns.sum() / 1e9)} of work"
+        for one in layer_rows(problem, layers_of(problem), row, _LAYERS)
+    ]
     sent = crossings(problem, row)
     lines.append(f"{len(sent)} tensors cross, {sum(one.num_bytes for one in sent) / _MB:.3f} MB a step")
     lines += [

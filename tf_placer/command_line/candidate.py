@@ -23,6 +23,8 @@ from tf_placer.search.search import NothingFits, search
 from tf_placer.workers.local_workers import WorkerError
 
 NOT_RUN = "NOT_RUN"
+GIVEN = "plan"
+"""Called so in place of a method: a plan that was given, and not searched."""
 
 
 @dataclasses.dataclass(frozen=True)

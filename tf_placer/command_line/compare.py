@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import rich.console
 
+from tf_placer.command_line.by_layer import in_layers
 from tf_placer.command_line.candidate import measure_candidates, try_candidate
 from tf_placer.command_line.described import read_problem
 from tf_placer.command_line.report import Report, fastest
-from tf_placer.command_line.request import Request
+from tf_placer.command_line.request import LAYER, Request
 from tf_placer.errors import InputError
 
 
@@ -31,4 +32,5 @@ def compare(request: Request, names: Sequence[str], console: rich.console.Consol
     chosen = fastest(found)
     if chosen is None:
         raise InputError(found[0].message)
-    return Report(item, problem, chosen, tuple(c for c in found if c is not chosen))
+    report = Report(item, problem, chosen, tuple(c for c in found if c is not chosen))
+    return in_layers(report, request.seed) if request.by == LAYER else report

@@ -96,8 +96,11 @@ def _with_plan(item: Item, problem: Problem, plan: PlanFile, complete: bool) -> 
     Raises:
       InputError: the plan does not fit the graph, or decides more than devices, which no graph can be given yet.
     """
-    if not complete:
+    if complete:
+        plan = plan.op_by_op(problem, is_part=True)
+    else:
         try:
+            plan = plan.op_by_op(problem)
             plan.check_complete(problem)
         except InputError as error:
             raise InputError(f"{error}; or search the rest of it with --complete_plan") from None
@@ -110,6 +113,7 @@ def _with_plan(item: Item, problem: Problem, plan: PlanFile, complete: bool) -> 
 
 
 def _tell_what_is_searched(plan: PlanFile, problem: Problem, console: rich.console.Console) -> None:
+    plan = plan.op_by_op(problem, is_part=True)
     named = len(plan.device_of_op(problem))
     free = (problem.allowed.sum(axis=1) > 1)[problem.unit_of_op]
     console.print(

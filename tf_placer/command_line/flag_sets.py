@@ -17,7 +17,7 @@ from tf_placer.command_line.cache_contents import ALL, kinds
 from tf_placer.command_line.completion import SHELLS, FlagWords
 from tf_placer.command_line.lists import cluster_names
 from tf_placer.command_line.method_settings import MethodSettings, method_settings
-from tf_placer.command_line.request import FASTEST, WRITE, Request
+from tf_placer.command_line.request import BY, FASTEST, OP, WRITE, Request
 from tf_placer.command_line.source import Source
 from tf_placer.errors import InputError
 from tf_placer.problem.pins import Pin
@@ -182,9 +182,20 @@ def _search_flags(values: flags.FlagValues) -> None:
     )
 
 
+def _by_flag(values: flags.FlagValues) -> None:
+    flags.DEFINE_enum(
+        "by",
+        OP,
+        BY,
+        "Of what the plan is made: each op where it is best, or whole layers; these are shown in a table, too.",
+        flag_values=values,
+    )
+
+
 def of_place(values: flags.FlagValues) -> None:
     """A program, devices, a budget, a method, and what is decided already."""
     _search_flags(values)
+    _by_flag(values)
     flags.DEFINE_string(
         "method", methods.the(Role.DEFAULT).name, "How to search; `methods` lists them.", values
     )
@@ -207,6 +218,7 @@ def of_place(values: flags.FlagValues) -> None:
 def of_compare(values: flags.FlagValues) -> None:
     """The same with several methods."""
     _search_flags(values)
+    _by_flag(values)
     flags.DEFINE_list(
         "methods",
         [methods.the(role).name for role in (Role.REFERENCE, Role.CONTROL, Role.DEFAULT)],
@@ -229,10 +241,11 @@ def of_profile(values: flags.FlagValues) -> None:
 
 
 def of_explain(values: flags.FlagValues) -> None:
-    """A plan and an op; what the plan was made for, where it does not say."""
+    """A plan and an op or a layer; what the plan was made for, where it does not say."""
     _workload_flags(values)
     flags.DEFINE_string("plan", None, "A placement.json; it knows what it was made for.", values)
     flags.DEFINE_string("op", None, "Name of the op to explain.", values)
+    flags.DEFINE_string("layer", None, "Or of the layer, such as encoder/layer_1.", values)
 
 
 def of_train(values: flags.FlagValues) -> None:
@@ -283,6 +296,7 @@ def request(values: flags.FlagValues, budget: Budget) -> Request:
         respect_devices=values.respect_devices if "respect_devices" in values else None,
         settings=_settings(values),
         write=values.write if places else FASTEST,
+        by=values.by if "by" in values else OP,
     )
 
 

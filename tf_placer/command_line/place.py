@@ -9,12 +9,13 @@ import rich.console
 import rich.text
 
 from tf_placer.calibration.build_problem import build_problem
-from tf_placer.command_line.candidate import Candidate, measure_candidates
+from tf_placer.command_line.by_layer import in_layers
+from tf_placer.command_line.candidate import GIVEN, Candidate, measure_candidates
 from tf_placer.command_line.described import read_problem
 from tf_placer.command_line.place_live import place_live
 from tf_placer.command_line.place_simulated import made_at_once, place_simulated
 from tf_placer.command_line.report import Report
-from tf_placer.command_line.request import Request
+from tf_placer.command_line.request import LAYER, Request
 from tf_placer.graph.item import Item
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.problem import Problem
@@ -28,8 +29,9 @@ def place(request: Request, method: str, console: rich.console.Console) -> Repor
     """Finds one method's placement, and those of plainer ones beside it; the fastest is ``chosen``.
 
     Random search gets as many evaluations, but no more time than the budget has. With ``--write=method`` the method's
-    own is chosen. On live devices the runtime has the last word: see ``search_live``. Where they cannot run the program
-    (``Item.why_not_standalone``) the simulator has it, and that is said.
+    own is chosen; with ``--by=layer`` the plan that is written is made of it, in whole layers. On live devices the
+    runtime has the last word: see ``search_live``. Where they cannot run the program (``Item.why_not_standalone``) the
+    simulator has it, and that is said.
 
     Args:
       request: what to place where.
@@ -39,6 +41,11 @@ def place(request: Request, method: str, console: rich.console.Console) -> Repor
     Raises:
       InputError: bad input, or nothing fits in the cluster's memory.
     """
+    report = _place(request, method, console)
+    return in_layers(report, request.seed) if request.by == LAYER else report
+
+
+def _place(request: Request, method: str, console: rich.console.Console) -> Report:
     item, problem = read_problem(request, console)
     if item is None:
         return place_simulated(None, problem, request, method, console)
@@ -83,13 +90,13 @@ def place_signatures(
         of_one = dataclasses.replace(source, signature=name)
         report = place(dataclasses.replace(request, source=of_one, held=held), method, console)
         yield name, report
-        held = report.result.placement.device_names | held
+        held = report.placement.device_names | held
 
 
 def _place_given(item: Item, problem: Problem, request: Request, console: rich.console.Console) -> Report:
     """Every op is pinned: the one placement there is, beside the best single device without pins."""
     free = build_problem(item, request.cluster, request.costs)
-    plan = Candidate("plan", evaluate_given(free, Decisions([problem.allowed.argmax(axis=1)]), "plan"))
+    plan = Candidate(GIVEN, evaluate_given(free, Decisions([problem.allowed.argmax(axis=1)]), GIVEN))
     candidates = [plan, made_at_once(free, methods.the(Role.REFERENCE).name, request, console)]
     if free.cluster.is_live:
         candidates = measure_candidates(item, free, candidates, console)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import rich.console
 import rich.table
 
+from tf_placer.command_line.by_layer import layer_table
 from tf_placer.command_line.candidate import NOT_RUN, Candidate
 from tf_placer.command_line.report import Report, row_name
 from tf_placer.command_line.verdict import verdict
@@ -14,6 +15,8 @@ from tf_placer.quantities import milliseconds, percentage
 def print_report(report: Report, console: rich.console.Console) -> None:
     """Prints the table, the verdict, and what to know before believing either."""
     console.print(table(report))
+    if report.by_layer is not None:
+        console.print(layer_table(report.by_layer))
     console.print(verdict(report), soft_wrap=True)
     for candidate in (*report.baselines, report.chosen):
         if candidate.message:

@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from tf_placer.command_line.candidate import Candidate
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
+from tf_placer.planners.whole_layers import WholeLayers
+from tf_placer.problem.layers import Layers
+from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
 from tf_placer.search.live import LiveResult
@@ -29,6 +32,21 @@ class Live:
 
 
 @dataclasses.dataclass(frozen=True)
+class ByLayer:
+    """The plan in layers.
+
+    Attributes:
+      layers: of the program, with ops that share a device in one of them.
+      whole: the fastest plan found of whole layers; None where none fits, or where the plan was given and not searched.
+      placement: the plan that is written: that one, or else ``chosen``'s.
+    """
+
+    layers: Layers
+    whole: WholeLayers | None
+    placement: Placement
+
+
+@dataclasses.dataclass(frozen=True)
 class Report:
     """The plan that is written beside the others that were found.
 
@@ -39,6 +57,7 @@ class Report:
       baselines: the others.
       live: of a search on live devices.
       asked: the method that was asked for; None where that is the one of ``chosen``.
+      by_layer: where a plan of layers was asked for: it is written, and all else here is of plans of single ops.
     """
 
     item: Item | None
@@ -47,6 +66,7 @@ class Report:
     baselines: tuple[Candidate, ...]
     live: Live | None = None
     asked: str | None = None
+    by_layer: ByLayer | None = None
 
     def __post_init__(self) -> None:
         if self.chosen.result is None:
@@ -62,6 +82,11 @@ class Report:
         """The search behind ``chosen``."""
         assert self.chosen.result is not None  # checked when made
         return self.chosen.result
+
+    @property
+    def placement(self) -> Placement:
+        """The plan that is written."""
+        return self.result.placement if self.by_layer is None else self.by_layer.placement
 
     @property
     def tightest(self) -> SearchResult:

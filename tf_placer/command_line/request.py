@@ -15,6 +15,8 @@ from tf_placer.search.budget import Budget
 
 FASTEST, METHOD = "fastest", "method"
 WRITE = (FASTEST, METHOD)
+OP, LAYER = "op", "layer"
+BY = (OP, LAYER)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,9 +38,10 @@ class Request:
       held: op name -> device, of ops that have their place already; the program need not have them all.
       settings: method -> setting -> value, of those that take part; the others have their defaults.
       write: whose plan is written: the ``"fastest"``, whoever found it, or that of the ``"method"``.
+      by: what the plan that is written is made of: each ``"op"`` where it is best, or every ``"layer"`` whole.
 
     Raises:
-      InputError: a plan and pins are given, or ``write`` is another word.
+      InputError: a plan and pins are given, or ``write`` or ``by`` is another word.
     """
 
     source: Source
@@ -53,10 +56,13 @@ class Request:
     held: Mapping[str, str] = dataclasses.field(default_factory=dict)
     settings: MethodSettings = dataclasses.field(default_factory=dict)
     write: str = FASTEST
+    by: str = OP
 
     def __post_init__(self) -> None:
         if self.write not in WRITE:
             raise InputError(f"--write={self.write}: give one of {', '.join(WRITE)}")
+        if self.by not in BY:
+            raise InputError(f"--by={self.by}: give one of {', '.join(BY)}")
         if self.plan is not None and self.pins:
             raise InputError(
                 "--plan and --pin are given; a plan pins what it names: edit it, or leave it away"

@@ -49,11 +49,11 @@ def write_report(
     Raises:
       InputError: what ``also`` raises.
     """
-    placed = None if report.item is None else apply_placement(report.item, report.result.placement)
+    placed = None if report.item is None else apply_placement(report.item, report.placement)
     with replacing(out, RESULTS) as unfinished:
         if also is not None:
             also(unfinished)
-        report.result.placement.save(unfinished / "placement.json", made_for)
+        report.placement.save(unfinished / "placement.json", made_for, by_layer=report.by_layer is not None)
         if placed is not None:
             (unfinished / "placed_graph.pb").write_bytes(placed.SerializeToString(deterministic=True))
         text = json.dumps(summary(report), indent=1, allow_nan=False) + "\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -39,9 +40,9 @@ class Layers:
     def __len__(self) -> int:
         return len(self.names)
 
-    @property
+    @functools.cached_property
     def children(self) -> list[list[int]]:
-        """[L + 1] the layers right inside each one; the last list is of those that are in none."""
+        """[L + 1] the layers right inside each one; the last, at ``ROOT``, is of those that are in none."""
         found: list[list[int]] = [[] for _ in range(len(self) + 1)]
         for layer, parent in enumerate(self.parent.tolist()):
             found[parent].append(layer)
@@ -49,11 +50,16 @@ class Layers:
 
     def inside(self, layer: int) -> np.ndarray:
         """[N] bool: the ops of a layer and of all layers inside it."""
+        inside: np.ndarray = self.is_inside(layer)[self.layer_of_op]
+        return inside
+
+    def is_inside(self, layer: int) -> np.ndarray:
+        """[L] bool: the layer itself and all inside it."""
         is_inside = np.zeros(len(self), bool)
         is_inside[layer] = True
         for one in range(layer + 1, len(self)):
             is_inside[one] = self.parent[one] != ROOT and is_inside[self.parent[one]]
-        return is_inside[self.layer_of_op]
+        return is_inside
 
     def sums(self, per_op: np.ndarray) -> np.ndarray:
         """[L, ...] what the ops of each layer, and of all inside it, have together of ``per_op`` [N, ...]."""
@@ -80,11 +86,12 @@ def layers_of(problem: Problem) -> Layers:
     """
     scopes = scopes_of(problem.op_names, problem.op_types)
     edges = problem.op_graph
-    readers: dict[int, list[int]] = {op: [] for op, kind in enumerate(problem.op_types) if kind in _VARIABLES}
+    takers: list[list[int]] = [[] for _ in problem.op_names]
     for producer, consumer in zip(edges.producer.tolist(), edges.consumer.tolist(), strict=True):
-        if producer in readers:
-            readers[producer].append(consumer)
-    variables = variable_scopes(readers, scopes, problem.op_names)
+        takers[producer].append(consumer)
+    readers = {op: takers[op] for op, kind in enumerate(problem.op_types) if kind in _VARIABLES}
+    users = {op: _users(op, takers, problem.op_names) for op in readers}
+    variables = variable_scopes(users, scopes, problem.op_names)
     scopes = [variables.home.get(op, scope) for op, scope in enumerate(scopes)]
     around = below(filter(None, variables.home.values()) if any(variables.home.values()) else scopes)
     layer_of_op = [_outermost_layer(scope, around) for scope in scopes]
@@ -96,6 +103,18 @@ def layers_of(problem: Problem) -> Layers:
     found = layer_of_neighbours(given, edges.producer, edges.consumer)
     final = [one or layer for one, layer in zip(found, layer_of_op, strict=True)]
     return _as_tree(final, variables)
+
+
+def _users(variable: int, takers: Sequence[Sequence[int]], names: Sequence[str]) -> list[int]:
+    """The ops that take a variable or its value, behind those that are named after it, ascending."""
+    found, pending = set(), [variable]
+    while pending:
+        for op in takers[pending.pop()]:
+            if names[op].startswith(f"{names[variable]}/"):
+                pending.append(op)
+            else:
+                found.add(op)
+    return sorted(found)
 
 
 def _outermost_layer(scope: Scope, around: set[Scope]) -> Scope:

@@ -15,7 +15,9 @@ from tf_placer.errors import InputError
 from tf_placer.exact import exact
 from tf_placer.files import write_atomically
 from tf_placer.problem.decisions import NO_CLUSTER, Decisions, decisions_of
-from tf_placer.problem.plan_file import DEVICES_ONLY, WITH_SCHEDULE, PlanFile
+from tf_placer.problem.layer_lines import layer_lines
+from tf_placer.problem.layers import layers_of
+from tf_placer.problem.plan_file import DEVICES_ONLY, WITH_LAYERS, WITH_SCHEDULE, PlanFile
 from tf_placer.problem.problem import Problem
 
 _MAKE_PROBLEM = "give what tf_placer.build_problem returns"
@@ -99,21 +101,27 @@ class Placement:
         names = [device.name for device in self.problem.cluster.devices]
         return {op: names[d] for op, d in zip(self.problem.op_names, self.device_of_op, strict=True)}
 
-    def to_json(self, made_for: Mapping[str, Any] | None = None) -> str:
+    def to_json(self, made_for: Mapping[str, Any] | None = None, by_layer: bool = False) -> str:
         """The plan as text: schema version, fingerprint of the graph, op name -> device, one op a line.
 
         A plan that decides devices alone is of version 1, which older programs read; one with priorities or clusters
-        of version 2.
+        of version 2; one with lines of layers of version 3.
 
         Args:
           made_for: the flags that it was made with, for ``explain``.
+          by_layer: say it layer by layer, with a line for an op only where its unit is not where its layer is.
 
         Raises:
           InputError: ``made_for`` is nothing that JSON can hold.
         """
+        arguments.truth("by_layer", by_layer)
         schedule = self._schedule()
+        devices: dict[str, Any] = {"devices": self.device_names}
+        if by_layer:
+            lines, apart = layer_lines(self.problem, layers_of(self.problem), self.device_of_unit)
+            devices = {"layers": lines, "devices": apart}
         plan: dict[str, Any] = {
-            "schema_version": WITH_SCHEDULE if schedule else DEVICES_ONLY,
+            "schema_version": WITH_LAYERS if by_layer else WITH_SCHEDULE if schedule else DEVICES_ONLY,
             "fingerprint": self.problem.fingerprint,
             "cluster": self.problem.cluster.name,
         }
@@ -124,7 +132,7 @@ class Placement:
                 plan["made_for"] = json.loads(json.dumps(dict(made_for)))
             except (TypeError, ValueError) as error:
                 raise InputError(f"made_for is {arguments.shown(made_for)} ({error}); {_FLAGS}") from error
-        return json.dumps({**plan, "devices": self.device_names, **schedule}, indent=1) + "\n"
+        return json.dumps({**plan, **devices, **schedule}, indent=1) + "\n"
 
     def _schedule(self) -> dict[str, dict[str, int]]:
         """What the file has beyond devices: every op's priority, and the cluster of ops that are in one."""
@@ -136,7 +144,9 @@ class Placement:
             found["clusters"] = {op: cluster for op, cluster in clusters if cluster != NO_CLUSTER}
         return found
 
-    def save(self, path: str | pathlib.Path, made_for: Mapping[str, Any] | None = None) -> None:
+    def save(
+        self, path: str | pathlib.Path, made_for: Mapping[str, Any] | None = None, by_layer: bool = False
+    ) -> None:
         """Writes ``to_json`` whole or not at all.
 
         Raises:
@@ -145,7 +155,7 @@ class Placement:
         file = arguments.path("path", path, "the file to write")
         if file.is_dir() or not file.absolute().parent.is_dir():
             raise InputError(f"path is {arguments.shown(path)}; give a file in a folder that is there")
-        write_atomically(file, self.to_json(made_for))
+        write_atomically(file, self.to_json(made_for, by_layer))
 
     @staticmethod
     def load(path: str | pathlib.Path, problem: Problem) -> Placement:
@@ -178,6 +188,7 @@ class Placement:
         """
         arguments.instance_of("plan", plan, PlanFile, "give PlanFile.read of a placement.json")
         arguments.instance_of("problem", problem, Problem, _MAKE_PROBLEM)
+        plan = plan.op_by_op(problem)
         plan.check_complete(problem)
         device_of_unit = np.full(problem.num_units, -1, np.int32)
         for op, device in plan.device_of_op(problem).items():

@@ -16,9 +16,11 @@ import numpy as np
 
 from tf_placer.errors import InputError
 from tf_placer.problem.decisions import NO_CLUSTER
+from tf_placer.problem.layer_lines import NO_LINE, device_of_lines, layer_of_unit
+from tf_placer.problem.layers import Layers, layers_of
 from tf_placer.problem.problem import Problem
 
-DEVICES_ONLY, WITH_SCHEDULE = SCHEMA_VERSIONS = (1, 2)
+DEVICES_ONLY, WITH_SCHEDULE, WITH_LAYERS = SCHEMA_VERSIONS = (1, 2, 3)
 SCHEMA_PATH = pathlib.Path(__file__).with_name("placement.schema.json")
 _LONGEST_MESSAGE = 160
 
@@ -30,10 +32,11 @@ class PlanFile:
     Attributes:
       source: where it is from, for messages.
       fingerprint: of the graph that it was made for.
-      devices: op name -> device string.
+      devices: op name -> device string; with ``layers``, of ops that are not where their layer is.
       made_for: flags that it was made with; empty where that is not known.
       priorities: op name -> priority, of every op; None where the plan decides no order.
       clusters: op name -> fusion cluster, of the ops that are in one; None where the plan fuses nothing.
+      layers: layer -> device string, as ``layer_lines`` says; None where the plan says it op by op.
     """
 
     source: str
@@ -42,6 +45,7 @@ class PlanFile:
     made_for: Mapping[str, Any]
     priorities: Mapping[str, int] | None = None
     clusters: Mapping[str, int] | None = None
+    layers: Mapping[str, str] | None = None
 
     @staticmethod
     def read(path: str | pathlib.Path) -> PlanFile:
@@ -82,7 +86,7 @@ class PlanFile:
         if plan.get("schema_version") not in SCHEMA_VERSIONS:
             raise InputError(
                 f"{source} has schema version {reprlib.repr(plan.get('schema_version'))}, this program reads "
-                f"{' and '.join(map(str, SCHEMA_VERSIONS))}; make the plan again"
+                f"{', '.join(map(str, SCHEMA_VERSIONS))}; make the plan again"
             )
         misfit = jsonschema.exceptions.best_match(_validator().iter_errors(plan))
         if misfit is not None:
@@ -97,12 +101,60 @@ class PlanFile:
             made_for=plan.get("made_for", {}),
             priorities=plan.get("priorities"),
             clusters=plan.get("clusters"),
+            layers=plan.get("layers"),
         )
 
     @property
     def schedules(self) -> bool:
         """It decides more than devices."""
         return bool(self.priorities or self.clusters)
+
+    def op_by_op(self, problem: Problem, is_part: bool = False) -> PlanFile:
+        """The plan with lines of layers put as lines of their ops; as it is where there are none.
+
+        A unit is where one of its ops is listed; else where the layer that most of its ops are of is.
+
+        Args:
+          problem: of the graph.
+          is_part: leave out layers that are not in this graph, which may be another one than the plan was made for.
+
+        Raises:
+          InputError: the plan is for another graph, it has a layer or a device that is not there, or it puts a layer
+            where one of its ops cannot be.
+        """
+        if self.layers is None:
+            return self
+        if not is_part:
+            self._check_graph(problem)
+        layers = layers_of(problem)
+        of_unit = device_of_lines(problem, layers, self.layers, self.source, is_part)
+        names = [device.name for device in problem.cluster.devices]
+        listed = [op for op, name in enumerate(problem.op_names) if name in self.devices]
+        named = {int(problem.unit_of_op[op]): self.devices[problem.op_names[op]] for op in reversed(listed)}
+        self._check_lines(problem, layers, of_unit, named)
+        devices = dict(self.devices)
+        for name, unit in zip(problem.op_names, problem.unit_of_op.tolist(), strict=True):
+            if unit in named:
+                devices.setdefault(name, named[unit])
+            elif of_unit[unit] != NO_LINE:
+                devices[name] = names[of_unit[unit]]
+        return dataclasses.replace(self, devices=devices, layers=None)
+
+    def _check_lines(
+        self, problem: Problem, layers: Layers, of_unit: np.ndarray, named: Mapping[int, str]
+    ) -> None:
+        """Raises InputError where a line puts a unit, of which no op is listed, on a device that it may not be on."""
+        is_free = np.array([unit not in named for unit in range(problem.num_units)])
+        illegal = is_free & (of_unit != NO_LINE) & ~problem.allowed[np.arange(problem.num_units), of_unit]
+        if illegal.any():
+            unit = int(illegal.argmax())
+            names = [device.name for device in problem.cluster.devices]
+            may = ", ".join(name for name, ok in zip(names, problem.allowed[unit], strict=True) if ok)
+            layer = layers.names[layer_of_unit(problem, layers)[unit]]
+            raise InputError(
+                f"{self.source}: layer {layer!r} is on {names[of_unit[unit]]!r}, where its op "
+                f"{problem.name_of_unit(unit)!r} cannot be; give that op a line in devices, it can be on {may}"
+            )
 
     def device_of_op(self, problem: Problem) -> dict[int, int]:
         """Op -> device, as positions in ``problem``, of those ops that the plan names and the graph has.
@@ -156,11 +208,7 @@ class PlanFile:
 
     def check_complete(self, problem: Problem) -> None:
         """Raises InputError unless the plan is for this graph and names all its ops and no other."""
-        if self.fingerprint != problem.fingerprint:
-            raise InputError(
-                f"{self.source} was made for another graph (fingerprint {self.fingerprint[:12]}, this graph has "
-                f"{problem.fingerprint[:12]}); run place on this graph"
-            )
+        self._check_graph(problem)
         missing = next((name for name in problem.op_names if name not in self.devices), None)
         if missing is not None:
             raise InputError(
@@ -169,6 +217,13 @@ class PlanFile:
         if len(self.devices) != problem.num_ops:
             stranger = next(iter(self.devices.keys() - set(problem.op_names)))
             raise InputError(f"{self.source} names op {stranger!r}, which the graph lacks; take it out")
+
+    def _check_graph(self, problem: Problem) -> None:
+        if self.fingerprint != problem.fingerprint:
+            raise InputError(
+                f"{self.source} was made for another graph (fingerprint {self.fingerprint[:12]}, this graph has "
+                f"{problem.fingerprint[:12]}); run place on this graph"
+            )
 
 
 def device_positions(problem: Problem, device_of_op: Mapping[str, str]) -> dict[int, int]:

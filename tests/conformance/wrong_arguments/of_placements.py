@@ -85,7 +85,7 @@ def of_placements(scene: Scene) -> dict[str, Row]:
     placement = tf_placer.Placement(two, np.array([0, 1]))
     text, here = placement.to_json(), scene.new(".json")
     placement.save(here)
-    made_for = (3, "a", {"a": object()})
+    written = {"made_for": (3, "a", {"a": object()}), "by_layer": (3, "a", None)}
     load, other = scene.new(".json"), scene.problem
     scene.placement.save(load)
     return {
@@ -118,11 +118,11 @@ def of_placements(scene: Scene) -> dict[str, Row]:
                 ),
             },
         ),
-        "Placement.to_json": Row(placement.to_json, lambda: {"made_for": {"a": 1}}, {"made_for": made_for}),
+        "Placement.to_json": Row(placement.to_json, lambda: {"made_for": {}, "by_layer": False}, written),
         "Placement.save": Row(
             placement.save,
-            lambda: {"path": scene.new(".json"), "made_for": {"a": 1}},
-            {"path": (3, "", b"a", scene.folder, scene.folder / "a" / "b"), "made_for": made_for},
+            lambda: {"path": scene.new(".json"), "made_for": {"a": 1}, "by_layer": True},
+            {"path": (3, "", b"a", scene.folder, scene.folder / "a" / "b"), **written},
         ),
         "Placement.load": Row(
             tf_placer.Placement.load,

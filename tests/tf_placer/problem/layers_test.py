@@ -5,6 +5,7 @@ import time
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import problem_of, small_cluster
@@ -116,6 +117,7 @@ def test_a_scope_without_variables_inside_is_whole() -> None:
     assert layers.names == ("a", "b")
 
 
+@pytest.mark.alone
 def test_eighty_thousand_ops_take_less_than_a_second() -> None:
     count = 80_000
     names = [f"model/layer_{op // 100}/{'gradient/' if op % 2 else ''}op_{op}" for op in range(count)]

@@ -118,7 +118,7 @@ def test_an_edited_plan_is_read(problem):
     [
         ({"fingerprint": "0" * 64}, "another graph"),
         ({"fingerprint": None}, r"schema of plans at \$.fingerprint"),
-        ({"schema_version": 3}, "schema version 3, this program reads 1 and 2"),
+        ({"schema_version": 4}, "schema version 4, this program reads 1, 2, 3"),
         ({"devices": [GPU0]}, "not a placement"),
         ({**ORDER, "priorities": {"a": 1, "b": 2}}, "no priority for op 'c'"),
         (
@@ -134,7 +134,7 @@ def test_an_edited_plan_is_read(problem):
         ({**ORDER, "priorities": {"a": 2**31, "b": 2, "c": 3}}, r"at \$.priorities.a: 2147483648 is greater"),
         ({**ORDER, "priorities": [1, 2, 3]}, r"at \$.priorities: \[1, 2, 3\] is not of type 'object'"),
         ({**ORDER, "clusters": {"a": -1}}, r"at \$.clusters.a: -1 is less than the minimum of 0"),
-        ({"priorities": {"a": 1, "b": 2, "c": 3}}, r"at \$.schema_version: 2 was expected"),
+        ({"priorities": {"a": 1, "b": 2, "c": 3}}, r"at \$.schema_version: 1 is less than the minimum of 2"),
         ({"devices": {"a": GPU1, "b": GPU1}}, "no device for op 'c'"),
         ({"devices": {"a": GPU1, "b": GPU0, "c": GPU0}}, "op 'b' is on .*GPU:0.*'a'.*must share"),
         (

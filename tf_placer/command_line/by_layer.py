@@ -1,0 +1,94 @@
+"""`--by=layer`: the plan in whole layers, what it costs beside a plan of single ops, and a table of layers."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import rich.table
+
+from tf_placer.command_line.candidate import GIVEN
+from tf_placer.command_line.report import ByLayer, Report
+from tf_placer.planners.whole_layers import whole_layers
+from tf_placer.problem.layer_lines import with_units_whole
+from tf_placer.problem.layer_rows import device_labels, layer_rows
+from tf_placer.problem.layers import layers_of
+from tf_placer.problem.placement import Placement
+from tf_placer.quantities import milliseconds, percentage
+
+_MB = 1e6
+
+
+def in_layers(report: Report, seed: int) -> Report:
+    """The report with a plan of whole layers, made of the one that would be written; a plan that was given stays it."""
+    # Where the runtime was asked, the simulator that was fitted to it says what layers cost.
+    problem = report.problem if report.live is None else report.live.found.problem
+    layers = with_units_whole(problem, layers_of(problem))
+    given = report.result.placement
+    whole = None
+    if report.chosen.method != GIVEN:
+        whole = whole_layers(problem, layers, given.decisions, seed)
+    placement = given if whole is None else Placement(given.problem, whole.device_of_unit)
+    return dataclasses.replace(report, by_layer=ByLayer(layers, whole, placement))
+
+
+def about_layers(report: Report, by_layer: ByLayer) -> str:
+    """By how much whole layers are slower, in a sentence."""
+    if report.chosen.method == GIVEN:
+        return (
+            "The plan was given: it is written by layer, and lists the ops that are not where their layer is."
+        )
+    whole = by_layer.whole
+    if whole is None:
+        return (
+            "No plan of whole layers that fits in memory was found: the plan written is that of single ops, by layer, "
+            "and lists those that are not where their layer is."
+        )
+    count = _count(by_layer)
+    slower = round(whole.slower, 3)
+    share = f"{percentage(abs(slower))} {'more' if slower > 0 else 'less'}" if slower else "no more"
+    start = "With" if report.chosen.measured_s is None else "In the simulator, with"
+    return (
+        f"{start} whole layers ({count} of them) the step takes {milliseconds(whole.runtime_s)}, {share} than with "
+        "a place for every op. The plan written is that of whole layers (--by=op writes the other)."
+    )
+
+
+def layer_table(by_layer: ByLayer) -> rich.table.Table:
+    """A row for each layer that there is room for, the one that takes longest opened first."""
+    problem = by_layer.placement.problem
+    labels = device_labels(problem.cluster)
+    table = rich.table.Table(title="layers of the plan written")
+    table.add_column("layer", overflow="fold")
+    table.add_column("on", overflow="fold")
+    for column in ("ops", "work", "variables", "outputs"):
+        table.add_column(column, justify="right")
+    for row in layer_rows(problem, by_layer.layers, by_layer.placement.device_of_unit):
+        table.add_row(
+            row.name,
+            row.on(labels),
+            str(row.num_ops),
+            milliseconds(row.compute_ns.sum() / 1e9),
+            f"{row.resident_bytes / _MB:.2f} MB",
+            f"{row.output_bytes / _MB:.2f} MB",
+        )
+    return table
+
+
+def layer_summary(by_layer: ByLayer) -> dict[str, Any]:
+    """What summary.json says of layers: how many have ops, and what a plan of whole ones takes, if there is one."""
+    whole = by_layer.whole
+    devices = [device.name for device in by_layer.placement.problem.cluster.devices]
+    return {
+        "layers": _count(by_layer),
+        "by_layer_s": None if whole is None else whole.runtime_s,
+        "by_layer_peak_bytes": None
+        if whole is None
+        else dict(zip(devices, whole.peak_bytes.tolist(), strict=True)),
+    }
+
+
+def _count(by_layer: ByLayer) -> int:
+    """How many layers have ops of their own, beside those of layers inside them."""
+    return len(np.unique(by_layer.layers.layer_of_op))

@@ -1,0 +1,82 @@
+"""A plan that leaves every layer whole, made of one that does not."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.planners.coarse_problem import coarse_problem
+from tf_placer.planners.local_search_config import LocalSearchConfig
+from tf_placer.planners.simulated_local_search import SimulatedLocalSearch
+from tf_placer.planners.single_device import single_device_placements
+from tf_placer.problem.decisions import Decisions
+from tf_placer.problem.layer_lines import layer_of_unit
+from tf_placer.problem.layers import Layers
+from tf_placer.problem.problem import Problem
+
+_CHAINS = 2
+_OPS = 10**8  # that are simulated all together, if each step is simulated whole: about a second
+_MOST, _LEAST = 10_000, 100
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class WholeLayers:
+    """The fastest plan found of whole layers.
+
+    Attributes:
+      device_of_unit: [U] int32.
+      runtime_s: its step time in the simulator.
+      peak_bytes: [D] int64, most memory in use on each device.
+      op_level_s: step time of the plan that it was made of, in the same simulator.
+    """
+
+    device_of_unit: np.ndarray
+    runtime_s: float
+    peak_bytes: np.ndarray
+    op_level_s: float
+
+    @property
+    def slower(self) -> float:
+        """The share of the op-level step that whole layers take more."""
+        return self.runtime_s / self.op_level_s - 1
+
+
+def whole_layers(problem: Problem, layers: Layers, plan: Decisions, seed: int = 0) -> WholeLayers | None:
+    """Puts every layer on one device: where most of its time is in ``plan``, then better by a short local search.
+
+    Units that may not be where the others of their layer are, such as those that stay on the host, do not count: what
+    is whole is the rest. The search is of layers, within memory, and also begins at every single device.
+
+    Args:
+      problem: what is placed.
+      layers: of it.
+      plan: one plan, of any units.
+      seed: fixes everything random.
+
+    Returns:
+      None where no plan of whole layers that fits in memory was found.
+    """
+    coarse, group_of_unit = coarse_problem(problem, layer_of_unit(problem, layers))
+    time_ns = np.zeros((coarse.num_units, problem.num_devices), np.int64)
+    np.add.at(time_ns, (group_of_unit, plan.device_of_unit[0]), problem.work_ns() + 1)
+    # Where the time is comes first: it wins a tie.
+    starts = np.concatenate(
+        [coarse.legalized(time_ns.argmax(axis=1))[np.newaxis], single_device_placements(coarse)]
+    )
+    simulator = SimulatedEvaluator(coarse)
+    start = starts[np.argmin(simulator.evaluate(starts).runtime_s)]
+    config = LocalSearchConfig(chains=_CHAINS)
+    search = SimulatedLocalSearch(coarse, config, start, seed, simulator)
+    burst = search.advance(int(np.clip(_OPS // problem.num_ops, _LEAST, _MOST)))
+    best = int(np.argmin(burst.runtime_s))
+    if not np.isfinite(burst.runtime_s[best]):
+        return None
+    device_of_unit = burst.device_of_unit[best][group_of_unit]
+    both = np.stack([device_of_unit, plan.device_of_unit[0]])
+    measured = SimulatedEvaluator(problem).evaluate(both)
+    assert measured.peak_bytes is not None  # simulated
+    return WholeLayers(
+        device_of_unit, float(measured.runtime_s[0]), measured.peak_bytes[0], float(measured.runtime_s[1])
+    )
