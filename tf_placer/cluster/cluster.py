@@ -187,6 +187,10 @@ class Cluster:
             channel[link.source, link.target] = numbers.setdefault(link.channel, len(numbers))
         return channel
 
+    def channel_names(self) -> tuple[str, ...]:
+        """[C] the channels, in the order of their numbers in ``channel_of_link``."""
+        return tuple(dict.fromkeys(link.channel for link in self._ordered_links()))
+
     def to_toml(self) -> str:
         """The cluster as a cluster file with every device and link spelled out.
 

@@ -6,9 +6,11 @@ from tf_placer.ops.local_search import MoveTables
 from tf_placer.ops.reference_simulator import ReferenceResult
 from tf_placer.ops.reference_simulator import reference_simulate
 from tf_placer.ops.simulator import Schedule
+from tf_placer.ops.simulator import SimulatedStep
 from tf_placer.ops.simulator import Simulation
 from tf_placer.ops.simulator import simulate
 from tf_placer.ops.simulator import simulate_schedule
+from tf_placer.ops.simulator import simulate_step
 from tf_placer.ops.simulator_inputs import SimulatorInputs
 
 __all__ = [
@@ -17,9 +19,11 @@ __all__ = [
     "MoveTables",
     "ReferenceResult",
     "Schedule",
+    "SimulatedStep",
     "Simulation",
     "SimulatorInputs",
     "reference_simulate",
     "simulate",
     "simulate_schedule",
+    "simulate_step",
 ]

@@ -52,6 +52,8 @@ from tf_placer.ops.simulator_inputs import SimulatorInputs
 
 _NS_PER_SECOND = 1_000_000_000
 
+SEND, CROSS, RECEIVE = range(3)
+
 
 class ReferenceResult(NamedTuple):
     """Of one placement, what the op gives for a batch."""
@@ -60,6 +62,11 @@ class ReferenceResult(NamedTuple):
     peak_bytes: list[int]  # [D]
     start_ns: list[int]  # [N]
     end_ns: list[int]  # [N]
+    # (leg, tensor, target) -> (start, end), of what happens: SEND, CROSS and RECEIVE.
+    legs: dict[tuple[int, int, int], tuple[int, int]]
+    memory: list[
+        list[tuple[int, int]]
+    ]  # [D] (moment, bytes from then on), each different from the one before
 
 
 def transfer_ns(num_bytes: int, latency_ns: int, bytes_per_s: int) -> int:
@@ -125,6 +132,8 @@ class _Reference:
             self._resident[int(device_of_unit[unit])] += int(num_bytes)
         self._bytes = list(self._resident)
         self._peak = list(self._resident)
+        self._legs: dict[tuple[int, int, int], tuple[int, int]] = {}
+        self._memory: list[list[tuple[int, int]]] = [[] for _ in range(num_devices)]
         self._start_ns = [-1] * num_ops
         self._end_ns = [-1] * num_ops
 
@@ -139,11 +148,19 @@ class _Reference:
                 continue
             self._start_ops()
             self._peak = [max(pair) for pair in zip(self._peak, self._bytes, strict=True)]
+            self._keep_memory()
             if not self._agenda:
                 runtime_ns = self._now_ns + self._joining_ns()
-                return ReferenceResult(runtime_ns, self._peak, self._start_ns, self._end_ns)
+                return ReferenceResult(
+                    runtime_ns, self._peak, self._start_ns, self._end_ns, self._legs, self._memory
+                )
             self._now_ns = self._agenda[0][0]
             self._end_all_due()
+
+    def _keep_memory(self) -> None:
+        for curve, num_bytes in zip(self._memory, self._bytes, strict=True):
+            if not curve or curve[-1][1] != num_bytes:
+                curve.append((self._now_ns, num_bytes))
 
     def _joining_ns(self) -> int:
         computing = {device for device, cost in zip(self._device, self._cost_ns, strict=True) if cost}
@@ -244,6 +261,7 @@ class _Reference:
         )
         waiting = {("consumer", op) for op in self._consumers[tensor] if self._device[op] == target}
         self._hold(tensor, target, waiting)
+        self._legs[CROSS, tensor, target] = (self._now_ns, self._now_ns + takes_ns)
         heapq.heappush(self._agenda, (self._now_ns + takes_ns, "transfer", channel))
 
     def _end_transfer(self, channel: int) -> None:
@@ -278,7 +296,10 @@ class _Reference:
                     heapq.heappush(self._agenda, (self._now_ns + self._cost_ns[item], "compute", item))
 
     def _start_chore(self, device: int, transfer: tuple[int, int, int]) -> None:
-        takes_ns = (self._send_ns if device == transfer[2] else self._receive_ns)(*transfer)
+        tensor, target, source = transfer
+        takes_ns = (self._send_ns if device == source else self._receive_ns)(*transfer)
+        leg = SEND if device == source else RECEIVE
+        self._legs[leg, tensor, target] = (self._now_ns, self._now_ns + takes_ns)
         self._busy[device] += 1
         heapq.heappush(self._agenda, (self._now_ns + takes_ns, "chore", (device, *transfer)))
 

@@ -5,7 +5,7 @@ import pytest
 
 from tests.tf_placer.ops.random_inputs import CHORES, random_inputs
 from tf_placer.ops.reference_simulator import reference_simulate
-from tf_placer.ops.simulator import simulate, simulate_schedule
+from tf_placer.ops.simulator import simulate, simulate_schedule, simulate_step
 
 NUM_PROBLEMS = 2400
 NUM_CHUNKS = 8
@@ -22,12 +22,22 @@ def test_op_equals_reference(chunk):
         device_of_unit[0] = 0
         cost = simulate(inputs, device_of_unit)
         schedule = simulate_schedule(inputs, device_of_unit)
+        step = simulate_step(inputs, device_of_unit)
         expected = [reference_simulate(inputs, row) for row in device_of_unit]
         message = f"seed {seed}"
         np.testing.assert_array_equal(cost.runtime_ns, [e.runtime_ns for e in expected], message)
         np.testing.assert_array_equal(cost.peak_bytes, [e.peak_bytes for e in expected], message)
         np.testing.assert_array_equal(schedule.start_ns, [e.start_ns for e in expected], message)
         np.testing.assert_array_equal(schedule.end_ns, [e.end_ns for e in expected], message)
+        for got, also in zip(step, (*cost, *schedule), strict=False):
+            np.testing.assert_array_equal(got, also, message)
+        for got, side in ((step.leg_start_ns, 0), (step.leg_end_ns, 1)):
+            legs = np.full((3, len(inputs.tensor_bytes), inputs.num_devices), -1)
+            for row, one in zip(got, expected, strict=True):
+                legs[:] = -1
+                for where, times in one.legs.items():
+                    legs[where] = times[side]
+                np.testing.assert_array_equal(row, legs, message)
 
 
 def test_random_problems_cover_what_they_must():

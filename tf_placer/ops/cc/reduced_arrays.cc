@@ -72,6 +72,7 @@ void ReducedArrays::KeepTensors(const std::vector<bool>& settled, const std::vec
       }
     }
     if (left_out[producer]) continue;
+    original_tensor.push_back(t);
     tensor_producer_.push_back(new_op_[producer]);
     tensor_bytes_.push_back(full_.tensor_bytes[t]);
     consumer_offset_.push_back(consumer_op_.size());

@@ -26,6 +26,7 @@ struct ReducedArrays {
   SimulatorArrays Arrays() const;
 
   std::vector<int32_t> original_op;  // [M] position in `full`
+  std::vector<int32_t> original_tensor;  // of each that is left, position in `full`
   std::vector<int64_t> held_bytes;   // [M] on the op's device from time 0 until the op ends
 
  private:

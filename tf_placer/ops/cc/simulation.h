@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 
+#include "legs.h"
 #include "placed.h"
 #include "simulation_plan.h"
 #include "workspace.h"
@@ -38,6 +39,7 @@ struct Outputs {
   int64_t* peak_bytes = nullptr;  // [D], unless everything fits anywhere
   int64_t* start_ns = nullptr;    // [N] with a schedule; or [M] with a limit, where somebody asks for it
   int64_t* end_ns = nullptr;      // [N] with a schedule
+  Legs legs;                      // with a schedule, where somebody asks for them
 };
 
 // One run over one placement. The order of what happens at one time is that of the reference simulator.
@@ -68,6 +70,8 @@ class Simulation {
         tail_ns_(plan.tail_ns.data()),
         plan_priority_(workspace->plan_priority.get()),
         original_op_(plan.original_op.data()),
+        num_all_tensors_(plan.num_all_tensors),
+        original_tensor_(plan.original_tensor.data()),
         state_(workspace->state.get()),
         uses_(workspace->uses.get()),
         transfers_(workspace->transfers.get()),
@@ -80,7 +84,8 @@ class Simulation {
         due_(workspace->due.data()),
         peak_bytes_(outputs.peak_bytes),
         start_ns_(outputs.start_ns),
-        end_ns_(outputs.end_ns) {
+        end_ns_(outputs.end_ns),
+        legs_(outputs.legs) {
     Running* running = workspace->running.get();
     for (int d = 0; d < num_devices_; ++d) {
       const int64_t row = int64_t{d} * plan.max_ready;
@@ -209,6 +214,13 @@ class Simulation {
   TF_PLACER_INLINE void KeepStart(int32_t op) {
     if (kWithSchedule) start_ns_[original_op_[op]] = now_ns_;
     if (kBounded && start_ns_ != nullptr) start_ns_[op] = now_ns_;
+  }
+
+  TF_PLACER_INLINE void KeepLeg(Leg leg, const Transfer& transfer, int64_t takes_ns) {
+    if (!kWithSchedule || legs_.start_ns == nullptr) return;
+    const int64_t row = int64_t{leg} * num_all_tensors_ + original_tensor_[transfer.tensor];
+    legs_.start_ns[row * D() + transfer.target] = now_ns_;
+    legs_.end_ns[row * D() + transfer.target] = now_ns_ + takes_ns;
   }
 
   TF_PLACER_INLINE void EndFreeOps() {
@@ -346,7 +358,9 @@ class Simulation {
     __builtin_prefetch(shared_ + std::max(~consumer, 0));
     const int32_t link = transfer.source * D() + transfer.target;
     channels_[slot - D()].head = index;
-    SetDue(slot, now_ns_ + sizes_[size + link_class_[link]]);
+    const int64_t takes_ns = sizes_[size + link_class_[link]];
+    KeepLeg(kCross, transfer, takes_ns);
+    SetDue(slot, now_ns_ + takes_ns);
     if (kMemory) bytes_[transfer.target] += sizes_[size];
   }
 
@@ -442,9 +456,11 @@ class Simulation {
 
   TF_PLACER_INLINE void StartChore(int d, int32_t index) {
     const Transfer& transfer = transfers_[index];
-    Occupy(d, ~index,
-           d == transfer.source ? SendNs(transfer.tensor, transfer.source, transfer.target)
-                                : ReceiveNs(transfer.tensor, transfer.source, transfer.target));
+    const bool sends = d == transfer.source;
+    const int64_t takes_ns = sends ? SendNs(transfer.tensor, transfer.source, transfer.target)
+                                   : ReceiveNs(transfer.tensor, transfer.source, transfer.target);
+    KeepLeg(sends ? kSend : kReceive, transfer, takes_ns);
+    Occupy(d, ~index, takes_ns);
   }
 
   // An op, or ~transfer to be sent.
@@ -539,6 +555,8 @@ class Simulation {
   const int64_t* const tail_ns_;
   int64_t* const plan_priority_;
   const int32_t* const original_op_;
+  const int64_t num_all_tensors_;
+  const int32_t* const original_tensor_;
   OpState* const state_;
   int32_t* const uses_;
   Transfer* const transfers_;
@@ -552,6 +570,7 @@ class Simulation {
   int64_t* const peak_bytes_;
   int64_t* const start_ns_;
   int64_t* const end_ns_;
+  const Legs legs_;
   int64_t now_ns_ = 0;
   int64_t joining_ns_ = 0;
   int64_t after_now_ = int64_t{1} << kSlotBits;  // the first key of the next nanosecond

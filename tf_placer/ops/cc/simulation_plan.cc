@@ -39,6 +39,7 @@ SimulationPlan::SimulationPlan(const SimulatorArrays& arrays) {
   const ReducedArrays reduced(arrays);
   const SimulatorArrays a = reduced.Arrays();
   num_all_ops = arrays.num_ops;
+  num_all_tensors = arrays.num_tensors;
   num_ops = a.num_ops;
   num_devices = a.num_devices;
   max_transfers = 0;
@@ -56,7 +57,7 @@ SimulationPlan::SimulationPlan(const SimulatorArrays& arrays) {
   AddResident(a, reduced.held_bytes);
   AddOps(a);
   AddLinks(a);
-  AddTensors(a, reduced.held_bytes);
+  AddTensors(a, reduced);
   AddSharedInputs();
   AddTails(a);
   max_running = num_ops + (has_chores ? 2 * max_transfers : 0);
@@ -162,8 +163,8 @@ void SimulationPlan::AddLinks(const SimulatorArrays& a) {
   }
 }
 
-void SimulationPlan::AddTensors(const SimulatorArrays& a, const std::vector<int64_t>& held_bytes) {
-  std::vector<int64_t> bytes_at_end(held_bytes);
+void SimulationPlan::AddTensors(const SimulatorArrays& a, const ReducedArrays& reduced) {
+  std::vector<int64_t> bytes_at_end(reduced.held_bytes);
   for (int32_t t = 0; t < a.num_tensors; ++t) {
     const int32_t begin = a.consumer_offset[t];
     const int32_t fanout = a.consumer_offset[t + 1] - begin;
@@ -174,6 +175,7 @@ void SimulationPlan::AddTensors(const SimulatorArrays& a, const std::vector<int6
     }
     ++ops[a.tensor_producer[t] + 1].tensor_begin;
     tensor_producer.push_back(a.tensor_producer[t]);
+    original_tensor.push_back(reduced.original_tensor[t]);
     max_transfers += std::min(fanout, num_devices - 1);
     const int32_t size = RowOf(distinct_bytes_, bytes) * size_columns_;
     if (fanout == 1) {

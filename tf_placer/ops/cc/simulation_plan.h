@@ -13,6 +13,8 @@
 
 namespace tf_placer {
 
+struct ReducedArrays;
+
 // What can be known of the arrays before a placement is: built once, read by every thread.
 class SimulationPlan {
  public:
@@ -64,8 +66,9 @@ class SimulationPlan {
     return (free_on[ops[op].cost / (num_devices + 1)] >> device) & 1;
   }
 
-  int num_all_ops;  // N
-  int num_ops;      // M, those that are left to simulate
+  int num_all_ops;      // N
+  int num_all_tensors;  // T
+  int num_ops;          // M, those that are left to simulate
   int num_devices, num_channels;
   int64_t max_transfers;   // of one placement
   int64_t max_running;     // computations and chores at once on one device
@@ -79,6 +82,7 @@ class SimulationPlan {
   std::vector<Op> ops;                  // [M + 1]
   std::vector<Tensor> tensors;          // in the order of their ids
   std::vector<int32_t> tensor_producer; // of these tensors
+  std::vector<int32_t> original_tensor; // of these tensors, position among the T
   std::vector<int64_t> tail_ns;         // [M] least time of the longest chain of ops that must follow each
   std::vector<Shared> shared;
   std::vector<int32_t> consumers;       // of shared tensors
@@ -104,7 +108,7 @@ class SimulationPlan {
   void AddResident(const SimulatorArrays& arrays, const std::vector<int64_t>& held_bytes);
   void AddOps(const SimulatorArrays& arrays);
   void AddLinks(const SimulatorArrays& arrays);
-  void AddTensors(const SimulatorArrays& arrays, const std::vector<int64_t>& held_bytes);
+  void AddTensors(const SimulatorArrays& arrays, const ReducedArrays& reduced);
   void AddSharedInputs();
   void AddTails(const SimulatorArrays& arrays);
 

@@ -39,7 +39,8 @@ RunFn Chosen(const SimulationPlan& plan, bool by_plan) {
 }  // namespace
 
 void Simulate(const SimulationPlan& plan, const int32_t* device_of_unit, const int32_t* priority_of_op,
-              Workspace* workspace, int64_t* runtime_ns, int64_t* peak_bytes, int64_t* start_ns, int64_t* end_ns) {
+              Workspace* workspace, int64_t* runtime_ns, int64_t* peak_bytes, int64_t* start_ns, int64_t* end_ns,
+              const Legs& legs) {
   const bool by_plan = priority_of_op != nullptr;
   const bool with_schedule = start_ns != nullptr;
   if (with_schedule) {
@@ -47,9 +48,12 @@ void Simulate(const SimulationPlan& plan, const int32_t* device_of_unit, const i
     std::fill_n(start_ns, plan.num_all_ops, 0);
     std::fill_n(end_ns, plan.num_all_ops, 0);
   }
+  for (int64_t* const times_ns : {legs.start_ns, legs.end_ns}) {
+    if (times_ns != nullptr) std::fill_n(times_ns, int64_t{kNumLegs} * plan.num_all_tensors * plan.num_devices, -1);
+  }
   const RunFn run =
       with_schedule ? Chosen<Purpose::kSchedule>(plan, by_plan) : Chosen<Purpose::kCosts>(plan, by_plan);
-  *runtime_ns = run(plan, device_of_unit, priority_of_op, workspace, Outputs{peak_bytes, start_ns, end_ns});
+  *runtime_ns = run(plan, device_of_unit, priority_of_op, workspace, Outputs{peak_bytes, start_ns, end_ns, legs});
 }
 
 }  // namespace tf_placer

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "legs.h"
 #include "simulation_plan.h"
 #include "workspace.h"
 
@@ -20,8 +21,10 @@ namespace tf_placer {
 //   runtime_ns      when everything has ended
 //   peak_bytes      [D]
 //   start_ns, end_ns  [N], or both nullptr when the schedule is not wanted
+//   legs            with a schedule: when each tensor is on its way, -1 where it is not
 void Simulate(const SimulationPlan& plan, const int32_t* device_of_unit, const int32_t* priority_of_op,
-              Workspace* workspace, int64_t* runtime_ns, int64_t* peak_bytes, int64_t* start_ns, int64_t* end_ns);
+              Workspace* workspace, int64_t* runtime_ns, int64_t* peak_bytes, int64_t* start_ns, int64_t* end_ns,
+              const Legs& legs = {});
 
 }  // namespace tf_placer
 

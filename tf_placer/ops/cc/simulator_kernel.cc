@@ -1,6 +1,7 @@
 #include <memory>
 #include <string>
 
+#include "legs.h"
 #include "simulation_plan.h"
 #include "simulator.h"
 #include "simulator_arrays.h"
@@ -38,6 +39,9 @@ class SimulatePlacementsOp : public OpKernel {
  public:
   explicit SimulatePlacementsOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
     OP_REQUIRES_OK(ctx, ctx->GetAttr("with_schedule", &with_schedule_));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("with_legs", &with_legs_));
+    OP_REQUIRES(ctx, with_schedule_ || !with_legs_,
+                tensorflow::errors::InvalidArgument("with_legs: legs come with a schedule only"));
   }
 
   void Compute(OpKernelContext* ctx) override {
@@ -54,24 +58,33 @@ class SimulatePlacementsOp : public OpKernel {
     const bool by_plan = ctx->input(kPriorityOfOp).dim_size(0) > 0;
     const int32_t* const priority_of_op_bxn = ctx->input(kPriorityOfOp).flat<int32_t>().data();
     const TensorShape schedule_shape({with_schedule_ ? batch : 0, num_ops});
-    Tensor *runtime_ns, *peak_bytes, *start_ns, *end_ns;
+    const int64_t num_tensors = plan.num_all_tensors;
+    const TensorShape legs_shape({with_legs_ ? batch : 0, kNumLegs, num_tensors, plan.num_devices});
+    Tensor *runtime_ns, *peak_bytes, *start_ns, *end_ns, *leg_start_ns, *leg_end_ns;
     OP_REQUIRES_OK(ctx, ctx->allocate_output(0, TensorShape({batch}), &runtime_ns));
     OP_REQUIRES_OK(ctx, ctx->allocate_output(1, TensorShape({batch, plan.num_devices}), &peak_bytes));
     OP_REQUIRES_OK(ctx, ctx->allocate_output(2, schedule_shape, &start_ns));
     OP_REQUIRES_OK(ctx, ctx->allocate_output(3, schedule_shape, &end_ns));
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(4, legs_shape, &leg_start_ns));
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(5, legs_shape, &leg_end_ns));
     int64_t* const runtime_ns_b = runtime_ns->flat<int64_t>().data();
     int64_t* const peak_bytes_bxd = peak_bytes->flat<int64_t>().data();
     int64_t* const start_ns_bxn = start_ns->flat<int64_t>().data();
     int64_t* const end_ns_bxn = end_ns->flat<int64_t>().data();
+    int64_t* const leg_start_ns_bx3xtxd = leg_start_ns->flat<int64_t>().data();
+    int64_t* const leg_end_ns_bx3xtxd = leg_end_ns->flat<int64_t>().data();
+    const int64_t num_legs = int64_t{kNumLegs} * num_tensors * plan.num_devices;
 
     // Long blocks, because making a workspace costs as much as a part of a simulation.
     const auto simulate = [&](int64_t begin, int64_t end) {
       Workspace workspace(plan, by_plan);
       for (int64_t b = begin; b < end; ++b) {
+        Legs legs;
+        if (with_legs_) legs = {leg_start_ns_bx3xtxd + b * num_legs, leg_end_ns_bx3xtxd + b * num_legs};
         Simulate(plan, device_of_unit_bxu + b * num_units, by_plan ? priority_of_op_bxn + b * num_ops : nullptr,
                  &workspace, runtime_ns_b + b, peak_bytes_bxd + b * plan.num_devices,
                  with_schedule_ ? start_ns_bxn + b * num_ops : nullptr,
-                 with_schedule_ ? end_ns_bxn + b * num_ops : nullptr);
+                 with_schedule_ ? end_ns_bxn + b * num_ops : nullptr, legs);
       }
     };
     constexpr int64_t kCyclesPerOp = 100;
@@ -93,6 +106,7 @@ class SimulatePlacementsOp : public OpKernel {
   }
 
   bool with_schedule_ = false;
+  bool with_legs_ = false;
   KeptFor<SimulationPlan> kept_;
 };
 

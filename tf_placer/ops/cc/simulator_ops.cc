@@ -1,3 +1,4 @@
+#include "legs.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
@@ -10,10 +11,11 @@ using tensorflow::shape_inference::InferenceContext;
 using tensorflow::shape_inference::ShapeHandle;
 
 absl::Status SimulatePlacementsShape(InferenceContext* c) {
-  ShapeHandle device_of_unit, priority_of_op, unit_of_op, streams;
+  ShapeHandle device_of_unit, priority_of_op, unit_of_op, tensor_bytes, streams;
   TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 2, &device_of_unit));
   TF_RETURN_IF_ERROR(c->WithRank(c->input(1), 2, &priority_of_op));
   TF_RETURN_IF_ERROR(c->WithRank(c->input(2), 1, &unit_of_op));
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(6), 1, &tensor_bytes));
   TF_RETURN_IF_ERROR(c->WithRank(c->input(10), 1, &streams));
   const DimensionHandle batch = c->Dim(device_of_unit, 0);
   bool with_schedule = false;
@@ -24,11 +26,19 @@ absl::Status SimulatePlacementsShape(InferenceContext* c) {
   c->set_output(1, c->Matrix(batch, c->Dim(streams, 0)));
   c->set_output(2, schedule);
   c->set_output(3, schedule);
+  bool with_legs = false;
+  TF_RETURN_IF_ERROR(c->GetAttr("with_legs", &with_legs));
+  const DimensionHandle leg_batch = with_legs ? batch : c->MakeDim(0);
+  const ShapeHandle legs =
+      c->MakeShape({leg_batch, c->MakeDim(kNumLegs), c->Dim(tensor_bytes, 0), c->Dim(streams, 0)});
+  c->set_output(4, legs);
+  c->set_output(5, legs);
   return absl::OkStatus();
 }
 
 REGISTER_OP("TfPlacerSimulatePlacements")
     .Attr("with_schedule: bool = false")
+    .Attr("with_legs: bool = false")
     .Input("device_of_unit: int32")
     .Input("priority_of_op: int32")
     .Input("unit_of_op: int32")
@@ -53,6 +63,8 @@ REGISTER_OP("TfPlacerSimulatePlacements")
     .Output("peak_bytes: int64")
     .Output("start_ns: int64")
     .Output("end_ns: int64")
+    .Output("leg_start_ns: int64")
+    .Output("leg_end_ns: int64")
     .SetShapeFn(SimulatePlacementsShape)
     .Doc(R"doc(
 Simulates a batch of placements of one graph on one cluster.
@@ -85,6 +97,9 @@ runtime_ns: [B] when everything has ended, and the most of join_ns on top.
 peak_bytes: [B, D] most memory in use at a moment.
 start_ns: [B, N] with a schedule, else [0, N].
 end_ns: [B, N] with a schedule, else [0, N].
+leg_start_ns: [B, 3, T, D] with legs, else [0, 3, T, D]: sending, crossing and receiving each tensor to each device;
+  -1 for what does not happen. Legs come with a schedule only.
+leg_end_ns: [B, 3, T, D] alike.
 )doc");
 
 }  // namespace

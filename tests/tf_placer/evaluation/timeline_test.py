@@ -1,0 +1,151 @@
+"""Timelines of random steps equal the slow simulator's; one small step is computed by hand."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from tests.tf_placer.evaluation.random_problems import random_problem
+from tests.tf_placer.problem.small_problems import problem_of
+from tf_placer.errors import InputError
+from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.evaluation.timeline import simulated_timeline
+from tf_placer.ops.reference_simulator import CROSS, RECEIVE, SEND, reference_simulate
+from tf_placer.problem.decisions import Decisions
+
+SEEDS = range(400)
+NOT = -1
+
+
+def random_step(seed):
+    """A timeline, and the slow simulator's answer."""
+    rng = np.random.default_rng(seed)
+    problem = random_problem(rng)
+    device_of_unit = rng.integers(0, problem.num_devices, problem.num_units, np.int32)
+    inputs = SimulatedEvaluator(problem).inputs
+    return simulated_timeline(problem, [device_of_unit]), reference_simulate(inputs, device_of_unit)
+
+
+def test_spans_memory_and_path_of_random_steps():
+    kinds, causes, cut = set(), set(), 0
+    for seed in SEEDS:
+        timeline, expected = random_step(seed)
+        assert timeline.runtime_ns == expected.runtime_ns
+        assert timeline.start_ns.tolist() == expected.start_ns
+        check_transfers(timeline, expected)
+        check_memory(timeline, expected)
+        check_path(timeline)
+        check_busy(timeline)
+        kinds |= {stretch.kind for stretch in timeline.critical_path}
+        causes |= {stretch.after for stretch in timeline.critical_path}
+        cut += timeline.num_transfers > 0
+    assert kinds == {"op", "send", "transfer", "receive"}
+    assert causes == {"start", "input", "device", "channel"}
+    assert cut > 200
+
+
+def check_transfers(timeline, expected):
+    crossed = {key[1:]: times for key, times in expected.legs.items() if key[0] == CROSS}
+    assert timeline.num_transfers == len(crossed)
+    for k in range(timeline.num_transfers):
+        pair = (int(timeline.transfer_tensor[k]), int(timeline.transfer_target[k]))
+        times = [
+            (timeline.send_start_ns[k], timeline.send_end_ns[k]),
+            (timeline.transfer_start_ns[k], timeline.transfer_end_ns[k]),
+            (timeline.receive_start_ns[k], timeline.receive_end_ns[k]),
+        ]
+        assert times == [expected.legs.get((leg, *pair), (NOT, NOT)) for leg in (SEND, CROSS, RECEIVE)]
+        assert timeline.transfer_source[k] == timeline.device_of_op[timeline.transfer_producer[k]]
+
+
+def check_memory(timeline, expected):
+    for d, curve in enumerate(timeline.memory):
+        assert list(zip(curve.times_ns, curve.num_bytes, strict=True)) == expected.memory[d]
+        assert curve.peak_bytes == expected.peak_bytes[d] == timeline.peak_bytes[d]
+
+
+def check_path(timeline):
+    path = timeline.critical_path
+    assert path[0].start_ns == 0 and path[0].after == "start"
+    assert path[-1].end_ns == timeline.last_end_ns
+    joining_ns = timeline.runtime_ns - timeline.last_end_ns
+    assert sum(stretch.end_ns - stretch.start_ns for stretch in path) + joining_ns == timeline.runtime_ns
+    for before, stretch in itertools.pairwise(path):
+        assert before.end_ns == stretch.start_ns and stretch.after != "start"
+        if stretch.after in ("device", "channel"):
+            assert places(timeline, before) & places(timeline, stretch)
+    assert len({(stretch.kind, stretch.index) for stretch in path}) == len(path)
+
+
+def places(timeline, stretch):
+    """Where it takes time: a device, or a channel."""
+    if stretch.kind == "transfer":
+        return {("channel", timeline.transfer_channel[stretch.index])}
+    where = {
+        "op": timeline.device_of_op,
+        "send": timeline.transfer_source,
+        "receive": timeline.transfer_target,
+    }
+    return {("device", where[stretch.kind][stretch.index])}
+
+
+def check_busy(timeline):
+    """Counted moment by moment where steps are short."""
+    if timeline.runtime_ns > 2000:
+        return
+    for d in range(timeline.problem.num_devices):
+        moments = np.zeros(timeline.runtime_ns, bool)
+        here = timeline.device_of_op == d
+        spans = [*zip(timeline.start_ns[here], timeline.end_ns[here], strict=True)]
+        for device, start_ns, end_ns in (
+            (timeline.transfer_source, timeline.send_start_ns, timeline.send_end_ns),
+            (timeline.transfer_target, timeline.receive_start_ns, timeline.receive_end_ns),
+        ):
+            spans += zip(start_ns[device == d], end_ns[device == d], strict=True)
+        for start, end in spans:
+            moments[max(start, 0) : max(end, 0)] = True
+        assert timeline.busy_ns[d] == moments.sum()
+        assert timeline.idle_ns[d] == timeline.runtime_ns - moments.sum()
+    for channel in range(len(timeline.channel_names)):
+        there = timeline.transfer_channel == channel
+        took_ns = timeline.transfer_end_ns[there] - timeline.transfer_start_ns[there]
+        assert timeline.channel_busy_ns[channel] == took_ns.sum()  # one tensor at a time
+
+
+def test_a_step_by_hand():
+    """Op 0 (100 ns) feeds ops 1 and 2 (50 ns each) with 5 bytes; op 1 is 10 ns + 1 ns a byte away."""
+    problem = problem_of([100, 50, 50], [[0, 1], [0, 2]], 5, resident_bytes=7, edge_tensor=[0, 0])
+    timeline = simulated_timeline(problem, [[0, 1, 0]])
+    assert timeline.runtime_ns == 165
+    assert [timeline.transfer_bytes.tolist(), timeline.transfer_source.tolist()] == [[5], [0]]
+    assert [*timeline.transfer_start_ns, *timeline.transfer_end_ns] == [100, 115]
+    assert timeline.channel_names[timeline.transfer_channel[0]] == "0to1"
+    assert [(s.kind, s.index, s.after) for s in timeline.critical_path] == [
+        ("op", 0, "start"),
+        ("transfer", 0, "input"),
+        ("op", 1, "input"),
+    ]
+    assert timeline.memory[0].times_ns.tolist() == [0, 150]
+    assert timeline.memory[0].num_bytes.tolist() == [2 * 7 + 5, 2 * 7]
+    assert timeline.memory[1].times_ns.tolist() == [0, 100, 165]
+    assert timeline.memory[1].num_bytes.tolist() == [7, 7 + 5, 7]
+    assert timeline.busy_ns.tolist() == [150, 50] and timeline.idle_ns.tolist() == [15, 115]
+    assert timeline.channel_busy_ns.tolist() == [15, 0]
+
+
+def test_one_device_has_no_channel():
+    timeline = simulated_timeline(problem_of([3, 4], [[0, 1]]), [[1, 1]])
+    assert timeline.num_transfers == 0 and timeline.channel_busy_ns.tolist() == [0, 0]
+    assert timeline.busy_ns.tolist() == [0, 7]
+
+
+def test_a_plans_own_priorities_decide():
+    problem = problem_of([5, 7], [])
+    swapped = simulated_timeline(problem, Decisions([[0, 0]], [[1, 0]]))
+    assert swapped.start_ns.tolist() == [7, 0]
+
+
+@pytest.mark.parametrize("decisions", ([[0, 1], [0, 1]], [[0]], [[0, 2]], "no plan"))
+def test_bad_input(decisions):
+    with pytest.raises(InputError):
+        simulated_timeline(problem_of([5, 7], []), decisions)
