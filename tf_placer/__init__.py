@@ -11,6 +11,7 @@ from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
 from tf_placer.calibration.build_problem import build_problem
+from tf_placer.presentation.chrome_trace import write_timeline
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.pins import pinned
 from tf_placer.problem.placement import Placement
@@ -43,4 +44,5 @@ __all__ = [
     "pinned",
     "placed_function",
     "search",
+    "write_timeline",
 ]

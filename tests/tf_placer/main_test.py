@@ -112,9 +112,13 @@ def test_place_writes_summary_placement_and_graph(tmp_path: pathlib.Path) -> Non
         "placed_graph.pb",
         "placement.json",
         "summary.json",
+        "timeline.json",
     ]
 
     summary = json.loads((out / "summary.json").read_text())
+    events = json.loads((out / "timeline.json").read_text())["traceEvents"]
+    [step] = [event for event in events if event["ph"] == "X" and event["cat"] == "step"]
+    assert (step["ts"], step["dur"]) == (0, pytest.approx(1e6 * summary["runtime_s"]))
     assert summary.keys() >= _KEYS
     item = workloads.build("dense_small")
     problem = analytic_problem(item, Cluster.preset("k40x2"))
@@ -664,6 +668,9 @@ def test_place_on_this_machine_measures_and_the_plan_can_be_measured_again(tmp_p
     assert summary["status"] == "OK"
     assert summary["measured_s"] > 0
     assert summary["baselines_measured"]["single"] > 0
+    events = json.loads((tmp_path / "timeline.json").read_text())["traceEvents"]
+    assert {e["args"]["name"] for e in events if e["name"] == "process_name"} == {"simulated", "measured"}
+    assert {event["pid"] for event in events if event["ph"] == "X"} == {1, 2}
 
     status, text = command("measure", "--workload=dense_small", f"--placement={tmp_path / 'placement.json'}")
     assert status == 0

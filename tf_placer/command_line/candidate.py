@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import rich.console
+import tensorflow as tf
 
+from tf_placer.command_line.traced import traced_step
 from tf_placer.errors import InputError
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator
@@ -38,6 +40,7 @@ class Candidate:
       status: how it fared last: in the simulator, or on the runtime once measured; ILLEGAL without result where the
         method cannot place this problem.
       message: one line about a failure, "" where there is nothing to say.
+      traced: a step on the runtime, of the one whose plan is written.
     """
 
     method: str
@@ -45,6 +48,7 @@ class Candidate:
     measured_s: float | None = None
     status: Status = Status.OK
     message: str = ""
+    traced: tf.compat.v1.RunMetadata | None = None
 
     @property
     def simulated_s(self) -> float | None:
@@ -121,7 +125,11 @@ def try_candidate(
 
 
 def measure_candidates(
-    item: Item, problem: Problem, candidates: Sequence[Candidate], console: rich.console.Console
+    item: Item,
+    problem: Problem,
+    candidates: Sequence[Candidate],
+    console: rich.console.Console,
+    written: Callable[[Sequence[Candidate]], Candidate | None],
 ) -> list[Candidate]:
     """Times every candidate that has a placement on the live devices of the problem's cluster.
 
@@ -130,16 +138,32 @@ def measure_candidates(
 
     A search is not thrown away because its result cannot be timed: after Ctrl-C, or when the workers do not
     start or no longer answer, no candidate counts as measured, and each says why.
+
+    Args:
+      item: the program.
+      problem: the program on the cluster.
+      candidates: what to time.
+      console: is shown what goes on.
+      written: of the candidates that were timed, the one whose plan is written: a step of it is traced.
     """
     try:
         with patient(), RuntimeEvaluator(item, problem) as evaluator:
             alone = [_measured(candidate, evaluator, console) for candidate in candidates]
-            return _raced(alone, evaluator, console)
+            raced = _raced(alone, evaluator, console)
+            chosen = written(raced)
+            return [with_trace(one, evaluator, console) if one is chosen else one for one in raced]
     except KeyboardInterrupt:
         why = "not measured: interrupted"
     except (WorkerError, InputError) as error:
         why = f"not measured: {error}"
     return [dataclasses.replace(candidate, message=candidate.message or why) for candidate in candidates]
+
+
+def with_trace(candidate: Candidate, evaluator: RuntimeEvaluator, console: rich.console.Console) -> Candidate:
+    """The candidate with a traced step; as it is where it did not run, or the step could not be traced."""
+    if candidate.result is None or candidate.measured_s is None or candidate.status != Status.OK:
+        return candidate
+    return dataclasses.replace(candidate, traced=traced_step(candidate.result.placement, evaluator, console))
 
 
 def _raced(

@@ -28,7 +28,7 @@ def compare(request: Request, names: Sequence[str], console: rich.console.Consol
         for name in names
     ]
     if item is not None and problem.cluster.is_live:
-        found = measure_candidates(item, problem, found, console)
+        found = measure_candidates(item, problem, found, console, fastest)
     chosen = fastest(found)
     if chosen is None:
         raise InputError(found[0].message)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Iterator
 
 import rich.console
@@ -99,5 +100,5 @@ def _place_given(item: Item, problem: Problem, request: Request, console: rich.c
     plan = Candidate(GIVEN, evaluate_given(free, Decisions([problem.allowed.argmax(axis=1)]), GIVEN))
     candidates = [plan, made_at_once(free, methods.the(Role.REFERENCE).name, request, console)]
     if free.cluster.is_live:
-        candidates = measure_candidates(item, free, candidates, console)
+        candidates = measure_candidates(item, free, candidates, console, operator.itemgetter(0))
     return Report(item, free, candidates[0], tuple(candidates[1:]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import rich.console
 
-from tf_placer.command_line.candidate import Candidate
+from tf_placer.command_line.candidate import Candidate, with_trace
 from tf_placer.command_line.report import Live, Report
 from tf_placer.command_line.request import METHOD, Request
 from tf_placer.errors import InputError
@@ -34,17 +34,20 @@ def place_live(
         found = search_live(
             problem, evaluator, method, request.budget, request.seed, progress, settings=request.settings
         )
+        own = found.best_of(method)
+        if request.write == METHOD and own is None:
+            raise InputError(
+                f"no plan of {method} was measured, so --write={METHOD} has none to write; "
+                "leave it away for the fastest"
+            )
+        written = own if request.write == METHOD and own is not None else found.recommended
+        traced = with_trace(_as_candidate(found, written), evaluator, console)
     roles = (Role.REFERENCE, Role.CONTROL, Role.PLAIN)
     names = dict.fromkeys((*(methods.the(role).name for role in roles), method))
     trials = [trial for name in names if (trial := found.best_of(name)) is not None]
     candidates = {trial: _as_candidate(found, trial) for trial in (*trials, found.recommended)}
+    chosen = candidates[written] = traced
     recommended = candidates[found.recommended]
-    own = found.best_of(method)
-    if request.write == METHOD and own is None:
-        raise InputError(
-            f"no plan of {method} was measured, so --write={METHOD} has none to write; leave it away for the fastest"
-        )
-    chosen = candidates[own] if request.write == METHOD and own is not None else recommended
     others = tuple(candidate for candidate in candidates.values() if candidate is not chosen)
     return Report(item, problem, chosen, others, Live(recommended, found), asked=method)
 

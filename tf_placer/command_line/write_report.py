@@ -14,6 +14,7 @@ from tf_placer.command_line.summary import summary
 from tf_placer.errors import InputError
 from tf_placer.files import replacing
 from tf_placer.folders import reserved
+from tf_placer.presentation.chrome_trace import chrome_trace
 from tf_placer.rewrite.apply_placement import apply_placement
 
 # What a run writes, in the order in which it appears.
@@ -25,6 +26,7 @@ RESULTS = (
     "placed_graph.pb",
     comparison.TABLE,
     comparison.PICTURE,
+    "timeline.json",
     "summary.json",
 )
 
@@ -35,7 +37,7 @@ def write_report(
     made_for: Mapping[str, Any] | None = None,
     also: Callable[[pathlib.Path], None] | None = None,
 ) -> tuple[pathlib.Path, ...]:
-    """Writes placement.json, placed_graph.pb and summary.json into ``out``; returns their paths.
+    """Writes placement.json, placed_graph.pb, timeline.json and summary.json into ``out``; returns their paths.
 
     They appear together, in place of those of an earlier run, or nothing changes. Who is killed in the instant
     between leaves no summary.json: where it lies, the rest is complete and of the same run.
@@ -56,6 +58,8 @@ def write_report(
         report.placement.save(unfinished / "placement.json", made_for, by_layer=report.by_layer is not None)
         if placed is not None:
             (unfinished / "placed_graph.pb").write_bytes(placed.SerializeToString(deterministic=True))
+        timeline = chrome_trace(report.result.placement, report.chosen.traced)
+        (unfinished / "timeline.json").write_text(timeline, encoding="utf8")
         text = json.dumps(summary(report), indent=1, allow_nan=False) + "\n"
         (unfinished / "summary.json").write_text(text, encoding="utf8")
     return tuple(out / name for name in RESULTS if (out / name).exists())

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from colocation.tensorflow_internals import process_config
 from tf_placer import arguments
@@ -238,6 +239,26 @@ class RuntimeEvaluator:
             raise AuditError(f"the placement does not run: {attempt.status.name}: {attempt.message}")
         return attempt.value
 
+    def traced_step(self, device_of_unit: np.ndarray | Decisions) -> tf.compat.v1.RunMetadata:
+        """Runs a placement, as ``program`` takes it, until it is warm; then one step that the runtime traces.
+
+        Raises:
+          InputError: it is not legal.
+          TraceFailed: the placement does not run.
+        """
+        program = self.program(device_of_unit)
+
+        def run(target: str) -> tf.compat.v1.RunMetadata:
+            with open_program(target, program, self._config.deadline_s) as loaded:
+                for _ in range(self._config.warmup_steps):
+                    loaded.step()
+                return loaded.traced_step()
+
+        attempt = try_on(self._workers, self._config.deadline_s, run)
+        if attempt.value is None:
+            raise TraceFailed(f"the placement does not run: {attempt.status.name}: {attempt.message}")
+        return attempt.value
+
     def _plans(self, device_of_unit: np.ndarray | Decisions) -> list[Decisions]:
         """The plans one by one, of those that the runtime can run."""
         decisions = decisions_of(device_of_unit, self._problem)
@@ -337,6 +358,10 @@ def _checked_race(rounds: int, confidence: float) -> tuple[int, float]:
 
 class RaceFailed(RuntimeError):
     """A placement in a race did not run to the end."""
+
+
+class TraceFailed(RuntimeError):
+    """A placement did not run to the end of the step that was to be traced."""
 
 
 class UnplacedFailed(RuntimeError):

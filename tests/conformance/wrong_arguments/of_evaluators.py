@@ -82,6 +82,9 @@ def of_evaluators(scene: Scene) -> dict[str, Row]:
         "RuntimeEvaluator.audit": Row(
             runtime.audit, lambda: {"device_of_unit": one}, {"device_of_unit": plans}, runs=False
         ),
+        "RuntimeEvaluator.traced_step": Row(
+            runtime.traced_step, lambda: {"device_of_unit": one}, {"device_of_unit": plans}, runs=False
+        ),
         "RuntimeEvaluator.program": Row(
             runtime.program, lambda: {"device_of_unit": one}, {"device_of_unit": plans}
         ),

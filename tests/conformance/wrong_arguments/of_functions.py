@@ -41,6 +41,15 @@ def of_functions(scene: Scene) -> dict[str, Row]:
                 "strict": (1, "yes"),
             },
         ),
+        "write_timeline": Row(
+            tf_placer.write_timeline,
+            lambda: {"path": scene.new(), "placement": scene.placement, "evaluator": None},
+            {
+                "path": (3, "", b"a", scene.folder, scene.folder / "nowhere" / "timeline.json"),
+                "placement": (None, 3, [0], scene.result),
+                "evaluator": (3, "runtime", tf_placer.SimulatedEvaluator(scene.problem)),
+            },
+        ),
         "placed_function": Row(
             tf_placer.placed_function,
             lambda: {"fn": step, "placement": scene.placement, "example_args": scene.specs},

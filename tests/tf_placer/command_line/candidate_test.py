@@ -1,15 +1,19 @@
 """A search that was done is kept, whatever happens while its result is timed."""
 
+import operator
+
 import numpy as np
 import pytest
 import rich.console
+import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import problem_of
 from tf_placer.command_line import candidate as candidate_module
 from tf_placer.command_line.candidate import Candidate, measure_candidates, try_candidate
+from tf_placer.command_line.report import fastest
 from tf_placer.errors import InputError
 from tf_placer.evaluation.measurement import Measurement, Status
-from tf_placer.evaluation.runtime import RaceFailed
+from tf_placer.evaluation.runtime import RaceFailed, TraceFailed
 from tf_placer.search.budget import Budget
 from tf_placer.search.search import search
 from tf_placer.workers.local_workers import WorkerError
@@ -49,7 +53,7 @@ def test_candidates_survive_and_none_counts_as_measured(error, why, monkeypatch)
     found = [
         Candidate(method, search(problem, method, budget_evaluations=2)) for method in ("random", "single")
     ]
-    kept = measure_candidates(None, problem, found, rich.console.Console(quiet=True))
+    kept = measure_candidates(None, problem, found, rich.console.Console(quiet=True), fastest)
     assert [c.result for c in kept] == [c.result for c in found]
     # Half measured, half simulated would compare what cannot be compared.
     assert [c.measured_s for c in kept] == [None, None]
@@ -63,6 +67,7 @@ class RacingEvaluator(FailingEvaluator):
         super().__init__(None)
         self._fails = fails
         self.raced = 0
+        self.traced = []
 
     def evaluate(self, device_of_unit):
         return Measurement(np.array([0.5]), None, np.array([0], np.int32), ("",))
@@ -73,6 +78,12 @@ class RacingEvaluator(FailingEvaluator):
         self.raced = len(device_of_unit)
         return [[1.0 + i] * 3 for i in range(self.raced)]
 
+    def traced_step(self, decisions):
+        self.traced.append(decisions)
+        if self._fails:
+            raise TraceFailed("CRASHED: gone")
+        return tf.compat.v1.RunMetadata()
+
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_what_runs_is_raced_and_the_races_times_count(fails, monkeypatch):
@@ -82,12 +93,27 @@ def test_what_runs_is_raced_and_the_races_times_count(fails, monkeypatch):
     nothing = Candidate("hdp", None, status=Status.OUT_OF_MEMORY, message="nothing fits")
     found = [Candidate(name, search(problem, name, budget_evaluations=2)) for name in ("random", "single")]
     measured = measure_candidates(
-        None, problem, [found[0], nothing, found[1]], rich.console.Console(quiet=True)
+        None, problem, [found[0], nothing, found[1]], rich.console.Console(quiet=True), fastest
     )
     assert evaluator.raced == (0 if fails else 2)
     assert [c.measured_s for c in measured] == ([0.5, None, 0.5] if fails else [1.0, None, 2.0])
     assert measured[1] == nothing
     assert all(("the race failed" in c.message) == fails for c in (measured[0], measured[2]))
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_step_of_the_plan_that_is_written_is_traced_or_a_line_says_why_not(fails, monkeypatch, capsys):
+    problem = problem_of([100, 300], [])
+    evaluator = RacingEvaluator(fails)
+    monkeypatch.setattr(candidate_module, "RuntimeEvaluator", lambda item, problem: evaluator)
+    found = [Candidate(name, search(problem, name, budget_evaluations=2)) for name in ("random", "single")]
+    first, second = measure_candidates(None, problem, found, rich.console.Console(), operator.itemgetter(0))
+    assert [decisions.digest(0, problem) for decisions in evaluator.traced] == [
+        first.result.placement.decisions.digest(0, problem)
+    ]
+    assert (first.traced is None) == fails and second.traced is None
+    said = "No step was traced (CRASHED: gone): timeline.json has the simulated one alone."
+    assert (said in " ".join(capsys.readouterr().out.split())) == fails
 
 
 def test_a_method_that_cannot_run_is_a_candidate_that_says_why(monkeypatch):

@@ -1,0 +1,159 @@
+"""Traces are what the format wants, and say what the simulator and the runtime said."""
+
+import itertools
+import json
+import os
+from collections import defaultdict
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.tf_placer.evaluation.random_problems import random_problem
+from tests.tf_placer.problem.small_problems import problem_of, small_cluster
+from tf_placer.errors import InputError
+from tf_placer.evaluation.runtime import TraceFailed
+from tf_placer.evaluation.timeline import simulated_timeline
+from tf_placer.graph.item import Item
+from tf_placer.presentation.chrome_trace import MEASURED_PID, SIMULATED_PID, chrome_trace, write_timeline
+from tf_placer.problem.analytic_problem import analytic_problem
+from tf_placer.problem.placement import Placement
+from tf_placer.runtime.timing import RuntimeConfig
+
+
+def events_of(text):
+    """The events of a trace, after the rules of the format have been checked."""
+    events = json.loads(text)["traceEvents"]
+    rows, named = defaultdict(list), set()
+    for event in events:
+        assert event["ph"] in "XCMstf" and event["name"]
+        assert event["ts"] >= 0 and isinstance(event["pid"], int) and isinstance(event["tid"], int)
+        if event["ph"] == "X":
+            assert event["dur"] > 0
+            begin = round(1000 * event["ts"])
+            rows[event["pid"], event["tid"]].append((begin, begin + round(1000 * event["dur"])))
+        if event["name"] == "thread_name":
+            named.add((event["pid"], event["tid"]))
+    assert rows.keys() <= named
+    for spans in rows.values():
+        spans.sort()
+        assert all(a[1] <= b[0] for a, b in itertools.pairwise(spans))
+    arrows = defaultdict(list)
+    for event in events:
+        if event["ph"] in "stf":
+            arrows[event["pid"], event["id"]].append(event)
+            moment = round(1000 * event["ts"])
+            assert any(begin <= moment < end for begin, end in rows[event["pid"], event["tid"]])
+    for arrow in arrows.values():
+        assert [e["ph"] for e in arrow] == ["s", *"t" * (len(arrow) - 2), "f"]
+        assert [e["ts"] for e in arrow] == sorted(e["ts"] for e in arrow)
+    return events
+
+
+def of_kind(events, kind, pid=SIMULATED_PID):
+    return [event for event in events if event["ph"] == kind and event["pid"] == pid]
+
+
+def row_names(events, pid=SIMULATED_PID):
+    named = [event for event in of_kind(events, "M", pid) if event["name"] == "thread_name"]
+    return {event["tid"]: event["args"]["name"] for event in named}
+
+
+def test_random_steps():
+    arrows = 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        problem = random_problem(rng)
+        placement = Placement(problem, rng.integers(0, problem.num_devices, problem.num_units, np.int32))
+        timeline = simulated_timeline(problem, placement.decisions)
+        events = events_of(chrome_trace(placement))
+        spans = of_kind(events, "X")
+        step = [event["dur"] for event in spans if event["cat"] == "step"]
+        assert step == ([timeline.runtime_ns / 1000] if timeline.runtime_ns else [])
+        names = row_names(events)
+        drawn = [e for e in spans if e["cat"] == "op" and names[e["tid"]] != "critical path"]
+        assert sorted(e["name"] for e in drawn) == sorted(
+            name for name, ns in zip(problem.op_names, timeline.end_ns - timeline.start_ns, strict=True) if ns
+        )
+        for device, peak in zip(problem.cluster.devices, timeline.peak_bytes, strict=True):
+            curve = [e for e in of_kind(events, "C") if e["name"].endswith(device.name.rpartition(":")[2])]
+            assert max(event["args"]["bytes"] for event in curve) == peak
+        arrows += len(of_kind(events, "s"))
+    assert arrows > 100
+
+
+def test_a_step_by_hand():
+    problem = problem_of([100, 50, 50], [[0, 1], [0, 2]], 5, names=["a/x", "a/y", "z"], edge_tensor=[0, 0])
+    events = events_of(chrome_trace(Placement(problem, [0, 1, 0])))
+    names = row_names(events)
+    drawn = [(names[e["tid"]], e["name"], e["ts"], e["dur"]) for e in of_kind(events, "X")]
+    assert drawn == [
+        ("step", "step of arrays", 0, 0.165),
+        ("critical path", "a/x", 0, 0.1),
+        ("critical path", "a/x", 0.1, 0.015),
+        ("critical path", "a/y", 0.115, 0.05),
+        ("GPU:0", "a/x", 0, 0.1),
+        ("GPU:0", "z", 0.1, 0.05),
+        ("GPU:1", "a/y", 0.115, 0.05),
+        ("link 0to1", "a/x", 0.1, 0.015),
+    ]
+    args = [e["args"] for e in of_kind(events, "X") if names[e["tid"]] in ("GPU:0", "link 0to1")]
+    assert args == [
+        {"critical": True, "type": "", "unit": 0, "scope": "a"},
+        {"type": "", "unit": 2, "scope": ""},
+        {"critical": True, "bytes": 5, "from": "GPU:0", "to": "GPU:1"},
+    ]
+    arrow = [(e["ph"], names[e["tid"]], e["ts"]) for e in events if e["ph"] in "stf"]
+    assert arrow == [("s", "GPU:0", 0.099), ("t", "link 0to1", 0.1), ("f", "GPU:1", 0.115)]
+
+
+def test_a_device_with_streams_has_a_row_for_each_that_is_used():
+    problem = problem_of([10, 20, 30], [], cluster=small_cluster(streams=3))
+    names = row_names(events_of(chrome_trace(Placement(problem, [0, 0, 1]))))
+    assert [*names.values()] == ["step", "critical path", "GPU:0 (1)", "GPU:0 (2)", "GPU:1"]
+
+
+def test_write_timeline(tmp_path):
+    placement = Placement(problem_of([10, 20], []), [0, 1])
+    write_timeline(tmp_path / "timeline.json", placement)
+    assert (tmp_path / "timeline.json").read_text() == chrome_trace(placement)
+    with pytest.raises(InputError, match="folder that is there"):
+        write_timeline(tmp_path / "nowhere" / "timeline.json", placement)
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores for two workers")
+def test_a_step_on_two_workers_stands_beside_the_simulated_one(warm_workers, tmp_path):
+    def program(x):
+        return tf.reduce_sum(tf.matmul(tf.matmul(x, x, name="block/here"), x, name="block/there"))
+
+    item = Item.from_function(tf.function(program), tf.ones([64, 64]))
+    problem = analytic_problem(item, warm_workers.cluster)
+    device_of_unit = np.zeros(problem.num_units, np.int32)
+    device_of_unit[problem.unit_of_op[item.index.names.index("block/there")]] = 1
+    evaluator = warm_workers.evaluator(item, problem, RuntimeConfig(warmup_steps=1, deadline_s=60.0))
+    write_timeline(tmp_path / "timeline.json", Placement(problem, device_of_unit), evaluator)
+    events = events_of((tmp_path / "timeline.json").read_text())
+    names, spans = row_names(events, MEASURED_PID), of_kind(events, "X", MEASURED_PID)
+    workers = [device.name for device in problem.cluster.devices]
+    row_of = {span["name"]: names[span["tid"]] for span in spans if span["cat"] == "op"}
+    assert row_of["block/here"].startswith(workers[0]) and row_of["block/there"].startswith(workers[1])
+    [there] = [span for span in spans if (span["name"], span["cat"]) == ("block/there", "op")]
+    assert there["args"]["type"] == "MatMul" and there["args"]["scope"] == "block"
+    assert there["args"]["unit"] == problem.unit_of_op[item.index.names.index("block/there")]
+    crossed = {span["args"]["to"] for span in spans if span["cat"] == "transfer"}
+    assert crossed == set(workers)
+    assert min(span["ts"] for span in spans) < 1000  # from the same 0 on as the simulated step
+    assert {event["pid"] for event in events} == {SIMULATED_PID, MEASURED_PID}
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores for two workers")
+def test_a_plan_that_does_not_run_writes_nothing(warm_workers, tmp_path):
+    def program(x):
+        return tf.reduce_sum(tf.debugging.check_numerics(x, "no number"))
+
+    item = Item.from_function(tf.function(program), tf.fill([4], np.nan))
+    problem = analytic_problem(item, warm_workers.cluster)
+    evaluator = warm_workers.evaluator(item, problem, RuntimeConfig(deadline_s=60.0))
+    with pytest.raises(TraceFailed, match="no number"):
+        write_timeline(tmp_path / "timeline.json", Placement(problem, problem.everything_on(0)), evaluator)
+    assert not [*tmp_path.iterdir()]

@@ -1,0 +1,6 @@
+"""What was found in the formats of the tools that people have: Chrome traces, which Perfetto opens too."""
+
+from tf_placer.presentation.chrome_trace import chrome_trace
+from tf_placer.presentation.chrome_trace import write_timeline
+
+__all__ = ["chrome_trace", "write_timeline"]

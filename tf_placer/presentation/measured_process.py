@@ -1,0 +1,88 @@
+"""A step that the runtime traced as a process of a Chrome trace."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from typing import Any
+
+import tensorflow as tf
+
+from tf_placer.calibration.traces import owner
+from tf_placer.cluster.device import short_device_name
+from tf_placer.presentation.trace_process import Event, Span, TraceProcess, scope_of
+from tf_placer.problem.problem import Problem
+
+_RECEIVED = "RecvTensor"
+_SOURCE = "_SOURCE"
+_TYPE = re.compile(r" = (\w+)\(")
+_CROSSED = re.compile(r" edge_\d+_(?P<name>\S+) from (?P<source>\S+) to (?P<target>\S+)$")
+
+
+def measured_process(problem: Problem, trace: tf.compat.v1.RunMetadata, pid: int) -> list[Event]:
+    """Rows: each device's kernels, as many rows as run at once, and what it received.
+
+    The step begins with the first node of the trace, by the clocks of the workers.
+
+    Args:
+      problem: what was placed.
+      trace: metadata of a step that was run with FULL_TRACE.
+      pid: number of the process.
+    """
+    unit_of = dict(zip(problem.op_names, problem.unit_of_op.tolist(), strict=True))
+    order = {device.name: position for position, device in enumerate(problem.cluster.devices)}
+    ran: defaultdict[str, list[Span]] = defaultdict(list)
+    received: defaultdict[str, list[Span]] = defaultdict(list)
+    for device in trace.step_stats.dev_stats:
+        for node in device.node_stats:
+            if node.node_name == _RECEIVED:
+                received[device.device].append(_received(node))
+            elif node.node_name != _SOURCE:
+                ran[device.device].append(_ran(node, unit_of))
+    spans = [span for some in (*ran.values(), *received.values()) for span in some]
+    begin_ns = min((span.start_ns for span in spans), default=0)
+    process = TraceProcess(pid, "measured")
+    names = sorted({*ran, *received, *order}, key=lambda name: (order.get(name, len(order)), name))
+    short = [short_device_name(name) for name in names]
+    for name, label in zip(names, short if len({*short}) == len(short) else names, strict=True):
+        process.add_spans(label, _shifted(ran[name], begin_ns))
+        if received[name]:
+            process.add_spans(f"received by {label}", _shifted(received[name], begin_ns))
+    return process.events
+
+
+def _shifted(spans: list[Span], begin_ns: int) -> list[Span]:
+    """Those that take time, since the step began."""
+    return [
+        span._replace(start_ns=span.start_ns - begin_ns, end_ns=span.end_ns - begin_ns)
+        for span in spans
+        if span.end_ns > span.start_ns
+    ]
+
+
+def _ran(node: tf.compat.v1.NodeExecStats, unit_of: dict[str, int]) -> Span:
+    found = _TYPE.search(node.timeline_label)
+    args: dict[str, Any] = {"type": found[1] if found else "", "scope": scope_of(node.node_name)}
+    op = owner(node.node_name, unit_of)
+    if op is not None:  # else it is the runtime's own
+        args["unit"] = unit_of[op]
+    return Span(node.node_name, "op", *_times_ns(node), args)
+
+
+def _received(node: tf.compat.v1.NodeExecStats) -> Span:
+    found = _CROSSED.search(node.timeline_label)
+    args: dict[str, Any] = {
+        "bytes": sum(o.tensor_description.allocation_description.requested_bytes for o in node.output)
+    }
+    if found is None:
+        return Span(node.timeline_label or node.node_name, "transfer", *_times_ns(node), args)
+    args |= {"from": found["source"], "to": found["target"]}
+    return Span(found["name"], "transfer", *_times_ns(node), args)
+
+
+def _times_ns(node: tf.compat.v1.NodeExecStats) -> tuple[int, int]:
+    """When it ran; what crosses has microseconds only."""
+    if node.all_start_nanos:
+        return node.all_start_nanos + node.op_start_rel_nanos, node.all_start_nanos + node.op_end_rel_nanos
+    start_us = node.all_start_micros
+    return 1000 * (start_us + node.op_start_rel_micros), 1000 * (start_us + node.op_end_rel_micros)
