@@ -35,6 +35,7 @@ from tf_placer.command_line.report import Report
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
 from tf_placer.command_line.summary import summary
+from tf_placer.command_line.tensorboard_run import write_tensorboard
 from tf_placer.command_line.train import Training, train
 from tf_placer.command_line.write_report import (
     META_GRAPH,
@@ -93,6 +94,7 @@ def _place(values: flags.FlagValues, console: rich.console.Console) -> dict[str,
             return _place_saved_model(request, values, out, console)
         report = place(request, values.method, console)
         also = functools.partial(_write_meta_graph, request.source, report, console)
+        _write_tensorboard(report, values, console)
         also_written = also if request.source.meta_graph else None
         return _finish(report, out, flag_sets.made_for(values), console, also_written)
 
@@ -121,6 +123,7 @@ def _place_saved_model(
         assert report.item is not None  # a SavedModel's
         placements[name], items[name] = report.placement, report.item
         made_for = flag_sets.made_for(values) | {"signature": name}
+        _write_tensorboard(report, values, console, plan_file(name).stem if several else "")
         if several:
             told[name] = _finish(report, out / plan_file(name).stem, made_for, console)
         else:
@@ -137,6 +140,7 @@ def _compare(values: flags.FlagValues, console: rich.console.Console) -> dict[st
     out = pathlib.Path(values.out)
     with reserved_out(out):
         report = compare(flag_sets.request(values, flag_sets.budget(values)), values.methods, console)
+        _write_tensorboard(report, values, console)
         also = functools.partial(write_comparison, report)
         return _finish(report, out, flag_sets.made_for(values), console, also)
 
@@ -155,6 +159,18 @@ def _finish(
     for path in written:
         console.print(f"wrote {path}", soft_wrap=True)
     return {**summary(report), "files": [str(path) for path in written]}
+
+
+def _write_tensorboard(
+    report: Report, values: flags.FlagValues, console: rich.console.Console, signature: str = ""
+) -> None:
+    """Where it is asked for; of several signatures each in a folder of its own."""
+    if values.tensorboard is None:
+        return
+    folder = pathlib.Path(values.tensorboard) / signature
+    with patient() as ctrl_c, ctrl_c.shielded(), console.status("writing the TensorBoard run"):
+        write_tensorboard(report, folder)
+    console.print(f"wrote {folder}: tensorboard --logdir={values.tensorboard}", soft_wrap=True)
 
 
 def _write_meta_graph(

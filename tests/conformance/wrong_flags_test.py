@@ -40,6 +40,7 @@ OF_NAME = {
     "weights": ("nowhere", "FOLDER"),
     "cluster": ("k40x3", "nowhere.toml", "FOLDER/", "local:two", "local:0", "local:1000000", "local:"),
     "out": ("FILE", "FILE/out"),
+    "tensorboard": ("FILE", "FILE/logs"),
     "pin": ("a", "=", "(=/device:CPU:0", "a=GPU::0", "nowhere=/device:CPU:0"),
     "method": ("hpd", "all"),
     "set": ("a", "=1", "num_group=64", "hpd.num_groups=64", "list_schedule.depth=1"),

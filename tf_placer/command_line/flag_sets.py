@@ -20,6 +20,7 @@ from tf_placer.command_line.method_settings import MethodSettings, method_settin
 from tf_placer.command_line.request import BY, FASTEST, OP, WRITE, Request
 from tf_placer.command_line.source import Source
 from tf_placer.errors import InputError
+from tf_placer.folders import check_writable
 from tf_placer.problem.pins import Pin
 from tf_placer.problem.plan_file import PlanFile
 from tf_placer.search import methods
@@ -157,6 +158,12 @@ def _search_flags(values: flags.FlagValues) -> None:
         "seed", 0, "Fixes everything random.", lower_bound=0, upper_bound=MAX_SEED, flag_values=values
     )
     flags.DEFINE_string("out", None, "Folder for summary.json, placement.json, placed_graph.pb.", values)
+    flags.DEFINE_string(
+        "tensorboard",
+        None,
+        "Folder for a TensorBoard run: curves of the search, layers, plan and graph.",
+        values,
+    )
     flags.DEFINE_string("graph", None, "Or the file of a graph that was profiled elsewhere.", values)
     flags.DEFINE_multi_string(
         "set",
@@ -281,6 +288,8 @@ def request(values: flags.FlagValues, budget: Budget) -> Request:
     source = _source(values)
     pins = tuple(Pin.parse(text) for text in values.pin) if "pin" in values else ()
     plan = PlanFile.read(values.plan) if places and values.plan else None
+    if "tensorboard" in values and values.tensorboard is not None:
+        check_writable(pathlib.Path(values.tensorboard), f"--tensorboard={values.tensorboard}")
     cluster = choose_cluster(values.cluster, f"--cluster={values.cluster}")
     if cluster.kind == "local" and not are_workers_open():
         loopback_library()  # before the search, not after

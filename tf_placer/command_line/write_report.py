@@ -58,7 +58,8 @@ def write_report(
         report.placement.save(unfinished / "placement.json", made_for, by_layer=report.by_layer is not None)
         if placed is not None:
             (unfinished / "placed_graph.pb").write_bytes(placed.SerializeToString(deterministic=True))
-        timeline = chrome_trace(report.result.placement, report.chosen.traced)
+        ran = report.placement is report.result.placement  # what was traced is what is written
+        timeline = chrome_trace(report.placement, report.chosen.traced if ran else None)
         (unfinished / "timeline.json").write_text(timeline, encoding="utf8")
         text = json.dumps(summary(report), indent=1, allow_nan=False) + "\n"
         (unfinished / "summary.json").write_text(text, encoding="utf8")

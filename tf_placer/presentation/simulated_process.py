@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from tf_placer.cluster.device import short_device_name
 from tf_placer.evaluation.critical_path import Kind
 from tf_placer.evaluation.timeline import StepTimeline
 from tf_placer.presentation.trace_process import Event, Span, TraceProcess, scope_of
+from tf_placer.problem.layer_rows import device_labels
 
 
 def simulated_process(timeline: StepTimeline, pid: int) -> list[Event]:
@@ -27,9 +27,7 @@ class _SimulatedProcess:
         self._process = TraceProcess(pid, "simulated")
         self._critical = {(stretch.kind, stretch.index) for stretch in timeline.critical_path}
         self._row_of: dict[tuple[Kind, int], int] = {}
-        self._devices = [short_device_name(device.name) for device in self._problem.cluster.devices]
-        if len(set(self._devices)) < len(self._devices):  # workers: each has a CPU:0
-            self._devices = [device.name for device in self._problem.cluster.devices]
+        self._devices = device_labels(self._problem.cluster)
         self._times: dict[Kind, tuple[np.ndarray, np.ndarray]] = {
             "op": (timeline.start_ns, timeline.end_ns),
             "send": (timeline.send_start_ns, timeline.send_end_ns),

@@ -1,0 +1,92 @@
+"""What a run found as a TensorBoard run: how each method got there, the layers, the plan and the placed graph."""
+
+from __future__ import annotations
+
+import json
+import math
+import pathlib
+import time
+
+import tensorflow as tf
+from tensorboard.summary import Writer
+
+from tf_placer.command_line.report import Report
+from tf_placer.command_line.summary import summary
+from tf_placer.files import replacing
+from tf_placer.problem.layer_rows import device_labels, layer_rows
+from tf_placer.problem.layers import layers_of
+from tf_placer.problem.placement import Placement
+from tf_placer.quantities import milliseconds
+from tf_placer.rewrite.apply_placement import apply_placement
+from tf_placer.search import methods
+from tf_placer.search.result import SearchResult
+
+PLAN = "plan"
+BY_EVALUATIONS, BY_MILLISECONDS = "by evaluations", "by milliseconds of search"
+_MB = 1e6
+_MOST_LAYERS = 200
+
+
+def write_tensorboard(report: Report, folder: pathlib.Path) -> None:
+    """Writes a run for each method, with its curves, and the run ``plan``, in place of those of an earlier search.
+
+    Raises:
+      InputError: the folder cannot be written to.
+    """
+    names = (*(candidate.method for candidate in report.candidates), *methods.names(), PLAN)
+    with replacing(folder, tuple(dict.fromkeys(names))) as unfinished:
+        for candidate in report.candidates:
+            if candidate.result is not None:
+                _write_curves(candidate.result, unfinished / candidate.method)
+        _write_plan(report, unfinished / PLAN)
+
+
+def _write_curves(result: SearchResult, folder: pathlib.Path) -> None:
+    """The best and the mean step of each round; its wall time is the search's, so that RELATIVE shows seconds."""
+    began_s = time.time() - max((entry.elapsed_s for entry in result.history), default=0.0)
+    writer = Writer(str(folder))
+    for entry in result.history:
+        for tag, seconds in (("best_ms", entry.best_s), ("mean_ms", entry.mean_s)):
+            if math.isnan(seconds):
+                continue
+            for axis, step in (
+                (BY_EVALUATIONS, entry.evaluations),
+                (BY_MILLISECONDS, round(1e3 * entry.elapsed_s)),
+            ):
+                writer.add_scalar(f"{axis}/{tag}", 1e3 * seconds, step, wall_time=began_s + entry.elapsed_s)
+    writer.close()
+
+
+def _write_plan(report: Report, folder: pathlib.Path) -> None:
+    placement = report.placement
+    writer = tf.summary.create_file_writer(str(folder))
+    with writer.as_default(step=0):
+        tf.summary.text("layers", layer_tree(placement))
+        tf.summary.text("plan", _block("\n".join(f"{op} {on}" for op, on in placement.device_names.items())))
+        tf.summary.text("summary", _block(json.dumps(summary(report), indent=1, allow_nan=False)))
+        if report.item is not None:
+            tf.summary.graph(apply_placement(report.item, placement))
+    writer.close()
+
+
+def layer_tree(placement: Placement) -> str:
+    """The layers as a table in Markdown, an inner one behind as many dashes as there are layers around it."""
+    problem = placement.problem
+    labels = device_labels(problem.cluster)
+    lines = ["| layer | on | ops | work | variables | outputs |", "|---|---|---:|---:|---:|---:|"]
+    for row in layer_rows(problem, layers_of(problem), placement.device_of_unit, _MOST_LAYERS):
+        cells = (
+            f"{'– ' * row.depth}{row.name}",  # noqa: RUF001 - a dash, which Markdown makes no list of
+            row.on(labels),
+            str(row.num_ops),
+            milliseconds(row.compute_ns.sum() / 1e9),
+            f"{row.resident_bytes / _MB:.2f} MB",
+            f"{row.output_bytes / _MB:.2f} MB",
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _block(text: str) -> str:
+    """As it is: Markdown takes lines behind four spaces for code."""
+    return "\n".join(f"    {line}" for line in text.splitlines())
