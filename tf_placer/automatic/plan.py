@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -114,7 +115,7 @@ def find_plan(
     if config.respect_devices:
         problem = respect_devices(item, problem, narrowed_units(built, with_pins(item, built, pins)))
     cache = Cache(pathlib.Path(config.cache_dir) if config.cache_dir else default_plan_folder())
-    key = _key(problem)
+    key = _key(problem, config)
     plan: Plan | None = cache.load(key, lambda found: _kept_plan(found, problem))
     if plan is None:
         plan = _search(item, problem, config, progress)
@@ -205,8 +206,11 @@ def _beside_unplaced(
     return raced_s, unplaced_s, False, "not clearly faster than the function as it is, on the whole machine"
 
 
-def _key(problem: Problem) -> dict[str, str]:
-    """What a plan is kept by: the program, the devices, what was fixed, what it raced against; not how long."""
+def _key(problem: Problem, config: AutoPlaceConfig) -> dict[str, str]:
+    """What a plan is kept by: the program, the devices, what was fixed, what it raced against; not how long.
+
+    The memory of a live device is what was free when it was probed, another number each time: only limits count.
+    """
     devices = [f"{device.name} {device.model}" for device in problem.cluster.devices]
     return {
         "kind": "plan_by_position",
@@ -215,4 +219,5 @@ def _key(problem: Problem) -> dict[str, str]:
         "allowed": hashlib.sha256(np.packbits(problem.allowed).tobytes()).hexdigest(),
         "process": hashlib.sha256(process_config().graph_options.SerializeToString()).hexdigest(),
         "tensorflow": tf.__version__,
+        **({"memory_limit": json.dumps(config.memory_limit, sort_keys=True)} if config.memory_limit else {}),
     }

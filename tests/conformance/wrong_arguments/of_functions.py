@@ -37,6 +37,7 @@ def of_functions(scene: Scene) -> dict[str, Row]:
                 "pins": (3, "a", ["a"], {"a": 3}, {"(": "/device:CPU:0"}, {"a": "CPU::1"}),
                 "respect_devices": (1, "yes"),
                 "keep_unplaced": (1, "yes"),
+                "memory_limit": (3, "a", {"CPU:0": 0}, {"CPU:0": "5 apples"}, {"CPU:7": "1GB"}),
                 "batch_size": (0, -1, 1.5, "a", True),
                 "strict": (1, "yes"),
             },
