@@ -17,6 +17,7 @@ from tf_placer.folders import check_writable
 from tf_placer.problem.pins import Pin
 from tf_placer.search import methods
 from tf_placer.search.arguments import MAX_SEED
+from tf_placer.search.objective import SLOW_DOWN, TIME, Objective
 from tf_placer.search.spec import Role
 
 VARIABLES = ("move", "stay")
@@ -46,6 +47,9 @@ class AutoPlaceConfig:
         in any case.
       memory_limit: device, by its name in whole or in part, -> the memory that the plan may take there, in bytes or as
         a text: ``{"GPU:0": "10GB"}``. No more than the device has.
+      objective: ``"time"``, or ``"memory"``: the plan that takes the least memory within the slow-down (``search``). It
+        is found in the simulator, measured once where the devices are there, and used in any case.
+      slow_down: share of the fastest plan's step time that a plan of least memory may take longer.
       batch_size: stands for every dimension that is unknown where a function is traced without values, inside another
         function.
       strict: what cannot be placed is an error; without, it runs as it is, with one warning.
@@ -64,6 +68,8 @@ class AutoPlaceConfig:
     respect_devices: bool = True
     keep_unplaced: bool = True
     memory_limit: Mapping[str, int | str] = dataclasses.field(default_factory=dict)
+    objective: str = TIME
+    slow_down: float = SLOW_DOWN
     batch_size: int = 32
     strict: bool = False
 
@@ -77,6 +83,7 @@ class AutoPlaceConfig:
             "keep_unplaced": arguments.truth("keep_unplaced", self.keep_unplaced),
             "batch_size": arguments.whole_number("batch_size", self.batch_size, least=1),
             "memory_limit": limits_by_device(_LIMIT, self.memory_limit),
+            "slow_down": Objective(self.objective, self.slow_down).slow_down,
             "strict": arguments.truth("strict", self.strict),
         }
         for name, value in taken.items():

@@ -27,6 +27,7 @@ from tf_placer.problem.plan_file import PlanFile
 from tf_placer.search import methods
 from tf_placer.search.arguments import MAX_SEED
 from tf_placer.search.budget import Budget
+from tf_placer.search.objective import OBJECTIVES, SLOW_DOWN, TIME, Objective
 from tf_placer.search.spec import Role
 from tf_placer.workers.loopback import are_workers_open, loopback_library
 
@@ -212,6 +213,20 @@ def of_place(values: flags.FlagValues) -> None:
         "Whose plan: the fastest one found, or that of the method.",
         flag_values=values,
     )
+    flags.DEFINE_enum(
+        "objective",
+        TIME,
+        OBJECTIVES,
+        "The shortest step, or the least memory within the slow-down.",
+        flag_values=values,
+    )
+    flags.DEFINE_float(
+        "slow_down",
+        SLOW_DOWN,
+        "Share of the fastest plan's step that a plan of least memory may take longer.",
+        lower_bound=0.0,
+        flag_values=values,
+    )
     flags.DEFINE_string("plan", None, "A placement.json to apply instead of searching.", values)
     flags.DEFINE_bool(
         "complete_plan",
@@ -302,6 +317,7 @@ def request(values: flags.FlagValues, budget: Budget) -> Request:
         respect_devices=values.respect_devices if "respect_devices" in values else None,
         settings=_settings(values),
         write=values.write if places else FASTEST,
+        objective=Objective(values.objective, values.slow_down) if places else Objective(),
     )
 
 

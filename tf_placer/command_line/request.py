@@ -12,6 +12,7 @@ from tf_placer.errors import InputError
 from tf_placer.problem.pins import Pin
 from tf_placer.problem.plan_file import PlanFile
 from tf_placer.search.budget import Budget
+from tf_placer.search.objective import Objective
 
 FASTEST, METHOD = "fastest", "method"
 WRITE = (FASTEST, METHOD)
@@ -36,6 +37,7 @@ class Request:
       held: op name -> device, of ops that have their place already; the program need not have them all.
       settings: method -> setting -> value, of those that take part; the others have their defaults.
       write: whose plan is written: the ``"fastest"``, whoever found it, or that of the ``"method"``.
+      objective: what is sought; the plan of least memory is the one written where that is asked for.
 
     Raises:
       InputError: a plan and pins are given, or ``write`` is another word.
@@ -53,6 +55,7 @@ class Request:
     held: Mapping[str, str] = dataclasses.field(default_factory=dict)
     settings: MethodSettings = dataclasses.field(default_factory=dict)
     write: str = FASTEST
+    objective: Objective = dataclasses.field(default_factory=Objective)
 
     def __post_init__(self) -> None:
         if self.write not in WRITE:

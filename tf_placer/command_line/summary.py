@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from tf_placer.command_line.fit_verdict import fit_summary
 from tf_placer.command_line.report import Report, is_single
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.problem.decisions import Decisions
@@ -44,6 +45,7 @@ def summary(report: Report) -> dict[str, Any]:
         "recommended": report.recommended.method,
         "guessed_op_types": report.problem.guessed_op_types,
         "estimated_sizes": report.problem.estimated_sizes,
+        **fit_summary(report),
         **(_live_summary(report.live.found) if report.live else {}),
     }
 

@@ -6,12 +6,19 @@ from collections.abc import Sequence
 
 from tf_placer import quantities
 from tf_placer.command_line.candidate import Candidate
+from tf_placer.command_line.fit_verdict import fit_sentences, least_memory_sentence
 from tf_placer.command_line.report import Live, Report, is_single, row_name
 from tf_placer.quantities import milliseconds, percentage
 
 
 def verdict(report: Report) -> str:
-    """What is gained over a single device, or that nothing is."""
+    """What is gained over a single device, or that nothing is; what memory has to do with it."""
+    return "\n".join([_gained(report), *fit_sentences(report)])
+
+
+def _gained(report: Report) -> str:
+    if report.result.least_memory is not None:
+        return least_memory_sentence(report.result)
     if report.live is not None:
         return _live_verdict(report.live, (report.chosen, *report.baselines))
     single = report.single
