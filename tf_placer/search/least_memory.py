@@ -30,7 +30,7 @@ from tf_placer.search.spec import MethodSpec, Role
 
 Find = Callable[..., SearchResult]
 
-_FIRST_OF = 2  # the fastest plan is looked for in half of the budget
+_FIRST_OF = 2  # the fastest plan is looked for in half of the budget; what sets a search up may take longer
 _FILLS = (
     1.0,
     0.75,
@@ -38,6 +38,7 @@ _FILLS = (
     0.25,
 )  # caps under which devices are filled in order, as shares of the fastest plan's
 _BATCH, _PATIENCE = 16, 8  # moves tried together, and batches without a gain before time is sought again
+_LEAST_STEPS = 16  # however long the fastest plan took: without a step nothing is lowered
 _BURST = 128  # placements tried for time, under the cap that the best plan sets
 
 
@@ -83,8 +84,8 @@ def least_memory(
         interrupted = fastest.interrupted
         try:
             while not interrupted and lowering.goes_on:
-                elapsed_s = time.monotonic() - begin_s
-                if elapsed_s >= budget.seconds or budget.left(lowering.evaluations) < 1:
+                is_late = time.monotonic() - begin_s >= budget.seconds
+                if budget.left(lowering.evaluations) < 1 or (is_late and lowering.steps >= _LEAST_STEPS):
                     break
                 lowering.step(budget.left(lowering.evaluations))
                 progress.show(lowering.entry(time.monotonic() - begin_s))
@@ -104,7 +105,7 @@ class _Lowering:
         self._bound = least_share(problem, self._limit_s)
         self._order = order_of_use(problem)
         self._in_vain, self._failed = 0, 0
-        self.evaluations = fastest.evaluations
+        self.evaluations, self.steps = fastest.evaluations, 0
         self._best, self._share, self._runtime_s = np.zeros(0, np.int32), math.inf, math.inf
         self._peak_bytes = np.zeros(problem.num_devices, np.int64)
         self._keep(np.array(fastest.placement.device_of_unit)[np.newaxis])
@@ -118,6 +119,7 @@ class _Lowering:
 
     def step(self, most: float) -> None:
         """Tries at most so many placements."""
+        self.steps += 1
         if self._in_vain < _PATIENCE:
             share = self._share
             self._keep(self._moved(int(min(_BATCH, most))))
