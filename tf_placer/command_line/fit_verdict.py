@@ -38,7 +38,8 @@ def least_memory_sentence(result: SearchResult) -> str:
     )
     return (
         f"Smallest peak {size(peak_bytes)} of {size(has_bytes)} on {short_device_name(name)} (fastest plan: "
-        f"{size(fastest_bytes)}{of}), {slower}, where {percentage(found.slow_down)} is allowed; both are simulated{bound}."
+        f"{size(fastest_bytes)}{of}), {slower}, where {percentage(found.slow_down)} is allowed; both are simulated"
+        f"{bound}."
     )
 
 

@@ -38,6 +38,8 @@ def of_functions(scene: Scene) -> dict[str, Row]:
                 "respect_devices": (1, "yes"),
                 "keep_unplaced": (1, "yes"),
                 "memory_limit": (3, "a", {"CPU:0": 0}, {"CPU:0": "5 apples"}, {"CPU:7": "1GB"}),
+                "objective": ("space", 3, ""),
+                "slow_down": (-0.1, "a", NAN, INF, True),
                 "batch_size": (0, -1, 1.5, "a", True),
                 "strict": (1, "yes"),
             },
