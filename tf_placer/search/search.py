@@ -122,12 +122,23 @@ def search(
         _check_evaluator(evaluator, problem)
     sought = Objective(objective, slow_down)
     if sought.is_memory:
-        for name, value in {"evaluator": evaluator, "checkpoint": checkpoint, "start": start}.items():
-            if value is not None:
-                raise InputError(
-                    f'{name} is given with objective="memory", which is not for that; leave it out'
-                )
+        _check_memory_takes(evaluator=evaluator, checkpoint=checkpoint, start=start)
         return least_memory(search, problem, spec, settings, budget, seed, progress or Silent(), sought)
+    return _shortest(problem, spec, settings, budget, seed, progress, evaluator, checkpoint, start)
+
+
+def _shortest(
+    problem: Problem,
+    spec: MethodSpec,
+    settings: Any,
+    budget: Budget,
+    seed: int,
+    progress: Progress | None,
+    evaluator: Evaluator | None,
+    checkpoint: str | os.PathLike[str] | None,
+    start: Placement | np.ndarray | None,
+) -> SearchResult:
+    """The search for the shortest step; arguments as ``search`` has checked them."""
     begin = start_of(problem, start, spec)
     with contextlib.ExitStack() as stack:
         ctrl_c = stack.enter_context(patient())
@@ -148,6 +159,13 @@ def search(
         if spec.kind != Kind.OWN_ROUNDS or recorded(settings):  # else it may say itself what it is set to
             kept.settings_are({**spec.versions, **recorded(settings)})
         return _run(spec, settings, evaluator, budget, seed, begin, progress or Silent(), kept, ctrl_c)
+
+
+def _check_memory_takes(**given: object) -> None:
+    """Raises InputError where anything is given that a search for the least memory does not take."""
+    for name, value in given.items():
+        if value is not None:
+            raise InputError(f'{name} is given with objective="memory", which is not for that; leave it out')
 
 
 def _check_evaluator(evaluator: Evaluator, problem: Problem) -> None:
