@@ -1,10 +1,20 @@
-"""Times and shares as people read them: never "nan", never a zero with a minus."""
+"""Times, shares and sizes as people read and write them: never "nan", never a zero with a minus."""
 
 from __future__ import annotations
 
+import decimal
 import math
+import re
+
+from tf_placer.errors import InputError
 
 UNKNOWN = "-"
+SIZE_UNITS = {"": 1, "B": 1} | {
+    f"{prefix}{suffix}": base ** (power + 1)
+    for suffix, base in (("B", 1000), ("iB", 1024))
+    for power, prefix in enumerate("KMGT")
+}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", re.ASCII)
 
 
 def milliseconds(seconds: float | None, signed: bool = False, digits: int = 3) -> str:
@@ -39,6 +49,37 @@ def amount(number: float) -> str:
             return f"{number:.1f}{suffix}" if suffix else f"{number:.0f}"
         number /= 1000
     return f"{number:.1f}P"
+
+
+def size(num_bytes: float | None) -> str:
+    """``"512 B"``, ``"3.1 GiB"``; ``"-"`` for what is not known.
+
+    Args:
+      num_bytes: not negative; None, nan or infinite where there is none.
+    """
+    if num_bytes is None or not math.isfinite(num_bytes):
+        return UNKNOWN
+    left, units = float(num_bytes), ["B", "KiB", "MiB", "GiB", "TiB"]
+    while len(units) > 1 and round(left, 1) >= 1024:
+        left, units = left / 1024, units[1:]
+    return f"{left:.0f} B" if units[0] == "B" else f"{left:.1f} {units[0]}"
+
+
+def parse_size(text: str) -> int:
+    """The bytes that a text means: ``"10GB"`` is 10 * 10^9, ``"10 GiB"`` is 10 * 2^30, ``"4096"`` is bytes.
+
+    Raises:
+      InputError: it is no number with one of ``SIZE_UNITS``, or less than a byte.
+    """
+    match = _SIZE.fullmatch(text.strip())
+    units = {unit.upper(): factor for unit, factor in SIZE_UNITS.items()}
+    if match is None or match[2].upper() not in units:
+        known = ", ".join(unit for unit in SIZE_UNITS if unit)
+        raise InputError(f"{text!r} is no size; write a number and one of {known}, like 10GB")
+    num_bytes = int(decimal.Decimal(match[1]) * units[match[2].upper()])
+    if num_bytes < 1:
+        raise InputError(f"{text!r} is less than a byte; give a size above 0")
+    return num_bytes
 
 
 def gain(fraction: float | None) -> str:

@@ -39,6 +39,7 @@ OF_NAME = {
     "clusters": ("k40x3", "nowhere.toml", "k40x2,local:1"),
     "weights": ("nowhere", "FOLDER"),
     "cluster": ("k40x3", "nowhere.toml", "FOLDER/", "local:two", "local:0", "local:1000000", "local:"),
+    "memory_limit": ("a", "CPU:0=", "CPU:0=5 apples", "CPU:0=0", "GPU:7=1GB", "CPU:0=9999TB"),
     "out": ("FILE", "FILE/out"),
     "tensorboard": ("FILE", "FILE/logs"),
     "pin": ("a", "=", "(=/device:CPU:0", "a=GPU::0", "nowhere=/device:CPU:0"),

@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from tf_placer.quantities import amount, gain, known, milliseconds, percentage
+from tf_placer.errors import InputError
+from tf_placer.quantities import amount, gain, known, milliseconds, parse_size, percentage, size
 
 
 @pytest.mark.parametrize("unknown", [None, math.nan, math.inf, -math.inf, np.float32("nan")])
@@ -37,3 +38,39 @@ def test_what_is_known_is_rounded():
     assert percentage(0.1634) == "16.3%"
     assert percentage(-0.0271, signed=True) == "-2.7%"
     assert (gain(0.163), gain(-0.027)) == ("16.3% faster", "2.7% slower")
+
+
+def test_sizes_have_the_unit_that_leaves_fewest_digits():
+    numbers = (0, 1023, 1024, 3.1 * 2**30, 2**20 * 1023.99, 5 * 2**40, None, math.inf)
+    assert [size(n) for n in numbers] == [
+        "0 B",
+        "1023 B",
+        "1.0 KiB",
+        "3.1 GiB",
+        "1.0 GiB",
+        "5.0 TiB",
+        "-",
+        "-",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "num_bytes"),
+    [
+        ("4096", 4096),
+        ("7 B", 7),
+        ("10GB", 10 * 10**9),
+        ("10 GiB", 10 * 2**30),
+        ("1.5kb", 1500),
+        ("0.1MB", 100_000),  # 0.1 * 10^6 is 100000.00000000001 in floats
+        ("2TiB", 2 * 2**40),
+    ],
+)
+def test_a_size_is_read_to_the_byte(text, num_bytes):
+    assert parse_size(text) == num_bytes
+
+
+@pytest.mark.parametrize("text", ["", "GB", "-1GB", "10 apples", "1e3", "10G", "0", "0.1B", "\u0663GB"])
+def test_what_is_no_size_is_told(text):
+    with pytest.raises(InputError, match=r"write a number and one of B, KB|give a size above 0"):
+        parse_size(text)

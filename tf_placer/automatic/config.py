@@ -11,14 +11,17 @@ from tf_placer import arguments
 from tf_placer.automatic.eager_devices import check_not_described
 from tf_placer.cluster.choose import choose_cluster, local_cores
 from tf_placer.cluster.cluster import Cluster, given_cluster
+from tf_placer.cluster.memory_limit import limited, limits_by_device
 from tf_placer.errors import InputError
 from tf_placer.folders import check_writable
 from tf_placer.problem.pins import Pin
 from tf_placer.search import methods
 from tf_placer.search.arguments import MAX_SEED
+from tf_placer.search.objective import SLOW_DOWN, TIME, Objective
 from tf_placer.search.spec import Role
 
 VARIABLES = ("move", "stay")
+_LIMIT = "memory_limit"
 _GIVE_PINS = 'give {"encoder/.*": "/device:CPU:0"}, ops -> device'
 
 
@@ -42,6 +45,11 @@ class AutoPlaceConfig:
         Where a variable was created is no such wish: that is what ``variables`` is about.
       keep_unplaced: the function stays as it is where the plan is not clearly faster than that; False runs the plan
         in any case.
+      memory_limit: device, by its name in whole or in part, -> the memory that the plan may take there, in bytes or as
+        a text: ``{"GPU:0": "10GB"}``. No more than the device has.
+      objective: ``"time"``, or ``"memory"``: the plan that takes the least memory within the slow-down (``search``). It
+        is found in the simulator, measured once where the devices are there, and used in any case.
+      slow_down: share of the fastest plan's step time that a plan of least memory may take longer.
       batch_size: stands for every dimension that is unknown where a function is traced without values, inside another
         function.
       strict: what cannot be placed is an error; without, it runs as it is, with one warning.
@@ -59,6 +67,9 @@ class AutoPlaceConfig:
     pins: Mapping[str, str] = dataclasses.field(default_factory=dict)
     respect_devices: bool = True
     keep_unplaced: bool = True
+    memory_limit: Mapping[str, int | str] = dataclasses.field(default_factory=dict)
+    objective: str = TIME
+    slow_down: float = SLOW_DOWN
     batch_size: int = 32
     strict: bool = False
 
@@ -71,6 +82,8 @@ class AutoPlaceConfig:
             "respect_devices": arguments.truth("respect_devices", self.respect_devices),
             "keep_unplaced": arguments.truth("keep_unplaced", self.keep_unplaced),
             "batch_size": arguments.whole_number("batch_size", self.batch_size, least=1),
+            "memory_limit": limits_by_device(_LIMIT, self.memory_limit),
+            "slow_down": Objective(self.objective, self.slow_down).slow_down,
             "strict": arguments.truth("strict", self.strict),
         }
         for name, value in taken.items():
@@ -93,6 +106,7 @@ class AutoPlaceConfig:
         cluster = self.cluster
         if not isinstance(cluster, str):
             given_cluster("cluster", cluster)
+            self._limited(cluster)
         elif cluster.partition(":")[0] == "local":
             local_cores(cluster, self._said)
             return
@@ -100,7 +114,14 @@ class AutoPlaceConfig:
 
     def chosen_cluster(self) -> Cluster:
         """The devices, found by ``choose_cluster`` where a word stands for them."""
-        return choose_cluster(self.cluster, self._said) if isinstance(self.cluster, str) else self.cluster
+        return self._limited(
+            choose_cluster(self.cluster, self._said) if isinstance(self.cluster, str) else self.cluster
+        )
+
+    def _limited(self, cluster: Cluster) -> Cluster:
+        """The cluster with no more memory than ``memory_limit``."""
+        limits = limits_by_device(_LIMIT, self.memory_limit)
+        return dataclasses.replace(cluster, devices=limited(cluster.devices, limits, _LIMIT))
 
     @property
     def _said(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,19 +19,23 @@ from tf_placer.calibration.build_problem import build_problem
 from tf_placer.calibration.cache import Cache
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.errors import InputError
+from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator, UnplacedFailed
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
+from tf_placer.planners.single_device import single_device_placements
 from tf_placer.problem.decisions import UNDECIDED, Decisions
 from tf_placer.problem.pins import Pin, with_fixed_ops, with_pins
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.requested import narrowed_units
+from tf_placer.quantities import milliseconds, percentage
 from tf_placer.runtime.race import race_times_s
 from tf_placer.runtime.statistics import clearly_slower
 from tf_placer.search import methods
 from tf_placer.search.budget import Budget
 from tf_placer.search.live import search_live
+from tf_placer.search.objective import MEMORY
 from tf_placer.search.progress import Progress
 from tf_placer.search.search import search
 from tf_placer.search.spec import Role
@@ -48,7 +53,7 @@ class Plan:
     Attributes:
       placement: the plan.
       predicted_s: step time in the simulator, of the plan and of the best single device.
-      single_predicted_s: of the best single device there.
+      single_predicted_s: of the best single device there; None where none holds the step.
       measured_s, single_measured_s: on the runtime; None where there is none to ask.
       raced_s, unplaced_s: of the plan and of the function as it is, on the whole machine, timed in turn; None where
         that could not be.
@@ -59,7 +64,7 @@ class Plan:
 
     placement: Placement
     predicted_s: float
-    single_predicted_s: float
+    single_predicted_s: float | None
     measured_s: float | None
     single_measured_s: float | None
     raced_s: float | None
@@ -114,7 +119,7 @@ def find_plan(
     if config.respect_devices:
         problem = respect_devices(item, problem, narrowed_units(built, with_pins(item, built, pins)))
     cache = Cache(pathlib.Path(config.cache_dir) if config.cache_dir else default_plan_folder())
-    key = _key(problem)
+    key = _key(problem, config)
     plan: Plan | None = cache.load(key, lambda found: _kept_plan(found, problem))
     if plan is None:
         plan = _search(item, problem, config, progress)
@@ -151,6 +156,8 @@ def _kept_plan(found: Any, problem: Problem) -> Plan:
 
 def _search(item: Item, problem: Problem, config: AutoPlaceConfig, progress: ProgressFactory | None) -> Plan:
     budget = Budget(config.budget_s)
+    if config.objective == MEMORY:
+        return _least_memory(item, problem, config, budget, progress)
     if not problem.cluster.is_live or not item.runs_standalone:
         result = search(problem, config.method, budget_s=config.budget_s, seed=config.seed)
         single_s = search(
@@ -189,6 +196,49 @@ def _search(item: Item, problem: Problem, config: AutoPlaceConfig, progress: Pro
     )
 
 
+def _least_memory(
+    item: Item, problem: Problem, config: AutoPlaceConfig, budget: Budget, progress: ProgressFactory | None
+) -> Plan:
+    """The plan that takes the least memory in the simulator; measured once where the devices are there."""
+    shown = progress(f"{config.method}, least memory", budget) if progress else None
+    result = search(
+        problem,
+        config.method,
+        config.budget_s,
+        seed=config.seed,
+        progress=shown,
+        objective=MEMORY,
+        slow_down=config.slow_down,
+    )
+    found, measured_s, single_measured_s, how = result.least_memory, None, None, "in the simulator"
+    assert found is not None  # it was sought
+    if problem.cluster.is_live and item.runs_standalone:
+        with RuntimeEvaluator(item, problem) as evaluator:
+            rows = [result.placement.device_of_unit, *single_device_placements(problem)]
+            measured = evaluator.evaluate(np.stack(rows))
+        if measured.status[0] != Status.OK:
+            raise InputError(
+                f"the plan of least memory does not run: {measured.messages[0]}; give objective='time', or a larger "
+                "memory_limit"
+            )
+        measured_s, how = float(measured.runtime_s[0]), "in the simulator, and measured once"
+        singles_s = measured.runtime_s[1:][measured.status[1:] == Status.OK]
+        single_measured_s = float(singles_s.min()) if len(singles_s) else None
+    return Plan(
+        placement=result.placement,
+        predicted_s=result.runtime_s,
+        single_predicted_s=found.fastest.single_device_s,
+        measured_s=measured_s,
+        single_measured_s=single_measured_s,
+        raced_s=None,
+        unplaced_s=None,
+        is_worth_it=True,
+        why=f"the least memory, {percentage(found.share)} of the fullest device, at "
+        f"{milliseconds(result.runtime_s)} beside {milliseconds(found.fastest.runtime_s)} of the fastest plan, {how}",
+        from_cache=False,
+    )
+
+
 def _beside_unplaced(
     evaluator: RuntimeEvaluator, plan: Decisions
 ) -> tuple[float | None, float | None, bool, str]:
@@ -205,8 +255,11 @@ def _beside_unplaced(
     return raced_s, unplaced_s, False, "not clearly faster than the function as it is, on the whole machine"
 
 
-def _key(problem: Problem) -> dict[str, str]:
-    """What a plan is kept by: the program, the devices, what was fixed, what it raced against; not how long."""
+def _key(problem: Problem, config: AutoPlaceConfig) -> dict[str, str]:
+    """What a plan is kept by: the program, the devices, what was fixed, what it raced against; not how long.
+
+    The memory of a live device is what was free when it was probed, another number each time: only limits count.
+    """
     devices = [f"{device.name} {device.model}" for device in problem.cluster.devices]
     return {
         "kind": "plan_by_position",
@@ -215,4 +268,6 @@ def _key(problem: Problem) -> dict[str, str]:
         "allowed": hashlib.sha256(np.packbits(problem.allowed).tobytes()).hexdigest(),
         "process": hashlib.sha256(process_config().graph_options.SerializeToString()).hexdigest(),
         "tensorflow": tf.__version__,
+        **({"objective": f"memory {config.slow_down}"} if config.objective == MEMORY else {}),
+        **({"memory_limit": json.dumps(config.memory_limit, sort_keys=True)} if config.memory_limit else {}),
     }

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from tf_placer.cluster.cluster_file import read_cluster_file
 from tf_placer.cluster.device import Device, Link, check_devices, check_links
 from tf_placer.cluster.local import local_devices
 from tf_placer.cluster.logical import logical_devices
+from tf_placer.cluster.memory_limit import limited, limits_by_device
 from tf_placer.cluster.preset import preset_path
 from tf_placer.errors import InputError
 from tf_placer.files import write_atomically
@@ -138,6 +140,19 @@ class Cluster:
     def capacity_bytes(self) -> np.ndarray:
         """[D] int64, memory of each device."""
         return np.array([device.memory_bytes for device in self.devices], np.int64)
+
+    def with_memory_limit(self, limits: Mapping[str, int | str]) -> Cluster:
+        """The same devices, some with less memory: for what else needs it.
+
+        Args:
+          limits: device, by its name in whole or in part, -> bytes, or a text: ``{"GPU:0": "10GB"}``, where KB, MB,
+            GB and TB are powers of 1000, and KiB, MiB, GiB and TiB of 1024.
+
+        Raises:
+          InputError: no device or more than one has such a name, a size is no size, or more than the device has.
+        """
+        taken = limits_by_device("limits", limits)
+        return dataclasses.replace(self, devices=limited(self.devices, taken, "limits"))
 
     def newest_first(self) -> np.ndarray:
         """[D] bool, see ``Device``."""

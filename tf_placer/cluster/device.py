@@ -121,6 +121,19 @@ def full_device_name(name: str) -> str:
     )
 
 
+def named_parts(name: str) -> dict[str, str]:
+    """What a device name, whole or in part, says: ``"GPU:0"`` -> ``{"type": "GPU", "index": "0"}``.
+
+    Raises:
+      InputError: it is not a TensorFlow device name.
+    """
+    full_device_name(name)
+    match = _NAME.fullmatch(name)
+    assert match is not None  # or it had no full name
+    said = {part: text for part, text in match.groupdict().items() if text is not None}
+    return said | {"type": said["type"].upper(), "index": str(int(said["index"]))}
+
+
 def task_of(name: str) -> str:
     """The part before ``/device:`` of a full device name: ``"/job:worker/replica:0/task:1"``."""
     return name.rpartition("/device:")[0]

@@ -19,6 +19,7 @@ from tf_placer.runtime.race import race_times_s
 from tf_placer.search import methods
 from tf_placer.search.budget import Budget
 from tf_placer.search.ctrl_c import patient
+from tf_placer.search.objective import Objective
 from tf_placer.search.progress import ConsoleProgress
 from tf_placer.search.result import SearchResult
 from tf_placer.search.search import NothingFits, search
@@ -81,6 +82,7 @@ def find_candidate(
     seed: int,
     console: rich.console.Console,
     config: object | None = None,
+    objective: Objective | None = None,
 ) -> Candidate:
     """Searches with one method; a method that finds nothing that fits is a candidate without result.
 
@@ -91,14 +93,26 @@ def find_candidate(
       seed: of the search.
       console: is shown what goes on.
       config: settings of the method, see ``search``.
+      objective: what is sought; None for the shortest step.
 
     Raises:
       InputError: no method has this name, or a setting is not possible.
     """
     methods.find(method)
+    sought = objective or Objective()
     progress = ConsoleProgress(f"{method} on {problem.cluster.name}", budget, console)
     try:
-        result = search(problem, method, budget.seconds, budget.evaluations, seed, progress, config=config)
+        result = search(
+            problem,
+            method,
+            budget.seconds,
+            budget.evaluations,
+            seed,
+            progress,
+            config=config,
+            objective=sought.name,
+            slow_down=sought.slow_down,
+        )
     except NothingFits as error:
         return Candidate(method, None, status=Status.OUT_OF_MEMORY, message=str(error))
     return Candidate(method, result)

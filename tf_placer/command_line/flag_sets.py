@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import pathlib
@@ -13,6 +14,7 @@ from absl import flags
 from tf_placer import workloads
 from tf_placer.calibration.build_problem import COSTS
 from tf_placer.cluster.choose import choose_cluster
+from tf_placer.cluster.memory_limit import limited, limits_of_texts
 from tf_placer.command_line.cache_contents import ALL, kinds
 from tf_placer.command_line.completion import SHELLS, FlagWords
 from tf_placer.command_line.lists import cluster_names
@@ -26,6 +28,7 @@ from tf_placer.problem.plan_file import PlanFile
 from tf_placer.search import methods
 from tf_placer.search.arguments import MAX_SEED
 from tf_placer.search.budget import Budget
+from tf_placer.search.objective import OBJECTIVES, SLOW_DOWN, TIME, Objective
 from tf_placer.search.spec import Role
 from tf_placer.workers.loopback import are_workers_open, loopback_library
 
@@ -36,7 +39,16 @@ _NEEDS_A_PROGRAM = (
     "needs a program, and a graph that was profiled elsewhere has none behind it; give --workload, a script, "
     "--saved_model or --meta_graph (place and compare take --graph)"
 )
-_DESCRIPTION = (*_SOURCES, _OF_A_SCRIPT, "signature", "fetches", "batch_size", "cluster", "costs")
+_DESCRIPTION = (
+    *_SOURCES,
+    _OF_A_SCRIPT,
+    "signature",
+    "fetches",
+    "batch_size",
+    "cluster",
+    "costs",
+    "memory_limit",
+)
 
 
 def of_workloads(values: flags.FlagValues) -> None:
@@ -130,6 +142,12 @@ def _workload_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_string(
         "cluster", None, "A preset (`clusters` lists them), a .toml file, local, or local:2.", values
     )
+    flags.DEFINE_multi_string(
+        "memory_limit",
+        [],
+        "Most memory that a device may take, no more than it has: --memory_limit=GPU:0=10GB; may be repeated.",
+        flag_values=values,
+    )
     flags.DEFINE_enum(
         "costs",
         None,
@@ -213,6 +231,20 @@ def of_place(values: flags.FlagValues) -> None:
         "Whose plan: the fastest one found, or that of the method.",
         flag_values=values,
     )
+    flags.DEFINE_enum(
+        "objective",
+        TIME,
+        OBJECTIVES,
+        "The shortest step, or the least memory within the slow-down.",
+        flag_values=values,
+    )
+    flags.DEFINE_float(
+        "slow_down",
+        SLOW_DOWN,
+        "Share of the fastest plan's step that a plan of least memory may take longer.",
+        lower_bound=0.0,
+        flag_values=values,
+    )
     flags.DEFINE_string("plan", None, "A placement.json to apply instead of searching.", values)
     flags.DEFINE_bool(
         "complete_plan",
@@ -290,7 +322,9 @@ def request(values: flags.FlagValues, budget: Budget) -> Request:
     plan = PlanFile.read(values.plan) if places and values.plan else None
     if "tensorboard" in values and values.tensorboard is not None:
         check_writable(pathlib.Path(values.tensorboard), f"--tensorboard={values.tensorboard}")
+    limits = limits_of_texts("--memory_limit", values.memory_limit)
     cluster = choose_cluster(values.cluster, f"--cluster={values.cluster}")
+    cluster = dataclasses.replace(cluster, devices=limited(cluster.devices, limits, "--memory_limit"))
     if cluster.kind == "local" and not are_workers_open():
         loopback_library()  # before the search, not after
     return Request(
@@ -306,6 +340,7 @@ def request(values: flags.FlagValues, budget: Budget) -> Request:
         settings=_settings(values),
         write=values.write if places else FASTEST,
         by=values.by if "by" in values else OP,
+        objective=Objective(values.objective, values.slow_down) if places else Objective(),
     )
 
 
@@ -351,9 +386,17 @@ def recall(values: flags.FlagValues, plan: PlanFile) -> None:
         remembered = {name: value for name, value in remembered.items() if name not in of_another}
     for name, value in remembered.items():
         if not values[name].present:
-            values[name].parse(",".join(map(str, value)) if isinstance(value, list) else str(value))
+            values[name].parse(_as_text(value, isinstance(values[name], flags.MultiFlag)))
     if not values.cluster:
         raise InputError(f"{plan.source} does not say which devices it was made for; give --cluster")
+
+
+def _as_text(value: object, is_repeated: bool) -> str | list[str]:
+    """What a plan remembers of a flag, as it would be typed: once, or once for each of several."""
+    if not isinstance(value, list):
+        return str(value)
+    texts = [str(one) for one in value]
+    return texts if is_repeated else ",".join(texts)
 
 
 def _settings(values: flags.FlagValues) -> MethodSettings:

@@ -13,6 +13,7 @@ from tf_placer.calibration.build_problem import build_problem
 from tf_placer.command_line.by_layer import in_layers
 from tf_placer.command_line.candidate import GIVEN, Candidate, measure_candidates
 from tf_placer.command_line.described import read_problem
+from tf_placer.command_line.place_least_memory import place_least_memory
 from tf_placer.command_line.place_live import place_live
 from tf_placer.command_line.place_simulated import made_at_once, place_simulated
 from tf_placer.command_line.report import Report
@@ -48,11 +49,15 @@ def place(request: Request, method: str, console: rich.console.Console) -> Repor
 
 def _place(request: Request, method: str, console: rich.console.Console) -> Report:
     item, problem = read_problem(request, console)
+    if request.objective.is_memory and item is None:
+        return place_least_memory(None, problem, request, method, console)
     if item is None:
         return place_simulated(None, problem, request, method, console)
     is_given = request.plan is not None or request.pins or request.respect_devices
     if is_given and (problem.allowed.sum(axis=1) == 1).all():
         return _place_given(item, problem, request, console)
+    if request.objective.is_memory:
+        return place_least_memory(item, problem, request, method, console)
     if problem.cluster.is_live and item.runs_standalone:
         return place_live(item, problem, request, method, console)
     if problem.cluster.is_live:

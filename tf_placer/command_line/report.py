@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 
 from tf_placer.command_line.candidate import Candidate
@@ -15,6 +16,7 @@ from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
 from tf_placer.search.live import LiveResult
 from tf_placer.search.result import PROVEN, SIMULATED, SearchResult, takes_no_more
+from tf_placer.search.room import Room, room_needed
 from tf_placer.search.spec import Role
 
 
@@ -98,11 +100,18 @@ class Report:
     def recommended(self) -> Candidate:
         """The fastest candidate by measured time, or by simulated time where nothing was measured.
 
-        A live search knows more of noise and has decided.
+        A live search knows more of noise and has decided. Where the least memory is sought it is the chosen one.
         """
         if self.live is not None:
             return self.live.recommended
+        if self.result.least_memory is not None:
+            return self.chosen
         return fastest((self.chosen, *self.baselines)) or self.chosen
+
+    @functools.cached_property
+    def room(self) -> Room | None:
+        """What the step needs of a single device; None where one holds it."""
+        return room_needed(self.problem)
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:

@@ -12,6 +12,7 @@ from tf_placer.errors import InputError
 from tf_placer.problem.pins import Pin
 from tf_placer.problem.plan_file import PlanFile
 from tf_placer.search.budget import Budget
+from tf_placer.search.objective import Objective
 
 FASTEST, METHOD = "fastest", "method"
 WRITE = (FASTEST, METHOD)
@@ -39,6 +40,7 @@ class Request:
       settings: method -> setting -> value, of those that take part; the others have their defaults.
       write: whose plan is written: the ``"fastest"``, whoever found it, or that of the ``"method"``.
       by: what the plan that is written is made of: each ``"op"`` where it is best, or every ``"layer"`` whole.
+      objective: what is sought; the plan of least memory is the one written where that is asked for.
 
     Raises:
       InputError: a plan and pins are given, or ``write`` or ``by`` is another word.
@@ -57,6 +59,7 @@ class Request:
     settings: MethodSettings = dataclasses.field(default_factory=dict)
     write: str = FASTEST
     by: str = OP
+    objective: Objective = dataclasses.field(default_factory=Objective)
 
     def __post_init__(self) -> None:
         if self.write not in WRITE:

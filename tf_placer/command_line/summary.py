@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 from tf_placer.command_line.by_layer import layer_summary
+from tf_placer.command_line.fit_verdict import fit_summary
 from tf_placer.command_line.report import Report, is_single
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.problem.decisions import Decisions
@@ -46,6 +47,7 @@ def summary(report: Report) -> dict[str, Any]:
         "guessed_op_types": report.problem.guessed_op_types,
         "estimated_sizes": report.problem.estimated_sizes,
         **(layer_summary(report.by_layer) if report.by_layer else {}),
+        **fit_summary(report),
         **(_live_summary(report.live.found) if report.live else {}),
     }
 

@@ -7,17 +7,22 @@ from collections.abc import Sequence
 from tf_placer import quantities
 from tf_placer.command_line.by_layer import about_layers
 from tf_placer.command_line.candidate import Candidate
+from tf_placer.command_line.fit_verdict import fit_sentences, least_memory_sentence
 from tf_placer.command_line.report import Live, Report, is_single, row_name
 from tf_placer.quantities import milliseconds, percentage
 
 
 def verdict(report: Report) -> str:
-    """What is gained over a single device, or that nothing is; and what whole layers cost, where they are asked for."""
-    said = _verdict(report)
-    return said if report.by_layer is None else f"{said}\n{about_layers(report, report.by_layer)}"
+    """What is gained over a single device, or that nothing is; what memory and whole layers have to do with it."""
+    said = [_gained(report), *fit_sentences(report)]
+    if report.by_layer is not None:
+        said.append(about_layers(report, report.by_layer))
+    return "\n".join(said)
 
 
-def _verdict(report: Report) -> str:
+def _gained(report: Report) -> str:
+    if report.result.least_memory is not None:
+        return least_memory_sentence(report.result)
     if report.live is not None:
         return _live_verdict(report.live, (report.chosen, *report.baselines))
     single = report.single

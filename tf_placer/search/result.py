@@ -32,6 +32,23 @@ class HistoryEntry:
 
 
 @dataclasses.dataclass(frozen=True)
+class LeastMemory:
+    """What a search for the least memory gave up time for; all of it simulated.
+
+    Attributes:
+      slow_down: most of the fastest plan's step time that the plan may take longer, as a share of it.
+      fastest: the search for that plan.
+      share: of its memory that the plan takes of the fullest accelerator at its peak.
+      bound_share: no plan within the slow-down takes less.
+    """
+
+    slow_down: float
+    fastest: SearchResult
+    share: float
+    bound_share: float
+
+
+@dataclasses.dataclass(frozen=True)
 class SearchResult:
     """The best placement of one search.
 
@@ -50,6 +67,7 @@ class SearchResult:
       settings: of the method, by name; empty where it has none.
       found_by: the method that found it inside the one that was asked for; ``method`` itself where there is none.
       proven_s: no placement that fits takes less in the simulator, by what the method has proven; 0: nothing.
+      least_memory: of a search for the least memory, what it gave up time for; None of one for time.
 
     Raises:
       InputError: a field of the wrong type, or a negative number.
@@ -70,6 +88,7 @@ class SearchResult:
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
     found_by: str = ""
     proven_s: float = 0.0
+    least_memory: LeastMemory | None = None
 
     def __post_init__(self) -> None:
         arguments.instance_of("placement", self.placement, Placement, "give the fastest one")
@@ -88,6 +107,8 @@ class SearchResult:
         arguments.instance_of("settings", self.settings, dict, "give setting -> value")
         arguments.instance_of("found_by", self.found_by, str, "give the name of a method")
         arguments.number("proven_s", self.proven_s, least=0)
+        if self.least_memory is not None:
+            arguments.instance_of("least_memory", self.least_memory, LeastMemory, "give one, or None")
         object.__setattr__(self, "found_by", self.found_by or self.method)
 
     @property

@@ -32,9 +32,12 @@ from tf_placer.search.budget import Budget
 from tf_placer.search.checkpoint import Checkpoint
 from tf_placer.search.ctrl_c import CtrlC, patient
 from tf_placer.search.drivers import rounds
+from tf_placer.search.least_memory import least_memory
+from tf_placer.search.objective import SLOW_DOWN, TIME, Objective
 from tf_placer.search.progress import Progress, Silent
 from tf_placer.search.recorder import Recorder
 from tf_placer.search.result import SearchResult
+from tf_placer.search.room import room_needed
 from tf_placer.search.round import Context, Method, Round, evaluated
 from tf_placer.search.settings import configured, recorded
 from tf_placer.search.spec import Kind, MethodSpec, Role
@@ -62,8 +65,10 @@ def search(
     checkpoint: str | os.PathLike[str] | None = None,
     start: Placement | np.ndarray | None = None,
     config: object | None = None,
+    objective: str = TIME,
+    slow_down: float = SLOW_DOWN,
 ) -> SearchResult:
-    """Searches for the placement of ``problem`` with the shortest step.
+    """Searches for the placement of ``problem`` with the shortest step, or that which takes the least memory.
 
     Anytime: Ctrl-C ends the search early and keeps the best so far; a second one while that is put away changes
     nothing (``CtrlC``). The budget covers the
@@ -89,11 +94,15 @@ def search(
         filled in topological order, or a list schedule (``Starts``). A method of the table that begins nowhere
         ignores it with a warning.
       config: settings of the method: an instance of its config class, or a dict of some of its fields.
+      objective: ``"time"``, or ``"memory"``: the plan whose fullest accelerator (GPU, or any device where there is
+        none) takes the smallest share of its memory, among those within the slow-down (``least_memory``). It is
+        simulated, begins nowhere and is not resumed, so it takes no evaluator, checkpoint or start.
+      slow_down: share of the fastest plan's step time that a plan of least memory may take longer; 0.1 is a tenth.
 
     Raises:
       InputError: no positive budget, a seed out of range, an unknown method or setting, an evaluator of another
-        problem, a start that is no legal placement, or a folder that holds another search or one with other settings,
-        is damaged or in use, or cannot be written to.
+        problem, a start that is no legal placement, a folder that holds another search or one with other settings,
+        is damaged or in use, or cannot be written to, or an objective that cannot be, or with what it does not take.
       NothingFits: no placement tried runs; a simulated search tells before it begins where that can be proven.
       KeyboardInterrupt: Ctrl-C before any placement that runs was found.
       WorkerError: the runtime's workers cannot be started at all.
@@ -111,6 +120,25 @@ def search(
         checkpoint = arguments.path("checkpoint", checkpoint, "a folder")
     if evaluator is not None:
         _check_evaluator(evaluator, problem)
+    sought = Objective(objective, slow_down)
+    if sought.is_memory:
+        _check_memory_takes(evaluator=evaluator, checkpoint=checkpoint, start=start)
+        return least_memory(search, problem, spec, settings, budget, seed, progress or Silent(), sought)
+    return _shortest(problem, spec, settings, budget, seed, progress, evaluator, checkpoint, start)
+
+
+def _shortest(
+    problem: Problem,
+    spec: MethodSpec,
+    settings: Any,
+    budget: Budget,
+    seed: int,
+    progress: Progress | None,
+    evaluator: Evaluator | None,
+    checkpoint: str | os.PathLike[str] | None,
+    start: Placement | np.ndarray | None,
+) -> SearchResult:
+    """The search for the shortest step; arguments as ``search`` has checked them."""
     begin = start_of(problem, start, spec)
     with contextlib.ExitStack() as stack:
         ctrl_c = stack.enter_context(patient())
@@ -131,6 +159,13 @@ def search(
         if spec.kind != Kind.OWN_ROUNDS or recorded(settings):  # else it may say itself what it is set to
             kept.settings_are({**spec.versions, **recorded(settings)})
         return _run(spec, settings, evaluator, budget, seed, begin, progress or Silent(), kept, ctrl_c)
+
+
+def _check_memory_takes(**given: object) -> None:
+    """Raises InputError where anything is given that a search for the least memory does not take."""
+    for name, value in given.items():
+        if value is not None:
+            raise InputError(f'{name} is given with objective="memory", which is not for that; leave it out')
 
 
 def _check_evaluator(evaluator: Evaluator, problem: Problem) -> None:
@@ -232,15 +267,21 @@ def _found_nothing(
         remedy = f"it makes no more; try {plain}, or give more devices"
     return (
         f"method {name!r} found no placement of {problem.name!r} that {what} cluster "
-        f"{problem.cluster.name!r} in {recorder.evaluations} tries; {remedy}"
+        f"{problem.cluster.name!r} in {recorder.evaluations} tries; {remedy}{_room(problem) if simulated else ''}"
     )
 
 
 def _fits_nowhere(problem: Problem, lacking: str) -> str:
     return (
         f"no placement of {problem.name!r} fits in the memory of cluster {problem.cluster.name!r}: {lacking}; "
-        "give a smaller batch or model, or devices with more memory"
+        f"give a smaller batch or model, or devices with more memory{_room(problem)}"
     )
+
+
+def _room(problem: Problem) -> str:
+    """What the step needs of one device, and which machine would do, as the end of a line."""
+    room = room_needed(problem)
+    return "" if room is None else f": {room}"
 
 
 def evaluate_given(problem: Problem, plan: Decisions, name: str) -> SearchResult:

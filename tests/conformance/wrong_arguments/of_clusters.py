@@ -62,6 +62,22 @@ def of_clusters(scene: Scene) -> dict[str, Row]:
         "Cluster.logical": Row(
             tf_placer.Cluster.logical, lambda: {"n": 2}, {"n": (0, -1, 65, 1.5, "2", True, NAN)}
         ),
+        "Cluster.with_memory_limit": Row(
+            box.with_memory_limit,
+            lambda: {"limits": {"GPU:0": "1KB"}},
+            {
+                "limits": (
+                    3,
+                    "GPU:0=1KB",
+                    {3: "1KB"},
+                    {"GPU:0": 1.5},
+                    {"GPU:0": -1},
+                    {"GPU:0": "1 banana"},
+                    Told({"GPU:9": "1KB"}, "GPU:9"),
+                    Told({"GPU:0": "9TB"}, "give no more"),
+                )
+            },
+        ),
     } | _of_devices()
 
 

@@ -29,6 +29,8 @@ def of_searches(scene: Scene) -> dict[str, Row]:
                 "checkpoint": scene.new(),
                 "start": [0, 1],
                 "config": None,
+                "objective": "time",
+                "slow_down": 0.1,
             },
             {
                 "problem": (3, "a", scene.item, Told(scene.problem, scene.problem.name)),
@@ -45,6 +47,13 @@ def of_searches(scene: Scene) -> dict[str, Row]:
                 ),
                 "checkpoint": (3, "", b"a", scene.file("a"), scene.file("a") / "b"),
                 "start": not_legal(),
+                "objective": (
+                    "space",
+                    3,
+                    "",
+                    "memory",
+                ),  # the last with an evaluator, a checkpoint and a start
+                "slow_down": (-0.1, "a", NAN, True),
                 "config": (3, "a", {"batch": 1}, [1], tf_placer.SearchResult),
             },
         ),
@@ -63,6 +72,7 @@ def of_searches(scene: Scene) -> dict[str, Row]:
                 "settings": (3, "a", [1]),
                 "found_by": (3, None),
                 "proven_s": (-1, "3", NAN),
+                "least_memory": (3, "a"),
             },
         ),
     }

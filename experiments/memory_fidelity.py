@@ -1,0 +1,156 @@
+"""How far are predicted peaks of memory from measured ones? Small workloads on local CPU workers.
+
+    python -m experiments.memory_fidelity
+
+Each workload runs on one worker and split over two by a min-cut partition. Predicted is what the simulator says of each
+device. Measured is what the runtime's trace of a step says: the most bytes that TensorFlow's allocators had handed out
+at once (outputs, received copies, what kernels need while they run), and the variables and inputs that are there
+before. The third figure is what the worker as a whole grew by (``WorkerMemory``), which counts whole chunks of
+TensorFlow's allocator for oneDNN, up to 128 MB larger than their tensors. Memory does not depend on what else the
+machine does, but it does on the order in which ops run, so of several steps the largest peak counts. Op times are
+estimates, which decide that order in the simulator.
+
+Writes memory_fidelity.json.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import pathlib
+from collections.abc import Iterator
+
+import numpy as np
+from absl import flags
+
+import tf_placer
+from experiments.into_folder import run
+from tf_placer import workloads
+from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.files import write_atomically
+from tf_placer.planners.partition import min_cut_partition
+from tf_placer.problem.problem import Problem
+from tf_placer.problem.unit_graph import unit_graph
+from tf_placer.quantities import percentage
+from tf_placer.rewrite.rewrite import rewrite
+from tf_placer.runtime.graph_program import GraphProgram, build_program
+from tf_placer.runtime.memory_watch import MemoryWatch
+from tf_placer.runtime.session import open_program, run_watched
+from tf_placer.runtime.traced_memory import traced_peak_bytes
+from tf_placer.workers.workers import Workers, workers_of
+
+FLAGS = flags.FLAGS
+flags.DEFINE_list(
+    "workloads",
+    [
+        "dense_small",
+        "branches_small",
+        "two_towers",
+        "inception_v3_small",
+        "lstm_lm_small",
+        "transformer_small",
+        "nmt_2_small",
+        "bert_base_small",
+    ],
+    "training steps to measure",
+)
+flags.DEFINE_integer("steps", 3, "traced steps of each, of which the largest peak counts", lower_bound=1)
+flags.DEFINE_string("out", "out/memory_fidelity", "folder for the results")
+
+WITHIN = 0.1
+_DEADLINE_S = 300.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Peak:
+    """One device of one placement; sizes are bytes.
+
+    Attributes:
+      workload, placement, device: which.
+      predicted: by the simulator.
+      measured: by the runtime's trace, with the variables and inputs.
+      worker: what the worker process grew by; None where that cannot be told.
+    """
+
+    workload: str
+    placement: str
+    device: str
+    predicted: int
+    measured: int
+    worker: int | None
+
+    @property
+    def error(self) -> float:
+        """Of the prediction, as a share of what was measured."""
+        return self.predicted / self.measured - 1
+
+
+def placements(problem: Problem) -> Iterator[tuple[str, np.ndarray]]:
+    """One device, and a split over all."""
+    yield "one worker", problem.everything_on(0)
+    parts = min_cut_partition(problem, unit_graph(problem), problem.num_devices)
+    yield "min-cut", problem.legalized(parts.astype(np.int32))
+
+
+def peaks(name: str, cluster: tf_placer.Cluster) -> Iterator[Peak]:
+    """Of each device that a placement uses; fresh workers for every placement."""
+    item = workloads.build(name)
+    problem = tf_placer.build_problem(item, cluster, costs="analytic")
+    simulator = SimulatedEvaluator(problem)
+    for placement, row in placements(problem):
+        predicted = simulator.evaluate(row[np.newaxis]).peak_bytes
+        assert predicted is not None  # simulated
+        program = build_program(item, rewrite(item, tf_placer.Placement(problem, row)))
+        with contextlib.closing(workers_of(cluster)) as workers:
+            held, grown = measure(workers, program)
+        resident = program.resident_bytes()
+        for d in np.unique(row):
+            device = cluster.devices[d].name
+            measured = resident.get(device, 0) + held.get(device, 0)
+            yield Peak(name, placement, device, int(predicted[0, d]), measured, grown.get(device))
+
+
+def measure(workers: Workers, program: GraphProgram) -> tuple[dict[str, int], dict[str, int]]:
+    """Device -> most bytes that a step's tensors hold, by its trace, and what the worker grew by in a plain step."""
+    workers.start()
+    watch, target = MemoryWatch(workers.memories), workers.target
+
+    def traced() -> tuple[dict[str, int], dict[str, int]]:
+        watch.settle()
+        with open_program(target, program, _DEADLINE_S) as loaded:
+            watch.begin(program)
+            loaded.step()
+            grown = watch.peak_bytes()
+            steps = [traced_peak_bytes(loaded.traced_step()) for _ in range(FLAGS.steps)]
+        return {device: max(step.get(device, 0) for step in steps) for device in steps[0]}, grown
+
+    return run_watched(workers, _DEADLINE_S, traced)
+
+
+def main(out: pathlib.Path) -> None:
+    cluster = tf_placer.Cluster.local(cores=2)
+    found: list[Peak] = []
+    print("| workload | placement | worker | predicted MB | measured MB | error | whole worker MB |")
+    print("|---|---|---|---|---|---|---|")
+    for name in FLAGS.workloads:
+        for peak in peaks(name, cluster):
+            found.append(peak)
+            task = peak.device.split("/task:")[1].partition("/")[0]
+            worker = "-" if peak.worker is None else f"{peak.worker / 1e6:.1f}"
+            print(
+                f"| {name} | {peak.placement} | {task} | {peak.predicted / 1e6:.3f} | {peak.measured / 1e6:.3f} | "
+                f"{percentage(peak.error, signed=True)} | {worker} |",
+                flush=True,
+            )
+    errors = np.abs([peak.error for peak in found])
+    print(
+        f"\n{(errors <= WITHIN).sum()} of {len(errors)} peaks are within {percentage(WITHIN)}; median error "
+        f"{percentage(float(np.median(errors)))}, largest {percentage(float(errors.max()))}"
+    )
+    text = json.dumps([dataclasses.asdict(peak) | {"error": peak.error} for peak in found], indent=1) + "\n"
+    write_atomically(out / "memory_fidelity.json", text)
+
+
+if __name__ == "__main__":
+    run(main)
