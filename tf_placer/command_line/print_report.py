@@ -8,6 +8,7 @@ import rich.table
 from tf_placer.command_line.by_layer import layer_table
 from tf_placer.command_line.candidate import NOT_RUN, Candidate
 from tf_placer.command_line.report import Report, row_name
+from tf_placer.command_line.split_batch import split_batch_row, split_batch_verdict
 from tf_placer.command_line.verdict import verdict
 from tf_placer.quantities import milliseconds, percentage
 
@@ -17,7 +18,8 @@ def print_report(report: Report, console: rich.console.Console) -> None:
     console.print(table(report))
     if report.by_layer is not None:
         console.print(layer_table(report.by_layer))
-    console.print(verdict(report), soft_wrap=True)
+    for said in (verdict(report), *split_batch_verdict(report)):
+        console.print(said, soft_wrap=True)
     for candidate in (*report.baselines, report.chosen):
         if candidate.message:
             console.print(f"{candidate.method}: {candidate.message}", soft_wrap=True)
@@ -53,6 +55,8 @@ def table(report: Report) -> rich.table.Table:
             str(evaluations),
             "" if candidate.peak_bytes is None else f"{candidate.peak_bytes / 2**30:.2f} GiB",
         )
+    if report.data_parallel is not None and report.data_parallel.step_s is not None:
+        rows.add_row(*split_batch_row(report.data_parallel, report.result.single_device_s))
     rows.add_section()
     for name, bound_s in report.bounds:
         tightest = " (tightest)" if name == report.tightest.tightest_bound else ""
