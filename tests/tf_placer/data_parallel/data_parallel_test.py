@@ -12,6 +12,7 @@ from tf_placer.data_parallel.data_parallel import data_parallel
 from tf_placer.data_parallel.replica import replica_problem
 from tf_placer.data_parallel.smaller_batch import Splittable
 from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
 
 P100X2 = Cluster.preset("p100x2")
@@ -87,9 +88,7 @@ def test_reasons() -> None:
 def test_a_step_that_cannot_be_traced_with_fewer_examples() -> None:
     item = forward()
 
-    def fails(batch: int):
-        from tf_placer.graph.item import Item
-
+    def fails(batch: int) -> Item:
         return Item.from_function(tf.function(lambda x: tf.reshape(x, [8, 3])), tf.ones([batch, WIDTH]))
 
     found = data_parallel(item, analytic_problem(item, P100X2), Splittable(BATCH, fails))
