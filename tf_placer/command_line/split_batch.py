@@ -31,7 +31,9 @@ def beside_split_batch(report: Report, source: Source, console: rich.console.Con
         contextlib.suppress(KeyboardInterrupt),  # the plan is there, and counts more
         console.status(rich.text.Text(f"splitting the batch of {source.name}")),
     ):
-        found = data_parallel(report.item, report.result.placement.problem, source.splittable())
+        placement = report.result.placement
+        plan = None if report.chosen.measured_s is None else placement.decisions
+        found = data_parallel(report.item, placement.problem, source.splittable(), plan)
         return dataclasses.replace(report, data_parallel=found)
     return report
 
@@ -40,8 +42,7 @@ def split_batch_verdict(report: Report) -> list[str]:
     """The sentence of a report's verdict, none where nothing is known."""
     if report.data_parallel is None:
         return []
-    chosen = report.chosen
-    said = split_batch_sentence(report.data_parallel, chosen.simulated_s, chosen.measured_s)
+    said = split_batch_sentence(report.data_parallel, report.chosen.simulated_s)
     return [said] if said else []
 
 

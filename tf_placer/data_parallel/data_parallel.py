@@ -7,11 +7,13 @@ from collections.abc import Mapping
 
 from tf_placer.data_parallel.all_reduce import replicas_of
 from tf_placer.data_parallel.gradients import Gradients, find_gradients
+from tf_placer.data_parallel.race_plan import race_plan
 from tf_placer.data_parallel.replica import replica_problem
 from tf_placer.data_parallel.simulate_replicas import simulate_replicas
 from tf_placer.data_parallel.smaller_batch import Splittable
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
+from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.problem import Problem
 
 
@@ -33,7 +35,9 @@ class DataParallel:
       gradient_bytes: what each replica brings to the all-reduce.
       peak_bytes: device -> most memory in use there.
       over_bytes: what the fullest device would need beyond its memory.
-      measured_s: on the runtime; None where it was not measured.
+      measured_s, plan_measured_s: of the split batch and of the plan beside it on the runtime, timed in turn (see
+        ``race_plan``); None where that was not measured.
+      is_clear: their difference is beyond the noise of the race.
       why_not: one clause, where it cannot be split; or, with ``step_s``, why it was not measured. Empty else.
     """
 
@@ -48,6 +52,8 @@ class DataParallel:
     peak_bytes: Mapping[str, int] = dataclasses.field(default_factory=dict)
     over_bytes: int = 0
     measured_s: float | None = None
+    plan_measured_s: float | None = None
+    is_clear: bool = False
     why_not: str = ""
 
     @property
@@ -56,13 +62,18 @@ class DataParallel:
         return self.step_s is not None and not self.over_bytes
 
 
-def data_parallel(item: Item | None, problem: Problem, splittable: Splittable | None) -> DataParallel:
+def data_parallel(
+    item: Item | None, problem: Problem, splittable: Splittable | None, plan: Decisions | None = None
+) -> DataParallel:
     """Simulates a step whose batch is split over the cluster's GPUs, or over its CPUs where it has no GPU.
+
+    On live devices it is measured, too, where there is a plan that runs.
 
     Args:
       item: the step; None of a graph without a program.
       problem: it on the cluster.
       splittable: how a smaller one is made; None where nothing tells what its batch is.
+      plan: what it is measured beside; None where it is only simulated.
     """
     replicas = replicas_of(problem.cluster.devices)
     names = tuple(problem.cluster.devices[d].name for d in replicas)
@@ -82,7 +93,11 @@ def data_parallel(item: Item | None, problem: Problem, splittable: Splittable | 
         return DataParallel(names, batch, batch // len(replicas), why_not=str(error))
     replica = replica_problem(item, part, problem)
     simulated = simulate_replicas(part, gradients, replica, replicas)
-    return DataParallel(names, batch, batch // len(replicas), **dataclasses.asdict(simulated))
+    found = DataParallel(names, batch, batch // len(replicas), **dataclasses.asdict(simulated))
+    if plan is None or not (problem.cluster.is_live and item.runs_standalone and found.fits):
+        return found
+    raced = race_plan(item, part, gradients, problem, replica, replicas, plan)
+    return dataclasses.replace(found, **dataclasses.asdict(raced))
 
 
 def _gradients(item: Item, part: Item) -> Gradients:

@@ -10,37 +10,44 @@ FOUND = DataParallel(GPUS, 64, 32, step_s=0.3, overlapped_s=0.25)
 
 
 def test_less_time() -> None:
-    assert split_batch_sentence(FOUND, 0.4, None) == (
+    assert split_batch_sentence(FOUND, 0.4) == (
         "Split the batch instead: tf.distribute.MirroredStrategy over 2 GPUs would take 300.000 ms in the simulator, "
         "25.0% less than this plan."
     )
 
 
 def test_more_time() -> None:
-    said = split_batch_sentence(FOUND, 0.24, None)
+    said = split_batch_sentence(FOUND, 0.24)
     assert said.startswith("Splitting the batch gains no more: ") and said.endswith(
         "25.0% more than this plan."
     )
 
 
 def test_overlapping_would_turn_it() -> None:
-    said = split_batch_sentence(FOUND, 0.28, None)
+    said = split_batch_sentence(FOUND, 0.28)
     assert said.endswith(" With gradients sent in small packs beside the backward pass, 250.000 ms.")
 
 
 def test_no_difference() -> None:
-    assert "gains nothing" in split_batch_sentence(FOUND, 0.3, None)
+    assert "gains nothing" in split_batch_sentence(FOUND, 0.3)
 
 
 def test_the_runtime_has_the_last_word() -> None:
-    measured = dataclasses.replace(FOUND, measured_s=0.5)
-    assert "25.0% more than this plan" in split_batch_sentence(measured, 0.4, 0.4)
-    assert "500.000 ms on the runtime" in split_batch_sentence(measured, 0.4, 0.4)
-    assert "in the simulator" in split_batch_sentence(measured, 0.4, None)
+    measured = dataclasses.replace(FOUND, measured_s=0.5, plan_measured_s=0.4, is_clear=True)
+    said = split_batch_sentence(measured, 0.4)
+    assert "500.000 ms on the runtime" in said and said.endswith("25.0% more than this plan.")
+    assert "gains nothing" in split_batch_sentence(dataclasses.replace(measured, is_clear=False), 0.4)
+    faster = dataclasses.replace(measured, measured_s=0.3)
+    assert split_batch_sentence(faster, 0.2).startswith("Split the batch instead: ")
+
+
+def test_why_it_was_not_measured() -> None:
+    said = split_batch_sentence(dataclasses.replace(FOUND, why_not="not measured: worker 1 died"), 0.4)
+    assert said.endswith("25.0% less than this plan. It was not measured: worker 1 died.")
 
 
 def test_it_does_not_fit() -> None:
-    said = split_batch_sentence(dataclasses.replace(FOUND, over_bytes=3 << 29), 0.4, None)
+    said = split_batch_sentence(dataclasses.replace(FOUND, over_bytes=3 << 29), 0.4)
     assert "does not fit" in said and "1.50 GiB more than it has" in said
 
 
@@ -52,11 +59,11 @@ def test_why_not() -> None:
 
 
 def test_nothing_to_say_of_one_device() -> None:
-    assert split_batch_sentence(DataParallel(GPUS[:1], why_not="there is one device"), 0.4, None) == ""
+    assert split_batch_sentence(DataParallel(GPUS[:1], why_not="there is one device"), 0.4) == ""
 
 
 def test_no_plan_was_timed() -> None:
-    assert "300.000 ms" in split_batch_sentence(FOUND, None, None)
+    assert "300.000 ms" in split_batch_sentence(FOUND)
 
 
 def test_name() -> None:
