@@ -113,9 +113,10 @@ class Source:
     def splittable(self) -> Splittable | None:
         """How the same step of a smaller batch is made; None where nothing tells what its batch is.
 
-        A workload's is its setting ``batch``, that of a SavedModel or a MetaGraphDef what dimensions of any size are.
+        A workload's is its setting ``batch``, that of a SavedModel or a MetaGraphDef what dimensions of any size are. A
+        script runs once, so there is no second trace of what it names.
         """
-        if self.graph:
+        if self.graph or self.script:
             return None
         if not self.workload:
             return Splittable(

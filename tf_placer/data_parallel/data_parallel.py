@@ -80,7 +80,7 @@ def data_parallel(
     if len(replicas) < 2:
         return DataParallel(names, why_not="there is one device to split it over")
     if item is None or splittable is None:
-        return DataParallel(names, why_not="nothing tells which dimension of its inputs is the batch")
+        return DataParallel(names, why_not="nothing tells how a step of fewer examples is made")
     batch = splittable.batch
     if batch % len(replicas):
         return DataParallel(

@@ -79,8 +79,8 @@ def test_reasons() -> None:
         return found.why_not
 
     assert why_not(problem, Splittable(7, dense_step)) == "7 examples do not divide by 2 devices"
-    assert "which dimension" in why_not(problem, None)
-    assert "which dimension" in why_not(problem, splittable(dense_step), None)
+    assert "fewer examples" in why_not(problem, None)
+    assert "fewer examples" in why_not(problem, splittable(dense_step), None)
     assert "one device" in why_not(analytic_problem(item, Cluster.logical(1)), splittable(dense_step))
     assert "saved with" in why_not(problem, Splittable(8, lambda batch: item))
 
