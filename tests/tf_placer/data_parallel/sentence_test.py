@@ -52,9 +52,8 @@ def test_it_does_not_fit() -> None:
 
 
 def test_why_not() -> None:
-    said = split_batch_sentence(
-        DataParallel(GPUS, 7, why_not="7 examples do not divide by 2 devices"), 0.4, None
-    )
+    found = DataParallel(GPUS, 7, why_not="7 examples do not divide by 2 devices")
+    said = split_batch_sentence(found, 0.4)
     assert said == "The batch cannot be split over 2 GPUs instead: 7 examples do not divide by 2 devices."
 
 
@@ -63,7 +62,7 @@ def test_nothing_to_say_of_one_device() -> None:
 
 
 def test_no_plan_was_timed() -> None:
-    assert "300.000 ms" in split_batch_sentence(FOUND)
+    assert "300.000 ms" in split_batch_sentence(FOUND, None)
 
 
 def test_name() -> None:
