@@ -267,7 +267,8 @@ class WrappingFunction(Function):
     def _clone(self, python_function: Callable | None) -> Function:
         # A strategy makes one function of all its replicas of this one.
         self._bypassed(
-            "a tf.distribute strategy runs replicas of it, and says itself where they and variables are"
+            "a tf.distribute strategy runs replicas of it; a strategy splits the batch and placing splits the step: "
+            "use one of them, and call it outside of the strategy for this one"
         )
         return self.unplaced._clone(python_function)
 

@@ -34,6 +34,7 @@ from tf_placer.command_line.profile import show_profile
 from tf_placer.command_line.report import Report
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
+from tf_placer.command_line.split_batch import beside_split_batch
 from tf_placer.command_line.summary import summary
 from tf_placer.command_line.tensorboard_run import write_tensorboard
 from tf_placer.command_line.train import Training, train
@@ -92,7 +93,7 @@ def _place(values: flags.FlagValues, console: rich.console.Console) -> dict[str,
         request = flag_sets.request(values, flag_sets.budget(values))
         if request.source.saved_model:
             return _place_saved_model(request, values, out, console)
-        report = place(request, values.method, console)
+        report = beside_split_batch(place(request, values.method, console), request.source, console)
         also = functools.partial(_write_meta_graph, request.source, report, console)
         _write_tensorboard(report, values, console)
         also_written = also if request.source.meta_graph else None
@@ -119,7 +120,8 @@ def _place_saved_model(
             )
 
     several = "," in values.signature
-    for name, report in place_signatures(request, values.method, console):
+    for name, placed in place_signatures(request, values.method, console):
+        report = beside_split_batch(placed, dataclasses.replace(request.source, signature=name), console)
         assert report.item is not None  # a SavedModel's
         placements[name], items[name] = report.placement, report.item
         made_for = flag_sets.made_for(values) | {"signature": name}
@@ -139,7 +141,8 @@ def _compare(values: flags.FlagValues, console: rich.console.Console) -> dict[st
         methods.find(method)
     out = pathlib.Path(values.out)
     with reserved_out(out):
-        report = compare(flag_sets.request(values, flag_sets.budget(values)), values.methods, console)
+        request = flag_sets.request(values, flag_sets.budget(values))
+        report = beside_split_batch(compare(request, values.methods, console), request.source, console)
         _write_tensorboard(report, values, console)
         also = functools.partial(write_comparison, report)
         return _finish(report, out, flag_sets.made_for(values), console, also)

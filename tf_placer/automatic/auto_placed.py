@@ -26,6 +26,7 @@ from colocation.tensorflow_internals import (
 from tf_placer.automatic.config import AutoPlaceConfig
 from tf_placer.automatic.plan import Plan
 from tf_placer.automatic.signature import Signature, placed_signature
+from tf_placer.automatic.strategies import why_a_strategy_decides
 from tf_placer.errors import InputError
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.graph.item import Item
@@ -85,7 +86,7 @@ class AutoPlaced(WrappingFunction):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if tf.config.functions_run_eagerly():
             return self.unplaced(*args, **kwargs)
-        why_not = self._why_not_here()
+        why_not = self._why_not_here() or why_a_strategy_decides(args, kwargs)
         if why_not:
             self._tell(why_not)
             return self.unplaced(*args, **kwargs)
@@ -168,9 +169,8 @@ class AutoPlaced(WrappingFunction):
         """Why calls are not placed where this one is made; empty where they are."""
         if not tf.compat.v1.executing_eagerly_outside_functions():
             return "it is called in a graph of TensorFlow 1; call it eagerly, or place that graph"
-        if tf.distribute.has_strategy():
-            name = type(tf.distribute.get_strategy()).__name__
-            return f"a tf.distribute strategy ({name}) is in scope, and says itself where replicas and variables are"
+        if why_a_strategy_decides():
+            return why_a_strategy_decides()
         if is_compiled(self.unplaced):
             return "jit_compile=True has XLA compile it as one program for one device"
         if is_inside_xla():

@@ -8,6 +8,7 @@ import rich.table
 from tf_placer.command_line.by_layer import layer_table
 from tf_placer.command_line.candidate import NOT_RUN, Candidate
 from tf_placer.command_line.report import Report, row_name
+from tf_placer.command_line.split_batch import split_batch_row
 from tf_placer.command_line.verdict import verdict
 from tf_placer.quantities import milliseconds, percentage
 
@@ -53,6 +54,8 @@ def table(report: Report) -> rich.table.Table:
             str(evaluations),
             "" if candidate.peak_bytes is None else f"{candidate.peak_bytes / 2**30:.2f} GiB",
         )
+    if report.data_parallel is not None and report.data_parallel.step_s is not None:
+        rows.add_row(*split_batch_row(report.data_parallel, report.result.single_device_s))
     rows.add_section()
     for name, bound_s in report.bounds:
         tightest = " (tightest)" if name == report.tightest.tightest_bound else ""

@@ -7,6 +7,7 @@ import functools
 from collections.abc import Sequence
 
 from tf_placer.command_line.candidate import Candidate
+from tf_placer.data_parallel.data_parallel import DataParallel
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
 from tf_placer.planners.whole_layers import WholeLayers
@@ -60,6 +61,7 @@ class Report:
       live: of a search on live devices.
       asked: the method that was asked for; None where that is the one of ``chosen``.
       by_layer: where a plan of layers was asked for: it is written, and all else here is of plans of single ops.
+      data_parallel: the batch split instead; None where nobody asked.
     """
 
     item: Item | None
@@ -69,6 +71,7 @@ class Report:
     live: Live | None = None
     asked: str | None = None
     by_layer: ByLayer | None = None
+    data_parallel: DataParallel | None = None
 
     def __post_init__(self) -> None:
         if self.chosen.result is None:

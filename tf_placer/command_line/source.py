@@ -12,6 +12,7 @@ from google.protobuf import message
 from tf_placer import workloads
 from tf_placer.command_line.script import Script
 from tf_placer.command_line.script_item import script_item
+from tf_placer.data_parallel.smaller_batch import Splittable
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
 from tf_placer.graph.reading.saved_model import SavedModel, read_saved_model
@@ -108,6 +109,21 @@ class Source:
                 self.model or self.saved_model, self.signature, self.batch_size, self.name
             )
         return Item.from_meta_graph(self.read_meta_graph(), self.fetches, self.name, self.batch_size)
+
+    def splittable(self) -> Splittable | None:
+        """How the same step of a smaller batch is made; None where nothing tells what its batch is.
+
+        A workload's is its setting ``batch``, that of a SavedModel or a MetaGraphDef what dimensions of any size are. A
+        script runs once, so there is no second trace of what it names.
+        """
+        if self.graph or self.script:
+            return None
+        if not self.workload:
+            return Splittable(
+                self.batch_size, lambda batch: dataclasses.replace(self, batch_size=batch).item()
+            )
+        name, batch = self.workload, workloads.batch_of(self.workload)
+        return None if batch is None else Splittable(batch, lambda part: workloads.build(name, batch=part))
 
     def read_meta_graph(self) -> tf.compat.v1.MetaGraphDef:
         """The parsed file; a GraphDef is one without anything around it.

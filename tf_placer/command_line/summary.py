@@ -44,6 +44,7 @@ def summary(report: Report) -> dict[str, Any]:
         "search_s": report.result.search_s,
         "interrupted": report.result.interrupted,
         "recommended": report.recommended.method,
+        "data_parallel": dataclasses.asdict(report.data_parallel) if report.data_parallel else None,
         "guessed_op_types": report.problem.guessed_op_types,
         "estimated_sizes": report.problem.estimated_sizes,
         **(layer_summary(report.by_layer) if report.by_layer else {}),

@@ -9,14 +9,17 @@ from tf_placer.command_line.by_layer import about_layers
 from tf_placer.command_line.candidate import Candidate
 from tf_placer.command_line.fit_verdict import fit_sentences, least_memory_sentence
 from tf_placer.command_line.report import Live, Report, is_single, row_name
+from tf_placer.command_line.split_batch import split_batch_verdict
 from tf_placer.quantities import milliseconds, percentage
 
 
 def verdict(report: Report) -> str:
-    """What is gained over a single device, or that nothing is; what memory and whole layers have to do with it."""
+    """What is gained over a single device, or that nothing is; what memory and whole layers have to do with it, and what a split batch
+    would take."""
     said = [_gained(report), *fit_sentences(report)]
     if report.by_layer is not None:
         said.append(about_layers(report, report.by_layer))
+    said += split_batch_verdict(report)
     return "\n".join(said)
 
 

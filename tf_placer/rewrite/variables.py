@@ -65,7 +65,8 @@ def check_movable(variables: Iterable[tf.Variable]) -> None:
                 if id(component) in wanted:
                     raise InputError(
                         f"variable {component.name!r} is a copy that a tf.distribute strategy keeps for one replica, "
-                        'so it cannot be moved; place with variables="stay", or what a replica runs'
+                        "so it cannot be moved; a strategy splits the batch and placing splits the step: use one of "
+                        'them, and make the model outside of the scope for this one, or place with variables="stay"'
                     )
 
 

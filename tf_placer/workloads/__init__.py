@@ -1,5 +1,6 @@
 """Training steps to place, by name."""
 
+from tf_placer.workloads.registry import batch_of
 from tf_placer.workloads.registry import build
 from tf_placer.workloads.registry import check_name
 from tf_placer.workloads.registry import find
@@ -8,4 +9,4 @@ from tf_placer.workloads.registry import names
 from tf_placer.workloads.registry import register
 from tf_placer.workloads.workload import Workload
 
-__all__ = ["Workload", "build", "check_name", "find", "function", "names", "register"]
+__all__ = ["Workload", "batch_of", "build", "check_name", "find", "function", "names", "register"]

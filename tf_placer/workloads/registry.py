@@ -94,6 +94,16 @@ def settings_of(name: str) -> dict[str, Any] | None:
     return settings if name in _BUILT_IN else None
 
 
+def batch_of(name: str) -> int | None:
+    """The examples of a step of a workload: its setting ``batch``; None where it has no such.
+
+    Raises:
+      InputError: no such workload.
+    """
+    _, settings = _settings(name, {})
+    return settings.get("batch")
+
+
 def check_name(name: str) -> None:
     """Raises InputError unless a workload has this name; the message gives the nearest ones."""
     if name not in _TABLE:

@@ -1,0 +1,89 @@
+"""A run's report has the batch split beside its plan: in the table, in the verdict and in summary.json."""
+
+import dataclasses
+import io
+import json
+import pathlib
+
+import pytest
+import rich.console
+
+from tests.tf_placer.problem.small_problems import problem_of
+from tf_placer.__main__ import run
+from tf_placer.command_line.candidate import Candidate
+from tf_placer.command_line.print_report import print_report
+from tf_placer.command_line.report import Report
+from tf_placer.command_line.source import Source
+from tf_placer.command_line.split_batch import beside_split_batch, split_batch_row
+from tf_placer.command_line.summary import summary
+from tf_placer.data_parallel.data_parallel import DataParallel
+from tf_placer.search.search import search
+
+GPUS = ("/job:localhost/replica:0/task:0/device:GPU:0", "/job:localhost/replica:0/task:0/device:GPU:1")
+FOUND = DataParallel(GPUS, 8, 4, step_s=1e-9, peak_bytes=dict.fromkeys(GPUS, 1 << 30))
+
+
+@pytest.fixture
+def report() -> Report:
+    problem = problem_of([100, 300], [])
+    return Report(None, problem, Candidate("random", search(problem, "random", budget_evaluations=4)), ())
+
+
+def printed(report: Report) -> str:
+    console = rich.console.Console(file=io.StringIO(), width=200)
+    print_report(report, console)
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_a_run_says_what_splitting_the_batch_would_take(tmp_path: pathlib.Path, capsys) -> None:
+    flags = ["--workload=dense_small", "--cluster=p100x2", "--method=single", f"--out={tmp_path / 'out'}"]
+    assert run(["place", *flags]) == 0
+    told = json.loads((tmp_path / "out" / "summary.json").read_text())["data_parallel"]
+    assert (told["batch"], told["replica_batch"], told["why_not"]) == (8, 4, "")
+    assert told["step_s"] == told["replica_s"] + told["all_reduce_s"]
+    shown = capsys.readouterr().out
+    assert "data parallel x2" in shown and f"{1e3 * told['step_s']:.3f} ms" in shown
+    assert "tf.distribute.MirroredStrategy over 2 GPUs" in " ".join(shown.split())
+
+
+def test_what_is_not_known_is_not_said(report: Report) -> None:
+    assert "data parallel" not in printed(report) and summary(report)["data_parallel"] is None
+
+
+def test_a_reason_is_a_sentence_and_no_row(report: Report) -> None:
+    why_not = DataParallel(GPUS, 7, why_not="7 examples do not divide by 2 devices")
+    shown = printed(dataclasses.replace(report, data_parallel=why_not))
+    assert "cannot be split over 2 GPUs instead: 7 examples" in shown and "data parallel x" not in shown
+
+
+def test_after_ctrl_c_nothing_is_traced(report: Report) -> None:
+    result = dataclasses.replace(report.result, interrupted=True)
+    ended = dataclasses.replace(report, chosen=dataclasses.replace(report.chosen, result=result))
+    assert beside_split_batch(ended, Source("dense_small"), rich.console.Console()) is ended
+
+
+def test_ctrl_c_while_it_is_traced_keeps_the_plan(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
+    def pressed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Source, "splittable", pressed)
+    assert beside_split_batch(report, Source("dense_small"), rich.console.Console()) is report
+
+
+def test_a_row() -> None:
+    assert split_batch_row(FOUND, 2e-9)[:5] == ("data parallel x2", "0.000 ms", "-50.0%", "-", "")
+    assert split_batch_row(FOUND, 2e-9)[5] == "1.00 GiB"
+    too_large = dataclasses.replace(FOUND, over_bytes=1)
+    assert split_batch_row(too_large, 2e-9)[1:3] == ("OOM", "-")
+
+
+@pytest.mark.parametrize(
+    ("source", "batch"), [(Source("two_towers"), 1024), (Source(saved_model="x", batch_size=6), 6)]
+)
+def test_the_batch_of_a_source(source: Source, batch: int) -> None:
+    splittable = source.splittable()
+    assert splittable is not None and splittable.batch == batch
+
+
+def test_a_profiled_graph_has_no_batch() -> None:
+    assert Source(graph="x").splittable() is None

@@ -1,0 +1,1 @@
+"""What a person does first with several devices: the whole step on each, with a part of the batch."""

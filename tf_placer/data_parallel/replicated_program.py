@@ -1,0 +1,125 @@
+"""A step of all replicas as one program for workers: a copy of the graph on each device, and a ring between them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from tf_placer.data_parallel.gradients import Gradients
+from tf_placer.data_parallel.ring import given, reduced, ring_graph
+from tf_placer.graph.item import Item
+from tf_placer.graph.program import renamed_input
+from tf_placer.problem.placement import Placement
+from tf_placer.problem.problem import Problem
+from tf_placer.rewrite.rewrite import rewrite
+from tf_placer.runtime.graph_program import Assignment, GraphProgram, build_program
+
+_RING = "all_reduce"
+
+
+def replicated_program(
+    whole: Item, part: Item, gradients: Gradients, problem: Problem, replicas: Sequence[int]
+) -> GraphProgram:
+    """Makes the program that trains on the whole batch with a part of it on each device.
+
+    The gradients' mean is what the whole batch gives, to rounding, where the loss is a mean over examples and no op but
+    the loss takes something from the batch.
+
+    Args:
+      whole: the step, whose example inputs are split.
+      part: the step of one replica.
+      gradients: of these two; none of them sparse.
+      problem: ``part`` on the cluster.
+      replicas: at least two positions of devices.
+    """
+    placements = [Placement(problem, problem.everything_on(d)) for d in replicas]
+    programs = [
+        _prefixed(build_program(item, rewrite(item, placement)), f"replica_{r}")
+        for r, (item, placement) in enumerate(
+            zip(_parts(whole, part, len(placements)), placements, strict=True)
+        )
+    ]
+    graph_def = tf.compat.v1.GraphDef()
+    graph_def.CopyFrom(programs[0].graph_def)
+    for program in programs[1:]:
+        graph_def.node.extend(program.graph_def.node)
+    if gradients.dense:
+        _join(graph_def, part, gradients, [problem.cluster.devices[d].name for d in replicas])
+    return GraphProgram(
+        graph_def,
+        tuple(assignment for program in programs for assignment in program.assignments),
+        tuple(op for program in programs for op in program.step_ops),
+    )
+
+
+def _parts(whole: Item, part: Item, count: int) -> list[Item]:
+    """The step of each replica, with its part of the example inputs and all of the variables."""
+    pairs = zip(whole.feeds, part.feeds, strict=True)
+    feeds = [_split(of_whole.value, of_part.shape, count) for of_whole, of_part in pairs]
+    variables = tuple(
+        dataclasses.replace(of_part, value=of_whole.value)
+        for of_whole, of_part in zip(whole.variables, part.variables, strict=True)
+    )
+    return [
+        dataclasses.replace(
+            part,
+            variables=variables,
+            feeds=tuple(
+                dataclasses.replace(feed, value=values[r])
+                for feed, values in zip(part.feeds, feeds, strict=True)
+            ),
+        )
+        for r in range(count)
+    ]
+
+
+def _split(value: np.ndarray, shape: tuple[int, ...], count: int) -> list[np.ndarray]:
+    value = np.asarray(value)
+    axis = next((i for i, size in enumerate(shape) if size != value.shape[i]), None)
+    return [value] * count if axis is None else np.split(value, count, axis)
+
+
+def _prefixed(program: GraphProgram, prefix: str) -> GraphProgram:
+    """The program under other names, so that its ops, variables and values are its own."""
+    graph_def = tf.compat.v1.GraphDef()
+    graph_def.CopyFrom(program.graph_def)
+    new_name = {node.name: f"{prefix}/{node.name}" for node in graph_def.node}
+    for node in graph_def.node:
+        node.name = new_name[node.name]
+        node.input[:] = [renamed_input(text, new_name) for text in node.input]
+        node.attr.pop("_class", None)  # devices are full already
+        if node.attr["shared_name"].s if "shared_name" in node.attr else b"":
+            node.attr["shared_name"].s = node.name.encode()
+    return GraphProgram(
+        graph_def,
+        tuple(_renamed(assignment, prefix) for assignment in program.assignments),
+        tuple(new_name[op] for op in program.step_ops),
+    )
+
+
+def _renamed(assignment: Assignment, prefix: str) -> Assignment:
+    placeholder, op = (f"{prefix}/{name}" for name in (assignment.placeholder, assignment.op))
+    return dataclasses.replace(assignment, placeholder=placeholder, op=op)
+
+
+def _join(graph_def: tf.compat.v1.GraphDef, part: Item, gradients: Gradients, devices: Sequence[str]) -> None:
+    """Adds the ring, and has updates read from it."""
+    specs = [part.outputs[op][output] for op, output in gradients.dense]
+    node_of_name = {node.name: node for node in graph_def.node}
+    ring = ring_graph([(spec.shape, spec.dtype) for spec in specs], devices)
+    new_name = {node.name: f"{_RING}/{node.name}" for node in ring.node}
+    for r in range(len(devices)):
+        for g, ((op, output), consumers) in enumerate(zip(gradients.dense, gradients.consumers, strict=True)):
+            new_name[given(g, r)] = f"replica_{r}/{part.index.names[op]}:{output}"
+            for consumer, position in consumers:
+                reader = node_of_name[f"replica_{r}/{part.index.names[consumer]}"]
+                reader.input[position] = new_name[reduced(g, r)]
+    for node in ring.node:
+        if node.op != "Placeholder":
+            added = graph_def.node.add()
+            added.CopyFrom(node)
+            added.name = new_name[node.name]
+            added.input[:] = [renamed_input(text, new_name) for text in node.input]

@@ -1,0 +1,58 @@
+"""What a person is told about splitting the batch instead of the step."""
+
+from __future__ import annotations
+
+from tf_placer.data_parallel.data_parallel import DataParallel
+from tf_placer.quantities import milliseconds, percentage
+
+_SAME = 0.005  # a share of the step time that nobody would change a program for
+
+
+def split_batch_sentence(found: DataParallel, plan_s: float | None) -> str:
+    """One or two sentences that hold a split batch against a plan, empty where there is one device.
+
+    Args:
+      found: the split batch.
+      plan_s: step time of the plan in the simulator; None where there is none.
+    """
+    over = f"{len(found.devices)} {_types(found.devices)}"
+    if len(found.devices) < 2:
+        return ""
+    if found.step_s is None:
+        return f"The batch cannot be split over {over} instead: {found.why_not}."
+    if found.over_bytes:
+        return (
+            f"Splitting the batch over {over} instead does not fit: each needs the whole model, and one "
+            f"{found.over_bytes / 2**30:.2f} GiB more than it has."
+        )
+    if found.measured_s is not None and found.plan_measured_s is not None:
+        return _compared(
+            over, found.measured_s, found.plan_measured_s, "on the runtime, in turn with it", found.is_clear
+        )
+    if plan_s is None:
+        return f"Splitting the batch over {over} would take {milliseconds(found.step_s)} in the simulator."
+    said = _compared(over, found.step_s, plan_s, "in the simulator", abs(found.step_s / plan_s - 1) > _SAME)
+    said += f" It was {found.why_not}." if found.why_not else ""
+    if found.overlapped_s is not None and found.overlapped_s < plan_s * (1 - _SAME) <= found.step_s:
+        said += f" With gradients sent in small packs beside the backward pass, {milliseconds(found.overlapped_s)}."
+    return said
+
+
+def split_batch_name(found: DataParallel) -> str:
+    """What a table calls it."""
+    return f"data parallel x{len(found.devices)}"
+
+
+def _compared(over: str, split_s: float, plan_s: float, how: str, is_clear: bool) -> str:
+    takes = f"tf.distribute.MirroredStrategy over {over} would take {milliseconds(split_s)} {how}"
+    if not is_clear:
+        return f"Splitting the batch instead gains nothing: {takes}, as this plan does."
+    if split_s < plan_s:
+        return f"Split the batch instead: {takes}, {percentage(1 - split_s / plan_s)} less than this plan."
+    return (
+        f"Splitting the batch gains no more: {takes}, {percentage(split_s / plan_s - 1)} more than this plan."
+    )
+
+
+def _types(devices: tuple[str, ...]) -> str:
+    return "GPUs" if "device:GPU" in devices[0] else "CPU workers"
