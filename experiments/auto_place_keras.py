@@ -90,6 +90,7 @@ def main(out: pathlib.Path) -> None:
         step,
         cluster=cluster,
         budget_s=FLAGS.budget_s,
+        budget_of="search",
         seed=FLAGS.seed,
         cache_dir=out / "plans",
         keep_unplaced=False,

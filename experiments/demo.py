@@ -20,7 +20,7 @@ from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
 from tf_placer.command_line.write_report import write_report
 from tf_placer.search import methods
-from tf_placer.search.budget import Budget
+from tf_placer.search.budget import SEARCH, Budget
 from tf_placer.search.spec import Role
 
 _METHOD = methods.the(Role.DEFAULT).name
@@ -43,7 +43,11 @@ def main(out: pathlib.Path) -> None:
         console.print(f"\nPlacing one training step of {workload} on {cluster.name}:", soft_wrap=True)
         for device in cluster.devices:
             console.print(f"  {device.name}  {device.model}", soft_wrap=True)
-        report = place(Request(Source(workload), cluster, Budget(budget_s), _SEED.value), _METHOD, console)
+        report = place(
+            Request(Source(workload), cluster, Budget(budget_s), _SEED.value, budget_of=SEARCH),
+            _METHOD,
+            console,
+        )
         print_report(report, console)
         for path in write_report(report, out / workload):
             console.print(f"wrote {path}", soft_wrap=True)

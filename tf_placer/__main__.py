@@ -38,6 +38,7 @@ from tf_placer.command_line.split_batch import beside_split_batch
 from tf_placer.command_line.summary import summary
 from tf_placer.command_line.tensorboard_run import write_tensorboard
 from tf_placer.command_line.train import Training, train
+from tf_placer.command_line.waits import writing
 from tf_placer.command_line.write_report import (
     META_GRAPH,
     SAVED_MODEL,
@@ -56,6 +57,8 @@ from tf_placer.search import methods
 from tf_placer.search.budget import Budget
 from tf_placer.search.ctrl_c import patient
 from tf_placer.version import VERSION
+from tf_placer.waiting.begun import begins_at, begun_s, process_start_s
+from tf_placer.waiting.durations import Durations
 from tf_placer.workers.loopback import workers_opened
 
 OK, OUR_FAILURE, BAD_INPUT = 0, 1, 2
@@ -156,7 +159,8 @@ def _finish(
     also: Callable[[pathlib.Path], None] | None = None,
 ) -> dict[str, Any]:
     """Prints and writes what was found; returns the summary and which files were written."""
-    with patient() as ctrl_c, ctrl_c.shielded():  # what was searched for is not lost for a Ctrl-C now
+    timing = Durations().timing(writing(report.problem.name))
+    with patient() as ctrl_c, ctrl_c.shielded(), timing:  # what was searched for is not lost for a Ctrl-C now
         print_report(report, console)
         written = write_report(report, out, made_for, also)
     for path in written:
@@ -320,7 +324,8 @@ def run(argv: Sequence[str], console: rich.console.Console | None = None) -> int
             return OK
         flag_sets.refuse_graph(argv[0], values, argv[1:])
         parse_flags(values, argv, command.required, command.word)
-        with patient(), workers_opened("open_workers" in values and values.open_workers):
+        opened = workers_opened("open_workers" in values and values.open_workers)
+        with patient(), begins_at(begun_s()), opened:
             _run(command, values, console)
     except (InputError, flags.Error) as error:
         sys.stderr.write(f"tf-placer: {' '.join(str(error).split())}\n")
@@ -352,7 +357,7 @@ def _command_named(name: str) -> Command:
 def console_main() -> None:
     """The entry point of ``tf-placer``; ends the process."""
     try:
-        with patient():
+        with patient(), begins_at(process_start_s()):
             status = run(sys.argv[1:])
     except KeyboardInterrupt:
         sys.stderr.write("tf-placer: interrupted before there was anything to keep\n")

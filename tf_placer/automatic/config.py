@@ -17,6 +17,7 @@ from tf_placer.folders import check_writable
 from tf_placer.problem.pins import Pin
 from tf_placer.search import methods
 from tf_placer.search.arguments import MAX_SEED
+from tf_placer.search.budget import BUDGETS, WHOLE
 from tf_placer.search.objective import SLOW_DOWN, TIME, Objective
 from tf_placer.search.spec import Role
 
@@ -33,7 +34,9 @@ class AutoPlaceConfig:
       cluster: the devices, or a word for them as on the command line: ``"local"``, ``"local:2"`` (so many CPU
         workers), or the path of a cluster file with addresses.
       method: a name of ``tf_placer.search.methods.names()``, by default the portfolio of them.
-      budget_s: seconds of the search.
+      budget_s: seconds of the whole wait at the first call: profiling, starting workers, searching, measuring, racing.
+        Where these take longer without the search, that has a fifth of it, or a second.
+      budget_of: ``"whole"``, or ``"search"``: ``budget_s`` is the method's search alone.
       seed: of the search.
       cache_dir: where plans are kept, so that the next process needs no search; ``~/.cache/tf_placer/plans`` without.
       variables: ``"move"``: the plan says where variables live, and they are moved there. ``"stay"``: they stay where
@@ -61,6 +64,7 @@ class AutoPlaceConfig:
     cluster: Cluster | str = "local"
     method: str = methods.the(Role.DEFAULT).name
     budget_s: float = 60.0
+    budget_of: str = WHOLE
     seed: int = 0
     cache_dir: str | os.PathLike[str] | None = None
     variables: str = "move"
@@ -76,6 +80,7 @@ class AutoPlaceConfig:
     def __post_init__(self) -> None:
         taken = {
             "budget_s": arguments.number("budget_s", self.budget_s, above=0, finite=True),
+            "budget_of": arguments.one_of("budget_of", self.budget_of, BUDGETS),
             "seed": arguments.whole_number("seed", self.seed, 0, MAX_SEED),
             "variables": arguments.one_of("variables", self.variables, VARIABLES),
             "pins": arguments.texts_by_text("pins", self.pins, _GIVE_PINS),

@@ -10,11 +10,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import rich.console
 import tensorflow as tf
 
 from colocation.tensorflow_internals import process_config
 from tf_placer.automatic.config import AutoPlaceConfig
 from tf_placer.automatic.respect_devices import respect_devices
+from tf_placer.automatic.waits import PROFILE, UNPLACED, FirstCall
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.calibration.cache import Cache
 from tf_placer.cluster.cluster import Cluster
@@ -34,7 +36,9 @@ from tf_placer.runtime.race import race_times_s
 from tf_placer.runtime.statistics import clearly_slower
 from tf_placer.search import methods
 from tf_placer.search.budget import Budget
-from tf_placer.search.live import search_live
+from tf_placer.search.ctrl_c import patient
+from tf_placer.search.live import MEASURE, search_live, searching
+from tf_placer.search.live_phases import START
 from tf_placer.search.objective import MEMORY
 from tf_placer.search.progress import Progress
 from tf_placer.search.search import search
@@ -91,6 +95,7 @@ def find_plan(
     config: AutoPlaceConfig,
     fixed: Mapping[int, int] | None = None,
     progress: ProgressFactory | None = None,
+    console: rich.console.Console | None = None,
 ) -> Plan:
     """Takes the plan that was kept for such a program and cluster, or searches one and keeps it.
 
@@ -100,6 +105,7 @@ def find_plan(
       config: what was asked for.
       fixed: op -> device, both as positions: ops that must be there.
       progress: shows the search.
+      console: is told what is done and how long it takes, where it takes any time; None tells nobody.
 
     Raises:
       InputError: the cluster cannot run the program, nothing fits, or what is pinned or fixed cannot be there.
@@ -114,17 +120,21 @@ def find_plan(
     def decided(problem: Problem) -> Problem:
         return with_fixed_ops(item, with_pins(item, problem, pins), fixed or {})
 
-    built = build_problem(item, cluster, check=decided)
-    problem = decided(built)
-    if config.respect_devices:
-        problem = respect_devices(item, problem, narrowed_units(built, with_pins(item, built, pins)))
     cache = Cache(pathlib.Path(config.cache_dir) if config.cache_dir else default_plan_folder())
-    key = _key(problem, config)
-    plan: Plan | None = cache.load(key, lambda found: _kept_plan(found, problem))
-    if plan is None:
-        plan = _search(item, problem, config, progress)
-        kept = {name: getattr(plan, name) for name in _KEPT}
-        cache.save(key, {**_by_position(plan.placement), **kept})
+    call = FirstCall(item, cluster, config, console)
+    with call.wait:
+        with call.wait.phase(PROFILE):
+            built = build_problem(item, cluster, check=decided)
+        problem = decided(built)
+        if config.respect_devices:
+            problem = respect_devices(item, problem, narrowed_units(built, with_pins(item, built, pins)))
+        key = _key(problem, config)
+        plan: Plan | None = cache.load(key, lambda found: _kept_plan(found, problem))
+        if plan is None:
+            call.built(problem)
+            plan = _search(item, problem, config, progress, call)
+            kept = {name: getattr(plan, name) for name in _KEPT}
+            cache.save(key, {**_by_position(plan.placement), **kept})
     return plan
 
 
@@ -154,12 +164,19 @@ def _kept_plan(found: Any, problem: Problem) -> Plan:
     return Plan(placement, **{name: found[name] for name in _KEPT}, from_cache=True)
 
 
-def _search(item: Item, problem: Problem, config: AutoPlaceConfig, progress: ProgressFactory | None) -> Plan:
-    budget = Budget(config.budget_s)
+def _search(
+    item: Item,
+    problem: Problem,
+    config: AutoPlaceConfig,
+    progress: ProgressFactory | None,
+    call: FirstCall,
+) -> Plan:
     if config.objective == MEMORY:
-        return _least_memory(item, problem, config, budget, progress)
+        return _least_memory(item, problem, config, progress, call)
     if not problem.cluster.is_live or not item.runs_standalone:
-        result = search(problem, config.method, budget_s=config.budget_s, seed=config.seed)
+        budget, _ = call.share(problem)
+        with call.wait.phase(searching(config.method)):
+            result = search(problem, config.method, budget_s=budget.seconds, seed=config.seed)
         single_s = search(
             problem, methods.the(Role.REFERENCE), budget_evaluations=problem.num_devices
         ).runtime_s
@@ -177,8 +194,16 @@ def _search(item: Item, problem: Problem, config: AutoPlaceConfig, progress: Pro
             from_cache=False,
         )
     with RuntimeEvaluator(item, problem) as evaluator:
-        found = search_live(problem, evaluator, config.method, budget, config.seed, progress)
-        raced_s, unplaced_s, is_worth_it, verdict = _beside_unplaced(evaluator, found.recommended.decisions)
+        with patient(), call.wait.phase(START):
+            evaluator.start(beside_unplaced=True)
+        budget, live_config = call.share(problem)
+        found = search_live(
+            problem, evaluator, config.method, budget, config.seed, progress, live_config, wait=call.wait
+        )
+        with call.wait.phase(UNPLACED):
+            raced_s, unplaced_s, is_worth_it, verdict = _beside_unplaced(
+                evaluator, found.recommended.decisions, live_config.rounds
+            )
     plans = [found.recommended.decisions]
     plans += [found.single.decisions] if found.single is not None else []
     predicted_s = SimulatedEvaluator(found.problem).evaluate(Decisions.joined(plans)).runtime_s
@@ -197,23 +222,25 @@ def _search(item: Item, problem: Problem, config: AutoPlaceConfig, progress: Pro
 
 
 def _least_memory(
-    item: Item, problem: Problem, config: AutoPlaceConfig, budget: Budget, progress: ProgressFactory | None
+    item: Item, problem: Problem, config: AutoPlaceConfig, progress: ProgressFactory | None, call: FirstCall
 ) -> Plan:
     """The plan that takes the least memory in the simulator; measured once where the devices are there."""
+    budget, _ = call.share(problem)
     shown = progress(f"{config.method}, least memory", budget) if progress else None
-    result = search(
-        problem,
-        config.method,
-        config.budget_s,
-        seed=config.seed,
-        progress=shown,
-        objective=MEMORY,
-        slow_down=config.slow_down,
-    )
+    with call.wait.phase(searching(config.method)):
+        result = search(
+            problem,
+            config.method,
+            budget.seconds,
+            seed=config.seed,
+            progress=shown,
+            objective=MEMORY,
+            slow_down=config.slow_down,
+        )
     found, measured_s, single_measured_s, how = result.least_memory, None, None, "in the simulator"
     assert found is not None  # it was sought
     if problem.cluster.is_live and item.runs_standalone:
-        with RuntimeEvaluator(item, problem) as evaluator:
+        with RuntimeEvaluator(item, problem) as evaluator, call.wait.phase(MEASURE):
             rows = [result.placement.device_of_unit, *single_device_placements(problem)]
             measured = evaluator.evaluate(np.stack(rows))
         if measured.status[0] != Status.OK:
@@ -240,11 +267,11 @@ def _least_memory(
 
 
 def _beside_unplaced(
-    evaluator: RuntimeEvaluator, plan: Decisions
+    evaluator: RuntimeEvaluator, plan: Decisions, rounds: int
 ) -> tuple[float | None, float | None, bool, str]:
     """Step times of the plan and of the program as it is, whether the plan is worth it, and why."""
     try:
-        samples = evaluator.race_unplaced(plan)
+        samples = evaluator.race_unplaced(plan, rounds)
     except UnplacedFailed as error:
         return None, None, True, f"as it is it does not run ({error})"
     except RaceFailed as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from tf_placer.rewrite.placed_function import movable_variables, move_variables,
 from tf_placer.rewrite.rewrite import check_can_be_written
 from tf_placer.search.budget import Budget
 from tf_placer.search.progress import ConsoleProgress
+from tf_placer.waiting.begun import begins_at
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -60,6 +62,7 @@ def placed_signature(
     Raises:
       InputError: it cannot be placed; the message says why.
     """
+    began_s = time.monotonic()
     cluster = config.chosen_cluster()
     examples = [_example(value, config.batch_size) for value in inputs]
     item = Item.from_function(concrete, *examples, name=name)
@@ -76,7 +79,8 @@ def placed_signature(
         return ConsoleProgress(f"{title} for {item.name}", budget, console)
 
     _check_nothing_is_lost(item, cluster)
-    plan = find_plan(item, cluster, config, fixed, progress)
+    with begins_at(began_s):
+        plan = find_plan(item, cluster, config, fixed, progress, console)
     if config.keep_unplaced and not plan.is_worth_it:
         return Signature(concrete, concrete, item, plan)
     check_can_be_written(plan.placement.decisions)  # before any variable moves

@@ -25,10 +25,14 @@ from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.rewrite import rewrite
 from tf_placer.runtime.timing import RuntimeConfig
+from tf_placer.waiting.durations import Durations
 from tf_placer.workers.workers import workers_of
 
 # What is measured, by the name that it is kept under: another number when that changes, or what it means.
 _PAIR, _TRAFFIC = "pair", "traffic 3"
+# How long it takes on two idle cores; what it took here is kept under these names.
+_PROFILING_OPS, _PROFILING_PAIR, _PROFILING_TRAFFIC = "profiling ops", "profiling links", "profiling traffic"
+_PROFILING_S = {_PROFILING_OPS: 10.0, _PROFILING_PAIR: 15.0, _PROFILING_TRAFFIC: 30.0}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,6 +71,24 @@ def profile(
     return Profile(op_times, pair_times, _traffic(pair, config, cache))
 
 
+def awaited_s(
+    item: Item, cluster: Cluster, config: RuntimeConfig = RuntimeConfig(), cache: Cache | None = None
+) -> float:
+    """About how long ``profile`` takes for what is not kept yet: 0 where all is."""
+    cache, durations = cache or Cache(), Durations()
+    models = [device for _, device in _one_of_each_model(cluster.devices)]
+    missing = [_PROFILING_OPS for device in models if not _is_kept(cache, _ops_key(item, device, config))]
+    pair = _two_workers(cluster)
+    if pair is not None:
+        missing += [_PROFILING_PAIR] * (not _is_kept(cache, _pair_key(pair, config)))
+        missing += [_PROFILING_TRAFFIC] * (not _is_kept(cache, _traffic_key(pair, config)))
+    return sum(durations.known(what, _PROFILING_S[what]) for what in missing)
+
+
+def _is_kept(cache: Cache, key: dict[str, str]) -> bool:
+    return cache.load(key, lambda value: True) is not None
+
+
 def calibrated(problem: Problem, measured: Profile) -> Problem:
     """The problem with the profile's op times and links in place of the analytic ones."""
     cluster = problem.cluster
@@ -84,11 +106,12 @@ def _op_times(item: Item, problem: Problem, config: RuntimeConfig, cache: Cache)
     traced = workers_of(problem.cluster, inter_op_threads=1)
     with contextlib.closing(timed), contextlib.closing(traced):
         for position, device in _one_of_each_model(problem.cluster.devices):
-            key = {"kind": "ops", "graph": item.fingerprint, **_hardware(device, config)}
+            key = _ops_key(item, device, config)
             found = cache.load(key, _read_op_times)
             if found is None:
                 placed = rewrite(item, Placement(problem, problem.everything_on(position)))
-                found = measure_op_times(timed, traced, item, placed, config)
+                with Durations().timing(_PROFILING_OPS):
+                    found = measure_op_times(timed, traced, item, placed, config)
                 cache.save(key, dataclasses.asdict(found))
             op_times[device.model] = found
     return op_times
@@ -112,10 +135,11 @@ def _with_pair_times(cluster: Cluster, pair: PairTimes) -> Cluster:
 
 
 def _pair_times(pair: Cluster, config: RuntimeConfig, cache: Cache) -> PairTimes:
-    key = {"kind": _PAIR, **_hardware(pair.devices[0], config)}
+    key = _pair_key(pair, config)
     found = cache.load(key, _read_pair_times)
     if found is None:
-        with contextlib.closing(workers_of(pair, config.inter_op_threads)) as senders:
+        workers = workers_of(pair, config.inter_op_threads)
+        with contextlib.closing(workers) as senders, Durations().timing(_PROFILING_PAIR):
             found = measure_pair(senders, [device.name for device in pair.devices])
         cache.save(key, dataclasses.asdict(found))
     return found
@@ -126,13 +150,13 @@ def _read_pair_times(kept: dict[str, Any]) -> PairTimes:
 
 
 def _traffic(pair: Cluster, config: RuntimeConfig, cache: Cache) -> Traffic:
-    # The links are fitted so that *this* simulator is right with them.
-    key = {"kind": _TRAFFIC, "simulator": build_library().name, **_hardware(pair.devices[0], config)}
+    key = _traffic_key(pair, config)
     found = cache.load(key, _read_traffic)
     if found is None:
-        item = traffic_item()
-        problem = traffic_problem(item, pair, config, cache)
-        found = measure_traffic(item, problem, config)
+        with Durations().timing(_PROFILING_TRAFFIC):
+            item = traffic_item()
+            problem = traffic_problem(item, pair, config, cache)
+            found = measure_traffic(item, problem, config)
         cache.save(key, dataclasses.asdict(found))
     return found
 
@@ -189,6 +213,19 @@ def _two_workers(cluster: Cluster) -> Cluster | None:
     )
     devices = tuple(cluster.devices[position] for position in cpus)
     return dataclasses.replace(cluster, devices=devices, links=links)
+
+
+def _ops_key(item: Item, device: Device, config: RuntimeConfig) -> dict[str, str]:
+    return {"kind": "ops", "graph": item.fingerprint, **_hardware(device, config)}
+
+
+def _pair_key(pair: Cluster, config: RuntimeConfig) -> dict[str, str]:
+    return {"kind": _PAIR, **_hardware(pair.devices[0], config)}
+
+
+def _traffic_key(pair: Cluster, config: RuntimeConfig) -> dict[str, str]:
+    # The links are fitted so that *this* simulator is right with them.
+    return {"kind": _TRAFFIC, "simulator": build_library().name, **_hardware(pair.devices[0], config)}
 
 
 def _hardware(device: Device, config: RuntimeConfig) -> dict[str, str]:

@@ -19,10 +19,13 @@ from tf_placer.runtime.race import race_times_s
 from tf_placer.search import methods
 from tf_placer.search.budget import Budget
 from tf_placer.search.ctrl_c import patient
+from tf_placer.search.live import MEASURE, RACE
+from tf_placer.search.live_phases import START
 from tf_placer.search.objective import Objective
 from tf_placer.search.progress import ConsoleProgress
 from tf_placer.search.result import SearchResult
 from tf_placer.search.search import NothingFits, search
+from tf_placer.waiting.wait import Wait
 from tf_placer.workers.local_workers import WorkerError
 
 NOT_RUN = "NOT_RUN"
@@ -144,6 +147,7 @@ def measure_candidates(
     candidates: Sequence[Candidate],
     console: rich.console.Console,
     written: Callable[[Sequence[Candidate]], Candidate | None],
+    wait: Wait,
 ) -> list[Candidate]:
     """Times every candidate that has a placement on the live devices of the problem's cluster.
 
@@ -162,10 +166,14 @@ def measure_candidates(
     """
     try:
         with patient(), RuntimeEvaluator(item, problem) as evaluator:
-            alone = [_measured(candidate, evaluator, console) for candidate in candidates]
-            raced = _raced(alone, evaluator, console)
-            chosen = written(raced)
-            return [with_trace(one, evaluator, console) if one is chosen else one for one in raced]
+            with wait.phase(START):
+                evaluator.start()
+            with wait.phase(MEASURE):
+                alone = [_measured(candidate, evaluator) for candidate in candidates]
+            with wait.phase(RACE):
+                raced = _raced(alone, evaluator)
+                chosen = written(raced)
+                return [with_trace(one, evaluator, console) if one is chosen else one for one in raced]
     except KeyboardInterrupt:
         why = "not measured: interrupted"
     except (WorkerError, InputError) as error:
@@ -180,9 +188,7 @@ def with_trace(candidate: Candidate, evaluator: RuntimeEvaluator, console: rich.
     return dataclasses.replace(candidate, traced=traced_step(candidate.result.placement, evaluator, console))
 
 
-def _raced(
-    candidates: list[Candidate], evaluator: RuntimeEvaluator, console: rich.console.Console
-) -> list[Candidate]:
+def _raced(candidates: list[Candidate], evaluator: RuntimeEvaluator) -> list[Candidate]:
     """The candidates with times of a race between those that run; as they are where fewer than two do."""
     racing = [i for i, candidate in enumerate(candidates) if candidate.measured_s is not None]
     plans = [c.result.placement.decisions for c in (candidates[i] for i in racing) if c.result is not None]
@@ -190,8 +196,7 @@ def _raced(
         return candidates
     raced = list(candidates)
     try:
-        with console.status("racing on the runtime"):
-            times_s = race_times_s(evaluator.race(Decisions.joined(plans).plain))
+        times_s = race_times_s(evaluator.race(Decisions.joined(plans).plain))
     except RaceFailed as error:
         why = f"timed by itself, because the race failed ({error})"
         for i in racing:
@@ -202,11 +207,10 @@ def _raced(
     return raced
 
 
-def _measured(candidate: Candidate, evaluator: RuntimeEvaluator, console: rich.console.Console) -> Candidate:
+def _measured(candidate: Candidate, evaluator: RuntimeEvaluator) -> Candidate:
     if candidate.result is None:
         return candidate
-    with console.status(f"measuring {candidate.method} on the runtime"):
-        times = evaluator.evaluate(candidate.result.placement.decisions.plain)
+    times = evaluator.evaluate(candidate.result.placement.decisions.plain)
     status = Status(int(times.status[0]))
     measured_s = float(times.runtime_s[0]) if status == Status.OK else None
     return dataclasses.replace(candidate, measured_s=measured_s, status=status, message=times.messages[0])

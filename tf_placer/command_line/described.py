@@ -9,7 +9,9 @@ import rich.console
 import rich.text
 
 from tf_placer.calibration.build_problem import build_problem
+from tf_placer.calibration.profile import awaited_s
 from tf_placer.command_line.request import Request
+from tf_placer.command_line.waits import BUILD, PROFILE
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
 from tf_placer.graph_file.read import read_graph_file
@@ -17,19 +19,23 @@ from tf_placer.problem.pins import pinned, with_fixed_ops, with_pins
 from tf_placer.problem.plan_file import PlanFile
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.requested import narrowed_units, with_requested_devices
+from tf_placer.waiting.wait import Wait
+from tf_placer.waiting.work import about
 from tf_placer.workers.workers import workers_of
 
 
-def read_problem(request: Request, console: rich.console.Console) -> tuple[Item | None, Problem]:
+def read_problem(request: Request, console: rich.console.Console, wait: Wait) -> tuple[Item | None, Problem]:
     """As ``described``; of a profiled graph there is no item."""
     if request.source.graph:
-        return None, read_graph_file(request.source.graph).problem(request.cluster)
-    return described(request, console)
+        with wait.phase(BUILD):
+            return None, read_graph_file(request.source.graph).problem(request.cluster)
+    return described(request, console, wait)
 
 
 def described(
     request: Request,
     console: rich.console.Console,
+    wait: Wait,
     check: Callable[[Item, Problem], object] = lambda item, problem: None,
 ) -> tuple[Item, Problem]:
     """Builds the program's graph and its problem on the cluster.
@@ -39,6 +45,7 @@ def described(
     Args:
       request: the program and the devices.
       console: is shown what goes on.
+      wait: has the phases of ``building``.
       check: is given the program and its problem with estimated costs before anything is measured, too.
 
     Raises:
@@ -47,15 +54,16 @@ def described(
     """
     if request.cluster.kind == "remote":
         workers_of(request.cluster).start()  # before hours of search, not after
-    with console.status(
-        rich.text.Text(f"building {request.source.name}")
-    ):  # brackets of a name are no markup
+    with wait.phase(BUILD):
         item = request.source.item()
 
-        def checked(problem: Problem) -> None:
-            _decided(request, item, problem)
-            check(item, problem)
+    def checked(problem: Problem) -> None:
+        _decided(request, item, problem)
+        check(item, problem)
+        if request.is_profiled and item.runs_standalone:
+            tell_of_profile(item, problem, wait)
 
+    with wait.phase(PROFILE if request.is_profiled else BUILD):
         built = build_problem(item, request.cluster, request.costs, check=checked)
     problem = _decided(request, item, built)
     if request.plan is not None and request.complete_plan:
@@ -65,6 +73,16 @@ def described(
             item, problem, narrowed_units(built, problem), request.respect_devices, console
         )
     return item, problem
+
+
+def tell_of_profile(item: Item, problem: Problem, wait: Wait) -> None:
+    """Says how long profiling takes where it is not kept, and what of it will be kept."""
+    seconds = awaited_s(item, problem.cluster)
+    wait.expect({PROFILE: seconds})
+    if seconds:
+        wait.tell(
+            f"Profiling takes about {about(seconds)}, once; it is kept, and later runs need none of it."
+        )
 
 
 def _decided(request: Request, item: Item, problem: Problem) -> Problem:

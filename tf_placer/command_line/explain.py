@@ -12,6 +12,7 @@ from tf_placer.arguments import nearest
 from tf_placer.command_line.described import described
 from tf_placer.command_line.moves import LISTED, Move, Sent, moves, moves_table, sent, sent_lines
 from tf_placer.command_line.request import Request
+from tf_placer.command_line.waits import wait_for
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import units_of
@@ -77,7 +78,8 @@ def explain(request: Request, plan: PlanFile, op_name: str, console: rich.consol
             remedy = nearest(op_name, problem.op_names)
             raise InputError(f"--op={op_name}: {problem.name!r} has no such op; {remedy}")
 
-    item, problem = described(request, console, check)
+    with wait_for(request, console) as wait:
+        item, problem = described(request, console, wait, check)
     placement = Placement.from_plan(plan, problem)
     explanation = explained(item, placement, item.index.id_of_name[op_name])
     for line in (

@@ -12,6 +12,7 @@ from tf_placer.arguments import nearest
 from tf_placer.command_line.described import described
 from tf_placer.command_line.moves import LISTED, Move, Sent, moves, moves_table, sent, sent_lines
 from tf_placer.command_line.request import Request
+from tf_placer.command_line.waits import wait_for
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
 from tf_placer.problem.crossings import Crossing, crossings
@@ -80,7 +81,8 @@ def explain_layer(
             remedy = nearest(name, layers.names)
             raise InputError(f"--layer={name}: {problem.name!r} has no such layer; {remedy}")
 
-    _, problem = described(request, console, check)
+    with wait_for(request, console) as wait:
+        _, problem = described(request, console, wait, check)
     found = explained_layer(Placement.from_plan(plan, problem), name)
     for line in (
         *_about(found),

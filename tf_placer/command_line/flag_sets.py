@@ -27,7 +27,7 @@ from tf_placer.problem.pins import Pin
 from tf_placer.problem.plan_file import PlanFile
 from tf_placer.search import methods
 from tf_placer.search.arguments import MAX_SEED
-from tf_placer.search.budget import Budget
+from tf_placer.search.budget import BUDGETS, WHOLE, Budget
 from tf_placer.search.objective import OBJECTIVES, SLOW_DOWN, TIME, Objective
 from tf_placer.search.spec import Role
 from tf_placer.workers.loopback import are_workers_open, loopback_library
@@ -168,7 +168,14 @@ def _search_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_float(
         "budget_s",
         None,
-        f"Seconds for each method; {DEFAULT_BUDGET_S:g} without budget_evaluations.",
+        f"Seconds, of the whole wait unless budget_of says otherwise; {DEFAULT_BUDGET_S:g} without budget_evaluations.",
+        flag_values=values,
+    )
+    flags.DEFINE_enum(
+        "budget_of",
+        WHOLE,
+        BUDGETS,
+        "What budget_s is of: the whole wait, or the search of each method.",
         flag_values=values,
     )
     flags.DEFINE_integer("budget_evaluations", None, "Most placements each method tries.", flag_values=values)
@@ -341,6 +348,7 @@ def request(values: flags.FlagValues, budget: Budget) -> Request:
         write=values.write if places else FASTEST,
         by=values.by if "by" in values else OP,
         objective=Objective(values.objective, values.slow_down) if places else Objective(),
+        budget_of=values.budget_of if "budget_of" in values else WHOLE,
     )
 
 

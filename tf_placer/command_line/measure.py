@@ -11,6 +11,7 @@ import rich.table
 
 from tf_placer.command_line.described import described
 from tf_placer.command_line.request import Request
+from tf_placer.command_line.waits import measuring, wait_for
 from tf_placer.errors import InputError
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator
@@ -25,6 +26,8 @@ from tf_placer.quantities import known, milliseconds
 from tf_placer.rewrite.rewrite import check_can_be_written
 from tf_placer.runtime.audit import Audit
 from tf_placer.runtime.statistics import clearly_slower
+from tf_placer.search.live import MEASURE, RACE
+from tf_placer.search.live_phases import START
 
 _TURNS = 20
 _CONFIDENCE = 0.95
@@ -116,15 +119,21 @@ def _time(request: Request, plan: PlanFile, console: rich.console.Console) -> Ti
     def check(_: Item, problem: Problem) -> None:
         check_can_be_written(Placement.from_plan(plan, problem).decisions)
 
-    item, problem = described(request, console, check)
-    placement = Placement.from_plan(plan, problem)
-    plans = Decisions.joined([placement.decisions, Decisions(single_device_placements(problem))])
-    simulated = SimulatedEvaluator(problem).evaluate(plans)
-    with RuntimeEvaluator(item, problem) as evaluator, console.status("measuring on the runtime"):
-        measured = evaluator.evaluate(plans)
-        found = evaluator.audit(plans.row(0)) if measured.status[0] == Status.OK else None
-        samples, why_not = _in_turn(evaluator, plans, measured)
-    names = (plan.source, *(f"everything on {device.name}" for device in request.cluster.devices))
+    devices = request.cluster.devices
+    with wait_for(request, console, *measuring(request, 1 + len(devices))) as wait:
+        item, problem = described(request, console, wait, check)
+        placement = Placement.from_plan(plan, problem)
+        plans = Decisions.joined([placement.decisions, Decisions(single_device_placements(problem))])
+        simulated = SimulatedEvaluator(problem).evaluate(plans)
+        with RuntimeEvaluator(item, problem) as evaluator:
+            with wait.phase(START):
+                evaluator.start()
+            with wait.phase(MEASURE):
+                measured = evaluator.evaluate(plans)
+                found = evaluator.audit(plans.row(0)) if measured.status[0] == Status.OK else None
+            with wait.phase(RACE):
+                samples, why_not = _in_turn(evaluator, plans, measured)
+    names = (plan.source, *(f"everything on {device.name}" for device in devices))
     return Timed(problem, names, simulated, measured, samples, why_not, found)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
+import time
 from collections.abc import Iterator
 
 import rich.console
@@ -18,22 +19,26 @@ from tf_placer.command_line.place_live import place_live
 from tf_placer.command_line.place_simulated import made_at_once, place_simulated
 from tf_placer.command_line.report import Report
 from tf_placer.command_line.request import LAYER, Request
+from tf_placer.command_line.waits import Kind, wait_to_place, work_to_place
 from tf_placer.graph.item import Item
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.saved_model import plans_in
 from tf_placer.search import methods
+from tf_placer.search.budget import WHOLE
 from tf_placer.search.search import evaluate_given
 from tf_placer.search.spec import Role
+from tf_placer.waiting.begun import begins_at, begun_s
+from tf_placer.waiting.wait import Wait
 
 
 def place(request: Request, method: str, console: rich.console.Console) -> Report:
     """Finds one method's placement, and those of plainer ones beside it; the fastest is ``chosen``.
 
-    Random search gets as many evaluations, but no more time than the budget has. With ``--write=method`` the method's
-    own is chosen; with ``--by=layer`` the plan that is written is made of it, in whole layers. On live devices the
-    runtime has the last word: see ``search_live``. Where they cannot run the program (``Item.why_not_standalone``) the
-    simulator has it, and that is said.
+    Random search gets as many evaluations, but no more than a tenth of the time, or, where the budget is of each
+    search, than that. With ``--write=method`` the method's own is chosen; with ``--by=layer`` the plan that is written
+    is made of it, in whole layers. On live devices the runtime has the last word: see ``search_live``. Where they
+    cannot run the program (``Item.why_not_standalone``) the simulator has it, and that is said.
 
     Args:
       request: what to place where.
@@ -48,22 +53,26 @@ def place(request: Request, method: str, console: rich.console.Console) -> Repor
 
 
 def _place(request: Request, method: str, console: rich.console.Console) -> Report:
-    item, problem = read_problem(request, console)
-    if request.objective.is_memory and item is None:
-        return place_least_memory(None, problem, request, method, console)
-    if item is None:
-        return place_simulated(None, problem, request, method, console)
-    is_given = request.plan is not None or request.pins or request.respect_devices
-    if is_given and (problem.allowed.sum(axis=1) == 1).all():
-        return _place_given(item, problem, request, console)
-    if request.objective.is_memory:
-        return place_least_memory(item, problem, request, method, console)
-    if problem.cluster.is_live and item.runs_standalone:
-        return place_live(item, problem, request, method, console)
-    if problem.cluster.is_live:
-        why = f"No worker can run {item.name}: {item.why_not_standalone}. What follows is the simulator's word alone."
-        console.print(rich.text.Text(why), soft_wrap=True)
-    return place_simulated(item, problem, request, method, console)
+    methods.find(method)
+    with wait_to_place(request, method, console) as wait:
+        item, problem = read_problem(request, console, wait)
+        if item is None:
+            how = place_least_memory if request.objective.is_memory else place_simulated
+            return how(None, problem, request, method, console, wait)
+        is_given = request.plan is not None or request.pins or request.respect_devices
+        if is_given and (problem.allowed.sum(axis=1) == 1).all():
+            wait.replan(work_to_place(request, method, Kind.APPLIED, problem))
+            return _place_given(item, problem, request, console, wait)
+        if request.objective.is_memory:
+            return place_least_memory(item, problem, request, method, console, wait)
+        if problem.cluster.is_live and item.runs_standalone:
+            wait.replan(work_to_place(request, method, Kind.LIVE, problem))
+            return place_live(item, problem, request, method, console, wait)
+        if problem.cluster.is_live:
+            why = f"No worker can run {item.name}: {item.why_not_standalone}."
+            wait.tell(f"{why} What follows is the simulator's word alone.")
+            wait.replan(work_to_place(request, method, Kind.SIMULATED, problem))
+        return place_simulated(item, problem, request, method, console, wait)
 
 
 def place_signatures(
@@ -92,18 +101,24 @@ def place_signatures(
         model.signature(name)
     plans = plans_in(model.path)
     held = {op: device for name in plans.keys() - set(names) for op, device in plans[name].items()}
-    for name in names:
+    share = request.budget.seconds / len(names) if request.budget_of == WHOLE else request.budget.seconds
+    budget = dataclasses.replace(request.budget, seconds=share)
+    for position, name in enumerate(names):
         of_one = dataclasses.replace(source, signature=name)
-        report = place(dataclasses.replace(request, source=of_one, held=held), method, console)
+        one = dataclasses.replace(request, source=of_one, held=held, budget=budget)
+        with begins_at(time.monotonic() if position else begun_s()):
+            report = place(one, method, console)
         yield name, report
         held = report.placement.device_names | held
 
 
-def _place_given(item: Item, problem: Problem, request: Request, console: rich.console.Console) -> Report:
+def _place_given(
+    item: Item, problem: Problem, request: Request, console: rich.console.Console, wait: Wait
+) -> Report:
     """Every op is pinned: the one placement there is, beside the best single device without pins."""
     free = build_problem(item, request.cluster, request.costs)
     plan = Candidate(GIVEN, evaluate_given(free, Decisions([problem.allowed.argmax(axis=1)]), GIVEN))
     candidates = [plan, made_at_once(free, methods.the(Role.REFERENCE).name, request, console)]
     if free.cluster.is_live:
-        candidates = measure_candidates(item, free, candidates, console, operator.itemgetter(0))
+        candidates = measure_candidates(item, free, candidates, console, operator.itemgetter(0), wait)
     return Report(item, free, candidates[0], tuple(candidates[1:]))

@@ -10,19 +10,28 @@ from tf_placer.command_line.candidate import find_candidate, measure_candidates
 from tf_placer.command_line.place_simulated import beside, made_at_once
 from tf_placer.command_line.report import Report
 from tf_placer.command_line.request import Request
+from tf_placer.command_line.waits import AT_ONCE, searched, share_beside_control
 from tf_placer.graph.item import Item
 from tf_placer.problem.problem import Problem
+from tf_placer.waiting.wait import Wait
 
 
 def place_least_memory(
-    item: Item | None, problem: Problem, request: Request, method: str, console: rich.console.Console
+    item: Item | None,
+    problem: Problem,
+    request: Request,
+    method: str,
+    console: rich.console.Console,
+    wait: Wait,
 ) -> Report:
     """The plan of least memory, found in the simulator; on live devices it and the others are timed once."""
     settings = request.settings.get(method)
-    found = [
-        find_candidate(problem, method, request.budget, request.seed, console, settings, request.objective)
-    ]
-    found += [made_at_once(problem, name, request, console) for name in beside(method)]
+    with wait.phase(AT_ONCE):
+        others = [made_at_once(problem, name, request, console) for name in beside(method)]
+    budget, _ = share_beside_control(wait, request, method, problem.num_ops)
+    with searched(wait, request, method, budget.seconds):
+        own = find_candidate(problem, method, budget, request.seed, console, settings, request.objective)
+    found = [own, *others]
     if item is not None and problem.cluster.is_live and item.runs_standalone:
-        found = measure_candidates(item, problem, found, console, written=operator.itemgetter(0))
+        found = measure_candidates(item, problem, found, console, operator.itemgetter(0), wait)
     return Report(item, problem, found[0], tuple(found[1:]))

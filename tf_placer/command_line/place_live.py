@@ -7,19 +7,23 @@ import rich.console
 from tf_placer.command_line.candidate import Candidate, with_trace
 from tf_placer.command_line.report import Live, Report
 from tf_placer.command_line.request import METHOD, Request
+from tf_placer.command_line.waits import live_share
 from tf_placer.errors import InputError
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.graph.item import Item
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
 from tf_placer.search.budget import Budget
-from tf_placer.search.live import LiveResult, Trial, search_live
+from tf_placer.search.ctrl_c import patient
+from tf_placer.search.live import RACE, LiveResult, Trial, search_live
+from tf_placer.search.live_phases import START
 from tf_placer.search.progress import ConsoleProgress
 from tf_placer.search.spec import Role
+from tf_placer.waiting.wait import Wait
 
 
 def place_live(
-    item: Item, problem: Problem, request: Request, method: str, console: rich.console.Console
+    item: Item, problem: Problem, request: Request, method: str, console: rich.console.Console, wait: Wait
 ) -> Report:
     """The method's best and those of the plainer ones stand beside what is recommended.
 
@@ -31,8 +35,19 @@ def place_live(
         return ConsoleProgress(f"{title} on {problem.cluster.name}", budget, console)
 
     with RuntimeEvaluator(item, problem) as evaluator:
+        with patient(), wait.phase(START):
+            evaluator.start()
+        budget, config = live_share(wait, request, method, problem)
         found = search_live(
-            problem, evaluator, method, request.budget, request.seed, progress, settings=request.settings
+            problem,
+            evaluator,
+            method,
+            budget,
+            request.seed,
+            progress,
+            config,
+            settings=request.settings,
+            wait=wait,
         )
         own = found.best_of(method)
         if request.write == METHOD and own is None:
@@ -41,7 +56,8 @@ def place_live(
                 "leave it away for the fastest"
             )
         written = own if request.write == METHOD and own is not None else found.recommended
-        traced = with_trace(_as_candidate(found, written), evaluator, console)
+        with wait.phase(RACE):
+            traced = with_trace(_as_candidate(found, written), evaluator, console)
     roles = (Role.REFERENCE, Role.CONTROL, Role.PLAIN)
     names = dict.fromkeys((*(methods.the(role).name for role in roles), method))
     trials = [trial for name in names if (trial := found.best_of(name)) is not None]

@@ -11,29 +11,38 @@ import rich.console
 from tf_placer.command_line.candidate import Candidate, find_candidate
 from tf_placer.command_line.report import Report, fastest
 from tf_placer.command_line.request import METHOD, Request
+from tf_placer.command_line.waits import AT_ONCE, searched, share_beside_control
 from tf_placer.graph.item import Item
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
 from tf_placer.search.budget import Budget
 from tf_placer.search.spec import Role
+from tf_placer.waiting.wait import Wait
 
 _FEW = 1000  # more plans than such a method makes
 
 
 def place_simulated(
-    item: Item | None, problem: Problem, request: Request, method: str, console: rich.console.Console
+    item: Item | None,
+    problem: Problem,
+    request: Request,
+    method: str,
+    console: rich.console.Console,
+    wait: Wait,
 ) -> Report:
     """The simulator has the last word."""
     # Before the search, so that after Ctrl-C nothing is left but writing.
-    baselines = [made_at_once(problem, name, request, console) for name in beside(method)]
-    chosen = find_candidate(
-        problem, method, request.budget, request.seed, console, request.settings.get(method)
-    )
+    with wait.phase(AT_ONCE):
+        baselines = [made_at_once(problem, name, request, console) for name in beside(method)]
+    budget, control_s = share_beside_control(wait, request, method, problem.num_ops)
+    with searched(wait, request, method, budget.seconds):
+        chosen = find_candidate(problem, method, budget, request.seed, console, request.settings.get(method))
     control = methods.the(Role.CONTROL).name
     searches = methods.find(method).goes_on and method != control
     if searches and chosen.result is not None and not chosen.result.interrupted:
-        same = request.budget.capped(chosen.result.evaluations)
-        with contextlib.suppress(KeyboardInterrupt):  # it had found nothing yet; the method has
+        same = Budget(control_s, chosen.result.evaluations)
+        # Ctrl-C: it had found nothing yet; the method has.
+        with contextlib.suppress(KeyboardInterrupt), searched(wait, request, control, control_s):
             settings = request.settings.get(control)
             baselines.append(find_candidate(problem, control, same, request.seed, console, settings))
     return _report(item, problem, [chosen, *baselines], request)

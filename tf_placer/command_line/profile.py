@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 import rich.console
 import rich.table
-import rich.text
 
 from tf_placer.calibration.link_times import Hop
 from tf_placer.calibration.op_times import OpTimes
 from tf_placer.calibration.profile import Profile, calibrated, profile
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import Link
+from tf_placer.command_line.described import tell_of_profile
 from tf_placer.command_line.request import Request
+from tf_placer.command_line.waits import BUILD, PROFILE, wait_for
 from tf_placer.errors import InputError
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.problem import Problem
@@ -105,10 +106,13 @@ def _profiled(request: Request, console: rich.console.Console) -> Shown:
     cluster = request.cluster
     if not cluster.is_live:
         raise InputError(f"cluster {cluster.name!r} is only described; profile on --cluster=local")
-    with console.status(rich.text.Text(f"profiling {request.source.name}")):
-        item = request.source.item()
-        problem = analytic_problem(item, cluster)
-        measured = profile(item, problem)
+    with wait_for(request, console) as wait:
+        with wait.phase(BUILD):
+            item = request.source.item()
+            problem = analytic_problem(item, cluster)
+        tell_of_profile(item, problem, wait)
+        with wait.phase(PROFILE):
+            measured = profile(item, problem)
     type_of = dict(zip(item.index.names, item.index.op_types, strict=True))
     has_links = measured.pair is not None and measured.traffic is not None
     return Shown(problem, type_of, measured, calibrated(problem, measured).cluster if has_links else cluster)

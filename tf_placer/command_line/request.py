@@ -11,7 +11,7 @@ from tf_placer.command_line.source import Source
 from tf_placer.errors import InputError
 from tf_placer.problem.pins import Pin
 from tf_placer.problem.plan_file import PlanFile
-from tf_placer.search.budget import Budget
+from tf_placer.search.budget import BUDGETS, WHOLE, Budget
 from tf_placer.search.objective import Objective
 
 FASTEST, METHOD = "fastest", "method"
@@ -27,7 +27,9 @@ class Request:
     Attributes:
       source: the program.
       cluster: the devices; a ``local`` one is also measured on.
-      budget: of the method, or of each method.
+      budget: most seconds and evaluations.
+      budget_of: its seconds are of the ``"whole"``, from the start of the command to the results, or those of each
+        ``"search"``, for comparisons; its evaluations are those of each search in any case.
       seed: of the search.
       costs: a word of ``build_problem``.
       pins: ops that must be on some device.
@@ -43,7 +45,7 @@ class Request:
       objective: what is sought; the plan of least memory is the one written where that is asked for.
 
     Raises:
-      InputError: a plan and pins are given, or ``write`` or ``by`` is another word.
+      InputError: a plan and pins are given, or ``write``, ``by`` or ``budget_of`` is another word.
     """
 
     source: Source
@@ -60,12 +62,15 @@ class Request:
     write: str = FASTEST
     by: str = OP
     objective: Objective = dataclasses.field(default_factory=Objective)
+    budget_of: str = WHOLE
 
     def __post_init__(self) -> None:
         if self.write not in WRITE:
             raise InputError(f"--write={self.write}: give one of {', '.join(WRITE)}")
         if self.by not in BY:
             raise InputError(f"--by={self.by}: give one of {', '.join(BY)}")
+        if self.budget_of not in BUDGETS:
+            raise InputError(f"--budget_of={self.budget_of}: give one of {', '.join(BUDGETS)}")
         if self.plan is not None and self.pins:
             raise InputError(
                 "--plan and --pin are given; a plan pins what it names: edit it, or leave it away"
@@ -74,6 +79,16 @@ class Request:
             self._check_graph()
         if self.complete_plan and self.plan is None:
             raise InputError("--complete_plan is given without --plan; say which plan to complete")
+
+    @property
+    def is_profiled(self) -> bool:
+        """Costs are measured, as far as can be told before the program is there."""
+        return self.cluster.is_live and self.costs in (None, "profiled")
+
+    @property
+    def is_applied(self) -> bool:
+        """A plan is given that says where all goes."""
+        return self.plan is not None and not self.complete_plan
 
     def _check_graph(self) -> None:
         """A profiled graph has no program to run, to pin ops of or to profile.

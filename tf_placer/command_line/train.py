@@ -25,6 +25,13 @@ from tf_placer.search.settings import configured, recorded
 from tf_placer.training.lessons import lesson_of
 from tf_placer.training.teach import Epoch, teach
 from tf_placer.user_cache import user_cache_folder
+from tf_placer.waiting.durations import Durations
+from tf_placer.waiting.wait import Wait
+from tf_placer.waiting.work import Phase, Work
+
+_LESSONS, _TEACHING = "finding plans to learn from", "teaching"
+# Rules for what was never done on this machine, from an idle one with two cores.
+_BUILD_S, _TRY_S, _SHOW_S = 5.0, 1e-3, 0.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,23 +91,43 @@ def train(training: Training, out: pathlib.Path, console: rich.console.Console) 
         _check_replaceable(out)
     check_writable(out.parent, f"--out={out}")
     student = spec.student(config, training.seed)
-    lessons, held_out = (
-        _lessons(student, names, clusters, training, console)
-        for names in (training.workloads, training.held_out)
-    )
-    history = teach(
-        student,
-        lessons,
-        held_out,
-        epochs=training.epochs,
-        seed=training.seed,
-        checkpoint=out.with_name(f"{out.name}.training"),
-        show=lambda epoch: console.print(_line(epoch, training.epochs), soft_wrap=True),
-    )
+    with Wait(_work(training), console) as wait:
+        wait.announce()
+        with wait.phase(_LESSONS):
+            lessons, held_out = (
+                _lessons(student, names, clusters, training, console)
+                for names in (training.workloads, training.held_out)
+            )
+        with wait.phase(_TEACHING):
+            history = teach(
+                student,
+                lessons,
+                held_out,
+                epochs=training.epochs,
+                seed=training.seed,
+                checkpoint=out.with_name(f"{out.name}.training"),
+                show=lambda epoch: console.print(_line(epoch, training.epochs), soft_wrap=True),
+            )
     told = {**dataclasses.asdict(training), "settings": recorded(config), "loss": history[-1].loss}
     write_atomically(out, weights_bytes(student.kind, student.policy, told))
     console.print(f"wrote {out}", soft_wrap=True)
     return history
+
+
+def _work(training: Training) -> Work:
+    """Plans and trainings of before are gone on with, so the same call may take less."""
+    problems = (len(training.workloads) + len(training.held_out)) * len(training.clusters)
+    tries = problems * training.searches * training.evaluations
+    shown = training.epochs * len(training.workloads) * len(training.clusters)
+    durations = Durations()
+    lessons = f"finding {tries} plans for {training.method} of {', '.join(training.workloads)}"
+    teaching = f"teaching {shown} times {training.method} of {', '.join(training.workloads)}"
+    return Work(
+        (
+            Phase(_LESSONS, durations.known(lessons, problems * _BUILD_S + tries * _TRY_S), lessons),
+            Phase(_TEACHING, durations.known(teaching, shown * _SHOW_S), teaching),
+        )
+    )
 
 
 def _check_replaceable(out: pathlib.Path) -> None:

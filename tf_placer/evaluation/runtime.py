@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -91,6 +92,7 @@ class RuntimeEvaluator:
         self._problem = problem
         self._config = config
         self._workers = workers_of(problem.cluster, config.inter_op_threads)
+        self._whole_machine: LocalWorkers | None = None
         self._incumbent_s: list[float] = []  # timed steps of the best placement so far
 
     def __enter__(self) -> RuntimeEvaluator:
@@ -99,9 +101,28 @@ class RuntimeEvaluator:
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
+    def start(self, beside_unplaced: bool = False) -> None:
+        """Starts the workers now rather than with the first evaluation.
+
+        Args:
+          beside_unplaced: also the process of ``race_unplaced``, at the same time: each takes seconds to start.
+
+        Raises:
+          WorkerError: one of them cannot be started.
+        """
+        starts = [self._workers.start]
+        if arguments.truth("beside_unplaced", beside_unplaced):
+            self._whole_machine = self._whole_machine or _whole_machine(self._problem.cluster)
+            starts.append(self._whole_machine.start)
+        with concurrent.futures.ThreadPoolExecutor(len(starts)) as pool:
+            for started in [pool.submit(start) for start in starts]:
+                started.result()
+
     def close(self) -> None:
         """Ends the workers; an evaluation after that starts new ones."""
         self._workers.close()
+        if self._whole_machine is not None:
+            self._whole_machine.close()
 
     @property
     def problem(self) -> Problem:
@@ -211,7 +232,8 @@ class RuntimeEvaluator:
                 (asking_s,) = race_steps([empty.step], _ASKING_ROUNDS)
                 return self._race([placed], [loaded.step], rounds, confidence), float(np.median(asking_s))
 
-        with contextlib.closing(_whole_machine(self._problem.cluster)) as whole_machine:
+        self._whole_machine = self._whole_machine or _whole_machine(self._problem.cluster)
+        with contextlib.closing(self._whole_machine) as whole_machine:
             attempt = try_on(whole_machine, 3 * deadline_s, run)
         if attempt.value is None:
             raise UnplacedFailed(f"{attempt.status.name}: {attempt.message}")

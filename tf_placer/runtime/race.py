@@ -9,13 +9,15 @@ import numpy as np
 
 from tf_placer.runtime.statistics import clearly_slower
 
+TURN_S = 0.05
+
 
 def race_steps(
     steps: Sequence[Callable[[], None]],
     rounds: int,
     warmup_rounds: int = 2,
     confidence: float = 0.99,
-    turn_s: float = 0.05,
+    turn_s: float = TURN_S,
     clock: Callable[[], float] = time.perf_counter,
 ) -> list[list[float]]:
     """Gives every program a turn in each round; who is clearly slower than the leader drops out.

@@ -8,6 +8,10 @@ import math
 from tf_placer import arguments
 from tf_placer.errors import InputError
 
+# What a budget's seconds are of: all that somebody waits for, or each search alone.
+WHOLE, SEARCH = "whole", "search"
+BUDGETS = (WHOLE, SEARCH)
+
 
 @dataclasses.dataclass(frozen=True)
 class Budget:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -23,8 +25,16 @@ from tf_placer.search.progress import Progress
 from tf_placer.search.result import SearchResult
 from tf_placer.search.search import NothingFits, evaluate_given, search
 from tf_placer.search.spec import Role
+from tf_placer.waiting.wait import Wait
 from tf_placer.workers.local_workers import WorkerError
 from tf_placer.workers.remote_workers import UnreachableServer
+
+MEASURE, RACE = "measuring plans", "racing them"
+
+
+def searching(method: str) -> str:
+    """What a search is called where it is waited for."""
+    return f"searching with {method}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,12 +46,14 @@ class LiveConfig:
       finalists: the fastest plans, which race against the best single device and the best plan of each method.
       rounds: turns of each in the race.
       confidence: that a plan is faster, turn by turn, before it is recommended (``clearly_slower``).
+      control_s: most seconds of random search.
     """
 
     searches: int = 3
     finalists: int = 2
     rounds: int = 20
     confidence: float = 0.95
+    control_s: float = math.inf
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -144,6 +156,7 @@ def search_live(
     progress: Callable[[str, Budget], Progress] | None = None,
     config: LiveConfig = LiveConfig(),
     settings: Mapping[str, object] | None = None,
+    wait: Wait | None = None,
 ) -> LiveResult:
     """Searches on the calibrated simulator and lets the runtime have the last word.
 
@@ -165,6 +178,7 @@ def search_live(
       progress: makes what shows a search, from its title and budget.
       config: how to spend the time.
       settings: method -> its settings, see ``search``.
+      wait: is told of each phase that begins; it has those of ``live_phases``.
 
     Raises:
       InputError: an unknown method.
@@ -172,7 +186,7 @@ def search_live(
       WorkerError, UnreachableServer: the workers cannot be started or found, and nothing was measured before.
       KeyboardInterrupt: Ctrl-C before anything was measured.
     """
-    return _LiveSearch(problem, evaluator, seed, progress, config, settings or {}).run(method, budget)
+    return _LiveSearch(problem, evaluator, seed, progress, config, settings or {}, wait).run(method, budget)
 
 
 class _LiveSearch:
@@ -184,6 +198,7 @@ class _LiveSearch:
         progress: Callable[[str, Budget], Progress] | None,
         config: LiveConfig,
         settings: Mapping[str, object],
+        wait: Wait | None,
     ) -> None:
         self._problem = problem
         self._evaluator = evaluator
@@ -191,6 +206,7 @@ class _LiveSearch:
         self._progress = progress
         self._config = config
         self._settings = settings
+        self._wait = wait
         self._single = methods.the(Role.REFERENCE).name
         self._plain = methods.the(Role.PLAIN).name
         self._control = methods.the(Role.CONTROL).name
@@ -237,7 +253,8 @@ class _LiveSearch:
             # The default is made of such: no other stands beside it.
             rivals = {} if Role.DEFAULT in methods.find(method).roles else {self._plain: share}
             if last:
-                rivals[self._control] = share.capped(found.evaluations)
+                seconds = min(share.seconds, self._config.control_s)
+                rivals[self._control] = Budget(seconds, found.evaluations)
             for rival, budget in rivals.items():
                 if rival != method and not self._searches[-1].interrupted:
                     self._propose(rival, budget, which, seed, go_on=last)
@@ -253,16 +270,17 @@ class _LiveSearch:
         shown = self._progress(f"{method}, {which}", budget) if self._progress else None
         problem = self._correction.apply(self._problem)
         try:
-            found = search(
-                problem,
-                method,
-                budget.seconds,
-                budget.evaluations,
-                seed,
-                shown,
-                start=start,
-                config=self._settings.get(method),
-            )
+            with self._phase(searching(method)):
+                found = search(
+                    problem,
+                    method,
+                    budget.seconds,
+                    budget.evaluations,
+                    seed,
+                    shown,
+                    start=start,
+                    config=self._settings.get(method),
+                )
         except NothingFits:
             return None
         self._searches.append(found)
@@ -274,7 +292,8 @@ class _LiveSearch:
         return found
 
     def _measure(self, trial: Trial) -> None:
-        measured = self._evaluator.evaluate(trial.decisions.plain)
+        with self._phase(MEASURE):
+            measured = self._evaluator.evaluate(trial.decisions.plain)
         status = Status(int(measured.status[0]))
         measured_s = float(measured.runtime_s[0]) if status == Status.OK else None
         self._trials.append(
@@ -310,12 +329,16 @@ class _LiveSearch:
         best_of_each = {self._trials[i].method: i for i in reversed(plans)}
         racers = list(dict.fromkeys([*singles, *plans[: self._config.finalists], *best_of_each.values()]))
         plans_of_race = Decisions.joined([self._trials[i].decisions for i in racers])
-        samples = self._evaluator.race(plans_of_race.plain, self._config.rounds)
+        with self._phase(RACE):
+            samples = self._evaluator.race(plans_of_race.plain, self._config.rounds)
         for i, raced_s in zip(racers, race_times_s(samples), strict=True):
             self._trials[i] = dataclasses.replace(self._trials[i], measured_s=raced_s, raced=True)
         # Before the refit: Ctrl-C there loses no race.
         self._samples = dict(zip(racers, samples, strict=True))
         self._refit()
+
+    def _phase(self, name: str) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext() if self._wait is None else self._wait.phase(name)
 
     def _result(self, why: str, interrupted: bool) -> LiveResult:
         trials, ran = self._trials, self._ran()

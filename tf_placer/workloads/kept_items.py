@@ -63,6 +63,11 @@ def kept_item(name: str, settings: Mapping[str, Any], trace: Callable[[], Item])
     return item
 
 
+def is_kept(name: str) -> bool:
+    """Whether some version of a workload is kept; it may be traced again all the same, where the code has changed."""
+    return any(kept_folder().glob(f"{name}-*{_SUFFIX}"))
+
+
 def _read(path: pathlib.Path) -> Item | None:
     if not path.is_file():
         return None

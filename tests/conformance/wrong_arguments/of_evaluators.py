@@ -73,6 +73,7 @@ def of_evaluators(scene: Scene) -> dict[str, Row]:
             },
             runs=False,
         ),
+        "RuntimeEvaluator.start": Row(runtime.start, dict, {"beside_unplaced": (1, "yes")}, runs=False),
         "RuntimeEvaluator.race_unplaced": Row(
             runtime.race_unplaced,
             lambda: {"device_of_unit": one, "rounds": 2, "confidence": 0.9},

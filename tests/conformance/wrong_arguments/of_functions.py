@@ -31,6 +31,7 @@ def of_functions(scene: Scene) -> dict[str, Row]:
                 ),
                 "method": (3, "", "hpd"),
                 "budget_s": (0, -1, "5", NAN, INF, True),
+                "budget_of": (3, "", "method"),
                 "seed": (-1, 1.5, "1", True, 2**31),
                 "cache_dir": (3, "", b"a"),
                 "variables": (3, "", "swap"),

@@ -15,7 +15,11 @@ from tf_placer.errors import InputError
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.evaluation.runtime import RaceFailed, TraceFailed
 from tf_placer.search.budget import Budget
+from tf_placer.search.live import MEASURE, RACE
+from tf_placer.search.live_phases import START
 from tf_placer.search.search import search
+from tf_placer.waiting.wait import Wait
+from tf_placer.waiting.work import Phase, Work
 from tf_placer.workers.local_workers import WorkerError
 
 
@@ -32,11 +36,20 @@ class FailingEvaluator:
     def __exit__(self, *exc_info):
         pass
 
+    def start(self):
+        pass
+
     def evaluate(self, device_of_unit):
         self._calls += 1
         if self._calls > 1:
             raise self._error
         return Measurement(np.array([0.5]), None, np.array([0], np.int32), ("",))
+
+
+def timed():
+    """The wait of candidates that are timed."""
+    phases = tuple(Phase(name, 1.0) for name in (START, MEASURE, RACE))
+    return Wait(Work(phases), rich.console.Console(quiet=True))
 
 
 @pytest.mark.parametrize(
@@ -53,7 +66,8 @@ def test_candidates_survive_and_none_counts_as_measured(error, why, monkeypatch)
     found = [
         Candidate(method, search(problem, method, budget_evaluations=2)) for method in ("random", "single")
     ]
-    kept = measure_candidates(None, problem, found, rich.console.Console(quiet=True), fastest)
+    console = rich.console.Console(quiet=True)
+    kept = measure_candidates(None, problem, found, console, fastest, timed())
     assert [c.result for c in kept] == [c.result for c in found]
     # Half measured, half simulated would compare what cannot be compared.
     assert [c.measured_s for c in kept] == [None, None]
@@ -92,9 +106,8 @@ def test_what_runs_is_raced_and_the_races_times_count(fails, monkeypatch):
     monkeypatch.setattr(candidate_module, "RuntimeEvaluator", lambda item, problem: evaluator)
     nothing = Candidate("hdp", None, status=Status.OUT_OF_MEMORY, message="nothing fits")
     found = [Candidate(name, search(problem, name, budget_evaluations=2)) for name in ("random", "single")]
-    measured = measure_candidates(
-        None, problem, [found[0], nothing, found[1]], rich.console.Console(quiet=True), fastest
-    )
+    console = rich.console.Console(quiet=True)
+    measured = measure_candidates(None, problem, [found[0], nothing, found[1]], console, fastest, timed())
     assert evaluator.raced == (0 if fails else 2)
     assert [c.measured_s for c in measured] == ([0.5, None, 0.5] if fails else [1.0, None, 2.0])
     assert measured[1] == nothing
@@ -107,7 +120,8 @@ def test_a_step_of_the_plan_that_is_written_is_traced_or_a_line_says_why_not(fai
     evaluator = RacingEvaluator(fails)
     monkeypatch.setattr(candidate_module, "RuntimeEvaluator", lambda item, problem: evaluator)
     found = [Candidate(name, search(problem, name, budget_evaluations=2)) for name in ("random", "single")]
-    first, second = measure_candidates(None, problem, found, rich.console.Console(), operator.itemgetter(0))
+    console = rich.console.Console()
+    first, second = measure_candidates(None, problem, found, console, operator.itemgetter(0), timed())
     assert [decisions.digest(0, problem) for decisions in evaluator.traced] == [
         first.result.placement.decisions.digest(0, problem)
     ]

@@ -1,0 +1,130 @@
+"""What `place` and `compare` say at their start, and how long they then take."""
+
+import io
+import json
+import re
+import time
+
+import pytest
+import rich.console
+
+from tf_placer.__main__ import run
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.command_line import waits
+from tf_placer.command_line.request import Request
+from tf_placer.command_line.source import Source
+from tf_placer.command_line.waits import (
+    Kind,
+    share_beside_control,
+    share_out,
+    wait_to_compare,
+    wait_to_place,
+    work_to_place,
+)
+from tf_placer.errors import InputError
+from tf_placer.search.budget import SEARCH, Budget
+from tf_placer.search.live import searching
+from tf_placer.waiting import durations
+
+
+@pytest.fixture(autouse=True)
+def nothing_was_done_before(tmp_path, monkeypatch):
+    """No durations of this machine's user, and no workload seems to be traced."""
+    monkeypatch.setattr(durations, "default_file", lambda: tmp_path / "durations.json")
+    monkeypatch.setattr(waits, "is_kept", lambda name: (tmp_path / "durations.json").exists())
+
+
+def request_of(budget_s=60.0, **more):
+    return Request(Source("dense_small"), Cluster.preset("k40x2"), Budget(budget_s), 0, **more)
+
+
+def quiet():
+    return rich.console.Console(file=io.StringIO(), width=80)
+
+
+def ran(tmp_path, command, *flags):
+    console = quiet()
+    argv = [command, "--workload=dense_small", "--cluster=k40x2", f"--out={tmp_path / 'out'}", *flags]
+    assert run(argv, console) == 0
+    return console.file.getvalue().splitlines()[0]
+
+
+def test_the_first_line_names_every_phase(tmp_path):
+    first = ran(tmp_path, "place", "--budget_s=1", "--method=random")
+    assert first.startswith("This takes about ")
+    for name in ("building the graph", "plans that cost little", "searching with random", "writing"):
+        assert re.search(rf"{name} (under 1|\d+) s", first), name
+    # What it took is known from then on: no rule of twenty seconds for a graph that was traced.
+    assert " 20 s" in first
+    assert " 20 s" not in ran(tmp_path, "place", "--budget_s=1", "--method=random")
+
+
+def test_evaluations_alone_take_as_long_as_the_last_time(tmp_path):
+    flags = ("--budget_evaluations=20", "--method=random")
+    assert "searching with random for a time not known" in ran(tmp_path, "place", *flags)
+    assert "not known" not in ran(tmp_path, "place", *flags)
+
+
+def test_methods_share_the_whole_and_that_is_said(tmp_path):
+    first = ran(tmp_path, "compare", "--budget_s=1.5", "--methods=single,random,local_search")
+    assert "searching with single under 1 s, searching with random" in first
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert summary["search_s"] < 1.5
+
+
+@pytest.mark.parametrize("budget_s", [0.5, 60.0])
+def test_random_search_beside_another_has_a_tenth(budget_s):
+    request = request_of(budget_s)
+    wait = wait_to_place(request, "local_search", quiet())
+    budget, control_s = share_beside_control(wait, request, "local_search")
+    assert budget.seconds == pytest.approx(9 * control_s, rel=1e-3)
+    assert budget.seconds + control_s >= min(0.5, 0.2 * budget_s)
+    assert budget.seconds + control_s <= budget_s
+
+
+def test_methods_that_go_on_have_equal_shares():
+    request = request_of()
+    names = ("single", "random", "local_search")
+    wait = wait_to_compare(request, names, quiet())
+    shares = share_out(wait, request, names)
+    assert shares["random"] == shares["local_search"]
+    assert 0 < 2 * shares["random"].seconds < 60.0
+    assert wait.remaining_s == pytest.approx(60.0, rel=0.01)
+
+
+def test_a_budget_of_the_search_is_the_searchs_alone():
+    request = request_of(budget_of=SEARCH)
+    wait = wait_to_place(request, "local_search", quiet())
+    assert share_beside_control(wait, request, "local_search") == (Budget(60.0), 60.0)
+    assert wait.remaining_s > 120.0
+    names = ("random", "local_search")
+    wait = wait_to_compare(request, names, quiet())
+    assert share_out(wait, request, names) == dict.fromkeys(names, Budget(60.0))
+    assert wait.remaining_s > 120.0
+
+
+def test_it_is_said_where_all_but_the_search_takes_longer_than_there_is():
+    request = request_of(10.0)  # a new graph takes twenty seconds
+    wait = wait_to_place(request, "local_search", quiet())
+    assert wait.work.seconds > 20.0 + 0.2 * 10.0
+    assert wait.work.sentence().startswith("This takes about 2")
+
+
+def test_a_plan_that_is_applied_is_not_searched():
+    names = [phase.name for phase in work_to_place(request_of(), "auto", Kind.APPLIED).phases]
+    assert not any(name.startswith(searching("")) for name in names)
+
+
+def test_a_budget_is_of_the_whole_or_of_the_search():
+    with pytest.raises(InputError, match="--budget_of=both: give one of whole, search"):
+        request_of(budget_of="both")
+
+
+@pytest.mark.alone
+def test_the_budget_is_the_whole_wait(tmp_path):
+    ran(
+        tmp_path, "place", "--budget_s=1", "--method=local_search"
+    )  # the graph is traced, and how long it took known
+    start_s = time.monotonic()
+    ran(tmp_path, "place", "--budget_s=5", "--method=local_search")
+    assert 3.5 < time.monotonic() - start_s < 6.5  # a fifth more, and room for a busy machine
