@@ -122,7 +122,8 @@ def test_the_wheel_holds_all_that_an_installed_tf_placer_reads(
         str(file.relative_to(root))
         for folder in installed
         for file in (root / folder).rglob("*")
-        if file.suffix in (".py", ".cc", ".h", ".toml", ".json", ".npz")
+        if file.suffix in (".py", ".cc", ".h", ".toml", ".json", ".npz", ".html", ".css", ".js")
+        or file.name in ("LICENSE", "NOTICE")
     }
     assert packed == expected
     assert {

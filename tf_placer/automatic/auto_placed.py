@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import os
+import pathlib
 import threading
 import types
 import warnings
@@ -23,14 +25,18 @@ from colocation.tensorflow_internals import (
     is_inside_xla,
     trace,
 )
+from tf_placer import arguments
 from tf_placer.automatic.config import AutoPlaceConfig
 from tf_placer.automatic.plan import Plan
 from tf_placer.automatic.signature import Signature, placed_signature
 from tf_placer.automatic.strategies import why_a_strategy_decides
 from tf_placer.errors import InputError
 from tf_placer.evaluation.runtime import RuntimeEvaluator
+from tf_placer.files import write_atomically
 from tf_placer.graph.item import Item
 from tf_placer.problem.placement import Placement
+from tf_placer.report_page.html import page_html
+from tf_placer.report_page.page import Page
 from tf_placer.runtime.audit import Audit
 from tf_placer.tensorflow_message import told
 
@@ -125,16 +131,30 @@ class AutoPlaced(WrappingFunction):
         plans = [signature.plan for signature in self._signatures.values()]
         return tuple(plan.placement for plan in plans if plan is not None)
 
-    def report(self) -> str:
+    def report(self, path: str | os.PathLike[str] | None = None) -> str:
         """What went where and why, predicted and measured times, the largest transfers, memory; for every signature.
 
+        Args:
+          path: a file, ``report.html`` say, that a page with charts of the same is written to, beside the text.
+
         Raises:
-          InputError: the function was not called yet.
+          InputError: the function was not called yet, ``path`` cannot be written to, or no signature was placed, so
+            that there is nothing to draw.
         """
         self._check_called()
+        if path is not None:
+            self._write_page(arguments.path("path", path, "the file to write"))
         unplaced = [f"{self.name} runs as it is, unplaced: {why}" for why in sorted(self._told)]
         placed = [signature.report() for signature in self._signatures.values()]
         return "\n\n".join(text for text in [*unplaced, *placed] if text)
+
+    def _write_page(self, path: pathlib.Path) -> None:
+        if path.is_dir() or not path.absolute().parent.is_dir():
+            raise InputError(f"path is {arguments.shown(path)}; give a file in a folder that is there")
+        self._last()  # raises where there is none
+        made = [signature.page_section(i) for i, signature in enumerate(self._signatures.values(), 1)]
+        sections = tuple(section for section in made if section is not None)
+        write_atomically(path, page_html(Page(str(self.name), sections)))
 
     def audit(self) -> Audit:
         """Runs one step of the placement that ``placement`` gives on fresh workers, and says where its ops ran.

@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import json
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,8 @@ from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.requested import narrowed_units
 from tf_placer.quantities import milliseconds, percentage
-from tf_placer.runtime.race import race_times_s
+from tf_placer.report_page.search_curves import search_curve
+from tf_placer.runtime.race import race_spreads_s, race_times_s
 from tf_placer.runtime.statistics import clearly_slower
 from tf_placer.search import methods
 from tf_placer.search.budget import Budget
@@ -41,6 +42,7 @@ from tf_placer.search.live import MEASURE, search_live, searching
 from tf_placer.search.live_phases import START
 from tf_placer.search.objective import MEMORY
 from tf_placer.search.progress import Progress
+from tf_placer.search.result import SearchResult
 from tf_placer.search.search import search
 from tf_placer.search.spec import Role
 from tf_placer.user_cache import user_cache_folder
@@ -64,6 +66,9 @@ class Plan:
       is_worth_it: the plan is clearly faster than the function as it is, or that cannot be told.
       why: one sentence.
       from_cache: it was found by an earlier process.
+      correction: of the simulator that predicts, as fields of ``Correction``; empty where nothing was measured.
+      raced_spread_s, unplaced_spread_s: lower and upper quartile of ``raced_s`` and ``unplaced_s``.
+      progress: (name, seconds, best step) of each search: when it found something better, and how long that takes.
     """
 
     placement: Placement
@@ -76,6 +81,10 @@ class Plan:
     is_worth_it: bool
     why: str
     from_cache: bool
+    correction: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    raced_spread_s: Sequence[float] | None = None
+    unplaced_spread_s: Sequence[float] | None = None
+    progress: Sequence[tuple[str, Sequence[float], Sequence[float]]] = ()
 
 
 # What the cache keeps of a plan beside its devices.
@@ -161,7 +170,7 @@ def _kept_plan(found: Any, problem: Problem) -> Plan:
     placement = Placement(problem, device_of_unit, *(found.get(name) for name in UNDECIDED))
     if (placement.device_of_op != device_of_op).any():
         raise InputError("it parts ops that must share a device")
-    return Plan(placement, **{name: found[name] for name in _KEPT}, from_cache=True)
+    return Plan(placement, **{name: found[name] for name in _KEPT if name in found}, from_cache=True)
 
 
 def _search(
@@ -192,6 +201,7 @@ def _search(
             why="the fastest in the simulator; "
             + (item.why_not_standalone or "these devices are not for timing"),
             from_cache=False,
+            progress=_progress([result]),
         )
     with RuntimeEvaluator(item, problem) as evaluator:
         with patient(), call.wait.phase(START):
@@ -201,9 +211,7 @@ def _search(
             problem, evaluator, config.method, budget, config.seed, progress, live_config, wait=call.wait
         )
         with call.wait.phase(UNPLACED):
-            raced_s, unplaced_s, is_worth_it, verdict = _beside_unplaced(
-                evaluator, found.recommended.decisions, live_config.rounds
-            )
+            race = _beside_unplaced(evaluator, found.recommended.decisions, live_config.rounds)
     plans = [found.recommended.decisions]
     plans += [found.single.decisions] if found.single is not None else []
     predicted_s = SimulatedEvaluator(found.problem).evaluate(Decisions.joined(plans)).runtime_s
@@ -213,11 +221,15 @@ def _search(
         single_predicted_s=float(predicted_s[-1]),
         measured_s=found.recommended.measured_s,
         single_measured_s=found.single.measured_s if found.single is not None else None,
-        raced_s=raced_s,
-        unplaced_s=unplaced_s,
-        is_worth_it=is_worth_it,
-        why=f"{found.why}; {verdict}",
+        raced_s=race.times_s[0],
+        unplaced_s=race.times_s[1],
+        is_worth_it=race.is_worth_it,
+        why=f"{found.why}; {race.why}",
         from_cache=False,
+        correction=dataclasses.asdict(found.correction),
+        raced_spread_s=race.spreads_s[0],
+        unplaced_spread_s=race.spreads_s[1],
+        progress=_progress(found.searches),
     )
 
 
@@ -266,20 +278,32 @@ def _least_memory(
     )
 
 
-def _beside_unplaced(
-    evaluator: RuntimeEvaluator, plan: Decisions, rounds: int
-) -> tuple[float | None, float | None, bool, str]:
-    """Step times of the plan and of the program as it is, whether the plan is worth it, and why."""
+def _progress(searches: Sequence[SearchResult]) -> list[tuple[str, Sequence[float], Sequence[float]]]:
+    curves = [search_curve(f"{one.method}, search {i}", one.history) for i, one in enumerate(searches, 1)]
+    return [(curve.name, curve.elapsed_s, curve.best_s) for curve in curves]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Race:
+    """Whether the plan is worth it, and why; times and spreads of the plan and of the program as it is."""
+
+    is_worth_it: bool
+    why: str
+    times_s: Sequence[float | None] = (None, None)
+    spreads_s: Sequence[tuple[float, float] | None] = (None, None)
+
+
+def _beside_unplaced(evaluator: RuntimeEvaluator, plan: Decisions, rounds: int) -> _Race:
     try:
         samples = evaluator.race_unplaced(plan, rounds)
     except UnplacedFailed as error:
-        return None, None, True, f"as it is it does not run ({error})"
+        return _Race(True, f"as it is it does not run ({error})")
     except RaceFailed as error:
-        return None, None, False, f"beside the function as it is, the plan did not run to the end ({error})"
-    raced_s, unplaced_s = race_times_s(samples)
-    if clearly_slower(samples[1], samples[0], _CONFIDENCE):
-        return raced_s, unplaced_s, True, "clearly faster than the function as it is, on the whole machine"
-    return raced_s, unplaced_s, False, "not clearly faster than the function as it is, on the whole machine"
+        return _Race(False, f"beside the function as it is, the plan did not run to the end ({error})")
+    is_worth_it = clearly_slower(samples[1], samples[0], _CONFIDENCE)
+    how = "clearly faster" if is_worth_it else "not clearly faster"
+    why = f"{how} than the function as it is, on the whole machine"
+    return _Race(is_worth_it, why, race_times_s(samples), race_spreads_s(samples))
 
 
 def _key(problem: Problem, config: AutoPlaceConfig) -> dict[str, str]:

@@ -13,11 +13,13 @@ import tensorflow as tf
 from colocation.tensorflow_internals import ConcreteFunction
 from tf_placer.automatic.config import AutoPlaceConfig
 from tf_placer.automatic.eager_devices import attach, is_attached
+from tf_placer.automatic.page_section import page_section
 from tf_placer.automatic.plan import Plan, find_plan
 from tf_placer.automatic.report import report
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
+from tf_placer.report_page.page import Section
 from tf_placer.rewrite.placed_function import movable_variables, move_variables, placed_concrete_function
 from tf_placer.rewrite.rewrite import check_can_be_written
 from tf_placer.search.budget import Budget
@@ -46,6 +48,16 @@ class Signature:
             return ""
         text = report(self.item.name, self.plan)
         return f"{text}\nkept as it was: this plan is not used" if self.concrete is self.traced else text
+
+    def page_section(self, number: int) -> Section | None:
+        """The same as a part of a page; None where it cannot be placed.
+
+        Args:
+          number: of the signature, from 1.
+        """
+        if self.item is None or self.plan is None:
+            return None
+        return page_section(self.item.name, number, self.plan, self.concrete is not self.traced)
 
 
 def placed_signature(

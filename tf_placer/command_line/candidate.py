@@ -15,7 +15,7 @@ from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator
 from tf_placer.graph.item import Item
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.problem import Problem
-from tf_placer.runtime.race import race_times_s
+from tf_placer.runtime.race import race_spreads_s, race_times_s
 from tf_placer.search import methods
 from tf_placer.search.budget import Budget
 from tf_placer.search.ctrl_c import patient
@@ -45,6 +45,7 @@ class Candidate:
         method cannot place this problem.
       message: one line about a failure, "" where there is nothing to say.
       traced: a step on the runtime, of the one whose plan is written.
+      spread_s: lower and upper quartile of its times in a race; None where there was none.
     """
 
     method: str
@@ -53,6 +54,7 @@ class Candidate:
     status: Status = Status.OK
     message: str = ""
     traced: tf.compat.v1.RunMetadata | None = None
+    spread_s: tuple[float, float] | None = None
 
     @property
     def simulated_s(self) -> float | None:
@@ -196,14 +198,14 @@ def _raced(candidates: list[Candidate], evaluator: RuntimeEvaluator) -> list[Can
         return candidates
     raced = list(candidates)
     try:
-        times_s = race_times_s(evaluator.race(Decisions.joined(plans).plain))
+        samples = evaluator.race(Decisions.joined(plans).plain)
     except RaceFailed as error:
         why = f"timed by itself, because the race failed ({error})"
         for i in racing:
             raced[i] = dataclasses.replace(raced[i], message=raced[i].message or why)
         return raced
-    for i, measured_s in zip(racing, times_s, strict=True):
-        raced[i] = dataclasses.replace(raced[i], measured_s=measured_s)
+    for i, measured_s, spread_s in zip(racing, race_times_s(samples), race_spreads_s(samples), strict=True):
+        raced[i] = dataclasses.replace(raced[i], measured_s=measured_s, spread_s=spread_s)
     return raced
 
 

@@ -70,5 +70,10 @@ def place_live(
 
 def _as_candidate(found: LiveResult, trial: Trial) -> Candidate:
     return Candidate(
-        trial.method, found.as_search_result(trial), trial.measured_s, trial.status, trial.message
+        trial.method,
+        found.as_search_result(trial),
+        trial.measured_s,
+        trial.status,
+        trial.message,
+        spread_s=trial.spread_s,
     )

@@ -7,6 +7,7 @@ import rich.table
 
 from tf_placer.command_line.by_layer import layer_table
 from tf_placer.command_line.candidate import NOT_RUN, Candidate
+from tf_placer.command_line.remarks import remarks
 from tf_placer.command_line.report import Report, row_name
 from tf_placer.command_line.split_batch import split_batch_row
 from tf_placer.command_line.verdict import verdict
@@ -22,17 +23,8 @@ def print_report(report: Report, console: rich.console.Console) -> None:
     for candidate in (*report.baselines, report.chosen):
         if candidate.message:
             console.print(f"{candidate.method}: {candidate.message}", soft_wrap=True)
-    if report.result.interrupted:
-        console.print("The search was interrupted; this is the best it had found.")
-    if report.problem.guessed_op_types:
-        guesses = ", ".join(f"{op} x {count}" for op, count in report.problem.guessed_op_types.items())
-        console.print(f"The cost of these ops is a guess: {guesses}.", soft_wrap=True)
-    if report.problem.estimated_sizes:
-        rules = "; ".join(f"{count} {rule}" for rule, count in report.problem.estimated_sizes.items())
-        count = sum(report.problem.estimated_sizes.values())
-        console.print(
-            f"The sizes of {count} tensors depend on data and are estimates: {rules}.", soft_wrap=True
-        )
+    for remark in remarks(report):
+        console.print(remark, soft_wrap=True)
 
 
 def table(report: Report) -> rich.table.Table:

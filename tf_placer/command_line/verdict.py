@@ -14,8 +14,7 @@ from tf_placer.quantities import milliseconds, percentage
 
 
 def verdict(report: Report) -> str:
-    """What is gained over a single device, or that nothing is; what memory and whole layers have to do with it, and what a split batch
-    would take."""
+    """What is gained over a single device, or that nothing is; what memory, layers and the batch have to do with it."""
     said = [_gained(report), *fit_sentences(report)]
     if report.by_layer is not None:
         said.append(about_layers(report, report.by_layer))

@@ -9,16 +9,18 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tf_placer.command_line import comparison
+from tf_placer.command_line.page_of_report import page_of_report
 from tf_placer.command_line.report import Report
 from tf_placer.command_line.summary import summary
 from tf_placer.errors import InputError
 from tf_placer.files import replacing
 from tf_placer.folders import reserved
 from tf_placer.presentation.chrome_trace import chrome_trace
+from tf_placer.report_page.html import page_html
 from tf_placer.rewrite.apply_placement import apply_placement
 
 # What a run writes, in the order in which it appears.
-SAVED_MODEL, META_GRAPH = "saved_model", "placed_meta_graph.pb"
+SAVED_MODEL, META_GRAPH, PAGE = "saved_model", "placed_meta_graph.pb", "report.html"
 RESULTS = (
     SAVED_MODEL,
     META_GRAPH,
@@ -27,6 +29,7 @@ RESULTS = (
     comparison.TABLE,
     comparison.PICTURE,
     "timeline.json",
+    PAGE,
     "summary.json",
 )
 
@@ -37,7 +40,7 @@ def write_report(
     made_for: Mapping[str, Any] | None = None,
     also: Callable[[pathlib.Path], None] | None = None,
 ) -> tuple[pathlib.Path, ...]:
-    """Writes placement.json, placed_graph.pb, timeline.json and summary.json into ``out``; returns their paths.
+    """Writes placement.json, placed_graph.pb, timeline.json, report.html and summary.json into ``out``.
 
     They appear together, in place of those of an earlier run, or nothing changes. Who is killed in the instant
     between leaves no summary.json: where it lies, the rest is complete and of the same run.
@@ -47,6 +50,9 @@ def write_report(
       out: the folder.
       made_for: the flags that the plan remembers.
       also: writes more of ``RESULTS`` into the folder that it is given.
+
+    Returns:
+      The paths of all that is there.
 
     Raises:
       InputError: what ``also`` raises.
@@ -61,6 +67,9 @@ def write_report(
         ran = report.placement is report.result.placement  # what was traced is what is written
         timeline = chrome_trace(report.placement, report.chosen.traced if ran else None)
         (unfinished / "timeline.json").write_text(timeline, encoding="utf8")
+        files = [name for name in RESULTS if (unfinished / name).exists()]
+        page = page_html(page_of_report(report, out, files, made_for or {}))
+        (unfinished / PAGE).write_text(page, encoding="utf8")
         text = json.dumps(summary(report), indent=1, allow_nan=False) + "\n"
         (unfinished / "summary.json").write_text(text, encoding="utf8")
     return tuple(out / name for name in RESULTS if (out / name).exists())

@@ -68,10 +68,28 @@ def race_times_s(samples: Sequence[Sequence[float]]) -> list[float]:
     Args:
       samples: from ``race_steps``, one of them at least with all turns.
     """
+    return [float(np.median(one)) for one in _at_the_winners_level(samples)]
+
+
+def race_spreads_s(samples: Sequence[Sequence[float]]) -> list[tuple[float, float]]:
+    """Lower and upper quartile of what ``race_times_s`` gives the middle of, for each program of a race.
+
+    Args:
+      samples: as there.
+    """
+    found = [np.quantile(one, [0.25, 0.75]).tolist() for one in _at_the_winners_level(samples)]
+    return [(low, high) for low, high in found]
+
+
+def _at_the_winners_level(samples: Sequence[Sequence[float]]) -> list[np.ndarray]:
+    """The winner's times, and those of the others as its median times what they took of the winner turn by turn."""
     turns = max(map(len, samples))
     winner = min((one for one in samples if len(one) == turns), key=lambda one: float(np.median(one)))
     level_s = float(np.median(winner))
-    return [level_s * float(np.median(np.array(one) / np.array(winner[: len(one)]))) for one in samples]
+    return [
+        np.array(one) if one is winner else level_s * (np.array(one) / np.array(winner[: len(one)]))
+        for one in samples
+    ]
 
 
 def _turn(step: Callable[[], None], turn_s: float, clock: Callable[[], float]) -> float:

@@ -16,7 +16,7 @@ from tf_placer.planners.single_device import single_device_placements
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
-from tf_placer.runtime.race import race_times_s
+from tf_placer.runtime.race import race_spreads_s, race_times_s
 from tf_placer.runtime.statistics import clearly_slower
 from tf_placer.search import methods
 from tf_placer.search.budget import Budget
@@ -69,6 +69,7 @@ class Trial:
       evaluations: placements that its search tried.
       search_s: seconds that its search took.
       found_by: see ``SearchResult``.
+      spread_s: lower and upper quartile of its times in the race; None where it was not in it.
     """
 
     method: str
@@ -80,6 +81,7 @@ class Trial:
     evaluations: int = 1
     search_s: float = 0.0
     found_by: str = ""
+    spread_s: tuple[float, float] | None = None
 
     @property
     def device_of_unit(self) -> np.ndarray:
@@ -331,8 +333,9 @@ class _LiveSearch:
         plans_of_race = Decisions.joined([self._trials[i].decisions for i in racers])
         with self._phase(RACE):
             samples = self._evaluator.race(plans_of_race.plain, self._config.rounds)
-        for i, raced_s in zip(racers, race_times_s(samples), strict=True):
-            self._trials[i] = dataclasses.replace(self._trials[i], measured_s=raced_s, raced=True)
+        for i, raced_s, spread_s in zip(racers, race_times_s(samples), race_spreads_s(samples), strict=True):
+            trial = self._trials[i]
+            self._trials[i] = dataclasses.replace(trial, measured_s=raced_s, raced=True, spread_s=spread_s)
         # Before the refit: Ctrl-C there loses no race.
         self._samples = dict(zip(racers, samples, strict=True))
         self._refit()

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-from tf_placer.runtime.race import race_steps, race_times_s
+from tf_placer.runtime.race import race_spreads_s, race_steps, race_times_s
 
 
 class Track:
@@ -74,3 +74,12 @@ def test_a_machine_that_gets_slower_favours_no_turn():
 def test_times_of_a_race_are_as_its_winner_saw_the_machine():
     winner, dropped = [1.0, 1.0, 1.0, 3.0, 3.0, 3.0, 3.0], [1.5, 1.5, 1.5]
     assert race_times_s([dropped, winner]) == [4.5, 3.0]
+
+
+def test_a_spread_is_around_the_time_of_each_and_as_wide_as_its_noise():
+    samples = race(Track([1.3, 1.0, 1.01], noise=0.05), rounds=40)
+    times_s, spreads_s = race_times_s(samples), race_spreads_s(samples)
+    for time_s, (low_s, high_s) in zip(times_s, spreads_s, strict=True):
+        assert low_s <= time_s <= high_s
+        assert 0.01 < (high_s - low_s) / time_s < 0.25
+    assert race_spreads_s([[2.0] * 5, [4.0] * 5]) == [(2.0, 2.0), (4.0, 4.0)]

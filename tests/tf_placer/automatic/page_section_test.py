@@ -1,0 +1,62 @@
+"""The page of a placed function, from plans made by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from tests.tf_placer.report_page.drawn_pages import layered_problem, striped
+from tf_placer.automatic.page_section import page_section
+from tf_placer.automatic.plan import Plan
+from tf_placer.evaluation.simulated import SimulatedEvaluator
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    placement = striped(layered_problem(100))
+    predicted_s = SimulatedEvaluator(placement.problem).evaluate(placement.decisions).runtime_s
+    return Plan(
+        placement=placement,
+        predicted_s=float(predicted_s[0]),
+        single_predicted_s=0.5,
+        measured_s=None,
+        single_measured_s=None,
+        raced_s=None,
+        unplaced_s=None,
+        is_worth_it=True,
+        why="the fastest in the simulator",
+        from_cache=False,
+        progress=[("auto, search 1", [0.5, 2.0], [0.3, 0.2])],
+    )
+
+
+def test_what_is_simulated_is_said_to_be(plan: Plan) -> None:
+    section = page_section("train_step", 1, plan, is_used=True)
+    assert section.headline.startswith("Placed: ") and section.headline.endswith("in the simulator.")
+    assert section.plan is not None and section.plan.step_ns == round(1e9 * plan.predicted_s)
+    assert [row.simulated_s for row in section.step_times] == [plan.predicted_s, 0.5]
+    assert section.curves[0].best_s == (0.3, 0.2)
+    assert section.notes == ("The fastest in the simulator.",)
+
+
+def test_what_was_raced_has_the_last_word_and_its_spread(plan: Plan) -> None:
+    raced = dataclasses.replace(
+        plan,
+        raced_s=0.2,
+        unplaced_s=0.1,
+        raced_spread_s=[0.19, 0.22],
+        unplaced_spread_s=[0.09, 0.11],
+        correction={"compute": 2.0},
+    )
+    section = page_section("train_step", 1, raced, is_used=False)
+    assert section.headline == (
+        "Kept as it was: the plan takes 200.000 ms a step, 100.000 ms the function takes as it is."
+    )
+    assert [row.spread_s for row in section.step_times[2:]] == [(0.19, 0.22), (0.09, 0.11)]
+    assert section.plan is not None
+    assert (
+        section.plan.ops.duration_ns.sum()
+        == 2 * plan.placement.problem.compute_ns[range(100), plan.placement.device_of_op].sum()
+    )
+    assert "keep_unplaced=False" in section.apply[0].text

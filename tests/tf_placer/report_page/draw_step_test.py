@@ -1,0 +1,86 @@
+"""What the page shows of a step is what the simulator says of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.tf_placer.evaluation.random_problems import random_problem
+from tests.tf_placer.report_page.drawn_pages import layered_problem, striped
+from tf_placer.evaluation.memory_curves import MemoryCurve
+from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.problem.decisions import Decisions
+from tf_placer.report_page.draw_step import device_labels, draw_step, thinned
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return layered_problem(400)
+
+
+@pytest.fixture(scope="module")
+def view(problem):
+    return draw_step(problem, striped(problem).decisions)
+
+
+def test_times_and_peaks_are_those_of_the_simulator(problem, view):
+    measured = SimulatedEvaluator(problem).evaluate(striped(problem).decisions)
+    assert view.step_ns / 1e9 == measured.runtime_s[0]
+    assert [curve.peak_bytes for curve in view.memory] == measured.peak_bytes[0].tolist()
+    assert [curve.bytes.max() for curve in view.memory] == measured.peak_bytes[0].tolist()
+    ends_ns = view.ops.start_ns + view.ops.duration_ns
+    assert ends_ns.max() == view.step_ns
+
+
+def test_names_come_in_two_parts_and_make_the_whole(problem, view):
+    scopes = [view.scopes[i] for i in view.ops.scope]
+    assert tuple(a + b for a, b in zip(scopes, view.ops.leaf, strict=True)) == problem.op_names
+    assert len(view.scopes) < problem.num_ops / 10
+
+
+def test_bytes_add_up_to_those_of_the_problem(problem, view):
+    assert view.ops.resident_bytes.sum() == problem.resident_bytes.sum()
+    assert view.ops.output_bytes.sum() == problem.tensor_bytes.sum()
+
+
+def test_the_critical_path_has_no_gap(view):
+    path = [(view.ops.start_ns[i], view.ops.duration_ns[i]) for i in view.ops.critical]
+    path += [(view.transfers.start_ns[i], view.transfers.duration_ns[i]) for i in view.transfers.critical]
+    assert sum(takes for _, takes in path) == view.step_ns, "k40x2's links take no time of devices"
+    crossing = {tuple(sorted(link[1:])) for link in view.path_links}
+    assert all(a < 3 <= b for a, b in crossing), "it goes through channels, from and to devices"
+
+
+def test_layers_stand_behind_those_around_them(view):
+    assert all(parent < layer for layer, parent in enumerate(view.layer_parent))
+    assert set(view.layer_name) >= {"model", "layer_3"}
+
+
+def test_sends_and_receives_are_chores_of_their_devices():
+    rng = np.random.default_rng(1)
+    seen = 0
+    for _ in range(30):
+        problem = random_problem(rng)
+        row = rng.integers(0, problem.num_devices, (1, problem.num_units)).astype(np.int32)
+        view = draw_step(problem, Decisions(row))
+        ends = np.stack([view.transfers.source, view.transfers.target])[:, view.chores.transfer]
+        assert (view.chores.device == ends).any(axis=0).all()
+        assert (view.chores.duration_ns > 0).all()
+        seen += len(view.chores.critical)
+    assert seen > 0
+
+
+def test_labels_are_as_long_as_it_takes():
+    gpus = [f"/job:localhost/replica:0/task:0/device:GPU:{i}" for i in range(2)]
+    assert device_labels(gpus) == ("GPU:0", "GPU:1")
+    workers = [f"/job:worker/replica:0/task:{i}/device:CPU:0" for i in range(2)]
+    assert device_labels(workers) == ("task 0 CPU:0", "task 1 CPU:0")
+    assert device_labels(["first", "second"]) == ("first", "second")
+
+
+def test_a_thinned_curve_keeps_the_peak_of_every_slice():
+    times_ns = np.arange(100_000)
+    used = np.random.default_rng(0).integers(0, 10**9, 100_000)
+    view = thinned(MemoryCurve(times_ns, used), 100_000)
+    assert len(view.at_ns) == 400 and view.peak_bytes == used.max()
+    assert view.bytes.tolist() == used.reshape(400, 250).max(axis=1).tolist()

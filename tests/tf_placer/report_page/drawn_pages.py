@@ -1,0 +1,69 @@
+"""Problems with scopes and names of every kind, and pages of their plans."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.problem.placement import Placement
+from tf_placer.problem.problem import Problem
+from tf_placer.report_page.draw_step import draw_step
+from tf_placer.report_page.page import Bound, Curve, HowTo, Page, Section, StepTime
+
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>&\"'`<!--\u2028"
+
+
+def layered_problem(num_ops: int, seed: int = 0) -> Problem:
+    """A random graph in layers of 20 ops; op 1 has a name that would like to be HTML."""
+    rng = np.random.default_rng(seed)
+    consumer = np.repeat(np.arange(1, num_ops), 2)
+    producer = np.maximum(0, consumer - rng.integers(1, 60, len(consumer)))
+    edges = np.unique(np.stack([producer, consumer], axis=1), axis=0).astype(np.int32)
+    names = [f"model/layer_{i // 20}/op_{i}" for i in range(num_ops)]
+    names[1] = f"model/layer_0/{HOSTILE}"
+    cluster = Cluster.preset("k40x2")
+    compute_ns = rng.integers(1_000, 60_000, (num_ops, 1)) * np.array([1, 1, 8])
+    return Problem.from_arrays(
+        compute_ns=compute_ns.astype(np.int64),
+        edges=edges,
+        edge_bytes=rng.integers(1_000, 100_000, len(edges)),
+        resident_bytes=rng.integers(0, 1_000_000, num_ops),
+        output_bytes=np.full(num_ops, 100_000),
+        allowed=np.ones((num_ops, 3), bool),
+        cluster=cluster,
+        names=names,
+        name="layered <b>",
+    )
+
+
+def striped(problem: Problem) -> Placement:
+    """Layers by turns on the two GPUs."""
+    return Placement(problem, (np.arange(problem.num_units) // 20 % 2).astype(np.int32))
+
+
+def page_of(problem: Problem) -> Page:
+    """A page of the striped plan, with candidates whose numbers can be told apart."""
+    view = draw_step(problem, striped(problem).decisions)
+    step_s = view.step_ns / 1e9
+    section = Section(
+        name=problem.name,
+        title=f"{problem.name} on k40x2",
+        headline="The plan is 25.0% faster than a single device.",
+        notes=(f"A note about {HOSTILE}",),
+        figures=(("step, simulated", f"{1e3 * step_s:.3f} ms"),),
+        step_times=(
+            StepTime(
+                "plan", step_s, 1.1 * step_s, (1.05 * step_s, 1.2 * step_s), 1234, 10**9, is_written=True
+            ),
+            StepTime("single device", 2 * step_s, 2.1 * step_s, is_single=True),
+            StepTime("none", None, note="OUT_OF_MEMORY"),
+        ),
+        bounds=(Bound("total_work", step_s / 2, is_tightest=True), Bound("critical_path", step_s / 3)),
+        plan=view,
+        curves=(
+            Curve("plan", (0.1, 1.0), (2 * step_s, step_s), True),
+            Curve("random", (0.2,), (3 * step_s,)),
+        ),
+        apply=(HowTo("Type:", f"tf-placer place --out={HOSTILE}"),),
+    )
+    return Page(section.title, (section,))

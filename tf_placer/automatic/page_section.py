@@ -1,0 +1,99 @@
+"""What a user is told about the placement of a function, as the page of ``report(path)`` shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tf_placer.automatic.plan import Plan
+from tf_placer.calibration.refit import Correction
+from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.problem.bounds import lower_bounds
+from tf_placer.quantities import milliseconds
+from tf_placer.report_page.draw_step import draw_step
+from tf_placer.report_page.page import Bound, Curve, HowTo, Section, StepTime
+
+_PLACED = "Calls of the function run by this plan already; the variables are where it has them."
+_UNPLACED = (
+    "The function is kept as it was: calls do not use this plan. keep_unplaced=False runs it all the same."
+)
+_SAVE = 'train_step.placement.save("placement.json")  # a text file, to read and edit'
+_APPLY = """\
+placed = tf_placer.placed_function(train_step.unplaced, train_step.placement, *example_args)"""
+
+
+def page_section(name: str, number: int, plan: Plan, is_used: bool) -> Section:
+    """One signature of a function.
+
+    Args:
+      name: of the function.
+      number: of the signature, in the order of first calls.
+      plan: its plan.
+      is_used: calls run by it.
+    """
+    placement = plan.placement
+    problem = Correction(**plan.correction).apply(placement.problem)
+    bounds = lower_bounds(problem)
+    kept = ", by a plan that was kept" if plan.from_cache else ""
+    used = np.unique(placement.device_of_op)
+    return Section(
+        name=f"{name}, signature {number}: {problem.num_ops:,} ops",
+        title=f"{name} on {problem.cluster.name}: {problem.num_ops:,} ops in {problem.num_units:,} units{kept}",
+        headline=_headline(plan, is_used),
+        notes=(f"{plan.why[0].upper()}{plan.why[1:]}.",),
+        figures=(
+            ("step, simulated", milliseconds(plan.predicted_s)),
+            ("step, measured", milliseconds(plan.measured_s)),
+            ("lower bound", milliseconds(bounds.best_s)),
+            ("devices used", f"{len(used)} of {problem.num_devices}"),
+        ),
+        step_times=_step_times(plan),
+        bounds=tuple(Bound(kind, ns / 1e9, kind == bounds.tightest) for kind, ns in bounds.rows),
+        plan=draw_step(problem, placement.decisions),
+        curves=tuple(Curve(title, tuple(at_s), tuple(best_s)) for title, at_s, best_s in plan.progress),
+        apply=(
+            HowTo(_PLACED if is_used else _UNPLACED),
+            HowTo("Keep the plan:", _SAVE),
+            HowTo("Place the function again, in this process or another:", _APPLY),
+        ),
+    )
+
+
+def _headline(plan: Plan, is_used: bool) -> str:
+    """The verdict in one sentence: by what was raced on the whole machine, else measured, else simulated."""
+    taken_s: float | None = plan.predicted_s
+    other_s, other = plan.single_predicted_s, "the best single device takes, in the simulator"
+    if plan.raced_s is not None and plan.unplaced_s is not None:
+        taken_s, other_s, other = plan.raced_s, plan.unplaced_s, "the function takes as it is"
+    elif plan.measured_s is not None:
+        taken_s, other_s, other = plan.measured_s, plan.single_measured_s, "the best single device takes"
+    beside = "no single device can run it" if other_s is None else f"{milliseconds(other_s)} {other}"
+    times = f"{milliseconds(taken_s)} a step, {beside}"
+    return f"Placed: {times}." if is_used else f"Kept as it was: the plan takes {times}."
+
+
+def _step_times(plan: Plan) -> tuple[StepTime, ...]:
+    row = plan.placement.decisions
+    peak_bytes = SimulatedEvaluator(plan.placement.problem).evaluate(row).peak_bytes
+    assert peak_bytes is not None, "the simulator counts memory"
+    rows = [
+        StepTime(
+            "the plan", plan.predicted_s, plan.measured_s, peak_bytes=int(peak_bytes.max()), is_written=True
+        ),
+        StepTime("single device", plan.single_predicted_s, plan.single_measured_s, is_single=True),
+    ]
+    if plan.raced_s is not None and plan.unplaced_s is not None:
+        raced = (
+            ("the plan", plan.raced_s, plan.raced_spread_s),
+            ("as it is", plan.unplaced_s, plan.unplaced_spread_s),
+        )
+        rows += [
+            StepTime(f"{what}, whole machine", None, measured_s, _pair(spread_s))
+            for what, measured_s, spread_s in raced
+        ]
+    return tuple(rows)
+
+
+def _pair(spread_s: Sequence[float] | None) -> tuple[float, float] | None:
+    return None if spread_s is None else (spread_s[0], spread_s[1])

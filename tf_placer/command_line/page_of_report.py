@@ -1,0 +1,139 @@
+"""What `place` and `compare` found, as the page ``report.html`` shows it."""
+
+from __future__ import annotations
+
+import math
+import pathlib
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+
+from tf_placer.command_line.candidate import NOT_RUN, Candidate
+from tf_placer.command_line.how_to import how_to
+from tf_placer.command_line.remarks import remarks
+from tf_placer.command_line.report import Report, is_single, row_name
+from tf_placer.command_line.verdict import verdict
+from tf_placer.data_parallel.sentence import split_batch_name
+from tf_placer.quantities import milliseconds
+from tf_placer.report_page.draw_step import draw_step
+from tf_placer.report_page.page import Bound, Curve, Page, Section, StepTime
+from tf_placer.report_page.search_curves import search_curve
+from tf_placer.report_page.sentences import headline_and_notes
+
+
+def page_of_report(
+    report: Report, out: pathlib.Path, files: Collection[str], made_for: Mapping[str, Any]
+) -> Page:
+    """The page of a run.
+
+    Args:
+      report: what was found.
+      out: the folder that the results are written to.
+      files: names of those that are written there.
+      made_for: the flags that describe the program and the devices.
+    """
+    placement = report.placement  # what is written: of whole layers, where that was asked for
+    problem = placement.problem
+    title = f"{problem.name} on {problem.cluster.name}"
+    headline, notes = headline_and_notes(verdict(report))
+    section = Section(
+        name=problem.name,
+        title=f"{title}: {problem.num_ops:,} ops in {problem.num_units:,} units",
+        headline=headline,
+        notes=(*notes, *remarks(report)),
+        figures=_figures(report),
+        step_times=(
+            *_whole_layers(report),
+            *(_step_time(report, candidate) for candidate in sorted(report.candidates, key=_standing)),
+            *_split_batch(report),
+        ),
+        bounds=tuple(
+            Bound(name, bound_s, name == report.tightest.tightest_bound) for name, bound_s in report.bounds
+        ),
+        plan=draw_step(problem, placement.decisions),
+        curves=_curves(report),
+        apply=how_to(out, files, made_for),
+    )
+    return Page(title, (section,))
+
+
+def _standing(candidate: Candidate) -> float:
+    return math.inf if candidate.step_s is None else candidate.step_s
+
+
+def _figures(report: Report) -> tuple[tuple[str, str], ...]:
+    """The numbers to remember: those of the plan that is written, and what they are held against."""
+    chosen, single = report.chosen, report.single
+    used = np.unique(report.placement.device_of_op)
+    whole = report.by_layer.whole if report.by_layer else None
+    found = [("step, simulated", milliseconds(chosen.simulated_s if whole is None else whole.runtime_s))]
+    if chosen.measured_s is not None and whole is None:
+        found.append(("step, measured", milliseconds(chosen.measured_s)))
+    if single is not None and single is not chosen:
+        how = "simulated" if single.measured_s is None else "measured"
+        found.append((f"best single device, {how}", milliseconds(single.step_s)))
+    found.append(("lower bound", milliseconds(report.tightest.lower_bound_s)))
+    found.append(("devices used", f"{len(used)} of {report.problem.num_devices}"))
+    return tuple(found)
+
+
+def _step_time(report: Report, candidate: Candidate) -> StepTime:
+    notes = ["proven optimal"] if report.is_optimal(candidate) else []
+    if candidate.status_name != "OK":
+        notes.append("not run" if candidate.status_name == NOT_RUN else candidate.status_name)
+    notes += [candidate.message] if candidate.message else []
+    return StepTime(
+        name=row_name(candidate),
+        simulated_s=candidate.simulated_s,
+        measured_s=candidate.measured_s,
+        spread_s=candidate.spread_s,
+        evaluations=candidate.result.evaluations if candidate.result else None,
+        peak_bytes=candidate.peak_bytes,
+        is_single=is_single(candidate.method),
+        is_written=candidate is report.chosen and report.placement is report.result.placement,
+        note="; ".join(notes),
+    )
+
+
+def _whole_layers(report: Report) -> tuple[StepTime, ...]:
+    """The plan of whole layers, which is written where it was asked for and one was found."""
+    whole = report.by_layer.whole if report.by_layer else None
+    if whole is None:
+        return ()
+    peak_bytes = int(whole.peak_bytes.max())
+    return (StepTime("whole layers", whole.runtime_s, peak_bytes=peak_bytes, is_written=True),)
+
+
+def _split_batch(report: Report) -> tuple[StepTime, ...]:
+    """The batch split over the devices, where that was looked at and can be."""
+    split = report.data_parallel
+    if split is None or split.step_s is None:
+        return ()
+    return (
+        StepTime(
+            split_batch_name(split),
+            split.step_s if split.fits else None,
+            split.measured_s,
+            peak_bytes=max(split.peak_bytes.values(), default=0),
+            note=split.why_not if split.fits else "OUT_OF_MEMORY",
+        ),
+    )
+
+
+def _curves(report: Report) -> tuple[Curve, ...]:
+    """Of every candidate's search; of a live search, of each that it made, by method and number."""
+    if report.live is None:
+        return tuple(
+            search_curve(row_name(candidate), candidate.result.history, candidate is report.chosen)
+            for candidate in report.candidates
+            if candidate.result is not None
+        )
+    count: Counter[str] = Counter()
+    curves = []
+    for found in report.live.found.searches:
+        count[found.method] += 1
+        name = f"{found.method}, search {count[found.method]}"
+        curves.append(search_curve(name, found.history, found.method == report.chosen.method))
+    return tuple(curves)

@@ -1,0 +1,125 @@
+// The step time of every candidate: bars, with the spread of what was measured, the lower bound as a line, and a table.
+
+const BAR_ROW = 34;
+const LABEL_DISTANCE = 7;
+
+function stepTimes(data) {
+  const best = data.bounds.find((bound) => bound.is_tightest);
+  const measured = data.step_times.some((row) => row.measured_s !== null);
+  const rows = data.step_times.filter((row) => row.simulated_s !== null || row.measured_s !== null);
+  const place = element("div", { className: "chart" });
+  place.style.height = `${rows.length * BAR_ROW * (measured ? 1.35 : 1) + (measured ? 76 : 50)}px`;
+  keepChart(place, () => stepTimeOptions(rows, best, measured, place.clientWidth));
+  const line = best ? `No placement takes less than ${milliseconds(best.bound_s)} in the simulator (${words(best.name)}).` : "";
+  return section("step-times", "Step time of every candidate", line, place, stepTimeTable(data, measured), boundTable(data));
+}
+
+function words(name) {
+  return name.replaceAll("_", " ");
+}
+
+function stepTimeOptions(rows, best, measured, width) {
+  const names = rows.map((row) => row.name);
+  const left = Math.min(190, Math.max(70, 7.3 * Math.max(...names.map((name) => name.length))), 0.36 * width);
+  const series = [bars("simulated", rows, "simulated_s", color(measured ? "--bar" : "--accent"), true)];
+  if (measured) series.push(bars("measured", rows, "measured_s", color("--accent"), false), spreads(rows));
+  if (best) series[0].markLine = boundLine(best);
+  return {
+    ...basics(),
+    grid: { left: left + 10, right: 84, top: measured ? 50 : 24, bottom: 26 },
+    legend: measured ? { top: 0, right: 0, data: ["simulated", "measured"], textStyle: { color: color("--soft") } } : { show: false },
+    xAxis: axis({ type: "value", min: 0, axisLabel: { formatter: (ms) => `${ms} ms` } }),
+    yAxis: axis({
+      type: "category", inverse: true, data: names, splitLine: { show: false },
+      axisLabel: {
+        width: left, overflow: "truncate", interval: 0, color: color("--ink"),
+        formatter: (name, i) => (rows[i].is_written ? `{written|${name}}` : name), rich: { written: { fontWeight: 700 } },
+      },
+    }),
+    series,
+  };
+}
+
+function bars(name, rows, key, fill, labelled) {
+  return {
+    name, type: "bar", barMaxWidth: 16, barGap: "12%", itemStyle: { color: fill, borderRadius: [0, 2, 2, 0] },
+    data: rows.map((row) => (row[key] === null ? null : 1e3 * row[key])),
+    label: { show: labelled, position: "right", distance: LABEL_DISTANCE, color: color("--ink"), formatter: ({ value }) => barLabel(value) },
+    emphasis: { disabled: true },
+  };
+}
+
+function barLabel(ms) {
+  return `${ms.toFixed(1)} ms`;
+}
+
+/** Labels of measured bars, on the lower half of each row, and whiskers between the quartiles of what was measured. */
+function spreads(rows) {
+  const data = rows.flatMap((row, i) => {
+    if (row.measured_s === null) return [];
+    return [[row.measured_s, i, ...(row.spread_s ?? [row.measured_s, row.measured_s])].map((value, k) => (k === 1 ? value : 1e3 * value))];
+  });
+  return {
+    type: "custom", silent: true, z: 5, data, encode: { x: [0, 2, 3], y: 1 },
+    renderItem(params, api) {
+      const [end, y] = api.coord([api.value(0), api.value(1)]);
+      const [from, to] = [2, 3].map((k) => api.coord([api.value(k), api.value(1)])[0]);
+      const middle = y + Math.min(9, api.size([0, 1])[1] / 4);
+      const style = { text: barLabel(api.value(0)), x: Math.max(end, to) + LABEL_DISTANCE, y: middle, fill: color("--ink"), fontSize: 12, fontFamily: FONT, verticalAlign: "middle" };
+      return { type: "group", children: [{ type: "text", style }, ...(to > from ? whisker(from, to, middle) : [])] };
+    },
+  };
+}
+
+function whisker(from, to, y) {
+  const line = (x1, y1, x2, y2) => ({ type: "line", shape: { x1, y1, x2, y2 }, style: { stroke: color("--ink"), lineWidth: 1.5 } });
+  return [line(from, y, to, y), line(from, y - 4, from, y + 4), line(to, y - 4, to, y + 4)];
+}
+
+function boundLine(best) {
+  return {
+    symbol: "none", silent: true, data: [{ xAxis: 1e3 * best.bound_s }],
+    lineStyle: { color: color("--mark"), type: "dashed", width: 1.5 },
+    label: { formatter: "lower bound", position: "start", color: color("--mark"), fontSize: 12 },
+  };
+}
+
+function stepTimeTable(data, measured) {
+  const single = data.step_times.find((row) => row.is_single)?.simulated_s ?? null;
+  const columns = ["step time of", "simulated", "vs single", ...(measured ? ["measured", "spread"] : []), "tried", "peak"];
+  const head = columns.map((name, i) => element("th", { className: i ? "number" : "", scope: "col" }, name));
+  const table = element("table", {}, element("thead", {}, element("tr", {}, ...head)));
+  const body = element("tbody");
+  for (const row of data.step_times) {
+    const name = element("td", { className: "name" }, row.name);
+    if (row.is_written) name.append(element("div", { className: "note" }, "the plan written"));
+    if (row.note) name.append(element("div", { className: "note" }, row.note));
+    const spread = row.spread_s ? `${(1e3 * row.spread_s[0]).toFixed(1)} – ${(1e3 * row.spread_s[1]).toFixed(1)} ms` : "";
+    const numbers = [
+      milliseconds(row.simulated_s), versus(row.simulated_s, single), ...(measured ? [milliseconds(row.measured_s), spread] : []),
+      row.evaluations === null ? "" : row.evaluations.toLocaleString("en"), row.peak_bytes === null ? "" : bytes(row.peak_bytes),
+    ];
+    body.append(tableRow(row.is_written ? "written" : "", name, numbers));
+  }
+  table.append(body);
+  return element("div", { className: "scroll" }, table);
+}
+
+function boundTable(data) {
+  const rows = data.bounds.map((bound) => {
+    const name = element("td", { className: "name" }, words(bound.name) + (bound.is_tightest ? ", the tightest" : ""));
+    return tableRow("bound", name, [milliseconds(bound.bound_s)]);
+  });
+  return element("details", {}, element("summary", {}, "All lower bounds"), element("table", { className: "narrow" }, element("tbody", {}, ...rows)));
+}
+
+function tableRow(kind, name, numbers) {
+  return element("tr", { className: kind }, name, ...numbers.map((text) => element("td", { className: "number" }, text)));
+}
+
+/** "-16.3%": how much longer than the best single device. */
+function versus(seconds, single) {
+  if (seconds === null || !single) return UNKNOWN;
+  const share = (100 * (seconds / single - 1)).toFixed(1);
+  return `${share > 0 || share === "0.0" ? "+" : ""}${share === "-0.0" ? "+0.0" : share}%`;
+}

@@ -1,0 +1,185 @@
+"""The step of a plan as the page shows it."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from tf_placer.evaluation.critical_path import Stretch
+from tf_placer.evaluation.memory_curves import MemoryCurve
+from tf_placer.evaluation.timeline import StepTimeline, simulated_timeline
+from tf_placer.problem.decisions import Decisions
+from tf_placer.problem.layers import layers_of
+from tf_placer.problem.problem import Problem
+from tf_placer.report_page.step_view import (
+    ChoreTable,
+    DeviceView,
+    MemoryView,
+    OpTable,
+    StepView,
+    TransferTable,
+)
+
+_SLICES = 400  # of the step, in each of which the page has the most memory in use
+_TASK = re.compile(r"/job:(\w+)/replica:\d+/task:(\d+)/device:(\w+:\d+)")
+_VARIABLES = ("VarHandleOp", "VariableV2", "Variable")
+
+
+def draw_step(problem: Problem, decisions: Decisions) -> StepView:
+    """What happens in the simulator in one step of one plan, which need not fit in memory.
+
+    Raises:
+      InputError: the plan is not one of the problem.
+    """
+    timeline = simulated_timeline(problem, decisions)
+    devices = problem.cluster.devices
+    labels = device_labels([device.name for device in devices])
+    layers = layers_of(problem)
+    types = tuple(dict.fromkeys(problem.op_types))
+    scopes, scope_of_op, leaves = _split_names(problem.op_names)
+    position = {name: i for i, name in enumerate(types)}
+    return StepView(
+        step_ns=timeline.runtime_ns,
+        devices=tuple(
+            DeviceView(label, device.name, device.memory_bytes)
+            for label, device in zip(labels, devices, strict=True)
+        ),
+        channels=_channel_labels(problem, labels),
+        types=types,
+        scopes=scopes,
+        layer_name=tuple(name.rpartition("/")[2] for name in layers.names),
+        layer_parent=layers.parent,
+        ops=OpTable(
+            scope=scope_of_op,
+            leaf=leaves,
+            type=np.array([position[name] for name in problem.op_types], np.int32),
+            layer=layers.layer_of_op,
+            device=timeline.device_of_op,
+            start_ns=timeline.start_ns,
+            duration_ns=timeline.end_ns - timeline.start_ns,
+            output_bytes=_output_bytes(problem),
+            resident_bytes=_resident_bytes(problem),
+            critical=_on_path(timeline, "op"),
+        ),
+        transfers=TransferTable(
+            op=timeline.transfer_producer,
+            source=timeline.transfer_source,
+            target=timeline.transfer_target,
+            channel=timeline.transfer_channel,
+            start_ns=timeline.transfer_start_ns,
+            duration_ns=timeline.transfer_end_ns - timeline.transfer_start_ns,
+            bytes=timeline.transfer_bytes,
+            critical=_on_path(timeline, "transfer"),
+        ),
+        chores=_chores(timeline),
+        memory=tuple(thinned(curve, timeline.runtime_ns) for curve in timeline.memory),
+        path_links=_path_links(timeline),
+    )
+
+
+def device_labels(names: Sequence[str]) -> tuple[str, ...]:
+    """Short names of devices, as long as it takes to tell them apart: ``GPU:0``, or ``task 1 CPU:0``."""
+    parts = [_TASK.fullmatch(name) for name in names]
+    found = [part.groups() for part in parts if part]
+    choices = (
+        [device for _, _, device in found],
+        [f"task {task} {device}" for _, task, device in found],
+        [f"{job} {task} {device}" for job, task, device in found],
+    )
+    return tuple(next((labels for labels in choices if len(set(labels)) == len(names)), names))
+
+
+def _split_names(names: Sequence[str]) -> tuple[tuple[str, ...], np.ndarray, tuple[str, ...]]:
+    """Beginnings of names up to their last slash, which of them each op has, and what follows it."""
+    parts = [name.rpartition("/") for name in names]
+    beginnings = [scope + slash for scope, slash, _ in parts]
+    scopes = tuple(dict.fromkeys(beginnings))
+    position = {scope: i for i, scope in enumerate(scopes)}
+    scope_of_op = np.array([position[scope] for scope in beginnings], np.int32)
+    return scopes, scope_of_op, tuple(leaf for *_, leaf in parts)
+
+
+def _output_bytes(problem: Problem) -> np.ndarray:
+    """[N] int64, bytes of all tensors of each op."""
+    sums = np.zeros(problem.num_ops, np.int64)
+    np.add.at(sums, problem.tensor_producer, problem.tensor_bytes)
+    return sums
+
+
+def _resident_bytes(problem: Problem) -> np.ndarray:
+    """[N] int64: what stays of each unit, at its first variable, or at its first op where it has none."""
+    is_variable = np.isin(problem.op_types, _VARIABLES)
+    order = np.lexsort((~is_variable, problem.unit_of_op))
+    units, first = np.unique(problem.unit_of_op[order], return_index=True)
+    found = np.zeros(problem.num_ops, np.int64)
+    found[order[first]] = problem.resident_bytes[units]
+    return found
+
+
+def _channel_labels(problem: Problem, labels: Sequence[str]) -> tuple[str, ...]:
+    """What each channel is called: its link where it has only one, else its name with short names of devices."""
+    cluster = problem.cluster
+    channel = cluster.channel_of_link()
+    found = []
+    for c, name in enumerate(cluster.channel_names()):
+        ends = np.argwhere(channel == c).tolist()
+        if len(ends) == 1:
+            name = f"{labels[ends[0][0]]} → {labels[ends[0][1]]}"
+        for device, label in zip(cluster.devices, labels, strict=True):
+            name = name.replace(device.name, label)
+        found.append(name)
+    return tuple(found)
+
+
+def _chores(timeline: StepTimeline) -> ChoreTable:
+    """All sends that take time of their device, then all receives."""
+    sends = np.flatnonzero(timeline.send_end_ns > timeline.send_start_ns)
+    receives = np.flatnonzero(timeline.receive_end_ns > timeline.receive_start_ns)
+    critical = [
+        *np.flatnonzero(np.isin(sends, _on_path(timeline, "send"))),
+        *(len(sends) + np.flatnonzero(np.isin(receives, _on_path(timeline, "receive")))),
+    ]
+    start_ns = np.concatenate([timeline.send_start_ns[sends], timeline.receive_start_ns[receives]])
+    end_ns = np.concatenate([timeline.send_end_ns[sends], timeline.receive_end_ns[receives]])
+    return ChoreTable(
+        transfer=np.concatenate([sends, receives]),
+        device=np.concatenate([timeline.transfer_source[sends], timeline.transfer_target[receives]]),
+        start_ns=start_ns,
+        duration_ns=end_ns - start_ns,
+        critical=np.array(critical, np.int64),
+    )
+
+
+def _on_path(timeline: StepTimeline, kind: str) -> np.ndarray:
+    """Positions of the ops, or of the transfers, whose stretches of this kind are on the critical path."""
+    return np.array(sorted(s.index for s in timeline.critical_path if s.kind == kind), np.int64)
+
+
+def _path_links(timeline: StepTimeline) -> tuple[tuple[int, int, int], ...]:
+    """Where the critical path goes on in another place: when, from where, and where."""
+
+    def place(stretch: Stretch) -> int:
+        if stretch.kind == "transfer":
+            return timeline.problem.num_devices + int(timeline.transfer_channel[stretch.index])
+        where = {
+            "op": timeline.device_of_op,
+            "send": timeline.transfer_source,
+            "receive": timeline.transfer_target,
+        }
+        return int(where[stretch.kind][stretch.index])
+
+    pairs = itertools.pairwise(timeline.critical_path)
+    links = [(after.start_ns, place(before), place(after)) for before, after in pairs]
+    return tuple(link for link in links if link[1] != link[2])
+
+
+def thinned(curve: MemoryCurve, step_ns: int) -> MemoryView:
+    """A curve of memory with the most of each of a few hundred slices of the step."""
+    slices = np.minimum(curve.times_ns * _SLICES // max(1, step_ns), _SLICES - 1)
+    begins = np.flatnonzero(np.diff(slices, prepend=-1))
+    ends = [*begins[1:], len(slices)]
+    keep = [b + int(curve.num_bytes[b:e].argmax()) for b, e in zip(begins, ends, strict=True)]
+    return MemoryView(curve.times_ns[keep], curve.num_bytes[keep], curve.peak_bytes)
