@@ -55,7 +55,7 @@ def test_the_cells_are_the_examples(root: pathlib.Path, page: str) -> None:
 
 def test_the_cells_run(root: pathlib.Path, page: str, tmp_path: pathlib.Path) -> None:
     script = LOGICAL + DEVICES.sub("DEVICES = tf_placer.Cluster.logical(2)", page)
-    script = script.replace("budget_s=20", "budget_s=2")
+    script = script.replace('"budget_s": 20', '"budget_s": 2')
     said = run(script, root, tmp_path, timeout_s=240)
     assert "train_step on logical2" in said
     assert (tmp_path / "report.html").stat().st_size > 0
