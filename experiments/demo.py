@@ -1,17 +1,21 @@
-"""The road once: a described machine in the simulator, then this machine on the runtime.
+"""The road once: a described machine in the simulator, this machine on the runtime, then a Keras model from end to end.
 
     python -m experiments.demo [--described_s=85] [--local_s=15] [--out=out/demo]
 
-On two cores about four minutes, start to end.
+On two cores about five minutes, start to end.
 """
 
 from __future__ import annotations
 
+import os
 import pathlib
+import subprocess
+import sys
 
 import rich.console
 from absl import flags
 
+import experiments
 from experiments.into_folder import run
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.command_line.place import place
@@ -51,6 +55,18 @@ def main(out: pathlib.Path) -> None:
         print_report(report, console)
         for path in write_report(report, out / workload):
             console.print(f"wrote {path}", soft_wrap=True)
+    console.print("\nA Keras model, built, trained, saved and loaded on two CPU workers:")
+    _run_example("keras_on_two_devices", out / "keras")
+
+
+def _run_example(name: str, folder: pathlib.Path) -> None:
+    """Runs a program of ``experiments/examples`` in a folder and a process of its own."""
+    folder.mkdir(parents=True, exist_ok=True)
+    root = pathlib.Path(experiments.__file__).absolute().parent.parent
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    subprocess.run(
+        [sys.executable, "-m", f"experiments.examples.{name}"], cwd=folder, env=environment, check=True
+    )
 
 
 if __name__ == "__main__":
