@@ -1,0 +1,113 @@
+"""Every command line of the README and of docs/ is run, in small: small twins, few placements, files made for it."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+
+import pytest
+import tensorflow as tf
+
+from tests.docs.command_line_test import command_lines, flags_of
+from tests.docs.pages import blocks, read
+from tf_placer import __main__ as command_line
+from tf_placer import workloads
+
+PLAN = "plan/placement.json"
+SCRIPT = """
+import tensorflow as tf
+
+weight = tf.Variable(tf.ones([4, 4]))
+
+
+@tf.function(input_signature=[tf.TensorSpec([8, 4])])
+def train_step(x):
+    return weight.assign_sub(0.01 * tf.matmul(x, x, transpose_a=True))
+
+
+model, batch = (lambda x: tf.nn.relu(x @ weight)), tf.ones([8, 4])
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(root: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """Has what the pages' lines name: a script, a module, a SavedModel, graphs, and a plan to explain and to apply."""
+    folder = tmp_path_factory.mktemp("commands")
+    (folder / "my_script.py").write_text(SCRIPT)
+    (folder / "package").mkdir()
+    (folder / "package" / "module.py").write_text(SCRIPT)
+    (folder / "profiled.json").write_text(blocks(root / "docs" / "graph_file.md", "json")[0].text)
+    module = tf.Module()
+    module.weight = tf.Variable(tf.ones([4, 4]))
+    serve = tf.function(lambda x: {"y": x @ module.weight}, input_signature=[tf.TensorSpec([None, 4])])
+    tf.saved_model.save(module, str(folder / "model"), signatures={"serving_default": serve})
+    with tf.Graph().as_default() as graph:
+        tf.group(tf.reduce_sum(tf.ones([2, 2]), name="loss"), name="train_op")
+    (folder / "graph.pb").write_bytes(graph.as_graph_def().SerializeToString())
+    return folder
+
+
+def lines_of(root: pathlib.Path) -> list[list[str]]:
+    """Each line once; those that are made of others come after them."""
+    found = [line for page in pages_with_commands(root) for line in command_lines(read(page))]
+    return [list(line) for line in dict.fromkeys(map(tuple, found)) if line[0] != "COMMAND"]
+
+
+def pages_with_commands(root: pathlib.Path) -> list[pathlib.Path]:
+    return [root / "README.md", *sorted((root / "docs").glob("*.md"))]
+
+
+def in_small(words: list[str], number: int) -> list[str]:
+    """The same line on the small twins of its workloads, with few placements, on the files that there are."""
+    line = " ".join(words)
+    for workload in workloads.names():
+        if f"{workload}_small" in workloads.names():
+            line = re.sub(rf"(?<=[=,]){workload}(?=[ ,]|$)", f"{workload}_small", line)
+    line = re.sub(r"--facts=\S+", "--facts=two_towers", line)
+    line = re.sub(r"--cluster=local(?= |$)", "--cluster=local:2", line)
+    line = re.sub(r"--saved_model=\S+", "--saved_model=model", line)
+    line = re.sub(r"--meta_graph=\S+", "--meta_graph=graph.pb", line)
+    line = re.sub(r"--graph=\S+", "--graph=profiled.json", line)
+    line = re.sub(r"--(plan|placement)=\S+", rf"--\1={PLAN}", line)
+    line = re.sub(r" --budget_s=\S+", "", line)
+    words = line.split(" ")
+    if words[0] in ("place", "compare"):
+        words = [word for word in words if not word.startswith("--out=")]
+        words += [f"--out=out_{number}", "--budget_evaluations=32"]
+    if words[0] == "train":
+        words += ["--epochs=1", "--searches=1", "--evaluations=32"]
+    return words
+
+
+@pytest.mark.slow
+def test_every_command_line_runs(
+    root: pathlib.Path,
+    folder: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+    monkeypatch.syspath_prepend(folder)
+    made = "place --workload=inception_v3_small --cluster=k40x2 --budget_evaluations=32 --out=plan"
+    assert command_line.run(made.split()) == command_line.OK
+    plan = json.loads(pathlib.Path(PLAN).read_text())
+    op = next(iter(plan["devices"]))
+    lines = lines_of(root)
+    assert {line[0] for line in lines} == command_line.COMMANDS.keys()
+    for number, line in enumerate(lines):
+        words = in_small(line, number)
+        words = [f"--op={op}" if word.startswith("--op=") else word for word in words]
+        words = [f"--layer={op.split('/')[0]}" if word.startswith("--layer=") else word for word in words]
+        status = command_line.run(words)
+        assert status == command_line.OK, f"{' '.join(words)}: {capfd.readouterr().err[-1000:]}"
+
+
+def test_lines_in_small_are_lines(root: pathlib.Path) -> None:
+    """The flags are there, and nothing of the pages' full size is left."""
+    for number, line in enumerate(lines_of(root)):
+        words = in_small(line, number)
+        flags_of(words[0])(words)
+        assert not [word for word in words if "DIR" in word and not word.startswith("--out")]
+        assert "--workload=inception_v3" not in words
