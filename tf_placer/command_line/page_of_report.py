@@ -44,11 +44,7 @@ def page_of_report(
         headline=headline,
         notes=(*notes, *remarks(report)),
         figures=_figures(report),
-        step_times=(
-            *_whole_layers(report),
-            *(_step_time(report, candidate) for candidate in sorted(report.candidates, key=_standing)),
-            *_split_batch(report),
-        ),
+        step_times=_step_times(report),
         bounds=tuple(
             Bound(name, bound_s, name == report.tightest.tightest_bound) for name, bound_s in report.bounds
         ),
@@ -59,8 +55,11 @@ def page_of_report(
     return Page(title, (section,))
 
 
-def _standing(candidate: Candidate) -> float:
-    return math.inf if candidate.step_s is None else candidate.step_s
+def _step_times(report: Report) -> tuple[StepTime, ...]:
+    """All that was timed, the fastest first: by what was measured, where something was."""
+    rows = [_step_time(report, candidate) for candidate in report.candidates]
+    rows += [*_whole_layers(report), *_split_batch(report)]
+    return tuple(sorted(rows, key=lambda row: row.measured_s or row.simulated_s or math.inf))
 
 
 def _figures(report: Report) -> tuple[tuple[str, str], ...]:
