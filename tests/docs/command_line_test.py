@@ -6,12 +6,12 @@ import ast
 import inspect
 import pathlib
 import re
-import shlex
 
 import pytest
 from absl import flags
 
 import tf_placer
+from tests.docs.lines import command_lines, flags_of
 from tests.docs.pages import blocks, pages, read, table_rows
 from tf_placer import __main__ as command_line
 from tf_placer.cluster import cluster_file
@@ -20,12 +20,6 @@ from tf_placer.command_line.parse_flags import parse_flags
 from tf_placer.errors import InputError
 
 PAGE = pathlib.Path("docs") / "command_line.md"
-
-
-def flags_of(command: str) -> flags.FlagValues:
-    values = flags.FlagValues()
-    command_line.COMMANDS[command].define(values)
-    return values
 
 
 def own_flags(command: str) -> dict[str, flags.Flag]:
@@ -184,12 +178,6 @@ def test_the_pages_cluster_file_is_one(root: pathlib.Path, tmp_path: pathlib.Pat
     cluster = tf_placer.Cluster.from_file(tmp_path / "box.toml")
     assert [device.type for device in cluster.devices] == ["GPU", "GPU", "CPU"]
     assert cluster.devices[0].memory_bytes == 12_000_000_000  # replaces the model's
-
-
-def command_lines(text: str) -> list[list[str]]:
-    """Command and flags of every ``tf-placer`` or ``python -m tf_placer`` line in an indented block."""
-    lines = re.findall(r"^    (?:tf-placer|\S*python -m tf_placer) (.*)$", text, re.MULTILINE)
-    return [shlex.split(line, comments=True) for line in lines]
 
 
 def test_command_lines_on_the_pages_parse(root: pathlib.Path) -> None:

@@ -9,7 +9,7 @@ import re
 import pytest
 import tensorflow as tf
 
-from tests.docs.command_line_test import command_lines, flags_of
+from tests.docs.lines import command_lines, flags_of
 from tests.docs.pages import blocks, read
 from tf_placer import __main__ as command_line
 from tf_placer import workloads
