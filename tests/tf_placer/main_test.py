@@ -111,6 +111,7 @@ def test_place_writes_summary_placement_and_graph(tmp_path: pathlib.Path) -> Non
     assert sorted(path.name for path in out.iterdir()) == [
         "placed_graph.pb",
         "placement.json",
+        "report.html",
         "summary.json",
         "timeline.json",
     ]

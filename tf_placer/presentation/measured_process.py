@@ -54,7 +54,7 @@ def measured_process(problem: Problem, trace: tf.compat.v1.RunMetadata, pid: int
 def _shifted(spans: list[Span], begin_ns: int) -> list[Span]:
     """Those that take time, since the step began."""
     return [
-        span._replace(start_ns=span.start_ns - begin_ns, end_ns=span.end_ns - begin_ns)
+        Span(span.name, span.category, span.start_ns - begin_ns, span.end_ns - begin_ns, span.args)
         for span in spans
         if span.end_ns > span.start_ns
     ]
