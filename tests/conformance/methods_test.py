@@ -123,7 +123,7 @@ def test_it_finds_what_it_can_of_a_toy_problem(method: MethodDescriptor) -> None
     assert found.evaluations <= method.evaluations
 
 
-@EVERY
+@QUICK
 def test_killed_and_gone_on_with_it_tries_what_it_would_have_tried(
     method: MethodDescriptor, tmp_path: pathlib.Path
 ) -> None:

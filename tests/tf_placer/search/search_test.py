@@ -260,7 +260,8 @@ def test_what_can_fit_nowhere_is_told_before_the_search(method):
         "no placement of 'arrays' fits in the memory of cluster 'toy2': the unit of op 'a' (1 op) fits on no device: "
         "20 bytes stay there, and /job:localhost/replica:0/task:0/device:GPU:0 with 10 bytes is 10 bytes short; give a "
         "smaller batch or model, or devices with more memory: GPU:0 has 10 B and would need 21 B (21 bytes), most "
-        "of it for the units of 'a' (20 B), 'b' (1 B); the smallest described machine whose accelerators hold the step is p100x1"
+        "of it for the units of 'a' (20 B), 'b' (1 B); the smallest described machine whose accelerators hold the step "
+        "is p100x1"
     )
 
 
