@@ -20,7 +20,7 @@ from typing import Any
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 START_S = 120  # importing TensorFlow and making the good inputs, on a busy machine
 INPUT_S = 60
-COMPLETE = {"placement.json", "placed_graph.pb", "summary.json", "timeline.json"}
+COMPLETE = {"placement.json", "placed_graph.pb", "report.html", "summary.json", "timeline.json"}
 
 
 @dataclasses.dataclass
