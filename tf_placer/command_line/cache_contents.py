@@ -13,6 +13,7 @@ import rich.console
 
 from tf_placer.arguments import nearest
 from tf_placer.errors import InputError
+from tf_placer.quantities import size
 from tf_placer.user_cache import user_cache_folder
 
 ALL = "all"
@@ -77,9 +78,7 @@ def clear_cache(wanted: Sequence[str], console: rich.console.Console) -> dict[st
             _remove(path)
     freed_bytes = sum(kept.num_bytes for kept in cleared)
     files = sum(kept.files for kept in cleared)
-    console.print(
-        f"removed {files} files from {folder}: {freed_bytes:,} bytes are free again", soft_wrap=True
-    )
+    console.print(f"removed {files} files from {folder}: {size(freed_bytes)} are free again", soft_wrap=True)
     removed = {kept.kind: {"files": kept.files, "num_bytes": kept.num_bytes} for kept in cleared}
     return {"folder": str(folder), "freed_bytes": freed_bytes, "removed": removed}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import glob
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -24,12 +23,12 @@ from tf_placer.errors import InputError
 from tf_placer.folders import check_writable
 from tf_placer.ops.build import build_library
 from tf_placer.planners import scotch_program
+from tf_placer.quantities import size
 from tf_placer.user_cache import user_cache_folder
 from tf_placer.version import VERSION
 from tf_placer.workers.loopback import are_workers_open, loopback_library, preloading
 
 _GIB = 2**30
-_LIBRARIES_OF_METHODS = {"metis": "pymetis", "cp_sat": "ortools"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,19 +156,10 @@ def _tools() -> list[Finding]:
         "" if where else f"{compiler} is not installed; install g++ or set CXX: new code cannot be compiled"
     )
     scotch = scotch_program.why_missing()
-    found = [
+    return [
         Finding("compiler", where or f"no {compiler}", missing),
         Finding("method scotch", "is not there" if scotch else "has its program", scotch),
     ]
-    for method, library in _LIBRARIES_OF_METHODS.items():
-        is_there = importlib.util.find_spec(library) is not None
-        problem = (
-            "" if is_there else f"{library} is not installed, which this method needs; pip install {library}"
-        )
-        found.append(
-            Finding(f"method {method}", f"has {library}" if is_there else f"lacks {library}", problem)
-        )
-    return found
 
 
 def _machine() -> list[Finding]:
@@ -203,6 +193,6 @@ def _about_cache(kept: list[Kept]) -> list[str]:
     for one in kept:
         if one.oldest_s is not None and one.newest_s is not None:
             since, until = (datetime.date.fromtimestamp(seconds) for seconds in (one.oldest_s, one.newest_s))
-            lines.append(f"  {one.kind}: {one.files} files, {one.num_bytes:,} bytes, {since} to {until}")
+            lines.append(f"  {one.kind}: {one.files} files, {size(one.num_bytes)}, {since} to {until}")
     total = sum(one.num_bytes for one in kept)
-    return [*lines, f"  in all {total:,} bytes; --clear removes them, --clear=plans,profiles some kinds"]
+    return [*lines, f"  in all {size(total)}; --clear removes them, --clear=plans,profiles some kinds"]

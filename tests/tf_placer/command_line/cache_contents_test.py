@@ -45,7 +45,7 @@ def test_what_is_kept_is_counted(cache):
 
 def test_kinds_are_removed_and_the_rest_is_left(cache):
     data, said = cleared("plans", "libraries", "plans")
-    assert data["freed_bytes"] == 37 and "removed 3 files" in said and "37 bytes are free again" in said
+    assert data["freed_bytes"] == 37 and "removed 3 files" in said and "37 B are free again" in said
     assert sorted(path.name for path in cache.iterdir()) == ["lessons", "new"]
     assert cleared("plans")[0]["freed_bytes"] == 0
 

@@ -39,7 +39,7 @@ def test_everything_is_looked_at(cache):
     for one in data["findings"]:
         assert f"{one['about']}: {one['found']}" in said
         assert (f"PROBLEM with {one['about']}: " in said) == bool(one["problem"])
-    assert f"cache: {cache}" in said and "plans: 1 files, 5 bytes" in said
+    assert f"cache: {cache}" in said and "plans: 1 files, 5 B" in said
 
 
 def test_what_does_not_work_is_a_problem_with_its_remedy(tmp_path, monkeypatch):

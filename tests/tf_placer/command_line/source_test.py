@@ -141,7 +141,14 @@ def test_a_second_run_replaces_the_results_of_the_first_and_nothing_else(
     (out / ".results.new").mkdir()  # a killed run left it
     (out / ".results.new" / "half").write_text("")
     assert place(model, "--signature=twice", "--seed=5") == (0, "")
-    results = ["placed_graph.pb", "placement.json", "report.html", "saved_model", "summary.json", "timeline.json"]
+    results = [
+        "placed_graph.pb",
+        "placement.json",
+        "report.html",
+        "saved_model",
+        "summary.json",
+        "timeline.json",
+    ]
     written = ["notes.txt", *results]
     assert sorted(path.name for path in out.iterdir()) == written
     assert json.loads((out / "summary.json").read_text())["seed"] == 5
