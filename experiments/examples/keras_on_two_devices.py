@@ -33,7 +33,7 @@ model.fit(x, y, batch_size=256, epochs=2, shuffle=False, verbose=2)
 
 # %% Report
 print(model.train_step.report())
-print("wrote", model.train_step.report("report.html"))
+model.train_step.report("report.html")  # writes the page
 
 # %% Save
 del model.train_step  # a function of this process; what Keras saves are layers, weights and the optimizer
