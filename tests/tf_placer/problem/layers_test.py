@@ -1,6 +1,7 @@
 """Tests the layers of programs: of Keras models, of programs with scopes of their own, and of graphs without any."""
 
 import dataclasses
+import re
 import time
 
 import keras
@@ -58,7 +59,8 @@ def test_keras_train_step_has_the_layers_of_its_model() -> None:
     of_model = set(ops_in(problem, layers, "model"))
     is_update = [kind in updates for kind in problem.op_types]
     left = {op for op, is_one in zip(problem.op_names, is_update, strict=True) if is_one} - of_model
-    assert not [op for op in left if "adam" in op and op != "adam/AssignAddVariableOp"]
+    steps = re.compile(r"adam(_\d+)?/AssignAddVariableOp")  # counted, where the process has made another Adam
+    assert not [op for op in left if "adam" in op and not steps.fullmatch(op)]
 
 
 def test_variables_in_modules_and_loops() -> None:
