@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import heapq
-
 import numpy as np
 
+from tf_placer.planners.peft import ready_order
 from tf_placer.planners.schedule import Schedule, first_op_decides, scheduled
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_order import alike_devices, fastest_devices
@@ -20,7 +19,7 @@ def noisy_lists(problem: Problem, seed: int, number: int) -> np.ndarray:
     rows: list[np.ndarray] = []
     for sample in range(number):
         noise = _NOISE * generator.standard_normal(len(rank)) if sample else np.zeros(len(rank))
-        order = by_priority(problem, rank * np.exp(noise))
+        order = ready_order(problem, rank * np.exp(noise))
 
         def run(schedule: Schedule, order: np.ndarray = order) -> None:
             first_op_decides(problem, schedule, order, schedule.end_ns)
@@ -28,21 +27,3 @@ def noisy_lists(problem: Problem, seed: int, number: int) -> np.ndarray:
         devices = (fastest_devices, alike_devices)[sample % 2](problem)
         rows += scheduled(problem, devices, run)[:1]
     return np.array(rows)
-
-
-def by_priority(problem: Problem, priority: np.ndarray) -> np.ndarray:
-    """[N] all ops, each after those it waits for; of those that wait for nothing more the one of highest priority."""
-    graph = problem.op_graph
-    waits_for = np.bincount(graph.consumer, minlength=graph.num_ops).tolist()
-    consumer, offset, first = graph.consumer.tolist(), graph.out_offset.tolist(), (-priority).tolist()
-    ready = [(first[op], op) for op in range(graph.num_ops) if not waits_for[op]]
-    heapq.heapify(ready)
-    order = []
-    while ready:
-        _, op = heapq.heappop(ready)
-        order.append(op)
-        for reader in consumer[offset[op] : offset[op + 1]]:
-            waits_for[reader] -= 1
-            if not waits_for[reader]:
-                heapq.heappush(ready, (first[reader], reader))
-    return np.array(order)

@@ -31,7 +31,7 @@ def peft(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> 
     table = optimistic_cost_table(problem)
     allowed = problem.allowed[problem.unit_of_op]
     rank = np.where(allowed, table, 0).sum(axis=1) / allowed.sum(axis=1)
-    order = _ready_order(problem, rank)
+    order = ready_order(problem, rank)
     after_ns = table.tolist()
 
     def run(schedule: Schedule) -> None:
@@ -67,7 +67,7 @@ def optimistic_cost_table(problem: Problem) -> np.ndarray:
     return table
 
 
-def _ready_order(problem: Problem, rank: np.ndarray) -> np.ndarray:
+def ready_order(problem: Problem, rank: np.ndarray) -> np.ndarray:
     """[N] int64: a topological order that takes of the ready ops the one of the greatest rank [N]."""
     graph = problem.op_graph
     waits_for = np.bincount(graph.consumer, minlength=problem.num_ops).tolist()
