@@ -1,4 +1,4 @@
-"""The control of noisy list schedules: no op comes before what it reads, and the first of the others first."""
+"""The order that list schedules take ops in: none comes before what it reads, and the first in rank of the others first."""
 
 import numpy as np
 
