@@ -1,4 +1,4 @@
-"""The order that list schedules take ops in: none comes before what it reads, and the first in rank of the others first."""
+"""The order that list schedules take ops in: none comes before what it reads, and of the others the first in rank."""
 
 import numpy as np
 
