@@ -37,7 +37,7 @@ from tf_placer.rewrite.rewrite import rewrite
 from tf_placer.runtime.graph_program import GraphProgram, build_program
 from tf_placer.runtime.memory_watch import MemoryWatch
 from tf_placer.runtime.session import open_program, run_watched
-from tf_placer.runtime.traced_memory import traced_peak_bytes
+from tf_placer.runtime.traced_memory import readers_of, traced_peak_bytes
 from tf_placer.workers.workers import Workers, workers_of
 
 FLAGS = flags.FLAGS
@@ -114,7 +114,7 @@ def peaks(name: str, cluster: tf_placer.Cluster) -> Iterator[Peak]:
 def measure(workers: Workers, program: GraphProgram) -> tuple[dict[str, int], dict[str, int]]:
     """Device -> most bytes that a step's tensors hold, by its trace, and what the worker grew by in a plain step."""
     workers.start()
-    watch, target = MemoryWatch(workers.memories), workers.target
+    watch, target, readers = MemoryWatch(workers.memories), workers.target, readers_of(program)
 
     def traced() -> tuple[dict[str, int], dict[str, int]]:
         watch.settle()
@@ -122,7 +122,7 @@ def measure(workers: Workers, program: GraphProgram) -> tuple[dict[str, int], di
             watch.begin(program)
             loaded.step()
             grown = watch.peak_bytes()
-            steps = [traced_peak_bytes(loaded.traced_step()) for _ in range(FLAGS.steps)]
+            steps = [traced_peak_bytes(loaded.traced_step(), readers) for _ in range(FLAGS.steps)]
         return {device: max(step.get(device, 0) for step in steps) for device in steps[0]}, grown
 
     return run_watched(workers, _DEADLINE_S, traced)

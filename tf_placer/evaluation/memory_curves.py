@@ -30,7 +30,8 @@ def memory_curves(spans: StepSpans) -> tuple[MemoryCurve, ...]:
     """The curve of each of the D devices; what is freed at a moment makes room for what is allocated at it.
 
     Units' variables stay. An op's output lives from the op's start until the op, its consumers on that device and its
-    transfers have ended; a received copy from the start of its transfer until its consumers there have ended.
+    transfers have ended; a received copy from the start of its transfer until its consumers there have ended. What
+    shares the memory of an input takes none where it is made, but keeps that input's as long as a consumer would.
     """
     problem = spans.problem
     producer = problem.tensor_producer
@@ -41,11 +42,18 @@ def memory_curves(spans: StepSpans) -> tuple[MemoryCurve, ...]:
     np.maximum.at(
         last_use_ns, (tensor, spans.device_of_op[problem.consumer_op]), spans.end_ns[problem.consumer_op]
     )
-    freed_ns = np.maximum(spans.end_ns[producer], last_use_ns[np.arange(len(producer)), here])
-    np.maximum.at(freed_ns, spans.transfer_tensor, spans.transfer_end_ns)
+    tensors = np.arange(len(producer))
+    np.maximum.at(last_use_ns, (tensors, here), spans.end_ns[producer])
+    np.maximum.at(last_use_ns, (spans.transfer_tensor, here[spans.transfer_tensor]), spans.transfer_end_ns)
+    for sharing in np.flatnonzero(problem.alias_of_tensor >= 0)[
+        ::-1
+    ]:  # who shares comes behind what it shares
+        shared, device = problem.alias_of_tensor[sharing], here[sharing]
+        last_use_ns[shared, device] = max(last_use_ns[shared, device], last_use_ns[sharing, device])
+    freed_ns = last_use_ns[tensors, here]
     copies_freed_ns = last_use_ns[spans.transfer_tensor, spans.transfer_target]
 
-    num_bytes = np.concatenate([problem.tensor_bytes, spans.transfer_bytes])
+    num_bytes = np.concatenate([problem.own_bytes(), spans.transfer_bytes])
     device = np.concatenate([here, spans.transfer_target])
     born_ns = np.concatenate([spans.start_ns[producer], spans.transfer_start_ns])
     dead_ns = np.concatenate([freed_ns, copies_freed_ns])

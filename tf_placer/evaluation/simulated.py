@@ -53,6 +53,7 @@ class SimulatedEvaluator:
             priority=problem.priority,
             tensor_producer=problem.tensor_producer,
             tensor_bytes=problem.tensor_bytes,
+            alias_of_tensor=problem.alias_of_tensor,
             consumer_offset=problem.consumer_offset,
             consumer_op=problem.consumer_op,
             resident_bytes=problem.resident_bytes,

@@ -34,7 +34,8 @@ makes room for what is allocated at it:
 
 * the resident bytes of the units placed on it, always;
 * an op's outputs, from the start of the op until it has ended, their last consumer on this device has
-  ended, and all their transfers have ended;
+  ended, and all their transfers have ended; one that has the memory of an input (``alias_of_tensor``) takes none
+  itself, but keeps that input's for so long, as a consumer of it would;
 * a received copy, from the start of its transfer until its last consumer on this device has ended.
 
 The step takes until everything has ended.
@@ -127,6 +128,7 @@ class _Reference:
         self._chores: list[collections.deque] = [collections.deque() for _ in range(num_devices)]
         self._queues: dict[int, collections.deque] = collections.defaultdict(collections.deque)
         self._holders: dict[tuple[int, int], set[object]] = {}
+        self._alias = inputs.alias_of_tensor.tolist()
         self._resident = [0] * num_devices
         for unit, num_bytes in enumerate(inputs.resident_bytes):
             self._resident[int(device_of_unit[unit])] += int(num_bytes)
@@ -195,6 +197,8 @@ class _Reference:
         self._start_ns[op] = self._now_ns
         for tensor in self._outputs_of[op]:
             self._hold(tensor, self._device[op], {("producer", op)})
+            if self._alias[tensor] >= 0:
+                self._holders[self._alias[tensor], self._device[op]].add(("alias", tensor))
 
     def _end_op(self, op: int) -> None:
         here = self._device[op]
@@ -305,9 +309,18 @@ class _Reference:
 
     def _hold(self, tensor: int, device: int, holders: set) -> None:
         self._holders[tensor, device] = set(holders)
-        self._bytes[device] += int(self._inputs.tensor_bytes[tensor])
+        self._bytes[device] += self._bytes_on(tensor, device)
 
     def _release(self, tensor: int, device: int, holder: object) -> None:
         self._holders[tensor, device].remove(holder)
         if not self._holders[tensor, device]:
-            self._bytes[device] -= int(self._inputs.tensor_bytes[tensor])
+            self._bytes[device] -= self._bytes_on(tensor, device)
+            if self._is_alias(tensor, device):
+                self._release(self._alias[tensor], device, ("alias", tensor))
+
+    def _is_alias(self, tensor: int, device: int) -> bool:
+        is_made_there = self._device[self._inputs.tensor_producer[tensor]] == device
+        return is_made_there and self._alias[tensor] >= 0
+
+    def _bytes_on(self, tensor: int, device: int) -> int:
+        return 0 if self._is_alias(tensor, device) else int(self._inputs.tensor_bytes[tensor])

@@ -30,6 +30,9 @@ class SimulatorInputs:
       priority: [N] int32, lower runs first among the ready ops of a device.
       tensor_producer: [T] int32, ascending.
       tensor_bytes: [T] int64.
+      alias_of_tensor: [T] int32, the input of its producer whose memory a tensor has on the device where it is made,
+        a tensor before it; -1, or an empty array for all, where it has memory of its own. Copies that other devices
+        receive always have. A tensor of 0 bytes has none.
       consumer_offset: [T + 1] int32, where each tensor's consumers begin in ``consumer_op``.
       consumer_op: [E] int32, distinct and ascending within a tensor, after its producer.
       resident_bytes: [U] int64, memory that stays on the unit's device.
@@ -61,6 +64,7 @@ class SimulatorInputs:
     link_latency_ns: np.ndarray
     link_bytes_per_s: np.ndarray
     channel_of_link: np.ndarray
+    alias_of_tensor: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int32))
     newest_first: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, bool))
     join_ns: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
     link_send_ns: np.ndarray = dataclasses.field(default_factory=_no_chores)
@@ -73,6 +77,8 @@ class SimulatorInputs:
             value = getattr(self, name)
             if name in ("newest_first", "join_ns") and np.shape(value) == (0,):
                 value = np.zeros(self.num_devices, dtype)
+            if name == "alias_of_tensor" and np.shape(value) == (0,):
+                value = np.full(len(self.tensor_producer), -1, dtype)
             if np.shape(value) == (0, 0):
                 value = np.zeros((self.num_devices, self.num_devices), np.int64)
             object.__setattr__(self, name, _exact(name, value, dtype, rank))
@@ -102,6 +108,7 @@ _ARRAYS = {
     "priority": (np.int32, 1),
     "tensor_producer": (np.int32, 1),
     "tensor_bytes": (np.int64, 1),
+    "alias_of_tensor": (np.int32, 1),
     "consumer_offset": (np.int32, 1),
     "consumer_op": (np.int32, 1),
     "resident_bytes": (np.int64, 1),

@@ -10,6 +10,7 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.costs.analytic import analytic_costs
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
+from tf_placer.problem.aliases import aliases
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.tensors import TensorTable, tensor_table
 
@@ -55,6 +56,7 @@ def analytic_problem(item: Item, cluster: Cluster) -> Problem:
         guessed_op_types=dict(costs.guessed),
         estimated_sizes=item.estimated_sizes,
         work=costs.work,
+        alias_of_tensor=aliases(item, table),
         stage_of_op=item.stage_of_op,
     )
 

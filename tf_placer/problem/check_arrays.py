@@ -167,6 +167,35 @@ def checked_problem_arrays(arrays: Mapping[str, object], num_devices: int) -> di
     return found
 
 
+def checked_aliases(alias_of_tensor: object, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+    """[T] int32 for a problem of these arrays, -1 throughout where none are given.
+
+    Raises:
+      InputError: one is of no tensor that the producer reads, or of a tensor of 0 bytes.
+    """
+    num_tensors = len(arrays["tensor_producer"])
+    found = exact("alias_of_tensor", alias_of_tensor, np.int32)
+    if found.shape == (0,):
+        return np.full(num_tensors, -1, np.int32)
+    if found.shape != (num_tensors,):
+        raise InputError(
+            f"alias_of_tensor has shape {found.shape}, expected ({num_tensors},): one per tensor, or none"
+        )
+    sharing = np.flatnonzero(found != -1)
+    arguments.check_positions("alias_of_tensor", found[sharing], num_tensors)
+    offset, num_ops = arrays["consumer_offset"], len(arrays["unit_of_op"])
+    reads = tensor_of_edge(offset).astype(np.int64) * num_ops + arrays["consumer_op"]  # ascending
+    wanted = found[sharing].astype(np.int64) * num_ops + arrays["tensor_producer"][sharing]
+    wrong = ~np.isin(wanted, reads) | (arrays["tensor_bytes"][sharing] == 0)
+    if wrong.any():
+        tensor = int(sharing[np.argmax(wrong)])
+        raise InputError(
+            f"alias_of_tensor: tensor {tensor} has the memory of tensor {found[tensor]}; give one that its op reads, "
+            "and -1 for a tensor of 0 bytes"
+        )
+    return found
+
+
 def checked_names(argument: str, names: object, count: int) -> tuple[str, ...]:
     """``names`` as so many distinct texts.
 

@@ -22,10 +22,14 @@ def held_bytes(problem: Problem) -> np.ndarray:
     last = first.copy()
     read = np.diff(problem.consumer_offset) > 0
     last[read] = problem.consumer_op[problem.consumer_offset[1:][read] - 1]
+    for sharing in np.flatnonzero(problem.alias_of_tensor >= 0)[::-1]:  # what it shares lives as long
+        shared = problem.alias_of_tensor[sharing]
+        last[shared] = max(last[shared], last[sharing])
+    own = problem.own_bytes()
     change = np.zeros(problem.num_ops + 1, np.int64)
-    np.add.at(change, first, problem.tensor_bytes)
-    np.subtract.at(change, last + 1, problem.tensor_bytes)
+    np.add.at(change, first, own)
+    np.subtract.at(change, last + 1, own)
     fullest = int(np.cumsum(change)[:-1].argmax())
     alive = (first <= fullest) & (fullest <= last)
-    np.add.at(held, problem.unit_of_op[first[alive]], problem.tensor_bytes[alive])
+    np.add.at(held, problem.unit_of_op[first[alive]], own[alive])
     return held

@@ -19,6 +19,7 @@ from tf_placer.files import write_atomically
 from tf_placer.problem.check_arrays import (
     PROBLEM_ARRAYS,
     check_length,
+    checked_aliases,
     checked_names,
     checked_problem_arrays,
     checked_stages,
@@ -29,6 +30,7 @@ from tf_placer.problem.problem_file import problem_bytes, read_problem_file
 from tf_placer.problem.transfer_times import TransferTimes
 
 _NOT_IN_DIGEST = ("name", "work")
+_UNKNOWN_IF_NEGATIVE = ("alias_of_tensor", "stage_of_op")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -60,6 +62,8 @@ class Problem:
       guessed_op_types: op type -> number of ops whose cost is a guess.
       estimated_sizes: rule -> number of tensors whose size is an estimate by it.
       work: FLOPs, bytes and launches of each op, for who makes other costs of them; None where that is not known.
+      alias_of_tensor: [T] int32, the input of its op whose memory a tensor has where it is made (``aliases``), -1 where
+        it has memory of its own; copies that are received always have. An empty array stands for -1 of every tensor.
       stage_of_op: [N] int32, what an expert would keep together, in the order of the network (``Item.stages``); -1
         where that is not known. An empty array stands for that of every op.
 
@@ -85,13 +89,16 @@ class Problem:
     guessed_op_types: dict[str, int] = dataclasses.field(default_factory=dict)
     estimated_sizes: dict[str, int] = dataclasses.field(default_factory=dict)
     work: OpWork | None = None
+    alias_of_tensor: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int32))
     stage_of_op: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int32))
 
     def __post_init__(self) -> None:
         arguments.text("name", self.name, "give the name that reports call it by")
         given_cluster("cluster", self.cluster)
-        arrays = {name: getattr(self, name) for name in PROBLEM_ARRAYS}
-        for name, array in checked_problem_arrays(arrays, self.num_devices).items():
+        arrays = checked_problem_arrays(
+            {name: getattr(self, name) for name in PROBLEM_ARRAYS}, self.num_devices
+        )
+        for name, array in arrays.items():
             object.__setattr__(self, name, array)
         object.__setattr__(self, "op_names", checked_names("op_names", self.op_names, self.num_ops))
         for name in ("op_types", "output_shapes"):
@@ -106,6 +113,7 @@ class Problem:
         if self.work is not None:
             arguments.instance_of("work", self.work, OpWork, "give an OpWork, or None")
             check_length("work", self.work.flops, self.num_ops)
+        object.__setattr__(self, "alias_of_tensor", checked_aliases(self.alias_of_tensor, arrays))
         object.__setattr__(self, "stage_of_op", checked_stages(self.stage_of_op, self.num_ops))
 
     @property
@@ -208,12 +216,13 @@ class Problem:
         """Hex digest of everything that decides a search: graph, units, costs, tensors and cluster.
 
         Left out are the name and ``work``: times are in ``compute_ns``, so no result depends on them, and
-        checkpoints of searches from before there was ``work`` go on. So do those of problems without stages.
+        checkpoints of searches from before there was ``work`` go on. So do those of problems without stages or shared
+        memory.
         """
         digest = hashlib.sha256()
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if field.name in _NOT_IN_DIGEST or (field.name == "stage_of_op" and (value < 0).all()):
+            if field.name in _NOT_IN_DIGEST or (field.name in _UNKNOWN_IF_NEGATIVE and (value < 0).all()):
                 continue
             if isinstance(value, np.ndarray):
                 content = f"{value.dtype.str}{value.shape}".encode() + np.ascontiguousarray(value).tobytes()
@@ -233,6 +242,10 @@ class Problem:
             consumer=self.consumer_op,
             transfer=TransferTimes.of(self.cluster),
         )
+
+    def own_bytes(self) -> np.ndarray:
+        """[T] int64, what each tensor takes where it is made: 0 where it has an input's memory."""
+        return np.where(self.alias_of_tensor < 0, self.tensor_bytes, 0)
 
     def fastest_ns(self) -> np.ndarray:
         """[N] int64, time of each op on the fastest device that it may run on."""

@@ -18,6 +18,7 @@ SCHEMA_VERSION = 1
 _KIND = "a tf_placer problem"
 _REMEDY = "give what Problem.save wrote, or save the problem again"
 _WORK = tuple(field.name for field in dataclasses.fields(OpWork))
+_WHERE_KNOWN = ("alias_of_tensor", "stage_of_op")  # not in older files, nor where all are -1
 _DESCRIPTIONS = (
     "name",
     "op_names",
@@ -35,8 +36,7 @@ def problem_bytes(fields: Mapping[str, Any]) -> bytes:
     arrays = {name: fields[name] for name in PROBLEM_ARRAYS}
     if work is not None:
         arrays |= {f"work_{name}": getattr(work, name) for name in _WORK}
-    if (fields["stage_of_op"] >= 0).any():
-        arrays["stage_of_op"] = fields["stage_of_op"]
+    arrays |= {name: fields[name] for name in _WHERE_KNOWN if (fields[name] >= 0).any()}
     header = {name: fields[name] for name in _DESCRIPTIONS}
     cluster = dataclasses.asdict(fields["cluster"])
     return array_file_bytes(
@@ -59,8 +59,7 @@ def read_problem_file(path: pathlib.Path) -> dict[str, Any]:
         for name in ("op_names", "op_types"):
             fields[name] = tuple(header[name])
         fields["cluster"] = _cluster(header["cluster"])
-        if "stage_of_op" in arrays:  # not in files of before, nor where no stage is known
-            fields["stage_of_op"] = arrays["stage_of_op"]
+        fields |= {name: arrays[name] for name in _WHERE_KNOWN if name in arrays}
         if header["has_work"]:
             fields["work"] = OpWork(*(arrays[f"work_{name}"] for name in _WORK))
     except InputError as error:

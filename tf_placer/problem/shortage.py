@@ -42,9 +42,7 @@ def _unit_that_fits_nowhere(problem: Problem) -> str | None:
 
 def bytes_while_running(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     """[U, D] int64 most bytes that one op of a unit reads and writes where that takes time, and [U, D] which op."""
-    held = np.zeros(problem.num_ops, np.int64)
-    np.add.at(held, problem.tensor_producer, problem.tensor_bytes)
-    np.add.at(held, problem.consumer_op, problem.op_graph.edge_bytes)
+    held = _bytes_in_use(problem)
     # What takes no time holds nothing at any moment.
     by_device = np.where(problem.compute_ns > 0, held[:, np.newaxis], 0)
     most = np.zeros(problem.allowed.shape, np.int64)
@@ -54,6 +52,28 @@ def bytes_while_running(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
         reaches = by_device[:, device] == most[problem.unit_of_op, device]
         which[problem.unit_of_op[reaches], device] = np.flatnonzero(reaches)
     return most, which
+
+
+def _bytes_in_use(problem: Problem) -> np.ndarray:
+    """[N] int64: bytes of what each op reads and makes, wherever that comes from; what may be shared counts once.
+
+    Of tensors that have the memory of one and the same, the largest counts, unless that may be what stays anyway.
+    """
+    num_tensors = len(problem.tensor_producer)
+    root, least = np.arange(num_tensors), problem.tensor_bytes.copy()
+    for sharing in np.flatnonzero(problem.alias_of_tensor >= 0):  # what is shared comes before who shares
+        shared = problem.alias_of_tensor[sharing]
+        root[sharing], least[sharing] = root[shared], min(least[sharing], least[shared])
+    tensors = np.concatenate([np.arange(num_tensors), problem.op_graph.tensor])
+    ops = np.concatenate([problem.tensor_producer, problem.consumer_op]).astype(np.int64)
+    keys = ops * max(num_tensors, 1) + root[tensors]
+    order = np.lexsort((-least[tensors], keys))
+    keys, counted = keys[order], least[tensors][order]
+    is_largest = np.ones(len(keys), bool)
+    is_largest[1:] = keys[1:] != keys[:-1]
+    held = np.zeros(problem.num_ops, np.int64)
+    np.add.at(held, keys[is_largest] // max(num_tensors, 1), counted[is_largest])
+    return held
 
 
 def _devices_too_small_together(problem: Problem) -> str | None:

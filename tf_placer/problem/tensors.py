@@ -12,6 +12,7 @@ class TensorTable:
     """T tensors by ascending producer, and who waits for each (see ``Problem``)."""
 
     producer: np.ndarray  # [T] int32
+    output: np.ndarray  # [T] the id of each among its producer's
     num_bytes: np.ndarray  # [T] int64
     consumer_offset: np.ndarray  # [T + 1] int32
     consumer_op: np.ndarray  # [E'] int32
@@ -55,6 +56,7 @@ def tensor_table(edges: np.ndarray, tensor_ids: np.ndarray, bytes_of_edge: np.nd
     largest = np.maximum.reduceat(num_bytes, starts) if len(starts) else np.zeros(0, np.int64)
     return TensorTable(
         producer=keys[starts, 0].astype(np.int32),
+        output=keys[starts, 1],
         num_bytes=largest.astype(np.int64),
         consumer_offset=np.concatenate([[0], np.cumsum(counts)]).astype(np.int32),
         consumer_op=keys[consumers, 2].astype(np.int32),

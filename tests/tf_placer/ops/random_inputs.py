@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
+
 import numpy as np
 
 from tf_placer.ops.simulator_inputs import SimulatorInputs
@@ -35,7 +38,7 @@ def random_inputs(rng: np.random.Generator) -> SimulatorInputs:
     uniform = rng.random() < 0.5
     newest_first = rng.random(num_devices) < 0.5
     chores = {name: rng.integers(0, 5, square) * int(rng.choice([0, 0, 1, 1000])) for name in CHORES}
-    return SimulatorInputs(
+    inputs = SimulatorInputs(
         unit_of_op=unit_of_op,
         compute_ns=compute_ns,
         priority=np.full(num_ops, 7) if uniform else rng.integers(-2, 3, num_ops),
@@ -52,3 +55,19 @@ def random_inputs(rng: np.random.Generator) -> SimulatorInputs:
         channel_of_link=np.where(np.eye(num_devices, dtype=bool), -1, rng.integers(0, channels, square)),
         **chores,
     )
+    return dataclasses.replace(inputs, alias_of_tensor=random_aliases(rng, inputs))
+
+
+def random_aliases(rng: np.random.Generator, inputs: SimulatorInputs) -> np.ndarray:
+    """[T] int32: tensors that have the memory of an input of their op; none on some problems, nearly all on others."""
+    chance = rng.choice([0.0, 0.3, 0.9])
+    inputs_of: dict[int, list[int]] = {}
+    for tensor, (first, end) in enumerate(itertools.pairwise(inputs.consumer_offset)):
+        for op in inputs.consumer_op[first:end]:
+            inputs_of.setdefault(int(op), []).append(tensor)
+    alias = np.full(len(inputs.tensor_producer), -1, np.int32)
+    for tensor, producer in enumerate(inputs.tensor_producer):
+        known = inputs_of.get(int(producer), [])
+        if known and inputs.tensor_bytes[tensor] and rng.random() < chance:
+            alias[tensor] = rng.choice(known)
+    return alias

@@ -47,6 +47,7 @@ REGISTER_OP("TfPlacerAdvanceLocalSearch")
     .Input("priority: int32")
     .Input("tensor_producer: int32")
     .Input("tensor_bytes: int64")
+    .Input("alias_of_tensor: int32")
     .Input("consumer_offset: int32")
     .Input("consumer_op: int32")
     .Input("resident_bytes: int64")
@@ -102,6 +103,7 @@ compute_ns: [N, D] time of every op on every device, 0 for free.
 priority: [O, N] lower runs first among the ready ops of a device, in each order.
 tensor_producer: [T] ascending.
 tensor_bytes: [T].
+alias_of_tensor: [T] the input of its producer whose memory a tensor has where it is made, -1 for memory of its own.
 consumer_offset: [T + 1] where the consumers of every tensor begin.
 consumer_op: [E] distinct and ascending within a tensor.
 resident_bytes: [U] memory that stays on the unit's device.

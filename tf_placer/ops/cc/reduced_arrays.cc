@@ -5,10 +5,27 @@
 namespace tf_placer {
 
 ReducedArrays::ReducedArrays(const SimulatorArrays& full) : full_(full), new_op_(full.num_ops, -1) {
+  FindAliases();
   const std::vector<bool> settled = SettledOps();
   const std::vector<bool> left_out = OpsLeftOut(settled);
   KeepOps(left_out);
   KeepTensors(settled, left_out);
+}
+
+// An alias is of an earlier tensor. What holds nothing at home may still be received, and held, elsewhere.
+void ReducedArrays::FindAliases() {
+  all_own_bytes_.assign(full_.tensor_bytes, full_.tensor_bytes + full_.num_tensors);
+  all_alias_.assign(full_.num_tensors, -1);
+  for (int32_t t = 0; full_.alias_of_tensor != nullptr && t < full_.num_tensors; ++t) {
+    const int32_t alias = full_.alias_of_tensor[t];
+    if (alias < 0) continue;
+    all_own_bytes_[t] = 0;
+    const bool is_read = full_.consumer_offset[t] < full_.consumer_offset[t + 1];
+    const bool is_near = full_.unit_of_op[full_.tensor_producer[alias]] == full_.unit_of_op[full_.tensor_producer[t]];
+    const bool holds_nothing_near = all_own_bytes_[alias] == 0 && all_alias_[alias] < 0;
+    const bool holds = full_.tensor_bytes[alias] > 0 && !(is_near && holds_nothing_near);
+    if (is_read && holds) all_alias_[t] = alias;
+  }
 }
 
 // In topological order a producer's verdict stands before its consumers ask for it.
@@ -20,6 +37,7 @@ std::vector<bool> ReducedArrays::SettledOps() const {
   }
   for (int32_t t = 0; t < full_.num_tensors; ++t) {
     const int32_t producer = full_.tensor_producer[t];
+    if (all_alias_[t] >= 0) settled[producer] = false;
     for (int32_t e = full_.consumer_offset[t]; e < full_.consumer_offset[t + 1]; ++e) {
       const int32_t consumer = full_.consumer_op[e];
       if (!settled[producer] || full_.unit_of_op[producer] != full_.unit_of_op[consumer]) {
@@ -40,7 +58,8 @@ std::vector<bool> ReducedArrays::OpsLeftOut(const std::vector<bool>& settled) co
       if (full_.unit_of_op[producer] != full_.unit_of_op[consumer]) left_out[producer] = false;
       holders += !settled[consumer];
     }
-    if (holders > 1 && full_.tensor_bytes[t] > 0) left_out[producer] = false;
+    if (holders > 1 && all_own_bytes_[t] > 0) left_out[producer] = false;
+    if (all_alias_[t] >= 0) left_out[full_.tensor_producer[all_alias_[t]]] = false;
   }
   return left_out;
 }
@@ -60,19 +79,23 @@ void ReducedArrays::KeepOps(const std::vector<bool>& left_out) {
 
 void ReducedArrays::KeepTensors(const std::vector<bool>& settled, const std::vector<bool>& left_out) {
   consumer_offset_.push_back(0);
+  std::vector<int32_t> new_tensor(full_.num_tensors, -1);
   for (int32_t t = 0; t < full_.num_tensors; ++t) {
     const int32_t producer = full_.tensor_producer[t];
     for (int32_t e = full_.consumer_offset[t]; e < full_.consumer_offset[t + 1]; ++e) {
       const int32_t consumer = full_.consumer_op[e];
       if (settled[consumer]) continue;
       if (left_out[producer]) {
-        held_bytes[new_op_[consumer]] += full_.tensor_bytes[t];
+        held_bytes[new_op_[consumer]] += all_own_bytes_[t];
       } else {
         consumer_op_.push_back(new_op_[consumer]);
       }
     }
     if (left_out[producer]) continue;
+    new_tensor[t] = original_tensor.size();
     original_tensor.push_back(t);
+    own_bytes.push_back(all_own_bytes_[t]);
+    alias.push_back(all_alias_[t] < 0 ? -1 : new_tensor[all_alias_[t]]);
     tensor_producer_.push_back(new_op_[producer]);
     tensor_bytes_.push_back(full_.tensor_bytes[t]);
     consumer_offset_.push_back(consumer_op_.size());

@@ -60,6 +60,7 @@ class Simulation {
         consumers_(plan.consumers.data()),
         shared_inputs_(plan.shared_inputs.data()),
         shared_(plan.shared.data()),
+        aliases_(plan.aliases.data()),
         freed_bytes_(plan.end_bytes.data()),
         sizes_(plan.sizes.data()),
         costs_(plan.costs.data()),
@@ -237,13 +238,6 @@ class Simulation {
     if (kWithSchedule) end_ns_[original_op_[op]] = now_ns_;
     fresh_sorted_ &= num_fresh_ == 0;  // one op hands its tensors over in order
     const SimulationPlan::Op* const facts = ops_ + op;
-    if (kMemory) {
-      int64_t freed_bytes = freed_bytes_[facts->end_bytes];
-      for (int32_t i = facts->shared_begin; i < facts[1].shared_begin; ++i) {
-        freed_bytes += ReleaseShared(shared_inputs_[i], device);
-      }
-      bytes_[device] -= freed_bytes;
-    }
     for (int32_t t = facts->tensor_begin; t < facts[1].tensor_begin; ++t) {
       const int32_t consumer = tensors_[t].consumer;
       if (consumer >= 0) {
@@ -254,6 +248,14 @@ class Simulation {
       } else {
         SendShared(t, ~consumer, device);
       }
+    }
+    // Inputs go last, as an output may share the memory of one.
+    if (kMemory) {
+      int64_t freed_bytes = freed_bytes_[facts->end_bytes];
+      for (int32_t i = facts->shared_begin; i < facts[1].shared_begin; ++i) {
+        freed_bytes += ReleaseShared(shared_inputs_[i], device);
+      }
+      bytes_[device] -= freed_bytes;
     }
   }
 
@@ -271,14 +273,34 @@ class Simulation {
     for (targets &= ~(uint64_t{1} << source); targets != 0; targets &= targets - 1) {
       fresh_[num_fresh_++] = FreshKey(tensor, source, __builtin_ctzll(targets), kToSend);
     }
-    if (kMemory) uses[source] += num_fresh_ - fresh_before;
+    if (!kMemory) return;
+    uses[source] += num_fresh_ - fresh_before;
+    const int32_t alias = shared_[row].alias;
+    if (alias >= 0 && aliases_[alias].parent >= 0) ++uses_[aliases_[alias].parent + source];
   }
 
   // Counts down what keeps a shared tensor on a device; returns the bytes that this frees.
   TF_PLACER_INLINE int64_t ReleaseShared(int32_t uses_row, int32_t device) {
     int32_t* const uses = uses_ + uses_row;
     const int32_t left = --uses[device];
-    return sizes_[uses[D()]] & -int64_t{left == 0};
+    const int32_t size = uses[D()];
+    if (size < 0) return left == 0 ? ReleaseAlias(uses_, state_, aliases_, sizes_, D(), ~size, device) : 0;
+    return sizes_[size] & -int64_t{left == 0};
+  }
+
+  // Of a tensor whose last use on a device has ended: a copy has memory of its own, but where the tensor was made it
+  // was a use of another one. Static, so that the simulation's own fields stay in registers.
+  static __attribute__((noinline)) int64_t ReleaseAlias(int32_t* uses, const OpState* state,
+                                                        const SimulationPlan::Alias* aliases, const int64_t* sizes,
+                                                        int32_t num_devices, int32_t alias, int32_t device) {
+    while (true) {
+      if (device != state[aliases[alias].producer].device) return sizes[aliases[alias].size];
+      if (aliases[alias].parent < 0) return 0;
+      int32_t* const parent = uses + aliases[alias].parent;
+      if (--parent[device] > 0) return 0;
+      if (parent[num_devices] >= 0) return sizes[parent[num_devices]];
+      alias = ~parent[num_devices];
+    }
   }
 
   enum TransferState { kToSend, kSent, kCrossed };
@@ -545,6 +567,7 @@ class Simulation {
   const int32_t* const consumers_;
   const int32_t* const shared_inputs_;
   const SimulationPlan::Shared* const shared_;
+  const SimulationPlan::Alias* const aliases_;
   const int64_t* const freed_bytes_;
   const int64_t* const sizes_;
   const int64_t* const costs_;

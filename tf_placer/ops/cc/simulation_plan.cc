@@ -55,7 +55,7 @@ SimulationPlan::SimulationPlan(const SimulatorArrays& arrays) {
                                         std::not_equal_to<int32_t>()) == priority.end();
   AddUnits(a);
   AddResident(a, reduced.held_bytes);
-  AddOps(a);
+  AddOps(a, reduced.own_bytes);
   AddLinks(a);
   AddTensors(a, reduced);
   AddSharedInputs();
@@ -82,11 +82,11 @@ void SimulationPlan::AddUnits(const SimulatorArrays& a) {
   for (int32_t n = 0; n < num_ops; ++n) unit_ops[next[a.unit_of_op[n]]++] = n;
 }
 
-void SimulationPlan::AddOps(const SimulatorArrays& a) {
+void SimulationPlan::AddOps(const SimulatorArrays& a, const std::vector<int64_t>& own_bytes) {
   const int width = num_devices + 1;
   std::vector<int64_t> rows(int64_t{num_ops} * width, 0);
   for (int32_t t = 0; t < a.num_tensors; ++t) {
-    rows[int64_t{a.tensor_producer[t]} * width] += a.tensor_bytes[t];
+    rows[int64_t{a.tensor_producer[t]} * width] += own_bytes[t];
   }
   for (int64_t n = 0; n < num_ops; ++n) {
     std::copy_n(a.compute_ns + n * num_devices, num_devices, rows.begin() + n * width + 1);
@@ -165,12 +165,17 @@ void SimulationPlan::AddLinks(const SimulatorArrays& a) {
 
 void SimulationPlan::AddTensors(const SimulatorArrays& a, const ReducedArrays& reduced) {
   std::vector<int64_t> bytes_at_end(reduced.held_bytes);
+  std::vector<bool> is_aliased(a.num_tensors, false);
+  for (const int32_t alias : reduced.alias) {
+    if (alias >= 0) is_aliased[alias] = true;
+  }
+  std::vector<int32_t> row_of_tensor(a.num_tensors, -1);
   for (int32_t t = 0; t < a.num_tensors; ++t) {
     const int32_t begin = a.consumer_offset[t];
     const int32_t fanout = a.consumer_offset[t + 1] - begin;
     const int64_t bytes = a.tensor_bytes[t];
     if (fanout == 0) {
-      bytes_at_end[a.tensor_producer[t]] += bytes;
+      bytes_at_end[a.tensor_producer[t]] += reduced.own_bytes[t];
       continue;
     }
     ++ops[a.tensor_producer[t] + 1].tensor_begin;
@@ -178,14 +183,19 @@ void SimulationPlan::AddTensors(const SimulatorArrays& a, const ReducedArrays& r
     original_tensor.push_back(reduced.original_tensor[t]);
     max_transfers += std::min(fanout, num_devices - 1);
     const int32_t size = RowOf(distinct_bytes_, bytes) * size_columns_;
-    if (fanout == 1) {
+    const bool is_alias = reduced.own_bytes[t] != bytes;
+    if (fanout == 1 && !is_alias && !is_aliased[t]) {
       bytes_at_end[a.consumer_op[begin]] += bytes;
       tensors.push_back({a.consumer_op[begin], size});
     } else {
       const int32_t first = consumers.size();
       consumers.insert(consumers.end(), a.consumer_op + begin, a.consumer_op + begin + fanout);
       tensors.push_back({~static_cast<int32_t>(shared.size()), size});
-      shared.push_back({first, first + fanout, size});
+      row_of_tensor[t] = shared.size() * (num_devices + 1);
+      shared.push_back({first, first + fanout, size, is_alias ? static_cast<int32_t>(aliases.size()) : -1});
+      if (!is_alias) continue;
+      const int32_t parent = reduced.alias[t] < 0 ? -1 : row_of_tensor[reduced.alias[t]];
+      aliases.push_back({a.tensor_producer[t], size, parent});
     }
   }
   // Numbered in the order of the ops, like `costs`.

@@ -37,12 +37,21 @@ class SimulationPlan {
     int32_t size;      // begin of a row of `sizes`
   };
 
-  // A tensor with several consumers, rows [begin, end) of `consumers`. It needs use counters: a row of
-  // D + 1 numbers in the workspace, D counters and `size`.
+  // A tensor with several consumers, rows [begin, end) of `consumers`, or one that shares memory. It needs use
+  // counters: a row of D + 1 numbers in the workspace, D counters and `size`, or ~alias where it has memory of its own
+  // only where it is received.
   struct Shared {
     int32_t begin;
     int32_t end;
     int32_t size;
+    int32_t alias;  // row of `aliases`, or -1
+  };
+
+  // Where the tensor is made it counts as a use of another one, for as long as it has uses itself.
+  struct Alias {
+    int32_t producer;
+    int32_t size;
+    int32_t parent;  // begin of the other's row of use counters; -1 where it holds nothing that is counted
   };
 
   // What to begin with for every op: what it waits for, and whether it is free on all devices, on none,
@@ -85,9 +94,10 @@ class SimulationPlan {
   std::vector<int32_t> original_tensor; // of these tensors, position among the T
   std::vector<int64_t> tail_ns;         // [M] least time of the longest chain of ops that must follow each
   std::vector<Shared> shared;
+  std::vector<Alias> aliases;
   std::vector<int32_t> consumers;       // of shared tensors
   std::vector<int32_t> shared_inputs;   // begins of rows of use counters
-  std::vector<int64_t> costs;           // [distinct costs, D + 1]: output bytes, then compute_ns
+  std::vector<int64_t> costs;           // [distinct costs, D + 1]: own bytes of outputs, then compute_ns
   std::vector<uint64_t> free_on;        // [distinct costs] bit d: nothing on device d
   // [distinct sizes, 1 + link classes]: bytes, then transfer_ns of each class of links; with chores
   // [distinct sizes, 1 + 3 * link classes], as transfer_ns is followed by send_ns and receive_ns.
@@ -106,7 +116,7 @@ class SimulationPlan {
  private:
   void AddUnits(const SimulatorArrays& arrays);
   void AddResident(const SimulatorArrays& arrays, const std::vector<int64_t>& held_bytes);
-  void AddOps(const SimulatorArrays& arrays);
+  void AddOps(const SimulatorArrays& arrays, const std::vector<int64_t>& own_bytes);
   void AddLinks(const SimulatorArrays& arrays);
   void AddTensors(const SimulatorArrays& arrays, const ReducedArrays& reduced);
   void AddSharedInputs();

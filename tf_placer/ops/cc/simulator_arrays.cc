@@ -67,6 +67,21 @@ std::string CheckTensors(const SimulatorArrays& a) {
   return "";
 }
 
+std::string CheckAliases(const SimulatorArrays& a) {
+  if (a.alias_of_tensor == nullptr) return "";
+  for (int64_t t = 0; t < a.num_tensors; ++t) {
+    const int32_t alias = a.alias_of_tensor[t];
+    if (alias == -1) continue;
+    if (alias < 0 || alias >= a.num_tensors) return At("alias_of_tensor", t, "is not a tensor, nor -1 for none");
+    const int32_t* const end = a.consumer_op + a.consumer_offset[alias + 1];
+    if (!std::binary_search(a.consumer_op + a.consumer_offset[alias], end, a.tensor_producer[t])) {
+      return At("alias_of_tensor", t, "is not an input of the tensor's producer");
+    }
+    if (a.tensor_bytes[t] == 0) return At("alias_of_tensor", t, "is of a tensor of 0 bytes; it must be -1");
+  }
+  return "";
+}
+
 std::string CheckCluster(const SimulatorArrays& a) {
   const int32_t d = a.num_devices;
   if (d < 1 || d > kMaxDevices) {
@@ -132,7 +147,7 @@ std::string CheckSums(const SimulatorArrays& a) {
 }  // namespace
 
 std::string CheckArrays(const SimulatorArrays& arrays) {
-  for (const auto check : {CheckCluster, CheckOps, CheckTensors, CheckSums}) {
+  for (const auto check : {CheckCluster, CheckOps, CheckTensors, CheckAliases, CheckSums}) {
     const std::string problem = check(arrays);
     if (!problem.empty()) return problem;
   }

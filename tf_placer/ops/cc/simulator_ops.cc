@@ -16,7 +16,7 @@ absl::Status SimulatePlacementsShape(InferenceContext* c) {
   TF_RETURN_IF_ERROR(c->WithRank(c->input(1), 2, &priority_of_op));
   TF_RETURN_IF_ERROR(c->WithRank(c->input(2), 1, &unit_of_op));
   TF_RETURN_IF_ERROR(c->WithRank(c->input(6), 1, &tensor_bytes));
-  TF_RETURN_IF_ERROR(c->WithRank(c->input(10), 1, &streams));
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(11), 1, &streams));
   const DimensionHandle batch = c->Dim(device_of_unit, 0);
   bool with_schedule = false;
   TF_RETURN_IF_ERROR(c->GetAttr("with_schedule", &with_schedule));
@@ -46,6 +46,7 @@ REGISTER_OP("TfPlacerSimulatePlacements")
     .Input("priority: int32")
     .Input("tensor_producer: int32")
     .Input("tensor_bytes: int64")
+    .Input("alias_of_tensor: int32")
     .Input("consumer_offset: int32")
     .Input("consumer_op: int32")
     .Input("resident_bytes: int64")
@@ -80,6 +81,7 @@ compute_ns: [N, D] time of every op on every device, 0 for free.
 priority: [N] alike, among those that priority_of_op does not tell apart.
 tensor_producer: [T] ascending.
 tensor_bytes: [T].
+alias_of_tensor: [T] the input of its producer whose memory a tensor has where it is made, -1 for memory of its own.
 consumer_offset: [T + 1] where the consumers of every tensor begin.
 consumer_op: [E] distinct and ascending within a tensor.
 resident_bytes: [U] memory that stays on the unit's device.

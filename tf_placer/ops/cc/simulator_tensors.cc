@@ -36,6 +36,7 @@ absl::Status CheckSimulatorShapes(OpKernelContext* ctx, int first, int64_t units
       {kPriority, "priority", of_orders(ops)},
       {kTensorProducer, "tensor_producer", TensorShape({tensors})},
       {kTensorBytes, "tensor_bytes", TensorShape({tensors})},
+      {kAliasOfTensor, "alias_of_tensor", TensorShape({tensors})},
       {kConsumerOffset, "consumer_offset", TensorShape({tensors + 1})},
       {kConsumerOp, "consumer_op", TensorShape({consumers})},
       {kResidentBytes, "resident_bytes", TensorShape({units})},
@@ -70,6 +71,7 @@ SimulatorArrays ArraysOf(OpKernelContext* ctx, int first, int64_t order) {
   arrays.priority = int32s(kPriority) + order * arrays.num_ops;
   arrays.tensor_producer = int32s(kTensorProducer);
   arrays.tensor_bytes = int64s(kTensorBytes);
+  arrays.alias_of_tensor = int32s(kAliasOfTensor);
   arrays.consumer_offset = int32s(kConsumerOffset);
   arrays.consumer_op = int32s(kConsumerOp);
   arrays.resident_bytes = int64s(kResidentBytes);

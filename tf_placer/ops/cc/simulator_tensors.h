@@ -20,6 +20,7 @@ enum SimulatorInput {
   kPriority,
   kTensorProducer,
   kTensorBytes,
+  kAliasOfTensor,
   kConsumerOffset,
   kConsumerOp,
   kResidentBytes,

@@ -38,7 +38,8 @@ Workspace::Workspace(const SimulationPlan& plan, bool by_plan)
   for (const int32_t of_device : plan.streams) streams += std::min<int64_t>(of_device, plan.max_running);
   running = Uninitialized<Running>(streams);
   for (size_t row = 0; row < plan.shared.size(); ++row) {
-    uses[row * (plan.num_devices + 1) + plan.num_devices] = plan.shared[row].size;
+    uses[row * (plan.num_devices + 1) + plan.num_devices] =
+        plan.shared[row].alias < 0 ? plan.shared[row].size : ~plan.shared[row].alias;
   }
 }
 

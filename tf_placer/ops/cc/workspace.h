@@ -71,7 +71,7 @@ struct Workspace {
 
   std::unique_ptr<OpState[]> state;  // [N]
   std::unique_ptr<int32_t[]> uses;  // [shared, D + 1]: what keeps a shared tensor on each
-                                    // device, then its size
+                                    // device, then its size or ~alias
   std::unique_ptr<Transfer[]> transfers;
   std::unique_ptr<uint64_t[]> fresh;  // transfers handed over at the present time, not yet queued
   std::unique_ptr<int32_t[]> ready;   // [D + 1, max_ready], the last row for ops that are free
