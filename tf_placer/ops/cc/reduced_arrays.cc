@@ -10,6 +10,7 @@ ReducedArrays::ReducedArrays(const SimulatorArrays& full) : full_(full), new_op_
   const std::vector<bool> left_out = OpsLeftOut(settled);
   KeepOps(left_out);
   KeepTensors(settled, left_out);
+  HandOver();
 }
 
 // An alias is of an earlier tensor. What holds nothing at home may still be received, and held, elsewhere.
@@ -99,6 +100,26 @@ void ReducedArrays::KeepTensors(const std::vector<bool>& settled, const std::vec
     tensor_producer_.push_back(new_op_[producer]);
     tensor_bytes_.push_back(full_.tensor_bytes[t]);
     consumer_offset_.push_back(consumer_op_.size());
+  }
+}
+
+void ReducedArrays::HandOver() {
+  const int32_t num_tensors = tensor_bytes_.size();
+  std::vector<int32_t> num_sharing(num_tensors, 0);
+  for (const int32_t shared : alias) {
+    if (shared >= 0) ++num_sharing[shared];
+  }
+  goes_over.assign(num_tensors, false);
+  shares.resize(num_tensors);
+  for (int32_t t = 0; t < num_tensors; ++t) {
+    shares[t] = own_bytes[t] != tensor_bytes_[t];
+    const int32_t shared = alias[t];
+    if (shared < 0 || shares[shared] || num_sharing[shared] > 1) continue;
+    const bool has_one_reader = consumer_offset_[shared + 1] - consumer_offset_[shared] == 1;
+    if (!has_one_reader || tensor_bytes_[shared] != tensor_bytes_[t]) continue;
+    goes_over[shared] = true;
+    shares[t] = false;
+    alias[t] = -1;
   }
 }
 

@@ -34,12 +34,17 @@ struct ReducedArrays {
   // there for as long as it lives, or -1: also where that holds nothing wherever it is placed, or nobody reads it.
   std::vector<int64_t> own_bytes;
   std::vector<int32_t> alias;
+  // A tensor's memory goes over, once and for all, where its only reader makes an output of as many bytes in it: that
+  // output is as one with memory of its own, but nothing is allocated for it, and the reader frees nothing.
+  std::vector<bool> goes_over;  // to its reader's output
+  std::vector<bool> shares;     // has memory of its own only where it is received
 
  private:
   std::vector<bool> SettledOps() const;
   std::vector<bool> OpsLeftOut(const std::vector<bool>& settled) const;
   void FindAliases();
   void KeepOps(const std::vector<bool>& left_out);
+  void HandOver();
   void KeepTensors(const std::vector<bool>& settled, const std::vector<bool>& left_out);
 
   const SimulatorArrays full_;

@@ -183,9 +183,9 @@ void SimulationPlan::AddTensors(const SimulatorArrays& a, const ReducedArrays& r
     original_tensor.push_back(reduced.original_tensor[t]);
     max_transfers += std::min(fanout, num_devices - 1);
     const int32_t size = RowOf(distinct_bytes_, bytes) * size_columns_;
-    const bool is_alias = reduced.own_bytes[t] != bytes;
+    const bool is_alias = reduced.shares[t];
     if (fanout == 1 && !is_alias && !is_aliased[t]) {
-      bytes_at_end[a.consumer_op[begin]] += bytes;
+      if (!reduced.goes_over[t]) bytes_at_end[a.consumer_op[begin]] += bytes;
       tensors.push_back({a.consumer_op[begin], size});
     } else {
       const int32_t first = consumers.size();
