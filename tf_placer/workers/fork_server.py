@@ -48,6 +48,23 @@ def fork_server(preload: pathlib.Path | None) -> ForkServer:
         return server
 
 
+def has_forked() -> bool:
+    """Whether a server of this process has imported TensorFlow, so that more workers are there in a moment."""
+    return any(server.is_alive and server.has_forked for server in _own_servers())
+
+
+def end_unused() -> None:
+    """Ends the servers of this process that have forked nothing: it turned out that no worker is needed."""
+    for server in _own_servers():
+        if not server.has_forked:
+            server.close()
+
+
+def _own_servers() -> list[ForkServer]:
+    with _starting:
+        return [server for key, server in _servers.items() if key[0] == os.getpid()]
+
+
 class ForkServer:
     """One such process; it ends by itself when it was not needed for a minute, and with this process in any case."""
 
@@ -58,6 +75,7 @@ class ForkServer:
           preload: a library to load before all others; None for none.
         """
         self._lock = threading.Lock()
+        self._has_forked = False
         self._pid = os.getpid()
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the server
         self._control, theirs = socket.socketpair()
@@ -83,6 +101,11 @@ class ForkServer:
     @property
     def is_alive(self) -> bool:
         return self._process.poll() is None
+
+    @property
+    def has_forked(self) -> bool:
+        """A worker was made: TensorFlow is imported."""
+        return self._has_forked
 
     @property
     def pid(self) -> int:
@@ -140,6 +163,7 @@ class ForkServer:
             if not answer:
                 self._process.wait()
                 raise ForkServerError(f"the process that forks workers has ended{last_line(self._stderr)}")
+        self._has_forked = True
         return fork_server_process.PID.unpack(answer)[0], received[0]
 
 
