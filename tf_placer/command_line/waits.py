@@ -104,7 +104,11 @@ def splitting(
         is_traced = part is None or not is_kept(source.workload, part)
     if is_traced:
         rule_s = durations.known(anew, max(_TRACE_S, _TRACE_S_PER_OP * num_ops))
-    if built is not None and built.seconds is not None and (built.key == anew or not source.workload):
+    if (
+        built is not None
+        and built.seconds is not None
+        and built.key == (anew if is_traced else _built(source.name))
+    ):
         rule_s = built.seconds
     rule_s += _SPLIT_S_PER_OP * num_ops
     if request.cluster.is_live:
@@ -114,7 +118,7 @@ def splitting(
 
 
 def _with_room_for_split(wait: Wait, request: Request, searches: Sequence[str], num_ops: int) -> None:
-    """Plans for the batch split over the devices where that takes no more than the searches, and leaves it out else."""
+    """Plans for the batch split over the devices, unless it takes longer than the searches then have."""
     *others, last = [phase for phase in wait.work.phases if phase.name != SPLIT]
     split = splitting(request, Durations(), num_ops, wait.phase_of(BUILD))
     both_s = wait.for_searching(request.budget.seconds, [*searches, SPLIT])
