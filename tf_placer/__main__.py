@@ -34,7 +34,7 @@ from tf_placer.command_line.profile import show_profile
 from tf_placer.command_line.report import Report
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
-from tf_placer.command_line.split_batch import beside_split_batch
+from tf_placer.command_line.split_batch import split_batch_within
 from tf_placer.command_line.summary import summary
 from tf_placer.command_line.tensorboard_run import write_tensorboard
 from tf_placer.command_line.train import Training, train
@@ -96,11 +96,12 @@ def _place(values: flags.FlagValues, console: rich.console.Console) -> dict[str,
         request = flag_sets.request(values, flag_sets.budget(values))
         if request.source.saved_model:
             return _place_saved_model(request, values, out, console)
-        report = beside_split_batch(place(request, values.method, console), request.source, console)
+        report = split_batch_within(place(request, values.method, console), request, console)
         also = functools.partial(_write_meta_graph, request.source, report, console)
-        _write_tensorboard(report, values, console)
         also_written = also if request.source.meta_graph else None
-        return _finish(report, out, flag_sets.made_for(values), console, also_written)
+        told = _finish(report, out, flag_sets.made_for(values), console, also_written)
+        _write_tensorboard(report, values, console)
+        return told
 
 
 def _place_saved_model(
@@ -110,6 +111,7 @@ def _place_saved_model(
     told: dict[str, Any] = {}
     placements: dict[str, Placement] = {}
     items: dict[str, Item] = {}
+    reports: dict[str, Report] = {}
     request = dataclasses.replace(request, source=request.source.with_model())
     model = request.source.model
     assert model is not None  # just read
@@ -124,18 +126,22 @@ def _place_saved_model(
 
     several = "," in values.signature
     for name, placed in place_signatures(request, values.method, console):
-        report = beside_split_batch(placed, dataclasses.replace(request.source, signature=name), console)
+        of_one = dataclasses.replace(request, source=dataclasses.replace(request.source, signature=name))
+        report = split_batch_within(placed, of_one, console)
         assert report.item is not None  # a SavedModel's
         placements[name], items[name] = report.placement, report.item
         made_for = flag_sets.made_for(values) | {"signature": name}
-        _write_tensorboard(report, values, console, plan_file(name).stem if several else "")
-        if several:
-            told[name] = _finish(report, out / plan_file(name).stem, made_for, console)
-        else:
-            return _finish(report, out, made_for, console, export)
+        if not several:
+            only = _finish(report, out, made_for, console, export)
+            _write_tensorboard(report, values, console)
+            return only
+        told[name] = _finish(report, out / plan_file(name).stem, made_for, console)
+        reports[plan_file(name).stem] = report
     with replacing(out, (SAVED_MODEL,)) as unfinished:
         export(unfinished)
     console.print(f"wrote {out / SAVED_MODEL}", soft_wrap=True)
+    for folder, report in reports.items():
+        _write_tensorboard(report, values, console, folder)
     return {"signatures": told, "files": [str(out / SAVED_MODEL)]}
 
 
@@ -145,10 +151,11 @@ def _compare(values: flags.FlagValues, console: rich.console.Console) -> dict[st
     out = pathlib.Path(values.out)
     with reserved_out(out):
         request = flag_sets.request(values, flag_sets.budget(values))
-        report = beside_split_batch(compare(request, values.methods, console), request.source, console)
-        _write_tensorboard(report, values, console)
+        report = split_batch_within(compare(request, values.methods, console), request, console)
         also = functools.partial(write_comparison, report)
-        return _finish(report, out, flag_sets.made_for(values), console, also)
+        told = _finish(report, out, flag_sets.made_for(values), console, also)
+        _write_tensorboard(report, values, console)
+        return told
 
 
 def _finish(

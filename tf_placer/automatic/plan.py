@@ -46,6 +46,7 @@ from tf_placer.search.result import SearchResult
 from tf_placer.search.search import search
 from tf_placer.search.spec import Role
 from tf_placer.user_cache import user_cache_folder
+from tf_placer.workers.fork_server import end_unused
 
 ProgressFactory = Callable[[str, Budget], Progress]
 
@@ -139,6 +140,8 @@ def find_plan(
             problem = respect_devices(item, problem, narrowed_units(built, with_pins(item, built, pins)))
         key = _key(problem, config)
         plan: Plan | None = cache.load(key, lambda found: _kept_plan(found, problem))
+        if plan is not None and config.keep_unplaced and not plan.is_worth_it:
+            end_unused()
         if plan is None:
             call.built(problem)
             plan = _search(item, problem, config, progress, call)

@@ -25,6 +25,7 @@ from tf_placer.rewrite.rewrite import check_can_be_written
 from tf_placer.search.budget import Budget
 from tf_placer.search.progress import ConsoleProgress
 from tf_placer.waiting.begun import begins_at
+from tf_placer.workers.local_workers import import_meanwhile
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -76,6 +77,7 @@ def placed_signature(
     """
     began_s = time.monotonic()
     cluster = config.chosen_cluster()
+    import_meanwhile(cluster)
     examples = [_example(value, config.batch_size) for value in inputs]
     item = Item.from_function(concrete, *examples, name=name)
     if not item.index.num_ops:  # it gives back what it is given

@@ -11,7 +11,7 @@ import rich.table
 
 from tf_placer.command_line.described import described
 from tf_placer.command_line.request import Request
-from tf_placer.command_line.waits import measuring, wait_for
+from tf_placer.command_line.waits import WHILE_BUILDING, measuring, wait_for
 from tf_placer.errors import InputError
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator
@@ -28,6 +28,7 @@ from tf_placer.runtime.audit import Audit
 from tf_placer.runtime.statistics import clearly_slower
 from tf_placer.search.live import MEASURE, RACE
 from tf_placer.search.live_phases import START
+from tf_placer.workers.local_workers import import_meanwhile
 
 _TURNS = 20
 _CONFIDENCE = 0.95
@@ -120,7 +121,8 @@ def _time(request: Request, plan: PlanFile, console: rich.console.Console) -> Ti
         check_can_be_written(Placement.from_plan(plan, problem).decisions)
 
     devices = request.cluster.devices
-    with wait_for(request, console, *measuring(request, 1 + len(devices))) as wait:
+    with wait_for(request, console, *measuring(request, 1 + len(devices), WHILE_BUILDING)) as wait:
+        import_meanwhile(request.cluster)
         item, problem = described(request, console, wait, check)
         placement = Placement.from_plan(plan, problem)
         plans = Decisions.joined([placement.decisions, Decisions(single_device_placements(problem))])

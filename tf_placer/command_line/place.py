@@ -30,6 +30,7 @@ from tf_placer.search.search import evaluate_given
 from tf_placer.search.spec import Role
 from tf_placer.waiting.begun import begins_at, begun_s
 from tf_placer.waiting.wait import Wait
+from tf_placer.workers.local_workers import import_meanwhile
 
 
 def place(request: Request, method: str, console: rich.console.Console) -> Report:
@@ -55,6 +56,8 @@ def place(request: Request, method: str, console: rich.console.Console) -> Repor
 def _place(request: Request, method: str, console: rich.console.Console) -> Report:
     methods.find(method)
     with wait_to_place(request, method, console) as wait:
+        if not request.objective.is_memory:  # that asks the devices in the end
+            import_meanwhile(request.cluster)
         item, problem = read_problem(request, console, wait)
         if item is None:
             how = place_least_memory if request.objective.is_memory else place_simulated

@@ -62,6 +62,7 @@ class Report:
       asked: the method that was asked for; None where that is the one of ``chosen``.
       by_layer: where a plan of layers was asked for: it is written, and all else here is of plans of single ops.
       data_parallel: the batch split instead; None where nobody asked.
+      why_not_split: a sentence, where nobody asked because there was no time.
     """
 
     item: Item | None
@@ -72,6 +73,7 @@ class Report:
     asked: str | None = None
     by_layer: ByLayer | None = None
     data_parallel: DataParallel | None = None
+    why_not_split: str = ""
 
     def __post_init__(self) -> None:
         if self.chosen.result is None:

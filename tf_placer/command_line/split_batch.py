@@ -4,15 +4,61 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
+import time
 
 import rich.console
 import rich.text
 
 from tf_placer.command_line.report import Report
+from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
+from tf_placer.command_line.waits import WRITE, splitting, writing_s
 from tf_placer.data_parallel.data_parallel import DataParallel, data_parallel
 from tf_placer.data_parallel.sentence import split_batch_name, split_batch_sentence
 from tf_placer.quantities import milliseconds, percentage
+from tf_placer.search.budget import WHOLE
+from tf_placer.waiting.begun import begun_s
+from tf_placer.waiting.durations import Durations
+from tf_placer.waiting.wait import Wait
+from tf_placer.waiting.work import Phase, Work, about
+
+_OVER = 0.1  # of a whole budget, by which an estimate may be more than what is left
+_ROUNDED_S = 10
+
+
+def split_batch_within(report: Report, request: Request, console: rich.console.Console) -> Report:
+    """As ``beside_split_batch``, where what is left of the budget has room for it; else the report says why not.
+
+    Searches have left room for it unless it takes longer than they do (``waits``).
+
+    Args:
+      report: of a run.
+      request: what it was asked.
+      console: is shown what goes on.
+    """
+    durations = Durations()
+    phase = None if report.item is None else splitting(request, durations, report.problem.num_ops)
+    if report.result.interrupted or phase is None or phase.seconds is None:
+        return beside_split_batch(report, request.source, console)
+    closing_s = writing_s(request, durations)
+    gone_s = time.monotonic() - begun_s()
+    budget_s = request.budget.seconds if request.budget_of == WHOLE else math.inf
+    if gone_s + phase.seconds + closing_s > budget_s * (1 + _OVER):
+        # With twice that more, the searches have no less than it.
+        enough_s = _ROUNDED_S * math.ceil((budget_s + 2 * phase.seconds) / _ROUNDED_S)
+        why_not = (
+            f"Splitting the batch over the devices instead was left out: that takes about {about(phase.seconds)}; "
+            f"--budget_s={enough_s} has room for it."
+        )
+        return dataclasses.replace(report, why_not_split=why_not)
+    with (
+        contextlib.suppress(KeyboardInterrupt),  # the plan is there, and counts more
+        Wait(Work((phase, Phase(WRITE, closing_s))), console, durations) as wait,
+        wait.phase(phase.name),
+    ):
+        return _split(report, request.source)
+    return report
 
 
 def beside_split_batch(report: Report, source: Source, console: rich.console.Console) -> Report:
@@ -31,17 +77,14 @@ def beside_split_batch(report: Report, source: Source, console: rich.console.Con
         contextlib.suppress(KeyboardInterrupt),  # the plan is there, and counts more
         console.status(rich.text.Text(f"splitting the batch of {source.name}")),
     ):
-        placement = report.result.placement
-        plan = None if report.chosen.measured_s is None else placement.decisions
-        found = data_parallel(report.item, placement.problem, source.splittable(), plan)
-        return dataclasses.replace(report, data_parallel=found)
+        return _split(report, source)
     return report
 
 
 def split_batch_verdict(report: Report) -> list[str]:
     """The sentence of a report's verdict, none where nothing is known."""
     if report.data_parallel is None:
-        return []
+        return [report.why_not_split] if report.why_not_split else []
     said = split_batch_sentence(report.data_parallel, report.chosen.simulated_s)
     return [said] if said else []
 
@@ -57,3 +100,10 @@ def split_batch_row(found: DataParallel, single_s: float | None) -> tuple[str, .
         "",
         f"{max(found.peak_bytes.values(), default=0) / 2**30:.2f} GiB",
     )
+
+
+def _split(report: Report, source: Source) -> Report:
+    placement = report.result.placement
+    plan = None if report.chosen.measured_s is None else placement.decisions
+    found = data_parallel(report.item, placement.problem, source.splittable(), plan)
+    return dataclasses.replace(report, data_parallel=found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import enum
 import math
 import time
@@ -11,24 +12,27 @@ from collections.abc import Iterator, Sequence
 import rich.console
 
 from tf_placer.command_line.request import Request
+from tf_placer.data_parallel.all_reduce import replicas_of
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
 from tf_placer.search.budget import WHOLE, Budget
 from tf_placer.search.live import MEASURE, RACE, LiveConfig, searching
 from tf_placer.search.live_phases import (
     CONTROL_SHARE,
-    START,
     Size,
     config_within,
     live_budget,
     live_phases,
+    searchers,
     size_name,
+    starting,
 )
 from tf_placer.search.spec import Role
 from tf_placer.waiting.durations import Durations
 from tf_placer.waiting.wait import Wait
 from tf_placer.waiting.work import Phase, Work
 from tf_placer.workloads.kept_items import is_kept
+from tf_placer.workloads.registry import settings_of
 
 
 class Kind(enum.Enum):
@@ -40,15 +44,19 @@ class Kind(enum.Enum):
     SIMULATED = "the simulator has the last word"
 
 
-BUILD, PROFILE, AT_ONCE, WRITE = (
+BUILD, PROFILE, AT_ONCE, SPLIT, WRITE = (
     "building the graph",
     "profiling ops and links",
     "plans that cost little",
+    "splitting the batch",
     "writing",
 )
 
+WHILE_BUILDING = " while the graph is built"
+
 # Rules for what was never done on this machine, from an idle one with two cores.
 _TRACE_S, _READ_S = 20.0, 3.0
+_TRACE_S_PER_OP, _SPLIT_S_PER_OP = 1.5e-3, 2e-4
 _PROFILE_S = 55.0
 _AT_ONCE_S, _WRITE_S = 1.0, 1.0
 _START_S, _TIMED_S, _RACED_S = 5.0, 0.5, 1.5
@@ -62,7 +70,7 @@ def building(request: Request, durations: Durations) -> tuple[Phase, ...]:
     """Of every command that has a program: the graph is built, and on live devices profiled."""
     source = request.source
     is_traced = source.workload is not None and not is_kept(source.workload)
-    key = f"building {source.name}{' anew' if is_traced else ''}"
+    key = _built_anew(source.name) if is_traced else _built(source.name)
     phases = [Phase(BUILD, durations.known(key, _TRACE_S if is_traced else _READ_S), key)]
     if request.is_profiled:
         # As long as the last time: the first takes long, and what it measures is kept.
@@ -71,9 +79,70 @@ def building(request: Request, durations: Durations) -> tuple[Phase, ...]:
     return tuple(phases)
 
 
+def splitting(
+    request: Request, durations: Durations, num_ops: int = 0, built: Phase | None = None
+) -> Phase | None:
+    """Of the batch split over the devices beside the plan: a smaller step is traced, or read. None where none can be.
+
+    A step that was never traced here takes as long as the whole one, where that was just traced, too.
+
+    Args:
+      request: what is placed.
+      durations: of earlier runs.
+      num_ops: of the whole step, 0 where that is not known yet.
+      built: the phase of building the whole step, where that is done.
+    """
+    source, parts = request.source, len(replicas_of(request.cluster.devices))
+    splittable = source.splittable()
+    if splittable is None or parts < 2 or splittable.batch % parts:
+        return None
+    is_traced, anew = False, _built_anew(source.name)
+    rule_s = durations.known(_built(source.name), _READ_S)
+    if source.workload is not None:
+        whole = settings_of(source.workload)
+        part = None if whole is None else {**whole, "batch": splittable.batch // parts}
+        is_traced = part is None or not is_kept(source.workload, part)
+    if is_traced:
+        rule_s = durations.known(anew, max(_TRACE_S, _TRACE_S_PER_OP * num_ops))
+    if (
+        built is not None
+        and built.seconds is not None
+        and built.key == (anew if is_traced else _built(source.name))
+    ):
+        rule_s = built.seconds
+    rule_s += _SPLIT_S_PER_OP * num_ops
+    if request.cluster.is_live:
+        rule_s += _START_S + 2 * _RACED_S
+    key = f"splitting the batch of {source.name} over {parts} devices{' anew' if is_traced else ''}"
+    return Phase(SPLIT, durations.known(key, rule_s), key)
+
+
+def _with_room_for_split(wait: Wait, request: Request, searches: Sequence[str], num_ops: int) -> None:
+    """Plans for the batch split over the devices, unless it takes longer than the searches then have."""
+    *others, last = [phase for phase in wait.work.phases if phase.name != SPLIT]
+    split = splitting(request, Durations(), num_ops, wait.phase_of(BUILD))
+    both_s = wait.for_searching(request.budget.seconds, [*searches, SPLIT])
+    if split is not None and split.seconds is not None and 2 * split.seconds <= both_s:
+        others.append(split)
+    wait.replan(dataclasses.replace(wait.work, phases=(*others, last)))
+
+
+def _built(name: str) -> str:
+    return f"building {name}"
+
+
+def _built_anew(name: str) -> str:
+    return f"{_built(name)} anew"
+
+
 def writing(name: str) -> str:
     """What the time is kept under that telling and writing of the results take."""
     return f"writing {name}"
+
+
+def writing_s(request: Request, durations: Durations) -> float:
+    """About how long that takes."""
+    return durations.known(writing(request.source.name), _WRITE_S)
 
 
 def wait_to_place(request: Request, method: str, console: rich.console.Console) -> Wait:
@@ -113,13 +182,13 @@ def work_to_place(request: Request, method: str, kind: Kind, problem: Problem | 
     durations = Durations()
     phases = building(request, durations)
     if kind == Kind.APPLIED:
-        phases += measuring(request, 2) if request.cluster.is_live else ()
+        phases += measuring(request, 2, WHILE_BUILDING) if request.cluster.is_live else ()
     elif kind == Kind.LEAST_MEMORY:
         phases += simulated_phases(request, (method,), durations)
         phases += measuring(request, 1 + len(request.cluster.devices)) if request.cluster.is_live else ()
     elif kind == Kind.LIVE:
         size = _size(request, problem)
-        phases += live_phases(size, method, live_config(request, method, size), durations)
+        phases += live_phases(size, method, live_config(request, method, size), durations, WHILE_BUILDING)
     else:
         control = methods.the(Role.CONTROL).name
         is_beside = methods.find(method).goes_on and method != control
@@ -171,6 +240,9 @@ def live_share(
     """What a live search has of the budget, and how it spends it."""
     config = live_config(request, method, _size(request, problem))
     if request.budget_of == WHOLE:
+        if math.isfinite(request.budget.seconds):
+            searches = [searching(name) for name in searchers(method)]
+            _with_room_for_split(wait, request, searches, 0 if problem is None else problem.num_ops)
         return live_budget(wait, request.budget, method, config)
     _expect_each(wait, request.budget)
     return request.budget, config
@@ -194,6 +266,7 @@ def share_out(wait: Wait, request: Request, names: Sequence[str], num_ops: int =
         return dict.fromkeys(names, budget)
     end_s = _end_s(request, num_ops)
     phases = [searching(name) for name in names]
+    _with_room_for_split(wait, request, phases, num_ops)
     seconds = wait.for_searching(max(budget.seconds - len(names) * end_s, 1e-3), phases)
     going_on = [name for name in names if methods.find(name).goes_on]
     each_s = seconds / max(len(going_on), 1)
@@ -208,6 +281,7 @@ def share_beside_control(wait: Wait, request: Request, method: str, num_ops: int
     if request.budget_of != WHOLE or math.isinf(budget.seconds):
         _expect_each(wait, budget)
         return budget, budget.seconds
+    _with_room_for_split(wait, request, phases, num_ops)
     end_s = _end_s(request, num_ops)
     seconds = wait.for_searching(max(budget.seconds - len(phases) * end_s, 1e-3), phases)
     control_s = CONTROL_SHARE * seconds
@@ -254,20 +328,26 @@ def _search(request: Request, name: str, durations: Durations) -> Phase:
     return Phase(searching(name), durations.of(key), key)
 
 
-def measuring(request: Request, plans: int) -> tuple[Phase, ...]:
-    """Of plans that are measured, each by itself, and then race."""
-    devices = len(request.cluster.devices)
-    key = f"starting workers {devices}"
+def measuring(request: Request, plans: int, meanwhile: str = "") -> tuple[Phase, ...]:
+    """Of plans that are measured, each by itself, and then race.
+
+    Args:
+      request: says where.
+      plans: how many.
+      meanwhile: as in ``starting``.
+    """
     return (
-        Phase(START, Durations().known(key, _START_S), key),
+        starting(len(request.cluster.devices), Durations(), meanwhile),
         Phase(MEASURE, plans * _TIMED_S),
         Phase(RACE, plans * _RACED_S),
     )
 
 
 def _closed(request: Request, phases: Sequence[Phase], durations: Durations) -> Work:
-    seconds = durations.known(writing(request.source.name), _WRITE_S)
-    return Work((*phases, Phase(WRITE, seconds)))
+    """With what follows the plan; it is asked once more whether splitting the batch fits in a whole budget."""
+    split = splitting(request, durations)
+    written = Phase(WRITE, writing_s(request, durations))
+    return Work((*phases, *((split,) if split is not None else ()), written))
 
 
 def _size(request: Request, problem: Problem | None) -> Size:

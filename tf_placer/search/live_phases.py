@@ -15,12 +15,13 @@ from tf_placer.search.spec import Role
 from tf_placer.waiting.durations import Durations
 from tf_placer.waiting.wait import Wait
 from tf_placer.waiting.work import Phase
+from tf_placer.workers.fork_server import has_forked
 
 START = "starting workers"
 CONTROL_SHARE = 0.1  # of the time of all searches, for random search
 
 # Rules for what was never done on this machine, from an idle one with two cores.
-_START_S, _OP_S = 5.0, 5e-5
+_START_S, _START_AGAIN_S, _OP_S = 5.0, 1.0, 5e-5
 _LOAD_S, _LOAD_S_PER_OP = 0.05, 5e-5
 
 _MOST_SHARE = 0.4  # of the whole budget, for measuring and racing
@@ -62,7 +63,9 @@ def size_name(program: str, cluster: str) -> str:
     return f"{program} on {cluster}"
 
 
-def live_phases(size: Size, method: str, config: LiveConfig, durations: Durations) -> tuple[Phase, ...]:
+def live_phases(
+    size: Size, method: str, config: LiveConfig, durations: Durations, meanwhile: str = ""
+) -> tuple[Phase, ...]:
     """From the start of the workers to the race; searches take as long as is decided later.
 
     Args:
@@ -70,19 +73,32 @@ def live_phases(size: Size, method: str, config: LiveConfig, durations: Duration
       method: that searches.
       config: of the live search.
       durations: of earlier runs.
+      meanwhile: as in ``starting``.
     """
     where = f"{size.name} with {method}"
     measuring = f"measuring {config.searches} {where}"
     racing = f"racing {config.rounds} {where}"
-    starting = f"starting workers {size.devices}"
     return (
-        Phase(START, durations.known(starting, _START_S), starting),
+        starting(size.devices, durations, meanwhile),
         *(Phase(searching(one), 0.0, in_turn=True) for one in searchers(method)),
         Phase(
             MEASURE, durations.known(measuring, _measuring_s(size, method, config)), measuring, in_turn=True
         ),
         Phase(RACE, durations.known(racing, _racing_s(size, config)), racing),
     )
+
+
+def starting(devices: int, durations: Durations, meanwhile: str = "") -> Phase:
+    """The start of workers: by far the most of it is that TensorFlow is imported, which is done once.
+
+    Args:
+      devices: how many there are.
+      durations: of earlier runs.
+      meanwhile: what is done while it is imported, if that counts.
+    """
+    again = has_forked()
+    key = f"starting workers {devices}{' again' if again else meanwhile}"
+    return Phase(START, durations.known(key, _START_AGAIN_S if again else _START_S), key)
 
 
 def searchers(method: str) -> tuple[str, ...]:

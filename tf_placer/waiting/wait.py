@@ -91,6 +91,14 @@ class Wait:
         """Since it began."""
         return self._clock() - self._begun_s
 
+    def phase_of(self, name: str) -> Phase | None:
+        """The phase of that name; with the time that it took, where it is finished. None where there is none."""
+        for phase in self._work.phases:
+            if phase.name == name:
+                took_s = self._spent_s.get(name) if name in self._finished else None
+                return phase if took_s is None else dataclasses.replace(phase, seconds=took_s)
+        return None
+
     @property
     def remaining_s(self) -> float:
         """About how long the phases of known length still take, never negative.
@@ -115,9 +123,12 @@ class Wait:
         self._work = self._work.expecting(seconds)
 
     def replan(self, work: Work) -> None:
-        """Other phases come than was thought; what is finished stays so, and a much longer wait is told."""
+        """Other phases come than was thought; what is finished stays as it was, and a much longer wait is told."""
         before_s = self.remaining_s
-        self._work = work
+        done = {phase.name: phase for phase in self._work.phases if phase.name in self._finished}
+        self._work = dataclasses.replace(
+            work, phases=tuple(done.get(phase.name, phase) for phase in work.phases)
+        )
         after_s = self.remaining_s
         if after_s > before_s * _MUCH + _MUCH_S:
             self.tell(f"It is more than was thought: about {about(after_s)} from here.")

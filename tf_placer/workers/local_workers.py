@@ -7,7 +7,6 @@ import contextlib
 import os
 import select
 import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -18,12 +17,12 @@ import tensorflow as tf
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.errors import InputError
 from tf_placer.workers import worker_process
-from tf_placer.workers.loopback import REMEDY, are_workers_open, loopback_library, preloading
+from tf_placer.workers.fork_server import ForkedProcess, ForkServer, ForkServerError, fork_server, last_line
+from tf_placer.workers.loopback import REMEDY, are_workers_open, loopback_library
 from tf_placer.workers.worker_memory import WorkerMemory
 
 _LOOPBACK = "127.0.0.1"
 _START_ATTEMPTS = 3
-_STDERR_TAIL_BYTES = 2000
 
 
 class WorkerError(RuntimeError):
@@ -92,7 +91,7 @@ class LocalWorkers:
         self._start_timeout_s = start_timeout_s
         self._open_workers = are_workers_open() if open_workers is None else open_workers
         self._addresses: tuple[str, ...] = ()
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._processes: list[ForkedProcess] = []
         self._memories: tuple[WorkerMemory, ...] = ()
         self._stderrs: list[IO[bytes]] = []
 
@@ -122,6 +121,14 @@ class LocalWorkers:
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
+
+    def prepare(self) -> None:
+        """Begins what takes longest of a start, in the background: TensorFlow is imported for the workers.
+
+        Raises:
+          InputError: the workers cannot be kept off the network.
+        """
+        self._fork_server()
 
     def start(self) -> None:
         """Starts all workers and waits until they listen; does nothing if they already do.
@@ -162,7 +169,6 @@ class LocalWorkers:
             for pipe in (process.stdin, process.stdout):
                 # Closing the pipe to a dead worker tries once more to send what it did not take.
                 with contextlib.suppress(BrokenPipeError):
-                    assert pipe is not None
                     pipe.close()
         stderrs, self._stderrs = self._stderrs, []
         for stderr in stderrs:
@@ -187,22 +193,24 @@ class LocalWorkers:
 
     def _start_once(self) -> None:
         self._addresses = tuple(f"{_LOOPBACK}:{port}" for port in _free_ports(len(self._tasks)))
-        cores = sorted(os.sched_getaffinity(0))
+        cores = tuple(sorted(os.sched_getaffinity(0)))
+        deadline_s = time.monotonic() + self._start_timeout_s
+        server = self._fork_server()
         for task in self._tasks:
             spec = worker_process.WorkerSpec(
                 job=self._jobs[0],
                 task=task,
                 addresses=self._addresses,
-                core=cores[task % len(cores)] if self._pinned else None,
+                cores=(cores[task % len(cores)],) if self._pinned else cores,
+                sees_gpus=not self._pinned,
                 intra_op_threads=self._intra_op_threads,
                 inter_op_threads=self._inter_op_threads,
-                parent_pid=os.getpid(),
                 on_loopback=not self._open_workers,
+                environment=dict(os.environ),
             )
-            self._spawn(spec)
-        deadline = time.monotonic() + self._start_timeout_s
+            self._spawn(server, spec, deadline_s)
         for task in self._tasks:
-            self._wait_ready(task, deadline)
+            self._wait_ready(task, deadline_s)
         if self._pinned:
             self._memories = tuple(
                 WorkerMemory(device, self._processes[_task(device.name)]) for device in self._devices
@@ -210,22 +218,17 @@ class LocalWorkers:
         for memory in self._memories:
             memory.settle()
 
-    def _spawn(self, spec: worker_process.WorkerSpec) -> None:
+    def _fork_server(self) -> ForkServer:
+        return fork_server(None if self._open_workers else loopback_library())
+
+    def _spawn(self, server: ForkServer, spec: worker_process.WorkerSpec, deadline_s: float) -> None:
         stderr = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the worker
         self._stderrs.append(stderr)
-        # By path, not with -m: that would import all of tf_placer first, unpinned, in every worker. -P
-        # keeps this folder off the worker's import path.
-        with preloading(None if self._open_workers else loopback_library()) as (environment, descriptors):
-            process = subprocess.Popen(
-                [sys.executable, "-P", worker_process.__file__],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                env=environment,
-                pass_fds=descriptors,
-            )
+        try:
+            process = server.fork(stderr, deadline_s)
+        except ForkServerError as error:
+            raise WorkerError(f"worker {spec.task} could not be started: {error}") from error
         self._processes.append(process)
-        assert process.stdin is not None
         try:
             process.stdin.write(spec.to_json().encode() + b"\n")
             process.stdin.flush()
@@ -233,12 +236,11 @@ class LocalWorkers:
             process.wait()
             raise WorkerError(f"{self.death()}; it could not be started") from error
 
-    def _wait_ready(self, task: int, deadline: float) -> None:
+    def _wait_ready(self, task: int, deadline_s: float) -> None:
         stdout = self._processes[task].stdout
-        assert stdout is not None
         printed = b""
         while f"{worker_process.READY}\n".encode() not in printed:
-            remaining_s = deadline - time.monotonic()
+            remaining_s = deadline_s - time.monotonic()
             readable, _, _ = select.select([stdout], [], [], max(remaining_s, 0.0))
             if not readable:
                 raise WorkerError(
@@ -254,12 +256,17 @@ class LocalWorkers:
                 )
 
     def _last_words(self, task: int) -> str:
-        # A descriptor of our own: reading through the shared one would move the worker's write position.
-        with open(f"/proc/self/fd/{self._stderrs[task].fileno()}", "rb") as stderr:
-            stderr.seek(0, os.SEEK_END)
-            stderr.seek(max(stderr.tell() - _STDERR_TAIL_BYTES, 0))
-            lines = stderr.read().decode(errors="replace").strip().splitlines()
-        return f"; last line of its stderr: {lines[-1]}" if lines else ""
+        return last_line(self._stderrs[task])
+
+
+def import_meanwhile(cluster: Cluster) -> None:
+    """Begins what takes longest of a start of workers, in the background, where the cluster has such.
+
+    What stands in the way of that is told by the start itself, if it comes to one.
+    """
+    if cluster.kind == "local":
+        with contextlib.suppress(InputError):
+            LocalWorkers(cluster).prepare()
 
 
 def _task(device_name: str) -> int:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import select
-import subprocess
 import threading
 import time
 
 from tf_placer.cluster.device import Device
 from tf_placer.workers import worker_process
+from tf_placer.workers.fork_server import ForkedProcess
 
 _ANSWER_TIMEOUT_S = 5.0
 _STEADY_S, _STEADY_TIMEOUT_S = 0.3, 2.0
@@ -44,7 +44,7 @@ class WorkerMemory:
     an earlier one is missing from the second figure; malloc is told to give back first.
     """
 
-    def __init__(self, device: Device, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, device: Device, process: ForkedProcess) -> None:
         """Knows a worker that listens; ``settle`` must be called before anything is loaded onto it.
 
         Args:
@@ -139,7 +139,6 @@ class WorkerMemory:
 
     def _exchange(self, question: bytes) -> int | None:
         stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin is not None and stdout is not None
         stdin.write(question)
         stdin.flush()
         line, deadline = bytearray(), time.monotonic() + _ANSWER_TIMEOUT_S

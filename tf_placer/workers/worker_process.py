@@ -1,10 +1,9 @@
-"""One pinned TensorFlow server process; run by ``LocalWorkers``, never imported for its effects.
+"""One pinned TensorFlow server process, forked by ``fork_server_process`` from one that has imported TensorFlow.
 
-The parent writes one line of JSON (``WorkerSpec``) to stdin and keeps the pipe open; the worker answers
+``LocalWorkers`` writes one line of JSON (``WorkerSpec``) to stdin and keeps the pipe open; the worker answers
 ``READY`` on stdout when its server accepts sessions, or ``OPEN`` where the network could reach one, and ends. From
 then on each byte on stdin is a question about memory (``RESTART_PEAK``, ``TELL_PEAK``) and gets one line of JSON on
-stdout. The worker lives exactly as long as its parent wants it: end of stdin, or another parent process, ends it at
-once.
+stdout. The worker lives exactly as long as it is wanted: end of stdin, or another parent process, ends it at once.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 
 READY, OPEN = "READY", "OPEN"
 RESTART_PEAK, TELL_PEAK = b"r", b"t"
@@ -34,23 +33,25 @@ class WorkerSpec:
     Attributes:
       job, task: its place in the TensorFlow cluster.
       addresses: [tasks] ``host:port`` of every task of the job, on loopback.
-      core: the one core to run on, or None to leave the process unpinned, with the GPUs in its sight.
+      cores: those to run on.
+      sees_gpus: it may use them.
       intra_op_threads: threads inside one op; 0 lets TensorFlow choose.
       inter_op_threads: threads that run ops; 0 lets TensorFlow choose. With 1 a worker's sends wait until its executor
         is idle, which makes a split program slower than one device; 2 or more send at once.
-      parent_pid: the process that must stay alive.
-      on_loopback: the worker is started with the library of ``loopback.py`` before all that it preloads, and must not
-        listen if that has no effect.
+      on_loopback: the worker's process was started with the library of ``loopback.py`` before all that it preloads,
+        and must not listen if that has no effect.
+      environment: what it runs in; all of it.
     """
 
     job: str
     task: int
     addresses: tuple[str, ...]
-    core: int | None
+    cores: tuple[int, ...]
+    sees_gpus: bool
     intra_op_threads: int
     inter_op_threads: int
-    parent_pid: int
     on_loopback: bool
+    environment: Mapping[str, str]
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self))
@@ -58,13 +59,14 @@ class WorkerSpec:
     @classmethod
     def from_json(cls, text: str) -> WorkerSpec:
         fields = json.loads(text)
-        return cls(**{**fields, "addresses": tuple(fields["addresses"])})
+        lists = {name: tuple(fields[name]) for name in ("addresses", "cores")}
+        return cls(**{**fields, **lists})
 
 
-def pin_to_core(core: int) -> None:
+def pin_to(cores: Collection[int]) -> None:
     """Pins every thread this process has; threads started later inherit it."""
     for thread in os.listdir("/proc/self/task"):
-        os.sched_setaffinity(int(thread), {core})
+        os.sched_setaffinity(int(thread), cores)
 
 
 def forget_preloaded() -> None:
@@ -110,7 +112,7 @@ def answer_about_memory(question: bytes) -> int | None:
     TensorFlow's allocator for oneDNN counts, the plain one does not. ``RESTART_PEAK`` also gives back what malloc
     holds and nobody uses; the allocator for oneDNN never gives back.
     """
-    import tensorflow as tf  # the main thread has imported it before the first question
+    import tensorflow as tf  # imported by the process that this one is a fork of
 
     try:
         if question == RESTART_PEAK:
@@ -132,22 +134,26 @@ def read_line(descriptor: int) -> str:
     return line.decode()
 
 
-def main() -> None:
+def work(parent_pid: int) -> None:
+    """Serves as told on stdin, until the process is ended.
+
+    Args:
+      parent_pid: the process that this one is a fork of, and that must stay alive.
+    """
     spec = WorkerSpec.from_json(read_line(sys.stdin.fileno()))
-    if spec.on_loopback:
-        forget_preloaded()
-        if not is_on_loopback():
-            print(OPEN, flush=True)
-            return
-    if spec.core is not None:
-        pin_to_core(spec.core)
+    os.environ.clear()
+    os.environ.update(spec.environment)
+    if spec.on_loopback and not is_on_loopback():
+        print(OPEN, flush=True)
+        return
+    pin_to(spec.cores)
     answers = os.dup(sys.stdout.fileno())
     watch = threading.Thread(
-        target=serve_parent, args=(spec.parent_pid, answers, answer_about_memory), daemon=True
+        target=serve_parent, args=(parent_pid, answers, answer_about_memory), daemon=True
     )
     watch.start()
 
-    import tensorflow as tf  # after pinning, so that every thread TensorFlow starts is pinned too
+    import tensorflow as tf  # imported by the process that this one is a fork of; its threads are started from here on
 
     config = tf.compat.v1.ConfigProto(
         intra_op_parallelism_threads=spec.intra_op_threads,
@@ -155,7 +161,7 @@ def main() -> None:
         allow_soft_placement=False,
     )
     config.gpu_options.allow_growth = True
-    if spec.core is not None:
+    if not spec.sees_gpus:
         config.device_count["GPU"] = 0
         tf.config.set_visible_devices([], "GPU")  # or a question about memory would open them
     server = tf.distribute.Server({spec.job: list(spec.addresses)}, spec.job, spec.task, config=config)
@@ -163,7 +169,3 @@ def main() -> None:
     # Only answers go to the pipe from here on: a program that prints a lot would wait for ever.
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     server.join()
-
-
-if __name__ == "__main__":
-    main()

@@ -63,9 +63,15 @@ def kept_item(name: str, settings: Mapping[str, Any], trace: Callable[[], Item])
     return item
 
 
-def is_kept(name: str) -> bool:
-    """Whether some version of a workload is kept; it may be traced again all the same, where the code has changed."""
-    return any(kept_folder().glob(f"{name}-*{_SUFFIX}"))
+def is_kept(name: str, settings: Mapping[str, Any] | None = None) -> bool:
+    """Whether some version of a workload is kept; it may be traced again all the same, where the code has changed.
+
+    Args:
+      name: of the workload.
+      settings: all arguments that it is made with, defaults included; None for whatever settings.
+    """
+    which = f"{name}-" if settings is None else f"{name}-{digest_of_settings(settings)}-"
+    return any(kept_folder().glob(f"{which}*{_SUFFIX}"))
 
 
 def _read(path: pathlib.Path) -> Item | None:

@@ -10,6 +10,7 @@ import os
 import pathlib
 import socket
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator
 
@@ -18,11 +19,14 @@ import tensorflow as tf
 import tf_placer
 from tests.logical_devices import report
 from tests.tf_placer.workers.remote_workers_test import cluster_file
+from tf_placer.calibration.build_problem import build_problem
 from tf_placer.cluster.local import local_devices
+from tf_placer.workers import fork_server
 from tf_placer.workers.local_workers import LocalWorkers
 from tf_placer.workers.loopback import _listeners
 
 SETTINGS: dict = {"method": "random", "budget_s": 1.0}
+SMALL_BUDGET_S, SMALL_WAIT_S = 5.0, 15.0
 
 
 def towers(weights: tf.Variable) -> Callable:
@@ -89,6 +93,35 @@ def what_is_faster_as_it_was_is_kept() -> bool:
     return total == 3.0 and "/job:localhost/" in weights.device and kept
 
 
+def a_small_budget_is_a_short_wait() -> bool:
+    """A step of two layers, of which the op times are kept and no plan is."""
+    weights = [tf.Variable(tf.random.stateless_normal([256, 256], [i, i])) for i in range(2)]
+
+    @tf.function
+    def step(x):
+        with tf.GradientTape() as tape:
+            value = x
+            for weight in weights:
+                value = tf.nn.relu(value @ weight)
+            loss = tf.reduce_mean(value**2)
+        for weight, gradient in zip(weights, tape.gradient(loss, weights), strict=True):
+            weight.assign_sub(0.1 * gradient)
+        return loss
+
+    x = tf.ones([64, 256])
+    settings = {**SETTINGS, "method": "auto", "budget_s": SMALL_BUDGET_S}
+    build_problem(tf_placer.Item.from_function(step, x), SETTINGS["cluster"])  # keeps the profile
+    for server in fork_server._own_servers():
+        server.close()  # as in a process in which no worker was started before
+    begun_s = time.monotonic()
+    placed = tf_placer.auto_place(step, **settings)
+    placed(x)
+    took_s = time.monotonic() - begun_s
+    if took_s > SMALL_WAIT_S:
+        raise RuntimeError(f"{took_s:.1f} s")
+    return "timed in turn: " in placed.report()
+
+
 def what_workers_cannot_have_runs_as_it_is() -> bool:
     """A table of this process is not on the workers, and connecting to them would lose it."""
     table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(["a"], [3.0]), -1.0)
@@ -116,6 +149,7 @@ def main() -> None:
         SETTINGS.update(cluster=cluster, cache_dir=folder)
         checks = [
             what_workers_cannot_have_runs_as_it_is,
+            *[a_small_budget_is_a_short_wait] * (kind == "local"),
             what_is_faster_as_it_was_is_kept,
             the_plan_runs_on_the_workers,
         ]

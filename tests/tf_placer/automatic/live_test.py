@@ -8,6 +8,7 @@ from tests.logical_devices import outcomes_of
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.alone,  # a small budget is a short wait
     pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores for two workers"),
 ]
 
@@ -20,5 +21,7 @@ def test_functions_on_workers(kind, tmp_path):
         "what_is_faster_as_it_was_is_kept",
         "the_plan_runs_on_the_workers",
     ]
-    checked += ["only_this_machine_reaches_this_process"] * (kind == "local")
+    checked += ["only_this_machine_reaches_this_process", "a_small_budget_is_a_short_wait"] * (
+        kind == "local"
+    )
     assert outcomes == dict.fromkeys(checked, "ok")

@@ -1,13 +1,23 @@
-"""A profile put into a problem: times and links change, and nothing else does."""
+"""A profile put into a problem: times and links change, and nothing else does. How long one is awaited."""
 
 import dataclasses
+import os
 
 import numpy as np
+import pytest
+import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import problem_of
+from tf_placer.calibration import profile
+from tf_placer.calibration.cache import Cache
 from tf_placer.calibration.op_times import OpTimes
-from tf_placer.calibration.profile import Profile, calibrated
+from tf_placer.calibration.profile import Profile, awaited_s, calibrated
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.cluster.local import local_devices
 from tf_placer.costs.op_work import OpWork
+from tf_placer.graph.item import Item
+from tf_placer.runtime.timing import RuntimeConfig
+from tf_placer.waiting.durations import Durations
 
 
 def test_op_times_replace_estimates_and_work_stays():
@@ -24,3 +34,37 @@ def test_op_times_replace_estimates_and_work_stays():
     # The graph between ops is of the new times.
     assert estimated.op_graph.bottom_level_ns.tolist() == [30, 20]
     assert profiled.op_graph.bottom_level_ns.tolist() == [700, 0]
+
+
+@pytest.fixture
+def durations(tmp_path, monkeypatch):
+    monkeypatch.setattr("tf_placer.waiting.durations.default_file", lambda: tmp_path / "durations.json")
+    return Durations()
+
+
+def test_what_is_not_kept_is_awaited_as_long_as_it_took_or_by_a_rule(durations, tmp_path):
+    item = Item.from_function(tf.function(lambda x: tf.tanh(x)), tf.ones([4]), name="step")
+    config, cache = RuntimeConfig(), Cache(tmp_path)
+    one = Cluster("local", *local_devices(1), kind="local")
+    rules = profile._PROFILING_S
+    assert awaited_s(item, one, config, cache) == rules["profiling ops"]
+    durations.keep("profiling ops", 4.0)
+    assert awaited_s(item, one, config, cache) == 4.0
+    cache.save(profile._ops_key(item, one.devices[0], config), {})
+    assert awaited_s(item, one, config, cache) == 0.0
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores for two workers")
+def test_links_are_awaited_once_for_a_machine(durations, tmp_path):
+    item = Item.from_function(tf.function(lambda x: tf.tanh(x)), tf.ones([4]), name="step")
+    config, cache = RuntimeConfig(), Cache(tmp_path)
+    two = Cluster("local", *local_devices(2), kind="local")
+    assert awaited_s(item, two, config, cache) == sum(profile._PROFILING_S.values())
+    # One of each model is profiled.
+    cache.save(profile._ops_key(item, two.devices[0], config), {})
+    cache.save(profile._pair_key(two, config), {})
+    assert awaited_s(item, two, config, cache) == profile._PROFILING_S["profiling traffic"]
+    cache.save(profile._traffic_key(two, config), {})
+    assert awaited_s(item, two, config, cache) == 0.0
+    other = Item.from_function(tf.function(lambda x: tf.sin(x)), tf.ones([4]), name="other")
+    assert awaited_s(other, two, config, cache) == profile._PROFILING_S["profiling ops"]

@@ -4,20 +4,32 @@ import dataclasses
 import io
 import json
 import pathlib
+import time
 
 import pytest
 import rich.console
 
 from tests.tf_placer.problem.small_problems import problem_of
 from tf_placer.__main__ import run
+from tf_placer.command_line import split_batch
 from tf_placer.command_line.candidate import Candidate
 from tf_placer.command_line.print_report import print_report
 from tf_placer.command_line.report import Report
+from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
-from tf_placer.command_line.split_batch import beside_split_batch, split_batch_row
+from tf_placer.command_line.split_batch import (
+    beside_split_batch,
+    split_batch_row,
+    split_batch_verdict,
+    split_batch_within,
+)
 from tf_placer.command_line.summary import summary
 from tf_placer.data_parallel.data_parallel import DataParallel
+from tf_placer.search.budget import Budget
 from tf_placer.search.search import search
+from tf_placer.waiting.begun import begins_at
+from tf_placer.waiting.durations import Durations
+from tf_placer.waiting.work import Phase
 
 GPUS = ("/job:localhost/replica:0/task:0/device:GPU:0", "/job:localhost/replica:0/task:0/device:GPU:1")
 FOUND = DataParallel(GPUS, 8, 4, step_s=1e-9, peak_bytes=dict.fromkeys(GPUS, 1 << 30))
@@ -68,6 +80,40 @@ def test_ctrl_c_while_it_is_traced_keeps_the_plan(report: Report, monkeypatch: p
 
     monkeypatch.setattr(Source, "splittable", pressed)
     assert beside_split_batch(report, Source("dense_small"), rich.console.Console()) is report
+
+
+def request_of(report: Report, budget_s: float) -> Request:
+    return Request(Source("dense_small"), report.problem.cluster, Budget(budget_s), 0)
+
+
+def test_a_split_batch_that_does_not_fit_in_what_is_left_is_left_out(
+    report: Report, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Begun 50 s ago: of 60 s, with a tenth more, 16 s are left."""
+    monkeypatch.setattr(split_batch, "splitting", lambda *_: Phase("splitting the batch", 40.0, "split"))
+    report = dataclasses.replace(report, item=object())
+    with begins_at(time.monotonic() - 50.0):
+        found = split_batch_within(report, request_of(report, 60.0), rich.console.Console())
+    assert found.data_parallel is None
+    assert split_batch_verdict(found) == [
+        "Splitting the batch over the devices instead was left out: that takes about 40 s; --budget_s=140 has room "
+        "for it."
+    ]
+
+
+@pytest.mark.parametrize(("budget_s", "budget_of"), [(60.0, "whole"), (1.0, "search")])
+def test_a_split_batch_that_fits_is_found_and_what_it_took_is_kept(
+    report: Report, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, budget_s: float, budget_of: str
+) -> None:
+    kept = Durations(tmp_path / "durations.json")
+    monkeypatch.setattr(split_batch, "Durations", lambda: kept)
+    monkeypatch.setattr(split_batch, "splitting", lambda *_: Phase("splitting the batch", 5.0, "split"))
+    monkeypatch.setattr(split_batch, "data_parallel", lambda *_: FOUND)
+    report = dataclasses.replace(report, item=object())
+    request = dataclasses.replace(request_of(report, budget_s), budget_of=budget_of)
+    found = split_batch_within(report, request, rich.console.Console())
+    assert found.data_parallel is FOUND and found.why_not_split == ""
+    assert kept.of("split") is not None
 
 
 def test_a_row() -> None:

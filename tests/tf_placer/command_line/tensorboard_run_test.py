@@ -82,6 +82,25 @@ def test_the_plan_its_layers_and_its_graph(runs):
     assert set(placed.values()) == set(devices.values())
 
 
+def test_a_full_disk_loses_no_result(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tf_placer.__main__.write_tensorboard", full)
+    argv = [
+        "--workload=dense_small",
+        "--cluster=k40x2",
+        "--budget_evaluations=8",
+        f"--tensorboard={tmp_path / 'logs'}",
+    ]
+    for command in (["place", "--method=random"], ["compare", "--methods=random"]):
+        out = tmp_path / command[0]
+        with pytest.raises(OSError, match="No space left"):
+            run([*command, *argv, f"--out={out}"])
+        assert json.loads((out / "summary.json").read_text())["runtime_s"] > 0
+        assert (out / "placement.json").is_file()
+
+
 def test_a_folder_that_cannot_be_written_to_is_refused_before_the_search(tmp_path, capsys):
     (tmp_path / "file").write_text("")
     argv = ["place", "--workload=dense_small", "--cluster=k40x2", f"--out={tmp_path / 'out'}"]

@@ -1,5 +1,6 @@
 """What `place` and `compare` say at their start, and how long they then take."""
 
+import dataclasses
 import io
 import json
 import re
@@ -14,9 +15,12 @@ from tf_placer.command_line import waits
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
 from tf_placer.command_line.waits import (
+    BUILD,
+    SPLIT,
     Kind,
     share_beside_control,
     share_out,
+    splitting,
     wait_to_compare,
     wait_to_place,
     work_to_place,
@@ -25,13 +29,15 @@ from tf_placer.errors import InputError
 from tf_placer.search.budget import SEARCH, Budget
 from tf_placer.search.live import searching
 from tf_placer.waiting import durations
+from tf_placer.waiting.durations import Durations
+from tf_placer.waiting.wait import Wait
 
 
 @pytest.fixture(autouse=True)
 def nothing_was_done_before(tmp_path, monkeypatch):
     """No durations of this machine's user, and no workload seems to be traced."""
     monkeypatch.setattr(durations, "default_file", lambda: tmp_path / "durations.json")
-    monkeypatch.setattr(waits, "is_kept", lambda name: (tmp_path / "durations.json").exists())
+    monkeypatch.setattr(waits, "is_kept", lambda *_: (tmp_path / "durations.json").exists())
 
 
 def request_of(budget_s=60.0, **more):
@@ -55,7 +61,7 @@ def test_the_first_line_names_every_phase(tmp_path):
     for name in ("building the graph", "plans that cost little", "searching with random", "writing"):
         assert re.search(rf"{name} (under 1|\d+) s", first), name
     # What it took is known from then on: no rule of twenty seconds for a graph that was traced.
-    assert " 20 s" in first
+    assert "graph 20 s" in first
     assert " 20 s" not in ran(tmp_path, "place", "--budget_s=1", "--method=random")
 
 
@@ -118,6 +124,51 @@ def test_a_plan_that_is_applied_is_not_searched():
 def test_a_budget_is_of_the_whole_or_of_the_search():
     with pytest.raises(InputError, match="--budget_of=both: give one of whole, search"):
         request_of(budget_of="both")
+
+
+def split_after(request, took_s, monkeypatch):
+    """What a wait thinks of the split batch when the graph is built and that took some seconds."""
+    clock_s = [0.0]
+    monkeypatch.setattr(waits, "is_kept", lambda *_: False)
+    work = work_to_place(request, "local_search", Kind.SIMULATED)
+    wait = Wait(work, quiet(), clock=lambda: clock_s[0])
+    with wait.phase(BUILD):
+        clock_s[0] += took_s
+    share_beside_control(wait, request, "local_search", num_ops=100)
+    return wait.phase_of(SPLIT), wait.remaining_s
+
+
+def test_the_split_batch_takes_as_long_as_the_graph_that_was_just_traced(monkeypatch):
+    phase, left_s = split_after(request_of(), 10.0, monkeypatch)
+    assert phase.seconds == pytest.approx(10.0, rel=0.01)
+    assert phase.key == "splitting the batch of dense_small over 2 devices anew"
+    assert left_s == pytest.approx(50.0, rel=0.01), "the searches have less, and the whole stays"
+
+
+@pytest.mark.parametrize(("took_s", "is_planned"), [(19.0, True), (20.0, False), (300.0, False)])
+def test_the_searches_have_no_less_than_the_split_batch(monkeypatch, took_s, is_planned):
+    # Of 60 s the graph takes some, plans that cost little 1 s and writing 1 s: 39 s or 38 s are left for both.
+    phase, _ = split_after(request_of(), took_s, monkeypatch)
+    assert (phase is not None) == is_planned
+
+
+def test_what_splitting_took_before_comes_before_rules(monkeypatch):
+    Durations().keep("splitting the batch of dense_small over 2 devices anew", 3.0)
+    phase, _ = split_after(request_of(), 10.0, monkeypatch)
+    assert phase.seconds == 3.0
+
+
+def test_a_smaller_step_that_is_kept_is_read(monkeypatch):
+    monkeypatch.setattr(waits, "is_kept", lambda *_: True)
+    Durations().keep("building dense_small", 0.5)
+    phase = splitting(request_of(), Durations(), num_ops=0)
+    assert (phase.seconds, phase.key) == (0.5, "splitting the batch of dense_small over 2 devices")
+
+
+def test_where_no_batch_is_split_there_is_no_phase():
+    one = dataclasses.replace(request_of(), cluster=Cluster.logical(1))
+    assert splitting(one, Durations()) is None
+    assert splitting(dataclasses.replace(one, source=Source(graph="x")), Durations()) is None
 
 
 @pytest.mark.alone

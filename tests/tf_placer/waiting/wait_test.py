@@ -52,6 +52,17 @@ def spend(wait, clock, name, seconds):
         clock.now_s += seconds
 
 
+def test_what_is_finished_stays_as_it_was_when_other_work_comes(clock, durations):
+    wait, _ = wait_of(WORK, clock, durations)
+    with wait:
+        spend(wait, clock, "reading", 3.0)
+        wait.replan(Work((Phase("reading", 9.0, "reading y"), Phase("racing", 2.0, "racing x"))))
+        found = wait.phase_of("reading")
+        assert (found.seconds, found.key) == (3.0, "reading x")
+        assert wait.phase_of("racing").seconds == 2.0 and wait.phase_of("searching") is None
+    assert (durations.of("reading x"), durations.of("reading y")) == (3.0, None)
+
+
 def test_what_is_left_goes_down_with_the_clock(clock, durations):
     wait, _ = wait_of(WORK, clock, durations)
     assert wait.remaining_s == 20.0

@@ -1,0 +1,238 @@
+"""A process that has imported TensorFlow and forks workers: an import takes seconds, a fork milliseconds."""
+
+from __future__ import annotations
+
+import atexit
+import dataclasses
+import json
+import os
+import pathlib
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from typing import IO
+
+from tf_placer.workers import fork_server_process, worker_process
+from tf_placer.workers.loopback import preloading
+
+IDLE_S = 60.0
+# What TensorFlow and the libraries below it read when they are loaded: with others a server must be a new one.
+_READ_WHEN_LOADED = (
+    "CUDA", "DNNL", "GLIBC", "GOMP", "GRPC", "KMP", "LD_", "MALLOC", "MKL", "NVIDIA", "OMP", "ONEDNN",
+    "OPENBLAS", "PYTHON", "TF_", "XLA_",
+)  # fmt: skip
+_servers: dict[tuple[object, ...], ForkServer] = {}
+_starting = threading.Lock()
+
+
+class ForkServerError(RuntimeError):
+    """A fork server has ended or does not answer; the message holds the end of its stderr."""
+
+
+def fork_server(preload: pathlib.Path | None) -> ForkServer:
+    """The server of this process that preloads ``preload``, started if need be; it may still import TensorFlow."""
+    environment = {name: value for name, value in os.environ.items() if name.startswith(_READ_WHEN_LOADED)}
+    # By pid, because a fork of this process has no part in the socket. By the worker's file, which tests exchange.
+    key = (os.getpid(), preload, worker_process.__file__, tuple(sorted(environment.items())))
+    with _starting:
+        server = _servers.get(key)
+        if server is None or not server.is_alive:
+            if server is not None:
+                server.close()
+            server = _servers[key] = ForkServer(preload)
+        return server
+
+
+def has_forked() -> bool:
+    """Whether a server of this process has imported TensorFlow, so that more workers are there in a moment."""
+    return any(server.is_alive and server.has_forked for server in _own_servers())
+
+
+def end_unused() -> None:
+    """Ends the servers of this process that have forked nothing: it turned out that no worker is needed."""
+    for server in _own_servers():
+        if not server.has_forked:
+            server.close()
+
+
+def _own_servers() -> list[ForkServer]:
+    with _starting:
+        return [server for key, server in _servers.items() if key[0] == os.getpid()]
+
+
+class ForkServer:
+    """One such process; it ends by itself when it was not needed for a minute, and with this process in any case."""
+
+    def __init__(self, preload: pathlib.Path | None) -> None:
+        """Starts it; importing goes on in the background.
+
+        Args:
+          preload: a library to load before all others; None for none.
+        """
+        self._lock = threading.Lock()
+        self._has_forked = False
+        self._pid = os.getpid()
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the server
+        self._control, theirs = socket.socketpair()
+        with preloading(preload) as (environment, descriptors), theirs:
+            spec = fork_server_process.ServerSpec(
+                worker_file=worker_process.__file__,
+                parent_pid=self._pid,
+                control=theirs.fileno(),
+                preloads=preload is not None,
+                idle_s=IDLE_S,
+            )
+            # By path, not with -m: that would import all of tf_placer first. -P keeps this folder off its import path.
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", fork_server_process.__file__, json.dumps(dataclasses.asdict(spec))],
+                stdin=subprocess.DEVNULL,
+                stdout=self._stderr,
+                stderr=self._stderr,
+                env=environment,
+                pass_fds=(*descriptors, theirs.fileno()),
+            )
+        atexit.register(self.close)
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    @property
+    def has_forked(self) -> bool:
+        """A worker was made: TensorFlow is imported."""
+        return self._has_forked
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def fork(self, stderr: IO[bytes], deadline_s: float) -> ForkedProcess:
+        """A new worker, which waits for a line with its ``WorkerSpec`` on stdin.
+
+        Args:
+          stderr: of the worker.
+          deadline_s: when to give up, on the clock of ``time.monotonic``.
+
+        Raises:
+          ForkServerError: there is none.
+        """
+        stdin, to_stdin = os.pipe()
+        from_stdout, stdout = os.pipe()
+        from_status, status = os.pipe()
+        folder = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            pid, process = self._forked([stdin, stdout, stderr.fileno(), status, folder], deadline_s)
+        except BaseException:
+            for descriptor in (to_stdin, from_stdout, from_status):
+                os.close(descriptor)
+            raise
+        finally:
+            for descriptor in (stdin, stdout, status, folder):
+                os.close(descriptor)
+        return ForkedProcess(pid, process, to_stdin, from_stdout, from_status)
+
+    def close(self) -> None:
+        """Ends it and its workers. May be called twice; in a fork of this process it does nothing."""
+        if os.getpid() != self._pid:
+            return
+        atexit.unregister(self.close)
+        self._control.close()
+        self._process.kill()
+        self._process.wait()
+        self._stderr.close()
+
+    def _forked(self, descriptors: list[int], deadline_s: float) -> tuple[int, int]:
+        with self._lock:
+            try:
+                socket.send_fds(self._control, [fork_server_process.FORK], descriptors)
+                readable, _, _ = select.select(
+                    [self._control], [], [], max(deadline_s - time.monotonic(), 0.0)
+                )
+                if not readable:
+                    self._process.kill()  # or its late answer would be taken for that to the next question
+                    raise ForkServerError("TensorFlow was not imported in time")
+                size = fork_server_process.PID.size
+                answer, received, _, _ = socket.recv_fds(self._control, size, 1)
+            except (BrokenPipeError, ConnectionResetError):
+                answer, received = b"", []
+            if not answer:
+                self._process.wait()
+                raise ForkServerError(f"the process that forks workers has ended{last_line(self._stderr)}")
+        self._has_forked = True
+        return fork_server_process.PID.unpack(answer)[0], received[0]
+
+
+class ForkedProcess:
+    """A worker: as much of ``subprocess.Popen`` as one of a process that is no child of this one can have.
+
+    Attributes:
+      pid: its process id.
+      stdin, stdout: pipes to it and from it.
+      returncode: as ``Popen``'s.
+    """
+
+    def __init__(self, pid: int, process: int, stdin: int, stdout: int, status: int) -> None:
+        """Takes over descriptors.
+
+        Args:
+          pid: its process id.
+          process: of the process itself, which no later process of the same id is mistaken for.
+          stdin, stdout: pipes.
+          status: where its exit status comes from; at its end without one the server is gone.
+        """
+        self.pid = pid
+        self.stdin = open(stdin, "wb")  # noqa: SIM115 - both live as long as the worker
+        self.stdout = open(stdout, "rb", buffering=0)  # noqa: SIM115
+        self.returncode: int | None = None
+        self._process = process
+        self._status = status
+        self._lock = threading.Lock()
+
+    def poll(self) -> int | None:
+        """Its exit status, None while it lives."""
+        return self._told(0.0)
+
+    def wait(self) -> int:
+        """Its exit status, once it has ended."""
+        status = self._told(None)
+        assert status is not None  # there is no end of waiting
+        return status
+
+    def kill(self) -> None:
+        """Ends it, if it lives."""
+        with self._lock:
+            self._kill()
+
+    def _told(self, timeout_s: float | None) -> int | None:
+        with self._lock:
+            if self.returncode is None and select.select([self._status], [], [], timeout_s)[0]:
+                told = os.read(self._status, 16)
+                if not told:  # the server is gone, and its workers go, too
+                    self._kill()
+                    select.select([self._process], [], [])
+                self.returncode = int(told) if told else -signal.SIGKILL
+                os.close(self._status)
+                os.close(self._process)
+            return self.returncode
+
+    def _kill(self) -> None:
+        if self.returncode is None:
+            try:
+                signal.pidfd_send_signal(self._process, signal.SIGKILL)
+            except ProcessLookupError:
+                return  # it has just ended
+
+
+def last_line(stderr: IO[bytes], tail_bytes: int = 2000) -> str:
+    """``"; last line of its stderr: ..."``, or nothing where it said nothing."""
+    # A descriptor of our own: reading through the shared one would move the process's write position.
+    with open(f"/proc/self/fd/{stderr.fileno()}", "rb") as own:
+        own.seek(0, os.SEEK_END)
+        own.seek(max(own.tell() - tail_bytes, 0))
+        lines = own.read().decode(errors="replace").strip().splitlines()
+    return f"; last line of its stderr: {lines[-1]}" if lines else ""
