@@ -38,7 +38,8 @@ def test_the_runtime_has_the_last_word() -> None:
     )
     assert split_batch_sentence(measured, 0.4) == (
         "Splitting the batch gains no more: a copy of the step on each of 2 GPUs, adding up gradients as "
-        "tf.distribute.MirroredStrategy does, took 500.000 ms on the runtime, in turn with it, 25.0% more than this plan."
+        "tf.distribute.MirroredStrategy does, took 500.000 ms on the runtime, in turn with it, 25.0% more than this "
+        "plan."
     )
     assert "gains nothing" in split_batch_sentence(dataclasses.replace(measured, is_clear=False), 0.4)
     faster = dataclasses.replace(measured, measured_s=0.3)
