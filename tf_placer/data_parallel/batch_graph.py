@@ -95,12 +95,10 @@ class BatchGraph:
 
 
 def _check_alike(whole: Item, part: Item) -> None:
-    is_alike = whole.index.op_types == part.index.op_types and all(
-        np.array_equal(getattr(whole.index, edges), getattr(part.index, edges))
-        for edges in ("data_edges", "control_edges")
+    is_alike = whole.index.op_types == part.index.op_types and np.array_equal(
+        whole.index.data_edges, part.index.data_edges
     )
     if not is_alike or len(whole.feeds) != len(part.feeds) or len(whole.variables) != len(part.variables):
-        raise InputError(
-            f"the step of a smaller batch is not the same ops on smaller tensors ({part.index.num_ops} ops, not "
-            f"{whole.index.num_ops})"
-        )
+        counts = (part.index.num_ops, whole.index.num_ops)
+        how = f" ({counts[0]} ops, not {counts[1]})" if counts[0] != counts[1] else ""
+        raise InputError(f"the step of a smaller batch is not the same ops on smaller tensors{how}")

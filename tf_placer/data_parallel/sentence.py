@@ -19,7 +19,7 @@ def split_batch_sentence(found: DataParallel, plan_s: float | None) -> str:
     if len(found.devices) < 2:
         return ""
     if found.step_s is None:
-        return f"The batch cannot be split over {over} instead: {found.why_not}."
+        return f"The batch cannot be split over {over} instead: {found.why_not.rstrip('.')}."
     if found.over_bytes:
         return (
             f"Splitting the batch over {over} instead does not fit: each needs the whole model, and one "
@@ -59,4 +59,6 @@ def _compared(takes: str, split_s: float, plan_s: float, is_clear: bool) -> str:
 
 
 def _types(devices: tuple[str, ...]) -> str:
-    return "GPUs" if "device:GPU" in devices[0] else "CPU workers"
+    if "device:GPU" in devices[0]:
+        return "GPUs"
+    return "CPUs" if "/job:localhost" in devices[0] else "CPU workers"

@@ -6,6 +6,7 @@ from tf_placer.data_parallel.data_parallel import DataParallel
 from tf_placer.data_parallel.sentence import split_batch_name, split_batch_sentence
 
 GPUS = ("/job:localhost/replica:0/task:0/device:GPU:0", "/job:localhost/replica:0/task:0/device:GPU:1")
+CPUS = tuple(name.replace("GPU", "CPU") for name in GPUS)
 FOUND = DataParallel(GPUS, 64, 32, step_s=0.3, overlapped_s=0.25)
 
 
@@ -62,6 +63,12 @@ def test_why_not() -> None:
     found = DataParallel(GPUS, 7, why_not="7 examples do not divide by 2 devices")
     said = split_batch_sentence(found, 0.4)
     assert said == "The batch cannot be split over 2 GPUs instead: 7 examples do not divide by 2 devices."
+
+
+def test_devices_have_their_name() -> None:
+    for names, word in ((("/job:worker/device:CPU:0",) * 2, "CPU workers"), (CPUS, "CPUs"), (GPUS, "GPUs")):
+        found = dataclasses.replace(FOUND, devices=names)
+        assert f"over 2 {word} would" in split_batch_sentence(found, 0.4)
 
 
 def test_nothing_to_say_of_one_device() -> None:
