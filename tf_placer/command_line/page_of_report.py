@@ -97,12 +97,12 @@ def _step_time(report: Report, candidate: Candidate) -> StepTime:
 
 
 def _whole_layers(report: Report) -> tuple[StepTime, ...]:
-    """The plan of whole layers, which is written where it was asked for and one was found."""
-    whole = report.by_layer.whole if report.by_layer else None
+    """The plan of whole layers, where one was found: it is written where that was asked for."""
+    whole = report.by_layer.whole if report.by_layer else report.whole_layers
     if whole is None:
         return ()
-    peak_bytes = int(whole.peak_bytes.max())
-    return (StepTime("whole layers", whole.runtime_s, peak_bytes=peak_bytes, is_written=True),)
+    peak_bytes, is_written = int(whole.peak_bytes.max()), report.by_layer is not None
+    return (StepTime("whole layers", whole.runtime_s, peak_bytes=peak_bytes, is_written=is_written),)
 
 
 def _curves(report: Report) -> tuple[Curve, ...]:
