@@ -281,6 +281,7 @@ def _least_memory(
         why=f"the least memory, {percentage(found.share)} of the fullest device, at "
         f"{milliseconds(result.runtime_s)} beside {milliseconds(found.fastest.runtime_s)} of the fastest plan, {how}",
         from_cache=False,
+        progress=_progress([found.fastest]),  # from there on memory is what falls
     )
 
 

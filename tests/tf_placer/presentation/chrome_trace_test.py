@@ -52,9 +52,7 @@ def events_of(text):
             begin = round(1000 * event["ts"])
             rows[event["pid"], event["tid"]].append((begin, begin + round(1000 * event["dur"])))
     assert len(named) == len(set(named))
-    assert rows.keys() <= {
-        row for kind, *row in map(tuple, named) if kind == "thread_name" for row in [tuple(row)]
-    }
+    assert rows.keys() <= {(pid, tid) for kind, pid, tid in named if kind == "thread_name"}
     assert {event["pid"] for event in events} == {pid for kind, pid, _ in named if kind == "process_name"}
     for spans in rows.values():
         spans.sort()
