@@ -57,6 +57,7 @@ __all__ = [
     "set_storage",
     "storage",
     "trace",
+    "untraced",
 ]
 
 
@@ -160,6 +161,11 @@ def trace(
     concrete = tracing_compilation.trace_function(bound.args, bound.kwargs, _options(function))
     bound = concrete.function_type.bind(*bound.args, **bound.kwargs)
     return concrete, concrete.function_type.unpack_inputs(bound)
+
+
+def untraced(function: Function) -> Function:
+    """Returns a function of the same Python and options; what it traces is neither kept nor saved with ``function``."""
+    return function._clone(None)
 
 
 def _bound(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:

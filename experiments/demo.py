@@ -22,6 +22,7 @@ from tf_placer.command_line.place import place
 from tf_placer.command_line.print_report import print_report
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
+from tf_placer.command_line.split_batch import beside_split_batch
 from tf_placer.command_line.write_report import write_report
 from tf_placer.search import methods
 from tf_placer.search.budget import Budget
@@ -47,7 +48,8 @@ def main(out: pathlib.Path) -> None:
         console.print(f"\nPlacing one training step of {workload} on {cluster.name}:", soft_wrap=True)
         for device in cluster.devices:
             console.print(f"  {device.name}  {device.model}", soft_wrap=True)
-        report = place(Request(Source(workload), cluster, Budget(budget_s), _SEED.value), _METHOD, console)
+        request = Request(Source(workload), cluster, Budget(budget_s), _SEED.value)
+        report = beside_split_batch(place(request, _METHOD, console), request.source, console)
         print_report(report, console)
         for path in write_report(report, out / workload):
             console.print(f"wrote {path}", soft_wrap=True)

@@ -299,6 +299,18 @@ def determinism_is_told() -> None:
         framework_config.disable_op_determinism()
 
 
+def traces_of_an_untraced_one_are_its_own() -> None:
+    @tf.function(autograph=False)
+    def function(x: tf.Tensor) -> tf.Tensor:
+        return x + 1.0
+
+    function.get_concrete_function(SPEC)
+    other = internals.untraced(function)
+    other.get_concrete_function(tf.TensorSpec([3], tf.float32))
+    assert (function.experimental_get_tracing_count(), other.experimental_get_tracing_count()) == (1, 1)
+    assert other.python_function is function.python_function
+
+
 CONTRACTS: dict[str, Callable[[], None]] = {
     "BaseResourceVariable": a_class_is_what_tensorflow_makes,
     "ConcreteFunction": a_concrete_function_tells_its_parts,
@@ -328,6 +340,7 @@ CONTRACTS: dict[str, Callable[[], None]] = {
     "set_storage": storage_is_replaced,
     "storage": storage_is_replaced,
     "trace": a_call_is_traced_as_it_would_run,
+    "untraced": traces_of_an_untraced_one_are_its_own,
 }
 
 

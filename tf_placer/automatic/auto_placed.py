@@ -29,6 +29,7 @@ from tf_placer import arguments
 from tf_placer.automatic.config import AutoPlaceConfig
 from tf_placer.automatic.plan import Plan
 from tf_placer.automatic.signature import Signature, placed_signature
+from tf_placer.automatic.smaller_call import is_tracing
 from tf_placer.automatic.strategies import why_a_strategy_decides
 from tf_placer.errors import InputError
 from tf_placer.evaluation.runtime import RuntimeEvaluator
@@ -90,7 +91,7 @@ class AutoPlaced(WrappingFunction):
 
     @tf.autograph.experimental.do_not_convert
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if tf.config.functions_run_eagerly():
+        if tf.config.functions_run_eagerly() or is_tracing():
             return self.unplaced(*args, **kwargs)
         why_not = self._why_not_here() or why_a_strategy_decides(args, kwargs)
         if why_not:
@@ -131,28 +132,35 @@ class AutoPlaced(WrappingFunction):
         plans = [signature.plan for signature in self._signatures.values()]
         return tuple(plan.placement for plan in plans if plan is not None)
 
-    def report(self, path: str | os.PathLike[str] | None = None) -> str:
+    def report(self, path: str | os.PathLike[str] | None = None, split_batch: bool = True) -> str:
         """What went where and why, predicted and measured times, the largest transfers, memory; for every signature.
+
+        Beside the plan stands what splitting the batch over its devices would take, in the simulator. For that the
+        first report traces a step of fewer examples: the Python of the function runs once more for each signature.
 
         Args:
           path: a file, ``report.html`` say, that a page with charts of the same is written to, beside the text.
+          split_batch: False leaves that away, and traces nothing.
 
         Raises:
           InputError: the function was not called yet, ``path`` cannot be written to, or no signature was placed, so
             that there is nothing to draw.
         """
         self._check_called()
+        split_batch = arguments.truth("split_batch", split_batch)
         if path is not None:
-            self._write_page(arguments.path("path", path, "the file to write"))
+            self._write_page(arguments.path("path", path, "the file to write"), split_batch)
         unplaced = [f"{self.name} runs as it is, unplaced: {why}" for why in sorted(self._told)]
-        placed = [signature.report() for signature in self._signatures.values()]
+        placed = [signature.report(split_batch) for signature in self._signatures.values()]
         return "\n\n".join(text for text in [*unplaced, *placed] if text)
 
-    def _write_page(self, path: pathlib.Path) -> None:
+    def _write_page(self, path: pathlib.Path, split_batch: bool) -> None:
         if path.is_dir() or not path.absolute().parent.is_dir():
             raise InputError(f"path is {arguments.shown(path)}; give a file in a folder that is there")
         self._last()  # raises where there is none
-        made = [signature.page_section(i) for i, signature in enumerate(self._signatures.values(), 1)]
+        made = [
+            signature.page_section(i, split_batch) for i, signature in enumerate(self._signatures.values(), 1)
+        ]
         sections = tuple(section for section in made if section is not None)
         write_atomically(path, page_html(Page(str(self.name), sections)))
 
@@ -214,6 +222,8 @@ class AutoPlaced(WrappingFunction):
         self._tell(why)
 
     def _of_concrete(self, concrete: ConcreteFunction) -> ConcreteFunction:
+        if is_tracing():
+            return concrete
         why_not = self._why_not_here()
         if why_not:
             self._tell(why_not)
@@ -232,7 +242,7 @@ class AutoPlaced(WrappingFunction):
 
     def _placed_or_as_it_is(self, concrete: ConcreteFunction, inputs: Sequence[tf.Tensor]) -> Signature:
         try:
-            return placed_signature(str(self.name), concrete, inputs, self._config)
+            return placed_signature(str(self.name), self.unplaced, concrete, inputs, self._config)
         except Exception as error:  # noqa: BLE001 - whatever it is, the program that is wrapped runs
             self._tell(_one_line(error), error)
             return Signature(concrete, concrete)

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from tf_placer.automatic.plan import Plan
-from tf_placer.calibration.refit import Correction
+from tf_placer.data_parallel.data_parallel import DataParallel
+from tf_placer.data_parallel.sentence import split_batch_sentence
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.problem.bounds import lower_bounds
 from tf_placer.quantities import milliseconds
 from tf_placer.report_page.draw_step import draw_step
 from tf_placer.report_page.page import Bound, Curve, HowTo, Section, StepTime
+from tf_placer.report_page.split_batch import split_batch_step_time
 
 _PLACED = "Calls of the function run by this plan already; the variables are where it has them."
 _UNPLACED = (
@@ -23,7 +25,9 @@ _APPLY = """\
 placed = tf_placer.placed_function(train_step.unplaced, train_step.placement, *example_args)"""
 
 
-def page_section(name: str, number: int, plan: Plan, is_used: bool) -> Section:
+def page_section(
+    name: str, number: int, plan: Plan, is_used: bool, split: DataParallel | None = None
+) -> Section:
     """One signature of a function.
 
     Args:
@@ -31,24 +35,26 @@ def page_section(name: str, number: int, plan: Plan, is_used: bool) -> Section:
       number: of the signature, in the order of first calls.
       plan: its plan.
       is_used: calls run by it.
+      split: the batch split instead; None where nobody asked.
     """
     placement = plan.placement
-    problem = Correction(**plan.correction).apply(placement.problem)
+    problem = plan.fitted_problem
     bounds = lower_bounds(problem)
     kept = ", by a plan that was kept" if plan.from_cache else ""
     used = np.unique(placement.device_of_op)
+    said = split_batch_sentence(split, plan.predicted_s) if split is not None else ""
     return Section(
         name=f"{name}, signature {number}: {problem.num_ops:,} ops",
         title=f"{name} on {problem.cluster.name}: {problem.num_ops:,} ops in {problem.num_units:,} units{kept}",
         headline=_headline(plan, is_used),
-        notes=(f"{plan.why[0].upper()}{plan.why[1:]}.",),
+        notes=tuple(note for note in (f"{plan.why[0].upper()}{plan.why[1:]}.", said) if note),
         figures=(
             ("step, simulated", milliseconds(plan.predicted_s)),
             ("step, measured", milliseconds(plan.measured_s)),
             ("lower bound", milliseconds(bounds.best_s)),
             ("devices used", f"{len(used)} of {problem.num_devices}"),
         ),
-        step_times=_step_times(plan),
+        step_times=(*_step_times(plan), *split_batch_step_time(split)),
         bounds=tuple(Bound(kind, ns / 1e9, kind == bounds.tightest) for kind, ns in bounds.rows),
         plan=draw_step(problem, placement.decisions),
         curves=tuple(Curve(title, tuple(at_s), tuple(best_s)) for title, at_s, best_s in plan.progress),

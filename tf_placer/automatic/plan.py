@@ -19,6 +19,7 @@ from tf_placer.automatic.respect_devices import respect_devices
 from tf_placer.automatic.waits import PROFILE, UNPLACED, FirstCall
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.calibration.cache import Cache
+from tf_placer.calibration.refit import Correction
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.errors import InputError
 from tf_placer.evaluation.measurement import Status
@@ -86,6 +87,11 @@ class Plan:
     raced_spread_s: Sequence[float] | None = None
     unplaced_spread_s: Sequence[float] | None = None
     progress: Sequence[tuple[str, Sequence[float], Sequence[float]]] = ()
+
+    @property
+    def fitted_problem(self) -> Problem:
+        """The problem with the costs that the plan is predicted with."""
+        return Correction(**self.correction).apply(self.placement.problem)
 
 
 # What the cache keeps of a plan beside its devices.
@@ -278,6 +284,7 @@ def _least_memory(
         why=f"the least memory, {percentage(found.share)} of the fullest device, at "
         f"{milliseconds(result.runtime_s)} beside {milliseconds(found.fastest.runtime_s)} of the fastest plan, {how}",
         from_cache=False,
+        progress=_progress([found.fastest]),  # from there on memory is what falls
     )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from tf_placer.automatic.plan import Plan
+from tf_placer.data_parallel.data_parallel import DataParallel
+from tf_placer.data_parallel.sentence import split_batch_sentence
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.problem.bounds import lower_bounds
 from tf_placer.problem.crossings import crossings
@@ -15,8 +17,14 @@ _LAYERS = 12
 _MB = 1e6
 
 
-def report(name: str, plan: Plan) -> str:
-    """Where ops and layers went, why, predicted and measured times, the largest transfers, memory; several lines."""
+def report(name: str, plan: Plan, split: DataParallel | None = None) -> str:
+    """Where ops and layers went, why, predicted and measured times, the largest transfers, memory; several lines.
+
+    Args:
+      name: of the function.
+      plan: its plan.
+      split: the batch split instead; None where nobody asked.
+    """
     placement = plan.placement
     problem, devices = placement.problem, placement.problem.cluster.devices
     row = placement.device_of_unit
@@ -31,6 +39,8 @@ def report(name: str, plan: Plan) -> str:
         _times("predicted", plan.predicted_s, plan.single_predicted_s)
         + f"; no placement can take less than {milliseconds(lower_bounds(problem).best_s)} there",
     ]
+    said = split_batch_sentence(split, plan.predicted_s) if split is not None else ""
+    lines += [said] if said else []
     for d, device in enumerate(devices):
         ops = placement.device_of_op == d
         resident_bytes = int(problem.resident_bytes[row == d].sum())

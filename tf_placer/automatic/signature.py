@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -10,13 +11,16 @@ from typing import Any
 import rich.console
 import tensorflow as tf
 
-from colocation.tensorflow_internals import ConcreteFunction
+from colocation.tensorflow_internals import ConcreteFunction, Function
 from tf_placer.automatic.config import AutoPlaceConfig
 from tf_placer.automatic.eager_devices import attach, is_attached
 from tf_placer.automatic.page_section import page_section
 from tf_placer.automatic.plan import Plan, find_plan
 from tf_placer.automatic.report import report
+from tf_placer.automatic.smaller_call import smaller_call
 from tf_placer.cluster.cluster import Cluster
+from tf_placer.data_parallel.data_parallel import DataParallel, data_parallel
+from tf_placer.data_parallel.smaller_batch import Splittable
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
 from tf_placer.report_page.page import Section
@@ -36,39 +40,64 @@ class Signature:
       traced: what runs unplaced.
       concrete: what runs; ``traced`` where the plan is not worth it, or there is none.
       item, plan: its graph, and where its ops go, or would; None where it cannot be placed.
+      smaller: how the same step of fewer examples is made; None where nothing tells.
     """
 
     traced: ConcreteFunction
     concrete: ConcreteFunction
     item: Item | None = None
     plan: Plan | None = None
+    smaller: Splittable | None = None
 
-    def report(self) -> str:
-        """Where the ops went and why; empty where it cannot be placed."""
+    def report(self, split_batch: bool = True) -> str:
+        """Where the ops went and why; empty where it cannot be placed.
+
+        Args:
+          split_batch: what splitting the batch would take stands beside it.
+        """
         if self.item is None or self.plan is None:
             return ""
-        text = report(self.item.name, self.plan)
+        text = report(self.item.name, self.plan, self._split(split_batch))
         return f"{text}\nkept as it was: this plan is not used" if self.concrete is self.traced else text
 
-    def page_section(self, number: int) -> Section | None:
+    def page_section(self, number: int, split_batch: bool = True) -> Section | None:
         """The same as a part of a page; None where it cannot be placed.
 
         Args:
           number: of the signature, from 1.
+          split_batch: as in ``report``.
         """
         if self.item is None or self.plan is None:
             return None
-        return page_section(self.item.name, number, self.plan, self.concrete is not self.traced)
+        is_used = self.concrete is not self.traced
+        return page_section(self.item.name, number, self.plan, is_used, self._split(split_batch))
+
+    def _split(self, split_batch: bool) -> DataParallel | None:
+        return self._data_parallel if split_batch else None
+
+    @functools.cached_property
+    def _data_parallel(self) -> DataParallel:
+        """The batch split over the plan's devices, simulated by the costs that the plan is predicted with.
+
+        Found when a report first wants it: the function is traced for it, and a call that places takes long enough.
+        """
+        assert self.plan is not None  # asked for beside a plan
+        return data_parallel(self.item, self.plan.fitted_problem, self.smaller)
 
 
 def placed_signature(
-    name: str, concrete: ConcreteFunction, inputs: Sequence[tf.Tensor], config: AutoPlaceConfig
+    name: str,
+    function: Function,
+    concrete: ConcreteFunction,
+    inputs: Sequence[tf.Tensor],
+    config: AutoPlaceConfig,
 ) -> Signature:
     """Finds a placement for a traced function, moves its variables there and makes the placed program.
 
     Args:
       name: what to call it in reports.
-      concrete: the traced function.
+      function: that was traced.
+      concrete: its trace.
       inputs: its arguments; those without a value stand for their shapes.
       config: what was asked for.
 
@@ -95,13 +124,15 @@ def placed_signature(
     _check_nothing_is_lost(item, cluster)
     with begins_at(began_s):
         plan = find_plan(item, cluster, config, fixed, progress, console)
+    smaller = smaller_call(function, concrete, item)
     if config.keep_unplaced and not plan.is_worth_it:
-        return Signature(concrete, concrete, item, plan)
+        return Signature(concrete, concrete, item, plan, smaller)
     check_can_be_written(plan.placement.decisions)  # before any variable moves
     here = attach(cluster)
     devices = {op: here[device] for op, device in plan.placement.device_names.items()}
     move_variables(concrete, item, devices)
-    return Signature(concrete, placed_concrete_function(concrete, item, plan.placement, devices), item, plan)
+    placed = placed_concrete_function(concrete, item, plan.placement, devices)
+    return Signature(concrete, placed, item, plan, smaller)
 
 
 def _check_nothing_is_lost(item: Item, cluster: Cluster) -> None:

@@ -1,7 +1,8 @@
-"""`--by=layer`: the plan in whole layers, what it costs beside a plan of single ops, and a table of layers."""
+"""The plan in whole layers: what it costs beside one of single ops, and, with `--by=layer`, a table of layers."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from typing import Any
 
@@ -9,12 +10,13 @@ import numpy as np
 import rich.table
 
 from tf_placer.command_line.candidate import GIVEN
-from tf_placer.command_line.report import ByLayer, Report
-from tf_placer.planners.whole_layers import whole_layers
+from tf_placer.command_line.report import ByLayer, Report, is_single
+from tf_placer.planners.whole_layers import MOMENT, whole_layers
 from tf_placer.problem.layer_lines import with_units_whole
 from tf_placer.problem.layer_rows import device_labels, layer_rows
 from tf_placer.problem.layers import layers_of
 from tf_placer.problem.placement import Placement
+from tf_placer.problem.problem import Problem
 from tf_placer.quantities import milliseconds, percentage
 
 _MB = 1e6
@@ -22,8 +24,7 @@ _MB = 1e6
 
 def in_layers(report: Report, seed: int) -> Report:
     """The report with a plan of whole layers, made of the one that would be written; a plan that was given stays it."""
-    # Where the runtime was asked, the simulator that was fitted to it says what layers cost.
-    problem = report.problem if report.live is None else report.live.found.problem
+    problem = _problem(report)
     layers = with_units_whole(problem, layers_of(problem))
     given = report.result.placement
     whole = None
@@ -31,6 +32,50 @@ def in_layers(report: Report, seed: int) -> Report:
         whole = whole_layers(problem, layers, given.decisions, seed)
     placement = given if whole is None else Placement(given.problem, whole.device_of_unit)
     return dataclasses.replace(report, by_layer=ByLayer(layers, whole, placement))
+
+
+def beside_layers(report: Report, seed: int) -> Report:
+    """The report with the step time of whole layers beside a plan of single ops, found in a moment.
+
+    There is none where the program has no layers, the plan was given, has one device or the least memory, and after
+    Ctrl-C.
+    """
+    chosen, result = report.chosen, report.result
+    if (
+        chosen.method == GIVEN
+        or is_single(chosen.method)
+        or result.least_memory is not None
+        or result.interrupted
+    ):
+        return report
+    with contextlib.suppress(KeyboardInterrupt):  # the plan is there, and counts more
+        problem = _problem(report)
+        layers = with_units_whole(problem, layers_of(problem))
+        if len(np.unique(layers.layer_of_op)) < 2:
+            return report
+        whole = whole_layers(problem, layers, result.placement.decisions, seed, MOMENT)
+        return dataclasses.replace(report, whole_layers=whole)
+    return report
+
+
+def whole_layers_sentence(report: Report) -> list[str]:
+    """By how much a plan of whole layers would be slower at most, none where that is not known."""
+    whole = report.whole_layers
+    if whole is None:
+        return []
+    start = "A" if report.chosen.measured_s is None else "In the simulator, a"
+    slower = round(whole.slower, 3)
+    if slower <= 0:
+        return [f"{start} plan of whole layers takes no more than that of single ops (--by=layer writes it)."]
+    return [
+        f"{start} plan of whole layers (--by=layer) takes {milliseconds(whole.runtime_s)} or less, at most "
+        f"{percentage(slower)} more than that of single ops."
+    ]
+
+
+def _problem(report: Report) -> Problem:
+    """The simulator that says what layers cost: where the runtime was asked, the one that was fitted to it."""
+    return report.problem if report.live is None else report.live.found.problem
 
 
 def about_layers(report: Report, by_layer: ByLayer) -> str:

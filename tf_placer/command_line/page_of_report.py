@@ -15,12 +15,12 @@ from tf_placer.command_line.how_to import how_to
 from tf_placer.command_line.remarks import remarks
 from tf_placer.command_line.report import Report, is_single, row_name
 from tf_placer.command_line.verdict import verdict
-from tf_placer.data_parallel.sentence import split_batch_name
 from tf_placer.quantities import milliseconds
 from tf_placer.report_page.draw_step import draw_step
 from tf_placer.report_page.page import Bound, Curve, Page, Section, StepTime
 from tf_placer.report_page.search_curves import search_curve
 from tf_placer.report_page.sentences import headline_and_notes
+from tf_placer.report_page.split_batch import split_batch_step_time
 
 
 def page_of_report(
@@ -58,7 +58,7 @@ def page_of_report(
 def _step_times(report: Report) -> tuple[StepTime, ...]:
     """All that was timed, the fastest first: by what was measured, where something was."""
     rows = [_step_time(report, candidate) for candidate in report.candidates]
-    rows += [*_whole_layers(report), *_split_batch(report)]
+    rows += [*_whole_layers(report), *split_batch_step_time(report.data_parallel)]
     return tuple(sorted(rows, key=lambda row: row.measured_s or row.simulated_s or math.inf))
 
 
@@ -97,28 +97,12 @@ def _step_time(report: Report, candidate: Candidate) -> StepTime:
 
 
 def _whole_layers(report: Report) -> tuple[StepTime, ...]:
-    """The plan of whole layers, which is written where it was asked for and one was found."""
-    whole = report.by_layer.whole if report.by_layer else None
+    """The plan of whole layers, where one was found: it is written where that was asked for."""
+    whole = report.by_layer.whole if report.by_layer else report.whole_layers
     if whole is None:
         return ()
-    peak_bytes = int(whole.peak_bytes.max())
-    return (StepTime("whole layers", whole.runtime_s, peak_bytes=peak_bytes, is_written=True),)
-
-
-def _split_batch(report: Report) -> tuple[StepTime, ...]:
-    """The batch split over the devices, where that was looked at and can be."""
-    split = report.data_parallel
-    if split is None or split.step_s is None:
-        return ()
-    return (
-        StepTime(
-            split_batch_name(split),
-            split.step_s if split.fits else None,
-            split.measured_s,
-            peak_bytes=max(split.peak_bytes.values(), default=0),
-            note=split.why_not if split.fits else "OUT_OF_MEMORY",
-        ),
-    )
+    peak_bytes, is_written = int(whole.peak_bytes.max()), report.by_layer is not None
+    return (StepTime("whole layers", whole.runtime_s, peak_bytes=peak_bytes, is_written=is_written),)
 
 
 def _curves(report: Report) -> tuple[Curve, ...]:

@@ -11,7 +11,7 @@ import rich.console
 import rich.text
 
 from tf_placer.calibration.build_problem import build_problem
-from tf_placer.command_line.by_layer import in_layers
+from tf_placer.command_line.by_layer import beside_layers, in_layers
 from tf_placer.command_line.candidate import GIVEN, Candidate, measure_candidates
 from tf_placer.command_line.described import read_problem
 from tf_placer.command_line.place_least_memory import place_least_memory
@@ -38,8 +38,9 @@ def place(request: Request, method: str, console: rich.console.Console) -> Repor
 
     Random search gets as many evaluations, but no more than a tenth of the time, or, where the budget is of each
     search, than that. With ``--write=method`` the method's own is chosen; with ``--by=layer`` the plan that is written
-    is made of it, in whole layers. On live devices the runtime has the last word: see ``search_live``. Where they
-    cannot run the program (``Item.why_not_standalone``) the simulator has it, and that is said.
+    is made of it, in whole layers, and without, what such a plan takes is told. On live devices the runtime has the
+    last word: see ``search_live``. Where they cannot run the program (``Item.why_not_standalone``) the simulator has
+    it, and that is said.
 
     Args:
       request: what to place where.
@@ -50,7 +51,7 @@ def place(request: Request, method: str, console: rich.console.Console) -> Repor
       InputError: bad input, or nothing fits in the cluster's memory.
     """
     report = _place(request, method, console)
-    return in_layers(report, request.seed) if request.by == LAYER else report
+    return (in_layers if request.by == LAYER else beside_layers)(report, request.seed)
 
 
 def _place(request: Request, method: str, console: rich.console.Console) -> Report:

@@ -61,6 +61,7 @@ class Report:
       live: of a search on live devices.
       asked: the method that was asked for; None where that is the one of ``chosen``.
       by_layer: where a plan of layers was asked for: it is written, and all else here is of plans of single ops.
+      whole_layers: a plan of whole layers beside the one of single ops that is written; None where there is none.
       data_parallel: the batch split instead; None where nobody asked.
       why_not_split: a sentence, where nobody asked because there was no time.
     """
@@ -72,6 +73,7 @@ class Report:
     live: Live | None = None
     asked: str | None = None
     by_layer: ByLayer | None = None
+    whole_layers: WholeLayers | None = None
     data_parallel: DataParallel | None = None
     why_not_split: str = ""
 

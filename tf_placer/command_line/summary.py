@@ -44,6 +44,7 @@ def summary(report: Report) -> dict[str, Any]:
         "search_s": report.result.search_s,
         "interrupted": report.result.interrupted,
         "recommended": report.recommended.method,
+        "whole_layers_s": report.whole_layers.runtime_s if report.whole_layers else None,
         "data_parallel": dataclasses.asdict(report.data_parallel) if report.data_parallel else None,
         "guessed_op_types": report.problem.guessed_op_types,
         "estimated_sizes": report.problem.estimated_sizes,

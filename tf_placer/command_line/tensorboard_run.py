@@ -6,10 +6,13 @@ import json
 import math
 import pathlib
 import time
+from typing import Any
 
 import tensorflow as tf
+from tensorboard.plugins.hparams import api as hparams
 from tensorboard.summary import Writer
 
+from tf_placer.command_line.candidate import Candidate
 from tf_placer.command_line.report import Report
 from tf_placer.command_line.summary import summary
 from tf_placer.files import replacing
@@ -22,6 +25,7 @@ from tf_placer.search import methods
 from tf_placer.search.result import SearchResult
 
 PLAN = "plan"
+SIMULATED_MS, MEASURED_MS = "step/simulated_ms", "step/measured_ms"
 BY_EVALUATIONS, BY_MILLISECONDS = "by evaluations", "by milliseconds of search"
 _MB = 1e6
 _MOST_LAYERS = 200
@@ -38,6 +42,7 @@ def write_tensorboard(report: Report, folder: pathlib.Path) -> None:
         for candidate in report.candidates:
             if candidate.result is not None:
                 _write_curves(candidate.result, unfinished / candidate.method)
+                _write_settings(candidate, candidate.result, unfinished / candidate.method)
         _write_plan(report, unfinished / PLAN)
 
 
@@ -55,6 +60,27 @@ def _write_curves(result: SearchResult, folder: pathlib.Path) -> None:
             ):
                 writer.add_scalar(f"{axis}/{tag}", 1e3 * seconds, step, wall_time=began_s + entry.elapsed_s)
     writer.close()
+
+
+def _write_settings(candidate: Candidate, result: SearchResult, folder: pathlib.Path) -> None:
+    """The method's settings as hyperparameters, and its step time as what they are held against (the HPARAMS tab).
+
+    A file of its own: the writer of the curves takes numbers alone.
+    """
+    settings = {name: _hyperparameter(value) for name, value in result.settings.items()}
+    cluster = result.placement.problem.cluster.name
+    writer = tf.summary.create_file_writer(str(folder), filename_suffix=".hparams")
+    with writer.as_default(step=0):
+        hparams.hparams({**settings, "method": candidate.method, "seed": result.seed, "cluster": cluster})
+        for tag, seconds in ((SIMULATED_MS, candidate.simulated_s), (MEASURED_MS, candidate.measured_s)):
+            if seconds is not None:
+                tf.summary.scalar(tag, 1e3 * seconds)
+    writer.close()
+
+
+def _hyperparameter(value: Any) -> bool | float | str:
+    """What the tab can show: it has truth values, numbers and texts."""
+    return value if isinstance(value, bool | int | float | str) else str(value)
 
 
 def _write_plan(report: Report, folder: pathlib.Path) -> None:

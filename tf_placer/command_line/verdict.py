@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tf_placer import quantities
-from tf_placer.command_line.by_layer import about_layers
+from tf_placer.command_line.by_layer import about_layers, whole_layers_sentence
 from tf_placer.command_line.candidate import Candidate
 from tf_placer.command_line.fit_verdict import fit_sentences, least_memory_sentence
 from tf_placer.command_line.report import Live, Report, is_single, row_name
@@ -18,6 +18,7 @@ def verdict(report: Report) -> str:
     said = [_gained(report), *fit_sentences(report)]
     if report.by_layer is not None:
         said.append(about_layers(report, report.by_layer))
+    said += whole_layers_sentence(report)
     said += split_batch_verdict(report)
     return "\n".join(said)
 

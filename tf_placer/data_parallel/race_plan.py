@@ -49,8 +49,6 @@ def race_plan(
       replicas: positions of their devices.
       plan: one that runs.
     """
-    if gradients.sparse:
-        return Raced(why_not="not measured: gathering sparse gradients is only simulated")
     try:
         program = replicated_program(whole, part, gradients, replica, replicas)
         with RuntimeEvaluator(whole, problem) as evaluator:

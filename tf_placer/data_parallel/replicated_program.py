@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import tensorflow as tf
 
-from tf_placer.data_parallel.gradients import Gradients
-from tf_placer.data_parallel.ring import given, reduced, ring_graph
+from tf_placer.data_parallel import gather, ring
+from tf_placer.data_parallel.batch_graph import Tensor
+from tf_placer.data_parallel.gradients import Gradients, Readers
+from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
 from tf_placer.graph.program import renamed_input
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.rewrite import rewrite
 from tf_placer.runtime.graph_program import Assignment, GraphProgram, build_program
-
-_RING = "all_reduce"
 
 
 def replicated_program(
@@ -31,9 +31,12 @@ def replicated_program(
     Args:
       whole: the step, whose example inputs are split.
       part: the step of one replica.
-      gradients: of these two; none of them sparse.
+      gradients: of these two.
       problem: ``part`` on the cluster.
       replicas: at least two positions of devices.
+
+    Raises:
+      InputError: slices of a gradient cannot be gathered, or the program cannot run by itself.
     """
     placements = [Placement(problem, problem.everything_on(d)) for d in replicas]
     programs = [
@@ -46,8 +49,11 @@ def replicated_program(
     graph_def.CopyFrom(programs[0].graph_def)
     for program in programs[1:]:
         graph_def.node.extend(program.graph_def.node)
+    devices = [problem.cluster.devices[d].name for d in replicas]
     if gradients.dense:
-        _join(graph_def, part, gradients, [problem.cluster.devices[d].name for d in replicas])
+        _join_dense(graph_def, part, gradients, devices)
+    if gradients.sparse:
+        _join_sparse(graph_def, whole, part, gradients, devices)
     return GraphProgram(
         graph_def,
         tuple(assignment for program in programs for assignment in program.assignments),
@@ -105,19 +111,65 @@ def _renamed(assignment: Assignment, prefix: str) -> Assignment:
     return dataclasses.replace(assignment, placeholder=placeholder, op=op)
 
 
-def _join(graph_def: tf.compat.v1.GraphDef, part: Item, gradients: Gradients, devices: Sequence[str]) -> None:
+def _join_dense(
+    graph_def: tf.compat.v1.GraphDef, part: Item, gradients: Gradients, devices: Sequence[str]
+) -> None:
     """Adds the ring, and has updates read from it."""
     specs = [part.outputs[op][output] for op, output in gradients.dense]
+    graph = ring.ring_graph([(spec.shape, spec.dtype) for spec in specs], devices)
+    crossing = zip(gradients.dense, gradients.consumers, strict=True)
+    _insert(graph_def, part, graph, "all_reduce", len(devices), crossing, ring.given, ring.reduced)
+
+
+def _join_sparse(
+    graph_def: tf.compat.v1.GraphDef, whole: Item, part: Item, gradients: Gradients, devices: Sequence[str]
+) -> None:
+    """Has all slices come to every device, and updates read them there.
+
+    Raises:
+      InputError: slices do not have one axis of examples.
+    """
+    slices = []
+    for op, output in gradients.sparse:
+        spec = part.outputs[op][output]
+        axis = _axis_of_examples(whole.outputs[op][output].shape, spec.shape, len(devices))
+        if axis is None:
+            raise InputError(f"what {part.index.names[op]!r} gives for each example cannot be gathered")
+        slices.append((spec.shape, axis, spec.dtype))
+    graph = gather.gather_graph(slices, devices)
+    crossing = zip(gradients.sparse, gradients.sparse_consumers, strict=True)
+    _insert(graph_def, part, graph, "all_gather", len(devices), crossing, gather.given, gather.gathered)
+
+
+def _axis_of_examples(whole: Sequence[int], part: Sequence[int], count: int) -> int | None:
+    """The one axis that is so many times as long in the whole; None where that is not how they differ."""
+    differ = [axis for axis, sizes in enumerate(zip(whole, part, strict=False)) if sizes[0] != sizes[1]]
+    if len(whole) != len(part) or len(differ) != 1 or whole[differ[0]] != count * part[differ[0]]:
+        return None
+    return differ[0]
+
+
+def _insert(
+    graph_def: tf.compat.v1.GraphDef,
+    part: Item,
+    joining: tf.compat.v1.GraphDef,
+    prefix: str,
+    count: int,
+    crossing: Iterable[tuple[Tensor, Readers]],
+    given: Callable[[int, int], str],
+    received: Callable[[int, int], str],
+) -> None:
+    """Adds ops under a prefix: they read tensors of all replicas, and what read these reads what they give."""
     node_of_name = {node.name: node for node in graph_def.node}
-    ring = ring_graph([(spec.shape, spec.dtype) for spec in specs], devices)
-    new_name = {node.name: f"{_RING}/{node.name}" for node in ring.node}
-    for r in range(len(devices)):
-        for g, ((op, output), consumers) in enumerate(zip(gradients.dense, gradients.consumers, strict=True)):
-            new_name[given(g, r)] = f"replica_{r}/{part.index.names[op]}:{output}"
-            for consumer, position in consumers:
-                reader = node_of_name[f"replica_{r}/{part.index.names[consumer]}"]
-                reader.input[position] = new_name[reduced(g, r)]
-    for node in ring.node:
+    new_name = {node.name: f"{prefix}/{node.name}" for node in joining.node}
+    for i, ((op, output), readers) in enumerate(crossing):
+        for r in range(count):
+            new_name[given(i, r)] = f"replica_{r}/{part.index.names[op]}:{output}"
+            for reader, position in readers:
+                node_of_name[f"replica_{r}/{part.index.names[reader]}"].input[position] = new_name[
+                    received(i, r)
+                ]
+    for node in joining.node:
         if node.op != "Placeholder":
             added = graph_def.node.add()
             added.CopyFrom(node)

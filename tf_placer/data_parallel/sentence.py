@@ -19,19 +19,24 @@ def split_batch_sentence(found: DataParallel, plan_s: float | None) -> str:
     if len(found.devices) < 2:
         return ""
     if found.step_s is None:
-        return f"The batch cannot be split over {over} instead: {found.why_not}."
+        return f"The batch cannot be split over {over} instead: {found.why_not.rstrip('.')}."
     if found.over_bytes:
         return (
             f"Splitting the batch over {over} instead does not fit: each needs the whole model, and one "
             f"{found.over_bytes / 2**30:.2f} GiB more than it has."
         )
     if found.measured_s is not None and found.plan_measured_s is not None:
-        return _compared(
-            over, found.measured_s, found.plan_measured_s, "on the runtime, in turn with it", found.is_clear
-        )
+        ran = f"a copy of the step on each of {over}"
+        if found.gradient_bytes:
+            ran += ", adding up gradients as tf.distribute.MirroredStrategy does,"
+        took = f"{ran} took {milliseconds(found.measured_s)} on the runtime, in turn with it"
+        return _compared(took, found.measured_s, found.plan_measured_s, found.is_clear)
     if plan_s is None:
         return f"Splitting the batch over {over} would take {milliseconds(found.step_s)} in the simulator."
-    said = _compared(over, found.step_s, plan_s, "in the simulator", abs(found.step_s / plan_s - 1) > _SAME)
+    would_take = (
+        f"tf.distribute.MirroredStrategy over {over} would take {milliseconds(found.step_s)} in the simulator"
+    )
+    said = _compared(would_take, found.step_s, plan_s, abs(found.step_s / plan_s - 1) > _SAME)
     said += f" It was {found.why_not}." if found.why_not else ""
     if found.overlapped_s is not None and found.overlapped_s < plan_s * (1 - _SAME) <= found.step_s:
         said += f" With gradients sent in small packs beside the backward pass, {milliseconds(found.overlapped_s)}."
@@ -43,8 +48,7 @@ def split_batch_name(found: DataParallel) -> str:
     return f"data parallel x{len(found.devices)}"
 
 
-def _compared(over: str, split_s: float, plan_s: float, how: str, is_clear: bool) -> str:
-    takes = f"tf.distribute.MirroredStrategy over {over} would take {milliseconds(split_s)} {how}"
+def _compared(takes: str, split_s: float, plan_s: float, is_clear: bool) -> str:
     if not is_clear:
         return f"Splitting the batch instead gains nothing: {takes}, as this plan does."
     if split_s < plan_s:
@@ -55,4 +59,6 @@ def _compared(over: str, split_s: float, plan_s: float, how: str, is_clear: bool
 
 
 def _types(devices: tuple[str, ...]) -> str:
-    return "GPUs" if "device:GPU" in devices[0] else "CPU workers"
+    if "device:GPU" in devices[0]:
+        return "GPUs"
+    return "CPUs" if "/job:localhost" in devices[0] else "CPU workers"

@@ -17,7 +17,10 @@ from tf_placer.problem.layers import Layers
 from tf_placer.problem.problem import Problem
 
 _CHAINS = 2
-_OPS = 10**8  # that are simulated all together, if each step is simulated whole: about a second
+SECOND, MOMENT = (
+    10**8,
+    10**7,
+)  # ops simulated all together, if each step is simulated whole: about a second, a tenth
 _MOST, _LEAST = 10_000, 100
 
 
@@ -43,7 +46,9 @@ class WholeLayers:
         return self.runtime_s / self.op_level_s - 1
 
 
-def whole_layers(problem: Problem, layers: Layers, plan: Decisions, seed: int = 0) -> WholeLayers | None:
+def whole_layers(
+    problem: Problem, layers: Layers, plan: Decisions, seed: int = 0, most_ops: int = SECOND
+) -> WholeLayers | None:
     """Puts every layer on one device: where most of its time is in ``plan``, then better by a short local search.
 
     Units that may not be where the others of their layer are, such as those that stay on the host, do not count: what
@@ -54,6 +59,7 @@ def whole_layers(problem: Problem, layers: Layers, plan: Decisions, seed: int = 
       layers: of it.
       plan: one plan, of any units.
       seed: fixes everything random.
+      most_ops: how long the local search is, in ops that it simulates.
 
     Returns:
       None where no plan of whole layers that fits in memory was found.
@@ -69,7 +75,7 @@ def whole_layers(problem: Problem, layers: Layers, plan: Decisions, seed: int = 
     start = starts[np.argmin(simulator.evaluate(starts).runtime_s)]
     config = LocalSearchConfig(chains=_CHAINS)
     search = SimulatedLocalSearch(coarse, config, start, seed, simulator)
-    burst = search.advance(int(np.clip(_OPS // problem.num_ops, _LEAST, _MOST)))
+    burst = search.advance(int(np.clip(most_ops // problem.num_ops, _LEAST, _MOST)))
     best = int(np.argmin(burst.runtime_s))
     if not np.isfinite(burst.runtime_s[best]):
         return None

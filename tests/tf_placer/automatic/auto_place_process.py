@@ -430,6 +430,57 @@ def keras_saves_and_loads() -> bool:
     )
 
 
+def a_report_says_what_splitting_the_batch_takes() -> bool:
+    """Python runs for it when a report first wants it, and neither variables nor what is saved change."""
+    traced: list[int] = []
+    weights = tf.Variable(tf.ones([16, 16]))
+
+    def step(x):
+        traced.append(x.shape[0])
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(tf.tanh(x @ weights)))
+        weights.assign_sub(0.1 * tape.gradient(loss, weights))
+        return loss
+
+    f = auto_place(step)
+    f(tf.ones([32, 16]))
+    after = weights.numpy()
+    at_first_call = (list(traced), "the batch" in f.report(split_batch=False), list(traced))
+    texts = [f.report(), f.report()]
+    with tempfile.TemporaryDirectory() as folder:
+        f.report(f"{folder}/report.html")
+        page = pathlib.Path(folder, "report.html").read_text()
+    told = f"tf.distribute.MirroredStrategy over {NUM_DEVICES} CPUs would take "
+    return (
+        at_first_call == ([32], False, [32])
+        and traced == [32, 32 // NUM_DEVICES]
+        and all(told in text for text in (*texts, page))
+        and f"data parallel x{NUM_DEVICES}" in page
+        and len(f._list_all_concrete_functions()) == 1
+        and bool((weights.numpy() == after).all())
+    )
+
+
+def a_step_inside_of_another_is_not_placed_for_a_report() -> bool:
+    weights = tf.Variable(tf.ones([16, 16]))
+    inner = auto_place(lambda x: tf.tanh(x @ weights))
+    outer = auto_place(lambda x: inner(x) + tf.sin(x))
+    outer(tf.ones([32, 16]))
+    return "MirroredStrategy over" in outer.report() and len(inner.placements) == 1
+
+
+def why_a_batch_is_not_split() -> bool:
+    def odd(x):
+        if x.shape[0] < 32:
+            raise KeyError("too few")
+        return tf.sin(x)
+
+    f = auto_place(odd)
+    f(tf.ones([32]))
+    sentence = f"The batch cannot be split over {NUM_DEVICES} CPUs instead: KeyError: 'too few'."
+    return sentence in f.report().splitlines() and float(f(tf.zeros([32]))[0]) == 0.0
+
+
 CHECKS: tuple[Callable[[], bool], ...] = (
     as_a_decorator_with_arguments,
     as_a_call_on_a_python_function,
@@ -451,6 +502,9 @@ CHECKS: tuple[Callable[[], bool], ...] = (
     checkpoints_before_and_after,
     keras_fit_with_a_train_step,
     keras_saves_and_loads,
+    a_report_says_what_splitting_the_batch_takes,
+    a_step_inside_of_another_is_not_placed_for_a_report,
+    why_a_batch_is_not_split,
 )
 
 

@@ -32,6 +32,9 @@ CHECKS = (
     "checkpoints_before_and_after",
     "keras_fit_with_a_train_step",
     "keras_saves_and_loads",
+    "a_report_says_what_splitting_the_batch_takes",
+    "a_step_inside_of_another_is_not_placed_for_a_report",
+    "why_a_batch_is_not_split",
 )
 
 

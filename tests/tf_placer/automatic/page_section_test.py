@@ -9,6 +9,7 @@ import pytest
 from tests.tf_placer.report_page.drawn_pages import layered_problem, striped
 from tf_placer.automatic.page_section import page_section
 from tf_placer.automatic.plan import Plan
+from tf_placer.data_parallel.data_parallel import DataParallel
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 
 
@@ -60,3 +61,14 @@ def test_what_was_raced_has_the_last_word_and_its_spread(plan: Plan) -> None:
         == 2 * plan.placement.problem.compute_ns[range(100), plan.placement.device_of_op].sum()
     )
     assert "keep_unplaced=False" in section.apply[0].text
+
+
+def test_the_batch_split_instead_is_a_note_and_a_row(plan: Plan) -> None:
+    split = DataParallel(("a/device:GPU:0", "a/device:GPU:1"), 8, 4, step_s=plan.predicted_s / 2)
+    section = page_section("train_step", 1, plan, is_used=True, split=split)
+    assert section.notes[1].startswith("Split the batch instead: ") and "50.0% less" in section.notes[1]
+    (row,) = (row for row in section.step_times if row.name == "data parallel x2")
+    assert row.simulated_s == plan.predicted_s / 2
+    why_not = dataclasses.replace(split, step_s=None, why_not="9 examples do not divide by 2 devices")
+    section = page_section("train_step", 1, plan, is_used=True, split=why_not)
+    assert "cannot be split" in section.notes[1] and len(section.step_times) == 2

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -9,6 +10,7 @@ from tf_placer.automatic.config import AutoPlaceConfig
 from tf_placer.automatic.plan import find_plan
 from tf_placer.calibration.cache import Cache
 from tf_placer.cluster.cluster import Cluster
+from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
 
 CLUSTER = Cluster.logical(2)
@@ -88,3 +90,27 @@ def test_a_home_that_cannot_be_written_to_is_one_warning(item, tmp_path, caplog,
         assert not find_plan(item, CLUSTER, config()).from_cache
     (message,) = caplog.messages
     assert "nothing can be kept in" in message
+
+
+def test_a_plan_of_least_memory(tmp_path):
+    """Two variables of 4 MB: beside each other on one device, or one on each, which takes about half."""
+    weights = [tf.Variable(tf.ones([1024, 1024])) for _ in range(2)]
+    towers = tf.function(lambda x: tf.add_n([tf.reduce_sum(tf.tanh(x @ one)) for one in weights]))
+    item = Item.from_function(towers, tf.ones([4, 1024]), name="towers")
+    settings = {"cluster": CLUSTER, "method": "random", "budget_s": 1.0, "cache_dir": tmp_path}
+    sought = AutoPlaceConfig(**settings, objective="memory", slow_down=1.0)
+    plan = find_plan(item, CLUSTER, sought)
+    assert plan.is_worth_it and plan.measured_s is None and plan.raced_s is None
+    assert plan.why.startswith("the least memory, ") and plan.why.endswith("in the simulator")
+    problem = plan.placement.problem
+    rows = np.stack([plan.placement.device_of_unit, problem.everything_on(0)])
+    peak_bytes = SimulatedEvaluator(problem).evaluate(rows).peak_bytes.max(axis=1)
+    assert peak_bytes[0] < 0.6 * peak_bytes[1]
+    ((name, elapsed_s, best_s),) = plan.progress
+    assert name == "random, search 1" and len(elapsed_s) == len(best_s) > 0
+    # It is kept apart from a plan for time, and from one of another slow-down.
+    assert find_plan(item, CLUSTER, sought).from_cache
+    assert not find_plan(item, CLUSTER, AutoPlaceConfig(**settings)).from_cache
+    assert not find_plan(
+        item, CLUSTER, AutoPlaceConfig(**settings, objective="memory", slow_down=0.5)
+    ).from_cache

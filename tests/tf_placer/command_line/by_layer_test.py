@@ -12,12 +12,14 @@ import pytest
 import rich.console
 
 from tests.tf_placer.command_line.live_reports import report_of
-from tests.tf_placer.problem.small_problems import branches_problem
+from tests.tf_placer.problem.small_problems import branches_problem, problem_of
 from tests.tf_placer.search.other_machine import OtherMachine
 from tf_placer import workloads
 from tf_placer.__main__ import run
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.command_line.by_layer import in_layers
+from tf_placer.command_line.by_layer import beside_layers, in_layers
+from tf_placer.command_line.candidate import GIVEN, Candidate
+from tf_placer.command_line.report import Report
 from tf_placer.command_line.summary import summary
 from tf_placer.command_line.verdict import verdict
 from tf_placer.evaluation.simulated import SimulatedEvaluator
@@ -26,6 +28,8 @@ from tf_placer.problem.layer_lines import layer_of_unit
 from tf_placer.problem.layers import layers_of
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
+from tf_placer.quantities import milliseconds, percentage
+from tf_placer.search.search import search
 
 SOURCE = ("--workload=two_towers", "--cluster=k40x2")
 CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
@@ -142,6 +146,57 @@ def test_compare_writes_layers_too(tmp_path: pathlib.Path) -> None:
     assert json.loads((tmp_path / "placement.json").read_text())["schema_version"] == 3
 
 
+def test_beside_single_ops_stands_what_whole_layers_take_at_most(problem: Problem) -> None:
+    chosen = Candidate("random", search(problem, "random", budget_evaluations=64))
+    report = beside_layers(Report(None, problem, chosen, ()), seed=0)
+    whole = report.whole_layers
+    assert whole is not None and report.by_layer is None
+    assert report.placement is report.result.placement  # what is written is the plan of single ops
+    assert summary(report)["whole_layers_s"] == whole.runtime_s
+    simulated_s = SimulatedEvaluator(problem).evaluate(whole.device_of_unit[None]).runtime_s
+    assert simulated_s[0] == whole.runtime_s
+    slower = round(whole.slower, 3)
+    takes = f"A plan of whole layers (--by=layer) takes {milliseconds(whole.runtime_s)} or less, at most "
+    no_more = "A plan of whole layers takes no more than that of single ops (--by=layer writes it)."
+    assert verdict(report).splitlines()[-1] == (
+        f"{takes}{percentage(slower)} more than that of single ops." if slower > 0 else no_more
+    )
+    dearer = dataclasses.replace(
+        report, whole_layers=dataclasses.replace(whole, op_level_s=whole.runtime_s / 1.25)
+    )
+    assert verdict(dearer).endswith(f"{takes}25.0% more than that of single ops.")
+    cheaper = dataclasses.replace(
+        report, whole_layers=dataclasses.replace(whole, op_level_s=2 * whole.runtime_s)
+    )
+    assert verdict(cheaper).endswith(no_more)
+
+
+@pytest.mark.parametrize("change", [{"method": GIVEN}, {"method": "single"}, {"interrupted": True}])
+def test_whole_layers_are_not_looked_for_where_they_say_nothing(problem: Problem, change: dict) -> None:
+    chosen = Candidate(
+        change.get("method", "random"), search(problem, "random", budget_evaluations=4), message="kept"
+    )
+    result = dataclasses.replace(chosen.result, interrupted=change.get("interrupted", False))
+    report = Report(None, problem, dataclasses.replace(chosen, result=result), ())
+    assert beside_layers(report, seed=0) is report and summary(report)["whole_layers_s"] is None
+
+
+def test_a_program_without_layers_has_none() -> None:
+    problem = problem_of([100, 300, 200], [])
+    report = Report(None, problem, Candidate("random", search(problem, "random", budget_evaluations=4)), ())
+    assert beside_layers(report, seed=0) is report
+
+
+def test_place_says_it(tmp_path: pathlib.Path) -> None:
+    status, text = command(
+        "place", *SOURCE, "--method=random", "--budget_evaluations=64", "--write=method", f"--out={tmp_path}"
+    )
+    assert status == 0, text
+    told = json.loads((tmp_path / "summary.json").read_text())
+    assert told["whole_layers_s"] > 0 and "A plan of whole layers" in text
+    assert json.loads((tmp_path / "placement.json").read_text())["schema_version"] == 1
+
+
 def test_on_live_devices_what_layers_cost_is_said_to_be_simulated() -> None:
     problem = branches_problem(4, 6)
     names = [f"layer_{op % 4}/op_{op}" for op in range(problem.num_ops)]
@@ -153,3 +208,5 @@ def test_on_live_devices_what_layers_cost_is_said_to_be_simulated() -> None:
     assert report.placement.problem is report.result.placement.problem
     on = report.placement.device_of_op
     assert all(len(np.unique(on[layer::4])) == 1 for layer in range(4))
+    beside = beside_layers(dataclasses.replace(report, by_layer=None), seed=0)
+    assert beside.whole_layers is not None and "\nIn the simulator, a plan of whole layers" in verdict(beside)

@@ -6,9 +6,11 @@ import json
 import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugins.hparams import plugin_data_pb2
+from tensorboard.plugins.hparams.metadata import SESSION_START_INFO_TAG
 
 from tf_placer.__main__ import run
-from tf_placer.command_line.tensorboard_run import BY_EVALUATIONS, BY_MILLISECONDS
+from tf_placer.command_line.tensorboard_run import BY_EVALUATIONS, BY_MILLISECONDS, SIMULATED_MS
 
 METHODS = ("single", "random", "local_search")
 
@@ -36,7 +38,7 @@ def read(folder):
 def test_there_is_a_run_for_each_method_and_nothing_of_an_earlier_search(runs):
     logs, _ = runs
     assert sorted(path.name for path in logs.iterdir()) == sorted([*METHODS, "plan", "notes.txt"])
-    assert len([*(logs / "random").iterdir()]) == 1
+    assert len([*(logs / "random").iterdir()]) == 2  # curves and settings
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -44,7 +46,7 @@ def test_curves_end_where_the_report_says(runs, method):
     logs, out = runs
     accumulator = read(logs / method)
     tags = {f"{axis}/{tag}" for axis in (BY_EVALUATIONS, BY_MILLISECONDS) for tag in ("best_ms", "mean_ms")}
-    assert set(accumulator.Tags()["tensors"]) == tags
+    assert set(accumulator.Tags()["tensors"]) == tags | {SESSION_START_INFO_TAG, SIMULATED_MS}
     rows = {row["method"]: row for row in csv.DictReader((out / "compare.csv").read_text().splitlines())}
     for axis, column, unit in ((BY_EVALUATIONS, "evaluations", 1), (BY_MILLISECONDS, "search_s", 1e3)):
         points = accumulator.Tensors(f"{axis}/best_ms")
@@ -60,6 +62,24 @@ def test_curves_end_where_the_report_says(runs, method):
     took_ms = accumulator.Tensors(f"{BY_MILLISECONDS}/best_ms")[-1].step
     apart_s = points[-1].wall_time - points[0].wall_time
     assert apart_s <= took_ms / 1e3 + 1e-3
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_settings_are_hyperparameters_and_the_step_is_their_metric(runs, method):
+    logs, out = runs
+    told = json.loads((out / "summary.json").read_text())
+    accumulator = read(logs / method)
+    content = accumulator.SummaryMetadata(SESSION_START_INFO_TAG).plugin_data.content
+    info = plugin_data_pb2.HParamsPluginData.FromString(content).session_start_info
+    found = {name: getattr(value, value.WhichOneof("kind")) for name, value in info.hparams.items()}
+    settings = {
+        name: value if isinstance(value, bool | int | float | str) else str(value)
+        for name, value in told["settings"][method].items()
+    }
+    assert found == {**settings, "method": method, "seed": told["seed"], "cluster": told["cluster"]}
+    (point,) = accumulator.Tensors(SIMULATED_MS)
+    times_s = {**told["baselines"], told["written"]: told["runtime_s"]}
+    assert float(tf.make_ndarray(point.tensor_proto)) == pytest.approx(1e3 * times_s[method])
 
 
 def test_the_plan_its_layers_and_its_graph(runs):

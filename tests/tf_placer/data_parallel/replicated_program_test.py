@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.tf_placer.data_parallel.steps import BATCH, dense_step
+from tests.tf_placer.data_parallel.steps import BATCH, adam_lookup_step, dense_step, lookup_step
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.data_parallel.gradients import find_gradients
 from tf_placer.data_parallel.replicated_program import replicated_program
@@ -74,11 +74,16 @@ def test_replicas_train_as_the_whole_batch_does(count: int) -> None:
     check_alike(dense_step(), dense_step(BATCH // count), count)
 
 
+@pytest.mark.parametrize("step", [lookup_step, adam_lookup_step])
+def test_slices_come_to_all(step) -> None:
+    check_alike(step(), step(BATCH // 2), 2)
+
+
 def test_the_ring_is_needed() -> None:
     whole, part = dense_step(), dense_step(BATCH // 2)
     problem = analytic_problem(part, Cluster.logical(2))
     alone = find_gradients(whole, part)
-    nothing = type(alone)((), (), ())
+    nothing = type(alone)((), (), (), ())
     apart = trained(replicated_program(whole, part, nothing, problem, range(2)), 2)
     name = next(variable.node for variable in whole.variables if "weight" in variable.node)
     assert np.abs(apart[f"replica_0/{name}"] - apart[f"replica_1/{name}"]).max() > 1e-4

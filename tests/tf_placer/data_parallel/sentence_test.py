@@ -6,6 +6,7 @@ from tf_placer.data_parallel.data_parallel import DataParallel
 from tf_placer.data_parallel.sentence import split_batch_name, split_batch_sentence
 
 GPUS = ("/job:localhost/replica:0/task:0/device:GPU:0", "/job:localhost/replica:0/task:0/device:GPU:1")
+CPUS = tuple(name.replace("GPU", "CPU") for name in GPUS)
 FOUND = DataParallel(GPUS, 64, 32, step_s=0.3, overlapped_s=0.25)
 
 
@@ -33,12 +34,19 @@ def test_no_difference() -> None:
 
 
 def test_the_runtime_has_the_last_word() -> None:
-    measured = dataclasses.replace(FOUND, measured_s=0.5, plan_measured_s=0.4, is_clear=True)
-    said = split_batch_sentence(measured, 0.4)
-    assert "500.000 ms on the runtime" in said and said.endswith("25.0% more than this plan.")
+    measured = dataclasses.replace(
+        FOUND, measured_s=0.5, plan_measured_s=0.4, is_clear=True, gradient_bytes=4
+    )
+    assert split_batch_sentence(measured, 0.4) == (
+        "Splitting the batch gains no more: a copy of the step on each of 2 GPUs, adding up gradients as "
+        "tf.distribute.MirroredStrategy does, took 500.000 ms on the runtime, in turn with it, 25.0% more than this "
+        "plan."
+    )
     assert "gains nothing" in split_batch_sentence(dataclasses.replace(measured, is_clear=False), 0.4)
     faster = dataclasses.replace(measured, measured_s=0.3)
     assert split_batch_sentence(faster, 0.2).startswith("Split the batch instead: ")
+    inference = dataclasses.replace(measured, gradient_bytes=0)
+    assert "on each of 2 GPUs took 500.000 ms" in split_batch_sentence(inference, 0.4)
 
 
 def test_why_it_was_not_measured() -> None:
@@ -55,6 +63,12 @@ def test_why_not() -> None:
     found = DataParallel(GPUS, 7, why_not="7 examples do not divide by 2 devices")
     said = split_batch_sentence(found, 0.4)
     assert said == "The batch cannot be split over 2 GPUs instead: 7 examples do not divide by 2 devices."
+
+
+def test_devices_have_their_name() -> None:
+    for names, word in ((("/job:worker/device:CPU:0",) * 2, "CPU workers"), (CPUS, "CPUs"), (GPUS, "GPUs")):
+        found = dataclasses.replace(FOUND, devices=names)
+        assert f"over 2 {word} would" in split_batch_sentence(found, 0.4)
 
 
 def test_nothing_to_say_of_one_device() -> None:

@@ -45,6 +45,26 @@ def lookup_step(batch: int = BATCH) -> Item:
     return Item.from_function(step, tf.range(batch), name="lookup_step")
 
 
+def adam_lookup_step(batch: int = BATCH) -> Item:
+    """Two moments of a table's gradient, as optimizers take them that know no slices: of rows and of their squares."""
+    table = tf.Variable(np.linspace(-1, 1, 10 * WIDTH, dtype=np.float32).reshape(10, WIDTH), name="table")
+    first, second = (tf.Variable(tf.zeros([10, WIDTH]), name=name) for name in ("first", "second"))
+    row_of_example = [0, 3, 3, 9, 3, 1, 0, 7]  # some in both halves
+
+    @tf.function
+    def step(which: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(tf.gather(table, which) - 0.5))
+        slices = tape.gradient(loss, table)
+        squares = tf.IndexedSlices(tf.square(slices.values), slices.indices, slices.dense_shape)
+        first.assign(0.9 * first + tf.convert_to_tensor(slices))
+        second.assign(0.9 * second + tf.convert_to_tensor(squares))
+        table.assign_sub(0.1 * first / (tf.sqrt(second) + 0.1))
+        return loss
+
+    return Item.from_function(step, tf.constant(row_of_example[:batch]), name="adam_lookup_step")
+
+
 def forward(batch: int = BATCH) -> Item:
     """Inference: nothing is updated."""
     weight = tf.Variable(tf.ones([WIDTH, WIDTH]), name="weight")

@@ -22,30 +22,51 @@ from tf_placer.runtime.timing import RuntimeConfig
 
 
 def events_of(text):
-    """The events of a trace, after the rules of the format have been checked."""
-    events = json.loads(text)["traceEvents"]
-    rows, named = defaultdict(list), set()
+    """The events of a trace, after the rules of the Trace Event Format that Perfetto holds them to have been checked.
+
+    Every event has a phase, a name, a process and a thread, and times in microseconds. Slices of a thread are one in
+    another or apart, which ours always are. Metadata names each process and thread once. An arrow has an id of its own
+    (with its name and category, whatever the process), begins, goes on and ends in this order, each time in a slice.
+    """
+    document = json.loads(text)
+    assert document["displayTimeUnit"] in ("ms", "ns")
+    events = document["traceEvents"]
+    rows, named = defaultdict(list), []
     for event in events:
-        assert event["ph"] in "XCMstf" and event["name"]
-        assert event["ts"] >= 0 and isinstance(event["pid"], int) and isinstance(event["tid"], int)
-        if event["ph"] == "X":
-            assert event["dur"] > 0
+        assert event["ph"] in "XCMstf" and isinstance(event["name"], str) and event["name"]
+        assert all(type(event[key]) is int and event[key] >= 0 for key in ("pid", "tid"))
+        assert isinstance(event["ts"], int | float) and event["ts"] >= 0
+        if event["ph"] == "M":
+            if event["name"] in ("process_name", "thread_name"):
+                assert isinstance(event["args"]["name"], str) and event["args"]["name"]
+                named.append(
+                    (event["name"], event["pid"], event["tid"] if event["name"] == "thread_name" else 0)
+                )
+            else:
+                assert event["name"] in ("process_sort_index", "thread_sort_index")
+                assert type(event["args"]["sort_index"]) is int
+        elif event["ph"] == "C":
+            assert event["args"] and all(isinstance(value, int | float) for value in event["args"].values())
+        elif event["ph"] == "X":
+            assert event["dur"] > 0 and isinstance(event["cat"], str)
             begin = round(1000 * event["ts"])
             rows[event["pid"], event["tid"]].append((begin, begin + round(1000 * event["dur"])))
-        if event["name"] == "thread_name":
-            named.add((event["pid"], event["tid"]))
-    assert rows.keys() <= named
+    assert len(named) == len(set(named))
+    assert rows.keys() <= {(pid, tid) for kind, pid, tid in named if kind == "thread_name"}
+    assert {event["pid"] for event in events} == {pid for kind, pid, _ in named if kind == "process_name"}
     for spans in rows.values():
         spans.sort()
         assert all(a[1] <= b[0] for a, b in itertools.pairwise(spans))
     arrows = defaultdict(list)
     for event in events:
         if event["ph"] in "stf":
-            arrows[event["pid"], event["id"]].append(event)
+            arrows[event["cat"], event["name"], event["id"]].append(event)
             moment = round(1000 * event["ts"])
             assert any(begin <= moment < end for begin, end in rows[event["pid"], event["tid"]])
     for arrow in arrows.values():
-        assert [e["ph"] for e in arrow] == ["s", *"t" * (len(arrow) - 2), "f"]
+        assert [e["ph"] for e in arrow] == ["s", *"t" * (len(arrow) - 2), "f"] and len(
+            {e["pid"] for e in arrow}
+        ) == 1
         assert [e["ts"] for e in arrow] == sorted(e["ts"] for e in arrow)
     return events
 

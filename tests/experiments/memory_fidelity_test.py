@@ -1,0 +1,42 @@
+"""The table of peaks in small: one step on two workers."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import types
+
+import pytest
+from absl import flags
+
+import experiments
+from tests.tf_placer.warm_workers import WarmWorkers
+
+
+@pytest.fixture(scope="module")
+def experiment() -> types.ModuleType:
+    """The module, without its flags, whose names others have, too."""
+    module = importlib.import_module(f"{experiments.__name__}.memory_fidelity")
+    for flag in flags.FLAGS.flags_by_module_dict().get(module.__name__, []):
+        delattr(flags.FLAGS, flag.name)
+    return module
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores for two workers")
+def test_a_row_for_each_device_that_a_placement_uses(
+    experiment: types.ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warm = WarmWorkers()
+    monkeypatch.setattr(experiment, "FLAGS", types.SimpleNamespace(steps=1))
+    monkeypatch.setattr(experiment, "workers_of", warm.lend)
+    try:
+        found = list(experiment.peaks("dense_small", warm.cluster))
+    finally:
+        warm.close()
+    rows = [(peak.placement, peak.device) for peak in found]
+    workers = [device.name for device in warm.cluster.devices]
+    assert rows == [("one worker", workers[0]), *(("min-cut", name) for name in workers)]
+    assert all(peak.predicted > 0 and peak.measured > 0 for peak in found)
+    for peak in found:
+        assert peak.error == peak.predicted / peak.measured - 1
+        assert abs(peak.error) < 0.5, peak

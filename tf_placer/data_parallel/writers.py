@@ -1,0 +1,45 @@
+"""Ops that change a variable: by themselves, or in the body of a loop or in a branch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework import function_pb2, node_def_pb2
+
+from colocation.tensorflow_internals import registered_op
+from tf_placer.graph.program.functions import function_names
+
+# Ops that read a resource and leave it as it is; any other op with a handle for input writes.
+_READERS = frozenset(
+    [
+        "LookupTableFindV2",
+        "LookupTableSizeV2",
+        "ReadVariableOp",
+        "ResourceGather",
+        "ResourceGatherNd",
+        "VarIsInitializedOp",
+        "VariableShape",
+    ]
+)
+
+
+def writers(graph_def: tf.compat.v1.GraphDef) -> np.ndarray:
+    """[N] bool, in the order of the nodes."""
+    library = {function.signature.name: function for function in graph_def.library.function}
+    return np.array([_writes(node, library, set()) for node in graph_def.node], bool)
+
+
+def _writes(
+    node: node_def_pb2.NodeDef, library: Mapping[str, function_pb2.FunctionDef], seen: set[str]
+) -> bool:
+    """Whether a node changes a variable; functions that are ``seen`` are looked at elsewhere."""
+    called = [name for name in function_names(node) if name in library]
+    if called:
+        new = [name for name in called if name not in seen]
+        seen.update(new)
+        return any(_writes(child, library, seen) for name in new for child in library[name].node_def)
+    definition = registered_op(node.op)
+    takes = [] if definition is None else [argument.type for argument in definition.input_arg]
+    return node.op not in _READERS and tf.resource.as_datatype_enum in takes
