@@ -48,6 +48,7 @@ def random_problem(rng: np.random.Generator) -> Problem:
         compute_ns=inputs.compute_ns,
         tensor_producer=inputs.tensor_producer,
         tensor_bytes=inputs.tensor_bytes,
+        alias_of_tensor=inputs.alias_of_tensor,
         consumer_offset=inputs.consumer_offset,
         consumer_op=inputs.consumer_op,
         resident_bytes=inputs.resident_bytes,
