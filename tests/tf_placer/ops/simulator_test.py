@@ -162,6 +162,43 @@ def test_two_problems_in_turn_are_not_mixed_up():
     assert [int(simulate(i, placement).runtime_ns[0]) for i in (slow, fast, slow)] == [2000, 150, 2000]
 
 
+# 0 makes 20 bytes, of which 1 makes 20 others for 2 and 3, which write nothing.
+SHARING = arrays(4, [(0, 20, [1]), (1, 20, [2, 3])], [10, 10, 10, 10], alias_of_tensor=np.array([-1, 0]))
+
+
+def test_what_has_an_inputs_memory_takes_none_where_it_is_made():
+    assert outcome(SimulatorInputs(**SHARING), 0, 0, 0, 0)[1] == [20, 0]
+    # The copy that 3 receives takes its own, and what it is a copy of stays until 2 has ended.
+    assert outcome(SimulatorInputs(**SHARING), 0, 0, 0, 1)[1] == [20, 20]
+    # What 1 makes has the memory of the copy that 1 received.
+    assert outcome(SimulatorInputs(**SHARING), 1, 0, 0, 0)[1] == [20, 20]
+
+
+def test_what_is_shared_lives_as_long_as_what_shares_it():
+    # 0, then 2, which makes 5 bytes, then 1, which makes 8 of the 20 of 0; 3 reads both.
+    graph = arrays(4, [(0, 20, [1]), (1, 8, [3]), (2, 5, [3])], [1, 1, 10, 1], num_devices=1)
+    assert outcome(SimulatorInputs(**graph), 0, 0, 0, 0)[1] == [33]
+    shared = SimulatorInputs(**graph, alias_of_tensor=np.array([-1, 0, -1]))
+    assert outcome(shared, 0, 0, 0, 0)[1] == [25]  # all 20 of 0, until 3 has ended
+
+
+def test_a_view_of_what_holds_nothing_holds_nothing():
+    # A variable's handle of 0 bytes, its read, a view of the read in another unit.
+    graph = arrays(
+        3, [(0, 0, [1]), (1, 50, [2]), (2, 50, [])], [0, 1, 1], alias_of_tensor=np.array([-1, 0, 1])
+    )
+    assert outcome(SimulatorInputs(**graph), 0, 0, 0)[1] == [0, 0]
+    assert outcome(SimulatorInputs(**graph), 0, 0, 1)[1] == [0, 50]
+
+
+def test_refuses_to_share_where_there_is_nothing():
+    graph = arrays(2, [(0, 5, [1]), (1, 0, [])], [1, 1], alias_of_tensor=np.array([-1, 0]))
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=r"alias_of_tensor\[1\] is of a tensor of 0 bytes"
+    ):
+        simulate(SimulatorInputs(**graph), np.zeros((1, 2), np.int32))
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -173,6 +210,10 @@ def test_two_problems_in_turn_are_not_mixed_up():
         ({"tensor_producer": [2]}, r"tensor_producer\[0\] is not an op"),
         ({"tensor_bytes": [-1]}, r"tensor_bytes\[0\] is negative"),
         ({"tensor_bytes": [2**62]}, "exceeds 2\\^"),
+        ({"alias_of_tensor": [1]}, r"alias_of_tensor\[0\] is not a tensor, nor -1"),
+        ({"alias_of_tensor": [-2]}, r"alias_of_tensor\[0\] is not a tensor, nor -1"),
+        ({"alias_of_tensor": [0]}, r"alias_of_tensor\[0\] is not an input of the tensor's producer"),
+        ({"alias_of_tensor": [-1, -1]}, r"alias_of_tensor: expected shape \[1\], got \[2\]"),
         ({"consumer_offset": [0, 2]}, "must begin with 0 and end with the number of consumers, 1"),
         ({"consumer_op": [0]}, "topological order"),
         ({"consumer_op": [2]}, "topological order"),

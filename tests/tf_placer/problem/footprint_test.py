@@ -1,11 +1,14 @@
 """What outputs hold at the fullest moment, by hand and beside the simulator."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from tests.tf_placer.problem.small_problems import problem_of, random_problem, small_cluster
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.problem.footprint import held_bytes
+from tf_placer.problem.problem import Problem
 
 
 def test_what_waits_for_the_backward_pass_counts_and_what_is_gone_does_not():
@@ -30,6 +33,26 @@ def test_together_they_are_the_peak_of_a_chain_on_one_device(seed):
     )
     peak = SimulatedEvaluator(problem).evaluate(np.zeros((1, 12))).peak_bytes[0, 0]
     assert held_bytes(problem).sum() == peak
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_shared_memory_counts_once(seed):
+    problem = one_device_problem(np.random.default_rng(seed))
+    assert (problem.alias_of_tensor >= 0).any()
+    peak = SimulatedEvaluator(problem).evaluate(np.zeros((1, problem.num_units))).peak_bytes[0, 0]
+    assert held_bytes(problem).sum() == peak
+
+
+def one_device_problem(generator: np.random.Generator) -> Problem:
+    """A chain with edges back to its beginning, where every second op writes into what the one before it made."""
+    edges = [(i, i + 1) for i in range(11)] + [(i, 11 - i) for i in range(5)]
+    problem = problem_of(generator.integers(1, 9, 12), edges, 8, cluster=small_cluster(1))
+    alias = np.full(len(problem.tensor_producer), -1)
+    for tensor, op in enumerate(problem.tensor_producer):
+        read = problem.op_graph.tensor[problem.consumer_op == op]
+        if op % 2 and len(read):
+            alias[tensor] = read[-1]
+    return dataclasses.replace(problem, alias_of_tensor=alias)
 
 
 def test_a_random_problem_holds_no_more_than_all_its_outputs():

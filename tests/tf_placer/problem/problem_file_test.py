@@ -35,8 +35,20 @@ def full_of_everything() -> Problem:
         guessed_op_types={"Cholesky": 2},
         estimated_sizes={"half of them": 3},
         work=OpWork(np.arange(12) / 3, np.full(12, 1e18), np.ones(12)),
+        alias_of_tensor=first_alias(problem),
         stage_of_op=np.arange(12) - 1,
     )
+
+
+def first_alias(problem: Problem) -> np.ndarray:
+    """[T] of which one tensor has the memory of an input of its op."""
+    alias = np.full(len(problem.tensor_producer), -1)
+    for tensor, op in enumerate(problem.tensor_producer):
+        read = problem.op_graph.tensor[problem.consumer_op == op]
+        if len(read) and problem.tensor_bytes[tensor]:
+            alias[tensor] = read[0]
+            return alias
+    raise AssertionError("no op reads and makes bytes")
 
 
 def same(a: object, b: object) -> bool:
@@ -78,6 +90,15 @@ def test_stages_are_a_part_of_the_digest_where_there_are_any():
     problem = problem_of([1, 2], [(0, 1)], 4)
     assert dataclasses.replace(problem, stage_of_op=np.array([-1, -1])).digest() == problem.digest()
     assert dataclasses.replace(problem, stage_of_op=np.array([0, 1])).digest() != problem.digest()
+
+
+def test_shared_memory_is_a_part_of_file_and_digest_where_there_is_any(tmp_path):
+    problem = problem_of([1, 2], [(0, 1)], 4, output_bytes=[4, 4])
+    same_again = dataclasses.replace(problem, alias_of_tensor=np.array([-1, -1]))
+    same_again.save(tmp_path / "problem")
+    assert "alias_of_tensor" not in read_array_file(tmp_path / "problem", KIND, 1, "")[1]
+    assert same_again.digest() == problem.digest()
+    assert dataclasses.replace(problem, alias_of_tensor=np.array([-1, 0])).digest() != problem.digest()
 
 
 def test_saving_again_replaces(tmp_path):

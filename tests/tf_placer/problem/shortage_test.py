@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
+from tests.tf_placer.evaluation.random_problems import random_problem
 from tests.tf_placer.planners.full_devices import sized_cluster
 from tests.tf_placer.problem.small_problems import problem_of, small_cluster
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.problem.shortage import shortage
+from tf_placer.problem.shortage import bytes_while_running, shortage
 
 GPU = "/job:localhost/replica:0/task:0/device:GPU:"
 
@@ -95,3 +96,17 @@ def test_nothing_is_proven_where_something_fits(seed):
     every = np.array([[row >> unit & 1 for unit in range(6)] for row in range(64)])
     fits = (SimulatedEvaluator(problem).evaluate(every).status == 0).any()
     assert shortage(problem) is None or not fits
+
+
+def test_no_simulated_step_has_less_than_what_one_of_its_ops_needs():
+    shared = 0
+    for seed in range(150):
+        rng = np.random.default_rng(seed)
+        problem = random_problem(rng)
+        running, _ = bytes_while_running(problem)
+        row = rng.integers(0, problem.num_devices, problem.num_units).astype(np.int32)
+        peak = SimulatedEvaluator(problem).evaluate(row[np.newaxis]).peak_bytes[0]
+        units = np.arange(problem.num_units)
+        assert (problem.resident_bytes + running[units, row] <= peak[row]).all(), seed
+        shared += (problem.alias_of_tensor >= 0).any()
+    assert shared > 50
