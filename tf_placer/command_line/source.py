@@ -11,7 +11,7 @@ from google.protobuf import message
 
 from tf_placer import workloads
 from tf_placer.command_line.script import Script
-from tf_placer.command_line.script_item import script_item
+from tf_placer.command_line.script_item import ScriptStep, script_step
 from tf_placer.data_parallel.smaller_batch import Splittable
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
@@ -35,6 +35,7 @@ class Source:
       graph: file of a graph that was profiled elsewhere; there is no program behind it.
       model: the SavedModel, where it has been read (``with_model``).
       script: a function in a script, ``FILE.py:NAME`` or ``package.module:NAME``; with ``args``.
+      steps: the script's, once it has run.
       args: what of the script gives its arguments, where the script does not say so itself.
 
     Raises:
@@ -51,6 +52,7 @@ class Source:
     graph: str | None = None
     script: str | None = None
     args: str | None = None
+    steps: list[ScriptStep] = dataclasses.field(default_factory=list, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         given = [f"--{name}" for name in _KINDS if getattr(self, name)]
@@ -103,7 +105,9 @@ class Source:
         if self.workload:
             return workloads.build(self.workload)
         if self.script:
-            return script_item(Script.named(self.script), self.args, self.batch_size)
+            if not self.steps:  # it runs once
+                self.steps.append(script_step(Script.named(self.script), self.args, self.batch_size))
+            return self.steps[0].item
         if self.saved_model:
             return Item.from_saved_model(
                 self.model or self.saved_model, self.signature, self.batch_size, self.name
@@ -113,11 +117,14 @@ class Source:
     def splittable(self) -> Splittable | None:
         """How the same step of a smaller batch is made; None where nothing tells what its batch is.
 
-        A workload's is its setting ``batch``, that of a SavedModel or a MetaGraphDef what dimensions of any size are. A
-        script runs once, so there is no second trace of what it names.
+        A workload's is its setting ``batch``, that of a SavedModel or a MetaGraphDef what dimensions of any size are, a
+        script's the length of its first argument, which is known once
+        the script has run.
         """
-        if self.graph or self.script:
+        if self.graph:
             return None
+        if self.script:
+            return self.steps[0].splittable if self.steps else None
         if not self.workload:
             return Splittable(
                 self.batch_size, lambda batch: dataclasses.replace(self, batch_size=batch).item()
