@@ -15,7 +15,7 @@ from absl import flags
 
 from tf_placer import workloads
 from tf_placer.arguments import nearest
-from tf_placer.command_line import flag_sets
+from tf_placer.command_line import flag_sets, flag_values
 from tf_placer.command_line.cache_contents import clear_cache
 from tf_placer.command_line.compare import compare
 from tf_placer.command_line.completion import SHELLS, CommandWords, completion
@@ -29,23 +29,23 @@ from tf_placer.command_line.measure import measure
 from tf_placer.command_line.method_settings import method_settings
 from tf_placer.command_line.parse_flags import parse_flags
 from tf_placer.command_line.place import place, place_signatures
-from tf_placer.command_line.print_report import print_report
 from tf_placer.command_line.profile import show_profile
-from tf_placer.command_line.report import Report
-from tf_placer.command_line.request import Request
-from tf_placer.command_line.source import Source
-from tf_placer.command_line.split_batch import split_batch_within
-from tf_placer.command_line.summary import summary
-from tf_placer.command_line.tensorboard_run import write_tensorboard
-from tf_placer.command_line.train import Training, train
-from tf_placer.command_line.waits import writing
-from tf_placer.command_line.write_report import (
+from tf_placer.command_line.reporting.print_report import print_report
+from tf_placer.command_line.reporting.report import Report
+from tf_placer.command_line.reporting.summary import summary
+from tf_placer.command_line.reporting.tensorboard_run import write_tensorboard
+from tf_placer.command_line.reporting.write_report import (
     META_GRAPH,
     SAVED_MODEL,
     reserved_out,
     write_comparison,
     write_report,
 )
+from tf_placer.command_line.request import Request
+from tf_placer.command_line.source import Source
+from tf_placer.command_line.split_batch import split_batch_within
+from tf_placer.command_line.train import Training, train
+from tf_placer.command_line.waits import writing
 from tf_placer.errors import InputError
 from tf_placer.files import replacing
 from tf_placer.graph.item import Item
@@ -93,13 +93,13 @@ def _place(values: flags.FlagValues, console: rich.console.Console) -> dict[str,
     methods.find(values.method)
     out = pathlib.Path(values.out)
     with reserved_out(out, values.saved_model):
-        request = flag_sets.request(values, flag_sets.budget(values))
+        request = flag_values.request(values, flag_values.budget(values))
         if request.source.saved_model:
             return _place_saved_model(request, values, out, console)
         report = split_batch_within(place(request, values.method, console), request, console)
         also = functools.partial(_write_meta_graph, request.source, report, console)
         also_written = also if request.source.meta_graph else None
-        told = _finish(report, out, flag_sets.made_for(values), console, also_written)
+        told = _finish(report, out, flag_values.made_for(values), console, also_written)
         _write_tensorboard(report, values, console)
         return told
 
@@ -130,7 +130,7 @@ def _place_saved_model(
         report = split_batch_within(placed, of_one, console)
         assert report.item is not None  # a SavedModel's
         placements[name], items[name] = report.placement, report.item
-        made_for = flag_sets.made_for(values) | {"signature": name}
+        made_for = flag_values.made_for(values) | {"signature": name}
         if not several:
             only = _finish(report, out, made_for, console, export)
             _write_tensorboard(report, values, console)
@@ -150,10 +150,10 @@ def _compare(values: flags.FlagValues, console: rich.console.Console) -> dict[st
         methods.find(method)
     out = pathlib.Path(values.out)
     with reserved_out(out):
-        request = flag_sets.request(values, flag_sets.budget(values))
+        request = flag_values.request(values, flag_values.budget(values))
         report = split_batch_within(compare(request, values.methods, console), request, console)
         also = functools.partial(write_comparison, report)
-        told = _finish(report, out, flag_sets.made_for(values), console, also)
+        told = _finish(report, out, flag_values.made_for(values), console, also)
         _write_tensorboard(report, values, console)
         return told
 
@@ -201,11 +201,11 @@ def _measure(values: flags.FlagValues, console: rich.console.Console) -> dict[st
     if not pathlib.Path(values.placement).is_file():
         raise InputError(f"--placement={values.placement}: no such file; give the placement.json of a run")
     plan = PlanFile.read(values.placement)  # before this machine is probed
-    return measure(flag_sets.request(values, Budget(evaluations=1)), plan, console).as_data()
+    return measure(flag_values.request(values, Budget(evaluations=1)), plan, console).as_data()
 
 
 def _profile(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any]:
-    return show_profile(flag_sets.request(values, Budget(evaluations=1)), console).as_data()
+    return show_profile(flag_values.request(values, Budget(evaluations=1)), console).as_data()
 
 
 def _train(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any]:
@@ -233,8 +233,8 @@ def _explain(values: flags.FlagValues, console: rich.console.Console) -> dict[st
     if (values.op is None) == (values.layer is None):
         raise InputError("explain needs --op or --layer, not both; give one of them")
     plan = PlanFile.read(values.plan)
-    flag_sets.recall(values, plan)
-    request = flag_sets.request(values, Budget(evaluations=1))
+    flag_values.recall(values, plan)
+    request = flag_values.request(values, Budget(evaluations=1))
     if values.layer is not None:
         return dataclasses.asdict(explain_layer(request, plan, values.layer, console))
     return dataclasses.asdict(explain(request, plan, values.op, console))
@@ -329,7 +329,7 @@ def run(argv: Sequence[str], console: rich.console.Console | None = None) -> int
         if {"--help", "-h"} & set(argv[1:]):
             console.print(f"{argv[0]}: {command.help}\n{values.get_help()}", soft_wrap=True, markup=False)
             return OK
-        flag_sets.refuse_graph(argv[0], values, argv[1:])
+        flag_values.refuse_graph(argv[0], values, argv[1:])
         parse_flags(values, argv, command.required, command.word)
         opened = workers_opened("open_workers" in values and values.open_workers)
         with patient(), begins_at(begun_s()), opened:

@@ -15,8 +15,8 @@ from tests.docs.lines import command_lines, flags_of
 from tests.docs.pages import blocks, pages, read, table_rows
 from tf_placer import __main__ as command_line
 from tf_placer.cluster import cluster_file
-from tf_placer.command_line import write_report
 from tf_placer.command_line.parse_flags import parse_flags
+from tf_placer.command_line.reporting import write_report
 from tf_placer.errors import InputError
 
 PAGE = pathlib.Path("docs") / "command_line.md"

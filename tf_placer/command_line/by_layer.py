@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import rich.table
 
-from tf_placer.command_line.candidate import GIVEN
-from tf_placer.command_line.report import ByLayer, Report, is_single
+from tf_placer.command_line.reporting.candidate import GIVEN
+from tf_placer.command_line.reporting.report import ByLayer, Report, is_single
 from tf_placer.planners.whole_layers import MOMENT, whole_layers
 from tf_placer.problem.layer_lines import with_units_whole
 from tf_placer.problem.layer_rows import device_labels, layer_rows

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import matplotlib.axes
 from matplotlib.figure import Figure
 
-from tf_placer.command_line.candidate import Candidate
+from tf_placer.command_line.reporting.candidate import Candidate
 
 TABLE, PICTURE = "compare.csv", "progress.png"
 COLUMNS = (

@@ -12,12 +12,12 @@ import rich.text
 
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.command_line.by_layer import beside_layers, in_layers
-from tf_placer.command_line.candidate import GIVEN, Candidate, measure_candidates
 from tf_placer.command_line.described import read_problem
 from tf_placer.command_line.place_least_memory import place_least_memory
 from tf_placer.command_line.place_live import place_live
 from tf_placer.command_line.place_simulated import made_at_once, place_simulated
-from tf_placer.command_line.report import Report
+from tf_placer.command_line.reporting.candidate import GIVEN, Candidate, measure_candidates
+from tf_placer.command_line.reporting.report import Report
 from tf_placer.command_line.request import LAYER, Request
 from tf_placer.command_line.waits import Kind, wait_to_place, work_to_place
 from tf_placer.graph.item import Item

@@ -6,9 +6,9 @@ import operator
 
 import rich.console
 
-from tf_placer.command_line.candidate import find_candidate, measure_candidates
 from tf_placer.command_line.place_simulated import beside, made_at_once
-from tf_placer.command_line.report import Report
+from tf_placer.command_line.reporting.candidate import find_candidate, measure_candidates
+from tf_placer.command_line.reporting.report import Report
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.waits import AT_ONCE, searched, share_beside_control
 from tf_placer.graph.item import Item

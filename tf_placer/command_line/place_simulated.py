@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import rich.console
 
-from tf_placer.command_line.candidate import Candidate, find_candidate
-from tf_placer.command_line.report import Report, fastest
+from tf_placer.command_line.reporting.candidate import Candidate, find_candidate
+from tf_placer.command_line.reporting.report import Report, fastest
 from tf_placer.command_line.request import METHOD, Request
 from tf_placer.command_line.waits import AT_ONCE, searched, share_beside_control
 from tf_placer.graph.item import Item

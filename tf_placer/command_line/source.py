@@ -10,8 +10,8 @@ import tensorflow as tf
 from google.protobuf import message
 
 from tf_placer import workloads
-from tf_placer.command_line.script import Script
-from tf_placer.command_line.script_item import ScriptStep, script_step
+from tf_placer.command_line.scripts.script import Script
+from tf_placer.command_line.scripts.script_item import ScriptStep, script_step
 from tf_placer.data_parallel.smaller_batch import Splittable
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item

@@ -10,7 +10,7 @@ import time
 import rich.console
 import rich.text
 
-from tf_placer.command_line.report import Report
+from tf_placer.command_line.reporting.report import Report
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
 from tf_placer.command_line.waits import WRITE, splitting, writing_s

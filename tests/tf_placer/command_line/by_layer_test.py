@@ -18,10 +18,10 @@ from tf_placer import workloads
 from tf_placer.__main__ import run
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.command_line.by_layer import beside_layers, in_layers
-from tf_placer.command_line.candidate import GIVEN, Candidate
-from tf_placer.command_line.report import Report
-from tf_placer.command_line.summary import summary
-from tf_placer.command_line.verdict import verdict
+from tf_placer.command_line.reporting.candidate import GIVEN, Candidate
+from tf_placer.command_line.reporting.report import Report
+from tf_placer.command_line.reporting.summary import summary
+from tf_placer.command_line.reporting.verdict import verdict
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.layer_lines import layer_of_unit

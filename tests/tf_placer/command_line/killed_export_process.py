@@ -22,9 +22,9 @@ from collections.abc import Callable, Iterator
 import tensorflow as tf
 
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.command_line.candidate import Candidate
-from tf_placer.command_line.report import Report
-from tf_placer.command_line.write_report import RESULTS, SAVED_MODEL, write_report
+from tf_placer.command_line.reporting.candidate import Candidate
+from tf_placer.command_line.reporting.report import Report
+from tf_placer.command_line.reporting.write_report import RESULTS, SAVED_MODEL, write_report
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.bounds import lower_bounds

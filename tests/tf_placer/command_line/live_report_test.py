@@ -10,9 +10,9 @@ from tests.tf_placer.command_line.live_reports import report_of
 from tests.tf_placer.problem.small_problems import branches_problem
 from tests.tf_placer.search.other_machine import OtherMachine
 from tf_placer.calibration.refit import Correction
-from tf_placer.command_line.print_report import print_report
-from tf_placer.command_line.summary import summary
-from tf_placer.command_line.verdict import verdict
+from tf_placer.command_line.reporting.print_report import print_report
+from tf_placer.command_line.reporting.summary import summary
+from tf_placer.command_line.reporting.verdict import verdict
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,10 @@ import rich.console
 from tests.tf_placer.problem.small_problems import problem_of
 from tf_placer.__main__ import run
 from tf_placer.command_line import split_batch
-from tf_placer.command_line.candidate import Candidate
-from tf_placer.command_line.print_report import print_report
-from tf_placer.command_line.report import Report
+from tf_placer.command_line.reporting.candidate import Candidate
+from tf_placer.command_line.reporting.print_report import print_report
+from tf_placer.command_line.reporting.report import Report
+from tf_placer.command_line.reporting.summary import summary
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
 from tf_placer.command_line.split_batch import (
@@ -23,7 +24,6 @@ from tf_placer.command_line.split_batch import (
     split_batch_verdict,
     split_batch_within,
 )
-from tf_placer.command_line.summary import summary
 from tf_placer.data_parallel.data_parallel import DataParallel
 from tf_placer.search.budget import Budget
 from tf_placer.search.search import search

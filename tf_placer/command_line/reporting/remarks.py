@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tf_placer.command_line.report import Report
+from tf_placer.command_line.reporting.report import Report
 
 
 def remarks(report: Report) -> list[str]:

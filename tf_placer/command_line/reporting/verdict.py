@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from tf_placer import quantities
 from tf_placer.command_line.by_layer import about_layers, whole_layers_sentence
-from tf_placer.command_line.candidate import Candidate
-from tf_placer.command_line.fit_verdict import fit_sentences, least_memory_sentence
-from tf_placer.command_line.report import Live, Report, is_single, row_name
+from tf_placer.command_line.reporting.candidate import Candidate
+from tf_placer.command_line.reporting.fit_verdict import fit_sentences, least_memory_sentence
+from tf_placer.command_line.reporting.report import Live, Report, is_single, row_name
 from tf_placer.command_line.split_batch import split_batch_verdict
 from tf_placer.quantities import milliseconds, percentage
 

@@ -12,9 +12,9 @@ import tensorflow as tf
 from tensorboard.plugins.hparams import api as hparams
 from tensorboard.summary import Writer
 
-from tf_placer.command_line.candidate import Candidate
-from tf_placer.command_line.report import Report
-from tf_placer.command_line.summary import summary
+from tf_placer.command_line.reporting.candidate import Candidate
+from tf_placer.command_line.reporting.report import Report
+from tf_placer.command_line.reporting.summary import summary
 from tf_placer.files import replacing
 from tf_placer.problem.layer_rows import device_labels, layer_rows
 from tf_placer.problem.layers import layers_of

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 
 from tf_placer.__main__ import run
-from tf_placer.command_line.script import Script
-from tf_placer.command_line.script_item import script_step
+from tf_placer.command_line.scripts.script import Script
+from tf_placer.command_line.scripts.script_item import script_step
 from tf_placer.command_line.source import Source
 from tf_placer.errors import InputError
 

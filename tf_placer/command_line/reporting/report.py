@@ -6,7 +6,7 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 
-from tf_placer.command_line.candidate import Candidate
+from tf_placer.command_line.reporting.candidate import Candidate
 from tf_placer.data_parallel.data_parallel import DataParallel
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item

@@ -6,11 +6,11 @@ import rich.console
 import rich.table
 
 from tf_placer.command_line.by_layer import layer_table
-from tf_placer.command_line.candidate import NOT_RUN, Candidate
-from tf_placer.command_line.remarks import remarks
-from tf_placer.command_line.report import Report, row_name
+from tf_placer.command_line.reporting.candidate import NOT_RUN, Candidate
+from tf_placer.command_line.reporting.remarks import remarks
+from tf_placer.command_line.reporting.report import Report, row_name
+from tf_placer.command_line.reporting.verdict import verdict
 from tf_placer.command_line.split_batch import split_batch_row
-from tf_placer.command_line.verdict import verdict
 from tf_placer.quantities import milliseconds, percentage
 
 

@@ -9,12 +9,12 @@ import re
 import pytest
 
 from tests.tf_placer.report_page.drawn_pages import layered_problem
-from tf_placer.command_line.candidate import Candidate
-from tf_placer.command_line.how_to import how_to
-from tf_placer.command_line.page_of_report import page_of_report
-from tf_placer.command_line.report import Report
-from tf_placer.command_line.verdict import verdict
-from tf_placer.command_line.write_report import write_report
+from tf_placer.command_line.reporting.candidate import Candidate
+from tf_placer.command_line.reporting.how_to import how_to
+from tf_placer.command_line.reporting.page_of_report import page_of_report
+from tf_placer.command_line.reporting.report import Report
+from tf_placer.command_line.reporting.verdict import verdict
+from tf_placer.command_line.reporting.write_report import write_report
 from tf_placer.evaluation.measurement import Status
 from tf_placer.search.search import search
 

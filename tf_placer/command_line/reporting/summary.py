@@ -6,8 +6,8 @@ import dataclasses
 from typing import Any
 
 from tf_placer.command_line.by_layer import layer_summary
-from tf_placer.command_line.fit_verdict import fit_summary
-from tf_placer.command_line.report import Report, is_single
+from tf_placer.command_line.reporting.fit_verdict import fit_summary
+from tf_placer.command_line.reporting.report import Report, is_single
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.problem.decisions import Decisions
 from tf_placer.search.live import LiveResult

@@ -12,15 +12,15 @@ import rich.console
 
 from tests.tf_placer.problem.small_problems import problem_of, small_cluster
 from tests.tf_placer.warm_workers import WarmWorkers
-from tf_placer.command_line import candidate
-from tf_placer.command_line.candidate import Candidate
-from tf_placer.command_line.fit_verdict import fit_sentences, fit_summary, least_memory_sentence
 from tf_placer.command_line.place import place
-from tf_placer.command_line.report import Report
+from tf_placer.command_line.reporting import candidate
+from tf_placer.command_line.reporting.candidate import Candidate
+from tf_placer.command_line.reporting.fit_verdict import fit_sentences, fit_summary, least_memory_sentence
+from tf_placer.command_line.reporting.report import Report
+from tf_placer.command_line.reporting.summary import summary
+from tf_placer.command_line.reporting.verdict import verdict
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
-from tf_placer.command_line.summary import summary
-from tf_placer.command_line.verdict import verdict
 from tf_placer.problem.problem import Problem
 from tf_placer.search.budget import Budget
 from tf_placer.search.objective import Objective

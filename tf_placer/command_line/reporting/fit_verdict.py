@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tf_placer.cluster.device import short_device_name
-from tf_placer.command_line.report import Report
+from tf_placer.command_line.reporting.report import Report
 from tf_placer.problem.memory_bounds import accelerators
 from tf_placer.quantities import gain, percentage, size
 from tf_placer.search.result import SearchResult

@@ -15,7 +15,7 @@ import tensorflow as tf
 from colocation.tensorflow_internals import ConcreteFunction, Function
 from tf_placer.arguments import shown
 from tf_placer.automatic.auto_placed import AutoPlaced
-from tf_placer.command_line.script import Script
+from tf_placer.command_line.scripts.script import Script
 from tf_placer.data_parallel.smaller_batch import Splittable
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item

@@ -8,9 +8,9 @@ import rich.console
 import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import problem_of
-from tf_placer.command_line import candidate as candidate_module
-from tf_placer.command_line.candidate import Candidate, measure_candidates, try_candidate
-from tf_placer.command_line.report import fastest
+from tf_placer.command_line.reporting import candidate as candidate_module
+from tf_placer.command_line.reporting.candidate import Candidate, measure_candidates, try_candidate
+from tf_placer.command_line.reporting.report import fastest
 from tf_placer.errors import InputError
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.evaluation.runtime import RaceFailed, TraceFailed

@@ -7,11 +7,11 @@ import pytest
 import rich.console
 
 from tests.tf_placer.problem.small_problems import problem_of
-from tf_placer.command_line.candidate import Candidate
-from tf_placer.command_line.print_report import print_report, table
-from tf_placer.command_line.report import Report, fastest
-from tf_placer.command_line.summary import summary
-from tf_placer.command_line.verdict import verdict
+from tf_placer.command_line.reporting.candidate import Candidate
+from tf_placer.command_line.reporting.print_report import print_report, table
+from tf_placer.command_line.reporting.report import Report, fastest
+from tf_placer.command_line.reporting.summary import summary
+from tf_placer.command_line.reporting.verdict import verdict
 from tf_placer.errors import InputError
 from tf_placer.evaluation.measurement import Status
 from tf_placer.search.search import search

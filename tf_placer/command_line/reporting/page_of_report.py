@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from tf_placer.command_line.candidate import NOT_RUN, Candidate
-from tf_placer.command_line.how_to import how_to
-from tf_placer.command_line.remarks import remarks
-from tf_placer.command_line.report import Report, is_single, row_name
-from tf_placer.command_line.verdict import verdict
+from tf_placer.command_line.reporting.candidate import NOT_RUN, Candidate
+from tf_placer.command_line.reporting.how_to import how_to
+from tf_placer.command_line.reporting.remarks import remarks
+from tf_placer.command_line.reporting.report import Report, is_single, row_name
+from tf_placer.command_line.reporting.verdict import verdict
 from tf_placer.quantities import milliseconds
 from tf_placer.report_page.draw_step import draw_step
 from tf_placer.report_page.page import Bound, Curve, Page, Section, StepTime

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tf_placer.command_line import comparison
-from tf_placer.command_line.page_of_report import page_of_report
-from tf_placer.command_line.report import Report
-from tf_placer.command_line.summary import summary
+from tf_placer.command_line.reporting.page_of_report import page_of_report
+from tf_placer.command_line.reporting.report import Report
+from tf_placer.command_line.reporting.summary import summary
 from tf_placer.errors import InputError
 from tf_placer.files import replacing
 from tf_placer.folders import reserved

@@ -1,0 +1,1 @@
+"""Programs in a person's own script."""
