@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import rich.console
 
-from tf_placer.command_line.by_layer import in_layers
 from tf_placer.command_line.described import read_problem
+from tf_placer.command_line.reporting.by_layer import in_layers
 from tf_placer.command_line.reporting.candidate import Candidate, measure_candidates, try_candidate
 from tf_placer.command_line.reporting.report import Report, fastest
 from tf_placer.command_line.request import LAYER, Request

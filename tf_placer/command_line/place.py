@@ -11,11 +11,11 @@ import rich.console
 import rich.text
 
 from tf_placer.calibration.build_problem import build_problem
-from tf_placer.command_line.by_layer import beside_layers, in_layers
 from tf_placer.command_line.described import read_problem
 from tf_placer.command_line.place_least_memory import place_least_memory
 from tf_placer.command_line.place_live import place_live
 from tf_placer.command_line.place_simulated import made_at_once, place_simulated
+from tf_placer.command_line.reporting.by_layer import beside_layers, in_layers
 from tf_placer.command_line.reporting.candidate import GIVEN, Candidate, measure_candidates
 from tf_placer.command_line.reporting.report import Report
 from tf_placer.command_line.request import LAYER, Request

@@ -15,15 +15,11 @@ from tf_placer.command_line import split_batch
 from tf_placer.command_line.reporting.candidate import Candidate
 from tf_placer.command_line.reporting.print_report import print_report
 from tf_placer.command_line.reporting.report import Report
+from tf_placer.command_line.reporting.split_batch import split_batch_row, split_batch_verdict
 from tf_placer.command_line.reporting.summary import summary
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
-from tf_placer.command_line.split_batch import (
-    beside_split_batch,
-    split_batch_row,
-    split_batch_verdict,
-    split_batch_within,
-)
+from tf_placer.command_line.split_batch import beside_split_batch, split_batch_within
 from tf_placer.data_parallel.data_parallel import DataParallel
 from tf_placer.search.budget import Budget
 from tf_placer.search.search import search

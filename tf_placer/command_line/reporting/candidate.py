@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import rich.console
 import tensorflow as tf
 
-from tf_placer.command_line.traced import traced_step
+from tf_placer.command_line.reporting.traced import traced_step
 from tf_placer.errors import InputError
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator

@@ -5,12 +5,12 @@ from __future__ import annotations
 import rich.console
 import rich.table
 
-from tf_placer.command_line.by_layer import layer_table
+from tf_placer.command_line.reporting.by_layer import layer_table
 from tf_placer.command_line.reporting.candidate import NOT_RUN, Candidate
 from tf_placer.command_line.reporting.remarks import remarks
 from tf_placer.command_line.reporting.report import Report, row_name
+from tf_placer.command_line.reporting.split_batch import split_batch_row
 from tf_placer.command_line.reporting.verdict import verdict
-from tf_placer.command_line.split_batch import split_batch_row
 from tf_placer.quantities import milliseconds, percentage
 
 

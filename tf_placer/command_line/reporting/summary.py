@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from tf_placer.command_line.by_layer import layer_summary
+from tf_placer.command_line.reporting.by_layer import layer_summary
 from tf_placer.command_line.reporting.fit_verdict import fit_summary
 from tf_placer.command_line.reporting.report import Report, is_single
 from tf_placer.evaluation.simulated import SimulatedEvaluator

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tf_placer import quantities
-from tf_placer.command_line.by_layer import about_layers, whole_layers_sentence
+from tf_placer.command_line.reporting.by_layer import about_layers, whole_layers_sentence
 from tf_placer.command_line.reporting.candidate import Candidate
 from tf_placer.command_line.reporting.fit_verdict import fit_sentences, least_memory_sentence
 from tf_placer.command_line.reporting.report import Live, Report, is_single, row_name
-from tf_placer.command_line.split_batch import split_batch_verdict
+from tf_placer.command_line.reporting.split_batch import split_batch_verdict
 from tf_placer.quantities import milliseconds, percentage
 
 

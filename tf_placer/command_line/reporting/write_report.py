@@ -8,7 +8,7 @@ import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tf_placer.command_line import comparison
+from tf_placer.command_line.reporting import comparison
 from tf_placer.command_line.reporting.page_of_report import page_of_report
 from tf_placer.command_line.reporting.report import Report
 from tf_placer.command_line.reporting.summary import summary

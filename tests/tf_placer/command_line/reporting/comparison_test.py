@@ -5,8 +5,8 @@ import dataclasses
 import io
 
 from tests.tf_placer.problem.small_problems import problem_of
-from tf_placer.command_line.comparison import COLUMNS, as_csv, draw, write_comparison
 from tf_placer.command_line.reporting.candidate import Candidate
+from tf_placer.command_line.reporting.comparison import COLUMNS, as_csv, draw, write_comparison
 from tf_placer.evaluation.measurement import Status
 from tf_placer.search.search import search
 

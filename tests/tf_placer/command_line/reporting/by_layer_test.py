@@ -17,7 +17,7 @@ from tests.tf_placer.search.other_machine import OtherMachine
 from tf_placer import workloads
 from tf_placer.__main__ import run
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.command_line.by_layer import beside_layers, in_layers
+from tf_placer.command_line.reporting.by_layer import beside_layers, in_layers
 from tf_placer.command_line.reporting.candidate import GIVEN, Candidate
 from tf_placer.command_line.reporting.report import Report
 from tf_placer.command_line.reporting.summary import summary
