@@ -13,7 +13,8 @@ from tools.module_map import SOURCE_ROOTS, Module, imported_modules, read_module
 
 MAX_FUNCTION_LINES = 80
 _FLAG_MODULES = tuple(
-    f"tf_placer.{name}" for name in ("__main__", "command_line.flag_sets", "command_line.parse_flags")
+    f"tf_placer.{name}"
+    for name in ("__main__", "command_line.flag_sets", "command_line.flag_values", "command_line.parse_flags")
 )
 SHAPELESS_NAMES = {"utils", "util", "common", "helpers", "helper", "misc"}
 
