@@ -39,7 +39,7 @@ LONGEST_FIRST = (
     "tf_placer/evaluation/failure_injection_test.py",
     "tf_placer/costs/analytic_test.py",
     "tf_placer/workers/local_workers_test.py",
-    "tf_placer/ops/simulator_cc_test.py",
+    "tf_placer/ops/cc_test.py",
     "tf_placer/graph/item_test.py",
     "tf_placer/main_test.py",
     "tf_placer/search/search_test.py",

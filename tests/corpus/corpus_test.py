@@ -18,19 +18,33 @@ from tests.logical_devices import REPOSITORY, outcomes_of
 
 CORPUS = programs()
 
+EVERY = 4  # so many programs, one is in the quick suite
+
+
+def cases() -> list[object]:
+    """All programs, in their order; those that are only in the slow suite are marked."""
+    marks = [() if i % EVERY == 0 else pytest.mark.slow for i in range(len(CORPUS))]
+    return [
+        pytest.param(one, id=one.name, marks=mark) for one, mark in zip(CORPUS.values(), marks, strict=True)
+    ]
+
 
 @pytest.fixture(scope="module")
-def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict]:
-    """What came of each program, undecorated and placed, in a process with logical devices."""
+def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict]:
+    """What came of each program that is asked for, undecorated and placed, in a process with logical devices."""
     folder = tmp_path_factory.mktemp("corpus") / "runs"
-    return outcomes_of("tests.corpus.corpus_process", str(folder), timeout_s=900)
+    here = [item for item in request.session.items if item.path == request.path]
+    asked = [item.callspec.params["program"] for item in here if hasattr(item, "callspec")]
+    names = [f"{one.topic}.{one.name}" for one in asked if isinstance(one, Program)]
+    is_all = any(item.name == test_most_are_placed_on_several_devices.__name__ for item in here)
+    return outcomes_of("tests.corpus.corpus_process", str(folder), *([] if is_all else names), timeout_s=900)
 
 
 def test_it_is_large_enough() -> None:
     assert len(CORPUS) >= 80
 
 
-@pytest.mark.parametrize("program", CORPUS.values(), ids=lambda one: one.name)
+@pytest.mark.parametrize("program", cases())
 def test_it_runs_as_undecorated(outcomes: dict[str, dict], program: Program) -> None:
     outcome = outcomes[f"{program.topic}.{program.name}"]
     assert "error" not in outcome, outcome
@@ -42,6 +56,7 @@ def test_it_runs_as_undecorated(outcomes: dict[str, dict], program: Program) -> 
         assert any(re.search(program.why, text) for text in outcome["told"]), outcome["told"]
 
 
+@pytest.mark.slow
 def test_most_are_placed_on_several_devices(outcomes: dict[str, dict]) -> None:
     split = [
         name

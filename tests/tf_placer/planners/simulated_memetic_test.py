@@ -103,7 +103,7 @@ def test_it_goes_on_however_long_nothing_is_gained() -> None:
     # which is no number any more after 1,024 of them.
     config = MemeticConfig(chains=1, parts=2, finer=2, levels=1, turn=1, draws=1)
     search = begun(branches_problem(1, 2), config=config)
-    search.advance(20_000)
+    search.advance(6_000)
     assert search.state()["stalls"] > 1024
     assert len(search.advance(100).runtime_s) > 0
 

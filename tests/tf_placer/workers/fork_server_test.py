@@ -53,6 +53,7 @@ def test_all_workers_are_of_one_server_and_each_is_as_this_process_is_now(own_se
         assert os.sched_getaffinity(pid) == os.sched_getaffinity(0)
 
 
+@pytest.mark.slow
 def test_what_libraries_read_when_they_are_loaded_is_of_a_server(own_server, monkeypatch):
     import_meanwhile(CLUSTER)
     monkeypatch.setenv("TF_OF_A_TEST", "2")
@@ -84,6 +85,7 @@ def test_how_a_worker_ended_is_told(own_server):
         assert f"worker 0 (pid {pid}) was killed by signal 11" in workers.death()
 
 
+@pytest.mark.slow
 def test_a_server_that_nobody_needs_ends_and_is_started_again(own_server, monkeypatch):
     monkeypatch.setattr(fork_server, "IDLE_S", 0.1)
     with LocalWorkers(CLUSTER) as workers:

@@ -1,9 +1,0 @@
-"""Compiles and runs the C++ tests of local search without TensorFlow, with the compiler's checks of its memory."""
-
-import pathlib
-
-from tests.tf_placer.ops.compiled import run_compiled
-
-
-def test_search_without_tensorflow(tmp_path):
-    run_compiled(pathlib.Path(__file__).with_suffix(".cc"), tmp_path)
