@@ -282,7 +282,7 @@ def test_as_a_process_json_is_all_of_standard_output(script: pathlib.Path, tmp_p
         text=True,
         check=True,
         timeout=120,
-        cwd=pathlib.Path(__file__).parents[3],
+        cwd=pathlib.Path(__file__).parents[4],
     )
     found = json.loads(done.stdout)
     assert found["workload"] == "step"
