@@ -7,7 +7,7 @@ second when an op runs; here it is told from the graph, so only of an input with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -17,6 +17,7 @@ from tf_placer.problem.tensors import TensorTable
 
 _FIRST = (0,)
 _EITHER = (0, 1)
+_ANY = range(2**31 - 1)
 
 # Op type -> the input that its outputs are views of. Of one with several outputs: all of that input.
 VIEWS: Mapping[str, int] = dict.fromkeys(
@@ -50,10 +51,10 @@ SqrtGrad TanhGrad
 """
 
 # Op type -> output, and the inputs that it may be written into, of which the first that fits is taken.
-WRITES_INTO: Mapping[str, tuple[int, tuple[int, ...]]] = {
+WRITES_INTO: Mapping[str, tuple[int, Sequence[int]]] = {
     **dict.fromkeys(_UNARY.split(), (0, _FIRST)),
     **dict.fromkeys(_BINARY.split(), (0, _EITHER)),
-    "AddN": (0, tuple(range(64))),
+    "AddN": (0, _ANY),
     "Select": (0, (1, 2)),
     "SelectV2": (0, (1, 2)),
     "SoftmaxCrossEntropyWithLogits": (1, _FIRST),
@@ -130,7 +131,7 @@ class _Aliases:
         return None if position is None or position >= len(inputs) else self._tensor_of.get(inputs[position])
 
     def _written_into(self, op: int, op_type: str, output: int) -> int | None:
-        written, positions = WRITES_INTO.get(op_type, (-1, ()))
+        written, positions = WRITES_INTO.get(op_type, (-1, _FIRST))
         if output != written:
             return None
         for position in positions[: len(self._inputs[op])]:
