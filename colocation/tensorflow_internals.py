@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import device_attributes_pb2, function_pb2, kernel_def_pb2, op_def_pb2
 from tensorflow.python.client import device_lib
-from tensorflow.python.eager import context, lift_to_graph
+from tensorflow.python.eager import context, forwardprop, lift_to_graph
 from tensorflow.python.eager.polymorphic_function import function_type_utils, tracing_compilation
 from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
 from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
@@ -25,7 +25,7 @@ from tensorflow.python.framework import function_def_to_graph, kernels, op_def_r
 from tensorflow.python.framework.func_graph import FuncGraph
 from tensorflow.python.ops import control_flow_util
 from tensorflow.python.ops.handle_data_util import copy_handle_data, get_resource_handle_data
-from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
+from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable, eager_safe_variable_handle
 from tensorflow.python.util import tf_decorator
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "add_function",
     "call_flat",
     "called_graph",
+    "capture_containers",
     "concrete_function_like",
     "copy_handle_data",
     "first_run",
@@ -47,9 +48,12 @@ __all__ = [
     "graph_of_function_def",
     "host_address_space",
     "is_compiled",
+    "is_dataset_function",
     "is_deterministic",
     "is_inside_xla",
+    "is_recording_forward",
     "local_devices",
+    "new_storage",
     "process_config",
     "registered_kernels",
     "registered_op",
@@ -58,6 +62,7 @@ __all__ = [
     "storage",
     "trace",
     "untraced",
+    "watched_variables",
 ]
 
 
@@ -215,8 +220,11 @@ class WrappingFunction(Function):
 
     def __init__(self, function: Function, **state: Any) -> None:
         """Wraps a function; ``state`` is what the subclass keeps. ``Function.__init__`` would make a second one."""
-        decorator = tf_decorator.TFDecorator("auto_place", function.python_function)
-        # What unwraps decorators, as strategies do, must find this one and not go past it to the wrapped function.
+        # What unwraps decorators, as strategies do, must find this one and not go past it to the wrapped function; and
+        # what it then puts in the place of the innermost one must not reach into the wrapped function.
+        inner = getattr(function, "_tf_decorator", None)
+        target = function.python_function if inner is None else inner.decorated_target
+        decorator = tf_decorator.TFDecorator("auto_place", target)
         self.__dict__.update(state, unplaced=function, _tf_decorator=decorator)
         functools.update_wrapper(self, function.python_function, updated=())
 
@@ -310,6 +318,41 @@ def storage(variable: BaseResourceVariable) -> tf.Tensor | None:
 def set_storage(variable: BaseResourceVariable, handle: tf.Tensor) -> None:
     """Gives a variable other storage; functions traced before still have the old one (``replace_captures``)."""
     variable._handle = handle
+
+
+def new_storage(variable: BaseResourceVariable, value: tf.Tensor) -> tf.Tensor:
+    """Returns a handle of fresh storage for a variable, on the current device, that holds a value.
+
+    Not made as a variable: where a function is being traced, its scope would take it for one of its own.
+    """
+    name = variable.name.partition(":")[0]
+    handle = eager_safe_variable_handle(value, variable.shape, None, name, graph_mode=False)
+    tf.raw_ops.AssignVariableOp(resource=handle, value=value)
+    return handle
+
+
+def capture_containers(function: ConcreteFunction | FuncGraph) -> list[Any]:
+    """The containers in which a function keeps its captured tensors, which ``replace_captures`` makes anew."""
+    if isinstance(function, ConcreteFunction):
+        return [function._captured_inputs]
+    captures = function.function_captures
+    return [captures._by_val_external, *captures.by_val_capture_tuples]
+
+
+def is_dataset_function(function: ConcreteFunction) -> bool:
+    """Returns whether a function is one of a dataset, which was given the captured tensors when it was made."""
+    return "_tf_data_function" in function.function_def.attr
+
+
+def watched_variables(tape: tf.GradientTape) -> tuple[tf.Variable, ...]:
+    """The variables that a tape has recorded reads of and can still be asked for gradients of."""
+    return () if tape._tape is None else tuple(tape._tape.watched_variables())
+
+
+def is_recording_forward(accumulator: tf.autodiff.ForwardAccumulator) -> bool:
+    """Returns whether an accumulator is recording; it does not say of which variables."""
+    assert isinstance(accumulator, forwardprop.ForwardAccumulator)
+    return bool(accumulator._recording)
 
 
 def replace_captures(

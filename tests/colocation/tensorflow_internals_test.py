@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import subprocess
 import sys
@@ -272,6 +273,47 @@ def storage_is_replaced() -> None:
     assert internals.storage(object.__new__(internals.BaseResourceVariable)) is None
 
 
+def storage_is_made() -> None:
+    variable = tf.Variable([1.0, 2.0])
+    with tf.variable_creator_scope(lambda *_, **__: pytest.fail("no variable is made")):
+        handle = internals.new_storage(variable, tf.constant([3.0, 4.0]))
+    internals.set_storage(variable, handle)
+    np.testing.assert_array_equal(variable, [3.0, 4.0])
+    variable.assign_add([1.0, 1.0])
+    np.testing.assert_array_equal(tf.function(lambda: variable * 2.0)(), [8.0, 10.0])
+
+
+def captures_are_in_known_containers() -> None:
+    variable = tf.Variable(1.0)
+    concrete = concrete_of(lambda x: x + variable, SPEC)
+    known = {
+        id(one) for function in (concrete, concrete.graph) for one in internals.capture_containers(function)
+    }
+    holders = [
+        one for one in gc.get_referrers(variable.handle) if one is not variable and one is not vars(variable)
+    ]
+    assert holders and {id(one) for one in holders} <= known
+
+
+def functions_of_datasets_are_told() -> None:
+    dataset = tf.data.Dataset.range(3).map(lambda i: i + 1)
+    assert internals.is_dataset_function(dataset._map_func.function)
+    assert not internals.is_dataset_function(concrete_of(lambda x: x + 1.0, SPEC))
+
+
+def tapes_tell_what_they_watch() -> None:
+    variable, other = tf.Variable(1.0), tf.Variable(1.0)
+    with tf.GradientTape() as tape:
+        assert internals.watched_variables(tape) == ()
+        result = variable * 2.0
+    assert [one is variable for one in internals.watched_variables(tape)] == [True]
+    tape.gradient(result, [variable, other])
+    assert internals.watched_variables(tape) == ()
+    with tf.autodiff.ForwardAccumulator(variable, tf.constant(1.0)) as accumulator:
+        assert internals.is_recording_forward(accumulator)
+    assert not internals.is_recording_forward(accumulator)
+
+
 def captures_are_replaced() -> None:
     variable, other = tf.Variable(1.0), tf.Variable(2.0)
 
@@ -321,6 +363,7 @@ CONTRACTS: dict[str, Callable[[], None]] = {
     "add_function": a_function_is_added,
     "call_flat": a_call_is_flat,
     "called_graph": a_called_function_is_found,
+    "capture_containers": captures_are_in_known_containers,
     "concrete_function_like": a_graph_becomes_a_concrete_function,
     "copy_handle_data": handles_are_told_their_variables,
     "first_run": first_values_that_depend_on_arguments_are_given_by_the_first_run,
@@ -330,9 +373,12 @@ CONTRACTS: dict[str, Callable[[], None]] = {
     "graph_of_function_def": a_function_def_becomes_a_graph,
     "host_address_space": the_process_is_told,
     "is_compiled": compilation_is_told,
+    "is_dataset_function": functions_of_datasets_are_told,
     "is_deterministic": determinism_is_told,
     "is_inside_xla": compilation_is_told,
+    "is_recording_forward": tapes_tell_what_they_watch,
     "local_devices": devices_tell_their_memory,
+    "new_storage": storage_is_made,
     "process_config": options_of_the_process_are_read,
     "registered_kernels": kernels_are_listed,
     "registered_op": op_definitions_are_found,
@@ -341,6 +387,7 @@ CONTRACTS: dict[str, Callable[[], None]] = {
     "storage": storage_is_replaced,
     "trace": a_call_is_traced_as_it_would_run,
     "untraced": traces_of_an_untraced_one_are_its_own,
+    "watched_variables": tapes_tell_what_they_watch,
 }
 
 

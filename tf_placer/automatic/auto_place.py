@@ -50,4 +50,4 @@ def _wrap(fn: Any, config: AutoPlaceConfig) -> AutoPlaced:
     if isinstance(fn, Function):
         return AutoPlaced(fn, config)
     arguments.function("fn", fn, "give a tf.function, or what one can be made of")
-    return AutoPlaced(tf.function(fn), config)
+    return AutoPlaced(tf.function(fn), config, is_python=True)

@@ -24,6 +24,7 @@ from colocation.tensorflow_internals import (
     is_compiled,
     is_inside_xla,
     trace,
+    untraced,
 )
 from tf_placer import arguments
 from tf_placer.automatic.config import AutoPlaceConfig
@@ -45,6 +46,10 @@ from tf_placer.tensorflow_message import told
 _FROM_THE_PLACER = ("Cannot assign a device for operation", "Unable to find any devices for spec")
 
 
+# One function is placed at a time: what moves variables must be the only one that does.
+_PLACING = threading.RLock()
+
+
 class RunsAsItIs(UserWarning):
     """A function that ``auto_place`` wraps runs unplaced; the message says why."""
 
@@ -57,24 +62,36 @@ class AutoPlaced(WrappingFunction):
     """
 
     _config: AutoPlaceConfig
+    _is_python: bool  # what was wrapped is no tf.function
     _signatures: dict[int, Signature]  # id of a traced function, which the signature keeps alive
+    _callers: dict[
+        int, weakref.ref
+    ]  # id of a function traced for one caller alone -> the graph of that caller
     _bound: weakref.WeakKeyDictionary[Any, AutoPlaced]
-    _placing: Any  # a lock: one signature is placed at a time
     _told: set[str]  # why calls run as they are
 
-    def __init__(self, function: Function, config: AutoPlaceConfig) -> None:
+    def __init__(self, function: Function, config: AutoPlaceConfig, is_python: bool = False) -> None:
+        """Wraps a function.
+
+        Args:
+          function: to place.
+          config: what was asked for.
+          is_python: it was made of a plain Python function. Undecorated, that would run again each time that a function
+            which calls it is traced: a Keras model that is compiled anew traces its step anew. So does this one.
+        """
         super().__init__(
             function,
             _config=config,
+            _is_python=is_python,
             _signatures={},
+            _callers={},
             _bound=weakref.WeakKeyDictionary(),
-            _placing=threading.RLock(),
             _told=set(),
         )
 
     def __reduce__(self) -> tuple:
         """A copy places anew, on the variables that it has."""
-        return AutoPlaced, (self.unplaced, self._config)
+        return AutoPlaced, (self.unplaced, self._config, self._is_python)
 
     def __get__(self, instance: Any, owner: type | None) -> Any:
         """As a method: each object has a function, and placements, of its own."""
@@ -86,21 +103,27 @@ class AutoPlaced(WrappingFunction):
         ):  # where the object is a tensor of several parts, it is an argument
             return types.MethodType(self, instance)
         if instance not in self._bound:
-            self._bound[instance] = AutoPlaced(bound, self._config)
+            self._bound[instance] = AutoPlaced(bound, self._config, self._is_python)
         return self._bound[instance]
 
     @tf.autograph.experimental.do_not_convert
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if tf.config.functions_run_eagerly() or is_tracing():
             return self.unplaced(*args, **kwargs)
+        if self._is_a_step_that_runs_eagerly():
+            return self.unplaced.python_function(*args, **kwargs)
         why_not = self._why_not_here() or why_a_strategy_decides(args, kwargs)
         if why_not:
             self._tell(why_not)
             return self.unplaced(*args, **kwargs)
-        initializers = first_trace(self.unplaced, args, kwargs)
+        is_for_one_caller = self._is_python and not tf.executing_eagerly()
+        function = untraced(self.unplaced) if is_for_one_caller else self.unplaced
+        initializers = first_trace(function, args, kwargs)
         if initializers:
-            return first_run(self.unplaced, args, kwargs, initializers)
-        concrete, inputs = trace(self.unplaced, args, kwargs)
+            return first_run(function, args, kwargs, initializers)
+        concrete, inputs = trace(function, args, kwargs)
+        if is_for_one_caller:
+            self._remember_caller(concrete)
         signature = self._signature(concrete, inputs)
         if signature.concrete is concrete:
             return call_flat(concrete, inputs)
@@ -193,6 +216,18 @@ class AutoPlaced(WrappingFunction):
         if not self._signatures and not self._told:
             raise InputError(f"{self.name!r} is placed at its first call; call it first")
 
+    def _is_a_step_that_runs_eagerly(self) -> bool:
+        """Whether it is a method of a Keras model that was compiled with ``run_eagerly=True``, called eagerly."""
+        owner = getattr(self.unplaced.python_function, "__self__", None)
+        return self._is_python and tf.executing_eagerly() and getattr(owner, "run_eagerly", False) is True
+
+    def _remember_caller(self, concrete: ConcreteFunction) -> None:
+        """Forgets what was traced for callers that are gone, with the variables that it holds."""
+        for key in [key for key, caller in self._callers.items() if caller() is None]:
+            del self._callers[key]
+            self._signatures.pop(key, None)
+        self._callers[id(concrete)] = weakref.ref(tf.compat.v1.get_default_graph())
+
     def _why_not_here(self) -> str:
         """Why calls are not placed where this one is made; empty where they are."""
         if not tf.compat.v1.executing_eagerly_outside_functions():
@@ -234,7 +269,7 @@ class AutoPlaced(WrappingFunction):
 
     def _signature(self, concrete: ConcreteFunction, inputs: Sequence[tf.Tensor]) -> Signature:
         if id(concrete) not in self._signatures:
-            with self._placing:
+            with _PLACING:
                 if id(concrete) not in self._signatures:
                     with tf.init_scope():
                         self._signatures[id(concrete)] = self._placed_or_as_it_is(concrete, inputs)

@@ -28,19 +28,25 @@ def attach(cluster: Cluster) -> dict[str, str]:
       WorkerError: the workers cannot be started.
     """
     check_not_described(cluster)
-    names = [device.name for device in cluster.devices]
-    if cluster.kind == "local" and any(device.type == "GPU" for device in cluster.devices):
-        here = {name: "/job:localhost/replica:0/task:0" + name[name.index("/device:") :] for name in names}
-    elif cluster.kind == "local":
-        _connect_to_workers(cluster, tuple(names))
-        here = dict(zip(names, names, strict=True))
+    here = names_here(cluster)
+    if cluster.kind == "local" and not _has_gpu(cluster):
+        _connect_to_workers(cluster, tuple(here))
     elif cluster.kind == "remote":
         _connect_to_servers(cluster)
-        here = dict(zip(names, names, strict=True))
-    else:
-        here = dict(zip(names, names, strict=True))
     _check_present(cluster, here)
     return here
+
+
+def names_here(cluster: Cluster) -> dict[str, str]:
+    """Name of each device in the cluster -> its name in this process, once that is attached."""
+    names = [device.name for device in cluster.devices]
+    if cluster.kind == "local" and _has_gpu(cluster):
+        return {name: "/job:localhost/replica:0/task:0" + name[name.index("/device:") :] for name in names}
+    return dict(zip(names, names, strict=True))
+
+
+def _has_gpu(cluster: Cluster) -> bool:
+    return any(device.type == "GPU" for device in cluster.devices)
 
 
 def is_attached(cluster: Cluster) -> bool:
@@ -49,7 +55,7 @@ def is_attached(cluster: Cluster) -> bool:
         return bool(_connected_servers)
     return (
         cluster.kind != "local"
-        or any(device.type == "GPU" for device in cluster.devices)
+        or _has_gpu(cluster)
         or tuple(device.name for device in cluster.devices) in _connected
     )
 

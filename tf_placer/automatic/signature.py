@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from colocation.tensorflow_internals import ConcreteFunction, Function
 from tf_placer.automatic.config import AutoPlaceConfig
-from tf_placer.automatic.eager_devices import attach, is_attached
+from tf_placer.automatic.eager_devices import attach, is_attached, names_here
 from tf_placer.automatic.page_section import page_section
 from tf_placer.automatic.plan import Plan, find_plan
 from tf_placer.automatic.report import report
@@ -24,8 +24,14 @@ from tf_placer.data_parallel.smaller_batch import Splittable
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
 from tf_placer.report_page.page import Section
-from tf_placer.rewrite.placed_function import movable_variables, move_variables, placed_concrete_function
+from tf_placer.rewrite.placed_function import (
+    captured_handles,
+    movable_variables,
+    move_variables,
+    placed_concrete_function,
+)
 from tf_placer.rewrite.rewrite import check_can_be_written
+from tf_placer.rewrite.variables import why_variables_stay
 from tf_placer.search.budget import Budget
 from tf_placer.search.progress import ConsoleProgress
 from tf_placer.waiting.begun import begins_at
@@ -41,6 +47,7 @@ class Signature:
       concrete: what runs; ``traced`` where the plan is not worth it, or there is none.
       item, plan: its graph, and where its ops go, or would; None where it cannot be placed.
       smaller: how the same step of fewer examples is made; None where nothing tells.
+      staying: sentences on variables that stay where they are, and the plan around them.
     """
 
     traced: ConcreteFunction
@@ -48,6 +55,7 @@ class Signature:
     item: Item | None = None
     plan: Plan | None = None
     smaller: Splittable | None = None
+    staying: tuple[str, ...] = ()
 
     def report(self, split_batch: bool = True) -> str:
         """Where the ops went and why; empty where it cannot be placed.
@@ -57,7 +65,7 @@ class Signature:
         """
         if self.item is None or self.plan is None:
             return ""
-        text = report(self.item.name, self.plan, self._split(split_batch))
+        text = "\n".join([report(self.item.name, self.plan, self._split(split_batch)), *self.staying])
         return f"{text}\nkept as it was: this plan is not used" if self.concrete is self.traced else text
 
     def page_section(self, number: int, split_batch: bool = True) -> Section | None:
@@ -111,11 +119,7 @@ def placed_signature(
     item = Item.from_function(concrete, *examples, name=name)
     if not item.index.num_ops:  # it gives back what it is given
         return Signature(concrete, concrete)
-    fixed = {}
-    if config.variables == "stay":
-        fixed = _where_variables_are(concrete, item, cluster)
-    else:
-        movable_variables(concrete, item)  # what cannot be moved is found out before the search
+    item, fixed, staying = _around_what_stays(concrete, item, cluster, config)
     console = rich.console.Console(stderr=True)
 
     def progress(title: str, budget: Budget) -> ConsoleProgress:
@@ -126,13 +130,13 @@ def placed_signature(
         plan = find_plan(item, cluster, config, fixed, progress, console)
     smaller = smaller_call(function, concrete, item)
     if config.keep_unplaced and not plan.is_worth_it:
-        return Signature(concrete, concrete, item, plan, smaller)
+        return Signature(concrete, concrete, item, plan, smaller, staying)
     check_can_be_written(plan.placement.decisions)  # before any variable moves
     here = attach(cluster)
     devices = {op: here[device] for op, device in plan.placement.device_names.items()}
     move_variables(concrete, item, devices)
     placed = placed_concrete_function(concrete, item, plan.placement, devices)
-    return Signature(concrete, placed, item, plan, smaller)
+    return Signature(concrete, placed, item, plan, smaller, staying)
 
 
 def _check_nothing_is_lost(item: Item, cluster: Cluster) -> None:
@@ -160,24 +164,36 @@ def _example(value: tf.Tensor, batch_size: int) -> Any:
     return tf.zeros(shape, value.dtype)
 
 
-def _where_variables_are(concrete: ConcreteFunction, item: Item, cluster: Cluster) -> dict[int, int]:
-    """Op -> device of the handle of each variable, as positions.
+def _around_what_stays(
+    concrete: ConcreteFunction, item: Item, cluster: Cluster, config: AutoPlaceConfig
+) -> tuple[Item, dict[int, int], tuple[str, ...]]:
+    """Finds the variables that stay where they are.
+
+    Returns:
+      The item, in which those that live on none of the cluster's devices stay in this process; op -> device, as
+      positions, of the handles of the others that stay; a sentence for each variable that something holds.
 
     Raises:
-      InputError: a variable lives on none of the cluster's devices.
+      InputError: one that would have to move cannot.
     """
-    position = {device.name: d for d, device in enumerate(cluster.devices)}
-    handles = dict(
-        zip((t.op.name for t in concrete.graph.internal_captures), concrete.captured_inputs, strict=True)
-    )
-    op_of_name = {name: op for op, name in enumerate(item.index.names)}
-    fixed = {}
+    handles = captured_handles(concrete, item)
+    held = why_variables_stay(handles)
+    why = dict.fromkeys(handles, 'variables="stay"') | held if config.variables == "stay" else held
+    position = {here: d for d, here in enumerate(names_here(cluster).values())}
+    fixed, variables = {}, []
     for variable in item.variables:
-        device = handles[variable.capture].device
-        if device not in position:
-            raise InputError(
-                f"variable {variable.node!r} is on {device}, which cluster {cluster.name!r} lacks; "
-                'place with variables="move"'
-            )
-        fixed[op_of_name[variable.node]] = position[device]
-    return fixed
+        device = handles[variable.node].device
+        if variable.node in why and device in position:
+            fixed[item.index.id_of_name[variable.node]] = position[device]
+        elif variable.node in why:
+            stays = f"it stays where it is: {why[variable.node]}"
+            variable = dataclasses.replace(variable, stays=stays, device=device)
+        variables.append(variable)
+    sentences = [
+        f"variable {node!r} stays on {handles[node].device}, and the plan is made around it: {what}"
+        for node, what in held.items()
+    ]
+    item = dataclasses.replace(item, variables=tuple(variables))
+    # What cannot be moved is found out before the search.
+    movable_variables(concrete, {node: handle for node, handle in handles.items() if node not in why})
+    return item, fixed, tuple(sentences)

@@ -1,7 +1,8 @@
 """Ops that must run in the process that calls the program: what they need is nowhere else.
 
 A lookup table, an iterator, a queue or a dataset that a function has captured lives in this process, and so do Python
-functions. Ops that colocation ties to one of these stay with it.
+functions. So does a variable that something else in this process holds. Ops that colocation ties to one of these stay
+with it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import tensorflow as tf
 from tensorflow.core.framework import function_pb2, node_def_pb2
 
-from tf_placer.graph.program import HostCapture
+from tf_placer.graph.program import HostCapture, ItemVariable
 from tf_placer.graph.program.functions import function_names
 
 CALLBACKS = frozenset({"EagerPyFunc", "PyFunc", "PyFuncStateless"})
@@ -32,15 +33,19 @@ _NO_NUMBERS = (tf.string, tf.resource, tf.variant)
 _TELLS = frozenset({"Print", "PrintV2"})
 
 
-def host_ops(graph_def: tf.compat.v1.GraphDef, captures: Sequence[HostCapture]) -> dict[str, str]:
+def host_ops(
+    graph_def: tf.compat.v1.GraphDef, captures: Sequence[HostCapture], variables: Sequence[ItemVariable] = ()
+) -> dict[str, str]:
     """Op name -> what keeps it on the host, of the ops that must be there.
 
     Args:
       graph_def: the graph.
       captures: what it reads of this process.
+      variables: those that it captures; some stay in this process.
     """
     library = {function.signature.name: function for function in graph_def.library.function}
     kinds = {capture.node: f"it is {capture.kind} of this process" for capture in captures}
+    kinds |= {variable.node: variable.stays for variable in variables if variable.stays}
     callbacks = {node.name: _op_within(node, CALLBACKS, library) for node in graph_def.node}
     prints = {node.name: _op_within(node, _TELLS, library) for node in graph_def.node}
     found = {}

@@ -203,7 +203,7 @@ class Item:
 
         Others that colocation ties to one of these stay with it.
         """
-        return host_ops(self.graph_def, self.host_captures)
+        return host_ops(self.graph_def, self.host_captures, self.variables)
 
     @functools.cached_property
     def why_not_standalone(self) -> str:

@@ -105,6 +105,7 @@ def _keep_on_host(allowed: np.ndarray, units: Units, item: Item, cluster: Cluste
     """
     position = {device.name: d for d, device in enumerate(cluster.devices)}
     device_of_capture = {capture.node: position.get(capture.device) for capture in item.host_captures}
+    device_of_capture |= {variable.node: position.get(variable.device) for variable in item.variables}
     kept: dict[int, tuple[int, str]] = {}
     # Captures first: a resource is where it is, and what else its unit holds goes along.
     for name in sorted(item.host_ops, key=lambda name: device_of_capture.get(name) is None):

@@ -27,6 +27,7 @@ def with_host_ops_here(item: Item, device_of_op: Mapping[str, str]) -> Mapping[s
         return device_of_op
     unit_of_op = units_of(item).unit_of_op
     at = {capture.node: capture.device for capture in item.host_captures if _is_at(capture.device, here)}
+    at |= {variable.node: variable.device for variable in item.variables if variable.stays}
     device_of_unit: dict[int, str] = {}
     for name in sorted(away, key=lambda name: name not in at):
         device = at.get(name, f"{here}/device:CPU:0")

@@ -25,6 +25,7 @@ from tf_placer.rewrite.functions import (
     with_functions_renamed,
     with_handle_data,
 )
+from tf_placer.rewrite.holders import mark_as_placed
 from tf_placer.rewrite.host_devices import with_host_ops_here
 from tf_placer.rewrite.rewrite import check_can_be_written, check_made_for, check_placement, rewrite
 from tf_placer.rewrite.shapes import shapes_behind_handles
@@ -68,41 +69,60 @@ def _zeros(concrete: ConcreteFunction) -> list[tf.Tensor]:
     return [tf.zeros(tensor.shape, tensor.dtype) for tensor in inputs]
 
 
-def movable_variables(concrete: ConcreteFunction, item: Item) -> dict[str, tf.Variable]:
-    """Op of a handle -> the variable of this process that a function captures.
+def captured_handles(concrete: ConcreteFunction, item: Item) -> dict[str, tf.Tensor]:
+    """Op of a handle -> the handle of the variable, for those that a function captures and a plan may move.
 
     Raises:
-      InputError: one of them cannot be moved.
+      InputError: a variable is an argument.
     """
     captures = (tensor.op.name for tensor in concrete.graph.internal_captures)
     handles = dict(zip(captures, concrete.captured_inputs, strict=True))
-    for variable in item.variables:
+    movable = [variable for variable in item.variables if not variable.stays]
+    for variable in movable:
         if variable.capture not in handles:
             raise InputError(
                 f"variable {variable.node!r} is passed to {function_name(concrete)!r} as an argument, so a plan cannot "
                 "move it; let the function capture it, as a closure or an attribute"
             )
-    wanted = {variable.node: handles[variable.capture] for variable in item.variables}
-    variable_of_handle = variables_of_handles(wanted.values(), likely=concrete.graph.variables)
-    for node, handle in wanted.items():
+    return {variable.node: handles[variable.capture] for variable in movable}
+
+
+def movable_variables(concrete: ConcreteFunction, handles: Mapping[str, tf.Tensor]) -> dict[str, tf.Variable]:
+    """Op of a handle -> the variable of this process that it belongs to.
+
+    Args:
+      concrete: the traced function.
+      handles: op of a handle -> the handle (``captured_handles``).
+
+    Raises:
+      InputError: one of them cannot be moved.
+    """
+    variable_of_handle = variables_of_handles(handles.values(), likely=concrete.graph.variables)
+    for node, handle in handles.items():
         if id(handle) not in variable_of_handle:
             raise InputError(
                 f"capture {node!r} is a resource that belongs to no tf.Variable any more, so it cannot be moved; keep "
                 "the variable as long as the function"
             )
-    found = {node: variable_of_handle[id(handle)] for node, handle in wanted.items()}
+    found = {node: variable_of_handle[id(handle)] for node, handle in handles.items()}
     check_movable(found.values())
     return found
 
 
 def move_variables(concrete: ConcreteFunction, item: Item, device_of_op: Mapping[str, str]) -> None:
-    """Moves the variables that a function captures to the devices of their handles' ops.
+    """Moves the variables that a function captures to the devices of their handles' ops, but for those that stay.
 
     Raises:
       InputError: one of them cannot be moved.
     """
-    variables = movable_variables(concrete, item)
     device_of_op = with_host_ops_here(item, device_of_op)
+    elsewhere = {
+        node: handle
+        for node, handle in captured_handles(concrete, item).items()
+        if tf.DeviceSpec.from_string(handle.device) != tf.DeviceSpec.from_string(device_of_op[node])
+    }
+    variables = movable_variables(concrete, elsewhere)
+    del elsewhere  # or it would be one more holder of the handles
     move_to_devices((variable, device_of_op[node]) for node, variable in variables.items())
 
 
@@ -143,7 +163,9 @@ def placed_concrete_function(
     )
     with graph.as_default():
         _connect(graph, concrete, item, _import(graph, graph_def, concrete, inputs))
-    return concrete_function_like(concrete, graph)
+    placed = concrete_function_like(concrete, graph)
+    mark_as_placed(placed)
+    return placed
 
 
 def _restore_inputs(

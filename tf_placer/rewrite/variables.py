@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
-from collections.abc import Iterable, Mapping
-from typing import Any
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from colocation.tensorflow_internals import (
     BaseResourceVariable,
-    ConcreteFunction,
-    FuncGraph,
+    new_storage,
     replace_captures,
     set_storage,
     storage,
 )
 from tf_placer.errors import InputError
+from tf_placer.rewrite.holders import Storages
+
+_FOR_LONG_S = 1000.0
 
 
 def move_to_devices(variables: Iterable[tuple[tf.Variable, str]]) -> None:
@@ -28,10 +32,10 @@ def move_to_devices(variables: Iterable[tuple[tf.Variable, str]]) -> None:
 
     Args:
       variables: eager variables that have values and can be moved (``check_movable``), each with a full device string.
+
+    Raises:
+      InputError: something that cannot follow holds a variable (``holders``); none has moved then.
     """
-    # Id -> the old handle, kept so that nothing else gets the id, and the new one. The functions that have captured
-    # them are looked for once for all: that goes through every object of the process.
-    new_of: dict[int, tuple[tf.Tensor, tf.Tensor]] = {}
     elsewhere = [
         (variable, device)
         for variable, device in variables
@@ -39,11 +43,104 @@ def move_to_devices(variables: Iterable[tuple[tf.Variable, str]]) -> None:
     ]
     if not elsewhere:
         return
-    for variable, device in elsewhere:
-        old = variable.handle
-        set_storage(variable, _new_storage(variable, device))
-        new_of[id(old)] = (old, variable.handle)
-    _hand_over(new_of)
+    storages = _movable_storages([variable for variable, _ in elsewhere])
+    with tf.init_scope():
+        moves = [_Move(variable, device) for variable, device in elsewhere]
+        with _no_other_thread_runs():
+            _check_not_in_use(storages, moves)
+            for move in moves:
+                for variable in storages.variables[id(move.old)]:
+                    set_storage(variable, move.new)
+            new_of = {id(move.old): move.new for move in moves}
+            for function in storages.functions:
+                replace_captures(function, lambda captured: new_of.get(id(captured), captured))
+        for move in moves:
+            move.catch_up()
+
+
+class _Move:
+    """One variable's old and new storage, and the value that was copied from one to the other."""
+
+    def __init__(self, variable: tf.Variable, device: str) -> None:
+        self.variable, self.old = variable, variable.handle
+        self._copied = self._read_old()
+        with tf.device(device):
+            self.new = new_storage(variable, self._copied)
+
+    def _read_old(self) -> tf.Tensor:
+        return tf.raw_ops.ReadVariableOp(resource=self.old, dtype=self.variable.dtype)
+
+    def catch_up(self) -> None:
+        """Copies the value again where a thread changed it while it was copied; nothing holds the old storage now."""
+        latest = self._read_old()
+        if not _same_bytes(latest, self._copied):
+            self.variable.assign(latest)
+
+
+def _same_bytes(left: tf.Tensor, right: tf.Tensor) -> bool:
+    if left.shape != right.shape:
+        return False
+    if left.dtype == tf.string:
+        return bool(tf.reduce_all(left == right))
+    old, new = np.asarray(left.numpy()), np.asarray(right.numpy())
+    # As long as a read value is kept, an update has to make a new buffer: the same one has the same bytes.
+    is_same = old.__array_interface__["data"] == new.__array_interface__["data"]
+    return is_same or old.tobytes() == new.tobytes()
+
+
+def _movable_storages(variables: Sequence[tf.Variable]) -> Storages:
+    storages = Storages([variable.handle for variable in variables])
+    storages.watch_threads()
+    for variable in variables:
+        why = storages.why_held(variable.handle)
+        if why:
+            raise InputError(
+                f"variable {variable.name!r} cannot move now: {why}; place first, before it is used there"
+            )
+    return storages
+
+
+def _check_not_in_use(storages: Storages, moves: Sequence[_Move]) -> None:
+    in_use = storages.in_use()
+    for move in moves:
+        if id(move.old) in in_use:
+            raise InputError(
+                f"variable {move.variable.name!r} cannot move now: {in_use[id(move.old)]}; place first, before "
+                "other threads use it"
+            )
+
+
+@contextlib.contextmanager
+def _no_other_thread_runs() -> Iterator[None]:
+    """Keeps the interpreter's lock for as long as nothing within gives it up, as an op would."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(_FOR_LONG_S)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+def why_variables_stay(handles: Mapping[str, tf.Tensor]) -> dict[str, str]:
+    """Name -> why a variable should stay where it is, as the end of a sentence, of those that should.
+
+    Something holds it that cannot follow when it moves, or a function was placed around it.
+
+    Args:
+      handles: name -> the variable's handle.
+    """
+    if not handles:
+        return {}
+    storages = Storages(list(handles.values()), ours=[handles])
+    storages.watch_threads()
+    found = {}
+    for name, handle in handles.items():
+        why = storages.why_held(handle)
+        if not why and storages.is_placed(handle):
+            why = "a function that was placed before reads it there"
+        if why:
+            found[name] = why
+    return found
 
 
 def check_movable(variables: Iterable[tf.Variable]) -> None:
@@ -70,17 +167,6 @@ def check_movable(variables: Iterable[tf.Variable]) -> None:
                     )
 
 
-def _new_storage(variable: tf.Variable, device: str) -> tf.Tensor:
-    with tf.init_scope(), tf.device(device):
-        moved = tf.Variable(
-            variable.read_value(),
-            trainable=variable.trainable,
-            name=variable.name.partition(":")[0],
-            shape=variable.shape,
-        )
-    return moved.handle
-
-
 def variables_of_handles(
     handles: Iterable[tf.Tensor], likely: Iterable[tf.Variable] = ()
 ) -> dict[int, tf.Variable]:
@@ -97,14 +183,3 @@ def variables_of_handles(
         return found
     everything = (one for one in gc.get_objects() if isinstance(one, BaseResourceVariable))
     return found | {id(storage(one)): one for one in everything if id(storage(one)) in wanted}
-
-
-def _hand_over(new_of: Mapping[int, tuple[tf.Tensor, tf.Tensor]]) -> None:
-    """Replaces captured handles in every function of this process, traced or being traced."""
-
-    def replaced(captured: Any) -> Any:
-        return new_of[id(captured)][1] if id(captured) in new_of else captured
-
-    for found in gc.get_objects():
-        if isinstance(found, ConcreteFunction | FuncGraph):
-            replace_captures(found, replaced)

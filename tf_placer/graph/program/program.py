@@ -20,6 +20,8 @@ class ItemVariable:
       shape, dtype, num_bytes: of the variable's value.
       value: the value when the program was captured.
       capture: name of the traced graph's placeholder that stood for the handle.
+      stays: why its storage stays where it is, outside of the devices that a plan is for; empty where it need not.
+      device: where that is; empty where it need not stay.
     """
 
     node: str
@@ -28,6 +30,8 @@ class ItemVariable:
     num_bytes: int
     value: np.ndarray
     capture: str = ""
+    stays: str = ""
+    device: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
