@@ -41,6 +41,8 @@ TOPICS = (
     "gradients",
     "surroundings",
     "python_objects",
+    "order",
+    "order_of_effects",
 )
 
 
