@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tests.corpus.order import TIMES, calls
+from tests.corpus.order import TIMES, calls, late
 from tests.corpus.program import Make, program
 
 
@@ -28,7 +28,7 @@ def prints_on_both_sides(make: Make) -> Any:
     @tf.function
     def outer(x):
         tf.print("before", x, output_stream=log)
-        y = p(x)
+        y = p(late(x))
         tf.print("after", w.assign_add(1.0), output_stream=log)
         return y
 
@@ -85,19 +85,19 @@ def draws_without_seeds_around(make: Make) -> Any:
 @program
 def a_table_that_changes(make: Make) -> Any:
     """The placed function looks up what the outer one inserts, before and after it."""
-    table = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1)
+    table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, -1)
     w = tf.Variable(tf.ones([2]))
     p = make(tf.function(lambda keys: tf.cast(table.lookup(keys), tf.float32) * w))
 
     @tf.function
     def outer(keys, value):
-        before = p(keys)
+        before = p(late(keys))
         table.insert(keys, tf.stack([value, value + 1]))
-        after = p(keys)
+        after = p(late(keys))
         table.remove(keys[:1])
         return before, after, table.size()
 
-    keys = tf.constant(["a", "b"])
+    keys = tf.constant([1, 2], tf.int64)
     return [outer(keys, tf.constant(i, tf.int64)) for i in range(TIMES)]
 
 
@@ -115,7 +115,7 @@ def a_table_that_the_placed_function_fills(make: Make) -> Any:
     @tf.function
     def outer(keys, values):
         before = table.lookup(keys)
-        p(keys, values)
+        p(late(keys), values)
         after = table.lookup(keys)
         p(keys + 1, values * 2.0)
         return before, after, table.size()
@@ -143,7 +143,7 @@ def python_functions_by_turns(make: Make) -> Any:
     def outer(x):
         x = tf.ensure_shape(tf.py_function(note("before"), [x], tf.float32), [])
         tf.py_function(note("unused"), [x], tf.float32)
-        y = p(x)
+        y = p(late(x))
         tf.py_function(note("after"), [x], tf.float32)
         return y
 
@@ -164,7 +164,7 @@ def a_queue_between(make: Make) -> Any:
 
     @tf.function
     def outer(x):
-        put(x)
+        put(late(x))
         size = queue.size()
         a = queue.dequeue()
         queue.enqueue(x)
@@ -218,7 +218,7 @@ def files_between(make: Make) -> Any:
             tf.io.write_file(path, text)
             p(text)
         else:
-            p(text)
+            p(tf.strings.join([text, tf.as_string(late(tf.strings.length(text)))]))
             tf.io.write_file(path, text)
         return tf.strings.length(text)
 
@@ -245,7 +245,7 @@ def summaries_on_both_sides(make: Make) -> Any:
     def outer(step):
         with writer.as_default():
             tf.summary.scalar("before", w, step=step)
-            p(step)
+            p(late(step))
             tf.summary.scalar("after", w.assign_add(1.0), step=step)
 
     for i in range(20):
@@ -263,13 +263,13 @@ def summaries_on_both_sides(make: Make) -> Any:
 def an_array_of_what_is_read(make: Make) -> Any:
     """The outer loop writes into a TensorArray what the placed function reads while a variable changes."""
     w = tf.Variable(tf.zeros([512]))
-    p = make(tf.function(lambda: w * 1.0))
+    p = make(tf.function(lambda i: tf.gather(w, i)))
 
     @tf.function
     def outer(n):
         rows = tf.TensorArray(tf.float32, n, element_shape=[512])
         for i in tf.range(n):
-            rows = rows.write(i, p())
+            rows = rows.write(i, p(late(tf.range(512))))
             w.assign_add(tf.ones([512]))
         return tf.reduce_min(rows.stack(), 1), tf.reduce_max(rows.stack(), 1)
 
@@ -289,7 +289,7 @@ def an_assertion_guards_a_write(make: Make) -> Any:
 
     @tf.function
     def outer(x):
-        y = checked(x)
+        y = checked(late(x))
         with tf.control_dependencies([y]):
             w.assign_add(tf.reduce_sum(y))
         return y
@@ -348,7 +348,7 @@ def a_custom_gradient_around(make: Make) -> Any:
     def outer(x):
         with tf.GradientTape() as tape:
             tape.watch(x)
-            y = tf.reduce_sum(f(x))
+            y = tf.reduce_sum(f(late(x)))
         gradient = tape.gradient(y, x)
         w.assign_add(tf.ones([128]))
         return y, gradient
