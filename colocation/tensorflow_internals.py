@@ -295,8 +295,11 @@ def call_flat(concrete: ConcreteFunction, tensors: Sequence[tf.Tensor]) -> Any:
 def concrete_function_like(concrete: ConcreteFunction, graph: FuncGraph) -> ConcreteFunction:
     """Returns a graph with the inputs, captures and outputs of ``concrete``'s as a concrete function.
 
-    It can be called, differentiated and saved as ``concrete`` can.
+    It can be called, differentiated and saved as ``concrete`` can, and waits for what ``concrete`` waits for in the
+    functions that call it.
     """
+    graph.function_captures.control.update(concrete.graph.function_captures.control)
+    graph.collective_manager_ids_used = getattr(concrete.graph, "collective_manager_ids_used", {})
     result = ConcreteFunction.from_func_graph(graph, concrete.function_type, {})
     result.set_variables(concrete.graph.variables)
     result._arg_keywords = concrete._arg_keywords  # what saving asks for

@@ -7,6 +7,7 @@ programs; all without.
 from __future__ import annotations
 
 import importlib
+import itertools
 import json
 import pathlib
 import random
@@ -41,6 +42,9 @@ TOPICS = (
     "gradients",
     "surroundings",
     "python_objects",
+    "order",
+    "order_of_effects",
+    "held_variables",
 )
 
 
@@ -52,19 +56,30 @@ def programs() -> dict[str, Program]:
 
 
 def scattered(context: Context) -> Iterator[Round]:
-    """Every unit on a device of its own choice: what breaks when it is split is split."""
-    allowed = context.problem.allowed
-    draws = np.random.default_rng(context.seed).random(allowed.shape) * allowed
-    yield evaluated(context, draws.argmax(axis=1)[np.newaxis])
+    """Every unit on a device of its own choice: what breaks when it is split is split.
+
+    Every other variable leaves the first device, where it was made; the seed says whether the first one does.
+    """
+    problem = context.problem
+    draws = np.random.default_rng(context.seed).random(problem.allowed.shape)
+    is_variable = [op_type == "VarHandleOp" for op_type in problem.op_types]
+    units = np.unique(problem.unit_of_op[is_variable])
+    draws[units, (np.arange(len(units)) + 1 + context.seed) % problem.num_devices] = 1.0  # draws are less
+    yield evaluated(context, (draws * problem.allowed).argmax(axis=1)[np.newaxis])
 
 
 def undecorated(function: Any) -> Any:
     return function if isinstance(function, type(tf.function(abs))) else tf.function(function)
 
 
-def placed(function: Any, folder: pathlib.Path) -> Any:
+def placed(function: Any, folder: pathlib.Path, number: int) -> Any:
+    """The function with that number of a program: each is scattered otherwise."""
     return tf_placer.auto_place(
-        function, cluster=tf_placer.Cluster.logical(NUM_DEVICES), method="scattered", cache_dir=folder
+        function,
+        cluster=tf_placer.Cluster.logical(NUM_DEVICES),
+        method="scattered",
+        seed=number,
+        cache_dir=folder / str(number),
     )
 
 
@@ -77,17 +92,22 @@ def run(program: Program, make: Make) -> Any:
 
 
 def outcome_of(
-    program: Program, folder: pathlib.Path, decorate: Callable[[Any, pathlib.Path], Any] = placed
+    program: Program, folder: pathlib.Path, decorate: Callable[[Any, pathlib.Path, int], Any] = placed
 ) -> dict[str, Any]:
     """Whether both runs agree, what was placed, and what was said of what was not.
 
     Args:
       program: what to run.
       folder: for what it writes, and for plans.
-      decorate: of a function and the folder for plans.
+      decorate: of a function, the folder for plans, and its number in the program.
     """
     expected = run(program, Make(folder / "undecorated", undecorated))
-    make = Make(folder / "placed", lambda function: decorate(function, folder / "plans"))
+    numbers = itertools.count()
+    make = Make(
+        folder / "placed",
+        lambda function: decorate(function, folder / "plans", next(numbers)),
+        is_placed=True,
+    )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         found = run(program, make)

@@ -41,7 +41,7 @@ def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 
 def test_it_is_large_enough() -> None:
-    assert len(CORPUS) >= 80
+    assert len(CORPUS) >= 150
 
 
 @pytest.mark.parametrize("program", cases())
@@ -79,7 +79,7 @@ def a_sum(make: Make) -> tf.Tensor:
 
 def outcome_under(decorate: Callable, folder: pathlib.Path) -> dict:
     return outcome_of(
-        Program("test", "a_sum", "", a_sum, PLACED, ""), folder, lambda function, _: decorate(function)
+        Program("test", "a_sum", "", a_sum, PLACED, ""), folder, lambda function, *_: decorate(function)
     )
 
 

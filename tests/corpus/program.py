@@ -23,11 +23,13 @@ class Make:
     Attributes:
       folder: an empty one, for what the program saves.
       decorate: of a ``tf.function`` or what one can be made of.
+      is_placed: whether that is ``auto_place``'s.
       made: all that it gave, in order.
     """
 
     folder: pathlib.Path
     decorate: Callable[[Any], Any]
+    is_placed: bool = False
     made: list[Any] = dataclasses.field(default_factory=list)
 
     def __call__(self, function: Any, **options: Any) -> Any:
@@ -36,6 +38,10 @@ class Make:
             function = tf.function(function, **options)
         self.made.append(self.decorate(function))
         return self.made[-1]
+
+    def of_plain(self, function: Any) -> Any:
+        """Of a function that is traced as part of others, as Keras' steps are: undecorated it stays what it is."""
+        return self(function) if self.is_placed else function
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,7 +19,7 @@ PAGE = "docs/results/corpus.md"
 _HEAD = """\
 # What runs decorated
 
-- Command: `make test`, which runs `tests/corpus/corpus_test.py` (a minute and a half of it)
+- Command: `make test`, which runs `tests/corpus/corpus_test.py` (two minutes of it)
 - Seed: 1, for the programs and for what is scattered
 - Machine: 2 cores, 24 GiB of memory, no GPU; TensorFlow 2.21, Python 3.11
 - Date: {date}

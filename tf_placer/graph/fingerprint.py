@@ -18,9 +18,7 @@ from tensorflow.core.framework import attr_value_pb2, function_pb2, node_def_pb2
 _NAMES = frozenset({"shared_name", "container", "debug_name"})
 
 
-def fingerprint(
-    graph_def: tf.compat.v1.GraphDef, fetches: Sequence[str], control_outputs: Sequence[str]
-) -> str:
+def fingerprint(graph_def: tf.compat.v1.GraphDef, fetches: Sequence[str], side_effects: Sequence[str]) -> str:
     """Returns the sha256 hex digest of a graph whose nodes are in topological order."""
     functions = _Functions(graph_def.library.function)
     position = {node.name: i for i, node in enumerate(graph_def.node)}
@@ -28,7 +26,7 @@ def fingerprint(
     for node in graph_def.node:
         _add(digest, _node_text(node, position, functions))
     _add(digest, [_input_text(text, position) for text in fetches])
-    _add(digest, sorted(position[name] for name in control_outputs))
+    _add(digest, sorted(position[name] for name in side_effects))
     return digest.hexdigest()
 
 

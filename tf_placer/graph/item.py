@@ -21,6 +21,7 @@ from colocation.graph_index import GraphIndex, index_graph
 from tf_placer import arguments
 from tf_placer.errors import InputError
 from tf_placer.graph.cleaning.clean import clean
+from tf_placer.graph.cleaning.prune import READ_ONLY_OPS
 from tf_placer.graph.fingerprint import fingerprint
 from tf_placer.graph.host_ops import host_ops, why_not_standalone
 from tf_placer.graph.program import Feed, HostCapture, ItemVariable, Program
@@ -50,7 +51,7 @@ class Item:
       index: integer view of ``graph_def``.
       outputs: [N] tuples, one ``OutputSpec`` per output of each op.
       feeds, fetches, control_outputs: placeholders, fetched tensor names ("node:i"),
-        and ops that must run for their side effects.
+        and what is done when the program is: side effects, and reads of state that something uses.
       variables: captured variables.
       requested_devices: op name -> device strings, whole or in part, for the ops that ask for a device
         (``tf.device``); one for most, several where ops in the branches or the body of an op ask for others. Where a
@@ -210,6 +211,12 @@ class Item:
         """Why no other process can run the graph, one clause that names an op; "" where one can."""
         return why_not_standalone(self.graph_def, self.host_captures)
 
+    @functools.cached_property
+    def side_effects(self) -> tuple[str, ...]:
+        """The control outputs that must run though nothing uses them: those that do more than read."""
+        types = dict(zip(self.index.names, self.index.op_types, strict=True))
+        return tuple(name for name in self.control_outputs if types[name] not in READ_ONLY_OPS)
+
     @property
     def runs_standalone(self) -> bool:
         """Whether another process can run the graph, so that placements can be timed on workers."""
@@ -233,4 +240,4 @@ class Item:
     @functools.cached_property
     def fingerprint(self) -> str:
         """Hex digest of the graph's structure; see ``tf_placer.graph.fingerprint``."""
-        return fingerprint(self.graph_def, self.fetches, self.control_outputs)
+        return fingerprint(self.graph_def, self.fetches, self.side_effects)

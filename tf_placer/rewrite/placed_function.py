@@ -253,4 +253,5 @@ def _connect(
         concrete.graph.structured_outputs,
         expand_composites=True,
     )
+    # What others may only write, or print, once a call is done: automatic control dependencies wait for these.
     graph.control_outputs = [graph.get_operation_by_name(name) for name in item.control_outputs]

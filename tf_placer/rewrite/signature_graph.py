@@ -48,7 +48,7 @@ def add_graph(model: SavedModel, signature: str, item: Item, placed: tf.compat.v
     graph_def.node.extend(_renamed(node, name_of) for node in own.node if node.name not in stays)
     graph_def.library.function.extend(own.library.function)
     graph_def.library.gradient.extend(own.library.gradient)
-    effects = [f"^{name_of[name]}" for name in item.control_outputs]
+    effects = [f"^{name_of[name]}" for name in item.side_effects]
     node_of_name = {node.name: node for node in placed.node}
     for key, fetch in zip(sorted(outputs), item.fetches, strict=True):
         tensor = _renamed_tensor(fetch, name_of)

@@ -187,7 +187,7 @@ def _add_assignment(
 def _add_step_ops(
     item: Item, graph_def: tf.compat.v1.GraphDef, node_of_name: dict[str, tf.compat.v1.NodeDef]
 ) -> tuple[str, ...]:
-    outputs = [tensor.partition(":")[0] for tensor in item.fetches] + list(item.control_outputs)
+    outputs = [tensor.partition(":")[0] for tensor in item.fetches] + list(item.side_effects)
     if not outputs:
         raise InputError(f"{item.name!r} has neither outputs nor side effects, so there is nothing to run")
     outputs_of_device: dict[str, dict[str, None]] = {}

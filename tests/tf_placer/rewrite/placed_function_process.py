@@ -17,6 +17,7 @@ from tests.logical_devices import NUM_DEVICES, report
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
+from tf_placer.graph.reading.from_function import traced
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.placed_function import placed_function
@@ -26,7 +27,7 @@ Pair = collections.namedtuple("Pair", ["left", "right"])
 
 def place(function, *example_args, seed: int = 0):
     """A random legal placement of what ``function`` does with such arguments."""
-    concrete = function.get_concrete_function(*example_args)
+    concrete = traced(function, example_args)
     item = Item.from_function(concrete, *example_args)
     problem = analytic_problem(item, Cluster.logical(NUM_DEVICES))
     row = np.random.default_rng(seed).integers(NUM_DEVICES, size=problem.num_units)

@@ -1,7 +1,8 @@
 """Removes what no result and no side effect needs.
 
-Control outputs that only read state (``ReadVariableOp``) are dropped first: TensorFlow lists
-every stateful op, but a read that nothing uses changes nothing.
+Control outputs that only read state (``ReadVariableOp``) keep nothing alive: TensorFlow lists
+every stateful op, but a read that nothing uses changes nothing. Those that something uses stay
+control outputs: a write that comes after a call of the program must not overtake them.
 """
 
 from __future__ import annotations
@@ -16,17 +17,21 @@ from colocation.graph_index import parse_input
 from tf_placer.graph.program import Program
 from tf_placer.graph.program.functions import keep_functions
 
-READ_ONLY_OPS = frozenset(
-    {"Placeholder", "ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VarHandleOp", "VariableShape"}
-)
+_NEITHER_READS_NOR_WRITES = frozenset({"Placeholder", "VarHandleOp"})
+READ_ONLY_OPS = _NEITHER_READS_NOR_WRITES | {
+    "ReadVariableOp",
+    "ResourceGather",
+    "ResourceGatherNd",
+    "VariableShape",
+}
 
 
 def prune(program: Program) -> Program:
     """Returns the program with needed nodes, functions, feeds, variables and captures only."""
     node_of = {node.name: node for node in program.graph_def.node}
-    control_outputs = [name for name in program.control_outputs if node_of[name].op not in READ_ONLY_OPS]
+    effects = [name for name in program.control_outputs if node_of[name].op not in READ_ONLY_OPS]
     needed: set[str] = set()
-    frontier = [*control_outputs, *(parse_input(text)[1] for text in program.fetches)]
+    frontier = [*effects, *(parse_input(text)[1] for text in program.fetches)]
     while frontier:
         name = frontier.pop()
         if name not in needed:
@@ -40,7 +45,11 @@ def prune(program: Program) -> Program:
     return dataclasses.replace(
         program,
         graph_def=graph_def,
-        control_outputs=tuple(control_outputs),
+        control_outputs=tuple(
+            name
+            for name in program.control_outputs
+            if name in needed and node_of[name].op not in _NEITHER_READS_NOR_WRITES
+        ),
         feeds=tuple(feed for feed in program.feeds if feed.node in needed),
         variables=tuple(variable for variable in program.variables if variable.node in needed),
         host_captures=tuple(capture for capture in program.host_captures if capture.node in needed),

@@ -74,7 +74,8 @@ class Program:
       graph_def: nodes and the library functions they call.
       feeds: inputs.
       fetches: tensors that are the program's results, ``"node:i"``.
-      control_outputs: nodes that must run for their side effects, results or not.
+      control_outputs: nodes that must run for their side effects, results or not; and reads of state, which are done
+        before who called the program may write it.
       variables: captured variables.
       host_captures: what else it reads of this process; their nodes are placeholders.
     """

@@ -44,6 +44,19 @@ def test_a_read_is_no_side_effect(program_of):
     assert result.control_outputs == ()
 
 
+def test_a_read_that_is_used_is_done_when_the_program_is(program_of):
+    program = program_of(
+        """
+        v = VarHandleOp()
+        read = ReadVariableOp(v)
+        result = Neg(read)
+        """,
+        fetches=["result:0"],
+        control_outputs=["read", "v"],
+    )
+    assert prune(program).control_outputs == ("read",)
+
+
 def test_unused_inputs_variables_and_functions_go():
     used, unused = tf.Variable(1.0, name="used"), tf.Variable(1.0, name="unused")
 
