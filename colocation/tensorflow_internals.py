@@ -37,6 +37,7 @@ __all__ = [
     "WrappingFunction",
     "add_function",
     "call_flat",
+    "call_gradients",
     "called_graph",
     "capture_containers",
     "concrete_function_like",
@@ -44,8 +45,10 @@ __all__ = [
     "first_run",
     "first_trace",
     "folded_constant",
+    "functions_of",
     "get_resource_handle_data",
     "graph_of_function_def",
+    "has_python_gradient",
     "host_address_space",
     "is_compiled",
     "is_dataset_function",
@@ -55,9 +58,11 @@ __all__ = [
     "local_devices",
     "new_storage",
     "process_config",
+    "registered_gradient",
     "registered_kernels",
     "registered_op",
     "replace_captures",
+    "set_call_gradient",
     "set_storage",
     "storage",
     "trace",
@@ -287,9 +292,58 @@ class WrappingFunction(Function):
         return self.unplaced._clone(python_function)
 
 
-def call_flat(concrete: ConcreteFunction, tensors: Sequence[tf.Tensor]) -> Any:
-    """Calls a concrete function with its flat tensors; captures are added, and the outputs come structured."""
-    return concrete._call_flat(tensors, concrete.captured_inputs)
+def functions_of(graph: FuncGraph) -> dict[str, Any]:
+    """Returns each function that a traced graph calls, directly or not, by name; a ``Defun`` keeps no graph."""
+    found: dict[str, Any] = {}
+    frontier = [graph]
+    while frontier:
+        for name, function in frontier.pop()._functions.items():
+            if name not in found:
+                found[name] = function
+                frontier.extend([function.graph] if hasattr(function, "graph") else [])
+    return found
+
+
+def call_gradients(graph: FuncGraph) -> dict[str, Callable[..., Any]]:
+    """Returns name of a function -> the gradient of calls of it, of those that a graph calls, directly or not."""
+    graphs = [graph, *(f.graph for f in functions_of(graph).values() if hasattr(f, "graph"))]
+    return {
+        op.get_attr("f").name: op._gradient_function
+        for one in graphs
+        for op in one.get_operations()
+        if op.type in ("PartitionedCall", "StatefulPartitionedCall") and op._gradient_function is not None
+    }
+
+
+def set_call_gradient(call: tf.Operation, gradient: Callable[..., Any]) -> None:
+    """Gives a call the gradient of another call of its function; an imported one has none."""
+    call._gradient_function = gradient
+
+
+def has_python_gradient(function: Any) -> bool:
+    """Returns whether what a graph calls is a ``Defun`` whose gradient is written in Python."""
+    return getattr(function, "python_grad_func", None) is not None
+
+
+def registered_gradient(name: str) -> Callable[..., Any] | None:
+    """Returns the gradient that is registered for an op type, or for ops that bear a name of their own."""
+    try:
+        return ops.gradient_registry.lookup(name)
+    except LookupError:
+        return None
+
+
+def call_flat(
+    concrete: ConcreteFunction, tensors: Sequence[tf.Tensor], captures: Sequence[tf.Tensor] | None = None
+) -> Any:
+    """Calls a concrete function with its flat tensors; the outputs come structured.
+
+    Args:
+      concrete: the function.
+      tensors: its arguments.
+      captures: what it is given for what it has captured; None: what it has captured.
+    """
+    return concrete._call_flat(tensors, concrete.captured_inputs if captures is None else captures)
 
 
 def concrete_function_like(concrete: ConcreteFunction, graph: FuncGraph) -> ConcreteFunction:
@@ -308,9 +362,11 @@ def concrete_function_like(concrete: ConcreteFunction, graph: FuncGraph) -> Conc
 
 
 def called_graph(graph: FuncGraph, name: str) -> FuncGraph | None:
-    """Returns the traced body of a function that a graph calls, or None where there is no such function."""
-    function = graph._get_function(name)
-    return None if function is None else function.graph
+    """Returns the traced body of a function that a graph calls; None where it is not known, or has none.
+
+    A ``Defun`` (``tf.nn.ctc_loss`` makes some) keeps none.
+    """
+    return getattr(graph._get_function(name), "graph", None)
 
 
 def storage(variable: BaseResourceVariable) -> tf.Tensor | None:

@@ -13,6 +13,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.framework import function_pb2
 from tensorflow.python.framework import config as framework_config
+from tensorflow.python.framework import function as defun
 
 from colocation import tensorflow_internals as internals
 
@@ -353,6 +354,41 @@ def traces_of_an_untraced_one_are_its_own() -> None:
     assert other.python_function is function.python_function
 
 
+def functions_of_every_kind_are_found() -> None:
+    @defun.Defun(tf.float32, python_grad_func=lambda op, upstream: upstream)
+    def gradients(x: tf.Tensor) -> tf.Tensor:
+        return tf.tanh(x)
+
+    inner = tf.function(lambda x: x * 2.0)
+    called = tf.function(lambda x: inner(x) + 1.0)
+    graph = concrete_of(lambda x: called(gradients(x)), SPEC).graph
+    found = internals.functions_of(graph)
+    inner_name = inner.get_concrete_function(SPEC).function_def.signature.name
+    assert sorted(map(internals.has_python_gradient, found.values())) == [False, False, True]
+    assert inner_name in found
+    assert internals.called_graph(graph, gradients.name) is None
+
+
+def calls_are_differentiated() -> None:
+    called = tf.function(lambda x: x * x)
+    graph = concrete_of(lambda x: called(x), SPEC).graph
+    ((name, gradient),) = internals.call_gradients(graph).items()
+    assert name in internals.functions_of(graph)
+    copy = internals.FuncGraph("copy")
+    with copy.as_default():
+        x = tf.compat.v1.placeholder(tf.float32, [2])
+        tf.import_graph_def(graph.as_graph_def(), {"x": x}, name="")
+        call = next(op for op in copy.get_operations() if "PartitionedCall" in op.type)
+        internals.set_call_gradient(call, gradient)
+        assert tf.gradients(call.outputs[0], x)[0].op.type == "PartitionedCall"
+
+
+def gradients_are_registered_by_name() -> None:
+    tf.RegisterGradient("OfThisTest")(lambda op, upstream: upstream)
+    assert internals.registered_gradient("OfThisTest")(None, 1) == 1
+    assert internals.registered_gradient("NobodyRegisters") is None
+
+
 CONTRACTS: dict[str, Callable[[], None]] = {
     "BaseResourceVariable": a_class_is_what_tensorflow_makes,
     "ConcreteFunction": a_concrete_function_tells_its_parts,
@@ -362,6 +398,7 @@ CONTRACTS: dict[str, Callable[[], None]] = {
     "WrappingFunction": a_function_is_wrapped_and_saved,
     "add_function": a_function_is_added,
     "call_flat": a_call_is_flat,
+    "call_gradients": calls_are_differentiated,
     "called_graph": a_called_function_is_found,
     "capture_containers": captures_are_in_known_containers,
     "concrete_function_like": a_graph_becomes_a_concrete_function,
@@ -369,8 +406,10 @@ CONTRACTS: dict[str, Callable[[], None]] = {
     "first_run": first_values_that_depend_on_arguments_are_given_by_the_first_run,
     "first_trace": first_values_that_depend_on_arguments_are_given_by_the_first_run,
     "folded_constant": constants_are_folded,
+    "functions_of": functions_of_every_kind_are_found,
     "get_resource_handle_data": handles_tell_their_variables,
     "graph_of_function_def": a_function_def_becomes_a_graph,
+    "has_python_gradient": functions_of_every_kind_are_found,
     "host_address_space": the_process_is_told,
     "is_compiled": compilation_is_told,
     "is_dataset_function": functions_of_datasets_are_told,
@@ -380,9 +419,11 @@ CONTRACTS: dict[str, Callable[[], None]] = {
     "local_devices": devices_tell_their_memory,
     "new_storage": storage_is_made,
     "process_config": options_of_the_process_are_read,
+    "registered_gradient": gradients_are_registered_by_name,
     "registered_kernels": kernels_are_listed,
     "registered_op": op_definitions_are_found,
     "replace_captures": captures_are_replaced,
+    "set_call_gradient": calls_are_differentiated,
     "set_storage": storage_is_replaced,
     "storage": storage_is_replaced,
     "trace": a_call_is_traced_as_it_would_run,

@@ -13,13 +13,17 @@ from colocation.tensorflow_internals import (
     ConcreteFunction,
     FuncGraph,
     add_function,
+    call_gradients,
     concrete_function_like,
     copy_handle_data,
+    set_call_gradient,
 )
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
+from tf_placer.graph.program.functions import CALL_OPS
 from tf_placer.graph.reading.from_function import example_tensors, function_name, traced
 from tf_placer.problem.placement import Placement
+from tf_placer.rewrite.custom_gradients import with_custom_gradients
 from tf_placer.rewrite.functions import (
     with_functions_of_their_own,
     with_functions_renamed,
@@ -152,15 +156,15 @@ def placed_concrete_function(
     suffix = f"__placed_{next(_serial)}"
     placed_def = with_handle_data(rewrite(item, placement, device_of_op), concrete.graph)
     placed_def = with_functions_of_their_own(placed_def)
-    graph_def = with_functions_renamed(placed_def, suffix)
-    inputs = _restore_inputs(graph_def, concrete, item, traced)
-    for function in graph_def.library.function:
-        add_function(function)
     graph = FuncGraph(
         f"{concrete.graph.name}{suffix}",
         structured_input_signature=concrete.structured_input_signature,
         structured_outputs=concrete.graph.structured_outputs,
     )
+    graph_def = with_custom_gradients(with_functions_renamed(placed_def, suffix), graph, suffix)
+    inputs = _restore_inputs(graph_def, concrete, item, traced)
+    for function in graph_def.library.function:
+        add_function(function)
     with graph.as_default():
         _connect(graph, concrete, item, _import(graph, graph_def, concrete, inputs))
     placed = concrete_function_like(concrete, graph)
@@ -253,5 +257,10 @@ def _connect(
         concrete.graph.structured_outputs,
         expand_composites=True,
     )
+    gradients = call_gradients(concrete.graph)
+    for node in item.graph_def.node:  # the calls that stayed: XLA compiles them
+        if node.op in CALL_OPS and node.attr["f"].func.name in gradients:
+            call = graph.get_operation_by_name(node.name)
+            set_call_gradient(call, gradients[node.attr["f"].func.name])
     # What others may only write, or print, once a call is done: automatic control dependencies wait for these.
     graph.control_outputs = [graph.get_operation_by_name(name) for name in item.control_outputs]

@@ -51,7 +51,9 @@ def shapes_behind_handles(
         for text in {text for node in rest.node for text in node.input}:
             _, name, _ = parse_input(text)
             if name in here_of:
-                input_map[text] = here_of[name].op if text.startswith("^") else here_of[name]
+                input_map[text] = here_of[
+                    name
+                ]  # the tensor stands for its op where that is waited for ("^node")
         tf.import_graph_def(rest, input_map=input_map, name="rest")
     tensors = [
         (f"{node.name}:{tensor.value_index}", tensor)

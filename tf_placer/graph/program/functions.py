@@ -14,8 +14,9 @@ def is_compiled(call: node_def_pb2.NodeDef | function_pb2.FunctionDef) -> bool:
 
 
 def keep_functions(library, graph_def: tf.compat.v1.GraphDef) -> None:
-    """Copies the functions that ``graph_def``'s nodes need, directly or not, in library order."""
+    """Copies the functions that ``graph_def``'s nodes need, directly or not, and their gradients, in library order."""
     function_of = {function.signature.name: function for function in library.function}
+    gradient_of = {gradient.function_name: gradient.gradient_func for gradient in library.gradient}
     needed: set[str] = set()
     frontier = [name for node in graph_def.node for name in function_names(node)]
     while frontier:
@@ -23,6 +24,7 @@ def keep_functions(library, graph_def: tf.compat.v1.GraphDef) -> None:
         if name in function_of and name not in needed:
             needed.add(name)
             frontier.extend(n for node in function_of[name].node_def for n in function_names(node))
+            frontier.extend([gradient_of[name]] if name in gradient_of else [])
     graph_def.library.function.extend(f for f in library.function if f.signature.name in needed)
     graph_def.library.gradient.extend(
         g for g in library.gradient if g.function_name in needed and g.gradient_func in needed

@@ -10,7 +10,12 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
-from colocation.tensorflow_internals import ConcreteFunction, get_resource_handle_data
+from colocation.tensorflow_internals import (
+    ConcreteFunction,
+    functions_of,
+    get_resource_handle_data,
+    has_python_gradient,
+)
 from tf_placer import arguments
 from tf_placer.errors import InputError
 from tf_placer.graph.program import (
@@ -56,6 +61,7 @@ def program_of_function(fn: Any, *example_args: Any) -> Program:
     """
     example_args = example_tensors(example_args)
     concrete = traced(fn, example_args)
+    _check_gradients(concrete)
     # Right after tracing: taking a gradient later changes this graph's loops and branches.
     graph_def = concrete.graph.as_graph_def()
     # A gradient taken before has appended what it needs to the outputs.
@@ -78,6 +84,15 @@ def program_of_function(fn: Any, *example_args: Any) -> Program:
         variables=tuple(replaced.variables),
         host_captures=tuple(replaced.host_captures),
     )
+
+
+def _check_gradients(concrete: ConcreteFunction) -> None:
+    for name, function in functions_of(concrete.graph).items():
+        if has_python_gradient(function):
+            raise InputError(
+                f"function {function_name(concrete)!r} calls the Defun {name!r}, whose gradient in Python placing "
+                "would lose; write it with tf.custom_gradient"
+            )
 
 
 def example_tensors(example_args: tuple) -> tuple:
