@@ -22,7 +22,7 @@ def fill(op: OpView) -> Work:
 
 
 def tensor_list(op: OpView) -> Work:
-    """A list is a variant of 0 bytes, so one side of the copy is all that shows: it counts for both."""
+    """A list is a variant (or a TensorFlow 1 array or stack a resource) of 0 bytes, so one side of the copy is all that shows: it counts for both."""
     return Work(Kind.REARRANGEMENT, 0.0, 2 * max(op.input_bytes, op.output_bytes))
 
 
@@ -110,7 +110,10 @@ FORMULAS: dict[str, Formula] = {
         tensor_list,
         "TensorListReserve EmptyTensorList TensorListFromTensor TensorListStack TensorListGetItem "
         "TensorListSetItem TensorListPushBack TensorListPopBack TensorListLength "
-        "TensorListElementShape TensorListConcatV2 TensorListSplit TensorListGather",
+        "TensorListElementShape TensorListConcatV2 TensorListSplit TensorListGather "
+        "TensorArrayV3 TensorArrayGradV3 TensorArrayGradWithShape TensorArrayReadV3 TensorArrayWriteV3 "
+        "TensorArrayGatherV3 TensorArrayScatterV3 TensorArrayConcatV3 TensorArraySplitV3 TensorArraySizeV3 "
+        "TensorArrayCloseV3 StackV2 StackPushV2 StackPopV2 StackCloseV2",
     ),
     **serve(
         gather,
