@@ -8,6 +8,7 @@ import dataclasses
 import numpy as np
 
 from colocation.graph_index import GraphIndex
+from colocation.references import references_of
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.costs.efficiency import LONGEST_NS, run_time_ns
 from tf_placer.costs.formulas import work_of
@@ -19,7 +20,7 @@ from tf_placer.costs.op_work import OpWork
 from tf_placer.costs.trip_count import trip_count
 from tf_placer.costs.work import Kind
 from tf_placer.graph.item import Item
-from tf_placer.graph.sizes.output_specs import OutputSpec
+from tf_placer.graph.sizes.output_specs import OutputSpec, tensor_bytes
 
 _LOOPS = frozenset({"While", "StatelessWhile"})
 _BRANCHES = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
@@ -119,8 +120,12 @@ def _graph_costs(
 
 def _op_views(index: GraphIndex, outputs: tuple[tuple[OutputSpec, ...], ...]) -> list[OpView]:
     inputs: list[list[OutputSpec]] = [[] for _ in range(index.num_ops)]
-    for producer, output, consumer, _ in index.data_edges.tolist():
-        inputs[consumer].append(outputs[producer][output])
+    references = references_of(index)
+    for producer, output, consumer, position in index.data_edges.tolist():
+        spec = outputs[producer][output]
+        if (producer, output) in references.made and (consumer, position) not in references.taken:
+            spec = dataclasses.replace(spec, num_bytes=tensor_bytes(spec.shape, spec.dtype))  # its value is read
+        inputs[consumer].append(spec)
     return [OpView(node, tuple(inputs[op]), outputs[op]) for op, node in enumerate(index.graph_def.node)]
 
 

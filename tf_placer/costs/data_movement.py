@@ -42,6 +42,11 @@ def scatter_into_input(op: OpView) -> Work:
     return Work(Kind.IRREGULAR, float(op.inputs[-1].num_bytes // 4), 2 * op.output_bytes + 3 * updates)
 
 
+def assign(op: OpView) -> Work:
+    """The value (the last input) is copied into the buffer of a v1 variable."""
+    return Work(Kind.STREAMING, 0.0, 2 * op.inputs[-1].num_bytes)
+
+
 def scatter_into_variable(op: OpView) -> Work:
     """Reads updates (the last input) and the variable's rows, writes the rows."""
     return Work(Kind.IRREGULAR, float(op.inputs[-1].num_bytes // 4), 3 * op.inputs[-1].num_bytes)
@@ -80,6 +85,18 @@ WHY_FREE: dict[str, str] = {
     "Switch": "hands on its input",
     "Merge": "hands on the input that came",
     "LoopCond": "hands on one host bool",
+    "Variable": "a reference",
+    "VariableV2": "a reference",
+    "TemporaryVariable": "a reference to a buffer that is not cleared",
+    "DestroyTemporaryVariable": "hands on the buffer",
+    "IsVariableInitialized": "looks at a reference",
+    "RefEnter": "hands on its input",
+    "RefExit": "hands on its input",
+    "RefIdentity": "hands on its input",
+    "RefMerge": "hands on the input that came",
+    "RefNextIteration": "hands on its input",
+    "RefSelect": "hands on one of its inputs",
+    "RefSwitch": "hands on its input",
 }
 
 
@@ -131,8 +148,12 @@ FORMULAS: dict[str, Formula] = {
     ),
     **serve(
         scatter_into_variable,
-        "ResourceScatterAdd ResourceScatterSub ResourceScatterUpdate ResourceScatterNdAdd "
-        "ResourceScatterNdUpdate",
+        "ResourceScatterAdd ResourceScatterSub ResourceScatterUpdate ResourceScatterMul ResourceScatterDiv "
+        "ResourceScatterMax ResourceScatterMin ResourceScatterNdAdd ResourceScatterNdSub ResourceScatterNdUpdate "
+        "ResourceScatterNdMax ResourceScatterNdMin "
+        "ScatterAdd ScatterSub ScatterUpdate ScatterMul ScatterDiv ScatterMax ScatterMin ScatterNdAdd ScatterNdSub "
+        "ScatterNdUpdate ScatterNdMax ScatterNdMin",
     ),
+    **serve(assign, "Assign"),
     **dict.fromkeys(WHY_FREE, free),
 }

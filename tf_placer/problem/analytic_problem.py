@@ -10,6 +10,7 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.costs.analytic import analytic_costs
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
+from tf_placer.graph.sizes.output_specs import tensor_bytes
 from tf_placer.problem.aliases import aliases
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.tensors import TensorTable, tensor_table
@@ -35,6 +36,10 @@ def analytic_problem(item: Item, cluster: Cluster) -> Problem:
     resident_bytes = np.zeros(units.num_units, np.int64)
     for variable in item.variables:
         resident_bytes[units.unit_of_op[item.index.id_of_name[variable.node]]] += variable.num_bytes
+    for op, op_type in enumerate(item.index.op_types):
+        if op_type == "TemporaryVariable":  # of a part of the step, and behind references all the while
+            (spec,) = item.outputs[op]
+            resident_bytes[units.unit_of_op[op]] += tensor_bytes(spec.shape, spec.dtype)
     table = item_tensors(item)
     return Problem(
         name=item.name,

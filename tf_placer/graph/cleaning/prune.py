@@ -13,11 +13,11 @@ import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
 from colocation.graph_index import parse_input
-from tf_placer.graph.program import Program
+from tf_placer.graph.program import VARIABLES, Program
 from tf_placer.graph.program.functions import keep_functions
 
 READ_ONLY_OPS = frozenset(
-    {"Placeholder", "ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VarHandleOp", "VariableShape"}
+    {"Placeholder", "ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape"} | VARIABLES
 )
 
 

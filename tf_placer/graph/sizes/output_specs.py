@@ -3,7 +3,7 @@
 Shapes are TensorFlow's own static shape inference, with each input as large as its example. What depends on data is
 bounded or estimated (``size_rules``), and says so.
 Bytes are elements times the size of the dtype; a string counts 16 bytes an element (its handle
-and a short text: the true length is not static). Resources and variants count 0, since what
+and a short text: the true length is not static). Resources, variants and references to v1 variables count 0, since what
 moves between devices, if anything, is not in the handle.
 """
 
@@ -40,7 +40,7 @@ _WORKSPACES = frozenset({("FusedBatchNormV3", 5)})
 
 @dataclasses.dataclass(frozen=True)
 class OutputSpec:
-    """One output tensor of an op: static shape, dtype, bytes (0 for resources and variants).
+    """One output tensor of an op: static shape, dtype, bytes (0 for resources, variants and references).
 
     Attributes:
       rule: what the shape is an estimate by, where it depends on data; "" where it is known.
@@ -208,7 +208,7 @@ def tensor_bytes(shape: tuple[int, ...], dtype: tf.DType) -> int:
 
 def _spec(tensor: tf.Tensor, shape: tuple[int, ...], rule: str) -> OutputSpec:
     dtype = tensor.dtype.base_dtype
-    num_bytes = tensor_bytes(shape, dtype)
+    num_bytes = tensor_bytes(shape, dtype) if tensor.dtype == dtype else 0
     if num_bytes > MAX_TENSOR_BYTES and not rule:
         raise InputError(
             f"op {tensor.op.name!r} ({tensor.op.type}) output {tensor.value_index} has the shape {list(shape)}, which "
