@@ -1,7 +1,8 @@
 """TensorFlow's hard colocation rules: one function per rule, each merge with its reason.
 
 Most are the Placer's, as TensorFlow 2.21 behaves with soft placement off. ``forwarded_resources``, ``variant_readers``
-and ``switch_inputs`` are what the runtime needs beyond the Placer, and ``loop_frames`` is a choice of ours.
+and ``switch_inputs`` are what the runtime needs beyond the Placer; ``loop_frames`` and ``reference_readers`` are choices
+of ours, the second so that a placed program computes what it did.
 ``tests/colocation/runtime_agreement_test.py`` holds them to the runtime in both directions.
 
 ``While``, ``If`` and ``Case`` are one op each, with their bodies in the library. They follow ``resource_edges`` like
@@ -33,6 +34,7 @@ from colocation.argument_types import (
 )
 from colocation.frames import outermost_loops
 from colocation.graph_index import GraphIndex
+from colocation.references import Buffers
 
 # InputColocationExemptionRegistry of TensorFlow 2.21: ops that only forward a resource
 # input into a function that is placed by itself.
@@ -216,6 +218,21 @@ def loop_frames(index: GraphIndex) -> Iterator[Merge]:
             yield Merge(first, op, "loop_frames", reason)
 
 
+def reference_readers(index: GraphIndex) -> Iterator[Merge]:
+    """Who reads a v1 variable through its reference, or after a write through an earlier read, stays with it.
+
+    Such a reader sees the variable's buffer as it is when the reader runs. On another device it would have what the
+    buffer held when it was sent, which may be before a write that the reader waits for.
+    """
+    buffers = Buffers(index)
+    for reference, consumer in buffers.readers:
+        reason = f"{index.names[consumer]} reads the buffer of {index.names[reference]} as it is when it runs"
+        yield Merge(reference, consumer, "reference_readers", reason)
+    for view, consumer in buffers.late_readers():
+        reason = f"{index.names[consumer]} waits for a write to the buffer that {index.names[view]} has handed on"
+        yield Merge(view, consumer, "reference_readers", reason)
+
+
 RULES: tuple[Rule, ...] = (
     resource_edges,
     forwarded_resources,
@@ -225,6 +242,7 @@ RULES: tuple[Rule, ...] = (
     variant_readers,
     switch_inputs,
     loop_frames,
+    reference_readers,
 )
 
 

@@ -1,8 +1,9 @@
-"""Which v1 loop each op is in."""
+"""Frames of v1 loops: which loop each op is in."""
 
 from __future__ import annotations
 
 import collections
+import dataclasses
 
 import numpy as np
 
@@ -12,31 +13,44 @@ _ENTER_TYPES = frozenset({"Enter", "RefEnter"})
 _EXIT_TYPES = frozenset({"Exit", "RefExit"})
 
 
-def outermost_loops(index: GraphIndex) -> list[int]:
-    """Finds for each op the outermost v1 loop around it, in one breadth-first pass.
+@dataclasses.dataclass(frozen=True)
+class Frames:
+    """The frames of a graph; frame 0 is the graph itself, and parents come before their children.
 
-    ``Enter`` opens a frame (one per parent frame and ``frame_name``) and belongs to it, so does
-    ``Exit``, whose output is outside. An op is in the frame of its inputs.
+    Attributes:
+      frame_of_op: [N]; -1 for an op on a cycle that nothing enters.
+      enter_of_frame: [F] the first ``Enter`` op of each frame; -1 of frame 0.
+      parent_of_frame: [F] the frame around each; 0 of frame 0.
+    """
+
+    frame_of_op: list[int]
+    enter_of_frame: list[int]
+    parent_of_frame: list[int]
+
+
+def outermost_loops(index: GraphIndex) -> list[int]:
+    """Finds for each op the outermost v1 loop around it.
 
     Returns:
       [N]: an ``Enter`` op that stands for the loop, or -1 outside of loops.
     """
-    if not _ENTER_TYPES.intersection(index.op_types):
-        return [-1] * index.num_ops
-    frame_of_op, enter_of_frame, parent_of_frame = _frames(index)
-    outermost = list(enter_of_frame)
-    for frame, parent in enumerate(parent_of_frame):
-        if parent:  # parents come before their children
+    frames = find_frames(index)
+    outermost = list(frames.enter_of_frame)
+    for frame, parent in enumerate(frames.parent_of_frame):
+        if parent:
             outermost[frame] = outermost[parent]
     # Only a cycle that nothing enters is never reached (frame -1); it is in no loop.
-    return [outermost[max(frame, 0)] for frame in frame_of_op]
+    return [outermost[max(frame, 0)] for frame in frames.frame_of_op]
 
 
-def _frames(index: GraphIndex) -> tuple[list[int], list[int], list[int]]:
-    """Returns the frame of each op [N], and of each frame its first Enter and its parent frame.
+def find_frames(index: GraphIndex) -> Frames:
+    """Finds the frame of each op, in one breadth-first pass.
 
-    Frame 0 is the graph itself; its "Enter" is -1.
+    ``Enter`` opens a frame (one per parent frame and ``frame_name``) and belongs to it, so does
+    ``Exit``, whose output is outside. An op is in the frame of its inputs.
     """
+    if not _ENTER_TYPES.intersection(index.op_types):
+        return Frames([0] * index.num_ops, [-1], [0])
     successors = _successors(index)
     frame_of_op = [-1] * index.num_ops
     enter_of_frame, parent_of_frame = [-1], [0]
@@ -64,7 +78,7 @@ def _frames(index: GraphIndex) -> tuple[list[int], list[int], list[int]]:
         for successor in successors[op]:
             if frame_of_op[successor] < 0:
                 visit(successor, outside)
-    return frame_of_op, enter_of_frame, parent_of_frame
+    return Frames(frame_of_op, enter_of_frame, parent_of_frame)
 
 
 def _successors(index: GraphIndex) -> list[list[int]]:

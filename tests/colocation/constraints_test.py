@@ -19,6 +19,7 @@ from colocation.constraints import (
     is_dataset_op,
     loop_frames,
     ref_edges,
+    reference_readers,
     resource_edges,
     switch_inputs,
     variant_readers,
@@ -100,6 +101,26 @@ def test_ref_edges():
         raw.Identity(input=v, name="read")  # expects a value: may be elsewhere
 
     assert pairs(ref_edges, indexed(build)) == {("v", "assign")}
+
+
+def test_reference_readers_see_what_the_buffer_holds_when_they_run():
+    def build() -> None:
+        v = raw.VariableV2(shape=(), dtype=tf.float32, name="v")
+        read = raw.Identity(input=v, name="read")
+        raw.Neg(x=read, name="early")
+        written = raw.AssignAdd(ref=v, value=raw.Exp(x=read, name="change"), name="write")
+        with tf.control_dependencies([written.op]):
+            raw.Abs(x=read, name="late")
+            again = raw.Identity(input=v, name="again")
+        raw.Neg(x=again, name="of_again")  # the value is taken after the write, wherever it is then
+        raw.Log(x=written, name="of_written")
+
+    assert pairs(reference_readers, indexed(build)) == {
+        ("v", "read"),
+        ("v", "again"),
+        ("write", "of_written"),
+        ("read", "late"),
+    }
 
 
 def test_class_lists():

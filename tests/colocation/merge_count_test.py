@@ -47,6 +47,7 @@ def crowd(size: int) -> tf1.GraphDef:
         add(f"pass{i}", "IdentityN", "handle", "handle")
         graph_def.node[-1].attr["T"].list.type.extend([types_pb2.DT_RESOURCE] * 2)
         add(f"assign{i}", "Assign", "buffer", "one", T=types_pb2.DT_FLOAT)
+        add(f"value{i}", "Identity", "buffer", T=types_pb2.DT_FLOAT)
         add(f"both{i}", "ConcatenateDataset", "dataset", "dataset")
         add(f"switch{i}", "Switch", "one", "yes", T=types_pb2.DT_FLOAT)
         for name, source, frame in ((f"enter{i}", "one", b"loop"), (f"inner{i}", f"enter{i}", b"inner")):
@@ -105,6 +106,7 @@ def test_all_that_meets_is_one_unit() -> None:
         ("read", "handle"),
         ("pass", "handle"),
         ("assign", "buffer"),
+        ("value", "buffer"),
         ("both", "dataset"),
         ("switch", "one"),
         ("inner", "enter0"),

@@ -8,9 +8,11 @@ import dataclasses
 import numpy as np
 
 from colocation.graph_index import GraphIndex
+from colocation.references import references_of
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.costs.efficiency import LONGEST_NS, run_time_ns
 from tf_placer.costs.formulas import work_of
+from tf_placer.costs.frame_trips import frame_trips
 from tf_placer.costs.function_body import FunctionLibrary
 from tf_placer.costs.kernels import find_kernel
 from tf_placer.costs.op_view import OpView
@@ -18,7 +20,7 @@ from tf_placer.costs.op_work import OpWork
 from tf_placer.costs.trip_count import trip_count
 from tf_placer.costs.work import Kind
 from tf_placer.graph.item import Item
-from tf_placer.graph.sizes.output_specs import OutputSpec
+from tf_placer.graph.sizes.output_specs import OutputSpec, tensor_bytes
 
 _LOOPS = frozenset({"While", "StatelessWhile"})
 _BRANCHES = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
@@ -58,7 +60,8 @@ def analytic_costs(item: Item, cluster: Cluster) -> OpCosts:
     bytes from its type's formula (``formulas.FORMULA_OF_TYPE``). An op of unknown type moves its inputs and
     outputs once and is counted in ``guessed``. An op whose GPU kernel keeps its outputs in host memory
     takes as long as on the cluster's first CPU. A loop takes its body and condition times its trip
-    count (once, and guessed, where that is unknown), a branch its longest branch.
+    count (once, and guessed, where that is unknown), a branch its longest branch. An op in a loop of TensorFlow 1 takes
+    all of its runs; of a branch of TensorFlow 1 (``Switch``) both sides count.
 
     Args:
       item: the program, N ops.
@@ -69,16 +72,18 @@ def analytic_costs(item: Item, cluster: Cluster) -> OpCosts:
     """
     library = FunctionLibrary(item.graph_def)
     is_ranked = (True,) * item.index.num_ops  # an item's shapes are static
-    return _graph_costs(item.index, item.outputs, is_ranked, library, cluster)
+    return _graph_costs(item.index, item.outputs, is_ranked, True, library, cluster)
 
 
 def _graph_costs(
     index: GraphIndex,
     outputs: tuple[tuple[OutputSpec, ...], ...],
     is_ranked: tuple[bool, ...],
+    is_shape_known: bool,
     library: FunctionLibrary,
     cluster: Cluster,
 ) -> OpCosts:
+    outputs_if_known = outputs if is_shape_known else None
     views = _op_views(index, outputs)
     works = [work_of(view, ranked) for view, ranked in zip(views, is_ranked, strict=True)]
     calling = [op for op, view in enumerate(views) if _calls_functions(view, library)]
@@ -94,23 +99,33 @@ def _graph_costs(
     guessed = collections.Counter(view.type for view, work in zip(views, works, strict=True) if work.guessed)
     for op in calling:
         guessed[views[op].type] -= 1
-        costs = _call_costs(index, op, views[op], library, cluster)
+        costs = _call_costs(index, op, views[op], outputs_if_known, library, cluster)
         compute_ns[op] = np.minimum(costs.compute_ns.sum(axis=0), LONGEST_NS)
         allowed[op] = costs.allowed.all(axis=0)
         flops[op], num_bytes[op], launches[op] = np.minimum(costs.work.sum(), _MOST_WORK)
         guessed.update(costs.guessed)
+    trips = frame_trips(index, outputs_if_known)
+    if trips.unknown:
+        guessed["LoopCond"] += trips.unknown
+    # In floats, which do not overflow.
+    times_ns = np.minimum(compute_ns * trips.runs[:, np.newaxis], LONGEST_NS).astype(np.int64)
+    works = (np.minimum(work * trips.runs, _MOST_WORK) for work in (flops, num_bytes, launches))
     return OpCosts(
-        compute_ns,
+        times_ns,
         allowed,
         guessed={op_type: count for op_type, count in guessed.items() if count > 0},
-        work=OpWork(flops, num_bytes, launches),
+        work=OpWork(*works),
     )
 
 
 def _op_views(index: GraphIndex, outputs: tuple[tuple[OutputSpec, ...], ...]) -> list[OpView]:
     inputs: list[list[OutputSpec]] = [[] for _ in range(index.num_ops)]
-    for producer, output, consumer, _ in index.data_edges.tolist():
-        inputs[consumer].append(outputs[producer][output])
+    references = references_of(index)
+    for producer, output, consumer, position in index.data_edges.tolist():
+        spec = outputs[producer][output]
+        if (producer, output) in references.made and (consumer, position) not in references.taken:
+            spec = dataclasses.replace(spec, num_bytes=tensor_bytes(spec.shape, spec.dtype))  # its value is read
+        inputs[consumer].append(spec)
     return [OpView(node, tuple(inputs[op]), outputs[op]) for op, node in enumerate(index.graph_def.node)]
 
 
@@ -133,7 +148,12 @@ def _calls_functions(view: OpView, library: FunctionLibrary) -> bool:
 
 
 def _call_costs(
-    index: GraphIndex, op: int, view: OpView, library: FunctionLibrary, cluster: Cluster
+    index: GraphIndex,
+    op: int,
+    view: OpView,
+    outputs: tuple[tuple[OutputSpec, ...], ...] | None,
+    library: FunctionLibrary,
+    cluster: Cluster,
 ) -> OpCosts:
     """Costs of an op that calls functions; the sum over rows is the op's time on each device."""
     attributes = view.node.attr
@@ -142,7 +162,7 @@ def _call_costs(
             _function_costs(attributes[key].func.name, view.inputs, library, cluster)
             for key in ("body", "cond")
         ]
-        iterations = trip_count(index, op)
+        iterations = trip_count(index, op, outputs)
         if iterations is None:
             return _joined(parts, 1, {view.type: 1})
         return _joined(parts, iterations, {})
@@ -167,7 +187,7 @@ def _function_costs(
     name: str, inputs: tuple[OutputSpec, ...], library: FunctionLibrary, cluster: Cluster
 ) -> OpCosts:
     body = library.body(name, inputs)
-    costs = _graph_costs(body.index, body.outputs, body.is_ranked, library, cluster)
+    costs = _graph_costs(body.index, body.outputs, body.is_ranked, body.is_shape_known, library, cluster)
     if body.is_shape_known:
         return costs
     return dataclasses.replace(costs, guessed={**costs.guessed, f"{name} (unknown shapes)": 1})

@@ -22,7 +22,7 @@ def fill(op: OpView) -> Work:
 
 
 def tensor_list(op: OpView) -> Work:
-    """A list is a variant of 0 bytes, so one side of the copy is all that shows: it counts for both."""
+    """A list is a variant (or a TensorFlow 1 array or stack a resource) of 0 bytes, so one side of the copy is all that shows: it counts for both."""
     return Work(Kind.REARRANGEMENT, 0.0, 2 * max(op.input_bytes, op.output_bytes))
 
 
@@ -40,6 +40,11 @@ def scatter_into_input(op: OpView) -> Work:
     """Copies the first input, then reads, adds and writes the updates' rows (the last input)."""
     updates = op.inputs[-1].num_bytes
     return Work(Kind.IRREGULAR, float(op.inputs[-1].num_bytes // 4), 2 * op.output_bytes + 3 * updates)
+
+
+def assign(op: OpView) -> Work:
+    """The value (the last input) is copied into the buffer of a v1 variable."""
+    return Work(Kind.STREAMING, 0.0, 2 * op.inputs[-1].num_bytes)
 
 
 def scatter_into_variable(op: OpView) -> Work:
@@ -80,6 +85,18 @@ WHY_FREE: dict[str, str] = {
     "Switch": "hands on its input",
     "Merge": "hands on the input that came",
     "LoopCond": "hands on one host bool",
+    "Variable": "a reference",
+    "VariableV2": "a reference",
+    "TemporaryVariable": "a reference to a buffer that is not cleared",
+    "DestroyTemporaryVariable": "hands on the buffer",
+    "IsVariableInitialized": "looks at a reference",
+    "RefEnter": "hands on its input",
+    "RefExit": "hands on its input",
+    "RefIdentity": "hands on its input",
+    "RefMerge": "hands on the input that came",
+    "RefNextIteration": "hands on its input",
+    "RefSelect": "hands on one of its inputs",
+    "RefSwitch": "hands on its input",
 }
 
 
@@ -110,7 +127,10 @@ FORMULAS: dict[str, Formula] = {
         tensor_list,
         "TensorListReserve EmptyTensorList TensorListFromTensor TensorListStack TensorListGetItem "
         "TensorListSetItem TensorListPushBack TensorListPopBack TensorListLength "
-        "TensorListElementShape TensorListConcatV2 TensorListSplit TensorListGather",
+        "TensorListElementShape TensorListConcatV2 TensorListSplit TensorListGather "
+        "TensorArrayV3 TensorArrayGradV3 TensorArrayGradWithShape TensorArrayReadV3 TensorArrayWriteV3 "
+        "TensorArrayGatherV3 TensorArrayScatterV3 TensorArrayConcatV3 TensorArraySplitV3 TensorArraySizeV3 "
+        "TensorArrayCloseV3 StackV2 StackPushV2 StackPopV2 StackCloseV2",
     ),
     **serve(
         gather,
@@ -128,8 +148,12 @@ FORMULAS: dict[str, Formula] = {
     ),
     **serve(
         scatter_into_variable,
-        "ResourceScatterAdd ResourceScatterSub ResourceScatterUpdate ResourceScatterNdAdd "
-        "ResourceScatterNdUpdate",
+        "ResourceScatterAdd ResourceScatterSub ResourceScatterUpdate ResourceScatterMul ResourceScatterDiv "
+        "ResourceScatterMax ResourceScatterMin ResourceScatterNdAdd ResourceScatterNdSub ResourceScatterNdUpdate "
+        "ResourceScatterNdMax ResourceScatterNdMin "
+        "ScatterAdd ScatterSub ScatterUpdate ScatterMul ScatterDiv ScatterMax ScatterMin ScatterNdAdd ScatterNdSub "
+        "ScatterNdUpdate ScatterNdMax ScatterNdMin",
     ),
+    **serve(assign, "Assign"),
     **dict.fromkeys(WHY_FREE, free),
 }

@@ -59,13 +59,14 @@ def draw(op: OpView) -> Work:
 
 
 # Passes over a gradient-sized buffer (reads and writes of variable, slots and gradient), and operations per
-# element, from the update rule of each op.
+# element, from the update rule of each op. The twin for v1 variables (``_twins``) does the same.
 _PASSES_AND_OPERATIONS: dict[str, tuple[int, float]] = {
     "AssignAddVariableOp": (3, 1.0),
     "AssignSubVariableOp": (3, 1.0),
     "ResourceApplyGradientDescent": (3, 2.0),
     "ResourceApplyMomentum": (5, 4.0),
     "ResourceApplyKerasMomentum": (5, 4.0),
+    "ResourceApplyAdagrad": (5, 8.0),
     "ResourceApplyAdagradV2": (5, 8.0),
     "ResourceApplyRMSProp": (7, 12.0),
     "ResourceApplyCenteredRMSProp": (9, 14.0),
@@ -73,6 +74,7 @@ _PASSES_AND_OPERATIONS: dict[str, tuple[int, float]] = {
     "ResourceApplyAdamWithAmsgrad": (9, 15.0),
     "ResourceApplyAdaMax": (7, 12.0),
     "ResourceApplyAdadelta": (7, 16.0),
+    "ResourceApplyFtrl": (7, 20.0),
     "ResourceApplyFtrlV2": (7, 20.0),
 }
 
@@ -81,6 +83,11 @@ def variable_update(op: OpView, passes: int, operations: float) -> Work:
     """``passes`` times the largest input that is not a handle: the gradient or the added value."""
     value = max(op.inputs[1:], key=lambda spec: spec.num_bytes)
     return Work(Kind.STREAMING, operations * elements(value), passes * value.num_bytes)
+
+
+def _twins(op_type: str) -> tuple[str, ...]:
+    """An op on a resource variable, and what it is called on a v1 variable."""
+    return op_type, op_type.removeprefix("Resource").removesuffix("VariableOp")
 
 
 FORMULAS: dict[str, Formula] = {
@@ -121,7 +128,8 @@ FORMULAS: dict[str, Formula] = {
         "RngReadAndSkip",
     ),
     **{
-        op_type: functools.partial(variable_update, passes=passes, operations=operations)
+        twin: functools.partial(variable_update, passes=passes, operations=operations)
         for op_type, (passes, operations) in _PASSES_AND_OPERATIONS.items()
+        for twin in _twins(op_type)
     },
 }

@@ -8,11 +8,12 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import function_pb2, node_def_pb2
 
+from colocation.references import LEAVES_AS_IT_IS
 from colocation.tensorflow_internals import registered_op
 from tf_placer.graph.program.functions import function_names
 
-# Ops that read a resource and leave it as it is; any other op with a handle for input writes.
-_READERS = frozenset(
+# Ops that read a resource or reference and leave it as it is; any other op that takes one writes.
+_READERS = LEAVES_AS_IT_IS | frozenset(
     [
         "LookupTableFindV2",
         "LookupTableSizeV2",
@@ -41,5 +42,7 @@ def _writes(
         seen.update(new)
         return any(_writes(child, library, seen) for name in new for child in library[name].node_def)
     definition = registered_op(node.op)
-    takes = [] if definition is None else [argument.type for argument in definition.input_arg]
-    return node.op not in _READERS and tf.resource.as_datatype_enum in takes
+    takes = [] if definition is None else definition.input_arg
+    return node.op not in _READERS and any(
+        argument.is_ref or argument.type == tf.resource.as_datatype_enum for argument in takes
+    )

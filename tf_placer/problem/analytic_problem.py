@@ -10,6 +10,7 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.costs.analytic import analytic_costs
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
+from tf_placer.graph.sizes.output_specs import tensor_bytes
 from tf_placer.problem.aliases import aliases
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.tensors import TensorTable, tensor_table
@@ -20,8 +21,7 @@ def analytic_problem(item: Item, cluster: Cluster) -> Problem:
 
     Raises:
       InputError: the item has no op; an op, or the ops of one unit together, have a kernel on no device of the
-        cluster; an op must stay on the host, and there is none or it has no kernel; or the graph holds a TensorFlow 1
-        loop.
+        cluster; or an op must stay on the host, and there is none or it has no kernel.
     """
     if not item.index.num_ops:
         raise InputError(
@@ -36,6 +36,10 @@ def analytic_problem(item: Item, cluster: Cluster) -> Problem:
     resident_bytes = np.zeros(units.num_units, np.int64)
     for variable in item.variables:
         resident_bytes[units.unit_of_op[item.index.id_of_name[variable.node]]] += variable.num_bytes
+    for op, op_type in enumerate(item.index.op_types):
+        if op_type == "TemporaryVariable":  # of a part of the step, and behind references all the while
+            (spec,) = item.outputs[op]
+            resident_bytes[units.unit_of_op[op]] += tensor_bytes(spec.shape, spec.dtype)
     table = item_tensors(item)
     return Problem(
         name=item.name,
@@ -76,15 +80,10 @@ def item_tensors(item: Item) -> TensorTable:
     output_number = np.concatenate([np.arange(len(o)) for o in item.outputs] or [np.zeros(0, int)])
     output_bytes = np.array([spec.num_bytes for outputs in item.outputs for spec in outputs], np.int64)
     first_output = np.concatenate([[0], np.cumsum([len(o) for o in item.outputs])]).astype(np.int64)
-    data, control = index.data_edges, index.control_edges
+    # What goes back in a TensorFlow 1 loop stays in its unit: nobody waits for it.
+    data = index.data_edges[index.data_edges[:, 2] > index.data_edges[:, 0]]
+    control = index.control_edges
     held = output_bytes > 0
-    back = np.flatnonzero(data[:, 2] <= data[:, 0])
-    if len(back):
-        producer, _, consumer, _ = data[back[0]]
-        raise InputError(
-            f"op {index.names[producer]!r} feeds the earlier op {index.names[consumer]!r}: a TensorFlow 1 loop; "
-            "make it a tf.while_loop of TensorFlow 2, which is placed as one unit"
-        )
     edges = np.concatenate([data[:, [0, 2]], control, np.stack([op_of_output, op_of_output], axis=1)[held]])
     tensor = np.concatenate([data[:, 1], np.full(len(control), -1), output_number[held]])
     num_bytes = np.concatenate(

@@ -12,7 +12,7 @@ import tensorflow as tf
 from tf_placer.errors import InputError
 from tf_placer.graph.host_ops import can_stand_in
 from tf_placer.graph.item import Feed, Item
-from tf_placer.graph.program import check_restorable
+from tf_placer.graph.program import REFERENCE_VARIABLES, check_restorable
 
 _SCOPE = "tf_placer_program"
 
@@ -178,9 +178,11 @@ def _add_assignment(
     placeholder = graph_def.node.add(name=f"{prefix}/value", op="Placeholder", device=handle.device)
     placeholder.attr["dtype"].type = dtype
     placeholder.attr["shape"].shape.CopyFrom(tf.TensorShape(value.shape).as_proto())
-    assign = graph_def.node.add(name=f"{prefix}/assign", op="AssignVariableOp", device=handle.device)
+    is_reference = handle.op in REFERENCE_VARIABLES
+    op_type = "Assign" if is_reference else "AssignVariableOp"
+    assign = graph_def.node.add(name=f"{prefix}/assign", op=op_type, device=handle.device)
     assign.input.extend([handle.name, placeholder.name])
-    assign.attr["dtype"].type = dtype
+    assign.attr["T" if is_reference else "dtype"].type = dtype
     return Assignment(f"{placeholder.name}:0", assign.name, value, handle.device)
 
 

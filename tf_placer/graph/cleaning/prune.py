@@ -14,10 +14,10 @@ import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
 from colocation.graph_index import parse_input
-from tf_placer.graph.program import Program
+from tf_placer.graph.program import VARIABLES, Program
 from tf_placer.graph.program.functions import keep_functions
 
-_NEITHER_READS_NOR_WRITES = frozenset({"Placeholder", "VarHandleOp"})
+_NEITHER_READS_NOR_WRITES = frozenset({"Placeholder"}) | VARIABLES
 READ_ONLY_OPS = _NEITHER_READS_NOR_WRITES | {
     "ReadVariableOp",
     "ResourceGather",

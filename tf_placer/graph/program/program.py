@@ -11,12 +11,19 @@ import tensorflow as tf
 from tf_placer.errors import InputError
 
 
+REFERENCE_VARIABLES = frozenset({"Variable", "VariableV2"})
+"""Op types of v1 variables, which give references to their buffers."""
+
+VARIABLES = REFERENCE_VARIABLES | {"VarHandleOp"}
+"""Op types of variables, which keep a value from step to step."""
+
+
 @dataclasses.dataclass(frozen=True)
 class ItemVariable:
-    """A captured variable: its ``VarHandleOp`` node and the eager value behind it.
+    """A variable: its node and its value.
 
     Attributes:
-      node: name of the ``VarHandleOp``; also its ``shared_name``.
+      node: name of the ``VarHandleOp``, also its ``shared_name``; or of the v1 variable.
       shape, dtype, num_bytes: of the variable's value.
       value: the value when the program was captured.
       capture: name of the traced graph's placeholder that stood for the handle.

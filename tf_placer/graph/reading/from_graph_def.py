@@ -12,7 +12,7 @@ from tensorflow.core.framework import node_def_pb2
 from colocation.graph_index import parse_input
 from tf_placer.errors import InputError
 from tf_placer.graph.checking.check_graph import check_graph, checked_dtype, is_tensor_name
-from tf_placer.graph.program import Feed, ItemVariable, Program, with_nodes
+from tf_placer.graph.program import VARIABLES, Feed, ItemVariable, Program, with_nodes
 from tf_placer.graph.program.function_tensors import num_outputs, op_def
 from tf_placer.graph.sizes.output_specs import MAX_TENSOR_BYTES, tensor_bytes
 
@@ -48,7 +48,7 @@ def program_of_graph_def(
       inputs: what is fed. Zeros (empty strings) of the given shape stand for values.
       fetches: tensors that are its results, ``"node:i"`` or ``"node"``.
       targets: nodes that must run for their side effects.
-      values: of variables, by the name of their ``VarHandleOp``; zeros for those that are not here.
+      values: of variables, by the name of their node; zeros for those that are not here.
       batch_size: stands for dimensions of any size.
 
     Raises:
@@ -65,7 +65,7 @@ def program_of_graph_def(
         copy.attr.pop("_output_shapes", None)
         if node.name in fed:
             copy = _placeholder(fed[node.name], node.device)
-        elif node.op == "VarHandleOp":
+        elif node.op in VARIABLES:
             variables.append(_variable(node, values or {}))
         nodes.append(copy)
     return Program(

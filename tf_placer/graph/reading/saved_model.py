@@ -152,7 +152,7 @@ def _input(model: SavedModel, key: str, info: meta_graph_pb2.TensorInfo) -> Inpu
 
 
 def _variable_values(model: SavedModel) -> dict[str, np.ndarray]:
-    """``VarHandleOp`` -> value, for the variables that the model's own restore ops read from its checkpoint."""
+    """Variable's node -> value, for the variables that the model's own restore ops read from its checkpoint."""
     prefix = model.path / "variables" / "variables"
     restored = _restored(model.meta_graph.graph_def)
     if not restored:
@@ -171,7 +171,7 @@ def _variable_values(model: SavedModel) -> dict[str, np.ndarray]:
 
 
 def _restored(graph_def: tf.compat.v1.GraphDef) -> dict[str, str]:
-    """``VarHandleOp`` -> checkpoint key, from the ops that restore: in the main graph, or in a function it calls."""
+    """Variable's node -> checkpoint key, from the ops that restore: in the main graph, or in a function it calls."""
     library = {function.signature.name: function for function in graph_def.library.function}
     found = _assigned_from_checkpoint(graph_def.node, {})
     for node in graph_def.node:
@@ -187,11 +187,14 @@ def _restored(graph_def: tf.compat.v1.GraphDef) -> dict[str, str]:
 def _assigned_from_checkpoint(
     nodes: Iterable[node_def_pb2.NodeDef], handle_of_argument: Mapping[str, str]
 ) -> dict[str, str]:
-    """The same of one graph or body, in which ``AssignVariableOp(handle, Identity(RestoreV2:i))`` restores."""
+    """The same of one graph or body, in which ``AssignVariableOp(handle, Identity(RestoreV2:i))`` restores.
+
+    Of a v1 variable it is ``Assign(variable, RestoreV2:i)``.
+    """
     node_of_name = {node.name: node for node in nodes}
     found = {}
     for node in node_of_name.values():
-        if node.op != "AssignVariableOp":
+        if node.op not in ("Assign", "AssignVariableOp"):
             continue
         source = node_of_name.get(_node_of(node.input[1]))
         text = node.input[1]

@@ -6,7 +6,7 @@ that theirs follow from it. Where what follows contradicts something, inference'
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -26,6 +26,7 @@ from tf_placer.graph.sizes.size_rules import (
     BRANCHES,
     DEFAULT_BATCH,
     DERIVED,
+    LIST,
     LOOP,
     PARTS_PER_STRING,
     Shape,
@@ -33,8 +34,10 @@ from tf_placer.graph.sizes.size_rules import (
     filled,
     sized,
 )
+from tf_placer.graph.sizes.tensor_arrays import TensorArrays
 from tf_placer.graph.sizes.tensor_lists import TensorList, lists_of
 
+_MERGES = frozenset({"Merge", "RefMerge"})
 _REFUSED = (ValueError, RuntimeError, TypeError, tf.errors.OpError)
 
 
@@ -42,6 +45,7 @@ def estimated_sizes(
     graph_def: tf.compat.v1.GraphDef,
     operations: Sequence[tf.Operation],
     inferred: Sequence[Sequence[tf.TensorShape]],
+    next_shapes: Mapping[str, tf.TensorShape] | None = None,
 ) -> list[list[tuple[Shape, str]]]:
     """Gives every output of a graph a size.
 
@@ -49,20 +53,27 @@ def estimated_sizes(
       graph_def: the graph, as inference likes it best.
       operations: its ops in a graph of TensorFlow, in the same order.
       inferred: shape of each of their outputs, as far as inference knows it.
+      next_shapes: node that stands for what comes back in a loop -> the largest shape of it that is known.
 
     Returns:
       Per op and output: shape, and the rule that it is an estimate by, or "" where it is known.
     """
-    walk = _Walk(graph_def, _batch(graph_def))
-    with tf.Graph().as_default():
-        tf.graph_util.import_graph_def(
-            tf.compat.v1.GraphDef(library=graph_def.library, versions=graph_def.versions), name=""
-        )
-        walk.add_certain(graph_def, inferred)
-        return [
-            walk.sizes(node, operation, shapes)
-            for node, operation, shapes in zip(graph_def.node, operations, inferred, strict=True)
-        ]
+    arrays, known = TensorArrays(), {}
+    while True:
+        walk = _Walk(graph_def, _batch(graph_def), next_shapes or {}, arrays)
+        with tf.Graph().as_default():
+            tf.graph_util.import_graph_def(
+                tf.compat.v1.GraphDef(library=graph_def.library, versions=graph_def.versions), name=""
+            )
+            walk.add_certain(graph_def, inferred)
+            found = [
+                walk.sizes(node, operation, shapes)
+                for node, operation, shapes in zip(graph_def.node, operations, inferred, strict=True)
+            ]
+        if arrays.is_complete or arrays.known == known:
+            return found
+        known = arrays.known  # what is put in late may have been taken out early
+        arrays = TensorArrays(known)
 
 
 def _batch(graph_def: tf.compat.v1.GraphDef) -> int:
@@ -76,10 +87,18 @@ def _batch(graph_def: tf.compat.v1.GraphDef) -> int:
 class _Walk:
     """Builds a second graph of ops whose outputs all have a size."""
 
-    def __init__(self, graph_def: tf.compat.v1.GraphDef, batch: int) -> None:
+    def __init__(
+        self,
+        graph_def: tf.compat.v1.GraphDef,
+        batch: int,
+        next_shapes: Mapping[str, tf.TensorShape],
+        arrays: TensorArrays,
+    ) -> None:
         self._versions = graph_def.versions
         self._library = {function.signature.name: function for function in graph_def.library.function}
         self._batch = batch
+        self._next_shapes = next_shapes
+        self._arrays = arrays
         self._tensor: dict[tuple[str, int], tf.Tensor] = {}
         self._list: dict[tuple[str, int], TensorList] = {}
         self._by_estimates: set[str] = set()  # ops that depend on one
@@ -116,7 +135,7 @@ class _Walk:
         depends = any(name in self._by_estimates for name, _ in names)
         found = []
         for i, tensor in enumerate(outputs):
-            shape, rule = self._size(node, i, tensor, inferred[i], inputs, lists, depends)
+            shape, rule = self._size(node, i, tensor, inferred[i], inputs, names, lists, depends)
             found.append((shape, rule))
             self._tensor[node.name, i] = tensor if is_handle(tensor) else _with_shape(tensor, shape)
         if node.op in ("StringSplit", "StringSplitV2"):  # their last output says how many rows there are
@@ -125,6 +144,10 @@ class _Walk:
         if depends or any(rule for _, rule in found):
             self._by_estimates.add(node.name)
         shapes = [None if is_handle(tensor) else tuple(tensor.shape.as_list()) for tensor in inputs]
+        size = _value(inputs[0]) if node.op == "TensorArrayV3" else None
+        self._arrays.saw(node, names, shapes, int(size) if size is not None and np.ndim(size) == 0 else 0)
+        if node.op == "TensorArraySizeV3" and self._arrays.length(names[0]):
+            self._tensor[node.name, 0] = tf.constant(self._arrays.length(names[0]), tf.int32)
         for i, one in lists_of(node, shapes, lists, lambda k: _value(inputs[k])).items():
             self._list[node.name, i] = one
         return found
@@ -164,6 +187,7 @@ class _Walk:
         tensor: tf.Tensor,
         inferred: tf.TensorShape,
         inputs: Sequence[tf.Tensor],
+        names: Sequence[tuple[str, int]],
         lists: Sequence[TensorList | None],
         depends: bool,
     ) -> tuple[Shape, str]:
@@ -182,7 +206,16 @@ class _Walk:
             shape = shape if value is None else tf.TensorShape(value.shape)
         if shape.is_fully_defined():
             return tuple(shape.as_list()), rule or follows
+        if node.name in self._next_shapes:
+            return filled(self._next_shapes[node.name], self._batch), LOOP
+        if node.op in _MERGES:
+            largest = largest_shape([one.shape for one in inputs])
+            rule = LOOP if any(name in self._next_shapes for name, _ in names) else BRANCHES
+            return filled(largest, self._batch), rule
         shapes = tuple(None if is_handle(one) else tuple(one.shape.as_list()) for one in inputs)
+        taken = self._arrays.taken(node, names, shapes)
+        if taken is not None and shape.is_compatible_with(taken):
+            return taken, LIST
         return sized(Unsized(node, shape, shapes, tuple(lists), lambda k: _value(inputs[k]), self._batch))
 
     def _of_loop(

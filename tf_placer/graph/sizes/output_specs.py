@@ -3,7 +3,7 @@
 Shapes are TensorFlow's own static shape inference, with each input as large as its example. What depends on data is
 bounded or estimated (``size_rules``), and says so.
 Bytes are elements times the size of the dtype; a string counts 16 bytes an element (its handle
-and a short text: the true length is not static). Resources and variants count 0, since what
+and a short text: the true length is not static). Resources, variants and references to v1 variables count 0, since what
 moves between devices, if anything, is not in the handle.
 """
 
@@ -20,7 +20,14 @@ from colocation.tensorflow_internals import folded_constant
 from tf_placer.errors import InputError
 from tf_placer.graph.sizes.called_shapes import keep_callbacks_from_running
 from tf_placer.graph.sizes.estimated_sizes import estimated_sizes
-from tf_placer.graph.sizes.open_loops import changed_shapes, common_shape, is_handle, is_open_loop
+from tf_placer.graph.sizes.frame_loops import back_edges, changed_variables, opened
+from tf_placer.graph.sizes.open_loops import (
+    changed_shapes,
+    common_shape,
+    is_handle,
+    is_open_loop,
+    largest_shape,
+)
 from tf_placer.tensorflow_message import told
 
 STRING_BYTES = 16
@@ -33,7 +40,7 @@ _WORKSPACES = frozenset({("FusedBatchNormV3", 5)})
 
 @dataclasses.dataclass(frozen=True)
 class OutputSpec:
-    """One output tensor of an op: static shape, dtype, bytes (0 for resources and variants).
+    """One output tensor of an op: static shape, dtype, bytes (0 for resources, variants and references).
 
     Attributes:
       rule: what the shape is an estimate by, where it depends on data; "" where it is known.
@@ -58,25 +65,59 @@ def output_specs(graph_def: tf.compat.v1.GraphDef) -> tuple[tuple[OutputSpec, ..
     Raises:
       InputError: TensorFlow rejects the graph, or a tensor is larger than any device.
     """
-    easier = _easier_to_infer(graph_def)
-    operations, changed = _imported(graph_def, easier)
-    while changed:  # what is behind such a loop is not known either
-        for name, shapes in changed.items():
-            node = next(node for node in easier.node if node.name == name)
-            del node.attr["output_shapes"].list.shape[:]
-            node.attr["output_shapes"].list.shape.extend(shape.as_proto() for shape in shapes)
-        operations, changed = _imported(graph_def, easier)
-    inferred = [[_inferred(tensor) for tensor in operation.outputs] for operation in operations]
+    easier, operations, largest = _inferable(graph_def)
+    in_order = [operations[node.name] for node in easier.node]
+    inferred = [[_inferred(tensor) for tensor in operation.outputs] for operation in in_order]
     if all(shape.is_fully_defined() for shapes in inferred for shape in shapes):
         sizes = [[(tuple(shape.as_list()), "") for shape in shapes] for shapes in inferred]
     else:
-        sizes = estimated_sizes(easier, operations, inferred)
+        sizes = estimated_sizes(easier, in_order, inferred, largest)
+    found = dict(zip(operations, sizes, strict=True))
     return tuple(
         tuple(
-            _spec(tensor, shape, rule) for tensor, (shape, rule) in zip(operation.outputs, found, strict=True)
+            _spec(tensor, shape, rule)
+            for tensor, (shape, rule) in zip(operations[node.name].outputs, found[node.name], strict=True)
         )
-        for operation, found in zip(operations, sizes, strict=True)
+        for node in graph_def.node
     )
+
+
+def _inferable(
+    graph_def: tf.compat.v1.GraphDef,
+) -> tuple[tf.compat.v1.GraphDef, dict[str, tf.Operation], dict[str, tf.TensorShape]]:
+    """A graph of which TensorFlow infers as much as is true in every iteration of every loop.
+
+    Returns:
+      The graph, in topological order; name -> op of it; and of the nodes that it has for what comes back in a loop of
+      ``Enter`` and ``Merge``, the largest shape that is known.
+    """
+    straight = _easier_to_infer(graph_def)
+    back = back_edges(straight)
+    next_shapes: dict[str, tf.TensorShape] = {}
+    sizes: dict[str, tf.TensorShape] = {}
+    while True:
+        easier, stand_ins = opened(straight, back, next_shapes)
+        try:
+            operations, changed = _imported(graph_def, easier)
+        except InputError:
+            if len(next_shapes) == len(back):
+                raise
+            # What enters contradicts something in the loop: nothing is taken for granted there, as TensorFlow does.
+            next_shapes = dict.fromkeys(back, tf.TensorShape(None))
+            continue
+        varying = changed_variables(back, operations)
+        if not changed and not varying:
+            largest = {stand_ins[merge]: sizes.get(merge, tf.TensorShape(None)) for merge in stand_ins}
+            return easier, operations, largest
+        for node in straight.node:
+            if node.name in changed:  # what is behind such a loop is not known either
+                del node.attr["output_shapes"].list.shape[:]
+                node.attr["output_shapes"].list.shape.extend(
+                    shape.as_proto() for shape in changed[node.name]
+                )
+        for merge, shapes in varying.items():
+            sizes.setdefault(merge, largest_shape(shapes))
+            next_shapes[merge] = common_shape(shapes)
 
 
 def estimates_by_rule(outputs: Iterable[Iterable[OutputSpec]]) -> dict[str, int]:
@@ -128,8 +169,8 @@ def _inferred(tensor: tf.Tensor) -> tf.TensorShape:
 
 def _imported(
     graph_def: tf.compat.v1.GraphDef, easier: tf.compat.v1.GraphDef
-) -> tuple[list[tf.Operation], dict[str, list[tf.TensorShape]]]:
-    """The graph's ops, and the results of the loops whose variables change their shape, and that do not say so."""
+) -> tuple[dict[str, tf.Operation], dict[str, list[tf.TensorShape]]]:
+    """Name -> op of the easier graph, and the results of the loops whose variables change their shape, and that do not say so."""
     library = {function.signature.name: function for function in graph_def.library.function}
     changed = {}
     graph = tf.Graph()
@@ -138,10 +179,12 @@ def _imported(
             tf.graph_util.import_graph_def(easier, name="")
         except (ValueError, tf.errors.OpError) as error:
             raise InputError(f"TensorFlow does not accept the graph: {told(error)}") from error
-        operations = [graph.get_operation_by_name(node.name) for node in graph_def.node]
-        for node, simple, operation in zip(graph_def.node, easier.node, operations, strict=True):
-            if not is_open_loop(node) or simple.attr["output_shapes"].list.shape:
+        operations = {node.name: graph.get_operation_by_name(node.name) for node in easier.node}
+        simple = {node.name: node for node in easier.node}
+        for node in graph_def.node:
+            if not is_open_loop(node) or simple[node.name].attr["output_shapes"].list.shape:
                 continue
+            operation = operations[node.name]
             try:
                 found = changed_shapes(node, list(operation.inputs), library)
             except (ValueError, RuntimeError, tf.errors.OpError) as error:  # RuntimeError: an unknown op
@@ -165,7 +208,7 @@ def tensor_bytes(shape: tuple[int, ...], dtype: tf.DType) -> int:
 
 def _spec(tensor: tf.Tensor, shape: tuple[int, ...], rule: str) -> OutputSpec:
     dtype = tensor.dtype.base_dtype
-    num_bytes = tensor_bytes(shape, dtype)
+    num_bytes = tensor_bytes(shape, dtype) if tensor.dtype == dtype else 0
     if num_bytes > MAX_TENSOR_BYTES and not rule:
         raise InputError(
             f"op {tensor.op.name!r} ({tensor.op.type}) output {tensor.value_index} has the shape {list(shape)}, which "

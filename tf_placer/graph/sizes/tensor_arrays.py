@@ -1,0 +1,107 @@
+"""What is in the ``TensorArray`` resources and stacks of TensorFlow 1: handles whose elements an op puts in and another takes out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tensorflow.core.framework import node_def_pb2
+
+from tf_placer.graph.sizes.tensor_lists import TensorList
+
+Tensor = tuple[str, int]
+"""(node, output)."""
+
+_MAKES = frozenset({"TensorArrayV3", "TensorArrayGradV3", "TensorArrayGradWithShape", "StackV2"})
+_HANDS_ON = frozenset({"Identity", "Switch", "Merge", "Exit", "NextIteration"})  # ``Enter`` is an ``Identity`` here
+_HANDLE, _VALUE = 0, 2  # inputs of most
+# Op type -> input whose value is put in, and dimensions in front of an element's.
+_PUTS = {"TensorArrayWriteV3": (_VALUE, 0), "TensorArrayScatterV3": (_VALUE, 1), "StackPushV2": (1, 0)}
+_ONE_ELEMENT = frozenset({"TensorArrayReadV3", "StackPopV2"})
+_TAKES = _ONE_ELEMENT | {"TensorArrayGatherV3", "TensorArrayConcatV3"}
+_SPLITS = "TensorArraySplitV3"
+
+
+class TensorArrays:
+    """Elements by the op that made the array, as far as a walk over the graph has seen what is put in.
+
+    An array of gradients has elements like those of what it is the gradient of.
+    """
+
+    def __init__(self, known: Mapping[str, TensorList] | None = None) -> None:
+        """Starts with what an earlier walk has seen, because something may be taken out before it is put in."""
+        self.known: dict[str, TensorList] = dict(known or {})
+        self.is_complete = True  # nothing was taken out whose elements were not known
+        self._maker: dict[Tensor, str] = {}
+        self._gradient_of: dict[str, str] = {}
+
+    def saw(
+        self,
+        node: node_def_pb2.NodeDef,
+        names: Sequence[Tensor],
+        inputs: Sequence[tuple[int, ...] | None],
+        length: int,
+    ) -> None:
+        """Remembers what an op does to an array.
+
+        Args:
+          node: the op.
+          names: its data inputs.
+          inputs: their shapes; a handle has none.
+          length: elements that the op makes an array for, 0 where nothing tells.
+        """
+        if node.op in _MAKES:
+            self._maker[node.name, 0] = node.name
+            if names and names[0] in self._maker:
+                self._gradient_of[node.name] = self._maker[names[0]]
+            elif length:
+                self.known.setdefault(node.name, TensorList(length, None))
+        elif names and names[0] in self._maker:
+            maker = self._maker[names[0]]
+            if node.op in _HANDS_ON:
+                self._maker.update({(node.name, output): maker for output in range(2)})
+            elif node.op in _PUTS:
+                position, leading = _PUTS[node.op]
+                value = inputs[position] or ()
+                self._put(maker, value[0] if leading and value else 0, value[leading:])
+            elif node.op == _SPLITS and inputs[1] and inputs[2]:
+                parts = inputs[2][0]
+                self._put(maker, parts, (-(-inputs[1][0] // max(1, parts)), *inputs[1][1:]))
+
+    def found(self, handle: Tensor) -> TensorList | None:
+        """What the array behind a handle holds; None where it is not known."""
+        maker = self._maker.get(handle)
+        while maker is not None:
+            if maker in self.known and self.known[maker].element is not None:
+                return self.known[maker]
+            maker = self._gradient_of.get(maker)
+        return None
+
+    def length(self, handle: Tensor) -> int:
+        """Elements of the array behind a handle; 0 where nothing tells."""
+        maker = self._maker.get(handle)
+        while maker is not None:
+            if maker in self.known and self.known[maker].length:
+                return self.known[maker].length
+            maker = self._gradient_of.get(maker)
+        return 0
+
+    def taken(
+        self, node: node_def_pb2.NodeDef, names: Sequence[Tensor], inputs: Sequence[tuple[int, ...] | None]
+    ) -> tuple[int, ...] | None:
+        """Shape of what an op takes out of an array; None where it takes nothing, or that is not known."""
+        if node.op not in _TAKES:
+            return None
+        array = self.found(names[_HANDLE])
+        if array is None or array.element is None:
+            self.is_complete = False
+            return None
+        if node.op in _ONE_ELEMENT:
+            return array.element
+        count = self.length(names[_HANDLE]) or (inputs[1] or (1,))[0]
+        if node.op == "TensorArrayGatherV3":
+            return (count, *array.element)
+        return (count * array.element[0], *array.element[1:]) if array.element else None
+
+    def _put(self, maker: str, length: int, element: tuple[int, ...]) -> None:
+        before = self.known.get(maker, TensorList(0, None))
+        self.known[maker] = TensorList(before.length or length, before.element or element)
