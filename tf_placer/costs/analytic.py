@@ -68,19 +68,17 @@ def analytic_costs(item: Item, cluster: Cluster) -> OpCosts:
       Costs; a row of ``allowed`` is all False where no device of the cluster has a kernel.
     """
     library = FunctionLibrary(item.graph_def)
-    is_ranked = (True,) * item.index.num_ops  # an item's shapes are static
-    return _graph_costs(item.index, item.outputs, is_ranked, library, cluster)
+    return _graph_costs(item.index, item.outputs, library, cluster)
 
 
 def _graph_costs(
     index: GraphIndex,
     outputs: tuple[tuple[OutputSpec, ...], ...],
-    is_ranked: tuple[bool, ...],
     library: FunctionLibrary,
     cluster: Cluster,
 ) -> OpCosts:
     views = _op_views(index, outputs)
-    works = [work_of(view, ranked) for view, ranked in zip(views, is_ranked, strict=True)]
+    works = list(map(work_of, views))
     calling = [op for op, view in enumerate(views) if _calls_functions(view, library)]
     kind = np.array([work.kind for work in works], np.int64)
     flops = np.array([work.flops for work in works], np.float64)
@@ -167,7 +165,7 @@ def _function_costs(
     name: str, inputs: tuple[OutputSpec, ...], library: FunctionLibrary, cluster: Cluster
 ) -> OpCosts:
     body = library.body(name, inputs)
-    costs = _graph_costs(body.index, body.outputs, body.is_ranked, library, cluster)
+    costs = _graph_costs(body.index, body.outputs, library, cluster)
     if body.is_shape_known:
         return costs
     return dataclasses.replace(costs, guessed={**costs.guessed, f"{name} (unknown shapes)": 1})
