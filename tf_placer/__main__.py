@@ -36,6 +36,7 @@ from tf_placer.command_line.reporting.summary import summary
 from tf_placer.command_line.reporting.tensorboard_run import write_tensorboard
 from tf_placer.command_line.reporting.write_report import (
     META_GRAPH,
+    META_GRAPH_TEXT,
     SAVED_MODEL,
     reserved_out,
     write_comparison,
@@ -121,7 +122,12 @@ def _place_saved_model(
             export_placed(model, folder / SAVED_MODEL, items, placements)
         else:  # it was exported anew during the search: the plans must fit what is there now
             export_saved_model(
-                model.path, folder / SAVED_MODEL, placements, batch_size=request.source.batch_size
+                model.path,
+                folder / SAVED_MODEL,
+                placements,
+                batch_size=request.source.batch_size,
+                input_shapes=request.source.input_shapes,
+                tags=request.source.tags,
             )
 
     several = "," in values.signature
@@ -191,7 +197,8 @@ def _write_meta_graph(
     source: Source, report: Report, console: rich.console.Console, folder: pathlib.Path
 ) -> None:
     try:
-        (folder / META_GRAPH).write_bytes(source.placed_meta_graph(report.placement))
+        file = source.placed_meta_graph(report.placement)
+        (folder / (META_GRAPH_TEXT if file.is_text else META_GRAPH)).write_bytes(file.content())
     except InputError as error:
         text = f"{META_GRAPH} is not written: {error}; placed_graph.pb has it inlined"
         console.print(text, soft_wrap=True, markup=False)

@@ -13,7 +13,7 @@ import os
 import pathlib
 import re
 import reprlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -23,6 +23,7 @@ from tf_placer.errors import InputError
 _Kind = TypeVar("_Kind")
 
 _MOST_NAMES = 30  # of a list of all that is known
+_NEAREST = 3
 _SHOWN = ("builtins", "numpy", "pathlib", "tensorflow")  # whose values say what they are
 _ADDRESS = re.compile(r" (?:object )?at 0x[0-9a-f]*")
 _SHORT = reprlib.Repr()
@@ -211,13 +212,30 @@ def shown(value: object) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """A remedy for an unknown name: the nearest known ones, or all of them where they are few."""
+    """A remedy for an unknown name: the nearest known ones, or all of them where they are few.
+
+    A name that has the word in it is near, and so is a path whose last part is.
+    """
     names = sorted(known)
-    close = difflib.get_close_matches(word, names, n=3, cutoff=0.5)
+    close = difflib.get_close_matches(word, names, n=_NEAREST, cutoff=0.5)
+    if not close and word:
+        having = [name for name in names if word.lower() in name.lower()]
+        close = sorted(having, key=len)[:_NEAREST] or _with_last_part(word, names)
     if close:
         return f"did you mean {' or '.join(map(repr, close))}?"
-    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return f"known: {', '.join(names[:_MOST_NAMES])}{more}"
+    if len(names) > _MOST_NAMES:
+        nearest_of_all = difflib.get_close_matches(word, names, n=_NEAREST, cutoff=0.0)
+        return f"there are {len(names)}, the nearest are {', '.join(map(repr, nearest_of_all))}"
+    return f"known: {', '.join(names)}" if names else "there is none"
+
+
+def _with_last_part(word: str, names: Sequence[str]) -> list[str]:
+    """The first name for each last part of a path that is close to the word's."""
+    of_part: dict[str, str] = {}
+    for name in names:
+        of_part.setdefault(name.rpartition("/")[2], name)
+    close = difflib.get_close_matches(word.rpartition("/")[2], of_part, n=_NEAREST, cutoff=0.6)
+    return [of_part[part] for part in close]
 
 
 def _one(kind: type) -> str:

@@ -30,6 +30,9 @@ OF_NAME = {
     "args": ("nowhere",),
     "saved_model": ("nowhere", "FOLDER", "FILE"),
     "signature": ("train", "serving_default,train"),
+    "tags": ("train", "serve,train"),
+    "input_shape": ("a", ":1", "x:a", "x:0", "x:1,,2", "x:7,7,7,7,7", "nowhere:1"),
+    "op_library": ("nowhere.so", "FOLDER", "FILE"),
     "meta_graph": ("nowhere", "FOLDER", "FILE"),
     "fetches": ("nowhere", "nowhere:0"),
     "facts": ("dense_smal", "dense_small,nowhere"),
@@ -68,6 +71,8 @@ _TOLD_BY = {
     "plan": "plan|file.txt|nowhere|folder",
     "placement": "placement|file.txt",
     "signature": "signature",
+    "tags": "tagged|tags",
+    "input_shape": "input_shape|input",
 }
 
 
@@ -101,9 +106,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 def good_flags(command: str, about: str, folder: pathlib.Path) -> dict[str, str]:
     """Flags of a command that is right but for one flag, and makes that one count."""
     source = {"workload": "dense_small"}
-    if about in ("saved_model", "signature"):
+    if about in ("saved_model", "signature", "tags"):
         source = {"saved_model": str(folder / "model")}
-    elif about in ("meta_graph", "fetches"):
+    elif about in ("meta_graph", "fetches", "input_shape"):
         source = {"meta_graph": str(folder / "graph.pb"), "fetches": "x:0"}
     elif about == "args":
         source = {"script": str(folder / "functions.py:f")}

@@ -86,4 +86,14 @@ def test_what_is_refused(check: Callable[[], object], message: str) -> None:
 def test_the_nearest_names() -> None:
     assert arguments.nearest("hpd", ["hdp", "random"]) == "did you mean 'hdp'?"
     assert arguments.nearest("zzz", ["b", "a"]) == "known: a, b"
-    assert arguments.nearest("zzz", [f"op_{i}" for i in range(99)]).endswith(" and 69 more")
+    assert arguments.nearest("zzz", []) == "there is none"
+
+
+def test_the_nearest_of_many_names() -> None:
+    ops = [f"model/block_{i}/conv/Conv2D" for i in range(50)] + ["model/head/logits/MatMul"]
+    # Part of a name, in either case; the last part of a path with a letter wrong; nothing like it.
+    assert arguments.nearest("LOGITS", ops) == "did you mean 'model/head/logits/MatMul'?"
+    assert arguments.nearest("MatMull", ops) == "did you mean 'model/head/logits/MatMul'?"
+    assert arguments.nearest("Conv2d", ops).startswith("did you mean 'model/block_0/conv/Conv2D'")
+    found = arguments.nearest("zzz", ops)
+    assert found.startswith("there are 51, the nearest are 'model/") and found.count("'model/") == 3

@@ -597,7 +597,7 @@ def test_the_unit_of_an_op_is_explained_by_its_rules(plan: pathlib.Path) -> None
 @pytest.mark.parametrize(
     ("argv", "expected"),
     [
-        (["--op=nowhere"], "has no such op; known: "),
+        (["--op=nowhere"], "has no such op; there are "),
         ([], "needs --op"),
         (["--op=x", "--cluster=k40x3"], "k40x2"),
         (["--op=x", "--workload=branches_small"], "made for another graph"),

@@ -98,13 +98,34 @@ def _workload_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_string(
         "signature", "serving_default", "Which signature of it; `place` takes several: a,b.", values
     )
-    flags.DEFINE_string("meta_graph", None, "Or the file of a serialized MetaGraphDef.", values)
+    flags.DEFINE_list(
+        "tags",
+        ["serve"],
+        "Tags of the graph in it that is meant, all of them: serve,tpu.",
+        flag_values=values,
+    )
+    flags.DEFINE_string(
+        "meta_graph", None, "Or the file of a MetaGraphDef or GraphDef, binary or text.", values
+    )
     flags.DEFINE_list("fetches", [], "What to compute of it: tensors and ops.", flag_values=values)
     flags.DEFINE_integer(
         "batch_size",
         32,
         "Stands for dimensions of any size in a script, SavedModel or MetaGraphDef.",
         lower_bound=1,
+        flag_values=values,
+    )
+    flags.DEFINE_multi_string(
+        "input_shape",
+        [],
+        "Shape of an input of a SavedModel or MetaGraphDef that leaves it open: --input_shape=x:1,224,224,3; "
+        "may be repeated.",
+        flag_values=values,
+    )
+    flags.DEFINE_multi_string(
+        "op_library",
+        [],
+        "A library with ops that TensorFlow lacks, loaded first: --op_library=FILE.so; may be repeated.",
         flag_values=values,
     )
     flags.DEFINE_string(

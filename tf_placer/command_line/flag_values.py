@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 import pathlib
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from tf_placer.command_line.request import FASTEST, OP, Request
 from tf_placer.command_line.source import Source
 from tf_placer.errors import InputError
 from tf_placer.folders import check_writable
+from tf_placer.graph.reading.op_libraries import load_op_libraries
 from tf_placer.problem.pins import Pin
 from tf_placer.problem.plan_file import PlanFile
 from tf_placer.search import methods
@@ -29,6 +31,7 @@ from tf_placer.workers.loopback import are_workers_open, loopback_library
 
 _SOURCES = ("workload", "script", "saved_model", "meta_graph", "graph")
 _OF_A_SCRIPT = "args"
+_SIZE = re.compile(r"[1-9][0-9]{0,17}")
 _NEEDS_A_PROGRAM = (
     "needs a program, and a graph that was profiled elsewhere has none behind it; give --workload, a script, "
     "--saved_model or --meta_graph (place and compare take --graph)"
@@ -37,8 +40,10 @@ _DESCRIPTION = (
     *_SOURCES,
     _OF_A_SCRIPT,
     "signature",
+    "tags",
     "fetches",
     "batch_size",
+    "input_shape",
     "cluster",
     "costs",
     "memory_limit",
@@ -53,6 +58,7 @@ def request(values: flags.FlagValues, budget: Budget) -> Request:
     """
     places = "complete_plan" in values
     # All that is told without a machine before the machine is probed.
+    load_op_libraries(values.op_library)
     source = _source(values)
     pins = tuple(Pin.parse(text) for text in values.pin) if "pin" in values else ()
     plan = PlanFile.read(values.plan) if places and values.plan else None
@@ -119,7 +125,7 @@ def recall(values: flags.FlagValues, plan: PlanFile) -> None:
             f"{plan.source} was made for --graph={plan.made_for['graph']}: this {_NEEDS_A_PROGRAM}"
         )
     if is_source_given:
-        of_another = (*_SOURCES, _OF_A_SCRIPT)
+        of_another = (*_SOURCES, _OF_A_SCRIPT, "input_shape")
         remembered = {name: value for name, value in remembered.items() if name not in of_another}
     for name, value in remembered.items():
         if not values[name].present:
@@ -172,4 +178,27 @@ def _source(values: flags.FlagValues) -> Source:
         graph=values.graph if "graph" in values else None,
         script=values.script,
         args=values.args,
+        input_shapes=_input_shapes(values.input_shape),
+        tags=tuple(values.tags),
     )
+
+
+def _input_shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """Input -> shape of ``NAME:SIZE,SIZE`` texts, in which ``?`` or -1 is any size and no size is a scalar.
+
+    Raises:
+      InputError: a text is of another form, or two are for one input.
+    """
+    found: dict[str, tuple[int, ...]] = {}
+    for text in texts:
+        name, _, sizes = text.rpartition(":")
+        parts = [part.strip() for part in sizes.split(",")] if sizes.strip() else []
+        if not name or not all(part in ("?", "-1") or _SIZE.fullmatch(part) for part in parts):
+            raise InputError(
+                f"--input_shape={text} is not possible; give an input and its sizes, x:1,224,224,3 say (? is any size, "
+                "x: a scalar)"
+            )
+        if name in found:
+            raise InputError(f"--input_shape={text} is the second for {name!r}; give one")
+        found[name] = tuple(-1 if part in ("?", "-1") else int(part) for part in parts)
+    return found

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from typing import TypeVar
-
-import tensorflow as tf
-from google.protobuf import message
 
 from tf_placer import workloads
 from tf_placer.command_line.scripts.script import Script
@@ -15,12 +11,13 @@ from tf_placer.command_line.scripts.script_item import ScriptStep, script_step
 from tf_placer.data_parallel.smaller_batch import Splittable
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
-from tf_placer.graph.reading.saved_model import SavedModel, read_saved_model
+from tf_placer.graph.reading.graph_files import GraphFile, read_graph_file
+from tf_placer.graph.reading.inputs import InputShapes
+from tf_placer.graph.reading.saved_model import SERVING, SavedModel, read_saved_model
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.meta_graph import place_meta_graph
 
 _KINDS = ("workload", "script", "saved_model", "meta_graph", "graph")
-_Proto = TypeVar("_Proto", bound=message.Message)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +34,8 @@ class Source:
       script: a function in a script, ``FILE.py:NAME`` or ``package.module:NAME``; with ``args``.
       steps: the script's, once it has run.
       args: what of the script gives its arguments, where the script does not say so itself.
+      input_shapes: of a SavedModel or a MetaGraphDef, input -> shape, where it leaves that open.
+      tags: of the graph of a SavedModel.
 
     Raises:
       InputError: none of them is given or several are, a MetaGraphDef without fetches, or a script that is not there.
@@ -52,6 +51,8 @@ class Source:
     graph: str | None = None
     script: str | None = None
     args: str | None = None
+    input_shapes: InputShapes = dataclasses.field(default_factory=dict)
+    tags: tuple[str, ...] = SERVING
     steps: list[ScriptStep] = dataclasses.field(default_factory=list, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -66,6 +67,10 @@ class Source:
         if self.args and not self.script:
             raise InputError(
                 f"--args={self.args} is given without a script; give FILE.py:NAME, or leave it out"
+            )
+        if self.input_shapes and not (self.saved_model or self.meta_graph):
+            raise InputError(
+                f"--input_shape is for a SavedModel or a MetaGraphDef, and {given[0]} is given; leave it out"
             )
         if self.script:
             Script.named(self.script)
@@ -94,7 +99,7 @@ class Source:
         """
         if self.model is not None:
             return self
-        return dataclasses.replace(self, model=read_saved_model(self.saved_model or ""))
+        return dataclasses.replace(self, model=read_saved_model(self.saved_model or "", self.tags))
 
     def item(self) -> Item:
         """Reads or builds it.
@@ -109,10 +114,11 @@ class Source:
                 self.steps.append(script_step(Script.named(self.script), self.args, self.batch_size))
             return self.steps[0].item
         if self.saved_model:
-            return Item.from_saved_model(
-                self.model or self.saved_model, self.signature, self.batch_size, self.name
-            )
-        return Item.from_meta_graph(self.read_meta_graph(), self.fetches, self.name, self.batch_size)
+            model = self.with_model().model
+            assert model is not None  # just read
+            return Item.from_saved_model(model, self.signature, self.batch_size, self.name, self.input_shapes)
+        meta_graph = self.read_meta_graph().meta_graph
+        return Item.from_meta_graph(meta_graph, self.fetches, self.name, self.batch_size, self.input_shapes)
 
     def splittable(self) -> Splittable | None:
         """How the same step of a smaller batch is made; None where nothing tells what its batch is.
@@ -132,48 +138,19 @@ class Source:
         name, batch = self.workload, workloads.batch_of(self.workload)
         return None if batch is None else Splittable(batch, lambda part: workloads.build(name, batch=part))
 
-    def read_meta_graph(self) -> tf.compat.v1.MetaGraphDef:
-        """The parsed file; a GraphDef is one without anything around it.
+    def read_meta_graph(self) -> GraphFile:
+        """The file of a graph, parsed.
 
         Raises:
           InputError: it is missing or damaged.
         """
-        data = self._read_bytes()
-        meta_graph = _parsed(tf.compat.v1.MetaGraphDef(), data)
-        if meta_graph is not None and meta_graph.graph_def.node:
-            return meta_graph
-        graph_def = _parsed(tf.compat.v1.GraphDef(), data)
-        if graph_def is None or not graph_def.node:
-            raise InputError(
-                f"--meta_graph={self.meta_graph}: it is no MetaGraphDef and no GraphDef with nodes; "
-                "give the file of one"
-            )
-        return tf.compat.v1.MetaGraphDef(graph_def=graph_def)
+        return read_graph_file(pathlib.Path(self.meta_graph or ""), f"--meta_graph={self.meta_graph}")
 
-    def placed_meta_graph(self, placement: Placement) -> bytes:
-        """The file's content with a placement's devices in it, serialized as what it was.
+    def placed_meta_graph(self, placement: Placement) -> GraphFile:
+        """The file with a placement's devices in it.
 
         Raises:
           InputError: as ``place_meta_graph``.
         """
-        meta_graph = self.read_meta_graph()
-        placed = place_meta_graph(meta_graph, placement)
-        was_bare = _parsed(tf.compat.v1.GraphDef(), self._read_bytes()) == meta_graph.graph_def
-        return (placed.graph_def if was_bare else placed).SerializeToString(deterministic=True)
-
-    def _read_bytes(self) -> bytes:
-        try:
-            return pathlib.Path(self.meta_graph or "").read_bytes()
-        except OSError as error:
-            raise InputError(
-                f"--meta_graph={self.meta_graph}: {error.strerror}; give the file of a MetaGraphDef or GraphDef"
-            ) from error
-
-
-def _parsed(proto: _Proto, data: bytes) -> _Proto | None:
-    """The message that the bytes hold, None where they hold none."""
-    try:
-        proto.ParseFromString(data)
-    except message.DecodeError:
-        return None
-    return proto
+        file = self.read_meta_graph()
+        return dataclasses.replace(file, meta_graph=place_meta_graph(file.meta_graph, placement))

@@ -71,21 +71,19 @@ def analytic_costs(item: Item, cluster: Cluster) -> OpCosts:
       Costs; a row of ``allowed`` is all False where no device of the cluster has a kernel.
     """
     library = FunctionLibrary(item.graph_def)
-    is_ranked = (True,) * item.index.num_ops  # an item's shapes are static
-    return _graph_costs(item.index, item.outputs, is_ranked, True, library, cluster)
+    return _graph_costs(item.index, item.outputs, True, library, cluster)
 
 
 def _graph_costs(
     index: GraphIndex,
     outputs: tuple[tuple[OutputSpec, ...], ...],
-    is_ranked: tuple[bool, ...],
     is_shape_known: bool,
     library: FunctionLibrary,
     cluster: Cluster,
 ) -> OpCosts:
     outputs_if_known = outputs if is_shape_known else None
     views = _op_views(index, outputs)
-    works = [work_of(view, ranked) for view, ranked in zip(views, is_ranked, strict=True)]
+    works = list(map(work_of, views))
     calling = [op for op, view in enumerate(views) if _calls_functions(view, library)]
     kind = np.array([work.kind for work in works], np.int64)
     flops = np.array([work.flops for work in works], np.float64)
@@ -187,7 +185,7 @@ def _function_costs(
     name: str, inputs: tuple[OutputSpec, ...], library: FunctionLibrary, cluster: Cluster
 ) -> OpCosts:
     body = library.body(name, inputs)
-    costs = _graph_costs(body.index, body.outputs, body.is_ranked, body.is_shape_known, library, cluster)
+    costs = _graph_costs(body.index, body.outputs, body.is_shape_known, library, cluster)
     if body.is_shape_known:
         return costs
     return dataclasses.replace(costs, guessed={**costs.guessed, f"{name} (unknown shapes)": 1})

@@ -13,17 +13,12 @@ FORMULA_OF_TYPE: dict[str, Formula] = {
 }
 
 
-def work_of(op: OpView, is_ranked: bool = True) -> Work:
+def work_of(op: OpView) -> Work:
     """Work of one op that calls no function; of unknown types a guess: all its bytes, once, and marked.
 
-    Args:
-      op: the op.
-      is_ranked: every input and output has a known rank. Without, most formulas have nothing to go by, and its bytes
-        are taken.
+    Where a shape is an estimate its rank may be another one than the op takes, so formulas take shapes of any rank.
     """
     formula = FORMULA_OF_TYPE.get(op.type)
     if formula is None:
         return Work(Kind.STREAMING, 0.0, op.moved_bytes, guessed=True)
-    if not is_ranked and op.type not in data_movement.WHY_FREE:
-        return Work(Kind.STREAMING, 0.0, op.moved_bytes)
     return formula(op)

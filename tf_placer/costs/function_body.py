@@ -21,15 +21,13 @@ class FunctionBody:
 
     Attributes:
       index: its ops; arguments are placeholders.
-      outputs: [N] outputs of each op; a dimension that stays unknown counts as 1.
+      outputs: [N] outputs of each op; a dimension that stays unknown counts as 1, a tensor of unknown rank is a scalar.
       is_shape_known: the bytes of every output were known.
-      is_ranked: [N] whether every input and output of an op has a known rank.
     """
 
     index: GraphIndex
     outputs: tuple[tuple[OutputSpec, ...], ...]
     is_shape_known: bool
-    is_ranked: tuple[bool, ...]
 
 
 class FunctionLibrary:
@@ -76,7 +74,6 @@ class FunctionLibrary:
             index=index,
             outputs=tuple(tuple(_spec(tensor) for tensor in op.outputs) for op in ops),
             is_shape_known=all(_is_known(t) for op in ops for t in op.outputs),
-            is_ranked=tuple(all(_is_ranked(t) for t in [*op.inputs, *op.outputs]) for op in ops),
         )
 
     def _rebuilt(self, name: str, shapes: list[tf.TensorShape | None]) -> tf.Graph:
@@ -94,10 +91,6 @@ def _spec(tensor: tf.Tensor) -> OutputSpec:
 def _is_known(tensor: tf.Tensor) -> bool:
     """Whether the tensor's bytes are known; a handle or a list counts 0 bytes whatever its shape."""
     return _is_handle(tensor) or tensor.shape.is_fully_defined()
-
-
-def _is_ranked(tensor: tf.Tensor) -> bool:
-    return _is_handle(tensor) or tensor.shape.rank is not None
 
 
 def _is_handle(tensor: tf.Tensor | OutputSpec) -> bool:

@@ -53,13 +53,18 @@ def _depthwise(op: OpView, outputs: int, filter_shape: tuple[int, ...]) -> Work:
 
 def matmul(op: OpView) -> Work:
     """``2 * m * n * k``."""
-    inner = op.inputs[0].shape[0 if op.flag("transpose_a") else 1]
-    return Work(Kind.MATRIX_PRODUCT, 2.0 * op.output_elements * inner, op.moved_bytes)
+    return _product(op, op.flag("transpose_a"), op.flag("transpose_b"))
 
 
 def batch_matmul(op: OpView) -> Work:
     """``2 * batch * m * n * k``; the batch may broadcast, so it is read off the output."""
-    inner = op.inputs[0].shape[-2 if op.flag("adj_x") else -1]
+    return _product(op, op.flag("adj_x"), op.flag("adj_y"))
+
+
+def _product(op: OpView, is_left_turned: bool, is_right_turned: bool) -> Work:
+    """The summed dimension is read off a matrix: a shape that is an estimate may be of fewer dimensions."""
+    sides = zip(op.inputs, (-2 if is_left_turned else -1, -1 if is_right_turned else -2), strict=True)
+    inner = next((spec.shape[axis] for spec, axis in sides if len(spec.shape) >= 2), 1)
     return Work(Kind.MATRIX_PRODUCT, 2.0 * op.output_elements * inner, op.moved_bytes)
 
 

@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,13 @@ from tf_placer.graph.host_ops import host_ops, why_not_standalone
 from tf_placer.graph.program import Feed, HostCapture, ItemVariable, Program
 from tf_placer.graph.reading.from_function import function_name, program_of_function
 from tf_placer.graph.reading.from_graph_def import program_of_meta_graph
-from tf_placer.graph.reading.saved_model import SavedModel, program_of_saved_model, read_saved_model
+from tf_placer.graph.reading.inputs import InputShapes, checked_input_shapes
+from tf_placer.graph.reading.saved_model import (
+    SERVING,
+    SavedModel,
+    program_of_saved_model,
+    read_saved_model,
+)
 from tf_placer.graph.requested_devices import requested_devices, without_devices
 from tf_placer.graph.sizes.output_specs import OutputSpec, estimates_by_rule, output_specs
 
@@ -120,6 +126,8 @@ class Item:
         signature: str = "serving_default",
         batch_size: int = 32,
         name: str | None = None,
+        input_shapes: InputShapes | None = None,
+        tags: Iterable[str] = SERVING,
     ) -> Item:
         """Makes an Item of one signature of a SavedModel, without running any of it.
 
@@ -128,21 +136,25 @@ class Item:
           signature: which of its signatures.
           batch_size: stands for dimensions of any size.
           name: what to call it in reports; the folder's name when not given.
+          input_shapes: input of the signature -> shape, where the model leaves it open; None or -1 in it is
+            ``batch_size``.
+          tags: exactly those of the graph in it that is meant, where it is read here; TensorFlow's loaders, too, take
+            the one whose set of tags it is.
 
         Raises:
-          InputError: a missing or damaged file, or no such signature.
+          InputError: a missing or damaged file, no such signature, or an input of unknown or of another shape.
         """
+        input_shapes = checked_input_shapes(input_shapes)
         if isinstance(path, SavedModel):
             model = path
         else:
-            model = read_saved_model(arguments.path("path", path, "the folder of a SavedModel"))
+            model = read_saved_model(arguments.path("path", path, "the folder of a SavedModel"), tags)
         arguments.text("signature", signature, "give the name of one of its signatures")
         batch_size = arguments.whole_number("batch_size", batch_size, least=1)
         if name is not None:
             arguments.text("name", name, "give the name that reports call it by, or None")
-        return Item.from_program(
-            name or model.path.name, program_of_saved_model(model, signature, batch_size)
-        )
+        program = program_of_saved_model(model, signature, batch_size, input_shapes)
+        return Item.from_program(name or model.path.name, program)
 
     @staticmethod
     def from_meta_graph(
@@ -150,6 +162,7 @@ class Item:
         fetches: Sequence[str],
         name: str = "meta_graph",
         batch_size: int = 32,
+        input_shapes: InputShapes | None = None,
     ) -> Item:
         """Makes an Item of what some tensors and ops of a graph need.
 
@@ -158,9 +171,10 @@ class Item:
           fetches: tensors ("node:i") and ops ("node") to compute.
           name: what to call it in reports.
           batch_size: stands for dimensions of any size.
+          input_shapes: placeholder -> shape, where the graph leaves it open; None or -1 in it is ``batch_size``.
 
         Raises:
-          InputError: a fetch is not there.
+          InputError: a fetch is not there, or an input that it needs is of unknown or of another shape.
         """
         arguments.instance_of("meta_graph", meta_graph, tf.compat.v1.MetaGraphDef, "give a MetaGraphDef")
         fetches = arguments.items_of(
@@ -171,7 +185,8 @@ class Item:
                 "fetches is empty; give at least one tensor ('node:0') or op ('node') to compute"
             )
         batch_size = arguments.whole_number("batch_size", batch_size, least=1)
-        program = program_of_meta_graph(meta_graph, fetches, batch_size)
+        input_shapes = checked_input_shapes(input_shapes)
+        program = program_of_meta_graph(meta_graph, fetches, batch_size, input_shapes)
         return Item.from_program(name, program)
 
     @staticmethod
@@ -179,17 +194,24 @@ class Item:
         """Makes an Item of a raw program: cleans it up, infers shapes, indexes it.
 
         Raises:
-          InputError: TensorFlow does not accept the graph.
+          InputError: TensorFlow does not accept the graph, or it needs what can be given no value.
         """
         arguments.text("name", name, "give the name that reports call it by")
         arguments.instance_of("program", program, Program, "give a Program")
         cleaned = clean(program)
+        for node in cleaned.graph_def.node:
+            if node.name in cleaned.without_value:
+                raise InputError(cleaned.without_value[node.name])
         program = without_devices(cleaned)
+        try:
+            outputs = output_specs(program.graph_def)
+        except InputError as error:
+            raise InputError(f"{error}{program.open_sizes and '; '}{program.open_sizes}") from error
         return Item(
             name=name,
             graph_def=program.graph_def,
             index=index_graph(program.graph_def),
-            outputs=output_specs(program.graph_def),
+            outputs=outputs,
             feeds=program.feeds,
             fetches=program.fetches,
             control_outputs=program.control_outputs,

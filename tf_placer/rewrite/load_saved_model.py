@@ -6,7 +6,7 @@ import contextlib
 import os
 import pathlib
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -15,7 +15,7 @@ from tensorflow.core.framework import node_def_pb2
 from tf_placer import arguments
 from tf_placer.cluster.device import full_device_name
 from tf_placer.errors import InputError
-from tf_placer.graph.reading.saved_model import FILE_NAME, SavedModel, read_saved_model
+from tf_placer.graph.reading.saved_model import FILE_NAME, SERVING, SavedModel, read_saved_model
 from tf_placer.rewrite.saved_devices import completed, rename_saved_devices, saved_devices
 from tf_placer.rewrite.signature_body import call_of
 from tf_placer.rewrite.variables import move_to_devices
@@ -23,16 +23,21 @@ from tf_placer.tensorflow_message import told
 from tf_placer.workers.present_devices import present_devices
 
 
-def load_saved_model(path: str | os.PathLike[str], devices: Mapping[str, str] | None = None) -> Any:
+def load_saved_model(
+    path: str | os.PathLike[str],
+    devices: Mapping[str, str] | None = None,
+    tags: Iterable[str] = SERVING,
+) -> Any:
     """Loads a SavedModel as ``tf.saved_model.load`` does, and answers for where its ops, variables and tables are.
 
     TensorFlow's own loader keeps the devices of ops, puts variables elsewhere unless it is told twice not to, and
     on a machine without a device runs what was meant for it on the first one, or fails in the middle of a call.
 
     Args:
-      path: folder of a SavedModel with a graph tagged ``serve``, exported with a placement or not; it is not changed.
+      path: folder of a SavedModel, exported with a placement or not; it is not changed.
       devices: planned device -> device of this process, ``{"GPU:1": "GPU:0"}`` say; devices that are not in it are
         meant as they are. Several planned devices may go to one.
+      tags: exactly those of the graph in it that is meant.
 
     Returns:
       What ``tf.saved_model.load`` returns, with ``signatures``. While it loads, soft device placement is on.
@@ -41,7 +46,7 @@ def load_saved_model(path: str | os.PathLike[str], devices: Mapping[str, str] | 
       InputError: the model is damaged, names a device that this process lacks, or is not where it should be once
         loaded; or ``devices`` names a device that the model does not, or that this process lacks.
     """
-    model = read_saved_model(arguments.path("path", path, "the folder of a SavedModel"))
+    model = read_saved_model(arguments.path("path", path, "the folder of a SavedModel"), tags)
     if devices is not None:
         devices = arguments.texts_by_text(
             "devices", devices, 'give planned device -> device, {"GPU:1": "CPU:0"} say'

@@ -6,7 +6,7 @@ import os
 import pathlib
 import shutil
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 import tensorflow as tf
@@ -15,7 +15,9 @@ from tf_placer import arguments
 from tf_placer.errors import InputError
 from tf_placer.files import appearing_whole
 from tf_placer.graph.item import Item
-from tf_placer.graph.reading.saved_model import FILE_NAME, SavedModel, read_saved_model
+from tf_placer.graph.reading.graph_files import SAVED_MODEL_FILES
+from tf_placer.graph.reading.inputs import InputShapes
+from tf_placer.graph.reading.saved_model import FILE_NAME, SERVING, SavedModel, read_saved_model
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.plan_file import PlanFile
 from tf_placer.rewrite.apply_placement import apply_placement
@@ -44,6 +46,8 @@ def export_saved_model(
     result: Placement | HasPlacement | Mapping[str, Placement | HasPlacement],
     signature: str = "serving_default",
     batch_size: int = 32,
+    input_shapes: InputShapes | None = None,
+    tags: Iterable[str] = SERVING,
 ) -> None:
     """Writes a copy of a SavedModel in which signatures' ops, and what they share, are where placements put them.
 
@@ -68,6 +72,7 @@ def export_saved_model(
         or one of these for each of several signatures, by name.
       signature: the placed signature, where ``result`` is not a mapping.
       batch_size: what the placements were made for; other sizes may be served.
+      input_shapes, tags: as ``Item.from_saved_model`` was given them.
 
     Raises:
       InputError: the model is damaged or cannot be copied, a placement is for another graph, plans disagree about a
@@ -82,8 +87,10 @@ def export_saved_model(
         raise InputError(f"target={target} is there already; give a new folder")
     if target.resolve().is_relative_to(pathlib.Path(source).resolve()):
         raise InputError(f"target={target} is inside of the model that is copied; give a folder elsewhere")
-    model = read_saved_model(source)
-    items = {name: Item.from_saved_model(model, name, batch_size) for name in placements}
+    model = read_saved_model(source, tags)
+    items = {
+        name: Item.from_saved_model(model, name, batch_size, input_shapes=input_shapes) for name in placements
+    }
     export_placed(model, target, items, placements)
 
 
@@ -112,6 +119,8 @@ def export_placed(
         _place(model, name, items[name], placed)
     with appearing_whole(target) as unfinished:
         _copy(model.path, unfinished)
+        for name in SAVED_MODEL_FILES:
+            (unfinished / name).unlink(missing_ok=True)
         (unfinished / FILE_NAME).write_bytes(model.proto.SerializeToString(deterministic=True))
         (unfinished / PLANS).mkdir(parents=True, exist_ok=True)
         for name, placement in placements.items():

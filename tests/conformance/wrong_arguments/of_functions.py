@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tf_placer
-from tests.conformance.wrong_arguments.of_items import no_examples
+from tests.conformance.wrong_arguments.of_items import WRONG_READING, no_examples
 from tests.conformance.wrong_arguments.of_placements import with_schedules
 from tests.conformance.wrong_arguments.row import INF, NAN, Row, Told
 from tests.conformance.wrong_arguments.scene import Scene, step
@@ -77,7 +77,7 @@ def of_saved_models(scene: Scene) -> dict[str, Row]:
     return {
         "load_saved_model": Row(
             tf_placer.load_saved_model,
-            lambda: {"path": scene.model, "devices": {}},
+            lambda: {"path": scene.model, "devices": {}, "tags": ("serve",)},
             {
                 "path": (
                     3,
@@ -86,6 +86,7 @@ def of_saved_models(scene: Scene) -> dict[str, Row]:
                     Told(scene.file("a"), "not the folder"),
                 ),
                 "devices": (3, ["GPU:0"], {"GPU:0": 1}, {"a": "b"}, Told({"GPU:0": "CPU:0"}, full)),
+                "tags": WRONG_READING["tags"],
             },
         ),
         "export_saved_model": Row(
@@ -96,8 +97,11 @@ def of_saved_models(scene: Scene) -> dict[str, Row]:
                 "result": scene.model_placement,
                 "signature": "serving_default",
                 "batch_size": 32,
+                "input_shapes": {},
+                "tags": ("serve",),
             },
             {
+                **WRONG_READING,
                 "source": (3, "", b"a", Told(scene.folder / "nowhere", "nowhere")),
                 "target": (3, "", b"a", scene.folder, scene.model / "inside"),
                 "result": (

@@ -42,22 +42,37 @@ def of_items(scene: Scene) -> dict[str, Row]:
         ),
         "Item.from_saved_model": Row(
             tf_placer.Item.from_saved_model,
-            lambda: {"path": scene.model, "signature": "serving_default", "batch_size": 2, "name": "m"},
+            lambda: {
+                "path": scene.model,
+                "signature": "serving_default",
+                "batch_size": 2,
+                "name": "m",
+                "input_shapes": {},
+                "tags": ("serve",),
+            },
             {
                 "path": (3, "", b"a", Told(scene.folder, "saved_model.pb")),
                 "signature": (3, "", "train"),
                 "batch_size": count,
                 "name": (3, ""),
+                **WRONG_READING,
             },
         ),
         "Item.from_meta_graph": Row(
             tf_placer.Item.from_meta_graph,
-            lambda: {"meta_graph": meta_graph, "fetches": list(item.fetches), "name": "m", "batch_size": 2},
+            lambda: {
+                "meta_graph": meta_graph,
+                "fetches": list(item.fetches),
+                "name": "m",
+                "batch_size": 2,
+                "input_shapes": {},
+            },
             {
                 "meta_graph": (item.graph_def, b"", "path"),
                 "fetches": ((), 3, "a", [3], Told(["nowhere"], "nowhere")),
                 "name": (3, ""),
                 "batch_size": count,
+                "input_shapes": WRONG_READING["input_shapes"],
             },
         ),
         "Item.from_program": Row(
@@ -66,6 +81,22 @@ def of_items(scene: Scene) -> dict[str, Row]:
             {"name": (3, ""), "program": (item,)},
         ),
     }
+
+
+# What a file that is read lacks.
+WRONG_READING = {
+    "input_shapes": (
+        3,
+        "x",
+        [3],
+        {3: [3]},
+        {"x": 3},
+        {"x": "3"},
+        {"x": [0]},
+        Told({"nowhere": [3]}, "nowhere"),
+    ),
+    "tags": (3, "serve", [3], Told(["train"], "train"), Told((), "tagged")),
+}
 
 
 def no_examples(scene: Scene) -> tuple[tuple, ...]:

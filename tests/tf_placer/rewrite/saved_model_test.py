@@ -117,7 +117,7 @@ def feed_much(meta_graph: meta_graph_pb2.MetaGraphDef) -> None:
     [
         (lambda file: file.unlink(), "cannot read .*saved_model.pb: No such file"),
         (lambda file: file.write_bytes(b"\xff" * 100), "saved_model.pb is damaged"),
-        (lambda file: file.write_bytes(b""), "has 0 graphs tagged 'serve'"),
+        (lambda file: file.write_bytes(b""), "has no graph tagged {serve}; it has none"),
         (lambda file: (file.parent / "variables" / "variables.index").unlink(), "variables.index is missing"),
         (lambda file: shorten(next(file.parent.glob("variables/*.data*"))), r"variables\.\* is damaged"),
         (lambda file: rewrite(file, name_an_asset), "the asset 'words.txt' is missing"),

@@ -10,7 +10,8 @@ from typing import Any
 
 from tf_placer.report_page.page import HowTo
 
-_OF_FILES = ("signature", "batch_size")  # of SavedModels and MetaGraphDefs
+_OF_FILES = ("signature", "tags", "batch_size", "input_shape")  # of SavedModels and MetaGraphDefs
+_REPEATED = ("memory_limit", "input_shape")  # flags that are given once for each value
 _GRAPH = """\
 graph_def = tf.compat.v1.GraphDef.FromString(open({file!r}, "rb").read())
 with tf.Graph().as_default():
@@ -41,8 +42,9 @@ def how_to(out: pathlib.Path, files: Collection[str], made_for: Mapping[str, Any
         found.append(
             HowTo("Load the model with the plan in it:", f"model = tf_placer.load_saved_model({model!r})")
         )
-    if "placed_meta_graph.pb" in files:
-        meta_graph = out / "placed_meta_graph.pb"
+    for meta_graph in (
+        out / name for name in ("placed_meta_graph.pb", "placed_meta_graph.pbtxt") if name in files
+    ):
         found.append(
             HowTo(f"{meta_graph} is your MetaGraphDef with the plan in it: import it in place of yours.")
         )
@@ -81,5 +83,6 @@ def _in_python(cluster: str) -> str:
 
 
 def _flag(name: str, value: object) -> str:
-    text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-    return f"--{name}={shlex.quote(text)}"
+    values = list(value) if isinstance(value, list | tuple) else [value]
+    texts = map(str, values) if name in _REPEATED else [",".join(map(str, values))]
+    return " ".join(f"--{name}={shlex.quote(text)}" for text in texts)

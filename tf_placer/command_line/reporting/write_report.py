@@ -21,9 +21,11 @@ from tf_placer.rewrite.apply_placement import apply_placement
 
 # What a run writes, in the order in which it appears.
 SAVED_MODEL, META_GRAPH, PAGE = "saved_model", "placed_meta_graph.pb", "report.html"
+META_GRAPH_TEXT = "placed_meta_graph.pbtxt"  # where the program is a text
 RESULTS = (
     SAVED_MODEL,
     META_GRAPH,
+    META_GRAPH_TEXT,
     "placement.json",
     "placed_graph.pb",
     comparison.TABLE,

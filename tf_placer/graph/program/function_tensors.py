@@ -22,8 +22,8 @@ def op_def(node: node_def_pb2.NodeDef, library: dict[str, function_pb2.FunctionD
     found = registered_op(node.op)
     if found is None:
         raise InputError(
-            f"node {node.name!r} has the unknown op type {node.op!r}; "
-            "load the library that registers it with tf.load_op_library first"
+            f"node {node.name!r} has the unknown op type {node.op!r}; give the library that registers it with "
+            "--op_library=FILE.so (in Python, tf.load_op_library first)"
         )
     return found
 

@@ -85,6 +85,9 @@ class Program:
         before who called the program may write it.
       variables: captured variables.
       host_captures: what else it reads of this process; their nodes are placeholders.
+      without_value: node of an input or a variable -> why it can be given no value, a sentence for a user. None of
+        them may be needed in the end.
+      open_sizes: what was taken for dimensions of any size, and what to do where that does not fit; "" for nothing.
     """
 
     graph_def: tf.compat.v1.GraphDef
@@ -93,6 +96,8 @@ class Program:
     control_outputs: tuple[str, ...]
     variables: tuple[ItemVariable, ...]
     host_captures: tuple[HostCapture, ...] = ()
+    without_value: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    open_sizes: str = ""
 
 
 def check_restorable(node: str, dtype: tf.DType) -> None:

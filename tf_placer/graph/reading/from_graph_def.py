@@ -10,27 +10,23 @@ import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
 from colocation.graph_index import parse_input
+from tf_placer.arguments import nearest
 from tf_placer.errors import InputError
 from tf_placer.graph.checking.check_graph import check_graph, checked_dtype, is_tensor_name
+from tf_placer.graph.cleaning.prune import prune
 from tf_placer.graph.program import VARIABLES, Feed, ItemVariable, Program, with_nodes
 from tf_placer.graph.program.function_tensors import num_outputs, op_def
-from tf_placer.graph.sizes.output_specs import MAX_TENSOR_BYTES, tensor_bytes
-
-_MAX_RANK = 64  # of NumPy
-
-
-@dataclasses.dataclass(frozen=True)
-class Input:
-    """A tensor that is fed.
-
-    Attributes:
-      tensor: its name, ``"node:i"``.
-      dtype, shape: shape with -1 for dimensions of any size, None for any rank.
-    """
-
-    tensor: str
-    dtype: tf.DType
-    shape: tuple[int, ...] | None
+from tf_placer.graph.reading.inputs import (
+    Input,
+    InputShapes,
+    agree,
+    blank,
+    feed_of,
+    open_sizes,
+    shown_shape,
+    with_shapes,
+)
+from tf_placer.graph.sizes.output_specs import tensor_bytes
 
 
 def program_of_graph_def(
@@ -40,8 +36,12 @@ def program_of_graph_def(
     targets: Sequence[str] = (),
     values: Mapping[str, np.ndarray] | None = None,
     batch_size: int = 32,
+    input_shapes: InputShapes | None = None,
 ) -> Program:
     """Takes out of a graph what some results need, made self-contained; nodes keep the devices that they ask for.
+
+    An input or a variable that can be given no value is refused only where it is still needed once the program is
+    cleaned up: what only a function takes and does not read is gone then (``Program.without_value``).
 
     Args:
       graph_def: the graph, checked by ``check_graph``; left alone.
@@ -50,14 +50,21 @@ def program_of_graph_def(
       targets: nodes that must run for their side effects.
       values: of variables, by the name of their node; zeros for those that are not here.
       batch_size: stands for dimensions of any size.
+      input_shapes: of inputs, where the graph leaves them open.
 
     Raises:
-      InputError: one line that names the node: it is missing, fed and has several outputs, or a variable has no
-        static shape.
+      InputError: one line that names the node: it is missing, or has another shape.
     """
     _check_named([*fetches, *targets, *(one.tensor for one in inputs)], graph_def)
-    feeds = [_feed(one, batch_size) for one in inputs]
-    fed = {feed.node: feed for feed in feeds}
+    inputs = with_shapes(inputs, input_shapes or {})
+    fed: dict[str, Feed] = {}
+    without_value: dict[str, str] = {}
+    for one in inputs:
+        try:
+            feed = feed_of(one, batch_size)
+            fed[feed.node] = feed
+        except InputError as error:
+            without_value[parse_input(one.tensor)[1]] = str(error)
     nodes, variables = [], []
     for node in graph_def.node:
         copy = node_def_pb2.NodeDef()
@@ -66,19 +73,31 @@ def program_of_graph_def(
         if node.name in fed:
             copy = _placeholder(fed[node.name], node.device)
         elif node.op in VARIABLES:
-            variables.append(_variable(node, values or {}))
+            try:
+                variables.append(_variable(node, values or {}))
+            except InputError as error:
+                without_value[node.name] = str(error)
         nodes.append(copy)
-    return Program(
-        graph_def=with_nodes(graph_def, nodes),
-        feeds=tuple(feeds),
-        fetches=tuple(_with_output(text) for text in fetches),
-        control_outputs=tuple(targets),
-        variables=tuple(variables),
+    needed = prune(
+        Program(
+            graph_def=with_nodes(graph_def, nodes),
+            feeds=tuple(fed.values()),
+            fetches=tuple(_with_output(text) for text in fetches),
+            control_outputs=tuple(targets),
+            variables=tuple(variables),
+            without_value=without_value,
+        )
     )
+    there = {feed.node for feed in needed.feeds}
+    sized = [one for one in inputs if parse_input(one.tensor)[1] in there]
+    return dataclasses.replace(needed, open_sizes=open_sizes(sized, batch_size))
 
 
 def program_of_meta_graph(
-    meta_graph: tf.compat.v1.MetaGraphDef, fetches: Sequence[str], batch_size: int = 32
+    meta_graph: tf.compat.v1.MetaGraphDef,
+    fetches: Sequence[str],
+    batch_size: int = 32,
+    input_shapes: InputShapes | None = None,
 ) -> Program:
     """What some tensors ("node:i") and ops ("node" without outputs) of a MetaGraphDef need.
 
@@ -101,23 +120,7 @@ def program_of_meta_graph(
     }
     targets = [text for text in fetches if text in without_outputs]
     tensors = [text for text in fetches if text not in without_outputs]
-    return program_of_graph_def(graph_def, inputs, tensors, targets, batch_size=batch_size)
-
-
-def _feed(one: Input, batch_size: int) -> Feed:
-    _, name, output = parse_input(one.tensor)
-    if output != 0:
-        raise InputError(
-            f"input {one.tensor!r} is not the first output of its node, so it cannot be fed alone"
-        )
-    if one.shape is None:
-        raise InputError(f"input {one.tensor!r} has unknown rank; give it a shape when the model is exported")
-    if one.dtype in (tf.resource, tf.variant):
-        raise InputError(
-            f"input {one.tensor!r} is a {one.dtype.name}, which cannot be fed; export a signature that takes tensors"
-        )
-    shape = tuple(batch_size if size < 0 else size for size in one.shape)
-    return Feed(name, shape, one.dtype, _blank(shape, one.dtype, f"input {one.tensor!r}"))
+    return program_of_graph_def(graph_def, inputs, tensors, targets, None, batch_size, input_shapes)
 
 
 def _placeholder(feed: Feed, device: str) -> node_def_pb2.NodeDef:
@@ -134,37 +137,18 @@ def _variable(node: node_def_pb2.NodeDef, values: Mapping[str, np.ndarray]) -> I
     value = values.get(node.name)
     if value is None:
         if shape is None or min(shape, default=0) < 0:
+            known = "unknown rank" if shape is None else f"the shape {shown_shape(shape)}"
             raise InputError(
-                f"variable {node.name!r} has the shape {shape}; only variables of static shape can be placed"
+                f"variable {node.name!r} has {known}, and nothing tells its value; place a SavedModel, whose "
+                "checkpoint does, or fetches that do not need it"
             )
-        value = _blank(tuple(shape), dtype, f"variable {node.name!r}")
-    elif shape is not None and not _is_compatible(value.shape, shape):
+        value = blank(tuple(shape), dtype, f"variable {node.name!r}")
+    elif shape is not None and not agree(value.shape, shape):
         raise InputError(
             f"variable {node.name!r} has the shape {shape} in the graph and {list(value.shape)} in the checkpoint; "
             "export the model again"
         )
     return ItemVariable(node.name, tuple(value.shape), dtype, tensor_bytes(value.shape, dtype), value)
-
-
-def _blank(shape: tuple[int, ...], dtype: tf.DType, where: str) -> np.ndarray:
-    """Zeros (empty strings) that take no memory, however large."""
-    if len(shape) > _MAX_RANK:
-        raise InputError(f"{where} has {len(shape)} dimensions; at most {_MAX_RANK} are possible")
-    if tensor_bytes(shape, dtype) > MAX_TENSOR_BYTES:
-        raise InputError(
-            f"{where} has the shape {list(shape)}, which is larger than any device; give a smaller one"
-        )
-    empty = (
-        np.array(b"", object)
-        if dtype in (tf.string, tf.resource, tf.variant)
-        else np.zeros((), dtype.as_numpy_dtype)
-    )
-    return np.broadcast_to(empty, shape)
-
-
-def _is_compatible(shape: tuple[int, ...], pattern: Sequence[int]) -> bool:
-    """Whether a shape has the sizes of a pattern, in which a negative one stands for any."""
-    return len(shape) == len(pattern) and all(b < 0 or a == b for a, b in zip(shape, pattern, strict=True))
 
 
 def _check_named(texts: Sequence[str], graph_def: tf.compat.v1.GraphDef) -> None:
@@ -176,9 +160,7 @@ def _check_named(texts: Sequence[str], graph_def: tf.compat.v1.GraphDef) -> None
             raise InputError(f"{text!r} is no name of a tensor; write it like 'node:0'")
         _, name, output = parse_input(text)
         if name not in node_of_name:
-            raise InputError(
-                f"the graph has no node {name!r}; it has {len(node_of_name)} nodes, such as {_some(graph_def)}"
-            )
+            raise InputError(f"the graph has no node {name!r}; {nearest(name, node_of_name)}")
         if ":" in text and output >= num_outputs(node_of_name[name], library):
             raise InputError(
                 f"node {name!r} has {num_outputs(node_of_name[name], library)} outputs, so there is no {text!r}"
@@ -188,7 +170,3 @@ def _check_named(texts: Sequence[str], graph_def: tf.compat.v1.GraphDef) -> None
 def _with_output(text: str) -> str:
     _, name, output = parse_input(text)
     return f"{name}:{output}"
-
-
-def _some(graph_def: tf.compat.v1.GraphDef) -> str:
-    return ", ".join(repr(node.name) for node in graph_def.node[:3]) or "none"

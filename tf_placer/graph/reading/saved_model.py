@@ -10,20 +10,22 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 import tensorflow as tf
-from google.protobuf import message
 from tensorflow.core.framework import node_def_pb2
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
 from colocation.graph_index import parse_input
+from tf_placer import arguments
 from tf_placer.errors import InputError
 from tf_placer.graph.checking.check_graph import check_graph, checked_dtype
 from tf_placer.graph.program import Program
 from tf_placer.graph.program.functions import CALL_OPS
-from tf_placer.graph.reading.from_graph_def import Input, program_of_graph_def
+from tf_placer.graph.reading.from_graph_def import program_of_graph_def
+from tf_placer.graph.reading.graph_files import SAVED_MODEL_FILES, not_a_folder, parsed
+from tf_placer.graph.reading.inputs import Input, InputShapes
 from tf_placer.tensorflow_message import told
 
-SERVE = "serve"
-FILE_NAME = "saved_model.pb"
+SERVING = ("serve",)
+FILE_NAME = SAVED_MODEL_FILES[0]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,18 +34,20 @@ class SavedModel:
 
     Attributes:
       path: its folder.
-      proto: ``saved_model.pb``.
+      proto: ``saved_model.pb``, or ``saved_model.pbtxt``.
       digest: sha256 of that file when it was read.
+      tags: of the graph in it that counts; a model may hold several.
     """
 
     path: pathlib.Path
     proto: saved_model_pb2.SavedModel
     digest: bytes
+    tags: tuple[str, ...] = SERVING
 
     @property
     def meta_graph(self) -> meta_graph_pb2.MetaGraphDef:
-        """The one with the tag ``serve``, part of ``proto``."""
-        return next(graph for graph in self.proto.meta_graphs if SERVE in graph.meta_info_def.tags)
+        """The first that has exactly ``tags``, part of ``proto``: TensorFlow's loaders take that one."""
+        return next(graph for graph in self.proto.meta_graphs if _has_tags(graph, self.tags))
 
     def signature(self, name: str) -> meta_graph_pb2.SignatureDef:
         """A signature by name.
@@ -53,9 +57,28 @@ class SavedModel:
         """
         signatures = self.meta_graph.signature_def
         if name not in signatures:
-            there = ", ".join(sorted(one for one in signatures if not one.startswith("__"))) or "none"
+            there = ", ".join(sorted(one for one in signatures if not one.startswith("__")))
+            if not there:
+                raise InputError(
+                    f"{self.path} was saved without signatures; {self._remedy_without_signatures()}"
+                )
             raise InputError(f"{self.path}: no signature {name!r}; it has {there}")
         return signatures[name]
+
+    def _remedy_without_signatures(self) -> str:
+        objects = self.meta_graph.object_graph_def.nodes
+        functions = [
+            child.local_name
+            for child in (objects[0].children if objects else ())
+            if child.node_id in range(len(objects))
+            and objects[child.node_id].WhichOneof("kind") == "function"
+        ]
+        function = functions[0] if functions else "FUNCTION"
+        has = f" (it has {', '.join(functions)})" if functions else ""
+        return (
+            f"place a function of it{has} from a script: model = tf.saved_model.load({str(self.path)!r}); "
+            f"{function} = model.{function}"
+        )
 
     def copy(self) -> SavedModel:
         """The same, to be changed."""
@@ -64,64 +87,81 @@ class SavedModel:
         return dataclasses.replace(self, proto=proto)
 
     def is_current(self) -> bool:
-        """Whether ``saved_model.pb`` is what was read.
+        """Whether the file is what was read.
 
         Raises:
           InputError: it cannot be read any more.
         """
-        return hashlib.sha256(_content(self.path)).digest() == self.digest
+        return hashlib.sha256(_file(self.path)[1]).digest() == self.digest
 
 
-def read_saved_model(path: str | os.PathLike[str]) -> SavedModel:
+def read_saved_model(path: str | os.PathLike[str], tags: Iterable[str] = SERVING) -> SavedModel:
     """Reads ``saved_model.pb`` and checks it: once for all signatures, and for whoever is given the result.
 
+    Args:
+      path: its folder.
+      tags: exactly those of the graph in it that counts.
+
     Raises:
-      InputError: the folder or the file is missing or damaged, there is no graph with the tag ``serve``, or an asset of
-        it is missing.
+      InputError: the folder or the file is missing or damaged, there is no graph with these tags, or an asset of it is
+        missing.
     """
     folder = pathlib.Path(path)
-    file = folder / FILE_NAME
-    data = _content(folder)
-    proto = saved_model_pb2.SavedModel()
-    try:
-        proto.ParseFromString(data)
-    except (message.DecodeError, ValueError) as error:
-        raise InputError(f"{file} is damaged ({error}); export the model again") from error
-    serving = [graph for graph in proto.meta_graphs if SERVE in graph.meta_info_def.tags]
-    if len(serving) != 1:
-        tags = "; ".join(", ".join(graph.meta_info_def.tags) for graph in proto.meta_graphs) or "none"
-        raise InputError(
-            f"{file} has {len(serving)} graphs tagged {SERVE!r} (tags: {tags}); export one for serving"
+    tags = tuple(arguments.items_of("tags", tags, str, "give the tags of a graph in a list, ['serve'] say"))
+    file, data = _file(folder)
+    proto = parsed(saved_model_pb2.SavedModel(), data)
+    if proto is None:
+        raise InputError(f"{file} is damaged; export the model again")
+    graph = next((graph for graph in proto.meta_graphs if _has_tags(graph, tags)), None)
+    if graph is None:
+        sets = ", ".join(_shown_tags(graph.meta_info_def.tags) for graph in proto.meta_graphs)
+        remedy = (
+            f"it has {sets}; give one of these sets, --tags={','.join(proto.meta_graphs[0].meta_info_def.tags)} say"
+            if sets
+            else "it has none at all; give the folder of a SavedModel"
         )
+        raise InputError(f"{file} has no graph tagged {_shown_tags(tags)}; {remedy}")
     try:
-        check_graph(serving[0].graph_def)
+        check_graph(graph.graph_def)
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
-    for asset in serving[0].asset_file_def:
+    for asset in graph.asset_file_def:
         if not (folder / "assets" / asset.filename).is_file():
             raise InputError(f"{folder}: the asset {asset.filename!r} is missing; export the model again")
-    return SavedModel(folder, proto, hashlib.sha256(data).digest())
+    return SavedModel(folder, proto, hashlib.sha256(data).digest(), tags)
 
 
-def _content(folder: pathlib.Path) -> bytes:
-    file = folder / FILE_NAME
+def _has_tags(graph: meta_graph_pb2.MetaGraphDef, tags: Iterable[str]) -> bool:
+    return set(graph.meta_info_def.tags) == set(tags)
+
+
+def _shown_tags(tags: Iterable[str]) -> str:
+    return f"{{{', '.join(sorted(tags))}}}"
+
+
+def _file(folder: pathlib.Path) -> tuple[pathlib.Path, bytes]:
+    """The file that describes a model, and what is in it."""
     if folder.is_file():
-        raise InputError(
-            f"{folder} is a file, not the folder of a SavedModel; export a Keras model with model.export(FOLDER)"
-        )
+        raise InputError(f"{folder} is {not_a_folder(folder)}")
+    file = next(
+        (folder / name for name in SAVED_MODEL_FILES if (folder / name).is_file()), folder / FILE_NAME
+    )
     try:
-        return file.read_bytes()
+        return file, file.read_bytes()
     except OSError as error:
         raise InputError(f"cannot read {file}: {error.strerror}; give the folder of a SavedModel") from error
 
 
-def program_of_saved_model(model: SavedModel, signature: str, batch_size: int = 32) -> Program:
+def program_of_saved_model(
+    model: SavedModel, signature: str, batch_size: int = 32, input_shapes: InputShapes | None = None
+) -> Program:
     """What one signature computes.
 
     Args:
       model: the SavedModel.
       signature: name of the signature.
       batch_size: stands for dimensions of any size.
+      input_shapes: input of the signature -> shape, where the model leaves it open.
 
     Raises:
       InputError: no such signature, an input that is not one dense tensor, or damage; the message names it.
@@ -141,14 +181,16 @@ def program_of_saved_model(model: SavedModel, signature: str, batch_size: int = 
     fetched = {parse_input(text)[1] for text in fetches}
     # A call runs as a whole, side effects included, when one of its results is fetched.
     calls = [node.name for node in graph_def.node if node.name in fetched and node.op in CALL_OPS]
-    return program_of_graph_def(graph_def, inputs, fetches, calls, _variable_values(model), batch_size)
+    return program_of_graph_def(
+        graph_def, inputs, fetches, calls, _variable_values(model), batch_size, input_shapes
+    )
 
 
 def _input(model: SavedModel, key: str, info: meta_graph_pb2.TensorInfo) -> Input:
     if info.WhichOneof("encoding") != "name":
         raise InputError(f"{model.path}: input {key!r} is not one dense tensor, which is all that can be fed")
     shape = None if info.tensor_shape.unknown_rank else tuple(dim.size for dim in info.tensor_shape.dim)
-    return Input(info.name, checked_dtype(info.dtype, f"{model.path}: input {key!r}"), shape)
+    return Input(info.name, checked_dtype(info.dtype, f"{model.path}: input {key!r}"), shape, key)
 
 
 def _variable_values(model: SavedModel) -> dict[str, np.ndarray]:

@@ -123,7 +123,7 @@ def _reshaped(output: Unsized) -> Shape:
 def _padded(output: Unsized) -> Shape:
     """[rows, longest row, ...] of a ragged tensor: as many values as there are, evenly spread."""
     partition = 3  # after the shape, the values and what fills the gaps
-    kind = output.node.attr["row_partition_types"].list.s[0]
+    kind = next(iter(output.node.attr["row_partition_types"].list.s), b"")  # of a file, there may be none
     rows = output.value(partition) if kind == b"FIRST_DIM_SIZE" else None
     count = (
         int(rows)
