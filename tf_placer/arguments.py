@@ -20,6 +20,8 @@ import numpy as np
 
 from tf_placer.errors import InputError
 
+MAX_SEED = 2**31 - 1  # of all that draws
+
 _Kind = TypeVar("_Kind")
 
 _MOST_NAMES = 30  # of a list of all that is known
@@ -213,11 +215,23 @@ def shown(value: object) -> str:
 def nearest(word: str, known: Iterable[str]) -> str:
     """A remedy for an unknown name: the nearest known ones, or all of them where they are few."""
     names = sorted(known)
-    close = difflib.get_close_matches(word, names, n=3, cutoff=0.5)
+    close = nearest_of(word, names)
     if close:
         return f"did you mean {' or '.join(map(repr, close))}?"
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     return f"known: {', '.join(names[:_MOST_NAMES])}{more}"
+
+
+def nearest_of(word: str, known: Iterable[str]) -> list[str]:
+    """Up to three names that a word may have been meant for, the nearest first; small letters and ``-`` are as good."""
+    name_of = {_spelled(name): name for name in sorted(known)}
+    if _spelled(word) in name_of:
+        return [name_of[_spelled(word)]]
+    return [name_of[one] for one in difflib.get_close_matches(_spelled(word), list(name_of), n=3, cutoff=0.5)]
+
+
+def _spelled(name: str) -> str:
+    return name.casefold().replace("-", "_")
 
 
 def _one(kind: type) -> str:
