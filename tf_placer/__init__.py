@@ -1,27 +1,32 @@
 """Finds which device should run which operation of a TensorFlow program."""
 
+from typing import TYPE_CHECKING
+
 import tf_placer.native_log  # noqa: F401 - before everything that imports TensorFlow
-from tf_placer.automatic.auto_place import auto_place
-from tf_placer.automatic.auto_placed import RunsAsItIs
-from tf_placer.cluster.cluster import Cluster
-from tf_placer.errors import InputError
-from tf_placer.evaluation.measurement import Measurement
-from tf_placer.evaluation.measurement import Status
-from tf_placer.evaluation.runtime import RuntimeEvaluator
-from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.graph.item import Item
-from tf_placer.calibration.build_problem import build_problem
-from tf_placer.presentation.chrome_trace import write_timeline
-from tf_placer.problem.decisions import Decisions
-from tf_placer.problem.pins import pinned
-from tf_placer.problem.placement import Placement
-from tf_placer.problem.problem import Problem
-from tf_placer.rewrite.apply_placement import apply_placement
-from tf_placer.rewrite.load_saved_model import load_saved_model
-from tf_placer.rewrite.placed_function import placed_function
-from tf_placer.rewrite.saved_model import export_saved_model
-from tf_placer.search.result import SearchResult
-from tf_placer.search.search import search
+from tf_placer.lazy_face import make_lazy
+
+if TYPE_CHECKING:
+    from tf_placer.automatic.auto_place import auto_place
+    from tf_placer.automatic.auto_placed import RunsAsItIs
+    from tf_placer.cluster.cluster import Cluster
+    from tf_placer.errors import InputError
+    from tf_placer.evaluation.measurement import Measurement
+    from tf_placer.evaluation.measurement import Status
+    from tf_placer.evaluation.runtime import RuntimeEvaluator
+    from tf_placer.evaluation.simulated import SimulatedEvaluator
+    from tf_placer.graph.item import Item
+    from tf_placer.calibration.build_problem import build_problem
+    from tf_placer.presentation.chrome_trace import write_timeline
+    from tf_placer.problem.decisions import Decisions
+    from tf_placer.problem.pins import pinned
+    from tf_placer.problem.placement import Placement
+    from tf_placer.problem.problem import Problem
+    from tf_placer.rewrite.apply_placement import apply_placement
+    from tf_placer.rewrite.load_saved_model import load_saved_model
+    from tf_placer.rewrite.placed_function import placed_function
+    from tf_placer.rewrite.saved_model import export_saved_model
+    from tf_placer.search.result import SearchResult
+    from tf_placer.search.search import search
 
 __all__ = [
     "Cluster",
@@ -46,3 +51,30 @@ __all__ = [
     "search",
     "write_timeline",
 ]
+
+make_lazy(
+    __name__,
+    {
+        "Cluster": "cluster.cluster",
+        "Decisions": "problem.decisions",
+        "InputError": "errors",
+        "Item": "graph.item",
+        "Measurement": "evaluation.measurement",
+        "Placement": "problem.placement",
+        "Problem": "problem.problem",
+        "RunsAsItIs": "automatic.auto_placed",
+        "RuntimeEvaluator": "evaluation.runtime",
+        "SearchResult": "search.result",
+        "SimulatedEvaluator": "evaluation.simulated",
+        "Status": "evaluation.measurement",
+        "apply_placement": "rewrite.apply_placement",
+        "auto_place": "automatic.auto_place",
+        "build_problem": "calibration.build_problem",
+        "export_saved_model": "rewrite.saved_model",
+        "load_saved_model": "rewrite.load_saved_model",
+        "pinned": "problem.pins",
+        "placed_function": "rewrite.placed_function",
+        "search": "search.search",
+        "write_timeline": "presentation.chrome_trace",
+    },
+)

@@ -1,69 +1,40 @@
-"""The command line: ``python -m tf_placer COMMAND --flag=value``, also installed as ``tf-placer``."""
+"""The command line: ``python -m tf_placer COMMAND --flag=value``, also installed as ``tf-placer``.
+
+What is wrong with a command line is told before TensorFlow is loaded, which takes seconds.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
-import pathlib
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import rich.console
 from absl import flags
 
-from tf_placer import workloads
-from tf_placer.arguments import nearest
-from tf_placer.command_line import flag_sets, flag_values
+from tf_placer import native_log, workloads
+from tf_placer.command_line import flag_sets
 from tf_placer.command_line.cache_contents import clear_cache
-from tf_placer.command_line.compare import compare
+from tf_placer.command_line.check_flags import check_flags, refuse_graph
 from tf_placer.command_line.completion import SHELLS, CommandWords, completion
-from tf_placer.command_line.doctor import examine
-from tf_placer.command_line.explain import explain
-from tf_placer.command_line.explain_layer import explain_layer
+from tf_placer.command_line.help_text import help_text
 from tf_placer.command_line.json_output import standard_output_silenced, write_json
-from tf_placer.command_line.list_workloads import list_workloads
-from tf_placer.command_line.lists import list_clusters, list_methods
-from tf_placer.command_line.measure import measure
-from tf_placer.command_line.method_settings import method_settings
+from tf_placer.command_line.list_clusters import list_clusters
 from tf_placer.command_line.parse_flags import parse_flags
-from tf_placer.command_line.place import place, place_signatures
-from tf_placer.command_line.profile import show_profile
-from tf_placer.command_line.reporting.print_report import print_report
-from tf_placer.command_line.reporting.report import Report
-from tf_placer.command_line.reporting.summary import summary
-from tf_placer.command_line.reporting.tensorboard_run import write_tensorboard
-from tf_placer.command_line.reporting.write_report import (
-    META_GRAPH,
-    META_GRAPH_TEXT,
-    SAVED_MODEL,
-    reserved_out,
-    write_comparison,
-    write_report,
-)
-from tf_placer.command_line.request import Request
-from tf_placer.command_line.source import Source
-from tf_placer.command_line.split_batch import split_batch_within
-from tf_placer.command_line.train import Training, train
-from tf_placer.command_line.waits import writing
+from tf_placer.command_line.remedies import of_no_command
 from tf_placer.errors import InputError
-from tf_placer.files import replacing
-from tf_placer.graph.item import Item
-from tf_placer.problem.placement import Placement
-from tf_placer.problem.plan_file import PlanFile
-from tf_placer.quantities import known
-from tf_placer.rewrite.saved_model import export_placed, export_saved_model, plan_file
-from tf_placer.search import methods
-from tf_placer.search.budget import Budget
 from tf_placer.search.ctrl_c import patient
 from tf_placer.version import VERSION
 from tf_placer.waiting.begun import begins_at, begun_s, process_start_s
-from tf_placer.waiting.durations import Durations
 from tf_placer.workers.loopback import workers_opened
 
 OK, OUR_FAILURE, BAD_INPUT = 0, 1, 2
 _SCRIPT = "script"
+_PROGRAM = ("workload", _SCRIPT, "saved_model", "meta_graph")
+_HELP = frozenset({"--help", "-help", "-h", "-?", "--h", "--helpfull", "--helpshort"})
+_VERSION = frozenset({"--version", "-version", "-V", "-v", "version"})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,15 +45,20 @@ class Command:
       help: one line.
       own_flags: adds the flags that not every command has.
       required: flags that have no default.
-      run: does it, prints it, and returns it as JSON data: what ``--json`` writes.
       word: the flag that a word without dashes stands for; None where there must be none.
+      one_of: flags of which exactly one must be given.
+      example: flags of a command line that works.
+      run_light: does what needs no TensorFlow, prints it, and returns it as JSON data; None where it is ``run_command``
+        that does it: where this is None, or returns None.
     """
 
     help: str
     own_flags: Callable[[flags.FlagValues], None]
-    required: tuple[str, ...]
-    run: Callable[[flags.FlagValues, rich.console.Console], Any]
+    required: tuple[str, ...] = ()
     word: str | None = None
+    one_of: tuple[str, ...] = ()
+    example: str = ""
+    run_light: Callable[[flags.FlagValues, rich.console.Console], Any] | None = None
 
     def define(self, values: flags.FlagValues) -> None:
         """Adds all its flags."""
@@ -90,187 +66,20 @@ class Command:
         flag_sets.of_every_command(values)
 
 
-def _place(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any]:
-    methods.find(values.method)
-    out = pathlib.Path(values.out)
-    with reserved_out(out, values.saved_model):
-        request = flag_values.request(values, flag_values.budget(values))
-        if request.source.saved_model:
-            return _place_saved_model(request, values, out, console)
-        report = split_batch_within(place(request, values.method, console), request, console)
-        also = functools.partial(_write_meta_graph, request.source, report, console)
-        also_written = also if request.source.meta_graph else None
-        told = _finish(report, out, flag_values.made_for(values), console, also_written)
-        _write_tensorboard(report, values, console)
-        return told
-
-
-def _place_saved_model(
-    request: Request, values: flags.FlagValues, out: pathlib.Path, console: rich.console.Console
-) -> dict[str, Any]:
-    """Several signatures have a folder each for their plans; the model with all of them is beside these."""
-    told: dict[str, Any] = {}
-    placements: dict[str, Placement] = {}
-    items: dict[str, Item] = {}
-    reports: dict[str, Report] = {}
-    request = dataclasses.replace(request, source=request.source.with_model())
-    model = request.source.model
-    assert model is not None  # just read
-
-    def export(folder: pathlib.Path) -> None:
-        if model.is_current():
-            export_placed(model, folder / SAVED_MODEL, items, placements)
-        else:  # it was exported anew during the search: the plans must fit what is there now
-            export_saved_model(
-                model.path,
-                folder / SAVED_MODEL,
-                placements,
-                batch_size=request.source.batch_size,
-                input_shapes=request.source.input_shapes,
-                tags=request.source.tags,
-            )
-
-    several = "," in values.signature
-    for name, placed in place_signatures(request, values.method, console):
-        of_one = dataclasses.replace(request, source=dataclasses.replace(request.source, signature=name))
-        report = split_batch_within(placed, of_one, console)
-        assert report.item is not None  # a SavedModel's
-        placements[name], items[name] = report.placement, report.item
-        made_for = flag_values.made_for(values) | {"signature": name}
-        if not several:
-            only = _finish(report, out, made_for, console, export)
-            _write_tensorboard(report, values, console)
-            return only
-        told[name] = _finish(report, out / plan_file(name).stem, made_for, console)
-        reports[plan_file(name).stem] = report
-    with replacing(out, (SAVED_MODEL,)) as unfinished:
-        export(unfinished)
-    console.print(f"wrote {out / SAVED_MODEL}", soft_wrap=True)
-    for folder, report in reports.items():
-        _write_tensorboard(report, values, console, folder)
-    return {"signatures": told, "files": [str(out / SAVED_MODEL)]}
-
-
-def _compare(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any]:
-    for method in values.methods:
-        methods.find(method)
-    out = pathlib.Path(values.out)
-    with reserved_out(out):
-        request = flag_values.request(values, flag_values.budget(values))
-        report = split_batch_within(compare(request, values.methods, console), request, console)
-        also = functools.partial(write_comparison, report)
-        told = _finish(report, out, flag_values.made_for(values), console, also)
-        _write_tensorboard(report, values, console)
-        return told
-
-
-def _finish(
-    report: Report,
-    out: pathlib.Path,
-    made_for: Mapping[str, Any],
-    console: rich.console.Console,
-    also: Callable[[pathlib.Path], None] | None = None,
-) -> dict[str, Any]:
-    """Prints and writes what was found; returns the summary and which files were written."""
-    timing = Durations().timing(writing(report.problem.name))
-    with patient() as ctrl_c, ctrl_c.shielded(), timing:  # what was searched for is not lost for a Ctrl-C now
-        print_report(report, console)
-        written = write_report(report, out, made_for, also)
-    for path in written:
-        console.print(f"wrote {path}", soft_wrap=True)
-    return {**summary(report), "files": [str(path) for path in written]}
-
-
-def _write_tensorboard(
-    report: Report, values: flags.FlagValues, console: rich.console.Console, signature: str = ""
-) -> None:
-    """Where it is asked for; of several signatures each in a folder of its own."""
-    if values.tensorboard is None:
-        return
-    folder = pathlib.Path(values.tensorboard) / signature
-    with patient() as ctrl_c, ctrl_c.shielded(), console.status("writing the TensorBoard run"):
-        write_tensorboard(report, folder)
-    console.print(f"wrote {folder}: tensorboard --logdir={values.tensorboard}", soft_wrap=True)
-
-
-def _write_meta_graph(
-    source: Source, report: Report, console: rich.console.Console, folder: pathlib.Path
-) -> None:
-    try:
-        file = source.placed_meta_graph(report.placement)
-        (folder / (META_GRAPH_TEXT if file.is_text else META_GRAPH)).write_bytes(file.content())
-    except InputError as error:
-        text = f"{META_GRAPH} is not written: {error}; placed_graph.pb has it inlined"
-        console.print(text, soft_wrap=True, markup=False)
-
-
-def _measure(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any]:
-    if not pathlib.Path(values.placement).is_file():
-        raise InputError(f"--placement={values.placement}: no such file; give the placement.json of a run")
-    plan = PlanFile.read(values.placement)  # before this machine is probed
-    return measure(flag_values.request(values, Budget(evaluations=1)), plan, console).as_data()
-
-
-def _profile(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any]:
-    return show_profile(flag_values.request(values, Budget(evaluations=1)), console).as_data()
-
-
-def _train(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any]:
-    methods.find(values.method)
-    for flag in ("workloads", "clusters"):
-        if not values[flag].value:
-            raise InputError(f"--{flag} is empty; give at least one")
-    training = Training(
-        method=values.method,
-        settings=method_settings(values.set, None, [values.method]).get(values.method, {}),
-        workloads=tuple(values.workloads),
-        clusters=tuple(values.clusters),
-        held_out=tuple(values.held_out),
-        searches=values.searches,
-        evaluations=values.evaluations,
-        epochs=values.epochs,
-        seed=values.seed,
-    )
-    history = train(training, pathlib.Path(values.out), console)
-    epochs = [{**dataclasses.asdict(epoch), "held_out": known(epoch.held_out)} for epoch in history]
-    return {"method": training.method, "epochs": epochs, "files": [values.out]}
-
-
-def _explain(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any]:
-    if (values.op is None) == (values.layer is None):
-        raise InputError("explain needs --op or --layer, not both; give one of them")
-    plan = PlanFile.read(values.plan)
-    flag_values.recall(values, plan)
-    request = flag_values.request(values, Budget(evaluations=1))
-    if values.layer is not None:
-        return dataclasses.asdict(explain_layer(request, plan, values.layer, console))
-    return dataclasses.asdict(explain(request, plan, values.op, console))
-
-
 def _clusters(values: flags.FlagValues, console: rich.console.Console) -> list[dict[str, Any]]:
     return list_clusters(console)
 
 
-def _workloads(values: flags.FlagValues, console: rich.console.Console) -> list[Any]:
-    if values.names:
-        for name in workloads.names():
-            console.print(name)
-        return list(workloads.names())
-    found = list_workloads(values.facts, console)
-    return [
-        {"name": name, "facts": None if facts is None else dataclasses.asdict(facts)}
-        for name, facts in found.items()
-    ]
+def _workload_names(values: flags.FlagValues, console: rich.console.Console) -> list[str] | None:
+    if not values.names:
+        return None
+    for name in workloads.names():
+        console.print(name)
+    return list(workloads.names())
 
 
-def _methods(values: flags.FlagValues, console: rich.console.Console) -> list[dict[str, Any]]:
-    return list_methods(console)
-
-
-def _doctor(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any]:
-    if values.clear is None:
-        return examine(console)
-    return clear_cache(values.clear.split(","), console)
+def _cleared(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any] | None:
+    return None if values.clear is None else clear_cache(values.clear.split(","), console)
 
 
 def _completion(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any]:
@@ -287,27 +96,65 @@ def _completion(values: flags.FlagValues, console: rich.console.Console) -> dict
 
 
 COMMANDS = {
-    "place": Command("find a placement", flag_sets.of_place, ("cluster", "out"), _place, _SCRIPT),
-    "compare": Command("try several methods", flag_sets.of_compare, ("cluster", "out"), _compare, _SCRIPT),
+    "place": Command(
+        "find a placement",
+        flag_sets.of_place,
+        ("cluster", "out"),
+        _SCRIPT,
+        (*_PROGRAM, "graph"),
+        "--workload=two_towers --cluster=local --budget_s=60 --out=out/plan",
+    ),
+    "compare": Command(
+        "try several methods",
+        flag_sets.of_compare,
+        ("cluster", "out"),
+        _SCRIPT,
+        (*_PROGRAM, "graph"),
+        "--workload=two_towers --cluster=k40x2 --methods=single,random,auto --out=out/compared",
+    ),
     "measure": Command(
-        "time a plan on this machine", flag_sets.of_measure, ("placement",), _measure, _SCRIPT
+        "time a plan on this machine",
+        flag_sets.of_measure,
+        ("placement",),
+        _SCRIPT,
+        _PROGRAM,
+        "--workload=two_towers --placement=out/plan/placement.json",
     ),
     "explain": Command(
-        "say why an op or a layer is where a plan puts it", flag_sets.of_explain, ("plan",), _explain, _SCRIPT
+        "say why an op or a layer is where a plan puts it",
+        flag_sets.of_explain,
+        ("plan",),
+        _SCRIPT,
+        ("op", "layer"),
+        "--plan=out/plan/placement.json --op=MatMul",
     ),
-    "profile": Command("measure ops and links on this machine", flag_sets.of_profile, (), _profile, _SCRIPT),
+    "profile": Command(
+        "measure ops and links on this machine",
+        flag_sets.of_profile,
+        (),
+        _SCRIPT,
+        _PROGRAM,
+        "--workload=two_towers",
+    ),
     "train": Command(
         "teach a policy on many problems",
         flag_sets.of_train,
         ("method", "workloads", "clusters", "out"),
-        _train,
+        example="--method=go --workloads=dense_small,two_towers --clusters=k40x2 --out=out/weights.npz",
     ),
-    "clusters": Command("list the described machines", flag_sets.none, (), _clusters),
-    "workloads": Command("list what can be placed", flag_sets.of_workloads, (), _workloads),
-    "methods": Command("list the search methods", flag_sets.none, (), _methods),
-    "doctor": Command("say what works here, and what the cache holds", flag_sets.of_doctor, (), _doctor),
+    "clusters": Command("list the described machines", flag_sets.none, run_light=_clusters),
+    "workloads": Command("list what can be placed", flag_sets.of_workloads, run_light=_workload_names),
+    "methods": Command("list the search methods", flag_sets.none),
+    "doctor": Command(
+        "say what works here, and what the cache holds", flag_sets.of_doctor, run_light=_cleared
+    ),
     "completion": Command(
-        "print what completes commands in a shell", flag_sets.of_completion, ("shell",), _completion, "shell"
+        "print what completes commands in a shell",
+        flag_sets.of_completion,
+        ("shell",),
+        "shell",
+        example="bash",
+        run_light=_completion,
     ),
 }
 
@@ -324,48 +171,85 @@ def run(argv: Sequence[str], console: rich.console.Console | None = None) -> int
     """
     console = console or rich.console.Console(highlight=False, markup=False)
     try:
-        if not argv or argv[0] in ("help", "--help", "-h"):
-            console.print(usage(), soft_wrap=True, markup=False)
+        asked = _help_asked(argv)
+        if asked is not None:
+            console.print(asked, soft_wrap=True, markup=False)
             return OK if argv else BAD_INPUT
-        if argv[0] == "--version":
-            console.print(f"tf_placer {VERSION}")
-            return OK
-        command = _command_named(argv[0])
-        values = flags.FlagValues()
-        command.define(values)
-        if {"--help", "-h"} & set(argv[1:]):
-            console.print(f"{argv[0]}: {command.help}\n{values.get_help()}", soft_wrap=True, markup=False)
-            return OK
-        flag_values.refuse_graph(argv[0], values, argv[1:])
-        parse_flags(values, argv, command.required, command.word)
+        name = argv[0]
+        if name not in COMMANDS:
+            raise InputError(f"unknown command {name!r}; {of_no_command(list(argv), COMMANDS)}")
+        command, values = COMMANDS[name], _flags_of(name)
+        refuse_graph(name, values, argv[1:])
+        parse_flags(values, argv, command.required, command.word, command.one_of, command.example)
+        check_flags(name, values)
         opened = workers_opened("open_workers" in values and values.open_workers)
         with patient(), begins_at(begun_s()), opened:
-            _run(command, values, console)
+            _run(name, values, console)
     except (InputError, flags.Error) as error:
         sys.stderr.write(f"tf-placer: {' '.join(str(error).split())}\n")
         return BAD_INPUT
     return OK
 
 
-def _run(command: Command, values: flags.FlagValues, console: rich.console.Console) -> None:
+def _flags_of(name: str) -> flags.FlagValues:
+    values = flags.FlagValues()
+    COMMANDS[name].define(values)
+    return values
+
+
+def _help_asked(argv: Sequence[str]) -> str | None:
+    """What is told where help or the version is asked for, or nothing at all; else None."""
+    if not argv:
+        return usage()
+    if argv[0] in _VERSION:
+        return f"tf_placer {VERSION}"
+    is_first = argv[0] == "help" or argv[0] in _HELP
+    if not is_first and not (argv[0] in COMMANDS and (_HELP & set(argv[1:]) or argv[1:] == ["help"])):
+        return None
+    name = next((word for word in argv if word in COMMANDS), None)
+    if name is None:
+        return usage()
+    command = COMMANDS[name]
+    values = _flags_of(name)
+    return help_text(
+        name, command.help, values, command.example, command.required, command.one_of, command.word
+    )
+
+
+def _run(name: str, values: flags.FlagValues, console: rich.console.Console) -> None:
     if not values.json:
-        command.run(values, console)
+        _found(name, values, console)
         return
     with standard_output_silenced():
-        data = command.run(values, rich.console.Console(stderr=True, highlight=False, markup=False))
+        data = _found(name, values, rich.console.Console(stderr=True, highlight=False, markup=False))
     write_json(data, console.file)
+
+
+def _found(name: str, values: flags.FlagValues, console: rich.console.Console) -> Any:
+    light = COMMANDS[name].run_light
+    found = None if light is None else light(values, console)
+    if found is not None:
+        return found
+    native_log.load_tensorflow()
+    from tf_placer.command_line.run_command import RUN_OF_COMMAND  # TensorFlow with it
+
+    return RUN_OF_COMMAND[name](values, console)
 
 
 def usage() -> str:
     """What the program can do, one command a line."""
     lines = [f"  {name:<10} {command.help}" for name, command in COMMANDS.items()]
-    return "\n".join(["usage: tf-placer COMMAND --flag=value (COMMAND --help lists its flags)", *lines])
-
-
-def _command_named(name: str) -> Command:
-    if name not in COMMANDS:
-        raise InputError(f"unknown command {name!r}; {nearest(name, COMMANDS)}")
-    return COMMANDS[name]
+    return "\n".join(
+        [
+            "usage: tf-placer COMMAND --flag=value",
+            "",
+            "example:",
+            f"  tf-placer place {COMMANDS['place'].example}",
+            "",
+            "commands (COMMAND --help says more):",
+            *lines,
+        ]
+    )
 
 
 def console_main() -> None:

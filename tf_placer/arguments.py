@@ -20,6 +20,8 @@ import numpy as np
 
 from tf_placer.errors import InputError
 
+MAX_SEED = 2**31 - 1  # of all that draws
+
 _Kind = TypeVar("_Kind")
 
 _MOST_NAMES = 30  # of a list of all that is known
@@ -217,7 +219,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
     A name that has the word in it is near, and so is a path whose last part is.
     """
     names = sorted(known)
-    close = difflib.get_close_matches(word, names, n=_NEAREST, cutoff=0.5)
+    close = nearest_of(word, names)
     if not close and word:
         having = [name for name in names if word.lower() in name.lower()]
         close = sorted(having, key=len)[:_NEAREST] or _with_last_part(word, names)
@@ -236,6 +238,18 @@ def _with_last_part(word: str, names: Sequence[str]) -> list[str]:
         of_part.setdefault(name.rpartition("/")[2], name)
     close = difflib.get_close_matches(word.rpartition("/")[2], of_part, n=_NEAREST, cutoff=0.6)
     return [of_part[part] for part in close]
+
+
+def nearest_of(word: str, known: Iterable[str]) -> list[str]:
+    """Up to three names that a word may have been meant for, the nearest first; small letters and ``-`` are as good."""
+    name_of = {_spelled(name): name for name in sorted(known)}
+    if _spelled(word) in name_of:
+        return [name_of[_spelled(word)]]
+    return [name_of[one] for one in difflib.get_close_matches(_spelled(word), list(name_of), n=_NEAREST, cutoff=0.5)]
+
+
+def _spelled(name: str) -> str:
+    return name.casefold().replace("-", "_")
 
 
 def _one(kind: type) -> str:

@@ -78,15 +78,33 @@ def compiled(library: Library, force: bool = False) -> pathlib.Path:
     Raises:
       InputError: there is no compiler, or it fails; or the environment names a file that is not there.
     """
-    prebuilt = os.environ.get(library.prebuilt)
-    if prebuilt and not force:
-        if not pathlib.Path(prebuilt).is_file():
-            raise InputError(
-                f"{library.prebuilt} is {prebuilt}, which is no file; unset it to compile {library.purpose}"
-            )
-        return pathlib.Path(prebuilt)
-    found = None if force else _found(library)
+    found = None if force else prebuilt_file(library) or _found(library)
     return found or _kept(library, _compile(library))
+
+
+def is_compiled(library: Library) -> bool:
+    """Whether ``compiled`` has nothing to do.
+
+    Raises:
+      InputError: the environment names a file that is not there.
+    """
+    return prebuilt_file(library) is not None or _found(library) is not None
+
+
+def prebuilt_file(library: Library) -> pathlib.Path | None:
+    """The file that was built elsewhere; None where the environment names none.
+
+    Raises:
+      InputError: it is not there.
+    """
+    prebuilt = os.environ.get(library.prebuilt)
+    if not prebuilt:
+        return None
+    if not pathlib.Path(prebuilt).is_file():
+        raise InputError(
+            f"{library.prebuilt} is {prebuilt}, which is no file; unset it to compile {library.purpose}"
+        )
+    return pathlib.Path(prebuilt)
 
 
 def _found(library: Library) -> pathlib.Path | None:

@@ -7,6 +7,7 @@ process is the command: a program that uses tf_placer as a library keeps its own
 from __future__ import annotations
 
 import importlib
+import itertools
 import os
 import pathlib
 import sys
@@ -41,9 +42,30 @@ def import_quietly(module: str) -> None:
             os.close(saved)
 
 
-if is_command():
+def is_command_line() -> bool:
+    """Whether that is ``python -m tf_placer`` or ``tf-placer``, which loads TensorFlow when its flags are right."""
+    if sys.argv[0] == "-m":
+        # As ``-m tf_placer`` or ``-mtf_placer``; the first is what Python runs, all that follows is the command's.
+        return any(
+            argument == "-mtf_placer" or (before, argument) == ("-m", "tf_placer")
+            for before, argument in itertools.pairwise(sys.orig_argv)
+        )
+    return pathlib.Path(sys.argv[0]).name == "tf-placer"
+
+
+def load_tensorflow() -> None:
+    """Imports TensorFlow and Keras, without their messages where this process is a command."""
+    for module in ("tensorflow", "keras"):
+        if _IS_COMMAND:
+            import_quietly(module)
+        else:
+            importlib.import_module(module)
+
+
+_IS_COMMAND = is_command()
+if _IS_COMMAND:
     # 3 keeps even errors off: on a machine without a GPU the CUDA build logs a failed cuInit as one.
     # What goes wrong in an op reaches Python as an exception all the same.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    import_quietly("tensorflow")
-    import_quietly("keras")
+    if not is_command_line():
+        load_tensorflow()

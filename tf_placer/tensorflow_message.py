@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-import tensorflow as tf
-
 # {{function_node __wrapped__MatMul_device_/job...}} and the list of nodes behind a message say where TensorFlow was.
 _WHERE = re.compile(r"\[\[.*?\]\]|\{\{function_node [^}]*\}\}|\[Op:[^\]]*\](?: name:.*)?", re.DOTALL)
 _NODE = re.compile(r"\{\{(?:\w+ )?([^}]*)\}\}")
@@ -24,7 +22,10 @@ def plain(text: str) -> str:
 
 def told(error: BaseException) -> str:
     """What an error of TensorFlow says, without stacks and headings, on one line; its class when it says nothing."""
-    text = error.message if isinstance(error, tf.errors.OpError) else str(error)
+    message = getattr(
+        error, "message", None
+    )  # TensorFlow's errors have what they say apart from where they arose
+    text = message if isinstance(message, str) and message else str(error)
     for paragraph in re.split(r"\n\s*\n", text):
         if _STACK.search(paragraph):
             continue

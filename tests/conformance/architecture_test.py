@@ -14,7 +14,10 @@ from tools.module_map import SOURCE_ROOTS, Module, imported_modules, read_module
 MAX_FUNCTION_LINES = 80
 _FLAG_MODULES = (
     "tf_placer.__main__",
-    *(f"tf_placer.command_line.{name}" for name in ("flag_sets", "flag_values", "parse_flags")),
+    *(
+        f"tf_placer.command_line.{name}"
+        for name in ("check_flags", "flag_sets", "flag_values", "help_text", "parse_flags", "run_command")
+    ),
 )
 SHAPELESS_NAMES = {"utils", "util", "common", "helpers", "helper", "misc"}
 

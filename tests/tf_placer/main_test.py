@@ -644,10 +644,17 @@ def test_a_meta_graph_comes_back_with_devices(bare: bool, tmp_path: pathlib.Path
     assert status == 0 and "Tanh (Tanh, gives [8, 4])" in text
 
 
-def test_as_a_process_one_line_and_nothing_of_tensorflows(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("wrong", ["a preset", "a plan"])  # told before TensorFlow is loaded, and after it
+def test_as_a_process_one_line_and_nothing_of_tensorflows(wrong: str, tmp_path: pathlib.Path) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text("no plan")
+    changed, told = {
+        "a preset": ({"cluster": "p100x3"}, "p100x2"),
+        "a plan": ({"plan": str(plan)}, "plan.json is not JSON"),
+    }[wrong]
     environment = {key: value for key, value in os.environ.items() if key != "TF_CPP_MIN_LOG_LEVEL"}
     done = subprocess.run(
-        [sys.executable, "-m", "tf_placer", *place_arguments(tmp_path / "out", cluster="p100x3")],
+        [sys.executable, "-m", "tf_placer", *place_arguments(tmp_path / "out", **changed)],
         cwd=_ROOT,
         env=environment,
         capture_output=True,
@@ -657,7 +664,7 @@ def test_as_a_process_one_line_and_nothing_of_tensorflows(tmp_path: pathlib.Path
     )
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1, done.stderr
-    assert "p100x2" in done.stderr
+    assert told in done.stderr
     assert not (tmp_path / "out").exists()
 
 

@@ -8,6 +8,7 @@ import pathlib
 from collections.abc import Mapping
 
 from tf_placer import arguments
+from tf_placer.arguments import MAX_SEED
 from tf_placer.automatic.eager_devices import check_not_described
 from tf_placer.cluster.choose import choose_cluster, local_cores
 from tf_placer.cluster.cluster import Cluster, given_cluster
@@ -16,7 +17,6 @@ from tf_placer.errors import InputError
 from tf_placer.folders import check_writable
 from tf_placer.problem.pins import Pin
 from tf_placer.search import methods
-from tf_placer.search.arguments import MAX_SEED
 from tf_placer.search.budget import BUDGETS, WHOLE
 from tf_placer.search.objective import SLOW_DOWN, TIME, Objective
 from tf_placer.search.spec import Role

@@ -139,6 +139,7 @@ def find_plan(
     cache = Cache(pathlib.Path(config.cache_dir) if config.cache_dir else default_plan_folder())
     call = FirstCall(item, cluster, config, console)
     with call.wait:
+        call.compile()
         with call.wait.phase(PROFILE):
             built = build_problem(item, cluster, check=decided)
         problem = decided(built)

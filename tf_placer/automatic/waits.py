@@ -11,6 +11,7 @@ from tf_placer.graph.item import Item
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.race import TURN_S
 from tf_placer.search.budget import WHOLE, Budget
+from tf_placer.search.compiling import compile_within, compiling
 from tf_placer.search.live import MEASURE, LiveConfig, searching
 from tf_placer.search.live_phases import Size, config_within, live_budget, live_phases, searchers
 from tf_placer.search.objective import MEMORY
@@ -52,6 +53,12 @@ class FirstCall:
         size = Size.of(problem, self._name)
         self.wait.replan(self._work(size))
         self._tell(size)
+        self.compile()
+
+    def compile(self) -> None:
+        """The ops, where they are not there yet and what needs them was told: no kept plan saves it."""
+        if self._is_told:
+            compile_within(self.wait)
 
     def share(self, problem: Problem) -> tuple[Budget, LiveConfig]:
         """What the searches have of the budget, now that all before them is done."""
@@ -82,15 +89,17 @@ class FirstCall:
 
     def _work(self, size: Size) -> Work:
         method = self._config.method
+        durations = Durations()
+        first = (*compiling(durations), Phase(PROFILE, self._profiling_s))
         if not self._is_live or self._seeks_memory:
             measured = (Phase(MEASURE, _START_S),) if self._is_live else ()
-            return Work((Phase(PROFILE, self._profiling_s), Phase(searching(method), 0.0), *measured))
-        durations, config = Durations(), self._live_config(size)
+            return Work((*first, Phase(searching(method), 0.0), *measured))
+        config = self._live_config(size)
         key = f"racing {config.rounds} {size.name} as it is"
         race_s = _LOAD_S + 2 * config.rounds * max(TURN_S, size.step_s)
         note = "Profiles are kept: later calls need none of that time." if self._profiling_s else ""
         phases = (
-            Phase(PROFILE, self._profiling_s),
+            *first,
             *live_phases(size, method, config, durations),
             Phase(UNPLACED, durations.known(key, race_s), key),
         )

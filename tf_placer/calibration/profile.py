@@ -19,7 +19,7 @@ from tf_placer.calibration.traffic import Traffic, measure_traffic, traffic_item
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import Device, task_of
 from tf_placer.graph.item import Item
-from tf_placer.ops.build import build_library
+from tf_placer.ops.build import library_name
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
@@ -225,7 +225,7 @@ def _pair_key(pair: Cluster, config: RuntimeConfig) -> dict[str, str]:
 
 def _traffic_key(pair: Cluster, config: RuntimeConfig) -> dict[str, str]:
     # The links are fitted so that *this* simulator is right with them.
-    return {"kind": _TRAFFIC, "simulator": build_library().name, **_hardware(pair.devices[0], config)}
+    return {"kind": _TRAFFIC, "simulator": library_name(), **_hardware(pair.devices[0], config)}
 
 
 def _hardware(device: Device, config: RuntimeConfig) -> dict[str, str]:

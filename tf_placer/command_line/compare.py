@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import rich.console
 
+from tf_placer.command_line.choices import LAYER
 from tf_placer.command_line.described import read_problem
 from tf_placer.command_line.reporting.by_layer import in_layers
 from tf_placer.command_line.reporting.candidate import Candidate, measure_candidates, try_candidate
 from tf_placer.command_line.reporting.report import Report, fastest
-from tf_placer.command_line.request import LAYER, Request
+from tf_placer.command_line.request import Request
 from tf_placer.command_line.waits import searched, share_out, wait_to_compare
 from tf_placer.errors import InputError
 from tf_placer.problem.problem import Problem

@@ -19,14 +19,16 @@ from tf_placer.problem.pins import pinned, with_fixed_ops, with_pins
 from tf_placer.problem.plan_file import PlanFile
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.requested import narrowed_units, with_requested_devices
+from tf_placer.search.compiling import compile_within
 from tf_placer.waiting.wait import Wait
-from tf_placer.waiting.work import about
+from tf_placer.waiting.work import roughly
 from tf_placer.workers.workers import workers_of
 
 
 def read_problem(request: Request, console: rich.console.Console, wait: Wait) -> tuple[Item | None, Problem]:
     """As ``described``; of a profiled graph there is no item."""
     if request.source.graph:
+        compile_within(wait)
         with wait.phase(BUILD):
             return None, read_graph_file(request.source.graph).problem(request.cluster)
     return described(request, console, wait)
@@ -54,6 +56,7 @@ def described(
     """
     if request.cluster.kind == "remote":
         workers_of(request.cluster).start()  # before hours of search, not after
+    compile_within(wait)
     with wait.phase(BUILD):
         item = request.source.item()
 
@@ -80,9 +83,7 @@ def tell_of_profile(item: Item, problem: Problem, wait: Wait) -> None:
     seconds = awaited_s(item, problem.cluster)
     wait.expect({PROFILE: seconds})
     if seconds:
-        wait.tell(
-            f"Profiling takes about {about(seconds)}, once; it is kept, and later runs need none of it."
-        )
+        wait.tell(f"Profiling takes {roughly(seconds)}, once; it is kept, and later runs need none of it.")
 
 
 def _decided(request: Request, item: Item, problem: Problem) -> Problem:

@@ -5,16 +5,15 @@ from __future__ import annotations
 from absl import flags
 
 from tf_placer import workloads
-from tf_placer.calibration.build_problem import COSTS
+from tf_placer.arguments import MAX_SEED
+from tf_placer.calibration.costs import COSTS
 from tf_placer.command_line.cache_contents import ALL, kinds
+from tf_placer.command_line.choices import BY, FASTEST, OP, WRITE
 from tf_placer.command_line.completion import SHELLS, FlagWords
-from tf_placer.command_line.lists import cluster_names
-from tf_placer.command_line.request import BY, FASTEST, OP, WRITE
-from tf_placer.search import methods
-from tf_placer.search.arguments import MAX_SEED
+from tf_placer.command_line.list_clusters import cluster_names
+from tf_placer.search import known
 from tf_placer.search.budget import BUDGETS, WHOLE
 from tf_placer.search.objective import OBJECTIVES, SLOW_DOWN, TIME
-from tf_placer.search.spec import Role
 
 DEFAULT_BUDGET_S = 60.0
 
@@ -69,17 +68,17 @@ def of_completion(values: flags.FlagValues) -> None:
 
 def completions(values: flags.FlagValues) -> tuple[FlagWords, ...]:
     """What can be typed for each flag of a command."""
-    known = {
+    words = {
         **dict.fromkeys(("workload", "workloads", "held_out"), workloads.names()),
         "facts": (ALL, *workloads.names()),
         **dict.fromkeys(("cluster", "clusters"), cluster_names()),
-        **dict.fromkeys(("method", "methods"), methods.names()),
+        **dict.fromkeys(("method", "methods"), known.names()),
         "clear": (ALL, *kinds()),
     }
     found = []
     for name in values:
         flag = values[name]
-        taken = tuple(flag.parser.enum_values) if isinstance(flag, flags.EnumFlag) else known.get(name, ())
+        taken = tuple(flag.parser.enum_values) if isinstance(flag, flags.EnumFlag) else words.get(name, ())
         is_list = isinstance(flag.parser, flags.ListParser) or name == "clear"
         is_boolean = flag.boolean and name != "clear"
         found.append(FlagWords(name, flag.help, is_boolean, tuple(taken), is_list))
@@ -217,9 +216,7 @@ def of_place(values: flags.FlagValues) -> None:
     """A program, devices, a budget, a method, and what is decided already."""
     _search_flags(values)
     _by_flag(values)
-    flags.DEFINE_string(
-        "method", methods.the(Role.DEFAULT).name, "How to search; `methods` lists them.", values
-    )
+    flags.DEFINE_string("method", known.DEFAULT, "How to search; `methods` lists them.", values)
     flags.DEFINE_enum(
         "write",
         FASTEST,
@@ -256,7 +253,7 @@ def of_compare(values: flags.FlagValues) -> None:
     _by_flag(values)
     flags.DEFINE_list(
         "methods",
-        [methods.the(role).name for role in (Role.REFERENCE, Role.CONTROL, Role.DEFAULT)],
+        list(known.COMPARED),
         "Methods, separated by commas.",
         flag_values=values,
     )

@@ -14,9 +14,11 @@ from absl import flags
 
 from tf_placer.cluster.choose import choose_cluster
 from tf_placer.cluster.memory_limit import limited, limits_of_texts
+from tf_placer.command_line.check_flags import NEEDS_A_PROGRAM
+from tf_placer.command_line.choices import FASTEST, OP
 from tf_placer.command_line.flag_sets import DEFAULT_BUDGET_S
 from tf_placer.command_line.method_settings import MethodSettings, method_settings
-from tf_placer.command_line.request import FASTEST, OP, Request
+from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
 from tf_placer.errors import InputError
 from tf_placer.folders import check_writable
@@ -32,10 +34,6 @@ from tf_placer.workers.loopback import are_workers_open, loopback_library
 _SOURCES = ("workload", "script", "saved_model", "meta_graph", "graph")
 _OF_A_SCRIPT = "args"
 _SIZE = re.compile(r"[1-9][0-9]{0,17}")
-_NEEDS_A_PROGRAM = (
-    "needs a program, and a graph that was profiled elsewhere has none behind it; give --workload, a script, "
-    "--saved_model or --meta_graph (place and compare take --graph)"
-)
 _DESCRIPTION = (
     *_SOURCES,
     _OF_A_SCRIPT,
@@ -93,13 +91,6 @@ def budget(values: flags.FlagValues) -> Budget:
     return Budget(default_s if values.budget_s is None else values.budget_s, values.budget_evaluations)
 
 
-def refuse_graph(command: str, values: flags.FlagValues, argv: Sequence[str]) -> None:
-    """Raises InputError where a command that needs a program is given a graph that has none behind it."""
-    given = any(text.lstrip("-").partition("=")[0] == "graph" for text in argv if text.startswith("-"))
-    if given and "workload" in values and "graph" not in values:
-        raise InputError(f"{command} {_NEEDS_A_PROGRAM}")
-
-
 def made_for(values: flags.FlagValues) -> dict[str, Any]:
     """What a plan remembers: the flags that describe the program and the devices."""
     return {
@@ -122,7 +113,7 @@ def recall(values: flags.FlagValues, plan: PlanFile) -> None:
     is_source_given = any(values[name].present for name in _SOURCES if name in values)
     if not is_source_given and "graph" in plan.made_for and "graph" not in values:
         raise InputError(
-            f"{plan.source} was made for --graph={plan.made_for['graph']}: this {_NEEDS_A_PROGRAM}"
+            f"{plan.source} was made for --graph={plan.made_for['graph']}: this {NEEDS_A_PROGRAM}"
         )
     if is_source_given:
         of_another = (*_SOURCES, _OF_A_SCRIPT, "input_shape")

@@ -11,6 +11,7 @@ import rich.console
 import rich.text
 
 from tf_placer.calibration.build_problem import build_problem
+from tf_placer.command_line.choices import LAYER
 from tf_placer.command_line.described import read_problem
 from tf_placer.command_line.place_least_memory import place_least_memory
 from tf_placer.command_line.place_live import place_live
@@ -18,7 +19,7 @@ from tf_placer.command_line.place_simulated import made_at_once, place_simulated
 from tf_placer.command_line.reporting.by_layer import beside_layers, in_layers
 from tf_placer.command_line.reporting.candidate import GIVEN, Candidate, measure_candidates
 from tf_placer.command_line.reporting.report import Report
-from tf_placer.command_line.request import LAYER, Request
+from tf_placer.command_line.request import Request
 from tf_placer.command_line.waits import Kind, wait_to_place, work_to_place
 from tf_placer.graph.item import Item
 from tf_placer.problem.decisions import Decisions

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import rich.console
 
+from tf_placer.command_line.choices import METHOD
 from tf_placer.command_line.reporting.candidate import Candidate, with_trace
 from tf_placer.command_line.reporting.report import Live, Report
-from tf_placer.command_line.request import METHOD, Request
+from tf_placer.command_line.request import Request
 from tf_placer.command_line.waits import live_share
 from tf_placer.errors import InputError
 from tf_placer.evaluation.runtime import RuntimeEvaluator

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 
 import rich.console
 
+from tf_placer.command_line.choices import METHOD
 from tf_placer.command_line.reporting.candidate import Candidate, find_candidate
 from tf_placer.command_line.reporting.report import Report, fastest
-from tf_placer.command_line.request import METHOD, Request
+from tf_placer.command_line.request import Request
 from tf_placer.command_line.waits import AT_ONCE, searched, share_beside_control
 from tf_placer.graph.item import Item
 from tf_placer.problem.problem import Problem

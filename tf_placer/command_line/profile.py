@@ -21,6 +21,7 @@ from tf_placer.errors import InputError
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.problem import Problem
 from tf_placer.quantities import milliseconds, percentage
+from tf_placer.search.compiling import compile_within
 
 _COSTLIEST = 10
 _NAMED = 5
@@ -107,6 +108,7 @@ def _profiled(request: Request, console: rich.console.Console) -> Shown:
     if not cluster.is_live:
         raise InputError(f"cluster {cluster.name!r} is only described; profile on --cluster=local")
     with wait_for(request, console) as wait:
+        compile_within(wait)
         with wait.phase(BUILD):
             item = request.source.item()
             problem = analytic_problem(item, cluster)

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from tf_placer.cluster.cluster import Cluster
+from tf_placer.command_line.choices import BY, FASTEST, OP, WRITE
 from tf_placer.command_line.method_settings import MethodSettings
 from tf_placer.command_line.source import Source
 from tf_placer.errors import InputError
@@ -13,11 +14,6 @@ from tf_placer.problem.pins import Pin
 from tf_placer.problem.plan_file import PlanFile
 from tf_placer.search.budget import BUDGETS, WHOLE, Budget
 from tf_placer.search.objective import Objective
-
-FASTEST, METHOD = "fastest", "method"
-WRITE = (FASTEST, METHOD)
-OP, LAYER = "op", "layer"
-BY = (OP, LAYER)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,7 +19,7 @@ from tf_placer.search.budget import WHOLE
 from tf_placer.waiting.begun import begun_s
 from tf_placer.waiting.durations import Durations
 from tf_placer.waiting.wait import Wait
-from tf_placer.waiting.work import Phase, Work, about
+from tf_placer.waiting.work import Phase, Work, roughly
 
 _OVER = 0.1  # of a whole budget, by which an estimate may be more than what is left
 _ROUNDED_S = 10
@@ -46,7 +46,7 @@ def split_batch_within(report: Report, request: Request, console: rich.console.C
         # With twice that more, the searches have no less than it.
         enough_s = _ROUNDED_S * math.ceil((budget_s + 2 * phase.seconds) / _ROUNDED_S)
         why_not = (
-            f"Splitting the batch over the devices instead was left out: that takes about {about(phase.seconds)}; "
+            f"Splitting the batch over the devices instead was left out: that takes {roughly(phase.seconds)}; "
             f"--budget_s={enough_s} has room for it."
         )
         return dataclasses.replace(report, why_not_split=why_not)

@@ -21,6 +21,7 @@ from tf_placer.files import write_atomically
 from tf_placer.folders import check_writable
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.search import methods
+from tf_placer.search.compiling import compile_within, compiling
 from tf_placer.search.settings import configured, recorded
 from tf_placer.training.lessons import lesson_of
 from tf_placer.training.teach import Epoch, teach
@@ -93,6 +94,7 @@ def train(training: Training, out: pathlib.Path, console: rich.console.Console) 
     student = spec.student(config, training.seed)
     with Wait(_work(training), console) as wait:
         wait.announce()
+        compile_within(wait)
         with wait.phase(_LESSONS):
             lessons, held_out = (
                 _lessons(student, names, clusters, training, console)
@@ -124,6 +126,7 @@ def _work(training: Training) -> Work:
     teaching = f"teaching {shown} times {training.method} of {', '.join(training.workloads)}"
     return Work(
         (
+            *compiling(durations),
             Phase(_LESSONS, durations.known(lessons, problems * _BUILD_S + tries * _TRY_S), lessons),
             Phase(_TEACHING, durations.known(teaching, shown * _SHOW_S), teaching),
         )

@@ -16,6 +16,7 @@ from tf_placer.data_parallel.all_reduce import replicas_of
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
 from tf_placer.search.budget import WHOLE, Budget
+from tf_placer.search.compiling import compiling
 from tf_placer.search.live import MEASURE, RACE, LiveConfig, searching
 from tf_placer.search.live_phases import (
     CONTROL_SHARE,
@@ -67,11 +68,17 @@ _END_S, _END_S_PER_OP = (
 
 
 def building(request: Request, durations: Durations) -> tuple[Phase, ...]:
-    """Of every command that has a program: the graph is built, and on live devices profiled."""
+    """Of every command that has a program: the graph is built, and on live devices profiled.
+
+    Before that an installed package is compiled, once.
+    """
     source = request.source
     is_traced = source.workload is not None and not is_kept(source.workload)
     key = _built_anew(source.name) if is_traced else _built(source.name)
-    phases = [Phase(BUILD, durations.known(key, _TRACE_S if is_traced else _READ_S), key)]
+    phases = [
+        *compiling(durations),
+        Phase(BUILD, durations.known(key, _TRACE_S if is_traced else _READ_S), key),
+    ]
     if request.is_profiled:
         # As long as the last time: the first takes long, and what it measures is kept.
         key = f"profiling {source.name} on {request.cluster.name}"

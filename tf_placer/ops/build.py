@@ -9,7 +9,7 @@ import pathlib
 
 import tensorflow as tf
 
-from tf_placer.compiled_library import Library, compiled
+from tf_placer.compiled_library import Library, compiled, is_compiled, prebuilt_file
 
 _FOLDER = pathlib.Path(__file__).parent
 _FLAGS = ("-std=c++17", "-O3", "-DNDEBUG", "-fPIC", "-shared", "-Wall", "-Wno-sign-compare")
@@ -31,6 +31,17 @@ def build_library(force: bool = False) -> pathlib.Path:
       InputError: there is no g++, or it fails; or TF_PLACER_OPS_LIBRARY names no file.
     """
     return compiled(_library(), force)
+
+
+def library_name() -> str:
+    """Name of the file that ``build_library`` gives, which tells of every change of the code; compiles nothing."""
+    prebuilt = prebuilt_file(_library())
+    return _library().file_name if prebuilt is None else prebuilt.name
+
+
+def is_built() -> bool:
+    """Whether ``build_library`` has nothing to compile."""
+    return is_compiled(_library())
 
 
 def _library() -> Library:

@@ -37,7 +37,6 @@ from tf_placer.agents.tabular.config import TabularConfig
 from tf_placer.agents.tabular.learner import TABLE_VERSION as TABULAR_TABLE_VERSION
 from tf_placer.agents.tabular.learner import TabularLearner
 from tf_placer.agents.weights import SHIPPED
-from tf_placer.arguments import nearest
 from tf_placer.errors import InputError
 from tf_placer.planners.brkga import Brkga, BrkgaConfig
 from tf_placer.planners.cem import Cem, CemConfig
@@ -64,6 +63,7 @@ from tf_placer.planners.single_device import single_device_placements
 from tf_placer.planners.tf_default import tf_default
 from tf_placer.planners.topological_fill import topological_fill
 from tf_placer.registration import check_registration
+from tf_placer.search.known import check_name
 from tf_placer.search.portfolio import RACE_VERSION, PortfolioConfig, portfolio_rounds
 from tf_placer.search.round import Method
 from tf_placer.search.spec import Kind, MethodSpec, Role
@@ -444,8 +444,7 @@ def find(name: str) -> MethodSpec:
     Raises:
       InputError: unknown name; the message gives the nearest ones.
     """
-    if name not in _METHODS:
-        raise InputError(f"no method is called {name!r}; {nearest(name, names())}")
+    check_name(name)
     return _METHODS[name]
 
 

@@ -14,7 +14,7 @@ import rich.text
 
 from tf_placer.waiting.begun import begun_s
 from tf_placer.waiting.durations import Durations
-from tf_placer.waiting.work import Phase, Work, about
+from tf_placer.waiting.work import Phase, Work, roughly
 
 _BEFORE = "starting up"
 _OVERDUE = 0.1  # what takes longer than was thought takes this share of what it took so far more
@@ -131,7 +131,7 @@ class Wait:
         )
         after_s = self.remaining_s
         if after_s > before_s * _MUCH + _MUCH_S:
-            self.tell(f"It is more than was thought: about {about(after_s)} from here.")
+            self.tell(f"It is more than was thought: {roughly(after_s)} from here.")
 
     def for_searching(self, budget_s: float, searches: Collection[str]) -> float:
         """Seconds that searches have together, so that all is done ``budget_s`` after it began.
@@ -202,7 +202,7 @@ class Wait:
             return rich.text.Text("")
         names = [phase.name for phase in self._work.phases]
         known = all(phase.seconds is not None or phase.name in self._finished for phase in self._work.phases)
-        left = f"{'about' if known else 'at least'} {about(self.remaining_s)} left"
+        left = f"{roughly(self.remaining_s, known)} left"
         return rich.text.Text(
             f"{names.index(running[0]) + 1} of {len(names)}: {running[0]}, {left}", no_wrap=True
         )

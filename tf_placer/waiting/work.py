@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from tf_placer.errors import InputError
 
-_MINUTES_FROM_S = 100.0
+_UNDER_S, _MINUTES_FROM_S = 0.95, 100.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,14 +68,21 @@ class Work:
     def sentence(self) -> str:
         """``"This takes about 60 s: building the graph 8 s, searching with auto 50 s, writing under 1 s."``"""
         parts = ", ".join(f"{phase.name} {about(phase.seconds)}" for phase in self.phases)
-        total = f"about {about(self.seconds)}" if self.is_known else f"at least {about(self.seconds)}"
+        total = roughly(self.seconds, self.is_known)
         return " ".join([f"This takes {total}: {parts}.", *([self.note] if self.note else [])])
+
+
+def roughly(seconds: float, is_all: bool = True) -> str:
+    """``"about 42 s"``, ``"less than a second"``; where it is not all of it, ``"at least 42 s"``."""
+    if seconds < _UNDER_S:
+        return "less than a second" if is_all else "a time not known"
+    return f"{'about' if is_all else 'at least'} {about(seconds)}"
 
 
 def about(seconds: float | None) -> str:
     """``"under 1 s"``, ``"42 s"``, ``"5 min"``; for None that it is not known."""
     if seconds is None:
         return "for a time not known"
-    if seconds < 0.95:
+    if seconds < _UNDER_S:
         return "under 1 s"
     return f"{seconds:.0f} s" if seconds < _MINUTES_FROM_S else f"{seconds / 60:.0f} min"

@@ -1,12 +1,40 @@
 """Training steps to place, by name."""
 
-from tf_placer.workloads.registry import batch_of
-from tf_placer.workloads.registry import build
-from tf_placer.workloads.registry import check_name
-from tf_placer.workloads.registry import find
-from tf_placer.workloads.registry import function
-from tf_placer.workloads.registry import names
-from tf_placer.workloads.registry import register
-from tf_placer.workloads.workload import Workload
+from typing import TYPE_CHECKING
 
-__all__ = ["Workload", "batch_of", "build", "check_name", "find", "function", "names", "register"]
+from tf_placer.lazy_face import make_lazy
+
+if TYPE_CHECKING:
+    from tf_placer.workloads.registry import batch_of
+    from tf_placer.workloads.registry import build
+    from tf_placer.workloads.known import check_name
+    from tf_placer.workloads.registry import find
+    from tf_placer.workloads.registry import function
+    from tf_placer.workloads.known import names
+    from tf_placer.workloads.registry import register
+    from tf_placer.workloads.workload import Workload
+
+__all__ = [
+    "Workload",
+    "batch_of",
+    "build",
+    "check_name",
+    "find",
+    "function",
+    "names",
+    "register",
+]
+
+make_lazy(
+    __name__,
+    {
+        "Workload": "workload",
+        "batch_of": "registry",
+        "build": "registry",
+        "check_name": "known",
+        "find": "registry",
+        "function": "registry",
+        "names": "known",
+        "register": "registry",
+    },
+)

@@ -30,6 +30,7 @@ from tf_placer.workloads import (
     wavenet,
 )
 from tf_placer.workloads.kept_items import kept_item
+from tf_placer.workloads.known import check_name
 from tf_placer.workloads.spec import WorkloadSpec
 from tf_placer.workloads.workload import Workload
 
@@ -102,12 +103,6 @@ def batch_of(name: str) -> int | None:
     """
     _, settings = _settings(name, {})
     return settings.get("batch")
-
-
-def check_name(name: str) -> None:
-    """Raises InputError unless a workload has this name; the message gives the nearest ones."""
-    if name not in _TABLE:
-        raise InputError(f"no workload is called {name!r}; {nearest(name, names())}")
 
 
 def build(name: str, **overrides: Any) -> Item:

@@ -13,7 +13,8 @@ from tf_placer.automatic.waits import PROFILE, UNPLACED, FirstCall
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.local import local_devices
 from tf_placer.graph.item import Item
-from tf_placer.search import live_phases
+from tf_placer.search import compiling, live_phases
+from tf_placer.search.compiling import COMPILE
 from tf_placer.search.live import searching
 from tf_placer.search.live_phases import START
 from tf_placer.waiting import durations
@@ -78,6 +79,21 @@ def test_a_budget_of_the_search_is_the_searchs_alone(item, monkeypatch):
     budget, config = call.share(PROBLEM)
     assert budget.seconds == 60.0 and config.searches == 3
     assert "searching with auto 60 s" in stream.getvalue()
+
+
+def test_compiling_is_told_with_its_time_and_is_in_the_whole_wait(item, monkeypatch):
+    built = []
+    monkeypatch.setattr(compiling, "is_built", lambda: bool(built))
+    monkeypatch.setattr(compiling, "build_library", lambda: built.append("ops"))
+    call, stream = first_call(item, monkeypatch, budget_s=90.0)
+    with call.wait:
+        call.compile()
+        assert not built and stream.getvalue() == "", "a kept plan may save it"
+        call.built(PROBLEM)
+    assert built == ["ops"]
+    assert stream.getvalue().startswith(f"This takes about 90 s: {COMPILE} 40 s, profiling ops and links ")
+    call, stream = first_call(item, monkeypatch, profiling_s=30.0, budget_s=100.0)
+    assert COMPILE not in stream.getvalue()
 
 
 def test_where_nothing_can_be_measured_all_is_for_the_search(item, monkeypatch):

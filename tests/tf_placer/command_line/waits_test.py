@@ -26,7 +26,9 @@ from tf_placer.command_line.waits import (
     work_to_place,
 )
 from tf_placer.errors import InputError
+from tf_placer.search import compiling
 from tf_placer.search.budget import SEARCH, Budget
+from tf_placer.search.compiling import COMPILE
 from tf_placer.search.live import searching
 from tf_placer.waiting import durations
 from tf_placer.waiting.durations import Durations
@@ -63,6 +65,40 @@ def test_the_first_line_names_every_phase(tmp_path):
     # What it took is known from then on: no rule of twenty seconds for a graph that was traced.
     assert "graph 20 s" in first
     assert " 20 s" not in ran(tmp_path, "place", "--budget_s=1", "--method=random")
+
+
+def test_compiling_is_told_with_its_time_and_done_in_its_phase(tmp_path, monkeypatch):
+    built = []
+    monkeypatch.setattr(compiling, "is_built", lambda: bool(built))
+    monkeypatch.setattr(compiling, "build_library", lambda: built.append("ops"))
+    first = ran(tmp_path, "place", "--budget_s=1", "--method=random")
+    assert (
+        f": {COMPILE} 40 s, building the graph" in first or f", {COMPILE} 40 s, building the graph" in first
+    )
+    seconds = int(re.match(r"This takes about (\d+) s", first)[1])
+    assert seconds >= 60 and built == ["ops"]
+    assert Durations().of("compiling the ops") is not None, "the next time is known"
+    assert COMPILE not in ran(tmp_path, "place", "--budget_s=1", "--method=random")
+
+
+@pytest.mark.parametrize("command", ["compare", "explain"])
+def test_every_command_that_simulates_compiles_in_a_phase(command, tmp_path, monkeypatch):
+    ran(tmp_path, "place", "--budget_evaluations=4", "--method=single")
+    built = []
+    monkeypatch.setattr(compiling, "is_built", lambda: bool(built))
+    monkeypatch.setattr(compiling, "build_library", lambda: built.append("ops"))
+    flags = {
+        "compare": [
+            "--workload=dense_small",
+            "--cluster=k40x2",
+            "--methods=single",
+            f"--out={tmp_path / 'c'}",
+        ],
+        "explain": [f"--plan={tmp_path / 'out' / 'placement.json'}", "--op=x"],
+    }[command]
+    console = quiet()
+    assert run([command, *flags], console) == 0
+    assert COMPILE in console.file.getvalue() and built == ["ops"]
 
 
 def test_evaluations_alone_take_as_long_as_the_last_time(tmp_path):

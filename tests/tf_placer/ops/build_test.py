@@ -2,8 +2,10 @@
 
 import dataclasses
 
+import pytest
 import tensorflow as tf
 
+from tf_placer.errors import InputError
 from tf_placer.ops import build
 
 
@@ -11,6 +13,22 @@ def test_library_is_reused():
     first = build.build_library()
     before = first.stat().st_mtime_ns
     assert build.build_library() == first and first.stat().st_mtime_ns == before
+
+
+def test_what_is_built_is_seen_and_named(monkeypatch, tmp_path):
+    assert build.is_built()
+    assert build.library_name() == build.build_library().name
+    other = dataclasses.replace(build._library(), flags=("-O1",), folder=tmp_path)
+    monkeypatch.setattr(build, "_library", lambda: other)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("TF_PLACER_OPS_LIBRARY", raising=False)
+    assert not build.is_built()
+    assert build.library_name() == other.file_name
+    monkeypatch.setenv("TF_PLACER_OPS_LIBRARY", __file__)
+    assert build.is_built() and build.library_name() == "build_test.py"
+    monkeypatch.setenv("TF_PLACER_OPS_LIBRARY", str(tmp_path / "gone.so"))
+    with pytest.raises(InputError, match=r"gone.so, which is no file"):
+        build.is_built()
 
 
 def test_fingerprint_follows_the_flags_and_tensorflow():

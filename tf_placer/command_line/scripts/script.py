@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib
+import importlib.machinery
 import importlib.util
 import os
 import pathlib
@@ -48,7 +49,8 @@ class Script:
         where, _, name = said.rpartition(":")
         if not where or not all(part.isidentifier() for part in name.split(".")):
             raise InputError(f"{said} names no function of a script; {_FORM}")
-        if not where.endswith(".py") and os.sep not in where:
+        is_file = where.endswith(".py") or os.sep in where or pathlib.Path(where).is_file()
+        if not is_file:
             if not all(part.isidentifier() for part in where.split(".")):
                 raise InputError(f"{said}: {where!r} is no script and no module; {_FORM}")
             return Script(said, None, where, name)
@@ -56,7 +58,22 @@ class Script:
         if not file.is_file():
             why = "that is a folder" if file.is_dir() else "no such file"
             raise InputError(f"{said}: {why}; {_FORM}")
+        if file.suffix != ".py":
+            raise InputError(f"{said}: {file.name} is no Python script; {_FORM}")
         return Script(said, file.resolve(), _module_name(file), name)
+
+    def check_found(self) -> None:
+        """Raises InputError where there is no module of that name, as far as that can be told without importing any."""
+        top = self.module.partition(".")[0]
+        if self.file is not None or top in sys.modules or top in sys.builtin_module_names:
+            return
+        if importlib.machinery.PathFinder.find_spec(top, [str(pathlib.Path.cwd()), *sys.path]) is None:
+            raise self._not_found(top)
+
+    def _not_found(self, module: str) -> InputError:
+        return InputError(
+            f"{self.said}: there is no module {module!r} in this folder or among those installed; {_FORM}"
+        )
 
     @property
     def path(self) -> str:
@@ -92,9 +109,7 @@ class Script:
         except ModuleNotFoundError as error:
             if error.name is None or not f"{self.module}.".startswith(f"{error.name}."):
                 raise  # one that the module imports
-            raise InputError(
-                f"{self.said}: there is no module {error.name!r} in this folder or among those installed; {_FORM}"
-            ) from None
+            raise self._not_found(error.name) from None
 
     def find(self, module: types.ModuleType, args: str | None = None) -> Any:
         """What a name stands for in the script: that of the function itself, or what ``--args`` names.

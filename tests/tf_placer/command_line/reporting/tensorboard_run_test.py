@@ -106,7 +106,7 @@ def test_a_full_disk_loses_no_result(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("tf_placer.__main__.write_tensorboard", full)
+    monkeypatch.setattr("tf_placer.command_line.run_command.write_tensorboard", full)
     argv = [
         "--workload=dense_small",
         "--cluster=k40x2",

@@ -1,4 +1,4 @@
-"""What can be asked for by name: described machines and search methods."""
+"""The table of search methods."""
 
 from __future__ import annotations
 
@@ -6,33 +6,9 @@ from typing import Any
 
 import rich.console
 
-from tf_placer.cluster.cluster import Cluster
-from tf_placer.cluster.preset import preset_names
 from tf_placer.search import methods
 from tf_placer.search.settings import configured, recorded
 from tf_placer.search.spec import MethodSpec
-
-LOCAL = "local"
-
-
-def cluster_names() -> tuple[str, ...]:
-    """The described machines, and this one."""
-    return (*preset_names(), LOCAL)
-
-
-def list_clusters(console: rich.console.Console) -> list[dict[str, Any]]:
-    """Prints the names; returns them with their devices. This machine is not probed for that: its devices are None."""
-    for name in cluster_names():
-        console.print(name)
-    return [
-        {"name": name, "devices": None if name == LOCAL else _devices(Cluster.preset(name))}
-        for name in cluster_names()
-    ]
-
-
-def _devices(cluster: Cluster) -> list[dict[str, Any]]:
-    shown = ("name", "type", "model", "memory_bytes")
-    return [{key: getattr(device, key) for key in shown} for device in cluster.devices]
 
 
 def list_methods(console: rich.console.Console) -> list[dict[str, Any]]:

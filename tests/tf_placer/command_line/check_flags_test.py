@@ -1,0 +1,239 @@
+"""First command lines: what is wrong with one is told in one line, with a remedy, before TensorFlow is loaded.
+
+All are run in a process of their own, which says what it has loaded; never by the clock.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import shlex
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tf_placer.__main__ import COMMANDS
+from tf_placer.search import known as known_methods
+from tf_placer.search import methods
+from tf_placer.search.spec import Role
+from tf_placer.workloads import known as known_workloads
+from tf_placer.workloads import registry
+
+_ROOT = pathlib.Path(__file__).absolute().parents[3]
+_ON = "--cluster=k40x2 --out=o"
+_TOWERS = "place --workload=two_towers"
+
+# Command line -> what its only line of errors says.
+WRONG = {
+    "": None,
+    "plcae": "unknown command 'plcae'; did you mean 'place'",
+    "PLACE": "did you mean 'place'?",
+    "two_towers": "did you mean tf-placer place --workload=two_towers?",
+    "k40x2": "did you mean tf-placer place --cluster=k40x2?",
+    "model.py:train_step": "did you mean tf-placer place model.py:train_step?",
+    "--workload=two_towers --cluster=local": "write the command first: tf-placer place --flag=value",
+    f"--json compare {_ON}": "write the command first: tf-placer compare --flag=value",
+    # All that is missing at once.
+    "place": "place needs --workload, FILE.py:NAME, --saved_model, --meta_graph or --graph, and --cluster (A preset",
+    "place --cluster=k40x2": "or --graph, and --out (Folder",
+    "compare --workload=two_towers": "compare needs --cluster (A preset",
+    "measure": "measure needs --workload, FILE.py:NAME, --saved_model or --meta_graph, and --placement (",
+    "profile": "; for example: tf-placer profile --workload=two_towers",
+    "explain": "explain needs --op or --layer, and --plan (",
+    "explain --plan=g.json": "explain needs --op or --layer; for example",
+    "train": "train needs --method (Whose policy is taught), and --workloads (",
+    "completion": "completion needs --shell",
+    # Flags that there are not, or that cannot be.
+    f"{_TOWERS} {_ON} --sead=1": "place has no flag --sead; did you mean '--seed'",
+    f"{_TOWERS} {_ON} --budget=10": "did you mean '--budget_s'",
+    f"place --saved-model=model {_ON}": "did you mean '--saved_model'?",
+    f"{_TOWERS} {_ON} --seed=x": "--seed=x is not possible; give an integer",
+    f"{_TOWERS} {_ON} --json=yes": "--json=yes is not possible; give true or false",
+    f"{_TOWERS} {_ON} --budget_s=10s": "--budget_s=10s is not possible; give a number",
+    f"{_TOWERS} {_ON} --budget_s=0": "budget_s is 0.0; give a number above 0",
+    f"{_TOWERS} {_ON} --budget_evaluations=0": "budget_evaluations is 0",
+    f"{_TOWERS} {_ON} --by=ops": "--by=ops is not possible; give one of op, layer",
+    f"{_TOWERS} {_ON} --objective=speed": "give one of time, memory",
+    f"{_TOWERS} --cluster=k40x2 --out": "Missing value for flag --out",
+    f"{_TOWERS} {_ON} --method=": "--method is empty",
+    f"place --workload= {_ON}": "--workload is empty",
+    f"{_TOWERS} --saved_model=model {_ON}": "--workload and --saved_model are given; give one of them",
+    f"{_TOWERS} --args=f {_ON}": "--args=f is given without a script",
+    "explain --plan=g.json --op=x --layer=y": "--op and --layer are given; give one of them",
+    # Names.
+    f"place --workload=Two-Towers {_ON}": "did you mean 'two_towers'?",
+    f"{_TOWERS} {_ON} --method=HDP": "no method is called 'HDP'; did you mean 'hdp'?",
+    f"compare --workload=two_towers {_ON} --methods=single,hpd": "did you mean 'hdp'?",
+    "train --method=gone --workloads=two_towers --clusters=k40x2 --out=x": "did you mean 'go'?",
+    "train --method=go --workloads=two_towrs --clusters=k40x2 --out=x": "did you mean 'two_towers'?",
+    "train --method=go --workloads=two_towers --clusters=k40x3 --out=x": "--clusters=k40x3: unknown cluster preset",
+    f"{_TOWERS} --out=o --cluster=k40x2,": "did you mean 'k40x2'",
+    f"{_TOWERS} --out=o --cluster=K40X2": "did you mean 'k40x2'?",
+    f"{_TOWERS} --out=o --cluster=Local": "did you mean 'local'?",
+    f"{_TOWERS} --out=o --cluster=gpu": "did you mean 'local', this machine's GPUs",
+    f"{_TOWERS} --out=o --cluster=GPU:0": "did you mean 'local', this machine's GPUs",
+    f"{_TOWERS} --out=o --cluster=/device:GPU:0": "did you mean 'local', this machine's GPUs",
+    f"{_TOWERS} --out=o --cluster=localhost": "did you mean 'local', this machine's GPUs",
+    f"{_TOWERS} --out=o --cluster=local:many": "write local:2",
+    f"{_TOWERS} --out=o --cluster=box": "did you mean the file box.toml?",
+    f"{_TOWERS} --out=o --cluster=box.toml": "--cluster=box.toml: 0 devices",
+    f"{_TOWERS} --out=o --cluster=folder/box.toml": "cannot read the cluster file",
+    # Words that stand for a program.
+    "place two_towers": "place two_towers: did you mean --workload=two_towers?",
+    f"place two_tower {_ON}": "did you mean --workload=two_towers?",
+    f"place workload=two_towers {_ON}": "did you mean --workload=two_towers?",
+    f"place \u2013workload=two_towers {_ON}": "another dash than the keyboard's; did you mean --workload=two_towers?",
+    "place k40x2 --workload=two_towers --out=o": "did you mean --cluster=k40x2?",
+    f"place hdp {_ON}": "did you mean --method=hdp?",
+    f"place gpu {_ON}": "did you mean --cluster=local?",
+    f"place model {_ON}": "did you mean --saved_model=model?",
+    f"place model/saved_model.pb {_ON}": "did you mean --saved_model=model?",
+    f"place g.pb {_ON}": "did you mean --meta_graph=g.pb?",
+    f"profile g.json {_ON.removesuffix(' --out=o')}": "did you mean --graph=g.json?",
+    f"place folder {_ON}": "that is a folder; write FILE.py:NAME",
+    f"place folder:f {_ON}": "that is a folder; write FILE.py:NAME",
+    f"place model.py {_ON}": "it has train_step, step; write model.py:train_step",
+    f"place model.py: {_ON}": "place model.py: which function of it?",
+    f"place broken.py {_ON}": "which function of it? write broken.py:NAME",
+    f"place nowhere.py {_ON}": "no such file; write FILE.py:NAME",
+    f"place nowhere.py:f {_ON}": "nowhere.py:f: no such file",
+    f"place model.py:train-step {_ON}": "names no function of a script",
+    f"place :train_step {_ON}": "names no function of a script",
+    f"place model.keras:train {_ON}": "a file of a Keras model",
+    f"place ./model.keras {_ON}": "write model = keras.models.load_model('model.keras')",
+    f"place nowhere.h5:model {_ON}": "no such file; what is placed is a model in a script",
+    f"place ./notes.txt:f {_ON}": "notes.txt is no Python script",
+    f"place notes.txt:f {_ON}": "notes.txt is no Python script",
+    f"place no_such_module:f {_ON}": "there is no module 'no_such_module'",
+    f"place no_such_package.module:f {_ON}": "there is no module 'no_such_package'",
+    f"place tf_placer.place {_ON}": "names no function of a script",
+    f"place a b {_ON}": "place takes one word beside flags, got 'b' too",
+    "methods hdp": "methods takes flags only, got 'hdp'",
+    "completion tcsh": "give one of bash, zsh, fish",
+    # Files and folders.
+    f"place --saved_model=nowhere {_ON}": "cannot read nowhere/saved_model.pb",
+    f"place --meta_graph=folder --fetches=x {_ON}": "--meta_graph=folder: that is a folder; give the file of a",
+    f"place --meta_graph=g.pb {_ON}": "--meta_graph needs --fetches",
+    f"place --graph=folder {_ON}": "--graph=folder: that is a folder",
+    f"{_TOWERS} {_ON} --plan=nowhere": "--plan=nowhere: no such file; give the placement.json of a run",
+    f"{_TOWERS} {_ON} --settings=nowhere": "--settings=nowhere: no such file",
+    f"{_TOWERS} {_ON} --weights=folder": "--weights=folder: that is a folder",
+    f"{_TOWERS} {_ON} --tensorboard=notes.txt": "notes.txt is a file; give another folder",
+    f"{_TOWERS} --cluster=k40x2 --out=notes.txt": "notes.txt is a file; give another folder",
+    "measure --workload=two_towers --placement=folder": "--placement=folder: that is a folder",
+    "explain --plan=nowhere --op=x": "--plan=nowhere: no such file",
+    "profile --graph=g.json": "profile needs a program",
+    "workloads --name": "did you mean '--names'",
+    "doctor --clear=nothing": "--clear=nothing",
+}
+# Command line -> a line of what it prints.
+RIGHT = {
+    "help": "usage: tf-placer COMMAND --flag=value",
+    "--help": "usage: tf-placer COMMAND --flag=value",
+    "-h": "usage: tf-placer COMMAND --flag=value",
+    "--version": "tf_placer ",
+    "-V": "tf_placer ",
+    "place --help": "tf-placer place: find a placement",
+    "place -h": "tf-placer place: find a placement",
+    "place help": "tf-placer place: find a placement",
+    "place --help place": "tf-placer place: find a placement",
+    "help place": "tf-placer place: find a placement",
+    f"place --cluster=nowhere {_ON} --help": "tf-placer place: find a placement",
+    **{f"{name} --help": f"tf-placer {name}: {command.help}" for name, command in COMMANDS.items()},
+    "clusters": "k40x2",
+    "workloads --names": "two_towers",
+    "completion bash": "# bash completion of tf-placer",
+}
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """Command line -> what it ended with; and under "left", what all of them left in their folder."""
+    folder = tmp_path_factory.mktemp("first")
+    for name in ("folder", "model"):
+        (folder / name).mkdir()
+    for name in ("model/saved_model.pb", "model.keras", "g.pb", "g.json", "box.toml", "notes.txt"):
+        (folder / name).touch()
+    (folder / "model.py").write_text("def train_step(x):\n    return x\n\n\nstep = train_step\n_own = 3\n")
+    (folder / "broken.py").write_text("def train_step(x:\n")
+    before = sorted(folder.rglob("*"))
+    lines = [*WRONG, *RIGHT]
+    asked = tmp_path_factory.mktemp("asked") / "lines.json"
+    asked.write_text(json.dumps([shlex.split(line) for line in lines]))
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.tf_placer.command_line.light_program", str(asked)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(_ROOT), "XDG_CACHE_HOME": str(folder.parent / "cache")},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    found = dict(zip(lines, json.loads(done.stdout), strict=True))
+    found["left"] = {"paths": sorted(set(folder.rglob("*")) - set(before))}
+    return found
+
+
+@pytest.mark.parametrize("line", WRONG)
+def test_a_wrong_command_line_is_one_line_with_a_remedy(
+    line: str, answers: dict[str, dict[str, Any]]
+) -> None:
+    found, expected = answers[line], WRONG[line]
+    assert found["status"] == 2
+    if expected is None:  # nothing at all was typed
+        assert found["errors"] == "" and found["output"].startswith("usage: ")
+        return
+    assert found["output"] == ""
+    assert len(found["errors"].splitlines()) == 1 and found["errors"].startswith("tf-placer: ")
+    assert expected in found["errors"]
+
+
+@pytest.mark.parametrize("line", RIGHT)
+def test_what_needs_no_tensorflow_is_answered(line: str, answers: dict[str, dict[str, Any]]) -> None:
+    found = answers[line]
+    assert (found["status"], found["errors"]) == (0, "")
+    assert any(text.startswith(RIGHT[line]) for text in found["output"].splitlines()), found["output"]
+
+
+def test_none_of_it_loads_tensorflow_or_leaves_anything(answers: dict[str, dict[str, Any]]) -> None:
+    loading = [line for line, found in answers.items() if line != "left" and found["loaded"]]
+    assert loading == []
+    assert answers["left"]["paths"] == []
+
+
+def test_what_is_right_loads_tensorflow(tmp_path: pathlib.Path) -> None:
+    # The test above passes where nothing is ever seen as loaded; this one shows that it is.
+    asked = tmp_path / "lines.json"
+    asked.write_text(json.dumps([["methods"]]))
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.tf_placer.command_line.light_program", str(asked)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(_ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    [found] = json.loads(done.stdout)
+    assert found["status"] == 0 and {"tensorflow", "sonnet"} <= set(found["loaded"])
+
+
+def test_names_that_are_known_without_tensorflow_are_those_of_the_tables() -> None:
+    assert set(known_workloads.BUILT_IN) == set(registry._BUILT_IN)
+    assert list(known_workloads.BUILT_IN) == sorted(known_workloads.BUILT_IN)
+    assert list(known_methods.BUILT_IN) == sorted(spec.name for spec in methods.SPECS)
+    assert methods.the(Role.DEFAULT).name == known_methods.DEFAULT
+    roles = (Role.REFERENCE, Role.CONTROL, Role.DEFAULT)
+    assert tuple(methods.the(role).name for role in roles) == known_methods.COMPARED
+
+
+def test_what_was_registered_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_TABLE", {**registry._TABLE, "mine": registry.find("dense_small")})
+    monkeypatch.setattr(methods, "_METHODS", {**methods._METHODS, "mine": methods.find("single")})
+    known_workloads.check_name("mine")
+    known_methods.check_name("mine")
+    assert "mine" in known_workloads.names() and "mine" in known_methods.names()

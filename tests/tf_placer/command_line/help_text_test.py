@@ -1,0 +1,82 @@
+"""Help begins with an example, then says what is needed, and has every flag once, in a group."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+from absl import flags
+
+from tf_placer.__main__ import COMMANDS
+from tf_placer.command_line.help_text import GROUPS, help_text, plain_help
+from tf_placer.command_line.parse_flags import parse_flags
+
+
+def flags_of(name: str) -> flags.FlagValues:
+    values = flags.FlagValues()
+    COMMANDS[name].define(values)
+    return values
+
+
+def help_of(name: str) -> list[str]:
+    command = COMMANDS[name]
+    text = help_text(
+        name, command.help, flags_of(name), command.example, command.required, command.one_of, command.word
+    )
+    return text.splitlines()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_example_comes_first_and_is_one(name: str) -> None:
+    lines = help_of(name)
+    assert lines[:4] == [f"tf-placer {name}: {COMMANDS[name].help}", "", "example:", lines[3]]
+    words = shlex.split(lines[3])
+    assert words[:2] == ["tf-placer", name]
+    command = COMMANDS[name]
+    parse_flags(flags_of(name), words[1:], command.required, command.word, command.one_of)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_flag_is_told_once_in_a_group(name: str) -> None:
+    grouped = [flag for group in GROUPS.values() for flag in group]
+    assert len(set(grouped)) == len(grouped)
+    lines = help_of(name)
+    for flag in flags_of(name):
+        assert flag in grouped, f"--{flag}: add it to a group of help_text.GROUPS"
+        told = [
+            line for line in lines if line.startswith((f"  --{flag}= ", f"  --{flag}  ", f"  --{flag}=\n"))
+        ]
+        told += [line for line in lines if line in (f"  --{flag}=", f"  FILE.py:NAME, --{flag}=")]
+        needed = flag in COMMANDS[name].required and not flags_of(name)[flag].value
+        assert len(told) == 1, (flag, told)
+        assert (f"  --{flag}" in lines) == needed
+    assert not any("repeat this option" in line or "absl" in line for line in lines)
+    assert max(map(len, lines)) <= 110
+
+
+def test_what_is_needed_is_told() -> None:
+    lines = help_of("place")
+    start = lines.index("needed:")
+    assert lines[start + 1 : start + 4] == [
+        "  --workload, FILE.py:NAME, --saved_model, --meta_graph or --graph",
+        "  --cluster",
+        "  --out",
+    ]
+    assert "needed:" not in help_of("clusters")
+
+
+def test_defaults_and_choices_are_told() -> None:
+    text = " ".join(" ".join(help_of("place")).split())
+    assert "One of op, layer. Without: op." in text
+    assert "Fixes everything random. Without: 0." in text
+    assert "Without: False" not in text
+    values = flags.FlagValues()
+    flags.DEFINE_enum("by", None, ["a", "b"], "What <b>: c.", flag_values=values)
+    flags.DEFINE_multi_string("pin", [], "Ops; some.", flag_values=values)
+    assert [plain_help(values[name]) for name in ("by", "pin")] == ["What <b>: c.", "Ops; some."]
+
+
+def test_a_flag_of_no_group_comes_last() -> None:
+    values = flags.FlagValues()
+    flags.DEFINE_bool("novel", False, "New.", flag_values=values)
+    assert help_text("place", "it", values, "").splitlines()[-2:] == ["other:", f"{'  --novel':<26}New."]

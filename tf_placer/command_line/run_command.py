@@ -1,0 +1,240 @@
+"""Commands, done: what their flags ask for is found, printed and written. It loads TensorFlow."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import pathlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import rich.console
+from absl import flags
+
+from tf_placer.command_line import flag_values
+from tf_placer.command_line.cache_contents import clear_cache
+from tf_placer.command_line.compare import compare
+from tf_placer.command_line.doctor import examine
+from tf_placer.command_line.explain import explain
+from tf_placer.command_line.explain_layer import explain_layer
+from tf_placer.command_line.list_methods import list_methods
+from tf_placer.command_line.list_workloads import list_workloads
+from tf_placer.command_line.measure import measure
+from tf_placer.command_line.method_settings import method_settings
+from tf_placer.command_line.place import place, place_signatures
+from tf_placer.command_line.profile import show_profile
+from tf_placer.command_line.reporting.print_report import print_report
+from tf_placer.command_line.reporting.report import Report
+from tf_placer.command_line.reporting.summary import summary
+from tf_placer.command_line.reporting.tensorboard_run import write_tensorboard
+from tf_placer.command_line.reporting.write_report import (
+    META_GRAPH,
+    META_GRAPH_TEXT,
+    SAVED_MODEL,
+    reserved_out,
+    write_comparison,
+    write_report,
+)
+from tf_placer.command_line.request import Request
+from tf_placer.command_line.source import Source
+from tf_placer.command_line.split_batch import split_batch_within
+from tf_placer.command_line.train import Training, train
+from tf_placer.command_line.waits import writing
+from tf_placer.errors import InputError
+from tf_placer.files import replacing
+from tf_placer.graph.item import Item
+from tf_placer.problem.placement import Placement
+from tf_placer.problem.plan_file import PlanFile
+from tf_placer.quantities import known
+from tf_placer.rewrite.saved_model import export_placed, export_saved_model, plan_file
+from tf_placer.search import methods
+from tf_placer.search.budget import Budget
+from tf_placer.search.ctrl_c import patient
+from tf_placer.waiting.durations import Durations
+
+
+def _place(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any]:
+    methods.find(values.method)
+    out = pathlib.Path(values.out)
+    with reserved_out(out, values.saved_model):
+        request = flag_values.request(values, flag_values.budget(values))
+        if request.source.saved_model:
+            return _place_saved_model(request, values, out, console)
+        report = split_batch_within(place(request, values.method, console), request, console)
+        also = functools.partial(_write_meta_graph, request.source, report, console)
+        also_written = also if request.source.meta_graph else None
+        told = _finish(report, out, flag_values.made_for(values), console, also_written)
+        _write_tensorboard(report, values, console)
+        return told
+
+
+def _place_saved_model(
+    request: Request, values: flags.FlagValues, out: pathlib.Path, console: rich.console.Console
+) -> dict[str, Any]:
+    """Several signatures have a folder each for their plans; the model with all of them is beside these."""
+    told: dict[str, Any] = {}
+    placements: dict[str, Placement] = {}
+    items: dict[str, Item] = {}
+    reports: dict[str, Report] = {}
+    request = dataclasses.replace(request, source=request.source.with_model())
+    model = request.source.model
+    assert model is not None  # just read
+
+    def export(folder: pathlib.Path) -> None:
+        if model.is_current():
+            export_placed(model, folder / SAVED_MODEL, items, placements)
+        else:  # it was exported anew during the search: the plans must fit what is there now
+            export_saved_model(
+                model.path,
+                folder / SAVED_MODEL,
+                placements,
+                batch_size=request.source.batch_size,
+                input_shapes=request.source.input_shapes,
+                tags=request.source.tags,
+            )
+
+    several = "," in values.signature
+    for name, placed in place_signatures(request, values.method, console):
+        of_one = dataclasses.replace(request, source=dataclasses.replace(request.source, signature=name))
+        report = split_batch_within(placed, of_one, console)
+        assert report.item is not None  # a SavedModel's
+        placements[name], items[name] = report.placement, report.item
+        made_for = flag_values.made_for(values) | {"signature": name}
+        if not several:
+            only = _finish(report, out, made_for, console, export)
+            _write_tensorboard(report, values, console)
+            return only
+        told[name] = _finish(report, out / plan_file(name).stem, made_for, console)
+        reports[plan_file(name).stem] = report
+    with replacing(out, (SAVED_MODEL,)) as unfinished:
+        export(unfinished)
+    console.print(f"wrote {out / SAVED_MODEL}", soft_wrap=True)
+    for folder, report in reports.items():
+        _write_tensorboard(report, values, console, folder)
+    return {"signatures": told, "files": [str(out / SAVED_MODEL)]}
+
+
+def _compare(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any]:
+    for method in values.methods:
+        methods.find(method)
+    out = pathlib.Path(values.out)
+    with reserved_out(out):
+        request = flag_values.request(values, flag_values.budget(values))
+        report = split_batch_within(compare(request, values.methods, console), request, console)
+        also = functools.partial(write_comparison, report)
+        told = _finish(report, out, flag_values.made_for(values), console, also)
+        _write_tensorboard(report, values, console)
+        return told
+
+
+def _finish(
+    report: Report,
+    out: pathlib.Path,
+    made_for: Mapping[str, Any],
+    console: rich.console.Console,
+    also: Callable[[pathlib.Path], None] | None = None,
+) -> dict[str, Any]:
+    """Prints and writes what was found; returns the summary and which files were written."""
+    timing = Durations().timing(writing(report.problem.name))
+    with patient() as ctrl_c, ctrl_c.shielded(), timing:  # what was searched for is not lost for a Ctrl-C now
+        print_report(report, console)
+        written = write_report(report, out, made_for, also)
+    for path in written:
+        console.print(f"wrote {path}", soft_wrap=True)
+    return {**summary(report), "files": [str(path) for path in written]}
+
+
+def _write_tensorboard(
+    report: Report, values: flags.FlagValues, console: rich.console.Console, signature: str = ""
+) -> None:
+    """Where it is asked for; of several signatures each in a folder of its own."""
+    if values.tensorboard is None:
+        return
+    folder = pathlib.Path(values.tensorboard) / signature
+    with patient() as ctrl_c, ctrl_c.shielded(), console.status("writing the TensorBoard run"):
+        write_tensorboard(report, folder)
+    console.print(f"wrote {folder}: tensorboard --logdir={values.tensorboard}", soft_wrap=True)
+
+
+def _write_meta_graph(
+    source: Source, report: Report, console: rich.console.Console, folder: pathlib.Path
+) -> None:
+    try:
+        file = source.placed_meta_graph(report.placement)
+        (folder / (META_GRAPH_TEXT if file.is_text else META_GRAPH)).write_bytes(file.content())
+    except InputError as error:
+        text = f"{META_GRAPH} is not written: {error}; placed_graph.pb has it inlined"
+        console.print(text, soft_wrap=True, markup=False)
+
+
+def _measure(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any]:
+    plan = PlanFile.read(values.placement)  # before this machine is probed
+    return measure(flag_values.request(values, Budget(evaluations=1)), plan, console).as_data()
+
+
+def _profile(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any]:
+    return show_profile(flag_values.request(values, Budget(evaluations=1)), console).as_data()
+
+
+def _train(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any]:
+    methods.find(values.method)
+    for flag in ("workloads", "clusters"):
+        if not values[flag].value:
+            raise InputError(f"--{flag} is empty; give at least one")
+    training = Training(
+        method=values.method,
+        settings=method_settings(values.set, None, [values.method]).get(values.method, {}),
+        workloads=tuple(values.workloads),
+        clusters=tuple(values.clusters),
+        held_out=tuple(values.held_out),
+        searches=values.searches,
+        evaluations=values.evaluations,
+        epochs=values.epochs,
+        seed=values.seed,
+    )
+    history = train(training, pathlib.Path(values.out), console)
+    epochs = [{**dataclasses.asdict(epoch), "held_out": known(epoch.held_out)} for epoch in history]
+    return {"method": training.method, "epochs": epochs, "files": [values.out]}
+
+
+def _explain(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any]:
+    if (values.op is None) == (values.layer is None):
+        raise InputError("explain needs --op or --layer, not both; give one of them")
+    plan = PlanFile.read(values.plan)
+    flag_values.recall(values, plan)
+    request = flag_values.request(values, Budget(evaluations=1))
+    if values.layer is not None:
+        return dataclasses.asdict(explain_layer(request, plan, values.layer, console))
+    return dataclasses.asdict(explain(request, plan, values.op, console))
+
+
+def _workloads(values: flags.FlagValues, console: rich.console.Console) -> list[dict[str, Any]]:
+    found = list_workloads(values.facts, console)
+    return [
+        {"name": name, "facts": None if facts is None else dataclasses.asdict(facts)}
+        for name, facts in found.items()
+    ]
+
+
+def _methods(values: flags.FlagValues, console: rich.console.Console) -> list[dict[str, Any]]:
+    return list_methods(console)
+
+
+def _doctor(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any]:
+    if values.clear is None:
+        return examine(console)
+    return clear_cache(values.clear.split(","), console)
+
+
+# Each prints what it finds and returns it as JSON data: what ``--json`` writes.
+RUN_OF_COMMAND: dict[str, Callable[[flags.FlagValues, rich.console.Console], Any]] = {
+    "place": _place,
+    "compare": _compare,
+    "measure": _measure,
+    "profile": _profile,
+    "explain": _explain,
+    "train": _train,
+    "workloads": _workloads,
+    "methods": _methods,
+    "doctor": _doctor,
+}
