@@ -283,8 +283,11 @@ class AutoPlaced(WrappingFunction):
         return self._signatures[id(concrete)]
 
     def _placed_or_as_it_is(self, concrete: ConcreteFunction, inputs: Sequence[tf.Tensor]) -> Signature:
+        others = [one.item for one in self._signatures.values() if one.item is not None]
         try:
-            signature = placed_signature(str(self.name), self.unplaced, concrete, inputs, self._config)
+            signature = placed_signature(
+                str(self.name), self.unplaced, concrete, inputs, self._config, others
+            )
         except Exception as error:  # noqa: BLE001 - whatever it is, the program that is wrapped runs
             self._tell(_one_line(error), error)
             return Signature(concrete, concrete)

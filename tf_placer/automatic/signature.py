@@ -107,6 +107,7 @@ def placed_signature(
     concrete: ConcreteFunction,
     inputs: Sequence[tf.Tensor],
     config: AutoPlaceConfig,
+    others: Sequence[Item] = (),
 ) -> Signature:
     """Finds a placement for a traced function, moves its variables there and makes the placed program.
 
@@ -116,6 +117,7 @@ def placed_signature(
       concrete: its trace.
       inputs: its arguments; those without a value stand for their shapes.
       config: what was asked for.
+      others: signatures of the same function: a pin may be about ops of these alone.
 
     Raises:
       InputError: it cannot be placed; the message says why.
@@ -127,6 +129,7 @@ def placed_signature(
     item = Item.from_function(concrete, *examples, name=name)
     if not item.index.num_ops:  # it gives back what it is given
         return Signature(concrete, concrete)
+    config = config.with_pins_for(item.index.names, [other.index.names for other in others])
     fixed = {}
     if config.variables == "stay":
         fixed = _where_variables_are(concrete, item, cluster)
