@@ -229,7 +229,9 @@ def reference_readers(index: GraphIndex) -> Iterator[Merge]:
         reason = f"{index.names[consumer]} reads the buffer of {index.names[reference]} as it is when it runs"
         yield Merge(reference, consumer, "reference_readers", reason)
     for view, consumer in buffers.late_readers():
-        reason = f"{index.names[consumer]} waits for a write to the buffer that {index.names[view]} has handed on"
+        reason = (
+            f"{index.names[consumer]} waits for a write to the buffer that {index.names[view]} has handed on"
+        )
         yield Merge(view, consumer, "reference_readers", reason)
 
 

@@ -67,6 +67,7 @@ __all__ = [
     "storage",
     "trace",
     "untraced",
+    "wait_for_ops",
     "watched_variables",
 ]
 
@@ -89,6 +90,11 @@ def local_devices() -> list[device_attributes_pb2.DeviceAttributes]:
 def process_config() -> tf.compat.v1.ConfigProto:
     """Returns the options that eager calls in this process run with: threads, graph optimizations."""
     return context.context().config
+
+
+def wait_for_ops() -> None:
+    """Waits until every op and function that this process has called is done, on other processes' devices, too."""
+    context.async_wait()
 
 
 def add_function(function: function_pb2.FunctionDef) -> None:

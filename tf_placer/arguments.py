@@ -245,7 +245,10 @@ def nearest_of(word: str, known: Iterable[str]) -> list[str]:
     name_of = {_spelled(name): name for name in sorted(known)}
     if _spelled(word) in name_of:
         return [name_of[_spelled(word)]]
-    return [name_of[one] for one in difflib.get_close_matches(_spelled(word), list(name_of), n=_NEAREST, cutoff=0.5)]
+    return [
+        name_of[one]
+        for one in difflib.get_close_matches(_spelled(word), list(name_of), n=_NEAREST, cutoff=0.5)
+    ]
 
 
 def _spelled(name: str) -> str:

@@ -6,6 +6,7 @@ import gc
 import inspect
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 
 import numpy as np
@@ -88,6 +89,17 @@ def options_of_the_process_are_read() -> None:
     after = internals.process_config().graph_options.rewrite_options.disable_meta_optimizer
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": before})
     assert after is not before
+
+
+def called_ops_are_waited_for() -> None:
+    done: list[float] = []
+    tf.config.experimental.set_synchronous_execution(False)
+    try:
+        tf.py_function(lambda: (time.sleep(0.05), done.append(1.0))[1] or 1.0, [], tf.float32)
+        internals.wait_for_ops()
+        assert done == [1.0]
+    finally:
+        tf.config.experimental.set_synchronous_execution(True)
 
 
 def a_function_is_added() -> None:
@@ -428,6 +440,7 @@ CONTRACTS: dict[str, Callable[[], None]] = {
     "storage": storage_is_replaced,
     "trace": a_call_is_traced_as_it_would_run,
     "untraced": traces_of_an_untraced_one_are_its_own,
+    "wait_for_ops": called_ops_are_waited_for,
     "watched_variables": tapes_tell_what_they_watch,
 }
 

@@ -28,10 +28,11 @@ from colocation.tensorflow_internals import (
 )
 from tf_placer import arguments
 from tf_placer.automatic.config import AutoPlaceConfig
-from tf_placer.automatic.plan import Plan
+from tf_placer.automatic.plan import Plan, keep
 from tf_placer.automatic.signature import Signature, placed_signature
 from tf_placer.automatic.smaller_call import is_tracing
 from tf_placer.automatic.strategies import why_a_strategy_decides
+from tf_placer.automatic.verdict import why_not_used
 from tf_placer.errors import InputError
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.files import write_atomically
@@ -41,6 +42,7 @@ from tf_placer.report_page.html import page_html
 from tf_placer.report_page.page import Page
 from tf_placer.runtime.audit import Audit
 from tf_placer.tensorflow_message import told
+from tf_placer.workers.local_workers import WorkerError
 
 # TensorFlow's words, before anything runs, for a function whose ops cannot be where they are put.
 _FROM_THE_PLACER = ("Cannot assign a device for operation", "Unable to find any devices for spec")
@@ -125,10 +127,10 @@ class AutoPlaced(WrappingFunction):
         if is_for_one_caller:
             self._remember_caller(concrete)
         signature = self._signature(concrete, inputs)
-        if signature.concrete is concrete:
+        if signature.concrete is concrete and signature.trial is None:
             return call_flat(concrete, inputs)
         try:
-            return call_flat(signature.concrete, inputs)
+            return self._run(concrete, signature, inputs)
         except Exception as error:
             if isinstance(error, tf.errors.OpError) and not any(
                 text in str(error) for text in _FROM_THE_PLACER
@@ -139,6 +141,45 @@ class AutoPlaced(WrappingFunction):
             self._tell(_one_line(error), error)
             self._signatures[id(concrete)] = Signature(concrete, concrete)
             return call_flat(concrete, inputs)
+
+    def _run(self, concrete: ConcreteFunction, signature: Signature, inputs: Sequence[tf.Tensor]) -> Any:
+        """A call by the plan, or one of the first, which decide whether it is used."""
+        if signature.trial is None:
+            return call_flat(signature.concrete, inputs)
+        if not tf.executing_eagerly():
+            return call_flat(self._without_trial(concrete), inputs)
+        outputs = signature.trial.call(inputs)
+        if signature.trial.verdict is not None:
+            self._settle(concrete)
+        return outputs
+
+    def _without_trial(self, concrete: ConcreteFunction) -> ConcreteFunction:
+        """What runs where calls cannot be timed: inside of another function, or saved."""
+        signature = self._signatures[id(concrete)]
+        if signature.trial is not None:
+            with tf.init_scope():
+                signature.trial.end()
+            if signature.trial.verdict is not None:
+                self._settle(concrete)
+        return self._signatures[id(concrete)].concrete
+
+    def _settle(self, concrete: ConcreteFunction) -> None:
+        """What a trial has decided holds from now on, here and for the processes that come."""
+        with _PLACING:
+            signature = self._signatures[id(concrete)]
+            if signature.trial is None:
+                return
+            settled = self._signatures[id(concrete)] = signature.settled()
+        assert settled.plan is not None  # it was tried
+        if settled.plan.placed_call_s is not None:
+            keep(settled.plan, self._config)
+        self._tell_of_the_plan(settled)
+
+    def _tell_of_the_plan(self, signature: Signature) -> None:
+        """Warns where a plan was found and calls do not run by it."""
+        if signature.plan is not None and signature.is_used is False:
+            text = f"{self.name!r} runs as it is: {why_not_used(signature.plan)}"
+            warnings.warn(text, RunsAsItIs, stacklevel=_frames_to_caller())
 
     @property
     def placement(self) -> Placement:
@@ -265,7 +306,8 @@ class AutoPlaced(WrappingFunction):
             return concrete
         captured = {id(tensor) for tensor in concrete.graph.internal_captures}
         inputs = [tensor for tensor in concrete.inputs if id(tensor) not in captured]
-        return self._signature(concrete, inputs).concrete
+        self._signature(concrete, inputs)
+        return self._without_trial(concrete)
 
     def _signature(self, concrete: ConcreteFunction, inputs: Sequence[tf.Tensor]) -> Signature:
         if id(concrete) not in self._signatures:
@@ -276,15 +318,28 @@ class AutoPlaced(WrappingFunction):
         return self._signatures[id(concrete)]
 
     def _placed_or_as_it_is(self, concrete: ConcreteFunction, inputs: Sequence[tf.Tensor]) -> Signature:
+        others = [one.item for one in self._signatures.values() if one.item is not None]
         try:
-            return placed_signature(str(self.name), self.unplaced, concrete, inputs, self._config)
+            signature = placed_signature(
+                str(self.name), self.unplaced, concrete, inputs, self._config, others
+            )
         except Exception as error:  # noqa: BLE001 - whatever it is, the program that is wrapped runs
             self._tell(_one_line(error), error)
             return Signature(concrete, concrete)
+        self._tell_of_the_plan(signature)
+        return signature
 
 
 def _one_line(error: BaseException) -> str:
-    return str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {told(error)}"
+    """Why a function is not placed, as a sentence: never what went wrong inside of this package, as if it were one."""
+    if isinstance(error, InputError | WorkerError):
+        return str(error)
+    if isinstance(error, tf.errors.OpError):
+        return f"TensorFlow refuses to place it: {told(error)}"
+    return (
+        f"tf_placer failed on this program, which is a fault of tf_placer; please report it: {type(error).__name__}: "
+        f"{told(error)}"
+    )
 
 
 def _frames_to_caller() -> int:

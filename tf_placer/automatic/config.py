@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tf_placer import arguments
 from tf_placer.arguments import MAX_SEED
@@ -42,7 +42,7 @@ class AutoPlaceConfig:
       variables: ``"move"``: the plan says where variables live, and they are moved there. ``"stay"``: they stay where
         they are, and the plan puts the ops that use them there.
       pins: regular expression that matches whole op names -> the device that these ops must be on, whole or in part:
-        ``{"encoder/.*": "/device:CPU:0"}``.
+        ``{"encoder/.*": "/device:CPU:0"}``. One that matched in an earlier signature need not match in a later one.
       respect_devices: ops for which the function itself asks for a device (``tf.device``) are on such a device. What
         cannot be, because the cluster lacks the device, say, is told in a warning and placed freely; pins come first.
         Where a variable was created is no such wish: that is what ``variables`` is about.
@@ -122,6 +122,20 @@ class AutoPlaceConfig:
         return self._limited(
             choose_cluster(self.cluster, self._said) if isinstance(self.cluster, str) else self.cluster
         )
+
+    def with_pins_for(self, op_names: Sequence[str], others: Sequence[Sequence[str]]) -> AutoPlaceConfig:
+        """The same for one signature, without pins that are about ops of other signatures alone.
+
+        Args:
+          op_names: of the signature.
+          others: op names of each of the others.
+        """
+
+        def is_elsewhere(pin: Pin) -> bool:
+            return not pin.matching(op_names) and any(pin.matching(names) for names in others)
+
+        pins = {ops: device for ops, device in self.pins.items() if not is_elsewhere(Pin(ops, device))}
+        return dataclasses.replace(self, pins=pins)
 
     def _limited(self, cluster: Cluster) -> Cluster:
         """The cluster with no more memory than ``memory_limit``."""

@@ -27,37 +27,50 @@ def attach(cluster: Cluster) -> dict[str, str]:
         workers, or they cannot be kept off the network.
       WorkerError: the workers cannot be started.
     """
-    check_not_described(cluster)
-    here = names_here(cluster)
-    if cluster.kind == "local" and not _has_gpu(cluster):
-        _connect_to_workers(cluster, tuple(here))
+    check_attachable(cluster)
+    if _has_own_workers(cluster):
+        _connect_to_workers(cluster)
     elif cluster.kind == "remote":
         _connect_to_servers(cluster)
+    here = names_here(cluster)
     _check_present(cluster, here)
     return here
+
+
+def check_attachable(cluster: Cluster) -> None:
+    """Raises InputError where ``attach`` would, as far as that is known beforehand; starts nothing."""
+    check_not_described(cluster)
+    if _has_own_workers(cluster):
+        if _live_workers(cluster) is None:
+            _check_not_connected()
+    elif cluster.kind == "remote":
+        if _addresses(cluster) != _connected_servers:
+            _check_not_connected()
+    else:
+        _check_present(cluster, names_here(cluster))
+
+
+def _has_own_workers(cluster: Cluster) -> bool:
+    return cluster.kind == "local" and not _is_of_gpus(cluster)
+
+
+def _is_of_gpus(cluster: Cluster) -> bool:
+    return any(device.type == "GPU" for device in cluster.devices)
 
 
 def names_here(cluster: Cluster) -> dict[str, str]:
     """Name of each device in the cluster -> its name in this process, once that is attached."""
     names = [device.name for device in cluster.devices]
-    if cluster.kind == "local" and _has_gpu(cluster):
+    if cluster.kind == "local" and _is_of_gpus(cluster):
         return {name: "/job:localhost/replica:0/task:0" + name[name.index("/device:") :] for name in names}
     return dict(zip(names, names, strict=True))
-
-
-def _has_gpu(cluster: Cluster) -> bool:
-    return any(device.type == "GPU" for device in cluster.devices)
 
 
 def is_attached(cluster: Cluster) -> bool:
     """Whether this process can use the cluster's devices without being connected to anything more."""
     if cluster.kind == "remote":
         return bool(_connected_servers)
-    return (
-        cluster.kind != "local"
-        or _has_gpu(cluster)
-        or tuple(device.name for device in cluster.devices) in _connected
-    )
+    return not _has_own_workers(cluster) or _names(cluster) in _connected
 
 
 def check_not_described(cluster: Cluster) -> None:
@@ -69,11 +82,20 @@ def check_not_described(cluster: Cluster) -> None:
         )
 
 
-def _connect_to_workers(cluster: Cluster, names: tuple[str, ...]) -> None:
-    workers = _connected.get(names)
-    if workers is not None and workers.death() is None:
+def _names(cluster: Cluster) -> tuple[str, ...]:
+    return tuple(device.name for device in cluster.devices)
+
+
+def _live_workers(cluster: Cluster) -> LocalWorkers | None:
+    """Those that this process is connected to, where they are the cluster's."""
+    workers = _connected.get(_names(cluster))
+    return None if workers is None or workers.death() is not None else workers
+
+
+def _connect_to_workers(cluster: Cluster) -> None:
+    if _live_workers(cluster) is not None:
         return
-    _check_not_connected()
+    names = _names(cluster)
     workers = LocalWorkers(cluster)
     workers.start()
     _connected[names] = workers
@@ -81,13 +103,18 @@ def _connect_to_workers(cluster: Cluster, names: tuple[str, ...]) -> None:
         _connect({_task_of(names[0])[0]: dict(enumerate(workers.addresses))})
 
 
-def _connect_to_servers(cluster: Cluster) -> None:
+def _addresses(cluster: Cluster) -> dict[str, dict[int, str]]:
+    """Job -> task -> address."""
     addresses: dict[str, dict[int, str]] = {}
     for device in cluster.devices:
         job, task = _task_of(device.name)
         addresses.setdefault(job, {})[task] = device.address
+    return addresses
+
+
+def _connect_to_servers(cluster: Cluster) -> None:
+    addresses = _addresses(cluster)
     if addresses != _connected_servers:
-        _check_not_connected()
         _connect(addresses)
         _connected_servers.update(addresses)
 

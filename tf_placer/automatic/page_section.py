@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from tf_placer.automatic.plan import Plan
+from tf_placer.automatic.verdict import verdict
 from tf_placer.data_parallel.data_parallel import DataParallel
 from tf_placer.data_parallel.sentence import split_batch_sentence
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.problem.bounds import lower_bounds
 from tf_placer.quantities import milliseconds
 from tf_placer.report_page.draw_step import draw_step
 from tf_placer.report_page.page import Bound, Curve, HowTo, Section, StepTime
@@ -20,13 +20,16 @@ _PLACED = "Calls of the function run by this plan already; the variables are whe
 _UNPLACED = (
     "The function is kept as it was: calls do not use this plan. keep_unplaced=False runs it all the same."
 )
+_ON_TRIAL = (
+    "The first calls decide whether this plan is used: some run as they are, and then as many by the plan."
+)
 _SAVE = 'train_step.placement.save("placement.json")  # a text file, to read and edit'
 _APPLY = """\
 placed = tf_placer.placed_function(train_step.unplaced, train_step.placement, *example_args)"""
 
 
 def page_section(
-    name: str, number: int, plan: Plan, is_used: bool, split: DataParallel | None = None
+    name: str, number: int, plan: Plan, is_used: bool | None, split: DataParallel | None = None
 ) -> Section:
     """One signature of a function.
 
@@ -34,20 +37,22 @@ def page_section(
       name: of the function.
       number: of the signature, in the order of first calls.
       plan: its plan.
-      is_used: calls run by it.
+      is_used: calls run by it; None where the first calls are still to decide.
       split: the batch split instead; None where nobody asked.
     """
     placement = plan.placement
     problem = plan.fitted_problem
-    bounds = lower_bounds(problem)
+    bounds = plan.bounds
     kept = ", by a plan that was kept" if plan.from_cache else ""
     used = np.unique(placement.device_of_op)
+    applied = _ON_TRIAL if is_used is None else _PLACED if is_used else _UNPLACED
+    why = f"it is {plan.beside_unplaced}; {plan.why}" if plan.beside_unplaced else plan.why
     said = split_batch_sentence(split, plan.predicted_s) if split is not None else ""
     return Section(
         name=f"{name}, signature {number}: {problem.num_ops:,} ops",
         title=f"{name} on {problem.cluster.name}: {problem.num_ops:,} ops in {problem.num_units:,} units{kept}",
-        headline=_headline(plan, is_used),
-        notes=tuple(note for note in (f"{plan.why[0].upper()}{plan.why[1:]}.", said) if note),
+        headline=f"{_capital(verdict(plan, is_used))}.",
+        notes=tuple(note for note in (f"{_capital(why)}.", said) if note),
         figures=(
             ("step, simulated", milliseconds(plan.predicted_s)),
             ("step, measured", milliseconds(plan.measured_s)),
@@ -59,29 +64,20 @@ def page_section(
         plan=draw_step(problem, placement.decisions),
         curves=tuple(Curve(title, tuple(at_s), tuple(best_s)) for title, at_s, best_s in plan.progress),
         apply=(
-            HowTo(_PLACED if is_used else _UNPLACED),
+            HowTo(applied),
             HowTo("Keep the plan:", _SAVE),
             HowTo("Place the function again, in this process or another:", _APPLY),
         ),
     )
 
 
-def _headline(plan: Plan, is_used: bool) -> str:
-    """The verdict in one sentence: by what was raced on the whole machine, else measured, else simulated."""
-    taken_s: float | None = plan.predicted_s
-    other_s, other = plan.single_predicted_s, "the best single device takes, in the simulator"
-    if plan.raced_s is not None and plan.unplaced_s is not None:
-        taken_s, other_s, other = plan.raced_s, plan.unplaced_s, "the function takes as it is"
-    elif plan.measured_s is not None:
-        taken_s, other_s, other = plan.measured_s, plan.single_measured_s, "the best single device takes"
-    beside = "no single device can run it" if other_s is None else f"{milliseconds(other_s)} {other}"
-    times = f"{milliseconds(taken_s)} a step, {beside}"
-    return f"Placed: {times}." if is_used else f"Kept as it was: the plan takes {times}."
+def _capital(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}"
 
 
 def _step_times(plan: Plan) -> tuple[StepTime, ...]:
     row = plan.placement.decisions
-    peak_bytes = SimulatedEvaluator(plan.placement.problem).evaluate(row).peak_bytes
+    peak_bytes = SimulatedEvaluator(plan.fitted_problem).evaluate(row).peak_bytes
     assert peak_bytes is not None, "the simulator counts memory"
     rows = [
         StepTime(
@@ -97,6 +93,11 @@ def _step_times(plan: Plan) -> tuple[StepTime, ...]:
         rows += [
             StepTime(f"{what}, whole machine", None, measured_s, _pair(spread_s))
             for what, measured_s, spread_s in raced
+        ]
+    if plan.placed_call_s is not None and plan.unplaced_call_s is not None:
+        rows += [
+            StepTime("the plan, called", None, plan.placed_call_s),
+            StepTime("as it is, called", None, plan.unplaced_call_s),
         ]
     return tuple(rows)
 

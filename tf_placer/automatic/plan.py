@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import pathlib
@@ -27,7 +28,9 @@ from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator, UnplacedF
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
 from tf_placer.planners.single_device import single_device_placements
+from tf_placer.problem.bounds import LowerBounds, lower_bounds
 from tf_placer.problem.decisions import UNDECIDED, Decisions
+from tf_placer.problem.memory_bounds import fullest_share
 from tf_placer.problem.pins import Pin, with_fixed_ops, with_pins
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
@@ -37,14 +40,14 @@ from tf_placer.report_page.search_curves import search_curve
 from tf_placer.runtime.race import race_spreads_s, race_times_s
 from tf_placer.runtime.statistics import clearly_slower
 from tf_placer.search import methods
-from tf_placer.search.budget import Budget
+from tf_placer.search.budget import WHOLE, Budget
 from tf_placer.search.ctrl_c import patient
 from tf_placer.search.live import MEASURE, search_live, searching
 from tf_placer.search.live_phases import START
 from tf_placer.search.objective import MEMORY
 from tf_placer.search.progress import Progress
 from tf_placer.search.result import SearchResult
-from tf_placer.search.search import search
+from tf_placer.search.search import evaluate_given, search
 from tf_placer.search.spec import Role
 from tf_placer.user_cache import user_cache_folder
 from tf_placer.workers.fork_server import end_unused
@@ -52,6 +55,10 @@ from tf_placer.workers.fork_server import end_unused
 ProgressFactory = Callable[[str, Budget], Progress]
 
 _CONFIDENCE = 0.95  # that a plan is faster than the function as it is
+
+
+def _how(is_worth_it: bool) -> str:
+    return "clearly faster" if is_worth_it else "not clearly faster"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -66,8 +73,12 @@ class Plan:
       raced_s, unplaced_s: of the plan and of the function as it is, on the whole machine, timed in turn; None where
         that could not be.
       is_worth_it: the plan is clearly faster than the function as it is, or that cannot be told.
-      why: one sentence.
+      why: one sentence: it among other plans.
       from_cache: it was found by an earlier process.
+      beside_unplaced: one sentence: it beside the function as it is; empty where that is not known.
+      placed_call_s, unplaced_call_s: of a call by the plan and as it is, by a trial on a user's own calls; None where
+        there was none.
+      searched: method, ``budget_s`` and seconds of the method's searches, for each time that it was searched.
       correction: of the simulator that predicts, as fields of ``Correction``; empty where nothing was measured.
       raced_spread_s, unplaced_spread_s: lower and upper quartile of ``raced_s`` and ``unplaced_s``.
       progress: (name, seconds, best step) of each search: when it found something better, and how long that takes.
@@ -83,15 +94,42 @@ class Plan:
     is_worth_it: bool
     why: str
     from_cache: bool
+    beside_unplaced: str = ""
+    placed_call_s: float | None = None
+    unplaced_call_s: float | None = None
+    searched: Sequence[tuple[str, float, float]] = ()
     correction: Mapping[str, float] = dataclasses.field(default_factory=dict)
     raced_spread_s: Sequence[float] | None = None
     unplaced_spread_s: Sequence[float] | None = None
     progress: Sequence[tuple[str, Sequence[float], Sequence[float]]] = ()
 
-    @property
+    @functools.cached_property
     def fitted_problem(self) -> Problem:
-        """The problem with the costs that the plan is predicted with."""
+        """The problem with the costs that the plan is predicted with: all numbers that are told are of it."""
         return Correction(**self.correction).apply(self.placement.problem)
+
+    @functools.cached_property
+    def bounds(self) -> LowerBounds:
+        """What no placement can take less than, by the costs that the plan is predicted with."""
+        return lower_bounds(self.fitted_problem)
+
+    def answers(self, config: AutoPlaceConfig) -> bool:
+        """Whether it was searched at least as long as is asked for, by the method that is asked for or the default."""
+        known = (config.method, methods.the(Role.DEFAULT).name)
+        return any(
+            method in known and (asked_s if config.budget_of == WHOLE else searched_s) >= config.budget_s
+            for method, asked_s, searched_s in self.searched
+        )
+
+    def tried(self, is_worth_it: bool, placed_call_s: float, unplaced_call_s: float) -> Plan:
+        """The plan after a trial on a user's own calls, which has the last word."""
+        return dataclasses.replace(
+            self,
+            is_worth_it=is_worth_it,
+            beside_unplaced=f"{_how(is_worth_it)} than the function as it is, call by call in its own process",
+            placed_call_s=placed_call_s,
+            unplaced_call_s=unplaced_call_s,
+        )
 
 
 # What the cache keeps of a plan beside its devices.
@@ -112,8 +150,12 @@ def find_plan(
     fixed: Mapping[int, int] | None = None,
     progress: ProgressFactory | None = None,
     console: rich.console.Console | None = None,
+    before_search: Callable[[Problem], None] = lambda problem: None,
 ) -> Plan:
     """Takes the plan that was kept for such a program and cluster, or searches one and keeps it.
+
+    A kept plan is taken where it answers what is asked for (``Plan.answers``). Else the search begins with it, and the
+    better of the two is kept.
 
     Args:
       item: the program.
@@ -122,6 +164,7 @@ def find_plan(
       fixed: op -> device, both as positions: ops that must be there.
       progress: shows the search.
       console: is told what is done and how long it takes, where it takes any time; None tells nobody.
+      before_search: raises where a plan could not be used, so that none is searched in vain.
 
     Raises:
       InputError: the cluster cannot run the program, nothing fits, or what is pinned or fixed cannot be there.
@@ -136,7 +179,6 @@ def find_plan(
     def decided(problem: Problem) -> Problem:
         return with_fixed_ops(item, with_pins(item, problem, pins), fixed or {})
 
-    cache = Cache(pathlib.Path(config.cache_dir) if config.cache_dir else default_plan_folder())
     call = FirstCall(item, cluster, config, console)
     with call.wait:
         call.compile()
@@ -145,16 +187,40 @@ def find_plan(
         problem = decided(built)
         if config.respect_devices:
             problem = respect_devices(item, problem, narrowed_units(built, with_pins(item, built, pins)))
-        key = _key(problem, config)
-        plan: Plan | None = cache.load(key, lambda found: _kept_plan(found, problem))
-        if plan is not None and config.keep_unplaced and not plan.is_worth_it:
-            end_unused()
-        if plan is None:
-            call.built(problem)
-            plan = _search(item, problem, config, progress, call)
-            kept = {name: getattr(plan, name) for name in _KEPT}
-            cache.save(key, {**_by_position(plan.placement), **kept})
+        kept = _cache(config).load(_key(problem, config), lambda found: _kept_plan(found, problem))
+        if kept is not None and kept.answers(config):
+            if config.keep_unplaced and not kept.is_worth_it:
+                end_unused()
+            return kept
+        call.built(problem)
+        before_search(problem)
+        plan = _search(item, problem, config, progress, call, kept)
+        if kept is not None:
+            plan = _with_what_was_known(plan, kept)
+        keep(plan, config)
     return plan
+
+
+def keep(plan: Plan, config: AutoPlaceConfig) -> None:
+    """Keeps a plan, for later processes, in place of what was kept for the same question."""
+    decided = _by_position(plan.placement)
+    _cache(config).save(
+        _key(plan.placement.problem, config), {**decided, **{name: getattr(plan, name) for name in _KEPT}}
+    )
+
+
+def _cache(config: AutoPlaceConfig) -> Cache:
+    return Cache(pathlib.Path(config.cache_dir) if config.cache_dir else default_plan_folder())
+
+
+def _with_what_was_known(plan: Plan, kept: Plan) -> Plan:
+    """A plan that a search gave which began with a kept one; where it is the same, what a trial said holds."""
+    plan = dataclasses.replace(plan, searched=(*kept.searched, *plan.searched))
+    problem = plan.placement.problem
+    same = plan.placement.decisions.digest(0, problem) == kept.placement.decisions.digest(0, problem)
+    if not same or kept.placed_call_s is None or kept.unplaced_call_s is None:
+        return plan
+    return plan.tried(kept.is_worth_it, kept.placed_call_s, kept.unplaced_call_s)
 
 
 def _by_position(placement: Placement) -> dict[str, list[int]]:
@@ -189,13 +255,20 @@ def _search(
     config: AutoPlaceConfig,
     progress: ProgressFactory | None,
     call: FirstCall,
+    kept: Plan | None,
 ) -> Plan:
+    start = None if kept is None else kept.placement
     if config.objective == MEMORY:
-        return _least_memory(item, problem, config, progress, call)
+        return _least_memory(item, problem, config, progress, call, start)
     if not problem.cluster.is_live or not item.runs_standalone:
         budget, _ = call.share(problem)
+        begin = start if methods.find(config.method).uses_start else None
         with call.wait.phase(searching(config.method)):
-            result = search(problem, config.method, budget_s=budget.seconds, seed=config.seed)
+            result = search(problem, config.method, budget_s=budget.seconds, seed=config.seed, start=begin)
+        searched = _searched(config, budget, result.interrupted)
+        if start is not None:
+            given = evaluate_given(problem, start.decisions, result.method)
+            result = min(result, given, key=lambda one: one.runtime_s)
         single_s = search(
             problem, methods.the(Role.REFERENCE), budget_evaluations=problem.num_devices
         ).runtime_s
@@ -211,6 +284,7 @@ def _search(
             why="the fastest in the simulator; "
             + (item.why_not_standalone or "these devices are not for timing"),
             from_cache=False,
+            searched=searched,
             progress=_progress([result]),
         )
     with RuntimeEvaluator(item, problem) as evaluator:
@@ -218,7 +292,15 @@ def _search(
             evaluator.start(beside_unplaced=True)
         budget, live_config = call.share(problem)
         found = search_live(
-            problem, evaluator, config.method, budget, config.seed, progress, live_config, wait=call.wait
+            problem,
+            evaluator,
+            config.method,
+            budget,
+            config.seed,
+            progress,
+            live_config,
+            wait=call.wait,
+            start=start,
         )
         with call.wait.phase(UNPLACED):
             race = _beside_unplaced(evaluator, found.recommended.decisions, live_config.rounds)
@@ -234,8 +316,10 @@ def _search(
         raced_s=race.times_s[0],
         unplaced_s=race.times_s[1],
         is_worth_it=race.is_worth_it,
-        why=f"{found.why}; {race.why}",
+        why=found.why,
         from_cache=False,
+        beside_unplaced=race.why,
+        searched=_searched(config, budget, found.interrupted),
         correction=dataclasses.asdict(found.correction),
         raced_spread_s=race.spreads_s[0],
         unplaced_spread_s=race.spreads_s[1],
@@ -243,10 +327,25 @@ def _search(
     )
 
 
+def _searched(
+    config: AutoPlaceConfig, budget: Budget, is_interrupted: bool
+) -> tuple[tuple[str, float, float], ...]:
+    """For ``Plan.searched``; nothing where somebody ended it early."""
+    return () if is_interrupted else ((config.method, config.budget_s, budget.seconds),)
+
+
 def _least_memory(
-    item: Item, problem: Problem, config: AutoPlaceConfig, progress: ProgressFactory | None, call: FirstCall
+    item: Item,
+    problem: Problem,
+    config: AutoPlaceConfig,
+    progress: ProgressFactory | None,
+    call: FirstCall,
+    start: Placement | None,
 ) -> Plan:
-    """The plan that takes the least memory in the simulator; measured once where the devices are there."""
+    """The plan that takes the least memory in the simulator; measured once where the devices are there.
+
+    Such a search begins nowhere, so a plan that was kept is only held against what it finds.
+    """
     budget, _ = call.share(problem)
     shown = progress(f"{config.method}, least memory", budget) if progress else None
     with call.wait.phase(searching(config.method)):
@@ -259,8 +358,15 @@ def _least_memory(
             objective=MEMORY,
             slow_down=config.slow_down,
         )
+    searched = _searched(config, budget, result.interrupted)
     found, measured_s, single_measured_s, how = result.least_memory, None, None, "in the simulator"
     assert found is not None  # it was sought
+    if start is not None:
+        given = evaluate_given(problem, start.decisions, result.method)
+        peak_bytes = np.array([[given.peak_bytes[device.name] for device in problem.cluster.devices]])
+        share = float(fullest_share(problem.cluster, peak_bytes)[0])
+        if share < found.share and given.runtime_s <= (1 + config.slow_down) * found.fastest.runtime_s:
+            result, found = given, dataclasses.replace(found, share=share)
     if problem.cluster.is_live and item.runs_standalone:
         with RuntimeEvaluator(item, problem) as evaluator, call.wait.phase(MEASURE):
             rows = [result.placement.device_of_unit, *single_device_placements(problem)]
@@ -285,6 +391,7 @@ def _least_memory(
         why=f"the least memory, {percentage(found.share)} of the fullest device, at "
         f"{milliseconds(result.runtime_s)} beside {milliseconds(found.fastest.runtime_s)} of the fastest plan, {how}",
         from_cache=False,
+        searched=searched,
         progress=_progress([found.fastest]),  # from there on memory is what falls
     )
 
@@ -308,12 +415,11 @@ def _beside_unplaced(evaluator: RuntimeEvaluator, plan: Decisions, rounds: int) 
     try:
         samples = evaluator.race_unplaced(plan, rounds)
     except UnplacedFailed as error:
-        return _Race(True, f"as it is it does not run ({error})")
+        return _Race(True, f"used because the function does not run as it is ({error})")
     except RaceFailed as error:
-        return _Race(False, f"beside the function as it is, the plan did not run to the end ({error})")
+        return _Race(False, f"not run to its end beside the function as it is ({error})")
     is_worth_it = clearly_slower(samples[1], samples[0], _CONFIDENCE)
-    how = "clearly faster" if is_worth_it else "not clearly faster"
-    why = f"{how} than the function as it is, on the whole machine"
+    why = f"{_how(is_worth_it)} than the function as it is, on the whole machine"
     return _Race(is_worth_it, why, race_times_s(samples), race_spreads_s(samples))
 
 

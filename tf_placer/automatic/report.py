@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tf_placer.automatic.plan import Plan
+from tf_placer.automatic.verdict import verdict
 from tf_placer.data_parallel.data_parallel import DataParallel
 from tf_placer.data_parallel.sentence import split_batch_sentence
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.problem.bounds import lower_bounds
 from tf_placer.problem.crossings import crossings
 from tf_placer.problem.layer_rows import device_labels, layer_rows
 from tf_placer.problem.layers import layers_of
@@ -17,27 +17,33 @@ _LAYERS = 12
 _MB = 1e6
 
 
-def report(name: str, plan: Plan, split: DataParallel | None = None) -> str:
-    """Where ops and layers went, why, predicted and measured times, the largest transfers, memory; several lines.
+def report(name: str, plan: Plan, is_used: bool | None, split: DataParallel | None = None) -> str:
+    """The verdict; where ops and layers went, why, predicted and measured times, the largest transfers, memory.
+
+    Several lines.
 
     Args:
       name: of the function.
       plan: its plan.
+      is_used: calls run by it; None where the first calls are still to decide.
       split: the batch split instead; None where nobody asked.
     """
     placement = plan.placement
-    problem, devices = placement.problem, placement.problem.cluster.devices
+    problem, devices = plan.fitted_problem, placement.problem.cluster.devices
     row = placement.device_of_unit
     peak_bytes = SimulatedEvaluator(problem).evaluate(placement.decisions).peak_bytes
     assert peak_bytes is not None, "the simulator counts memory"
     lines = [
+        f"{name} is {verdict(plan, is_used)}",
+        *([f"beside the function as it is: {plan.beside_unplaced}"] if plan.beside_unplaced else []),
+        *_called(plan),
+        _beside_unplaced(plan),
         f"{name} on {problem.cluster.name}: {problem.num_ops} ops in {problem.num_units} units"
         + (", by a plan that was kept" if plan.from_cache else ""),
-        f"why: {plan.why}",
+        f"among plans: {plan.why}",
         _times("measured", plan.measured_s, plan.single_measured_s),
-        _beside_unplaced(plan),
         _times("predicted", plan.predicted_s, plan.single_predicted_s)
-        + f"; no placement can take less than {milliseconds(lower_bounds(problem).best_s)} there",
+        + f"; no placement can take less than {milliseconds(plan.bounds.best_s)} there",
     ]
     said = split_batch_sentence(split, plan.predicted_s) if split is not None else ""
     lines += [said] if said else []
@@ -63,6 +69,13 @@ def report(name: str, plan: Plan, split: DataParallel | None = None) -> str:
         for one in sent[:_LARGEST]
     ]
     return "\n".join(lines)
+
+
+def _called(plan: Plan) -> list[str]:
+    if plan.placed_call_s is None or plan.unplaced_call_s is None:
+        return []
+    placed, unplaced = milliseconds(plan.placed_call_s), milliseconds(plan.unplaced_call_s)
+    return [f"the first calls: {placed} by the plan, {unplaced} as it is"]
 
 
 def _beside_unplaced(plan: Plan) -> str:

@@ -5,24 +5,27 @@ from __future__ import annotations
 import dataclasses
 import functools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import rich.console
 import tensorflow as tf
 
-from colocation.tensorflow_internals import ConcreteFunction, Function
+from colocation.tensorflow_internals import ConcreteFunction, Function, host_address_space
 from tf_placer.automatic.config import AutoPlaceConfig
-from tf_placer.automatic.eager_devices import attach, is_attached, names_here
+from tf_placer.automatic.eager_devices import attach, check_attachable, is_attached, names_here
 from tf_placer.automatic.page_section import page_section
 from tf_placer.automatic.plan import Plan, find_plan
 from tf_placer.automatic.report import report
 from tf_placer.automatic.smaller_call import smaller_call
+from tf_placer.automatic.trial import Trial
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.data_parallel.data_parallel import DataParallel, data_parallel
 from tf_placer.data_parallel.smaller_batch import Splittable
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
+from tf_placer.problem.placement import Placement
+from tf_placer.problem.problem import Problem
 from tf_placer.report_page.page import Section
 from tf_placer.rewrite.placed_function import (
     captured_handles,
@@ -47,6 +50,7 @@ class Signature:
       concrete: what runs; ``traced`` where the plan is not worth it, or there is none.
       item, plan: its graph, and where its ops go, or would; None where it cannot be placed.
       smaller: how the same step of fewer examples is made; None where nothing tells.
+      trial: runs the calls while they decide whether the plan is used; None where that is decided.
       staying: sentences on variables that stay where they are, and the plan around them.
     """
 
@@ -56,6 +60,20 @@ class Signature:
     plan: Plan | None = None
     smaller: Splittable | None = None
     staying: tuple[str, ...] = ()
+    trial: Trial | None = None
+
+    @property
+    def is_used(self) -> bool | None:
+        """Whether calls run by the plan; None where the first calls are still to decide."""
+        return None if self.trial is not None else self.concrete is not self.traced
+
+    def settled(self) -> Signature:
+        """As its trial, which is over, has decided."""
+        assert self.trial is not None and self.plan is not None and self.trial.verdict is not None
+        said, plan = self.trial.verdict, self.plan
+        if said.placed_s is not None and said.unplaced_s is not None:
+            plan = plan.tried(said.is_used, said.placed_s, said.unplaced_s)
+        return dataclasses.replace(self, concrete=self.trial.concrete, plan=plan, trial=None)
 
     def report(self, split_batch: bool = True) -> str:
         """Where the ops went and why; empty where it cannot be placed.
@@ -65,8 +83,8 @@ class Signature:
         """
         if self.item is None or self.plan is None:
             return ""
-        text = "\n".join([report(self.item.name, self.plan, self._split(split_batch)), *self.staying])
-        return f"{text}\nkept as it was: this plan is not used" if self.concrete is self.traced else text
+        text = report(self.item.name, self.plan, self.is_used, self._split(split_batch))
+        return "\n".join([text, *self.staying])
 
     def page_section(self, number: int, split_batch: bool = True) -> Section | None:
         """The same as a part of a page; None where it cannot be placed.
@@ -77,8 +95,7 @@ class Signature:
         """
         if self.item is None or self.plan is None:
             return None
-        is_used = self.concrete is not self.traced
-        return page_section(self.item.name, number, self.plan, is_used, self._split(split_batch))
+        return page_section(self.item.name, number, self.plan, self.is_used, self._split(split_batch))
 
     def _split(self, split_batch: bool) -> DataParallel | None:
         return self._data_parallel if split_batch else None
@@ -99,6 +116,7 @@ def placed_signature(
     concrete: ConcreteFunction,
     inputs: Sequence[tf.Tensor],
     config: AutoPlaceConfig,
+    others: Sequence[Item] = (),
 ) -> Signature:
     """Finds a placement for a traced function, moves its variables there and makes the placed program.
 
@@ -108,6 +126,7 @@ def placed_signature(
       concrete: its trace.
       inputs: its arguments; those without a value stand for their shapes.
       config: what was asked for.
+      others: signatures of the same function: a pin may be about ops of these alone.
 
     Raises:
       InputError: it cannot be placed; the message says why.
@@ -119,6 +138,7 @@ def placed_signature(
     item = Item.from_function(concrete, *examples, name=name)
     if not item.index.num_ops:  # it gives back what it is given
         return Signature(concrete, concrete)
+    config = config.with_pins_for(item.index.names, [other.index.names for other in others])
     item, fixed, staying = _around_what_stays(concrete, item, cluster, config)
     console = rich.console.Console(stderr=True)
 
@@ -126,17 +146,36 @@ def placed_signature(
         return ConsoleProgress(f"{title} for {item.name}", budget, console)
 
     _check_nothing_is_lost(item, cluster)
+
+    def before_search(problem: Problem) -> None:
+        """What can fail with the plan fails here, with another one."""
+        check_attachable(cluster)
+        placed_concrete_function(concrete, item, Placement(problem, problem.everything_on(0)))
+
     with begins_at(began_s):
-        plan = find_plan(item, cluster, config, fixed, progress, console)
+        plan = find_plan(item, cluster, config, fixed, progress, console, before_search)
     smaller = smaller_call(function, concrete, item)
     if config.keep_unplaced and not plan.is_worth_it:
         return Signature(concrete, concrete, item, plan, smaller, staying)
     check_can_be_written(plan.placement.decisions)  # before any variable moves
-    here = attach(cluster)
-    devices = {op: here[device] for op, device in plan.placement.device_names.items()}
-    move_variables(concrete, item, devices)
-    placed = placed_concrete_function(concrete, item, plan.placement, devices)
-    return Signature(concrete, placed, item, plan, smaller, staying)
+
+    def place() -> ConcreteFunction:
+        here = attach(cluster)
+        devices = {op: here[device] for op, device in plan.placement.device_names.items()}
+        move_variables(concrete, item, devices)
+        return placed_concrete_function(concrete, item, plan.placement, devices)
+
+    if config.keep_unplaced and plan.raced_s is not None and plan.placed_call_s is None:
+        return Signature(concrete, concrete, item, plan, smaller, staying, _trial(concrete, item, place))
+    return Signature(concrete, place(), item, plan, smaller, staying)
+
+
+def _trial(concrete: ConcreteFunction, item: Item, place: Callable[[], ConcreteFunction]) -> Trial:
+    """Whose variables come back to where they are now if the plan is not used."""
+    here = f"{host_address_space()}/device:CPU:0"
+    were = {node: handle.device for node, handle in captured_handles(concrete, item).items()}
+    everything = dict.fromkeys(item.index.names, here) | were
+    return Trial(concrete, place, lambda: move_variables(concrete, item, everything))
 
 
 def _check_nothing_is_lost(item: Item, cluster: Cluster) -> None:

@@ -23,6 +23,7 @@ from tf_placer.command_line.request import Request
 from tf_placer.command_line.waits import Kind, wait_to_place, work_to_place
 from tf_placer.graph.item import Item
 from tf_placer.problem.decisions import Decisions
+from tf_placer.problem.pins import pins_of_each
 from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.saved_model import plans_in
 from tf_placer.search import methods
@@ -96,7 +97,8 @@ def place_signatures(
       The name of each signature and its report.
 
     Raises:
-      InputError: as ``place`` does; an unknown signature is told before the first search.
+      InputError: as ``place`` does; an unknown signature, and a pin that matches in none of them, is told before the
+        first search.
     """
     names = list(dict.fromkeys(request.source.signature.split(",")))
     source = request.source.with_model()
@@ -104,13 +106,17 @@ def place_signatures(
     assert model is not None  # just read
     for name in names:
         model.signature(name)
+    pins = dict.fromkeys(names, request.pins)
+    if request.pins and len(names) > 1:
+        items = {name: dataclasses.replace(source, signature=name).item() for name in names}
+        pins = pins_of_each({name: item.index.names for name, item in items.items()}, request.pins)
     plans = plans_in(model.path)
     held = {op: device for name in plans.keys() - set(names) for op, device in plans[name].items()}
     share = request.budget.seconds / len(names) if request.budget_of == WHOLE else request.budget.seconds
     budget = dataclasses.replace(request.budget, seconds=share)
     for position, name in enumerate(names):
         of_one = dataclasses.replace(source, signature=name)
-        one = dataclasses.replace(request, source=of_one, held=held, budget=budget)
+        one = dataclasses.replace(request, source=of_one, held=held, budget=budget, pins=pins[name])
         with begins_at(time.monotonic() if position else begun_s()):
             report = place(one, method, console)
         yield name, report

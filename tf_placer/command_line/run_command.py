@@ -71,7 +71,10 @@ def _place(values: flags.FlagValues, console: rich.console.Console) -> dict[str,
 def _place_saved_model(
     request: Request, values: flags.FlagValues, out: pathlib.Path, console: rich.console.Console
 ) -> dict[str, Any]:
-    """Several signatures have a folder each for their plans; the model with all of them is beside these."""
+    """Several signatures have a folder each for their plans; the model with all of them is beside these.
+
+    Nothing is written before all of them are placed.
+    """
     told: dict[str, Any] = {}
     placements: dict[str, Placement] = {}
     items: dict[str, Item] = {}
@@ -99,19 +102,25 @@ def _place_saved_model(
         report = split_batch_within(placed, of_one, console)
         assert report.item is not None  # a SavedModel's
         placements[name], items[name] = report.placement, report.item
-        made_for = flag_values.made_for(values) | {"signature": name}
         if not several:
-            only = _finish(report, out, made_for, console, export)
+            only = _finish(report, out, _made_for_signature(values, name), console, export)
             _write_tensorboard(report, values, console)
             return only
-        told[name] = _finish(report, out / plan_file(name).stem, made_for, console)
-        reports[plan_file(name).stem] = report
+        print_report(report, console)
+        reports[name] = report
+    for name, report in reports.items():
+        folder = out / plan_file(name).stem
+        told[name] = _written(report, folder, _made_for_signature(values, name), console)
     with replacing(out, (SAVED_MODEL,)) as unfinished:
         export(unfinished)
     console.print(f"wrote {out / SAVED_MODEL}", soft_wrap=True)
-    for folder, report in reports.items():
-        _write_tensorboard(report, values, console, folder)
+    for name, report in reports.items():
+        _write_tensorboard(report, values, console, plan_file(name).stem)
     return {"signatures": told, "files": [str(out / SAVED_MODEL)]}
+
+
+def _made_for_signature(values: flags.FlagValues, name: str) -> dict[str, Any]:
+    return flag_values.made_for(values) | {"signature": name}
 
 
 def _compare(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any]:
@@ -135,9 +144,21 @@ def _finish(
     also: Callable[[pathlib.Path], None] | None = None,
 ) -> dict[str, Any]:
     """Prints and writes what was found; returns the summary and which files were written."""
-    timing = Durations().timing(writing(report.problem.name))
-    with patient() as ctrl_c, ctrl_c.shielded(), timing:  # what was searched for is not lost for a Ctrl-C now
+    with patient() as ctrl_c, ctrl_c.shielded():  # what was searched for is not lost for a Ctrl-C now
         print_report(report, console)
+        return _written(report, out, made_for, console, also)
+
+
+def _written(
+    report: Report,
+    out: pathlib.Path,
+    made_for: Mapping[str, Any],
+    console: rich.console.Console,
+    also: Callable[[pathlib.Path], None] | None = None,
+) -> dict[str, Any]:
+    """Writes what was found; returns the summary and which files were written."""
+    timing = Durations().timing(writing(report.problem.name))
+    with patient() as ctrl_c, ctrl_c.shielded(), timing:
         written = write_report(report, out, made_for, also)
     for path in written:
         console.print(f"wrote {path}", soft_wrap=True)

@@ -122,7 +122,9 @@ def _op_views(index: GraphIndex, outputs: tuple[tuple[OutputSpec, ...], ...]) ->
     for producer, output, consumer, position in index.data_edges.tolist():
         spec = outputs[producer][output]
         if (producer, output) in references.made and (consumer, position) not in references.taken:
-            spec = dataclasses.replace(spec, num_bytes=tensor_bytes(spec.shape, spec.dtype))  # its value is read
+            spec = dataclasses.replace(
+                spec, num_bytes=tensor_bytes(spec.shape, spec.dtype)
+            )  # its value is read
         inputs[consumer].append(spec)
     return [OpView(node, tuple(inputs[op]), outputs[op]) for op, node in enumerate(index.graph_def.node)]
 

@@ -75,7 +75,9 @@ class _Loops:
             return None
         one, other = self._data(op)
         sign = _COMPARES[op_type]
-        return self._until(one, sign, other) if self._counter(one) else self._until(other, _MIRRORED[sign], one)
+        return (
+            self._until(one, sign, other) if self._counter(one) else self._until(other, _MIRRORED[sign], one)
+        )
 
     def _until(self, counter: str, sign: str, limit: str) -> int | None:
         found, end = self._counter(counter), self._value(limit)

@@ -26,7 +26,7 @@ from tf_placer.runtime.audit import Audit, AuditError, audit
 from tf_placer.runtime.graph_program import GraphProgram, build_program, empty_program
 from tf_placer.runtime.memory_watch import MemoryWatch
 from tf_placer.runtime.race import race_steps
-from tf_placer.runtime.session import open_program, unplaced_session_config
+from tf_placer.runtime.session import open_program, process_session_config, session_config
 from tf_placer.runtime.timing import RuntimeConfig, reported_s, spread_s, stopped_early, time_steps
 from tf_placer.workers.local_workers import LocalWorkers
 from tf_placer.workers.workers import Workers, workers_of
@@ -201,10 +201,12 @@ class RuntimeEvaluator:
     def race_unplaced(
         self, device_of_unit: np.ndarray | Decisions, rounds: int = 20, confidence: float = 0.99
     ) -> list[list[float]]:
-        """Times a placement in turn with the program as it is: no device set, in one process on the whole machine.
+        """Times a call of a placement in turn with the program as it is: no device set, in one process on all cores.
 
-        That process has as many threads and makes the same graph optimizations as functions of this one. What asking it
-        costs, which is nothing where a function runs in its own process, is measured by an empty program and taken off.
+        Both are timed as this process runs its functions: with its graph optimizations, and the program as it is with
+        as many threads. A call of the placement sends the inputs to the workers and waits for the outputs, as it will
+        when this process calls it. As it is, a function has its inputs and leaves its outputs in its own process; what
+        asking another one costs is measured by an empty program and taken off.
 
         Args:
           device_of_unit: [U], or all that one plan decides; a placement that ``evaluate`` has found OK.
@@ -220,17 +222,20 @@ class RuntimeEvaluator:
           RaceFailed: the placement did not run to the end.
         """
         rounds, confidence = _checked_race(rounds, confidence)
-        placed, unplaced = self.program(device_of_unit), build_program(self._item, self._item.graph_def)
+        placement = self._placement(device_of_unit)
+        placed = build_program(self._item, rewrite(self._item, placement), is_call=True)
+        unplaced = build_program(self._item, self._item.graph_def)
         deadline_s = self._config.deadline_s
 
         def run(target: str) -> tuple[Attempt[list[list[float]]], float]:
             with (
-                open_program(target, unplaced, deadline_s, unplaced_session_config) as loaded,
+                open_program(target, unplaced, deadline_s, process_session_config) as loaded,
                 open_program(target, empty_program(), deadline_s) as empty,
             ):
                 loaded.step()  # what fails here is not the placement's fault
                 (asking_s,) = race_steps([empty.step], _ASKING_ROUNDS)
-                return self._race([placed], [loaded.step], rounds, confidence), float(np.median(asking_s))
+                race = self._race([placed], [loaded.step], rounds, confidence, process_session_config)
+                return race, float(np.median(asking_s))
 
         self._whole_machine = self._whole_machine or _whole_machine(self._problem.cluster)
         with contextlib.closing(self._whole_machine) as whole_machine:
@@ -313,13 +318,14 @@ class RuntimeEvaluator:
         other_steps: Sequence[Callable[[], None]],
         rounds: int,
         confidence: float,
+        config_of: Callable[[float], tf.compat.v1.ConfigProto] = session_config,
     ) -> Attempt[list[list[float]]]:
         """Step times of programs on the workers, and of steps that run elsewhere."""
 
         def run(target: str) -> list[list[float]]:
             with contextlib.ExitStack() as stack:
                 loaded = [
-                    stack.enter_context(open_program(target, program, self._config.deadline_s))
+                    stack.enter_context(open_program(target, program, self._config.deadline_s, config_of))
                     for program in programs
                 ]
                 steps = [*(one.step for one in loaded), *other_steps]
@@ -364,11 +370,12 @@ class RuntimeEvaluator:
         Raises:
           InputError: it is not legal, or decides more than devices.
         """
+        return build_program(self._item, rewrite(self._item, self._placement(device_of_unit)))
+
+    def _placement(self, device_of_unit: np.ndarray | Decisions) -> Placement:
         if isinstance(device_of_unit, Decisions):
-            placement = Placement.from_decisions(self._problem, device_of_unit)
-        else:
-            placement = Placement(self._problem, device_of_unit)
-        return build_program(self._item, rewrite(self._item, placement))
+            return Placement.from_decisions(self._problem, device_of_unit)
+        return Placement(self._problem, device_of_unit)
 
 
 def _checked_race(rounds: int, confidence: float) -> tuple[int, float]:

@@ -62,6 +62,37 @@ class Pin:
             )
         return Pin(ops, device)
 
+    def matching(self, op_names: Sequence[str]) -> list[int]:
+        """Positions of the ops that it is about."""
+        pattern = re.compile(self.ops)
+        return [op for op, name in enumerate(op_names) if pattern.fullmatch(name)]
+
+
+def pins_of_each(op_names: Mapping[str, Sequence[str]], pins: Sequence[Pin]) -> dict[str, tuple[Pin, ...]]:
+    """The pins that are about ops of each of several programs, such as the signatures of one model.
+
+    Args:
+      op_names: program -> names of its ops.
+      pins: each for one of the programs at least.
+
+    Raises:
+      InputError: a pin matches no op of any.
+    """
+    matched = {
+        program: tuple(pin for pin in pins if pin.matching(names)) for program, names in op_names.items()
+    }
+    for pin in pins:
+        if not any(pin in found for found in matched.values()):
+            some = "; ".join(f"{program}: {_some(names)}" for program, names in op_names.items())
+            raise InputError(
+                f"pin {pin.ops!r} matches no op of any signature; their ops have names such as {some}"
+            )
+    return matched
+
+
+def _some(op_names: Sequence[str]) -> str:
+    return ", ".join(repr(name) for name in op_names[-_NAMED:])
+
 
 def with_pins(item: Item, problem: Problem, pins: Sequence[Pin]) -> Problem:
     """The problem with the pinned ops, and with them their units, allowed on their device only.
@@ -78,12 +109,11 @@ def with_pins(item: Item, problem: Problem, pins: Sequence[Pin]) -> Problem:
     pin_of_op: dict[int, Pin] = {}
     for pin in pins:
         device = _device_of(pin, problem)
-        matching = re.compile(pin.ops)
-        ops = [op for op, name in enumerate(problem.op_names) if matching.fullmatch(name)]
+        ops = pin.matching(problem.op_names)
         if not ops:
-            some = ", ".join(repr(name) for name in problem.op_names[-_NAMED:])
             raise InputError(
-                f"pin {pin.ops!r} matches no op of {problem.name!r}; its ops have names such as {some}"
+                f"pin {pin.ops!r} matches no op of {problem.name!r}; its ops have names such as "
+                f"{_some(problem.op_names)}"
             )
         for op in ops:
             if fixed.setdefault(op, device) != device:

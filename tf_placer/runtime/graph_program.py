@@ -1,4 +1,4 @@
-"""A placed graph made runnable by itself: variables and inputs resident, nothing fetched."""
+"""A placed graph made runnable by itself: variables and inputs resident, nothing fetched; or as a call of it is."""
 
 from __future__ import annotations
 
@@ -40,18 +40,22 @@ class Assignment:
 
 @dataclasses.dataclass(frozen=True)
 class GraphProgram:
-    """A graph whose steps need no feeding and no fetching.
+    """A graph and what one step of it runs.
 
     Attributes:
-      graph_def: the placed graph plus the ops that hold, assign and start things.
-      assignments: values of the variables and inputs, to send once.
-      step_ops: one NoOp per device, each after the outputs on that device; running all of them is
-        one step. One NoOp for all would add a message from every device to every step.
+      graph_def: the placed graph plus the ops that hold and assign things.
+      assignments: values of the variables, and of the inputs that are resident, to send once.
+      step_ops: the ops of outputs and side effects; running all of them is one step. They are asked for themselves and
+        not as control inputs of another op: Grappler takes away what only such a one waits for.
+      feeds: name of a tensor and its value, sent with every step; empty where inputs are resident.
+      fetches: names of the tensors that every step gives back; empty where nothing is.
     """
 
     graph_def: tf.compat.v1.GraphDef
     assignments: tuple[Assignment, ...]
     step_ops: tuple[str, ...]
+    feeds: tuple[tuple[str, np.ndarray], ...] = ()
+    fetches: tuple[str, ...] = ()
 
     def resident_bytes(self, below: float = math.inf) -> dict[str, int]:
         """Device -> bytes of its values together, counting those that are smaller than ``below`` bytes each."""
@@ -62,17 +66,18 @@ class GraphProgram:
         return resident
 
 
-def build_program(item: Item, placed: tf.compat.v1.GraphDef) -> GraphProgram:
+def build_program(item: Item, placed: tf.compat.v1.GraphDef, is_call: bool = False) -> GraphProgram:
     """Makes a placed graph runnable, with its inputs and variables living on their devices.
 
-    A timed step must not include the sending of its inputs, so every fed ``Placeholder`` becomes a
-    read of a variable on the placeholder's device. So does each element of an iterator of this process, with zeros for
-    values: what it takes to make the next element is not timed. No value is put in the graph: it would not fit in
-    a GraphDef's 2 GB.
+    Where plans are compared with each other a timed step must not include the sending of its inputs, so every fed
+    ``Placeholder`` becomes a read of a variable on the placeholder's device. So does each element of an iterator of
+    this process, with zeros for values: what it takes to make the next element is not timed. No value is put in the
+    graph: it would not fit in a GraphDef's 2 GB.
 
     Args:
       item: the program; its feeds, fetches, control outputs and variables are used.
       placed: its graph with a device on every node.
+      is_call: inputs are sent and outputs come back with every step, as when another process calls it.
 
     Raises:
       InputError: the item runs nothing or needs this process, or one value cannot be restored or is too large for a
@@ -82,7 +87,7 @@ def build_program(item: Item, placed: tf.compat.v1.GraphDef) -> GraphProgram:
     graph_def.CopyFrom(placed)
     node_of_name = {node.name: node for node in graph_def.node}
     assignments = []
-    for i, feed in enumerate(item.feeds):
+    for i, feed in enumerate(() if is_call else item.feeds):
         check_restorable(feed.node, feed.dtype)
         handle = _make_resident(graph_def, node_of_name[feed.node], feed, f"{_SCOPE}/input_{i}")
         assignments.append(_add_assignment(graph_def, handle, feed.value, f"{_SCOPE}/input_{i}"))
@@ -94,8 +99,18 @@ def build_program(item: Item, placed: tf.compat.v1.GraphDef) -> GraphProgram:
         if not can_stand_in(item.graph_def, capture):
             raise InputError(f"{item.name!r} cannot run by itself: {item.why_not_standalone}")
         assignments += _stand_in(item, graph_def, node_of_name, capture.node, f"{_SCOPE}/iterator_{i}")
-    step_ops = _add_step_ops(item, graph_def, node_of_name)
-    return GraphProgram(graph_def, tuple(assignments), step_ops)
+    step_ops = _step_ops(item)
+    if not is_call:
+        return GraphProgram(graph_def, tuple(assignments), step_ops)
+    feeds = tuple((f"{feed.node}:0", feed.value) for feed in item.feeds)
+    fed = {feed.node for feed in item.feeds}  # what is given back as it came is neither run nor sent
+    return GraphProgram(
+        graph_def,
+        tuple(assignments),
+        tuple(name for name in step_ops if name not in fed),
+        feeds,
+        tuple(name for name in _values(item) if name.partition(":")[0] not in fed),
+    )
 
 
 def _stand_in(
@@ -186,18 +201,19 @@ def _add_assignment(
     return Assignment(f"{placeholder.name}:0", assign.name, value, handle.device)
 
 
-def _add_step_ops(
-    item: Item, graph_def: tf.compat.v1.GraphDef, node_of_name: dict[str, tf.compat.v1.NodeDef]
-) -> tuple[str, ...]:
+def _step_ops(item: Item) -> tuple[str, ...]:
     outputs = [tensor.partition(":")[0] for tensor in item.fetches] + list(item.side_effects)
     if not outputs:
         raise InputError(f"{item.name!r} has neither outputs nor side effects, so there is nothing to run")
-    outputs_of_device: dict[str, dict[str, None]] = {}
-    for name in outputs:
-        outputs_of_device.setdefault(node_of_name[name].device, {})[name] = None
-    step_ops = []
-    for i, (device, names) in enumerate(outputs_of_device.items()):
-        step = graph_def.node.add(name=f"{_SCOPE}/step_{i}", op="NoOp", device=device)
-        step.input.extend(f"^{name}" for name in names)
-        step_ops.append(step.name)
-    return tuple(step_ops)
+    return tuple(dict.fromkeys(outputs))
+
+
+def _values(item: Item) -> list[str]:
+    """The outputs that can be sent to who asks for them: a handle means nothing elsewhere."""
+    outputs_of = dict(zip(item.index.names, item.outputs, strict=True))
+    names = []
+    for fetch in dict.fromkeys(item.fetches):
+        op, _, output = fetch.partition(":")
+        if outputs_of[op][int(output or 0)].dtype not in (tf.resource, tf.variant):
+            names.append(fetch)
+    return names

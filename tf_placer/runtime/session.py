@@ -6,8 +6,8 @@ import concurrent.futures
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 import tensorflow as tf
 
@@ -50,14 +50,17 @@ def session_config(deadline_s: float = 0.0) -> tf.compat.v1.ConfigProto:
     return config
 
 
-def unplaced_session_config(deadline_s: float = 0.0) -> tf.compat.v1.ConfigProto:
-    """A session that optimizes a graph without devices as this process does its functions.
+def process_session_config(deadline_s: float = 0.0) -> tf.compat.v1.ConfigProto:
+    """A session that optimizes a graph as this process does its functions, and places like it what has no device.
 
     Args:
       deadline_s: most seconds for one call to a remote session; 0 for no end.
     """
-    config = tf.compat.v1.ConfigProto(isolate_session_state=True)
-    config.graph_options.CopyFrom(process_config().graph_options)
+    ours = process_config()
+    config = tf.compat.v1.ConfigProto(
+        allow_soft_placement=ours.allow_soft_placement, isolate_session_state=True
+    )
+    config.graph_options.CopyFrom(ours.graph_options)
     config.operation_timeout_in_ms = round(deadline_s * 1000)
     return config
 
@@ -127,14 +130,17 @@ def _raise_if_dead(workers: Workers) -> None:
 class LoadedProgram:
     """A program on its workers, with its values sent; made by ``open_program``."""
 
-    def __init__(self, session: tf.compat.v1.Session, step_ops: Sequence[tf.Operation]) -> None:
+    def __init__(self, session: tf.compat.v1.Session, program: GraphProgram) -> None:
         self._session = session
-        self._step_ops = step_ops
-        self._run = session.make_callable(step_ops)
+        self._wanted: list[Any] = [session.graph.get_operation_by_name(name) for name in program.step_ops]
+        self._wanted += [session.graph.get_tensor_by_name(name) for name in program.fetches]
+        fed = [session.graph.get_tensor_by_name(name) for name, _ in program.feeds]
+        self._fed = dict(program.feeds)
+        self._run = session.make_callable(self._wanted, feed_list=fed)
 
     def step(self) -> None:
         """Runs one step."""
-        self._run()  # returns a None for each step op
+        self._run(*self._fed.values())
 
     def traced_step(self) -> tf.compat.v1.RunMetadata:
         """Runs one step, slower, and gives its ``step_stats`` and ``partition_graphs``."""
@@ -142,7 +148,7 @@ class LoadedProgram:
             trace_level=tf.compat.v1.RunOptions.FULL_TRACE, output_partition_graphs=True
         )
         metadata = tf.compat.v1.RunMetadata()
-        self._session.run(self._step_ops, options=options, run_metadata=metadata)
+        self._session.run(self._wanted, self._fed, options=options, run_metadata=metadata)
         return metadata
 
 
@@ -177,4 +183,4 @@ def open_program(
         for batch in batches(program.assignments):
             values = {assignment.placeholder: assignment.value for assignment in batch}
             session.run([graph.get_operation_by_name(a.op) for a in batch], feed_dict=values)
-        yield LoadedProgram(session, [graph.get_operation_by_name(name) for name in program.step_ops])
+        yield LoadedProgram(session, program)

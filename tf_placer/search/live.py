@@ -30,6 +30,7 @@ from tf_placer.workers.local_workers import WorkerError
 from tf_placer.workers.remote_workers import UnreachableServer
 
 MEASURE, RACE = "measuring plans", "racing them"
+_START = "start"  # what proposed a plan that was there before the search
 
 
 def searching(method: str) -> str:
@@ -159,6 +160,7 @@ def search_live(
     config: LiveConfig = LiveConfig(),
     settings: Mapping[str, object] | None = None,
     wait: Wait | None = None,
+    start: Placement | None = None,
 ) -> LiveResult:
     """Searches on the calibrated simulator and lets the runtime have the last word.
 
@@ -181,6 +183,8 @@ def search_live(
       config: how to spend the time.
       settings: method -> its settings, see ``search``.
       wait: is told of each phase that begins; it has those of ``live_phases``.
+      start: a plan of this problem that was found before: it is measured and raced beside those that are found, and
+        the last search goes on from it if it is the best so far.
 
     Raises:
       InputError: an unknown method.
@@ -188,7 +192,9 @@ def search_live(
       WorkerError, UnreachableServer: the workers cannot be started or found, and nothing was measured before.
       KeyboardInterrupt: Ctrl-C before anything was measured.
     """
-    return _LiveSearch(problem, evaluator, seed, progress, config, settings or {}, wait).run(method, budget)
+    return _LiveSearch(problem, evaluator, seed, progress, config, settings or {}, wait, start).run(
+        method, budget
+    )
 
 
 class _LiveSearch:
@@ -201,7 +207,9 @@ class _LiveSearch:
         config: LiveConfig,
         settings: Mapping[str, object],
         wait: Wait | None,
+        start: Placement | None,
     ) -> None:
+        self._start = start
         self._problem = problem
         self._evaluator = evaluator
         self._seed = seed
@@ -226,6 +234,8 @@ class _LiveSearch:
         try:
             for row in single_device_placements(self._problem):
                 self._measure(Trial(self._single, Decisions(row[np.newaxis])))
+            if self._start is not None and not self._is_known(self._start.decisions):
+                self._measure(Trial(_START, self._start.decisions))
             if method != self._single:
                 interrupted = self._search(method, budget)
             with patient():  # a search that was ended is no reason why the race cannot be
@@ -287,11 +297,16 @@ class _LiveSearch:
             return None
         self._searches.append(found)
         plan = found.placement.decisions
-        digests = {trial.decisions.digest(0, self._problem) for trial in self._trials}
-        if plan.digest(0, self._problem) not in digests:
+        if not self._is_known(plan):
             more = {name: getattr(found, name) for name in ("evaluations", "search_s", "found_by")}
             self._measure(Trial(method, plan, **more))
         return found
+
+    def _is_known(self, plan: Decisions) -> bool:
+        """Whether a plan was measured already."""
+        return plan.digest(0, self._problem) in {
+            trial.decisions.digest(0, self._problem) for trial in self._trials
+        }
 
     def _measure(self, trial: Trial) -> None:
         with self._phase(MEASURE):
@@ -312,8 +327,8 @@ class _LiveSearch:
             self._correction = refit(self._problem, plans, times_s)
 
     def _best_plan_of(self, method: str) -> Placement | None:
-        """The fastest measured placement of a method so far."""
-        found = [self._trials[i] for i in self._ran() if self._trials[i].method == method]
+        """The fastest measured placement of a method so far, or the one that was there before."""
+        found = [self._trials[i] for i in self._ran() if self._trials[i].method in (method, _START)]
         return Placement.from_decisions(self._problem, found[0].decisions) if found else None
 
     def _ran(self) -> list[int]:

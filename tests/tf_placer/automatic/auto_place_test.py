@@ -10,6 +10,7 @@ import tensorflow as tf
 
 import tf_placer
 from tests.logical_devices import REPOSITORY, outcomes_of
+from tf_placer.automatic import plan, signature
 
 CHECKS = (
     "as_a_decorator_with_arguments",
@@ -150,3 +151,57 @@ def test_a_function_without_ops_is_itself():
     assert placed(tf.constant(1.0)) is None and placed.placements == () and placed.report() == ""
     with pytest.raises(tf_placer.InputError, match="it has no op to place"):
         _ = placed.placement
+
+
+ONE = tf_placer.Cluster.logical(1)
+
+
+def in_one_process(function, folder, **settings):
+    return tf_placer.auto_place(
+        function, cluster=ONE, method="single", budget_s=1.0, cache_dir=folder, **settings
+    )
+
+
+def test_a_pin_that_matched_in_one_signature_need_not_in_the_next(tmp_path):
+    """What is traced depends on a Python value; a pin that matches nowhere is told all the same."""
+    function = tf.function(lambda x, is_sine: tf.sin(x, name="sine") if is_sine else tf.cos(x, name="cosine"))
+    placed = in_one_process(function, tmp_path, pins={"sine": "CPU:0"}, strict=True)
+    for is_sine in (True, False):
+        placed(tf.constant(1.0), is_sine)
+    assert len(placed.placements) == 2
+    with pytest.raises(tf_placer.InputError, match="pin 'tangent' matches no op"):
+        in_one_process(function, tmp_path, pins={"tangent": "CPU:0"}, strict=True)(tf.constant(1.0), True)
+
+
+def test_what_could_not_be_used_is_not_searched_for(tmp_path, monkeypatch):
+    """The rebuilt function and the devices are looked at first."""
+
+    def searched(*_, **__):
+        raise AssertionError("it was searched")
+
+    monkeypatch.setattr(plan, "search", searched)
+
+    def refused(*_, **__):
+        raise tf_placer.InputError("it cannot be rebuilt")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(signature, "placed_concrete_function", refused)
+        with pytest.raises(tf_placer.InputError, match="it cannot be rebuilt"):
+            in_one_process(lambda x: tf.sin(x), tmp_path, strict=True)(tf.constant(1.0))
+    two = tf_placer.Cluster.logical(2)  # this process has one
+    placed = tf_placer.auto_place(lambda x: tf.sin(x), cluster=two, cache_dir=tmp_path, strict=True)
+    with pytest.raises(tf_placer.InputError, match=r"this process has no device .*CPU:1"):
+        placed(tf.constant(1.0))
+
+
+@pytest.mark.parametrize(
+    "error", [AttributeError("'NoneType' object has no attribute 'graph'"), IndexError("x")]
+)
+def test_a_fault_of_this_package_is_said_to_be_one(tmp_path, monkeypatch, error):
+    def fails(*_, **__):
+        raise error
+
+    monkeypatch.setattr(signature.Item, "from_function", fails)
+    with pytest.warns(tf_placer.RunsAsItIs, match="a fault of tf_placer; please report it: ") as told:
+        assert float(in_one_process(lambda x: x + 1.0, tmp_path)(tf.constant(1.0))) == 2.0
+    assert type(error).__name__ in str(told[0].message)

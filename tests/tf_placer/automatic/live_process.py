@@ -8,9 +8,11 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import re
 import socket
 import sys
 import time
+import unittest.mock
 import warnings
 from collections.abc import Callable, Iterator
 
@@ -19,6 +21,7 @@ import tensorflow as tf
 import tf_placer
 from tests.logical_devices import report
 from tests.tf_placer.workers.remote_workers_test import cluster_file
+from tf_placer.automatic.trial import TIMED_STEPS, WARMUP_STEPS
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.cluster.local import local_devices
 from tf_placer.workers import fork_server
@@ -89,9 +92,83 @@ def what_is_faster_as_it_was_is_kept() -> bool:
         return weights.assign_add(x)
 
     placed = tf_placer.auto_place(tiny, **SETTINGS)
-    total = float(placed(tf.constant(1.0)))
-    kept = "kept as it was: this plan is not used" in placed.report()
-    return total == 3.0 and "/job:localhost/" in weights.device and kept
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        total = float(placed(tf.constant(1.0)))
+    kept = placed.report().startswith("tiny is kept as it was: the plan takes ")
+    return total == 3.0 and "/job:localhost/" in weights.device and kept and _tells_both_times(told)
+
+
+def _tells_both_times(told: list[warnings.WarningMessage]) -> bool:
+    (text,) = (str(one.message) for one in told if issubclass(one.category, tf_placer.RunsAsItIs))
+    return (
+        re.search(r"runs as it is: a plan was found and is not clearly faster .*\(.* ms a step, .* ms ", text)
+        is not None
+    )
+
+
+def the_first_calls_have_the_last_word() -> bool:
+    """A step that the race takes for faster, which it is not: every call runs once, and the variable comes back."""
+    weights = tf.Variable(0.0)
+
+    @tf.function
+    def tried(x):
+        weights.assign_add(x)
+        return weights * 2.0
+
+    settings = {**SETTINGS, "pins": {".*": "task:1/device:CPU:0"}}
+    one, calls, where = tf.constant(1.0), 2 * (WARMUP_STEPS + TIMED_STEPS), []
+    placed = tf_placer.auto_place(tried, **settings)
+    with unittest.mock.patch("tf_placer.automatic.plan.clearly_slower", lambda *_: True):
+        totals = [float(placed(one))]
+    where.append(weights.device)
+    said_first = placed.report().startswith("tried is on trial, ")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(calls + 1):
+            totals.append(float(placed(one)))
+            where.append(weights.device)
+    ran_once = totals == [2.0 * (i + 1) for i in range(calls + 2)]
+    went_and_came = [re.search(r"/job:(\w+)/", device)[1] for device in where]
+    half = calls // 2
+    expected = ["localhost"] * half + ["worker"] * half + ["localhost"] * 2
+    # The next one does not try again.
+    again = tf_placer.auto_place(tf.function(tried.python_function), **settings)
+    with warnings.catch_warnings(record=True) as told_again:
+        warnings.simplefilter("always")
+        again(one)
+    return (
+        said_first
+        and ran_once
+        and went_and_came == expected
+        and _tells_both_times(told)
+        and _tells_both_times(told_again)
+        and "the first calls: " in again.report()
+        and float(weights) == calls + 3
+    )
+
+
+def inside_another_function_there_is_no_trial() -> bool:
+    """Calls there cannot be timed: the race has the last word, also about a trial that has begun."""
+    weights = tf.Variable(0.0)
+
+    @tf.function
+    def inner(x):
+        return weights.assign_add(x) * 3.0
+
+    settings = {**SETTINGS, "pins": {".*": "task:1/device:CPU:0"}}
+    placed, one = tf_placer.auto_place(inner, **settings), tf.constant(1.0)
+    with unittest.mock.patch("tf_placer.automatic.plan.clearly_slower", lambda *_: True):
+        first = float(placed(one))
+    before = weights.device
+    outer = tf.function(lambda x: placed(x) + 1.0)
+    second, third = float(outer(one)), float(placed(one))
+    return (
+        (first, second, third) == (3.0, 7.0, 9.0)
+        and "/job:localhost/" in before
+        and "/job:worker/" in weights.device
+        and placed.report().startswith("inner is placed: ")
+    )
 
 
 def a_small_budget_is_a_short_wait() -> bool:
@@ -152,6 +229,8 @@ def main() -> None:
             what_workers_cannot_have_runs_as_it_is,
             *[a_small_budget_is_a_short_wait] * (kind == "local"),
             what_is_faster_as_it_was_is_kept,
+            the_first_calls_have_the_last_word,
+            inside_another_function_there_is_no_trial,
             the_plan_runs_on_the_workers,
         ]
         report(checks + [only_this_machine_reaches_this_process] * (kind == "local"))

@@ -9,8 +9,11 @@ import pytest
 from tests.tf_placer.report_page.drawn_pages import layered_problem, striped
 from tf_placer.automatic.page_section import page_section
 from tf_placer.automatic.plan import Plan
+from tf_placer.automatic.report import report
+from tf_placer.automatic.verdict import verdict
 from tf_placer.data_parallel.data_parallel import DataParallel
 from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.problem.bounds import lower_bounds
 
 
 @pytest.fixture(scope="module")
@@ -49,11 +52,13 @@ def test_what_was_raced_has_the_last_word_and_its_spread(plan: Plan) -> None:
         raced_spread_s=[0.19, 0.22],
         unplaced_spread_s=[0.09, 0.11],
         correction={"compute": 2.0},
+        beside_unplaced="not clearly faster than the function as it is, on the whole machine",
     )
     section = page_section("train_step", 1, raced, is_used=False)
     assert section.headline == (
         "Kept as it was: the plan takes 200.000 ms a step, 100.000 ms the function takes as it is."
     )
+    assert section.notes[0].startswith("It is not clearly faster than the function as it is")
     assert [row.spread_s for row in section.step_times[2:]] == [(0.19, 0.22), (0.09, 0.11)]
     assert section.plan is not None
     assert (
@@ -72,3 +77,33 @@ def test_the_batch_split_instead_is_a_note_and_a_row(plan: Plan) -> None:
     why_not = dataclasses.replace(split, step_s=None, why_not="9 examples do not divide by 2 devices")
     section = page_section("train_step", 1, plan, is_used=True, split=why_not)
     assert "cannot be split" in section.notes[1] and len(section.step_times) == 2
+
+
+def test_calls_have_the_last_word(plan: Plan) -> None:
+    tried = dataclasses.replace(plan, raced_s=0.1, unplaced_s=0.2).tried(False, 0.3, 0.25)
+    section = page_section("train_step", 1, tried, is_used=False)
+    assert section.headline == (
+        "Kept as it was: the plan takes 300.000 ms a step, 250.000 ms the function takes as it is."
+    )
+    assert [row.measured_s for row in section.step_times[-2:]] == [0.3, 0.25]
+    assert "call by call" in section.notes[0]
+
+
+def test_while_the_first_calls_are_to_decide_that_is_said(plan: Plan) -> None:
+    section = page_section("train_step", 1, plan, is_used=None)
+    assert section.headline.startswith("On trial, the first calls decide: the plan takes ")
+    assert "first calls decide" in section.apply[0].text
+
+
+@pytest.mark.parametrize("is_used", [True, False, None])
+def test_text_and_page_tell_the_same_bound_and_the_verdict_first(plan: Plan, is_used: bool | None) -> None:
+    fitted = dataclasses.replace(plan, correction={"compute": 2.0})
+    (shown,) = (
+        value for name, value in page_section("step", 1, fitted, is_used).figures if name == "lower bound"
+    )
+    text = report("step", fitted, is_used)
+    assert f"no placement can take less than {shown} there" in text
+    assert text.splitlines()[0] == f"step is {verdict(fitted, is_used)}"
+    assert lower_bounds(plan.placement.problem).best_s != pytest.approx(fitted.bounds.best_s), (
+        "or it proves nothing"
+    )

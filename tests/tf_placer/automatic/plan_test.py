@@ -1,17 +1,22 @@
 """Plans are kept; one that cannot be kept or read costs a search and never ends the work."""
 
+import dataclasses
 import json
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from tf_placer.automatic import plan as plan_module
 from tf_placer.automatic.config import AutoPlaceConfig
-from tf_placer.automatic.plan import find_plan
+from tf_placer.automatic.plan import find_plan, keep
 from tf_placer.calibration.cache import Cache
 from tf_placer.cluster.cluster import Cluster
+from tf_placer.errors import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
+from tf_placer.problem.placement import Placement
+from tf_placer.search import methods
 
 CLUSTER = Cluster.logical(2)
 
@@ -114,3 +119,92 @@ def test_a_plan_of_least_memory(tmp_path):
     assert not find_plan(
         item, CLUSTER, AutoPlaceConfig(**settings, objective="memory", slow_down=0.5)
     ).from_cache
+
+
+@pytest.mark.parametrize(
+    ("kept", "asked", "is_taken"),
+    [
+        ({"method": "random", "budget_s": 0.5}, {"method": "random", "budget_s": 0.5}, True),
+        ({"method": "random", "budget_s": 0.5}, {"method": "random", "budget_s": 0.3}, True),
+        ({"method": "random", "budget_s": 0.5}, {"method": "random", "budget_s": 0.6}, False),
+        ({"method": "random", "budget_s": 0.5}, {"method": "local_search", "budget_s": 0.3}, False),
+        ({"method": "random", "budget_s": 0.5}, {"method": "auto", "budget_s": 0.3}, False),
+        ({"method": "auto", "budget_s": 0.5}, {"method": "random", "budget_s": 0.3}, True),
+        # The whole wait is more than its search, and a search is no more than the wait for it.
+        (
+            {"method": "random", "budget_s": 0.5, "budget_of": "search"},
+            {"method": "random", "budget_s": 0.5},
+            True,
+        ),
+        (
+            {"method": "random", "budget_s": 0.5},
+            {"method": "random", "budget_s": 0.6, "budget_of": "search"},
+            False,
+        ),
+    ],
+)
+def test_a_kept_plan_answers_what_was_searched_as_long(item, tmp_path, kept, asked, is_taken):
+    settings = {"cluster": CLUSTER, "cache_dir": tmp_path}
+    find_plan(item, CLUSTER, AutoPlaceConfig(**settings, **kept))
+    assert find_plan(item, CLUSTER, AutoPlaceConfig(**settings, **asked)).from_cache is is_taken
+    # Both questions are answered from then on.
+    for known in (kept, asked):
+        assert find_plan(item, CLUSTER, AutoPlaceConfig(**settings, **known)).from_cache
+
+
+def crossing(item, folder, step_s):
+    """Keeps a plan that a longer search has to beat, said to take so long."""
+    found = find_plan(item, CLUSTER, config(folder))
+    problem = found.placement.problem
+    row = problem.legalized(np.arange(problem.num_units) % 2)
+    keep(dataclasses.replace(found, placement=Placement(problem, row), predicted_s=step_s), config(folder))
+    return row
+
+
+@pytest.mark.parametrize("method", ["random", "local_search"])
+def test_a_kept_plan_that_does_not_answer_is_where_the_search_begins(item, tmp_path, monkeypatch, method):
+    """Also of a method that begins nowhere, which what it finds is then held against."""
+    row = crossing(item, tmp_path, 1.0)
+
+    def found(problem, searching, **given):
+        if searching != method:
+            return search(problem, searching, **given)
+        begins = given.get("start")
+        assert (begins is not None) == methods.find(method).uses_start
+        assert begins is None or begins.device_of_unit.tolist() == row.tolist()
+        result = search(problem, method, budget_evaluations=4)
+        # Slower than what was kept: that is what stays.
+        return dataclasses.replace(result, runtime_s=2.0)
+
+    search = plan_module.search
+    monkeypatch.setattr(plan_module, "search", found)
+    longer = AutoPlaceConfig(cluster=CLUSTER, method=method, budget_s=9.0, cache_dir=tmp_path)
+    plan = find_plan(item, CLUSTER, longer)
+    assert not plan.from_cache and plan.placement.device_of_unit.tolist() == row.tolist()
+    assert [tuple(entry[:2]) for entry in plan.searched] == [("single", 5.0), (method, 9.0)]
+
+
+def test_what_a_trial_has_said_is_kept_and_holds_for_the_same_plan(item, tmp_path):
+    plan = find_plan(item, CLUSTER, config(tmp_path))
+    keep(plan.tried(False, 0.2, 0.1), config(tmp_path))
+    kept = find_plan(item, CLUSTER, config(tmp_path))
+    assert kept.from_cache and not kept.is_worth_it
+    assert (kept.placed_call_s, kept.unplaced_call_s) == (0.2, 0.1)
+    longer = dataclasses.replace(config(tmp_path), budget_s=9.0)
+    again = find_plan(item, CLUSTER, longer)
+    assert (
+        not again.from_cache
+        and again.placement.device_of_unit.tolist() == plan.placement.device_of_unit.tolist()
+    )
+    assert not again.is_worth_it and again.placed_call_s == 0.2
+
+
+def test_what_keeps_a_plan_from_use_is_known_before_a_search(item, tmp_path):
+    def refused(problem):
+        raise InputError("it cannot be")
+
+    with pytest.raises(InputError, match="it cannot be"):
+        find_plan(item, CLUSTER, config(tmp_path), before_search=refused)
+    assert not list(tmp_path.glob("*")), "nothing was searched"
+    find_plan(item, CLUSTER, config(tmp_path))
+    assert find_plan(item, CLUSTER, config(tmp_path), before_search=refused).from_cache, "nor is it then"

@@ -7,6 +7,7 @@ import json
 import pathlib
 from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
 import keras
 import pytest
@@ -14,7 +15,12 @@ import tensorflow as tf
 
 from tests.tf_placer.rewrite.saved_models import several_signatures
 from tf_placer.__main__ import run
+from tf_placer.command_line import place as placing
+from tf_placer.command_line.reporting.report import Report
+from tf_placer.command_line.request import Request
+from tf_placer.errors import InputError
 from tf_placer.graph import item
+from tf_placer.graph.item import Item
 from tf_placer.graph.program import Program
 from tf_placer.graph.reading import from_graph_def, saved_model
 
@@ -199,6 +205,38 @@ def test_a_saved_model_is_checked_once_and_each_signature_cleaned_up_once_for_ea
     whole = several_signatures(model.parent).path
     assert place(whole, "--signature=power,scaled") == (0, "")
     assert counted == {"check_graph": 1, "program_of_saved_model": 4, "clean": 4}
+
+
+def names_in(model: pathlib.Path, *signatures: str) -> list[list[str]]:
+    return [list(Item.from_saved_model(model, name).index.names) for name in signatures]
+
+
+def test_a_pin_may_be_about_one_of_several_signatures(tmp_path: pathlib.Path, place: Place) -> None:
+    model = several_signatures(tmp_path).path
+    power, scaled = names_in(model, "power", "scaled")
+    (only_scaled, *_) = sorted(set(scaled) - set(power))
+    assert place(model, "--signature=power,scaled", f"--pin={only_scaled}=GPU:1") == (0, "")
+    plan = json.loads((tmp_path / "out/scaled/placement.json").read_text())
+    assert plan["devices"][only_scaled].endswith("GPU:1")
+
+
+def test_nothing_is_written_before_all_signatures_are_placed(
+    tmp_path: pathlib.Path, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = several_signatures(tmp_path).path
+    answer = place(model, "--signature=power,scaled", "--pin=decoder=GPU:1")
+    assert_refused(answer, "pin 'decoder' matches no op of any signature", "power: '", "scaled: '")
+    assert not (tmp_path / "out").exists()
+    placed = placing.place
+
+    def fails(request: Request, *others: Any) -> Report:
+        if request.source.signature == "scaled":
+            raise InputError("this one cannot be placed")
+        return placed(request, *others)
+
+    monkeypatch.setattr(placing, "place", fails)
+    assert_refused(place(model, "--signature=power,scaled"), "this one cannot be placed")
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_meta_graph_is_checked_and_cleaned_up_once_for_each_batch(

@@ -8,7 +8,7 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
-from tf_placer.problem.pins import Pin, what_ties, with_fixed_ops, with_pins
+from tf_placer.problem.pins import Pin, pins_of_each, what_ties, with_fixed_ops, with_pins
 from tf_placer.problem.problem import Problem
 from tf_placer.search.search import search
 
@@ -118,3 +118,13 @@ def test_what_stays_on_the_host_cannot_be_pinned_elsewhere():
         with_pins(item, problem, [Pin("IteratorGetNext", "GPU:1")])
     assert "\n" not in str(error.value)
     with_pins(item, problem, [Pin("IteratorGetNext", "CPU:0")])
+
+
+def test_a_pin_is_about_one_of_several_programs_at_least():
+    names = {"encode": ["a", "both"], "decode": ["b", "both"]}
+    pins = [Pin("a", "GPU:0"), Pin("both", "GPU:1"), Pin("b", "CPU:0")]
+    assert pins_of_each(names, pins) == {"encode": (pins[0], pins[1]), "decode": (pins[1], pins[2])}
+    with pytest.raises(
+        InputError, match=r"pin 'c' matches no op of any signature; .*encode: 'a', 'both'; decode: 'b'"
+    ):
+        pins_of_each(names, [Pin("c", "GPU:0")])

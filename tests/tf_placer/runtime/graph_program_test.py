@@ -10,6 +10,7 @@ from tf_placer.graph.program import Program
 from tf_placer.rewrite.graph_def import place_graph
 from tf_placer.runtime import graph_program
 from tf_placer.runtime.graph_program import Assignment, batches, build_program
+from tf_placer.runtime.session import open_program, process_session_config
 
 CPU = [f"/job:localhost/replica:0/task:0/device:CPU:{i}" for i in range(2)]
 
@@ -60,8 +61,38 @@ def test_every_added_op_lives_with_what_it_serves(item):
     for node in program.graph_def.node:
         if node.op in ("AssignVariableOp", "ReadVariableOp"):
             assert device[node.name] == device[node.input[0]]
-        if node.name in program.step_ops:
-            assert {device[text.removeprefix("^")] for text in node.input} == {node.device}
+
+
+@pytest.mark.parametrize("is_call", [False, True])
+def test_grappler_leaves_what_only_outputs_need(is_call):
+    """With its rewriting on, as in the race with the program as it is."""
+    weights = tf.Variable(tf.ones([4, 4]), name="weights")
+    item = Item.from_function(tf.function(lambda x: tf.tanh(x @ weights)), tf.ones([2, 4]), name="forward")
+    program = build_program(item, item.graph_def, is_call=is_call)
+    with open_program("", program, 60.0, process_session_config) as loaded:
+        loaded.step()
+        graphs = loaded.traced_step().partition_graphs
+    assert any(
+        "MatMul" in node.op for graph in graphs for node in graph.node
+    )  # also under a processor's own name
+
+
+def test_a_call_sends_its_inputs_and_gives_back_what_can_be_sent():
+    total = tf.Variable([1.0, 2.0], name="total")
+
+    @tf.function
+    def add(x, y):
+        total.assign_add(x)
+        return {"sum": total + y, "where": total.handle}
+
+    item = Item.from_function(add, tf.constant([10.0, 20.0]), tf.constant(1.0), name="add")
+    program = build_program(item, item.graph_def, is_call=True)
+    assert [value.tolist() for _, value in program.feeds] == [[10.0, 20.0], 1.0]
+    assert len(program.fetches) == 1, "a handle means nothing elsewhere"
+    assert not {name.partition(":")[0] for name, _ in program.feeds} & set(program.step_ops)
+    with open_program("", program, 60.0, process_session_config) as loaded:
+        for _ in range(2):
+            loaded.step()
 
 
 def test_an_iterator_gives_zeros():

@@ -112,9 +112,7 @@ def _inferable(
         for node in straight.node:
             if node.name in changed:  # what is behind such a loop is not known either
                 del node.attr["output_shapes"].list.shape[:]
-                node.attr["output_shapes"].list.shape.extend(
-                    shape.as_proto() for shape in changed[node.name]
-                )
+                node.attr["output_shapes"].list.shape.extend(shape.as_proto() for shape in changed[node.name])
         for merge, shapes in varying.items():
             sizes.setdefault(merge, largest_shape(shapes))
             next_shapes[merge] = common_shape(shapes)

@@ -1,0 +1,158 @@
+"""A plan beside the function as it is, on the user's own first steps."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from colocation.tensorflow_internals import ConcreteFunction, call_flat, wait_for_ops
+from tf_placer.runtime.statistics import clearly_slower
+
+WARMUP_STEPS = 2
+TIMED_STEPS = 9  # eight of them faster is clear
+MOST_STEPS = 5 * (WARMUP_STEPS + TIMED_STEPS)  # of each; where steps overlap there may never be enough
+_CONFIDENCE = 0.95  # that steps by the plan are faster
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """What a trial found.
+
+    Attributes:
+      is_used: calls run by the plan.
+      placed_s, unplaced_s: seconds of a step by the plan and as it is; None where they could not be timed, so that the
+        race has the last word.
+    """
+
+    is_used: bool
+    placed_s: float | None = None
+    unplaced_s: float | None = None
+
+
+class Trial:
+    """Runs a user's steps, the first ones as they are and as many more by the plan, and keeps what is faster.
+
+    Every step runs once: what it does to variables, files or the screen is the user's. The steps as they are come
+    first, while the variables are where they were, since a function whose variables live on workers is slower by
+    itself. A step is timed from the call until its outputs can be read. One that another call overlaps is not timed,
+    and variables move only while none runs.
+    """
+
+    def __init__(
+        self,
+        traced: ConcreteFunction,
+        place: Callable[[], ConcreteFunction],
+        move_back: Callable[[], None],
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        """Begins with the function as it is.
+
+        Args:
+          traced: the function as it is.
+          place: moves its variables to where the plan has them, and makes the function that runs by it.
+          move_back: moves them to where they were.
+          clock: seconds.
+        """
+        self._traced = traced
+        self._place = place
+        self._move_back = move_back
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._placed: ConcreteFunction | None = None
+        self._begun = {False: 0, True: 0}  # steps as it is, and by the plan
+        self._samples_s: dict[bool, list[float]] = {False: [], True: []}
+        self._running = 0
+        self._is_overlapped = False
+        self._verdict: Verdict | None = None
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """None while the trial goes on."""
+        return self._verdict
+
+    @property
+    def concrete(self) -> ConcreteFunction:
+        """What the last step ran."""
+        return self._traced if self._placed is None else self._placed
+
+    def call(self, inputs: Sequence[tf.Tensor]) -> Any:
+        """Runs a step, which may be timed.
+
+        Args:
+          inputs: as ``call_flat`` takes them.
+
+        Raises:
+          Exception: whatever the step raises; or, before it runs, what keeps the variables from being moved.
+        """
+        with self._lock:
+            if not self._running:
+                self._go_on()
+                self._is_overlapped = False
+            concrete, is_placed = self.concrete, self._placed is not None
+            self._running += 1
+            self._is_overlapped |= self._running > 1
+            self._begun[is_placed] += 1
+            is_timed = self._verdict is None and self._begun[is_placed] > WARMUP_STEPS
+        try:
+            start_s = self._clock()
+            outputs = call_flat(concrete, inputs)
+            if is_timed:
+                _wait_for(outputs)
+            took_s = self._clock() - start_s
+            with self._lock:
+                if is_timed and not self._is_overlapped:
+                    self._samples_s[is_placed].append(took_s)
+        finally:
+            with self._lock:
+                self._running -= 1
+        return outputs
+
+    def end(self) -> None:
+        """Ends it before it has found anything, where steps cannot be timed: the plan is used.
+
+        While a step runs nothing moves, and the trial goes on.
+
+        Raises:
+          Exception: what keeps the variables from being moved.
+        """
+        with self._lock:
+            if self._verdict is None and not self._running:
+                self._placed = self._placed or self._place()
+                self._verdict = Verdict(is_used=True)
+
+    def _go_on(self) -> None:
+        """To the steps by the plan, or to the verdict, when there are steps enough; nothing runs meanwhile."""
+        if self._verdict is not None:
+            return
+        is_placed = self._placed is not None
+        has_samples = len(self._samples_s[is_placed]) >= TIMED_STEPS
+        if not has_samples and self._begun[is_placed] < MOST_STEPS:
+            return
+        if not has_samples:
+            self.end()
+        elif not is_placed:
+            self._placed = self._place()
+        else:
+            self._decide()
+
+    def _decide(self) -> None:
+        unplaced_s, placed_s = self._samples_s[False], self._samples_s[True]
+        is_used = clearly_slower(unplaced_s, placed_s, _CONFIDENCE)
+        if not is_used:
+            self._move_back()
+            self._placed = None
+        self._verdict = Verdict(is_used, float(np.median(placed_s)), float(np.median(unplaced_s)))
+
+
+def _wait_for(outputs: Any) -> None:
+    """Until what a step gives back can be read, wherever it is."""
+    for output in tf.nest.flatten(outputs, expand_composites=True):
+        if isinstance(output, tf.Tensor) and output.dtype not in (tf.resource, tf.variant):
+            output.numpy()
+    wait_for_ops()  # what gives nothing back may still run
