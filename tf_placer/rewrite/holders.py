@@ -107,10 +107,19 @@ class Storages:
             self._say(held, "a tf.data dataset reads it")
 
     def _look_for_others(self) -> None:
+        found = dict.fromkeys(self._handles, 0)
         for holder in gc.get_referrers(*self._handles.values()):
+            held = [number for number in map(id, gc.get_referents(holder)) if number in found]
+            for number in held:
+                found[number] += 1
             if id(holder) not in self._known and not isinstance(holder, types.FrameType):
                 kind = f"{type(holder).__module__}.{type(holder).__qualname__}".removeprefix("builtins.")
-                self._say(gc.get_referents(holder), f"an object of type {kind} holds its handle")
+                for number in held:
+                    self._reasons.setdefault(number, f"an object of type {kind} holds its handle")
+        for number, references in found.items():
+            # One more: what is asked about is an argument. Names in functions that run are no objects with references.
+            if sys.getrefcount(self._handles[number]) > references + 1:
+                self._reasons.setdefault(number, "something holds its handle, a local name, say")
 
     def _say(self, handles: Iterable[Any], why: str) -> None:
         for handle in handles:

@@ -79,6 +79,17 @@ def test_a_holder_is_named_and_gone_when_it_is_gone(hold: Callable, reason: str)
     assert why(variable) == ""
 
 
+def test_a_handle_in_a_local_name_is_found() -> None:
+    variable = tf.Variable(2.0)
+    storages = Storages([variable.handle])
+    assert storages.why_held(variable.handle) == ""
+    del storages
+    handle = variable.handle
+    assert "a local name" in why(variable)
+    del handle
+    assert why(variable) == ""
+
+
 def test_an_accumulator_that_records_holds_all() -> None:
     variable = tf.Variable(2.0)
     with tf.autodiff.ForwardAccumulator(variable, tf.constant(1.0)):
