@@ -1,8 +1,8 @@
 """TensorFlow's hard colocation rules: one function per rule, each merge with its reason.
 
 Most are the Placer's, as TensorFlow 2.21 behaves with soft placement off. ``forwarded_resources``, ``variant_readers``
-and ``switch_inputs`` are what the runtime needs beyond the Placer; ``loop_frames`` and ``reference_readers`` are choices
-of ours, the second so that a placed program computes what it did.
+and ``switch_inputs`` are what the runtime needs beyond the Placer; ``loop_frames`` and ``reference_readers`` are
+choices of ours, the second so that a placed program computes what it did.
 ``tests/colocation/runtime_agreement_test.py`` holds them to the runtime in both directions.
 
 ``While``, ``If`` and ``Case`` are one op each, with their bodies in the library. They follow ``resource_edges`` like
@@ -229,7 +229,9 @@ def reference_readers(index: GraphIndex) -> Iterator[Merge]:
         reason = f"{index.names[consumer]} reads the buffer of {index.names[reference]} as it is when it runs"
         yield Merge(reference, consumer, "reference_readers", reason)
     for view, consumer in buffers.late_readers():
-        reason = f"{index.names[consumer]} waits for a write to the buffer that {index.names[view]} has handed on"
+        reason = (
+            f"{index.names[consumer]} waits for a write to the buffer that {index.names[view]} has handed on"
+        )
         yield Merge(view, consumer, "reference_readers", reason)
 
 

@@ -184,7 +184,11 @@ def nested_training() -> list[tf.Tensor | tf.Operation]:
 def guarded_update() -> list[tf.Tensor]:
     """A branch whose predicate decides which of two updates of a variable is made."""
     w = v1.get_variable("w", [4, 4], use_resource=False)
-    return [v1.cond(tf.reduce_sum(_input(2)) < 1.0, lambda: v1.assign_add(w, tf.ones([4, 4])), lambda: w.read_value())]
+    return [
+        v1.cond(
+            tf.reduce_sum(_input(2)) < 1.0, lambda: v1.assign_add(w, tf.ones([4, 4])), lambda: w.read_value()
+        )
+    ]
 
 
 PROGRAMS: dict[str, Callable[[], list]] = {

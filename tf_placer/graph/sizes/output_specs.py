@@ -112,9 +112,7 @@ def _inferable(
         for node in straight.node:
             if node.name in changed:  # what is behind such a loop is not known either
                 del node.attr["output_shapes"].list.shape[:]
-                node.attr["output_shapes"].list.shape.extend(
-                    shape.as_proto() for shape in changed[node.name]
-                )
+                node.attr["output_shapes"].list.shape.extend(shape.as_proto() for shape in changed[node.name])
         for merge, shapes in varying.items():
             sizes.setdefault(merge, largest_shape(shapes))
             next_shapes[merge] = common_shape(shapes)
@@ -170,7 +168,7 @@ def _inferred(tensor: tf.Tensor) -> tf.TensorShape:
 def _imported(
     graph_def: tf.compat.v1.GraphDef, easier: tf.compat.v1.GraphDef
 ) -> tuple[dict[str, tf.Operation], dict[str, list[tf.TensorShape]]]:
-    """Name -> op of the easier graph, and the results of the loops whose variables change their shape, and that do not say so."""
+    """Name -> op of the easier graph, and the results of the loops whose variables change their shape in silence."""
     library = {function.signature.name: function for function in graph_def.library.function}
     changed = {}
     graph = tf.Graph()

@@ -1,4 +1,4 @@
-"""What is in the ``TensorArray`` resources and stacks of TensorFlow 1: handles whose elements an op puts in and another takes out."""
+"""Elements of the arrays and stacks of TensorFlow 1, which one op puts behind a handle and another takes out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ Tensor = tuple[str, int]
 """(node, output)."""
 
 _MAKES = frozenset({"TensorArrayV3", "TensorArrayGradV3", "TensorArrayGradWithShape", "StackV2"})
-_HANDS_ON = frozenset({"Identity", "Switch", "Merge", "Exit", "NextIteration"})  # ``Enter`` is an ``Identity`` here
+_HANDS_ON = frozenset(
+    {"Identity", "Switch", "Merge", "Exit", "NextIteration"}
+)  # ``Enter`` is an ``Identity`` here
 _HANDLE, _VALUE = 0, 2  # inputs of most
 # Op type -> input whose value is put in, and dimensions in front of an element's.
 _PUTS = {"TensorArrayWriteV3": (_VALUE, 0), "TensorArrayScatterV3": (_VALUE, 1), "StackPushV2": (1, 0)}
