@@ -1,8 +1,8 @@
 """TensorFlow's hard colocation rules: one function per rule, each merge with its reason.
 
 Most are the Placer's, as TensorFlow 2.21 behaves with soft placement off. ``forwarded_resources``, ``variant_readers``
-and ``switch_inputs`` are what the runtime needs beyond the Placer; ``loop_frames`` and ``reference_readers`` are choices
-of ours, the second so that a placed program computes what it did.
+and ``switch_inputs`` are what the runtime needs beyond the Placer; ``loop_frames`` and ``reference_readers`` are
+choices of ours, the second so that a placed program computes what it did.
 ``tests/colocation/runtime_agreement_test.py`` holds them to the runtime in both directions.
 
 ``While``, ``If`` and ``Case`` are one op each, with their bodies in the library. They follow ``resource_edges`` like

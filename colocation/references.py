@@ -35,7 +35,7 @@ class References:
 
     Attributes:
       made: (op, output) of those that are made or handed on.
-      taken: (op, input) of the inputs that take the reference itself. Any other input that one leads to takes its value.
+      taken: (op, input) of the inputs that take the reference itself. Any other that one leads to takes its value.
     """
 
     made: frozenset[tuple[int, int]]

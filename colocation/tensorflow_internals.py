@@ -26,7 +26,7 @@ from tensorflow.python.framework.func_graph import FuncGraph
 from tensorflow.python.ops import control_flow_util
 from tensorflow.python.ops.handle_data_util import copy_handle_data, get_resource_handle_data
 from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable, eager_safe_variable_handle
-from tensorflow.python.util import tf_decorator
+from tensorflow.python.util import _pywrap_util_port, tf_decorator
 
 __all__ = [
     "BaseResourceVariable",
@@ -54,6 +54,7 @@ __all__ = [
     "is_dataset_function",
     "is_deterministic",
     "is_inside_xla",
+    "is_onednn_on",
     "is_recording_forward",
     "local_devices",
     "new_storage",
@@ -80,6 +81,11 @@ def registered_op(op_type: str) -> op_def_pb2.OpDef | None:
 def registered_kernels(op_type: str) -> tuple[kernel_def_pb2.KernelDef, ...]:
     """Returns the kernels of an op type on every kind of device, present or not."""
     return tuple(kernels.get_registered_kernels_for_op(op_type).kernel)
+
+
+def is_onednn_on() -> bool:
+    """Returns whether CPUs of this process run oneDNN's kernels where it has some, by environment and processor."""
+    return bool(_pywrap_util_port.IsMklEnabled())
 
 
 def local_devices() -> list[device_attributes_pb2.DeviceAttributes]:

@@ -25,7 +25,7 @@ tf1 = tf.compat.v1
 NUM_GRAPHS = 210
 NUM_DEVICES = 4
 DEVICES = tuple(f"/job:localhost/replica:0/task:0/device:CPU:{d}" for d in range(NUM_DEVICES))
-# Rules of ours: TensorFlow spreads a loop when asked, sends a dataset within a process, and what a reference's buffer holds.
+# Rules of ours: when asked, TensorFlow spreads a loop, and sends a dataset within a process or a reference's value.
 OUR_RULES = frozenset({"loop_frames", "reference_readers", "variant_readers"})
 THEIR_RULES = frozenset(rule.__name__ for rule in RULES) - OUR_RULES
 # Every rule of theirs is undone in at least so many graphs.

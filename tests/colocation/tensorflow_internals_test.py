@@ -77,6 +77,18 @@ def kernels_are_listed() -> None:
     assert internals.registered_kernels("NoSuchOp") == ()
 
 
+def kernels_of_onednn_are_told_of() -> None:
+    # Stock kernels of convolutions take channels last only.
+    x, weights = tf.ones([1, 2, 4, 4]), tf.ones([3, 3, 2, 2])
+    try:
+        with tf.device("CPU:0"):
+            tf.nn.conv2d(x, weights, 1, "SAME", data_format="NCHW")
+        takes_channels_first = True
+    except tf.errors.OpError:
+        takes_channels_first = False
+    assert internals.is_onednn_on() == takes_channels_first
+
+
 def devices_tell_their_memory() -> None:
     first = internals.local_devices()[0]
     assert (first.name, first.device_type) == ("/device:CPU:0", "CPU")
@@ -427,6 +439,7 @@ CONTRACTS: dict[str, Callable[[], None]] = {
     "is_dataset_function": functions_of_datasets_are_told,
     "is_deterministic": determinism_is_told,
     "is_inside_xla": compilation_is_told,
+    "is_onednn_on": kernels_of_onednn_are_told_of,
     "is_recording_forward": tapes_tell_what_they_watch,
     "local_devices": devices_tell_their_memory,
     "new_storage": storage_is_made,

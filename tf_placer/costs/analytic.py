@@ -9,7 +9,9 @@ import numpy as np
 
 from colocation.graph_index import GraphIndex
 from colocation.references import references_of
+from colocation.tensorflow_internals import is_onednn_on
 from tf_placer.cluster.cluster import Cluster
+from tf_placer.costs.cpu_limits import cpu_limit, described
 from tf_placer.costs.efficiency import LONGEST_NS, run_time_ns
 from tf_placer.costs.formulas import work_of
 from tf_placer.costs.frame_trips import frame_trips
@@ -38,12 +40,14 @@ class OpCosts:
       guessed: op type -> ops of this type whose cost is a guess; ops in the body of a loop,
         branch or call count too.
       work: what the times were made of.
+      why_not_on_cpu: op id -> why no CPU runs it though it has kernels there, and the remedy: one clause.
     """
 
     compute_ns: np.ndarray
     allowed: np.ndarray
     guessed: dict[str, int]
     work: OpWork
+    why_not_on_cpu: dict[int, str] = dataclasses.field(default_factory=dict)
 
     def report(self) -> str:
         """One line that says how much of the costs is guessed."""
@@ -92,6 +96,9 @@ def _graph_costs(
     times = [run_time_ns(kind, flops, num_bytes, device) for device in cluster.devices]
     compute_ns = np.stack(times, axis=1) if len(works) else np.zeros((0, len(cluster.devices)), np.int64)
     allowed, on_host = _kernel_tables(index, cluster)
+    limited = _cpu_limits(views, is_shape_known, cluster)
+    is_cpu = np.array([device.type == "CPU" for device in cluster.devices])
+    allowed[np.ix_(np.array(list(limited), np.int64), is_cpu)] = False
     if cluster.host is not None:
         compute_ns = np.where(on_host, compute_ns[:, cluster.host, np.newaxis], compute_ns)
     guessed = collections.Counter(view.type for view, work in zip(views, works, strict=True) if work.guessed)
@@ -102,17 +109,20 @@ def _graph_costs(
         allowed[op] = costs.allowed.all(axis=0)
         flops[op], num_bytes[op], launches[op] = np.minimum(costs.work.sum(), _MOST_WORK)
         guessed.update(costs.guessed)
+        if costs.why_not_on_cpu:
+            limited[op] = next(iter(costs.why_not_on_cpu.values()))
     trips = frame_trips(index, outputs_if_known)
     if trips.unknown:
         guessed["LoopCond"] += trips.unknown
     # In floats, which do not overflow.
     times_ns = np.minimum(compute_ns * trips.runs[:, np.newaxis], LONGEST_NS).astype(np.int64)
-    works = (np.minimum(work * trips.runs, _MOST_WORK) for work in (flops, num_bytes, launches))
+    amounts = [np.minimum(amount * trips.runs, _MOST_WORK) for amount in (flops, num_bytes, launches)]
     return OpCosts(
         times_ns,
         allowed,
         guessed={op_type: count for op_type, count in guessed.items() if count > 0},
-        work=OpWork(*works),
+        work=OpWork(*amounts),
+        why_not_on_cpu=limited,
     )
 
 
@@ -141,6 +151,20 @@ def _kernel_tables(index: GraphIndex, cluster: Cluster) -> tuple[np.ndarray, np.
                 allowed[op, columns] = True
                 on_host[op, columns] = kernel.on_host
     return allowed, on_host
+
+
+def _cpu_limits(views: list[OpView], is_shape_known: bool, cluster: Cluster) -> dict[int, str]:
+    """Op id -> why no CPU of the cluster runs it, of the ops that CPU kernels refuse."""
+    # The kernels of described hardware and of other machines may be with oneDNN or without.
+    has_onednn = cluster.kind in ("local", "logical") and is_onednn_on()
+    limits = ((op, view, cpu_limit(view, has_onednn, is_shape_known)) for op, view in enumerate(views))
+    return {op: described(view.node, limit) for op, view, limit in limits if limit is not None}
+
+
+def _first_limit(parts: list[OpCosts]) -> dict[int, str]:
+    """One for all ops of all parts."""
+    found = [why for part in parts for why in part.why_not_on_cpu.values()]
+    return {0: found[0]} if found else {}
 
 
 def _calls_functions(view: OpView, library: FunctionLibrary) -> bool:
@@ -206,4 +230,5 @@ def _joined(parts: list[OpCosts], times: int, guessed: dict[str, int]) -> OpCost
         allowed=np.concatenate([part.allowed for part in parts]),
         guessed=dict(counts),
         work=OpWork.joined([part.work.times(times) for part in parts]),
+        why_not_on_cpu=_first_limit(parts),
     )

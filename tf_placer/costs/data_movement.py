@@ -22,7 +22,7 @@ def fill(op: OpView) -> Work:
 
 
 def tensor_list(op: OpView) -> Work:
-    """A list is a variant (or a TensorFlow 1 array or stack a resource) of 0 bytes, so one side of the copy is all that shows: it counts for both."""
+    """A list, array or stack is a handle of 0 bytes, so one side of the copy is all that shows: it counts for both."""
     return Work(Kind.REARRANGEMENT, 0.0, 2 * max(op.input_bytes, op.output_bytes))
 
 

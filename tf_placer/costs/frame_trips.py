@@ -1,8 +1,8 @@
 """How often the ops of TensorFlow 1 loops run, where the graph says so.
 
-Such a loop counts: a ``Merge`` starts at a constant, what comes back to it is a constant more, and its condition compares
-it with one. That is how ``tf.compat.v1.while_loop`` with ``maximum_iterations``, loops over a range and recurrent
-networks are made, and the loops of their gradients, which count down from what the forward loop has counted to.
+Such a loop counts: a ``Merge`` starts at a constant, what comes back to it is a constant more, and its condition
+compares it with one. That is how ``tf.compat.v1.while_loop`` with ``maximum_iterations``, loops over a range and
+recurrent networks are made, and the loops of their gradients, which count down from what the first has counted to.
 """
 
 from __future__ import annotations

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from typing import Any
 
 import tensorflow as tf
-from tensorflow.core.framework import kernel_def_pb2, op_def_pb2
+from tensorflow.core.framework import attr_value_pb2, kernel_def_pb2, op_def_pb2
 
 from colocation.tensorflow_internals import registered_kernels, registered_op
 
 # These only hold a value that the runtime puts there; they take whatever device they are given.
 _ON_EVERY_DEVICE = frozenset({"Placeholder", "PlaceholderWithDefault", "_Arg", "_Retval"})
+
+_Values = tuple[Any, ...]  # DataType numbers, bytes, whole numbers or truth values
 
 _registered = functools.cache(registered_kernels)
 
@@ -33,8 +36,9 @@ class KernelMatch:
 def find_kernel(node: tf.compat.v1.NodeDef, device_type: str) -> KernelMatch | None:
     """The kernel for a node on a device type, or None when there is none.
 
-    A kernel registered for ``DEFAULT`` serves every device type. Type constraints are checked
-    against the node's attributes and their defaults; kernels with a label are for ``_kernel`` attributes.
+    A kernel registered for ``DEFAULT`` serves every device type. Constraints (mostly on types, some on a layout or a
+    policy) are checked against the node's attributes and their defaults; kernels with a label are for ``_kernel``
+    attributes.
 
     Args:
       node: of an op that calls no function of the graph's library.
@@ -45,36 +49,48 @@ def find_kernel(node: tf.compat.v1.NodeDef, device_type: str) -> KernelMatch | N
     op_def = registered_op(node.op)
     if op_def is None:
         return None
-    types = tuple(
-        (attr.name, _types_of(node, attr)) for attr in op_def.attr if attr.type in ("type", "list(type)")
-    )
+    constrained = _constrained(node.op)
+    values = tuple((attr.name, _values_of(node, attr)) for attr in op_def.attr if attr.name in constrained)
     label = node.attr["_kernel"].s.decode() if "_kernel" in node.attr else ""
-    return _find_kernel(node.op, device_type, types, label)
+    return _find_kernel(node.op, device_type, values, label)
+
+
+@functools.cache
+def _constrained(op_type: str) -> frozenset[str]:
+    """Names of the attributes that some kernel of an op type constrains."""
+    return frozenset(constraint.name for kernel in _registered(op_type) for constraint in kernel.constraint)
 
 
 @functools.cache
 def _find_kernel(
-    op_type: str, device_type: str, types: tuple[tuple[str, tuple[int, ...]], ...], label: str
+    op_type: str, device_type: str, values: tuple[tuple[str, _Values], ...], label: str
 ) -> KernelMatch | None:
-    types_of_attr = dict(types)
+    value_of_attr = dict(values)
     definition = registered_op(op_type)
     assert definition is not None
     for wanted in (device_type, "DEFAULT"):
         for kernel in _registered(op_type):
-            if kernel.device_type == wanted and kernel.label == label and _accepts(kernel, types_of_attr):
+            if kernel.device_type == wanted and kernel.label == label and _accepts(kernel, value_of_attr):
                 outputs = {arg.name for arg in definition.output_arg}
                 return KernelMatch(on_host=bool(outputs) and outputs <= set(kernel.host_memory_arg))
     return None
 
 
-def _accepts(kernel: kernel_def_pb2.KernelDef, types_of_attr: dict[str, tuple[int, ...]]) -> bool:
+def _accepts(kernel: kernel_def_pb2.KernelDef, value_of_attr: dict[str, _Values]) -> bool:
     return all(
-        set(types_of_attr.get(constraint.name, ())) <= set(constraint.allowed_values.list.type)
+        set(value_of_attr.get(constraint.name, ())) <= set(_listed(constraint.allowed_values.list))
         for constraint in kernel.constraint
     )
 
 
-def _types_of(node: tf.compat.v1.NodeDef, attr: op_def_pb2.OpDef.AttrDef) -> tuple[int, ...]:
-    """DataType enum values of a type attribute, from the node or the op's default."""
+def _values_of(node: tf.compat.v1.NodeDef, attr: op_def_pb2.OpDef.AttrDef) -> _Values:
+    """The values of an attribute, a list or not, from the node or the op's default."""
     value = node.attr.get(attr.name, attr.default_value)
-    return (value.type,) if attr.type == "type" else tuple(value.list.type)
+    if attr.type.startswith("list("):
+        return _listed(value.list)
+    field = value.WhichOneof("value")
+    return () if field is None else (getattr(value, field),)
+
+
+def _listed(values: attr_value_pb2.AttrValue.ListValue) -> _Values:
+    return tuple(value for _, found in values.ListFields() for value in found)

@@ -85,9 +85,13 @@ def variable_update(op: OpView, passes: int, operations: float) -> Work:
     return Work(Kind.STREAMING, operations * elements(value), passes * value.num_bytes)
 
 
+_WITHOUT_TWIN = frozenset({"ResourceApplyAdamWithAmsgrad", "ResourceApplyKerasMomentum"})
+
+
 def _twins(op_type: str) -> tuple[str, ...]:
-    """An op on a resource variable, and what it is called on a v1 variable."""
-    return op_type, op_type.removeprefix("Resource").removesuffix("VariableOp")
+    """An op on a resource variable, and what it is called on a v1 variable if there is such."""
+    twin = op_type.removeprefix("Resource").removesuffix("VariableOp")
+    return (op_type,) if op_type in _WITHOUT_TWIN else (op_type, twin)
 
 
 FORMULAS: dict[str, Formula] = {

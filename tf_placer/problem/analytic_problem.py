@@ -7,7 +7,7 @@ import numpy as np
 from colocation.heuristics import attach_constants
 from colocation.units import Units, form_units
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.costs.analytic import analytic_costs
+from tf_placer.costs.analytic import OpCosts, analytic_costs
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
 from tf_placer.graph.sizes.output_specs import tensor_bytes
@@ -31,7 +31,7 @@ def analytic_problem(item: Item, cluster: Cluster) -> Problem:
     costs = analytic_costs(item, cluster)
     allowed = np.ones((units.num_units, len(cluster.devices)), bool)
     np.logical_and.at(allowed, units.unit_of_op, costs.allowed)
-    _check_every_unit_has_a_device(allowed, costs.allowed, units, item, cluster)
+    _check_every_unit_has_a_device(allowed, costs, units, item, cluster)
     _keep_on_host(allowed, units, item, cluster)
     resident_bytes = np.zeros(units.num_units, np.int64)
     for variable in item.variables:
@@ -134,17 +134,23 @@ def _keep_on_host(allowed: np.ndarray, units: Units, item: Item, cluster: Cluste
 
 
 def _check_every_unit_has_a_device(
-    allowed: np.ndarray, op_allowed: np.ndarray, units: Units, item: Item, cluster: Cluster
+    allowed: np.ndarray, costs: OpCosts, units: Units, item: Item, cluster: Cluster
 ) -> None:
     homeless = ~allowed.any(axis=1)
     if not homeless.any():
         return
     unit = int(np.argmax(homeless))
     ops = np.flatnonzero(units.unit_of_op == unit)
-    blocked = next((op for op in ops if not op_allowed[op].any()), None)
+    blocked = next((op for op in ops if not costs.allowed[op].any()), None)
+    limited = next((op for op in ops if int(op) in costs.why_not_on_cpu), None)
+    why = "" if limited is None else f": {costs.why_not_on_cpu[int(limited)]}"
     if blocked is not None:
         name, op_type = item.index.names[blocked], item.index.op_types[blocked]
-        raise InputError(f"op {name!r} ({op_type}) has a kernel on no device of cluster {cluster.name!r}")
-    worst = sorted(ops, key=lambda op: op_allowed[op].sum())[:2]
+        raise InputError(
+            f"op {name!r} ({op_type}) has a kernel on no device of cluster {cluster.name!r}{why}"
+        )
+    worst = sorted(ops, key=lambda op: costs.allowed[op].sum())[:2]
     names = " and ".join(repr(item.index.names[op]) for op in worst)
-    raise InputError(f"ops {names} must share a device, but no device of cluster {cluster.name!r} runs both")
+    raise InputError(
+        f"ops {names} must share a device, but no device of cluster {cluster.name!r} runs both{why}"
+    )

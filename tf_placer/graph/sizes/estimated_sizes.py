@@ -58,7 +58,8 @@ def estimated_sizes(
     Returns:
       Per op and output: shape, and the rule that it is an estimate by, or "" where it is known.
     """
-    arrays, known = TensorArrays(), {}
+    arrays = TensorArrays()
+    known: dict[str, TensorList] = {}
     while True:
         walk = _Walk(graph_def, _batch(graph_def), next_shapes or {}, arrays)
         with tf.Graph().as_default():

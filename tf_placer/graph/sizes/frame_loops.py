@@ -1,8 +1,8 @@
 """Loops of ``Enter``, ``Merge`` and ``NextIteration`` for shape inference: opened, so that no edge leads back.
 
-TensorFlow infers nothing inside such a loop: what goes round is of unknown rank once the graph is read from a file. With
-the edges back taken out a ``Merge`` is as large as what enters. Where an iteration leaves it so, that is its size in
-every iteration, by induction; else it has only what both shapes agree on.
+TensorFlow infers nothing inside such a loop: what goes round is of unknown rank once the graph is read from a file.
+With the edges back taken out a ``Merge`` is as large as what enters. Where an iteration leaves it so, that is its
+size in every iteration, by induction; else it has only what both shapes agree on.
 """
 
 from __future__ import annotations

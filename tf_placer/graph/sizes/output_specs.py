@@ -168,7 +168,7 @@ def _inferred(tensor: tf.Tensor) -> tf.TensorShape:
 def _imported(
     graph_def: tf.compat.v1.GraphDef, easier: tf.compat.v1.GraphDef
 ) -> tuple[dict[str, tf.Operation], dict[str, list[tf.TensorShape]]]:
-    """Name -> op of the easier graph, and the results of the loops whose variables change their shape, and that do not say so."""
+    """Name -> op of the easier graph, and the results of the loops whose variables change their shape in silence."""
     library = {function.signature.name: function for function in graph_def.library.function}
     changed = {}
     graph = tf.Graph()

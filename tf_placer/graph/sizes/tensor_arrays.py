@@ -1,4 +1,4 @@
-"""What is in the ``TensorArray`` resources and stacks of TensorFlow 1: handles whose elements an op puts in and another takes out."""
+"""Elements of the arrays and stacks of TensorFlow 1, which one op puts behind a handle and another takes out."""
 
 from __future__ import annotations
 
