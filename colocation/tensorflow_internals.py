@@ -7,6 +7,7 @@ imports nothing that ``import tensorflow`` has not loaded.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -40,6 +41,7 @@ __all__ = [
     "called_graph",
     "concrete_function_like",
     "copy_handle_data",
+    "eager_mode",
     "first_run",
     "first_trace",
     "folded_constant",
@@ -79,6 +81,11 @@ def local_devices() -> list[device_attributes_pb2.DeviceAttributes]:
 def process_config() -> tf.compat.v1.ConfigProto:
     """Returns the options that eager calls in this process run with: threads, graph optimizations."""
     return context.context().config
+
+
+def eager_mode() -> contextlib.AbstractContextManager[None]:
+    """Executes eagerly inside, also where the program has eager execution off, which ``tf.init_scope`` leaves off."""
+    return context.eager_mode()
 
 
 def add_function(function: function_pb2.FunctionDef) -> None:

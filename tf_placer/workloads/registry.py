@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tf_placer.arguments import nearest
+from tf_placer.eager import eagerly
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
 from tf_placer.registration import check_registration
@@ -110,6 +111,7 @@ def check_name(name: str) -> None:
         raise InputError(f"no workload is called {name!r}; {nearest(name, names())}")
 
 
+@eagerly()
 def build(name: str, **overrides: Any) -> Item:
     """Builds, traces and cleans up a workload, or finds that a process before did.
 
