@@ -7,6 +7,7 @@ imports nothing that ``import tensorflow`` has not loaded.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -42,6 +43,7 @@ __all__ = [
     "capture_containers",
     "concrete_function_like",
     "copy_handle_data",
+    "eager_mode",
     "first_run",
     "first_trace",
     "folded_constant",
@@ -101,6 +103,11 @@ def process_config() -> tf.compat.v1.ConfigProto:
 def wait_for_ops() -> None:
     """Waits until every op and function that this process has called is done, on other processes' devices, too."""
     context.async_wait()
+
+
+def eager_mode() -> contextlib.AbstractContextManager[None]:
+    """Executes eagerly inside, also where the program has eager execution off, which ``tf.init_scope`` leaves off."""
+    return context.eager_mode()
 
 
 def add_function(function: function_pb2.FunctionDef) -> None:

@@ -42,6 +42,14 @@ def a_class_is_what_tensorflow_makes() -> None:
     assert isinstance(concrete.graph, internals.FuncGraph)
 
 
+def execution_is_eager_where_it_is_off() -> None:
+    with tf.Graph().as_default():
+        assert not tf.executing_eagerly()
+        with internals.eager_mode():
+            assert tf.executing_eagerly() and int(tf.constant(3).numpy()) == 3
+        assert not tf.executing_eagerly()
+
+
 def a_concrete_function_tells_its_parts() -> None:
     """What the project reads of a traced function without an underscore, on classes that are private."""
     variable = tf.Variable(1.0)
@@ -427,6 +435,7 @@ CONTRACTS: dict[str, Callable[[], None]] = {
     "capture_containers": captures_are_in_known_containers,
     "concrete_function_like": a_graph_becomes_a_concrete_function,
     "copy_handle_data": handles_are_told_their_variables,
+    "eager_mode": execution_is_eager_where_it_is_off,
     "first_run": first_values_that_depend_on_arguments_are_given_by_the_first_run,
     "first_trace": first_values_that_depend_on_arguments_are_given_by_the_first_run,
     "folded_constant": constants_are_folded,

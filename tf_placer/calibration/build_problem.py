@@ -9,12 +9,14 @@ from tf_placer.calibration.cache import Cache
 from tf_placer.calibration.costs import COSTS
 from tf_placer.calibration.profile import calibrated, profile
 from tf_placer.cluster.cluster import Cluster, given_cluster
+from tf_placer.eager import eagerly
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.problem import Problem
 
 
+@eagerly()
 def build_problem(
     item: Item,
     cluster: Cluster,

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_placer import arguments
+from tf_placer.eager import eagerly
 from tf_placer.errors import InputError
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.ops.simulator import Schedule, simulate, simulate_schedule
@@ -38,6 +39,7 @@ class SimulatedEvaluator:
     measurement = evaluator.evaluate(device_of_unit)  # [B, U] -> [B]
     """
 
+    @eagerly()
     def __init__(self, problem: Problem):
         """Prepares the problem's arrays for the simulator.
 
@@ -100,6 +102,7 @@ class SimulatedEvaluator:
             fits=tf.reduce_all(peak_bytes <= self._capacity_bytes, axis=1),
         )
 
+    @eagerly()
     def evaluate(self, device_of_unit: np.ndarray | Decisions) -> Measurement:
         """Simulates one step of each placement.
 
@@ -134,6 +137,7 @@ class SimulatedEvaluator:
             messages=tuple(self._message(s, row) for s, row in zip(status, over, strict=True)),
         )
 
+    @eagerly()
     def schedule(self, device_of_unit: np.ndarray | Decisions) -> Schedule:
         """When each op of placements [B, U], or of all that B plans decide, starts and ends.
 

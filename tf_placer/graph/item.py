@@ -19,6 +19,7 @@ import tensorflow as tf
 
 from colocation.graph_index import GraphIndex, index_graph
 from tf_placer import arguments
+from tf_placer.eager import eagerly
 from tf_placer.errors import InputError
 from tf_placer.graph.cleaning.clean import clean
 from tf_placer.graph.cleaning.prune import READ_ONLY_OPS
@@ -102,6 +103,7 @@ class Item:
                 raise InputError(f"stages has {pattern!r} ({error}); give a regular expression") from None
 
     @staticmethod
+    @eagerly()
     def from_function(fn: Any, *example_args: Any, name: str | None = None) -> Item:
         """Makes an Item of a ``tf.function`` or ``ConcreteFunction``.
 
@@ -121,6 +123,7 @@ class Item:
         return Item.from_program(name or function_name(fn), program)
 
     @staticmethod
+    @eagerly()
     def from_saved_model(
         path: str | os.PathLike[str] | SavedModel,
         signature: str = "serving_default",
@@ -157,6 +160,7 @@ class Item:
         return Item.from_program(name or model.path.name, program)
 
     @staticmethod
+    @eagerly()
     def from_meta_graph(
         meta_graph: tf.compat.v1.MetaGraphDef,
         fetches: Sequence[str],
@@ -190,6 +194,7 @@ class Item:
         return Item.from_program(name, program)
 
     @staticmethod
+    @eagerly()
     def from_program(name: str, program: Program) -> Item:
         """Makes an Item of a raw program: cleans it up, infers shapes, indexes it.
 

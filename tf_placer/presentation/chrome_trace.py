@@ -8,6 +8,7 @@ import os
 import tensorflow as tf
 
 from tf_placer import arguments
+from tf_placer.eager import eagerly
 from tf_placer.errors import InputError
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.evaluation.timeline import simulated_timeline
@@ -34,6 +35,7 @@ def chrome_trace(placement: Placement, measured: tf.compat.v1.RunMetadata | None
     return f'{{"displayTimeUnit":"ms","traceEvents":[\n{lines}\n]}}\n'
 
 
+@eagerly()
 def write_timeline(
     path: str | os.PathLike[str], placement: Placement, evaluator: RuntimeEvaluator | None = None
 ) -> None:

@@ -18,6 +18,7 @@ from colocation.tensorflow_internals import (
     copy_handle_data,
     set_call_gradient,
 )
+from tf_placer.eager import eagerly
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
 from tf_placer.graph.program.functions import CALL_OPS
@@ -38,6 +39,7 @@ from tf_placer.rewrite.variables import check_movable, move_to_devices, variable
 _serial = itertools.count()
 
 
+@eagerly()
 def placed_function(fn: Any, placement: Placement, *example_args: Any) -> ConcreteFunction:
     """Returns ``fn`` as a concrete function whose ops and variables are where a placement puts them.
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tf_placer import arguments
+from tf_placer.eager import eagerly
 from tf_placer.errors import InputError
 from tf_placer.evaluation.any_order import search_simulator
 from tf_placer.evaluation.evaluator import Evaluator
@@ -54,6 +55,7 @@ class NothingFits(InputError):
     """No placement that was tried runs: in a simulated search, none fits in the devices' memory."""
 
 
+@eagerly()
 def search(
     problem: Problem,
     method: str | MethodSpec | Method = _DEFAULT,

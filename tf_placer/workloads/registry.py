@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tf_placer.arguments import nearest
+from tf_placer.eager import eagerly
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
 from tf_placer.registration import check_registration
@@ -105,6 +106,7 @@ def batch_of(name: str) -> int | None:
     return settings.get("batch")
 
 
+@eagerly()
 def build(name: str, **overrides: Any) -> Item:
     """Builds, traces and cleans up a workload, or finds that a process before did.
 

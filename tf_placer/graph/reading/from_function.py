@@ -113,6 +113,10 @@ def _as_tensor(where: str, value: Any) -> Any:
             f"{where} is {arguments.shown(value)}, which leaves open what is passed; give a tensor, or a tf.TensorSpec "
             "with every size"
         )
+    if tf.is_symbolic_tensor(value):
+        raise InputError(
+            f"{where} is the tensor {value.name!r} of a graph, which has no value; give an array or a tf.TensorSpec"
+        )
     try:
         if isinstance(value, tf.TypeSpec):
             return tf.zeros(value.shape, value.dtype)
@@ -210,6 +214,11 @@ class _Captures:
         for name, value in captures.items():
             if _stays_on_host(value, concrete.graph.get_tensor_by_name(f"{name}:0")):
                 self.host_captures.append(_host_capture(name, value))
+            elif tf.is_symbolic_tensor(value):
+                raise InputError(
+                    f"capture {name!r} ({value.dtype.name}) is a tensor of the graph around this function, so it has "
+                    "no value yet; pass it as an argument, or place that graph with Item.from_meta_graph"
+                )
             elif value.dtype == tf.resource:
                 wanted = variable_name.get(id(value), name)
                 node_name = name if wanted == name else fresh_name(wanted, taken)
@@ -281,11 +290,6 @@ def _handle_node(variable: ItemVariable) -> node_def_pb2.NodeDef:
 
 
 def _constant_node(name: str, value: tf.Tensor) -> node_def_pb2.NodeDef:
-    if not hasattr(value, "numpy"):
-        raise InputError(
-            f"capture {name!r} ({value.dtype.name}) is a tensor of the function around this one, so it has no value "
-            "yet; pass it as an argument"
-        )
     node = node_def_pb2.NodeDef(name=name, op="Const")
     node.attr["dtype"].type = value.dtype.as_datatype_enum
     proto = tf.make_tensor_proto(value.numpy(), dtype=value.dtype, shape=value.shape)
