@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import os
 import pathlib
@@ -228,20 +229,28 @@ class AutoPlaced(WrappingFunction):
         sections = tuple(section for section in made if section is not None)
         write_atomically(path, page_html(Page(str(self.name), sections)))
 
-    def audit(self) -> Audit:
+    def audit(self, values: bool = False) -> Audit:
         """Runs one step of the placement that ``placement`` gives on fresh workers, and says where its ops ran.
 
         Also where that placement is not used, because the function is faster as it was.
 
         Variables and results of this process are not touched.
 
+        Args:
+          values: also run the step as it is, and compare what both give: with Grappler and oneDNN off the bits are the
+            same; with them on, TensorFlow rewrites ops by where they are, and the last bits may differ.
+
         Raises:
           InputError: the function was not called yet, cannot be placed, or its devices are not live.
-          AuditError: an op ran elsewhere than the placement says.
+          AuditError: an op ran elsewhere than the placement says, or the step computes something else.
         """
+        values = arguments.truth("values", values)
         item, plan = self._last()
         with RuntimeEvaluator(item, plan.placement.problem) as evaluator:
             found = evaluator.audit(plan.placement.decisions)
+            if values:
+                same = evaluator.compare_values(plan.placement.decisions)
+                found = dataclasses.replace(found, values=same)
         found.check()
         return found
 

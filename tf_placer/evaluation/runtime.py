@@ -27,8 +27,10 @@ from tf_placer.runtime.graph_program import GraphProgram, build_program, empty_p
 from tf_placer.runtime.memory_watch import MemoryWatch
 from tf_placer.runtime.race import race_steps
 from tf_placer.runtime.session import open_program, process_session_config, session_config
+from tf_placer.runtime.step_values import SameValues, Values, difference, step_values
 from tf_placer.runtime.timing import RuntimeConfig, reported_s, spread_s, stopped_early, time_steps
 from tf_placer.workers.local_workers import LocalWorkers
+from tf_placer.workers.onednn import onednn_off
 from tf_placer.workers.workers import Workers, workers_of
 
 _ASKING_ROUNDS = 5
@@ -264,6 +266,52 @@ class RuntimeEvaluator:
         attempt = try_on(self._workers, self._config.deadline_s, run)
         if attempt.value is None:
             raise AuditError(f"the placement does not run: {attempt.status.name}: {attempt.message}")
+        return attempt.value
+
+    def compare_values(self, device_of_unit: np.ndarray | Decisions) -> SameValues:
+        """Runs one step of a placement and of the program as it is, from the same values, and compares what they give.
+
+        Once with Grappler and oneDNN off, on workers of their own, and once as this process has them. As it is, the
+        program runs on the first worker, with one thread for each op as the workers have.
+
+        Raises:
+          InputError: the placement is not legal, the devices are servers elsewhere, or the step gives nothing back.
+          AuditError: one of the two does not run.
+        """
+        placement = self._placement(device_of_unit)
+        if self._problem.cluster.kind == "remote":
+            raise InputError(
+                "values are compared on workers that this process starts, since servers elsewhere have oneDNN as they "
+                "were started; compare them with cluster='local'"
+            )
+        as_it_is, placed = self._item.graph_def, rewrite(self._item, placement)
+        with (
+            contextlib.closing(workers_of(self._problem.cluster, self._config.inter_op_threads)) as exact,
+            onednn_off(),
+        ):
+            unplaced = self._step_values(exact, as_it_is, session_config)
+            again = self._step_values(exact, as_it_is, session_config)
+            exactly = self._step_values(exact, placed, session_config)
+        as_run = [
+            self._step_values(self._workers, graph_def, process_session_config)
+            for graph_def in (as_it_is, placed)
+        ]
+        return SameValues(difference(unplaced, again), difference(unplaced, exactly), difference(*as_run))
+
+    def _step_values(
+        self,
+        workers: Workers,
+        graph_def: tf.compat.v1.GraphDef,
+        config_of: Callable[[float], tf.compat.v1.ConfigProto],
+    ) -> Values:
+        deadline_s = self._config.deadline_s
+
+        def run(target: str) -> Values:
+            return step_values(target, self._item, graph_def, deadline_s, config_of)
+
+        attempt = try_on(workers, deadline_s, run)
+        if attempt.value is None:
+            raise AuditError(f"a step does not run: {attempt.status.name}: {attempt.message}")
         return attempt.value
 
     def traced_step(self, device_of_unit: np.ndarray | Decisions) -> tf.compat.v1.RunMetadata:

@@ -11,6 +11,7 @@ from tensorflow.core.framework import node_def_pb2
 
 from colocation.graph_index import parse_input
 from tf_placer.runtime.graph_program import GraphProgram
+from tf_placer.runtime.step_values import SameValues
 
 # Ops that the runtime replaces by simpler ones, which are named after them.
 _LOWERED_TYPES = frozenset({"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"})
@@ -37,19 +38,23 @@ class Audit:
       absent: op name -> why it does not run as such.
       unexplained: op name -> what is wrong: on another device, or missing for no reason of ``Reason``.
       added: type -> number of nodes that the runtime added (sends, receives, control flow).
+      values: the step's values beside those of the step as it is; None where nobody asked.
     """
 
     in_place: int
     absent: dict[str, Reason]
     unexplained: dict[str, str]
     added: dict[str, int]
+    values: SameValues | None = None
 
     def check(self) -> None:
-        """Raises AuditError when something is unexplained."""
+        """Raises AuditError when something is unexplained, or computes something else."""
         if self.unexplained:
             name, what = next(iter(self.unexplained.items()))
             more = f" (and {len(self.unexplained) - 1} more)" if len(self.unexplained) > 1 else ""
             raise AuditError(f"op {name!r} {what}{more}")
+        if self.values is not None and self.values.is_wrong:
+            raise AuditError(self.values.summary())
 
     def summary(self) -> str:
         """One line."""
@@ -57,7 +62,8 @@ class Audit:
         parts = [f"{self.in_place} ops where they were put"]
         parts += [f"{count} {reason}" for reason, count in sorted(reasons.items())]
         parts += [f"{len(self.unexplained)} UNEXPLAINED"] if self.unexplained else []
-        return ", ".join(parts)
+        values = [] if self.values is None else [self.values.summary()]
+        return "; ".join([", ".join(parts), *values])
 
 
 class AuditError(RuntimeError):

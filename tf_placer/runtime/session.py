@@ -6,9 +6,10 @@ import concurrent.futures
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
+import numpy as np
 import tensorflow as tf
 
 from colocation.tensorflow_internals import process_config
@@ -136,11 +137,21 @@ class LoadedProgram:
         self._wanted += [session.graph.get_tensor_by_name(name) for name in program.fetches]
         fed = [session.graph.get_tensor_by_name(name) for name, _ in program.feeds]
         self._fed = dict(program.feeds)
+        self._num_fetches = len(program.fetches)
         self._run = session.make_callable(self._wanted, feed_list=fed)
 
     def step(self) -> None:
         """Runs one step."""
         self._run(*self._fed.values())
+
+    def outputs(self) -> list[np.ndarray]:
+        """Runs one step and returns what the program fetches."""
+        found = self._run(*self._fed.values())
+        return list(found[len(found) - self._num_fetches :])
+
+    def read(self, names: Sequence[str]) -> list[np.ndarray]:
+        """Values of tensors that need no step."""
+        return list(self._session.run(list(names)))
 
     def traced_step(self) -> tf.compat.v1.RunMetadata:
         """Runs one step, slower, and gives its ``step_stats`` and ``partition_graphs``."""

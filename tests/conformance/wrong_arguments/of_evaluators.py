@@ -80,12 +80,12 @@ def of_evaluators(scene: Scene) -> dict[str, Row]:
             {"device_of_unit": plans, **race},
             runs=False,
         ),
-        "RuntimeEvaluator.audit": Row(
-            runtime.audit, lambda: {"device_of_unit": one}, {"device_of_unit": plans}, runs=False
-        ),
-        "RuntimeEvaluator.traced_step": Row(
-            runtime.traced_step, lambda: {"device_of_unit": one}, {"device_of_unit": plans}, runs=False
-        ),
+        **{
+            f"RuntimeEvaluator.{runs.__name__}": Row(
+                runs, lambda: {"device_of_unit": one}, {"device_of_unit": plans}, runs=False
+            )
+            for runs in (runtime.audit, runtime.compare_values, runtime.traced_step)
+        },
         "RuntimeEvaluator.program": Row(
             runtime.program, lambda: {"device_of_unit": one}, {"device_of_unit": plans}
         ),

@@ -214,6 +214,42 @@ def test_a_placement_races_the_program_as_it_is_in_a_process_of_its_own(chains):
     assert len(evaluator.worker_pids) == 2, "the workers of the placement stay warm"
 
 
+def test_a_placement_computes_the_same_bits_with_grappler_and_onednn_off(chains):
+    _, problem, evaluator = chains
+    row = _on_worker_0(problem)[0]
+    row[problem.unit_of_op] = _split(chains[0])
+    found = evaluator.compare_values(row)
+    assert not found.is_wrong and not found.exact.value and not found.repeated.value
+    assert found.as_run.relative < 1e-5, "TensorFlow's own rewriting moves the last bits at most"
+    assert found.summary().startswith(
+        "the same bits with Grappler and oneDNN off; as this process has them, "
+    )
+
+
+def test_a_placement_that_computes_something_else_is_told(chains, monkeypatch):
+    _, problem, evaluator = chains
+    written = runtime.rewrite
+
+    def wrong(*args):
+        graph_def = written(*args)
+        for node in graph_def.node:
+            node.op = {"AddV2": "Sub"}.get(node.op, node.op)
+        return graph_def
+
+    monkeypatch.setattr(runtime, "rewrite", wrong)
+    found = evaluator.compare_values(_on_worker_0(problem)[0])
+    assert found.is_wrong and found.summary().startswith("DIFFERENT VALUES with Grappler and oneDNN off: ")
+
+
+def test_a_step_of_random_numbers_cannot_be_compared(cluster):
+    unseeded = {"shape": [64], "dtype": tf.float32, "seed": 0, "seed2": 0}  # also where a seed is set
+    item = _item(lambda x: x + tf.raw_ops.RandomStandardNormal(**unseeded))
+    problem = analytic_problem(item, cluster)
+    with RuntimeEvaluator(item, problem, QUICK) as evaluator:
+        found = evaluator.compare_values(_on_worker_0(problem)[0])
+    assert not found.is_wrong and found.summary().startswith("no two steps are alike (output ")
+
+
 def test_a_program_that_does_not_run_as_it_is_is_told_from_a_placement_that_does_not(cluster):
     def refused(x: tf.Tensor) -> tf.Tensor:
         with tf.control_dependencies([tf.debugging.Assert(tf.reduce_sum(x) < 0.0, ["never negative"])]):
