@@ -365,16 +365,17 @@ def a_thread_in_a_loop(make: Make) -> Any:
 @program
 def variables_that_are_let_go(make: Make) -> Any:
     """A variable and a function that nothing holds any more are freed."""
-    w = tf.Variable(tf.ones([100]))
-    f = make(tf.function(lambda x: w * x))
-    make.made.clear()  # or this would hold it
-    result = f(tf.constant(2.0))
-    held = weakref.ref(w)
-    del w, f
+
+    def used() -> Any:
+        w = tf.Variable(tf.ones([100]))
+        f = make(tf.function(lambda x: w * x))
+        make.made.pop()  # or this would hold it
+        return f(tf.constant(2.0)), weakref.ref(w)
+
+    results = [used() for _ in range(2)]
     gc.collect()
-    probe = tf.Variable(1.0)
-    make(tf.function(lambda x: x * probe))(tf.constant(1.0))
-    return result, held() is None
+    other = make(tf.function(lambda x: x * 2.0))(tf.constant(1.0))
+    return other, [result for result, _ in results], [held() is None for _, held in results]
 
 
 @program
