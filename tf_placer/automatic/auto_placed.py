@@ -35,7 +35,6 @@ from tf_placer.automatic.strategies import why_a_strategy_decides
 from tf_placer.errors import InputError
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.files import write_atomically
-from tf_placer.graph.item import Item
 from tf_placer.problem.placement import Placement
 from tf_placer.report_page.html import page_html
 from tf_placer.report_page.page import Page
@@ -198,17 +197,17 @@ class AutoPlaced(WrappingFunction):
           InputError: the function was not called yet, cannot be placed, or its devices are not live.
           AuditError: an op ran elsewhere than the placement says.
         """
-        item, plan = self._last()
-        with RuntimeEvaluator(item, plan.placement.problem) as evaluator:
+        signature, plan = self._last()
+        with RuntimeEvaluator(signature.item_with_values(), plan.placement.problem) as evaluator:
             found = evaluator.audit(plan.placement.decisions)
         found.check()
         return found
 
-    def _last(self) -> tuple[Item, Plan]:
+    def _last(self) -> tuple[Signature, Plan]:
         self._check_called()
         for signature in reversed(self._signatures.values()):
             if signature.item is not None and signature.plan is not None:
-                return signature.item, signature.plan
+                return signature, signature.plan
         why_not = "; ".join(sorted(self._told)) or "it has no op to place"
         raise InputError(f"{self.name!r} runs as it is, unplaced: {why_not}")
 

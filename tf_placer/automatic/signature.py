@@ -23,6 +23,7 @@ from tf_placer.data_parallel.data_parallel import DataParallel, data_parallel
 from tf_placer.data_parallel.smaller_batch import Splittable
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
+from tf_placer.graph.reading.from_function import variable_value
 from tf_placer.report_page.page import Section
 from tf_placer.rewrite.placed_function import (
     captured_handles,
@@ -45,7 +46,7 @@ class Signature:
     Attributes:
       traced: what runs unplaced.
       concrete: what runs; ``traced`` where the plan is not worth it, or there is none.
-      item, plan: its graph, and where its ops go, or would; None where it cannot be placed.
+      item, plan: its graph without values, and where its ops go, or would; None where it cannot be placed.
       smaller: how the same step of fewer examples is made; None where nothing tells.
       staying: sentences on variables that stay where they are, and the plan around them.
     """
@@ -79,6 +80,23 @@ class Signature:
             return None
         is_used = self.concrete is not self.traced
         return page_section(self.item.name, number, self.plan, is_used, self._split(split_batch))
+
+    def item_with_values(self) -> Item:
+        """The item with the values that its variables have now.
+
+        Raises:
+          InputError: one has none any more.
+        """
+        assert self.item is not None  # asked for beside a plan
+        captures = (tensor.op.name for tensor in self.traced.graph.internal_captures)
+        handles = dict(zip(captures, self.traced.captured_inputs, strict=True))
+        return self.item.with_variables(
+            {
+                variable.node: variable_value(variable.node, handles[variable.capture], variable.dtype)
+                for variable in self.item.variables
+                if variable.capture in handles
+            }
+        )
 
     def _split(self, split_batch: bool) -> DataParallel | None:
         return self._data_parallel if split_batch else None
@@ -128,15 +146,16 @@ def placed_signature(
     _check_nothing_is_lost(item, cluster)
     with begins_at(began_s):
         plan = find_plan(item, cluster, config, fixed, progress, console)
-    smaller = smaller_call(function, concrete, item)
+    kept = item.without_values()  # every signature would keep a copy of every variable
+    smaller = smaller_call(function, concrete, kept)
     if config.keep_unplaced and not plan.is_worth_it:
-        return Signature(concrete, concrete, item, plan, smaller, staying)
+        return Signature(concrete, concrete, kept, plan, smaller, staying)
     check_can_be_written(plan.placement.decisions)  # before any variable moves
     here = attach(cluster)
     devices = {op: here[device] for op, device in plan.placement.device_names.items()}
     move_variables(concrete, item, devices)
     placed = placed_concrete_function(concrete, item, plan.placement, devices)
-    return Signature(concrete, placed, item, plan, smaller, staying)
+    return Signature(concrete, placed, kept, plan, smaller, staying)
 
 
 def _check_nothing_is_lost(item: Item, cluster: Cluster) -> None:
