@@ -150,7 +150,9 @@ def the_placed_function_reads_the_dataset(make: Make) -> Any:
     """The step takes its data from an iterator that maps a variable, which the step updates between two of them."""
     w = tf.Variable(1.0)
     options = tf.data.Options()
-    options.experimental_optimization.inject_prefetch = False  # or an element is made before the update that it follows
+    options.experimental_optimization.inject_prefetch = (
+        False  # or an element is made before the update that it follows
+    )
     iterator = iter(tf.data.Dataset.range(8).map(lambda i: tf.cast(i, tf.float32) - w).with_options(options))
 
     @make

@@ -147,7 +147,7 @@ def _exchange_captures(graph: Any) -> None:
 
 def _item_changed(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Connects as if the item were another."""
-    return lambda right: lambda graph, concrete, item, inputs: right(graph, concrete, change(item), inputs)
+    return lambda right: lambda graph, concrete, item, *rest: right(graph, concrete, change(item), *rest)
 
 
 def _reversed_fetches(item: Any) -> Any:

@@ -37,7 +37,6 @@ from tf_placer.automatic.verdict import why_not_used
 from tf_placer.errors import InputError
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.files import write_atomically
-from tf_placer.graph.item import Item
 from tf_placer.problem.placement import Placement
 from tf_placer.report_page.html import page_html
 from tf_placer.report_page.page import Page
@@ -245,8 +244,8 @@ class AutoPlaced(WrappingFunction):
           AuditError: an op ran elsewhere than the placement says, or the step computes something else.
         """
         values = arguments.truth("values", values)
-        item, plan = self._last()
-        with RuntimeEvaluator(item, plan.placement.problem) as evaluator:
+        signature, plan = self._last()
+        with RuntimeEvaluator(signature.item_with_values(), plan.placement.problem) as evaluator:
             found = evaluator.audit(plan.placement.decisions)
             if values:
                 same = evaluator.compare_values(plan.placement.decisions)
@@ -254,11 +253,11 @@ class AutoPlaced(WrappingFunction):
         found.check()
         return found
 
-    def _last(self) -> tuple[Item, Plan]:
+    def _last(self) -> tuple[Signature, Plan]:
         self._check_called()
         for signature in reversed(self._signatures.values()):
             if signature.item is not None and signature.plan is not None:
-                return signature.item, signature.plan
+                return signature, signature.plan
         why_not = "; ".join(sorted(self._told)) or "it has no op to place"
         raise InputError(f"{self.name!r} runs as it is, unplaced: {why_not}")
 

@@ -24,6 +24,7 @@ from tf_placer.data_parallel.data_parallel import DataParallel, data_parallel
 from tf_placer.data_parallel.smaller_batch import Splittable
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
+from tf_placer.graph.reading.from_function import variable_value
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.report_page.page import Section
@@ -48,7 +49,7 @@ class Signature:
     Attributes:
       traced: what runs unplaced.
       concrete: what runs; ``traced`` where the plan is not worth it, or there is none.
-      item, plan: its graph, and where its ops go, or would; None where it cannot be placed.
+      item, plan: its graph without values, and where its ops go, or would; None where it cannot be placed.
       smaller: how the same step of fewer examples is made; None where nothing tells.
       trial: runs the calls while they decide whether the plan is used; None where that is decided.
       staying: sentences on variables that stay where they are, and the plan around them.
@@ -96,6 +97,23 @@ class Signature:
         if self.item is None or self.plan is None:
             return None
         return page_section(self.item.name, number, self.plan, self.is_used, self._split(split_batch))
+
+    def item_with_values(self) -> Item:
+        """The item with the values that its variables have now.
+
+        Raises:
+          InputError: one has none any more.
+        """
+        assert self.item is not None  # asked for beside a plan
+        captures = (tensor.op.name for tensor in self.traced.graph.internal_captures)
+        handles = dict(zip(captures, self.traced.captured_inputs, strict=True))
+        return self.item.with_variables(
+            {
+                variable.node: variable_value(variable.node, handles[variable.capture], variable.dtype)
+                for variable in self.item.variables
+                if variable.capture in handles
+            }
+        )
 
     def _split(self, split_batch: bool) -> DataParallel | None:
         return self._data_parallel if split_batch else None
@@ -154,20 +172,22 @@ def placed_signature(
 
     with begins_at(began_s):
         plan = find_plan(item, cluster, config, fixed, progress, console, before_search)
-    smaller = smaller_call(function, concrete, item)
+    kept = item.without_values()  # every signature would keep a copy of every variable
+    smaller = smaller_call(function, concrete, kept)
     if config.keep_unplaced and not plan.is_worth_it:
-        return Signature(concrete, concrete, item, plan, smaller, staying)
+        return Signature(concrete, concrete, kept, plan, smaller, staying)
     check_can_be_written(plan.placement.decisions)  # before any variable moves
+    to_place = item.with_variables({variable.node: variable.value for variable in kept.variables})
 
     def place() -> ConcreteFunction:
         here = attach(cluster)
         devices = {op: here[device] for op, device in plan.placement.device_names.items()}
-        move_variables(concrete, item, devices)
-        return placed_concrete_function(concrete, item, plan.placement, devices)
+        move_variables(concrete, to_place, devices)
+        return placed_concrete_function(concrete, to_place, plan.placement, devices)
 
     if config.keep_unplaced and plan.raced_s is not None and plan.placed_call_s is None:
-        return Signature(concrete, concrete, item, plan, smaller, staying, _trial(concrete, item, place))
-    return Signature(concrete, place(), item, plan, smaller, staying)
+        return Signature(concrete, concrete, kept, plan, smaller, staying, _trial(concrete, kept, place))
+    return Signature(concrete, place(), kept, plan, smaller, staying)
 
 
 def _trial(concrete: ConcreteFunction, item: Item, place: Callable[[], ConcreteFunction]) -> Trial:

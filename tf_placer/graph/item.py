@@ -26,6 +26,7 @@ from tf_placer.graph.cleaning.prune import READ_ONLY_OPS
 from tf_placer.graph.fingerprint import fingerprint
 from tf_placer.graph.host_ops import host_ops, why_not_standalone
 from tf_placer.graph.program import Feed, HostCapture, ItemVariable, Program
+from tf_placer.graph.program.values import without_large_constants, without_value
 from tf_placer.graph.reading.from_function import function_name, program_of_function
 from tf_placer.graph.reading.from_graph_def import program_of_meta_graph
 from tf_placer.graph.reading.inputs import InputShapes, checked_input_shapes
@@ -263,6 +264,40 @@ class Item:
             for name in self.index.names
         )
         return np.fromiter(found, np.int32, self.index.num_ops)
+
+    def without_values(self) -> Item:
+        """The same program without what it was captured with, for who asks for its structure alone.
+
+        Its variables, large inputs and large constants are zeros, or one element over and over, and take no memory. The
+        fingerprint is that of this item.
+        """
+        graph_def = without_large_constants(self.graph_def)
+        return self._same_program(
+            graph_def=graph_def,
+            index=dataclasses.replace(self.index, graph_def=graph_def),
+            feeds=tuple(dataclasses.replace(one, value=without_value(one.value)) for one in self.feeds),
+            variables=tuple(
+                dataclasses.replace(one, value=without_value(one.value, keep_bytes=0))
+                for one in self.variables
+            ),
+        )
+
+    def with_variables(self, values: Mapping[str, np.ndarray]) -> Item:
+        """The same program with other values of variables.
+
+        Args:
+          values: node of a variable -> its value; the others stay as they are.
+        """
+        return self._same_program(
+            variables=tuple(
+                dataclasses.replace(one, value=values.get(one.node, one.value)) for one in self.variables
+            )
+        )
+
+    def _same_program(self, **changes: Any) -> Item:
+        result = dataclasses.replace(self, **changes)
+        result.__dict__["fingerprint"] = self.fingerprint  # of constants as they were
+        return result
 
     @functools.cached_property
     def fingerprint(self) -> str:

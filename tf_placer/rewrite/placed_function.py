@@ -37,6 +37,9 @@ from tf_placer.rewrite.shapes import shapes_behind_handles
 from tf_placer.rewrite.variables import check_movable, move_to_devices, variables_of_handles
 
 _serial = itertools.count()
+_CONSTANT_BYTES = (
+    1_048_576  # larger captured values are passed, as to the traced function: no copy in every graph
+)
 
 
 @eagerly()
@@ -168,7 +171,7 @@ def placed_concrete_function(
     for function in graph_def.library.function:
         add_function(function)
     with graph.as_default():
-        _connect(graph, concrete, item, _import(graph, graph_def, concrete, inputs))
+        _connect(graph, concrete, item, _import(graph, graph_def, concrete, inputs), device_of_op)
     placed = concrete_function_like(concrete, graph)
     mark_as_placed(placed)
     return placed
@@ -195,7 +198,9 @@ def _restore_inputs(
         node = node_of_name.get(name)
         if node is None:  # nothing needed it
             node = graph_def.node.add()
-        elif node.op == "Const":  # a captured value: it stays a constant, on the devices that read it
+        elif (
+            node.op == "Const" and node.ByteSize() <= _CONSTANT_BYTES
+        ):  # it stays one, on the devices that read it
             node = graph_def.node.add()
             name = f"{original.name}/unused"
         device = node.device
@@ -237,17 +242,30 @@ def _import(
     return inputs
 
 
+def _on_device(value: tf.Tensor, device: str) -> tf.Tensor:
+    """An eager tensor where it is read, so that no call has to send it."""
+    if tf.DeviceSpec.from_string(value.device) == tf.DeviceSpec.from_string(device):
+        return value
+    with tf.init_scope(), tf.device(device):
+        return tf.identity(value)
+
+
 def _connect(
     graph: FuncGraph,
     concrete: ConcreteFunction,
     item: Item,
     inputs: Sequence[tf.Tensor],
+    device_of_op: Mapping[str, str],
 ) -> None:
     """Sets the graph's inputs, captures, outputs and side effects."""
     here_of = {tensor.op.name: here for tensor, here in zip(concrete.inputs, inputs, strict=True)}
     graph.inputs = list(inputs)
+    constants = {node.name for node in item.graph_def.node if node.op == "Const"}
     for external, internal in concrete.graph.captures:
-        graph.replace_capture(external, here_of[internal.op.name])
+        here = here_of[internal.op.name]
+        if here.op.name in constants:
+            external = _on_device(external, device_of_op[here.op.name])
+        graph.replace_capture(external, here)
     outputs = [graph.get_tensor_by_name(name) for name in item.fetches]
     for output, original in zip(outputs, concrete.outputs, strict=False):
         if original.dtype in (tf.resource, tf.variant):

@@ -268,16 +268,30 @@ def _variable(node: str, handle: tf.Tensor, placeholder: tf.Tensor) -> ItemVaria
     data = get_resource_handle_data(placeholder)
     dtype = tf.as_dtype(data.shape_and_type[0].dtype)
     check_restorable(node, dtype)
+    value = variable_value(node, handle, dtype)
+    return ItemVariable(node, tuple(value.shape), dtype, tensor_bytes(value.shape, dtype), value, capture)
+
+
+def variable_value(node: str, handle: tf.Tensor, dtype: tf.DType) -> np.ndarray:
+    """Reads a variable by its handle.
+
+    Args:
+      node: what to call it in errors.
+      handle: of its storage.
+      dtype: of its value.
+
+    Raises:
+      InputError: it has no value.
+    """
     # Asked for, because the value that is not there would be read as an empty one.
     if not tf.raw_ops.VarIsInitializedOp(resource=handle):
         raise InputError(f"variable {node!r} has no value; initialize it before placing")
     try:
-        value = _array(tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype))
+        return _array(tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype))
     except tf.errors.OpError as error:
         raise InputError(
             f"variable {node!r} cannot be read ({told(error)}); assign it again before placing"
         ) from error
-    return ItemVariable(node, tuple(value.shape), dtype, tensor_bytes(value.shape, dtype), value, capture)
 
 
 def _handle_node(variable: ItemVariable) -> node_def_pb2.NodeDef:

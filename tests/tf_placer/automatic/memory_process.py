@@ -1,0 +1,126 @@
+"""Places functions of large values, and prints what this process keeps of them, as JSON.
+
+A process of its own: TensorFlow fixes its logical devices when its first op runs.
+"""
+
+from __future__ import annotations
+
+import gc
+import tempfile
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import tensorflow as tf
+
+import tf_placer
+from tests.logical_devices import NUM_DEVICES, report
+
+MEGABYTE = 1 << 20
+SETTINGS: dict = {"method": "random", "budget_s": 0.2, "keep_unplaced": False}
+
+
+def auto_place(fn):
+    cluster = tf_placer.Cluster.logical(NUM_DEVICES)
+    return tf_placer.auto_place(fn, cluster=cluster, cache_dir=tempfile.mkdtemp(), **SETTINGS)
+
+
+def kept_bytes(*own: object) -> int:
+    """Bytes of large arrays and tensors that some object holds, beside those that are named here."""
+    gc.collect()
+    found: dict[int, int] = {}
+    for holder in gc.get_objects():
+        for held in gc.get_referents(holder):
+            if isinstance(held, np.ndarray) and 0 not in held.strides:
+                found[id(held)] = held.nbytes
+            elif isinstance(held, tf.__internal__.EagerTensor) and held.dtype not in (
+                tf.resource,
+                tf.variant,
+            ):
+                found[id(held)] = held.shape.num_elements() * held.dtype.size
+            elif isinstance(held, tf.compat.v1.GraphDef):
+                found[id(held)] = held.ByteSize()
+    for one in own:
+        found.pop(id(one), None)
+    return sum(size for size in found.values() if size > MEGABYTE)
+
+
+def values_of_variables_and_inputs() -> bool:
+    weights = tf.Variable(tf.ones([1000, 2600]))  # 10 MB
+
+    @auto_place
+    @tf.function
+    def step(x):
+        weights.assign_sub(0.1 * tf.ones_like(weights) * tf.reduce_mean(x))
+        return tf.reduce_sum(x @ tf.transpose(weights))
+
+    before = kept_bytes()
+    for length in (500, 600, 700):
+        step(tf.ones([length, 2600]))
+    return len(step.placements) == 3 and kept_bytes() == before
+
+
+def captured_constants() -> bool:
+    table = tf.ones([1000, 2600])
+    other = tf.constant(np.arange(2_600_000, dtype=np.float32).reshape(1000, 2600))
+
+    @auto_place
+    @tf.function
+    def step(x):
+        return tf.reduce_sum(x @ tf.transpose(table)) + tf.reduce_sum(other * table)
+
+    x = tf.ones([1, 2600])
+    placed, expected = step(x), step.unplaced(x)
+    moved = [one for one in _captured(step) if one is not table and one is not other]
+    # A copy lies where it is read, on another device than here; no graph has another one.
+    is_there = all(one.device != table.device for one in moved)
+    sizes = [function.function_def.ByteSize() for function in step._list_all_concrete_functions()]
+    return (
+        bool(placed == expected)
+        and is_there
+        and kept_bytes(table, other, *moved) == 0
+        and max(sizes) < MEGABYTE
+    )
+
+
+def _captured(step) -> Iterator[tf.Tensor]:
+    for concrete in step._list_all_concrete_functions():
+        yield from concrete.captured_inputs
+
+
+def everything_that_a_user_asks_for_later() -> bool:
+    weights = tf.Variable(tf.ones([300, 400]))
+    table = tf.ones([300, 400])
+
+    @auto_place
+    @tf.function
+    def step(x):
+        return tf.reduce_sum(tf.nn.relu((x @ weights) * tf.reduce_sum(table)))
+
+    x = tf.ones([200, 300])
+    step(x)
+    weights.assign(2.0 * weights)
+    (signature,) = step._signatures.values()
+    item = signature.item_with_values()
+    (variable,) = item.variables
+    report = step.report()
+    return (
+        "Split the batch" in report  # simulated of the step of fewer examples
+        and (variable.value == 2.0).all()
+        and item.fingerprint == signature.plan.placement.problem.fingerprint
+        and bool(step(x) == step.unplaced(x))
+    )
+
+
+CHECKS: tuple[Callable[[], bool], ...] = (
+    values_of_variables_and_inputs,
+    captured_constants,
+    everything_that_a_user_asks_for_later,
+)
+
+
+def main() -> None:
+    report(CHECKS)
+
+
+if __name__ == "__main__":
+    main()

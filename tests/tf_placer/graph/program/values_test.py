@@ -1,0 +1,53 @@
+"""Stand-ins for values have their shapes and types, and no memory."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tf_placer.graph.item import Item
+from tf_placer.graph.program.values import KEPT_BYTES, without_value
+
+LARGE = KEPT_BYTES // 4 + 1
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int64, tf.bfloat16.as_numpy_dtype, bool])
+def test_large_values_become_one_zero(dtype):
+    value = np.ones([2, LARGE * 4], dtype)
+    stand_in = without_value(value)
+    assert (stand_in.shape, stand_in.dtype) == (value.shape, value.dtype)
+    assert stand_in.strides == (0, 0)
+    assert not stand_in.any()
+
+
+def test_texts_count_by_their_letters():
+    few, many = np.asarray([b"a" * 10, b"b"], object), np.asarray([b"a" * KEPT_BYTES, b"b"], object)
+    assert without_value(few) is few
+    assert without_value(many).tolist() == [b"", b""]
+
+
+def test_small_inputs_stay_and_small_variables_do_not():
+    value = np.ones([3], np.float32)
+    assert without_value(value) is value
+    assert without_value(value, keep_bytes=0).tolist() == [0.0] * 3
+
+
+def test_an_item_without_values_is_the_same_program():
+    variable, table = tf.Variable(tf.ones([3])), tf.constant(np.arange(LARGE, dtype=np.float32))
+
+    @tf.function
+    def step(x):
+        return tf.reduce_sum(x) * variable + tf.reduce_sum(table)
+
+    item = Item.from_function(step, tf.ones([LARGE]))
+    light = item.without_values()
+    assert light.fingerprint == item.fingerprint
+    assert light.outputs == item.outputs
+    assert light.index.graph_def is light.graph_def
+    assert item.graph_def.ByteSize() > KEPT_BYTES > light.graph_def.ByteSize()
+    constants = [node.attr["value"].tensor for node in light.graph_def.node if node.op == "Const"]
+    (constant,) = (one for one in constants if [dim.size for dim in one.tensor_shape.dim] == [LARGE])
+    assert tf.make_ndarray(constant).tolist() == [0.0] * LARGE
+    (feed,), (kept,) = light.feeds, light.variables
+    assert (feed.value.strides, kept.value.strides) == ((0,), (0,))
+    (again,) = light.with_variables({kept.node: np.full([3], 2.0, np.float32)}).variables
+    assert again.value.tolist() == [2.0] * 3
