@@ -66,9 +66,7 @@ class AutoPlaced(WrappingFunction):
     _config: AutoPlaceConfig
     _is_python: bool  # what was wrapped is no tf.function
     _signatures: dict[int, Signature]  # id of a traced function, which the signature keeps alive
-    _callers: dict[
-        int, weakref.ref
-    ]  # id of a function traced for one caller alone -> the graph of that caller
+    _callers: dict[int, weakref.ref]  # id of a function traced for one caller -> that caller's graph
     _bound: weakref.WeakKeyDictionary[Any, AutoPlaced]
     _told: set[str]  # why calls run as they are
 
@@ -130,7 +128,7 @@ class AutoPlaced(WrappingFunction):
         if signature.concrete is concrete and signature.trial is None:
             return call_flat(concrete, inputs)
         try:
-            return self._run(concrete, signature, inputs)
+            outputs = self._run(concrete, signature, inputs)
         except Exception as error:
             if isinstance(error, tf.errors.OpError) and not any(
                 text in str(error) for text in _FROM_THE_PLACER
@@ -141,6 +139,10 @@ class AutoPlaced(WrappingFunction):
             self._tell(_one_line(error), error)
             self._signatures[id(concrete)] = Signature(concrete, concrete)
             return call_flat(concrete, inputs)
+        # Not above: whatever goes wrong here, the step has run and must not run again.
+        if signature.trial is not None:
+            self._settle(concrete)
+        return outputs
 
     def _run(self, concrete: ConcreteFunction, signature: Signature, inputs: Sequence[tf.Tensor]) -> Any:
         """A call by the plan, or one of the first, which decide whether it is used."""
@@ -148,10 +150,7 @@ class AutoPlaced(WrappingFunction):
             return call_flat(signature.concrete, inputs)
         if not tf.executing_eagerly():
             return call_flat(self._without_trial(concrete), inputs)
-        outputs = signature.trial.call(inputs)
-        if signature.trial.verdict is not None:
-            self._settle(concrete)
-        return outputs
+        return signature.trial.call(inputs)
 
     def _without_trial(self, concrete: ConcreteFunction) -> ConcreteFunction:
         """What runs where calls cannot be timed: inside of another function, or saved."""
@@ -159,15 +158,14 @@ class AutoPlaced(WrappingFunction):
         if signature.trial is not None:
             with tf.init_scope():
                 signature.trial.end()
-            if signature.trial.verdict is not None:
-                self._settle(concrete)
+            self._settle(concrete)
         return self._signatures[id(concrete)].concrete
 
     def _settle(self, concrete: ConcreteFunction) -> None:
-        """What a trial has decided holds from now on, here and for the processes that come."""
+        """What a trial has decided, if it has, holds from now on, here and for the processes that come."""
         with _PLACING:
             signature = self._signatures[id(concrete)]
-            if signature.trial is None:
+            if signature.trial is None or signature.trial.verdict is None:
                 return
             settled = self._signatures[id(concrete)] = signature.settled()
         assert settled.plan is not None  # it was tried

@@ -150,6 +150,63 @@ def the_first_calls_have_the_last_word() -> bool:
     )
 
 
+def a_verdict_that_is_an_error_runs_no_step_again() -> bool:
+    """The warning of the verdict is an error where the user says so; the step that it comes with has run once."""
+    weights = tf.Variable(0.0)
+
+    @tf.function
+    def strictly_tried(x):
+        return weights.assign_add(x) + 0.0
+
+    settings = {**SETTINGS, "pins": {".*": "task:1/device:CPU:0"}}
+    placed, calls, raised = (
+        tf_placer.auto_place(strictly_tried, **settings),
+        2 * (WARMUP_STEPS + TIMED_STEPS) + 2,
+        0,
+    )
+    with unittest.mock.patch("tf_placer.automatic.plan.clearly_slower", lambda *_: True):
+        placed(tf.constant(1.0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", tf_placer.RunsAsItIs)
+        for _ in range(calls):
+            try:
+                placed(tf.constant(1.0))
+            except tf_placer.RunsAsItIs:
+                raised += 1
+    return raised == 1 and float(weights) == calls + 1
+
+
+def a_variable_that_a_dataset_reads_stays_here() -> bool:
+    """The plan for the workers is made around it: the step reads and writes it in this process, as the dataset does."""
+    held, free = tf.Variable(1.0), tf.Variable([1.0, 2.0])
+    options = tf.data.Options()
+    options.experimental_optimization.inject_prefetch = False
+    iterator = iter(
+        tf.data.Dataset.range(3).map(lambda i: held + tf.cast(i, tf.float32)).with_options(options)
+    )
+
+    @tf.function
+    def around(x):
+        free.assign_add(x * held)
+        held.assign_add(1.0)
+        return tf.reduce_sum(free)
+
+    settings = {**SETTINGS, "keep_unplaced": False, "pins": {}}
+    placed, found = tf_placer.auto_place(around, **settings), []
+    for _ in range(3):
+        found += [float(next(iterator)), float(placed(tf.constant([1.0, 1.0])))]
+    stays = (
+        f"stays on {held.device}, and the plan is made around it: a tf.data dataset reads it"
+        in placed.report()
+    )
+    return (
+        found == [1.0, 5.0, 3.0, 9.0, 5.0, 15.0]
+        and "/job:localhost/" in held.device
+        and "/job:worker/" in free.device
+        and stays
+    )
+
+
 def inside_another_function_there_is_no_trial() -> bool:
     """Calls there cannot be timed: the race has the last word, also about a trial that has begun."""
     weights = tf.Variable(0.0)
@@ -232,6 +289,8 @@ def main() -> None:
             *[a_small_budget_is_a_short_wait] * (kind == "local"),
             what_is_faster_as_it_was_is_kept,
             the_first_calls_have_the_last_word,
+            a_verdict_that_is_an_error_runs_no_step_again,
+            a_variable_that_a_dataset_reads_stays_here,
             inside_another_function_there_is_no_trial,
             the_plan_runs_on_the_workers,
         ]

@@ -20,6 +20,8 @@ def test_functions_on_workers(kind, tmp_path):
         "what_workers_cannot_have_runs_as_it_is",
         "what_is_faster_as_it_was_is_kept",
         "the_first_calls_have_the_last_word",
+        "a_verdict_that_is_an_error_runs_no_step_again",
+        "a_variable_that_a_dataset_reads_stays_here",
         "inside_another_function_there_is_no_trial",
         "the_plan_runs_on_the_workers",
     ]
