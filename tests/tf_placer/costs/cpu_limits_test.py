@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 from tests.logical_devices import REPOSITORY
+from tests.tf1_programs import made
 from tests.tf_placer.costs import cpu_limits_process
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import Device
@@ -74,20 +75,22 @@ def test_every_op_of_the_table_is_run():
     assert run["of channels"] >= cpu_limits.NO_POOLING_OF_CHANNELS
 
 
-def convolutional_step(layout: str = "NCHW", dilation: int = 1) -> Item:
-    """A training step of convolutions, pools and batch normalization."""
+def step_of(layout: str, dilation: int) -> list[tf.Tensor | tf.Operation]:
+    """A training step of convolutions, pools and batch normalization, in the default graph."""
     first = layout == "NCHW"
-    with tf.Graph().as_default() as graph:
-        x = v1.placeholder(tf.float32, [4, 3, 16, 16] if first else [4, 16, 16, 3], name="x")
-        weights = v1.get_variable("w", [3, 3, 3, 8], use_resource=True)
-        y = tf.nn.conv2d(x, weights, 1, "SAME", data_format=layout, dilations=dilation)
-        y, *_ = v1.nn.fused_batch_norm(y, tf.ones([8]), tf.zeros([8]), data_format=layout)
-        y = tf.nn.max_pool2d(tf.nn.relu(y), 2, 2, "SAME", data_format=layout)
-        y = tf.nn.avg_pool2d(y, 2, 2, "SAME", data_format=layout)
-        loss = tf.reduce_mean(y * y, name="loss")
-        train = v1.train.GradientDescentOptimizer(0.1).minimize(loss)
-    meta_graph = v1.MetaGraphDef(graph_def=graph.as_graph_def())
-    return Item.from_meta_graph(meta_graph, [loss.name, train.name])
+    x = v1.placeholder(tf.float32, [4, 3, 16, 16] if first else [4, 16, 16, 3], name="x")
+    weights = v1.get_variable("w", [3, 3, 3, 8], use_resource=True)
+    y = tf.nn.conv2d(x, weights, 1, "SAME", data_format=layout, dilations=dilation)
+    y, *_ = v1.nn.fused_batch_norm(y, tf.ones([8]), tf.zeros([8]), data_format=layout)
+    y = tf.nn.max_pool2d(tf.nn.relu(y), 2, 2, "SAME", data_format=layout)
+    y = tf.nn.avg_pool2d(y, 2, 2, "SAME", data_format=layout)
+    loss = tf.reduce_mean(y * y, name="loss")
+    return [loss, v1.train.GradientDescentOptimizer(0.1).minimize(loss)]
+
+
+def convolutional_step(layout: str = "NCHW", dilation: int = 1) -> Item:
+    found = made(lambda: step_of(layout, dilation))
+    return Item.from_meta_graph(found.meta_graph, found.fetches)
 
 
 def cpu_devices(problem: Problem, name: str) -> list[bool]:
