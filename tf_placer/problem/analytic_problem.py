@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from colocation.heuristics import attach_constants
+from colocation.heuristics import attach_constants, attach_pools
 from colocation.units import Units, form_units
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.costs.analytic import OpCosts, analytic_costs
@@ -66,11 +66,11 @@ def analytic_problem(item: Item, cluster: Cluster) -> Problem:
 
 
 def units_of(item: Item) -> Units:
-    """The item's units: TensorFlow's hard colocation rules, and constants attached to their only reader.
+    """The item's units: TensorFlow's hard colocation rules, and what helps nobody on different devices.
 
-    A constant on another device than its reader helps nobody.
+    These are constants and their only reader, and a channels-first pool and its gradient.
     """
-    return form_units(item.index, heuristics=(attach_constants,))
+    return form_units(item.index, heuristics=(attach_pools, attach_constants))
 
 
 def item_tensors(item: Item) -> TensorTable:

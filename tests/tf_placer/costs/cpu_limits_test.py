@@ -16,7 +16,7 @@ from tests.tf1_programs import made
 from tests.tf_placer.costs import cpu_limits_process
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import Device
-from tf_placer.costs import cpu_limits
+from tf_placer.costs import analytic, cpu_limits
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
@@ -146,3 +146,16 @@ def test_an_op_within_a_loop_is_told_of_the_loop():
         InputError, match=r"\((Stateless)?While\) .* no CPU kernel of Conv2D for the layout NCHW"
     ):
         analytic_problem(item, only_cpu())
+
+
+@pytest.mark.parametrize("onednn", [True, False])
+def test_a_cpu_of_this_machine_runs_what_its_kernels_do(onednn: bool, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(analytic, "is_onednn_on", lambda: onednn)
+    if not onednn:
+        with pytest.raises(InputError, match="for the layout NCHW"):
+            analytic_problem(convolutional_step(), Cluster.logical(2))
+        return
+    problem = analytic_problem(convolutional_step(), Cluster.logical(2))
+    unit_of = {op_type: problem.unit_of_op[op] for op, op_type in enumerate(problem.op_types)}
+    assert unit_of["MaxPool"] == unit_of["MaxPoolGrad"]  # oneDNN has the second only next to the first
+    assert problem.allowed.all()
