@@ -5,6 +5,7 @@ from colocation.graph_index import GraphIndex
 from colocation.graph_index import index_graph
 from colocation.heuristics import attach_constants
 from colocation.heuristics import attach_metadata
+from colocation.heuristics import attach_pools
 from colocation.heuristics import default_groups
 from colocation.heuristics import name_scope
 from colocation.heuristics import single_consumer
@@ -21,6 +22,7 @@ __all__ = [
     "Units",
     "attach_constants",
     "attach_metadata",
+    "attach_pools",
     "default_groups",
     "extend_units",
     "form_units",

@@ -1,4 +1,4 @@
-"""Soft colocation rules: ColocRL's three, and two that keep free ops with what they serve.
+"""Soft colocation rules: ColocRL's three, and those that keep free ops and pools with what they serve.
 
 Source: Mirhoseini et al., "Device Placement Optimization with Reinforcement Learning",
 ICML 2017, section 3.3 "Co-locating operations". Each heuristic is a function
@@ -23,6 +23,7 @@ _METADATA_TYPES = frozenset({"Shape", "ShapeN", "Size", "Rank"})
 _V1_GRADIENT = re.compile(r"(?:^|/)gradients(?:_\d+)?/(?P<forward>.+?)_grad(?:/|$)")
 _TAPE_GRADIENT = re.compile(r"(?:^|/)gradient_tape(?:_\d+)?/(?P<path>.+)$")
 _UNIQUE_SUFFIX = re.compile(r"_\d+$")
+_POOL_OF_GRADIENT = {"MaxPool3DGrad": "MaxPool3D", "MaxPoolGrad": "MaxPool"}
 
 
 def default_groups(index: GraphIndex, units: Units) -> Iterator[Merge]:
@@ -127,6 +128,29 @@ def attach_constants(index: GraphIndex, units: Units) -> Iterator[Merge]:
         if len(consuming_units) == 1 and unit_size[units.unit_of_op[constant]] == 1:
             reason = f"{index.names[constant]} is read by the unit of {index.names[reader[constant]]} alone"
             yield Merge(constant, reader[constant], "attach_constants", reason)
+
+
+def paired_pools(index: GraphIndex) -> dict[int, int]:
+    """The gradients of pools of channels-first layout, each with the pool that it is the gradient of.
+
+    oneDNN has a CPU kernel of such a gradient only next to its pool, which leaves a note of where each maximum was.
+    """
+    found = {}
+    for producer, _, consumer, position in index.data_edges.tolist():
+        pool = _POOL_OF_GRADIENT.get(index.op_types[consumer])
+        if position == 1 and pool is not None and index.op_types[producer] == pool:
+            attributes = index.graph_def.node[consumer].attr
+            if "data_format" in attributes and attributes["data_format"].s in (b"NCDHW", b"NCHW"):
+                found[consumer] = producer
+    return found
+
+
+def attach_pools(index: GraphIndex, units: Units) -> Iterator[Merge]:
+    """Ties the gradient of a channels-first pool to the pool (``paired_pools``)."""
+    del units
+    for gradient, pool in paired_pools(index).items():
+        reason = f"{index.names[gradient]} has a CPU kernel for its layout only next to {index.names[pool]}"
+        yield Merge(pool, gradient, "attach_pools", reason)
 
 
 def attach_metadata(index: GraphIndex, units: Units) -> Iterator[Merge]:

@@ -10,6 +10,7 @@ from colocation.graph_index import index_graph
 from colocation.heuristics import (
     attach_constants,
     attach_metadata,
+    attach_pools,
     default_groups,
     name_scope,
     single_consumer,
@@ -160,3 +161,15 @@ def test_heuristics_only_add_to_the_hard_units():
     assert groups(index, attach_constants) == sets("v r", "c a")
     merges = form_units(index, [attach_constants]).merges
     assert [m.rule for m in merges] == ["resource_edges", "attach_constants"]
+
+
+@pytest.mark.parametrize(("layout", "tied"), [("NCHW", True), ("NHWC", False)])
+def test_the_gradient_of_a_channels_first_pool_is_tied_to_it(layout: str, tied: bool):
+    with tf.Graph().as_default() as made:
+        x = tf1.placeholder(tf.float32, [2, 8, 8, 8], name="x")
+        y = tf.nn.max_pool2d(x, 2, 2, "SAME", data_format=layout, name="pool")
+        tf1.gradients(y, x)
+    index = index_graph(made.as_graph_def())
+    merges = list(attach_pools(index, form_units(index)))
+    names = {(index.op_types[merge.op_a], index.op_types[merge.op_b]) for merge in merges}
+    assert names == ({("MaxPool", "MaxPoolGrad")} if tied else set())

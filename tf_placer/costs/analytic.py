@@ -8,6 +8,7 @@ import dataclasses
 import numpy as np
 
 from colocation.graph_index import GraphIndex
+from colocation.heuristics import paired_pools
 from colocation.references import references_of
 from colocation.tensorflow_internals import is_onednn_on
 from tf_placer.cluster.cluster import Cluster
@@ -96,7 +97,7 @@ def _graph_costs(
     times = [run_time_ns(kind, flops, num_bytes, device) for device in cluster.devices]
     compute_ns = np.stack(times, axis=1) if len(works) else np.zeros((0, len(cluster.devices)), np.int64)
     allowed, on_host = _kernel_tables(index, cluster)
-    limited = _cpu_limits(views, is_shape_known, cluster)
+    limited = _cpu_limits(index, views, is_shape_known, cluster)
     is_cpu = np.array([device.type == "CPU" for device in cluster.devices])
     allowed[np.ix_(np.array(list(limited), np.int64), is_cpu)] = False
     if cluster.host is not None:
@@ -153,12 +154,19 @@ def _kernel_tables(index: GraphIndex, cluster: Cluster) -> tuple[np.ndarray, np.
     return allowed, on_host
 
 
-def _cpu_limits(views: list[OpView], is_shape_known: bool, cluster: Cluster) -> dict[int, str]:
+def _cpu_limits(
+    index: GraphIndex, views: list[OpView], is_shape_known: bool, cluster: Cluster
+) -> dict[int, str]:
     """Op id -> why no CPU of the cluster runs it, of the ops that CPU kernels refuse."""
     # The kernels of described hardware and of other machines may be with oneDNN or without.
     has_onednn = cluster.kind in ("local", "logical") and is_onednn_on()
-    limits = ((op, view, cpu_limit(view, has_onednn, is_shape_known)) for op, view in enumerate(views))
-    return {op: described(view.node, limit) for op, view, limit in limits if limit is not None}
+    paired = paired_pools(index)
+    found = {}
+    for op, view in enumerate(views):
+        limit = cpu_limit(view, has_onednn, is_shape_known, op in paired)
+        if limit is not None:
+            found[op] = described(view.node, limit)
+    return found
 
 
 def _first_limit(parts: list[OpCosts]) -> dict[int, str]:

@@ -104,14 +104,19 @@ class CpuLimit:
     remedy: str
 
 
-def cpu_limit(op: OpView, has_onednn: bool = False, is_shape_known: bool = True) -> CpuLimit | None:
+def cpu_limit(
+    op: OpView, has_onednn: bool = False, is_shape_known: bool = True, is_paired: bool = False
+) -> CpuLimit | None:
     """What keeps an op off every CPU; None where nothing is known to.
 
     Args:
       op: the op.
       has_onednn: the CPUs are known to run oneDNN's kernels.
       is_shape_known: the shapes of its tensors are what they will be.
+      is_paired: it is the gradient of a pool that runs next to it (``paired_pools``).
     """
+    if is_paired and has_onednn and _is_float32(op):
+        return None
     for limit in _LIMITS:
         found = limit(op, has_onednn and _is_float32(op), is_shape_known)
         if found is not None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from colocation.frames import outermost_loops
 from tf_placer.data_parallel.writers import writers
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
@@ -49,7 +52,7 @@ class BatchGraph:
         for producer, output, consumer, _ in self.edges:
             self.inputs[consumer].append((producer, output))
             touches[consumer] |= self.carries((producer, output))
-        self._touches = touches
+        self._touches = _whole_loops(touches, outermost_loops(whole.index))
         self.updates = self._leads_to_writes()
         self._sums: set[int] = set()
         self._find_sums_of_sums()
@@ -92,6 +95,12 @@ class BatchGraph:
             turns = op_type in _SUMS and not self._touches[op] and bool(turned)
             if turns and all(self.is_sum(tensor) for tensor in turned):
                 self._sums.add(op)
+
+
+def _whole_loops(touches: np.ndarray, loop_of_op: Sequence[int]) -> np.ndarray:
+    """[N] bool: a TensorFlow 1 loop touches examples as a whole, so what is summed in it crosses when it ends."""
+    loops = np.array(loop_of_op, np.int64)
+    return touches | (np.isin(loops, loops[touches]) & (loops >= 0))
 
 
 def _check_alike(whole: Item, part: Item) -> None:

@@ -97,6 +97,8 @@ def _prefixed(program: GraphProgram, prefix: str) -> GraphProgram:
         node.name = new_name[node.name]
         node.input[:] = [renamed_input(text, new_name) for text in node.input]
         node.attr.pop("_class", None)  # devices are full already
+        if "frame_name" in node.attr:
+            node.attr["frame_name"].s = f"{prefix}/{node.attr['frame_name'].s.decode()}".encode()
         if node.attr["shared_name"].s if "shared_name" in node.attr else b"":
             node.attr["shared_name"].s = node.name.encode()
     return GraphProgram(

@@ -25,6 +25,9 @@ _READERS = LEAVES_AS_IT_IS | frozenset(
     ]
 )
 
+# What these change is gone when the step ends.
+_OF_A_STEP = ("Stack", "TensorArray")
+
 
 def writers(graph_def: tf.compat.v1.GraphDef) -> np.ndarray:
     """[N] bool, in the order of the nodes."""
@@ -43,6 +46,6 @@ def _writes(
         return any(_writes(child, library, seen) for name in new for child in library[name].node_def)
     definition = registered_op(node.op)
     takes = [] if definition is None else definition.input_arg
-    return node.op not in _READERS and any(
+    return not (node.op in _READERS or node.op.startswith(_OF_A_STEP)) and any(
         argument.is_ref or argument.type == tf.resource.as_datatype_enum for argument in takes
     )

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from colocation.heuristics import attach_constants
+from colocation.heuristics import attach_constants, attach_pools
 from colocation.units import Units, form_units
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.costs.analytic import OpCosts, analytic_costs
+from tf_placer.costs.frame_trips import frame_trips
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
 from tf_placer.graph.sizes.output_specs import tensor_bytes
 from tf_placer.problem.aliases import aliases
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.tensors import TensorTable, tensor_table
+
+# Op type -> the input that is kept in an array or on a stack.
+_VALUE_KEPT = {"StackPushV2": 1, "TensorArrayScatterV3": 2, "TensorArraySplitV3": 1, "TensorArrayWriteV3": 2}
 
 
 def analytic_problem(item: Item, cluster: Cluster) -> Problem:
@@ -36,10 +40,8 @@ def analytic_problem(item: Item, cluster: Cluster) -> Problem:
     resident_bytes = np.zeros(units.num_units, np.int64)
     for variable in item.variables:
         resident_bytes[units.unit_of_op[item.index.id_of_name[variable.node]]] += variable.num_bytes
-    for op, op_type in enumerate(item.index.op_types):
-        if op_type == "TemporaryVariable":  # of a part of the step, and behind references all the while
-            (spec,) = item.outputs[op]
-            resident_bytes[units.unit_of_op[op]] += tensor_bytes(spec.shape, spec.dtype)
+    for op, num_bytes in _held_bytes(item).items():
+        resident_bytes[units.unit_of_op[op]] += num_bytes
     table = item_tensors(item)
     return Problem(
         name=item.name,
@@ -65,12 +67,31 @@ def analytic_problem(item: Item, cluster: Cluster) -> Problem:
     )
 
 
-def units_of(item: Item) -> Units:
-    """The item's units: TensorFlow's hard colocation rules, and constants attached to their only reader.
+def _held_bytes(item: Item) -> dict[int, int]:
+    """Op id -> bytes that it puts behind a handle for most of a step: no tensor of the graph is as large.
 
-    A constant on another device than its reader helps nobody.
+    These are buffers of temporary variables, and what loops of TensorFlow 1 keep of all their iterations.
     """
-    return form_units(item.index, heuristics=(attach_constants,))
+    held = {}
+    for op, op_type in enumerate(item.index.op_types):
+        if op_type == "TemporaryVariable":
+            (spec,) = item.outputs[op]
+            held[op] = tensor_bytes(spec.shape, spec.dtype)
+    if _VALUE_KEPT.keys().isdisjoint(item.index.op_types):
+        return held
+    runs = frame_trips(item.index, item.outputs).runs
+    for producer, output, consumer, position in item.index.data_edges.tolist():
+        if _VALUE_KEPT.get(item.index.op_types[consumer]) == position:
+            held[consumer] = round(float(runs[consumer]) * item.outputs[producer][output].num_bytes)
+    return held
+
+
+def units_of(item: Item) -> Units:
+    """The item's units: TensorFlow's hard colocation rules, and what helps nobody on different devices.
+
+    These are constants and their only reader, and a channels-first pool and its gradient.
+    """
+    return form_units(item.index, heuristics=(attach_pools, attach_constants))
 
 
 def item_tensors(item: Item) -> TensorTable:

@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from colocation.graph_index import index_graph
+from colocation.heuristics import paired_pools
 from colocation.tensorflow_internals import is_onednn_on
 from tf_placer.costs.cpu_limits import cpu_limit
 from tf_placer.costs.op_view import OpView
@@ -114,6 +115,21 @@ class _Layout:
             "AvgPoolGrad": lambda: raw.AvgPoolGrad(orig_input_shape=self.shape(), grad=y, **attributes),
         }
 
+    def paired(self) -> dict[str, Callable[[], object]]:
+        """The gradient of a pool that runs next to it."""
+        x = self.tensor()
+        window = self.each(2)
+        attributes = {"ksize": window, "strides": window, "padding": "SAME", "data_format": self.format}
+        pool, gradient = (
+            (raw.MaxPool3D, raw.MaxPool3DGrad) if self.dimensions == 3 else (raw.MaxPool, raw.MaxPoolGrad)
+        )
+
+        def build() -> tf.Tensor:
+            y = pool(input=x, **attributes)
+            return gradient(orig_input=x, orig_output=y, grad=y, **attributes)
+
+        return {gradient.__name__: build}
+
     def others(self) -> dict[str, Callable[[], object]]:
         x = self.tensor()
         if self.dimensions == 3:
@@ -155,6 +171,7 @@ def cases() -> dict[str, Callable[[], object]]:
             layout = _Layout(first, dimensions)
             for what, builds in (
                 ("", {**layout.convolutions(), **layout.pools(), **layout.others()}),
+                (" paired", layout.paired()),
                 (" training", layout.normalization(True)),
                 (" inference", layout.normalization(False)),
             ):
@@ -188,7 +205,9 @@ def outcome(name: str) -> list[bool]:
             refused = False
         except tf.errors.OpError:
             refused = True
-    return [cpu_limit(view) is not None, cpu_limit(view, has_onednn=True) is not None, refused]
+    is_paired = op in paired_pools(index)
+    said = [cpu_limit(view, has_onednn, is_paired=is_paired) is not None for has_onednn in (False, True)]
+    return [*said, refused]
 
 
 if __name__ == "__main__":

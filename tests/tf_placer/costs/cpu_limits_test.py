@@ -12,10 +12,11 @@ import pytest
 import tensorflow as tf
 
 from tests.logical_devices import REPOSITORY
+from tests.tf1_programs import made
 from tests.tf_placer.costs import cpu_limits_process
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import Device
-from tf_placer.costs import cpu_limits
+from tf_placer.costs import analytic, cpu_limits
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
@@ -74,20 +75,22 @@ def test_every_op_of_the_table_is_run():
     assert run["of channels"] >= cpu_limits.NO_POOLING_OF_CHANNELS
 
 
-def convolutional_step(layout: str = "NCHW", dilation: int = 1) -> Item:
-    """A training step of convolutions, pools and batch normalization."""
+def step_of(layout: str, dilation: int) -> list[tf.Tensor | tf.Operation]:
+    """A training step of convolutions, pools and batch normalization, in the default graph."""
     first = layout == "NCHW"
-    with tf.Graph().as_default() as graph:
-        x = v1.placeholder(tf.float32, [4, 3, 16, 16] if first else [4, 16, 16, 3], name="x")
-        weights = v1.get_variable("w", [3, 3, 3, 8], use_resource=True)
-        y = tf.nn.conv2d(x, weights, 1, "SAME", data_format=layout, dilations=dilation)
-        y, *_ = v1.nn.fused_batch_norm(y, tf.ones([8]), tf.zeros([8]), data_format=layout)
-        y = tf.nn.max_pool2d(tf.nn.relu(y), 2, 2, "SAME", data_format=layout)
-        y = tf.nn.avg_pool2d(y, 2, 2, "SAME", data_format=layout)
-        loss = tf.reduce_mean(y * y, name="loss")
-        train = v1.train.GradientDescentOptimizer(0.1).minimize(loss)
-    meta_graph = v1.MetaGraphDef(graph_def=graph.as_graph_def())
-    return Item.from_meta_graph(meta_graph, [loss.name, train.name])
+    x = v1.placeholder(tf.float32, [4, 3, 16, 16] if first else [4, 16, 16, 3], name="x")
+    weights = v1.get_variable("w", [3, 3, 3, 8], use_resource=True)
+    y = tf.nn.conv2d(x, weights, 1, "SAME", data_format=layout, dilations=dilation)
+    y, *_ = v1.nn.fused_batch_norm(y, tf.ones([8]), tf.zeros([8]), data_format=layout)
+    y = tf.nn.max_pool2d(tf.nn.relu(y), 2, 2, "SAME", data_format=layout)
+    y = tf.nn.avg_pool2d(y, 2, 2, "SAME", data_format=layout)
+    loss = tf.reduce_mean(y * y, name="loss")
+    return [loss, v1.train.GradientDescentOptimizer(0.1).minimize(loss)]
+
+
+def convolutional_step(layout: str = "NCHW", dilation: int = 1) -> Item:
+    found = made(lambda: step_of(layout, dilation))
+    return Item.from_meta_graph(found.meta_graph, found.fetches)
 
 
 def cpu_devices(problem: Problem, name: str) -> list[bool]:
@@ -143,3 +146,16 @@ def test_an_op_within_a_loop_is_told_of_the_loop():
         InputError, match=r"\((Stateless)?While\) .* no CPU kernel of Conv2D for the layout NCHW"
     ):
         analytic_problem(item, only_cpu())
+
+
+@pytest.mark.parametrize("onednn", [True, False])
+def test_a_cpu_of_this_machine_runs_what_its_kernels_do(onednn: bool, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(analytic, "is_onednn_on", lambda: onednn)
+    if not onednn:
+        with pytest.raises(InputError, match="for the layout NCHW"):
+            analytic_problem(convolutional_step(), Cluster.logical(2))
+        return
+    problem = analytic_problem(convolutional_step(), Cluster.logical(2))
+    unit_of = {op_type: problem.unit_of_op[op] for op, op_type in enumerate(problem.op_types)}
+    assert unit_of["MaxPool"] == unit_of["MaxPoolGrad"]  # oneDNN has the second only next to the first
+    assert problem.allowed.all()

@@ -6,11 +6,19 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.tf_placer.data_parallel.steps import BATCH, adam_lookup_step, dense_step, lookup_step
+from tests.tf_placer.data_parallel.steps import (
+    BATCH,
+    adam_lookup_step,
+    dense_step,
+    lookup_step,
+    looped_step,
+    reference_step,
+)
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.data_parallel.gradients import find_gradients
 from tf_placer.data_parallel.replicated_program import replicated_program
 from tf_placer.graph.item import Item
+from tf_placer.graph.program import VARIABLES
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.rewrite import rewrite
@@ -26,9 +34,7 @@ def trained(program: GraphProgram, devices: int) -> dict[str, np.ndarray]:
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(program.graph_def, name="")
         handles = [
-            node.name
-            for node in program.graph_def.node
-            if node.op == "VarHandleOp" and "input_" not in node.name
+            node.name for node in program.graph_def.node if node.op in VARIABLES and "input_" not in node.name
         ]
         with tf.compat.v1.Session(graph=graph, config=config) as session:
             for assignment in program.assignments:
@@ -39,8 +45,10 @@ def trained(program: GraphProgram, devices: int) -> dict[str, np.ndarray]:
             for handle in handles:
                 op = graph.get_operation_by_name(handle)
                 with tf.device(op.device):
-                    reads[handle] = tf.raw_ops.ReadVariableOp(
-                        resource=op.outputs[0], dtype=op.get_attr("dtype")
+                    reads[handle] = (
+                        tf.raw_ops.ReadVariableOp(resource=op.outputs[0], dtype=op.get_attr("dtype"))
+                        if op.type == "VarHandleOp"
+                        else op.outputs[0]
                     )
             return {name: value for name, value in session.run(reads).items() if value.dtype == np.float32}
 
@@ -72,6 +80,11 @@ def check_alike(whole: Item, part: Item, count: int) -> None:
 @pytest.mark.parametrize("count", [2, 4])
 def test_replicas_train_as_the_whole_batch_does(count: int) -> None:
     check_alike(dense_step(), dense_step(BATCH // count), count)
+
+
+@pytest.mark.parametrize("step", [reference_step, looped_step])
+def test_replicas_of_tensorflow_1_train_as_the_whole_batch_does(step) -> None:
+    check_alike(step(), step(BATCH // 2), 2)
 
 
 @pytest.mark.parametrize("step", [lookup_step, adam_lookup_step])

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import tensorflow as tf
 
+from tests.tf1_programs import Tf1Program, made
 from tf_placer.data_parallel.smaller_batch import Splittable
 from tf_placer.graph.item import Item
+
+v1 = tf.compat.v1
 
 WIDTH = 3
 BATCH = 8
@@ -63,6 +68,47 @@ def adam_lookup_step(batch: int = BATCH) -> Item:
         return loss
 
     return Item.from_function(step, tf.constant(row_of_example[:batch]), name="adam_lookup_step")
+
+
+def _with_values(found: Tf1Program, batch: int) -> Item:
+    """An Item with values in its variables and its input, of which a smaller batch has the first rows."""
+    rng = np.random.default_rng(1)
+    item = Item.from_meta_graph(found.meta_graph, found.fetches, batch_size=batch)
+    variables = tuple(
+        dataclasses.replace(one, value=0.5 * rng.normal(size=one.shape).astype(np.float32))
+        for one in item.variables
+    )
+    (feed,) = item.feeds
+    whole = rng.normal(size=(BATCH, *feed.shape[1:])).astype(np.float32)
+    return dataclasses.replace(
+        item, variables=variables, feeds=(dataclasses.replace(feed, value=whole[:batch]),)
+    )
+
+
+def reference_step(batch: int = BATCH) -> Item:
+    """Momentum on v1 variables."""
+
+    def build() -> list[tf.Tensor | tf.Operation]:
+        y = v1.placeholder(tf.float32, [None, WIDTH], name="x")
+        for k in range(2):
+            y = tf.tanh(y @ v1.get_variable(f"w{k}", [WIDTH, WIDTH], use_resource=False))
+        loss = tf.reduce_mean(y**2, name="loss")
+        return [loss, v1.train.MomentumOptimizer(0.1, 0.9).minimize(loss)]
+
+    return _with_values(made(build), batch)
+
+
+def looped_step(batch: int = BATCH) -> Item:
+    """A TensorFlow 1 loop over a v1 variable, and its gradient."""
+
+    def build() -> list[tf.Tensor | tf.Operation]:
+        x = v1.placeholder(tf.float32, [None, WIDTH], name="x")
+        w = v1.get_variable("w", [WIDTH, WIDTH], use_resource=False)
+        y = v1.while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, tf.tanh(y @ w)), (0, x), name="loop")[1]
+        loss = tf.reduce_mean(y**2, name="loss")
+        return [loss, v1.train.GradientDescentOptimizer(0.1).minimize(loss)]
+
+    return _with_values(made(build), batch)
 
 
 def forward(batch: int = BATCH) -> Item:

@@ -6,11 +6,13 @@ import importlib
 import numpy as np
 import pytest
 
+from tests.tf1_programs import program
 from tf_placer import workloads
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.costs.analytic import analytic_costs
 from tf_placer.errors import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.graph.item import Item
 from tf_placer.planners.single_device import single_device_placements
 from tf_placer.problem.analytic_problem import analytic_problem, item_tensors
 
@@ -93,3 +95,16 @@ def test_an_op_without_a_kernel_anywhere_is_named(item, monkeypatch):
     with pytest.raises(InputError) as error:
         analytic_problem(item, Cluster.preset("k40x2"))
     assert str(error.value) == f"op {name!r} ({op_type}) has a kernel on no device of cluster 'k40x2'"
+
+
+def test_what_a_loop_of_tensorflow_1_keeps_of_all_iterations_is_resident():
+    found = program("recurrent_training")
+    problem = analytic_problem(Item.from_meta_graph(found.meta_graph, found.fetches), Cluster.preset("k40x2"))
+    weights = 12 * 4
+    # Five steps of three examples: eight inputs in an array, four results in one and four gradients in another; on
+    # stacks the state, what was multiplied with the weights, and twice the counter.
+    of_a_step = 3 * (8 + 4 + 4) + 3 * (4 + 12) + 2
+    assert problem.resident_bytes.sum() == 4 * (weights + 5 * of_a_step)
+    assert (
+        problem.resident_bytes > 0
+    ).sum() == 2  # the weights; the loop, which is one unit with its gradient

@@ -181,7 +181,7 @@ class _Wiring:
                 f"which takes {len(arguments)}; the graph is damaged"
             )
         self._inputs = dict(zip(arguments, data, strict=True))
-        self._device = call.device
+        self._call, self._device = call.name, call.device
         self._names = names
         self._offsets = {node.name: output_offsets(node, library) for node in body.node_def}
 
@@ -206,6 +206,8 @@ class _Wiring:
         result.device = _inherited(node.device, self._device)
         del result.input[:]
         result.input.extend(self.tensor(text) for text in node.input)
+        if node.op in _FRAME_OPS:  # two calls must not share a loop
+            result.attr["frame_name"].s = f"{self._call}/{node.attr['frame_name'].s.decode()}".encode()
         if "_class" in result.attr:
             classes = [value.decode() for value in node.attr["_class"].list.s]
             del result.attr["_class"].list.s[:]

@@ -128,3 +128,17 @@ def test_unknown_op_in_a_body_is_named():
     program.graph_def.library.function[0].node_def[0].op = "NoSuchOp"
     with pytest.raises(InputError, match="unknown op type 'NoSuchOp'"):
         inline_calls(program)
+
+
+def test_calls_of_one_function_do_not_share_a_frame():
+    @tf.function
+    def body(x):
+        return tf.raw_ops.Exit(data=tf.raw_ops.Enter(data=x, frame_name="loop"))
+
+    @tf.function
+    def step(x):
+        return body(x) + body(x + 1.0)
+
+    graph_def = inline_calls(program_of_function(step, tf.constant(1.0))).graph_def
+    frames = [node.attr["frame_name"].s for node in graph_def.node if node.op == "Enter"]
+    assert len(frames) == len(set(frames)) == 2

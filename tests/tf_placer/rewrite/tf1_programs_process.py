@@ -1,0 +1,96 @@
+"""Programs of TensorFlow 1 placed at random over logical devices: they compute what they do unplaced.
+
+Usage: python -m tests.tf_placer.rewrite.tf1_programs_process
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from tests.logical_devices import report
+from tests.tf1_programs import PROGRAMS, Tf1Program, program
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.graph.item import Item
+from tf_placer.graph.program import VARIABLES
+from tf_placer.problem.analytic_problem import analytic_problem
+from tf_placer.problem.placement import Placement
+from tf_placer.rewrite.apply_placement import apply_placement
+from tf_placer.rewrite.meta_graph import place_meta_graph
+
+v1 = tf.compat.v1
+NUM_DEVICES, STEPS, PLACEMENTS = 3, 3, 4
+
+Values = list[list[np.ndarray]]
+
+
+def run(
+    graph_def: v1.GraphDef, fetches: Sequence[str], feeds: Mapping[str, np.ndarray], starts: Mapping[str, np.ndarray]
+) -> Values:  # fmt: skip
+    """What some steps compute, from given values of the variables."""
+    with tf.Graph().as_default() as graph:
+        tf.graph_util.import_graph_def(graph_def, name="")
+        assigns, values = [], {}
+        for name, value in starts.items():
+            variable = graph.get_tensor_by_name(f"{name}:0")
+            with graph.device(variable.device):
+                given = v1.placeholder(value.dtype, value.shape)
+                assigns.append(v1.assign(variable, given).op)
+            values[given] = value
+        config = v1.ConfigProto(
+            device_count={"CPU": NUM_DEVICES}, allow_soft_placement=False, intra_op_parallelism_threads=1
+        )
+        config.graph_options.rewrite_options.disable_meta_optimizer = True
+        config.graph_options.optimizer_options.opt_level = v1.OptimizerOptions.L0
+        with v1.Session(config=config) as session:
+            session.run(assigns, values)
+            steps = [session.run(list(fetches), feeds) for _ in range(STEPS)]
+    return [[np.asarray(value) for value in step if value is not None] for step in steps]
+
+
+def same(some: Values, others: Values) -> bool:
+    pairs = zip(some, others, strict=True)
+    return all(np.array_equal(a, b) for one, other in pairs for a, b in zip(one, other, strict=True))
+
+
+def computes_the_same(found: Tf1Program, seed: int) -> bool:
+    """Places a program at random a few times; the Item's graph and the MetaGraphDef are run."""
+    rng = np.random.default_rng(seed)
+    item = Item.from_meta_graph(found.meta_graph, found.fetches, batch_size=4)
+    problem = analytic_problem(item, Cluster.logical(NUM_DEVICES))
+    feeds = {
+        f"{feed.node}:0": 0.3 * rng.normal(size=feed.shape).astype(feed.dtype.as_numpy_dtype)
+        for feed in item.feeds
+    }
+    starts = {
+        node.name: 0.3
+        * rng.normal(size=[size.size for size in node.attr["shape"].shape.dim]).astype(np.float32)
+        for node in found.meta_graph.graph_def.node
+        if node.op in VARIABLES
+    }
+    needed = {name: value for name, value in starts.items() if name in item.index.id_of_name}
+    unplaced = run(found.meta_graph.graph_def, found.fetches, feeds, starts)
+    for _ in range(PLACEMENTS):
+        rows = np.array([rng.choice(np.flatnonzero(allowed)) for allowed in problem.allowed], np.int32)
+        placement = Placement(problem, rows)
+        cleaned = run(apply_placement(item, placement), [*item.fetches, *item.control_outputs], feeds, needed)
+        given = run(place_meta_graph(found.meta_graph, placement).graph_def, found.fetches, feeds, starts)
+        if not (same(unplaced, cleaned) and same(unplaced, given)):
+            return False
+    return True
+
+
+def checks() -> list[Callable[[], bool]]:
+    found = []
+    for seed, name in enumerate(PROGRAMS):
+        check = functools.partial(lambda name, seed: computes_the_same(program(name), seed), name, seed)
+        check.__name__ = name  # type: ignore[attr-defined]
+        found.append(check)
+    return found
+
+
+if __name__ == "__main__":
+    report(checks())
