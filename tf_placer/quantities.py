@@ -38,6 +38,18 @@ def percentage(fraction: float | None, signed: bool = False) -> str:
     return _shown(None if fraction is None else 1e2 * fraction, signed, 1, "%")
 
 
+def excess(time: float, than: float) -> float:
+    """The share by which a time is longer than another; negative where it is shorter.
+
+    Args:
+      time, than: not negative. A step may take no time at all: it is as long as another such, and infinitely shorter
+        than others.
+    """
+    if not than:
+        return math.inf if time else 0.0
+    return time / than - 1
+
+
 def amount(number: float) -> str:
     """``"26"``, ``"1.5K"``, ``"181.3M"``: with K, M, G, T and P for thousands, millions and so on.
 

@@ -35,6 +35,7 @@ src_dir = path = "model"
 dst_dir = "placed"
 tf.saved_model.save(module, path, signatures={"serving_default": fn})
 with tf.Graph().as_default() as graph:
+    tf.compat.v1.placeholder(tf.float32, None, name="x")
     tf.ones([2], name="y")
 meta_graph_def = tf.compat.v1.MetaGraphDef(graph_def=graph.as_graph_def())
 arrays = dict(

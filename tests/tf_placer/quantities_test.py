@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tf_placer.errors import InputError
-from tf_placer.quantities import amount, gain, known, milliseconds, parse_size, percentage, size
+from tf_placer.quantities import amount, excess, gain, known, milliseconds, parse_size, percentage, size
 
 
 @pytest.mark.parametrize("unknown", [None, math.nan, math.inf, -math.inf, np.float32("nan")])
@@ -74,3 +74,10 @@ def test_a_size_is_read_to_the_byte(text, num_bytes):
 def test_what_is_no_size_is_told(text):
     with pytest.raises(InputError, match=r"write a number and one of B, KB|give a size above 0"):
         parse_size(text)
+
+
+def test_the_share_by_which_a_time_is_longer() -> None:
+    assert excess(3.0, 2.0) == 0.5 and excess(1.0, 2.0) == -0.5
+    assert excess(0.0, 2.0) == -1.0
+    # Steps of no time.
+    assert excess(0.0, 0.0) == 0.0 and excess(1.0, 0.0) == math.inf

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from tf_placer.automatic.plan import Plan
 from tf_placer.automatic.verdict import verdict
 from tf_placer.data_parallel.data_parallel import DataParallel
@@ -10,7 +12,7 @@ from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.problem.crossings import crossings
 from tf_placer.problem.layer_rows import device_labels, layer_rows
 from tf_placer.problem.layers import layers_of
-from tf_placer.quantities import milliseconds
+from tf_placer.quantities import excess, milliseconds
 
 _LARGEST = 5
 _LAYERS = 12
@@ -93,4 +95,6 @@ def _times(what: str, plan_s: float | None, single_s: float | None) -> str:
     text = f"{what}: {milliseconds(plan_s)} a step"
     if single_s is None:
         return f"{text}; no single device can run it"
-    return f"{text}, best single device {milliseconds(single_s)} ({plan_s / single_s:.3f} of it)"
+    share = 1 + excess(plan_s, single_s)
+    of_it = f" ({share:.3f} of it)" if math.isfinite(share) else ""
+    return f"{text}, best single device {milliseconds(single_s)}{of_it}"

@@ -22,7 +22,7 @@ from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
 from tf_placer.errors import InputError
 from tf_placer.folders import check_writable
-from tf_placer.graph.reading.op_libraries import load_op_libraries
+from tf_placer.op_libraries import load_op_libraries
 from tf_placer.problem.pins import Pin
 from tf_placer.problem.plan_file import PlanFile
 from tf_placer.search import methods

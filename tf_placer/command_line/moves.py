@@ -14,7 +14,7 @@ from tf_placer.problem.crossings import Crossing
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
-from tf_placer.quantities import known, milliseconds, percentage
+from tf_placer.quantities import excess, known, milliseconds, percentage
 
 LISTED = 8
 _MB = 1e6
@@ -130,5 +130,5 @@ def _change(move: Move) -> str:
         return "as planned"
     share = None
     if move.step_s is not None and move.change_s is not None:
-        share = move.change_s / (move.step_s - move.change_s)
+        share = excess(move.step_s, move.step_s - move.change_s)
     return f"{milliseconds(move.change_s, signed=True)} ({percentage(share, signed=True)})"

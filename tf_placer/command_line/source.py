@@ -11,8 +11,8 @@ from tf_placer.command_line.scripts.script_item import ScriptStep, script_step
 from tf_placer.data_parallel.smaller_batch import Splittable
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
-from tf_placer.graph.reading.graph_files import GraphFile, read_graph_file
 from tf_placer.graph.reading.inputs import InputShapes
+from tf_placer.graph.reading.model_files import GraphFile, read_meta_graph_file
 from tf_placer.graph.reading.saved_model import SERVING, SavedModel, read_saved_model
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.meta_graph import place_meta_graph
@@ -144,7 +144,7 @@ class Source:
         Raises:
           InputError: it is missing or damaged.
         """
-        return read_graph_file(pathlib.Path(self.meta_graph or ""), f"--meta_graph={self.meta_graph}")
+        return read_meta_graph_file(pathlib.Path(self.meta_graph or ""), f"--meta_graph={self.meta_graph}")
 
     def placed_meta_graph(self, placement: Placement) -> GraphFile:
         """The file with a placement's devices in it.

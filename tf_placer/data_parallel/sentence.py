@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 from tf_placer.data_parallel.data_parallel import DataParallel
-from tf_placer.quantities import milliseconds, percentage
+from tf_placer.quantities import excess, milliseconds, percentage
 
 _SAME = 0.005  # a share of the step time that nobody would change a program for
 
@@ -36,7 +38,7 @@ def split_batch_sentence(found: DataParallel, plan_s: float | None) -> str:
     would_take = (
         f"tf.distribute.MirroredStrategy over {over} would take {milliseconds(found.step_s)} in the simulator"
     )
-    said = _compared(would_take, found.step_s, plan_s, abs(found.step_s / plan_s - 1) > _SAME)
+    said = _compared(would_take, found.step_s, plan_s, abs(excess(found.step_s, plan_s)) > _SAME)
     said += f" It was {found.why_not}." if found.why_not else ""
     if found.overlapped_s is not None and found.overlapped_s < plan_s * (1 - _SAME) <= found.step_s:
         said += f" With gradients sent in small packs beside the backward pass, {milliseconds(found.overlapped_s)}."
@@ -52,10 +54,12 @@ def _compared(takes: str, split_s: float, plan_s: float, is_clear: bool) -> str:
     if not is_clear:
         return f"Splitting the batch instead gains nothing: {takes}, as this plan does."
     if split_s < plan_s:
-        return f"Split the batch instead: {takes}, {percentage(1 - split_s / plan_s)} less than this plan."
-    return (
-        f"Splitting the batch gains no more: {takes}, {percentage(split_s / plan_s - 1)} more than this plan."
-    )
+        return (
+            f"Split the batch instead: {takes}, {percentage(-excess(split_s, plan_s))} less than this plan."
+        )
+    more = excess(split_s, plan_s)
+    than = f"{percentage(more)} more than this plan" if math.isfinite(more) else "and this plan no time"
+    return f"Splitting the batch gains no more: {takes}, {than}."
 
 
 def _types(devices: tuple[str, ...]) -> str:

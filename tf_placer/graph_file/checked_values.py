@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from tf_placer.arguments import nearest, shown
 from tf_placer.errors import InputError
 
+LONGEST_NS = 1 << 50  # two weeks: the times of thousands of nodes add up within the simulator's numbers
 _MOST = 2**62
 
 
@@ -31,26 +31,33 @@ class Entry:
             raise InputError(f"{self.where}: {name} is {shown(value)}; give a text")
         return value
 
-    def whole(self, name: str, default: int | None = None) -> int:
-        """A whole number of at least 0."""
+    def whole(self, name: str, default: int | None = None, most: int = _MOST) -> int:
+        """A whole number from 0 to ``most``."""
         value = self._value(name, default)
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST:
-            raise InputError(f"{self.where}: {name} is {shown(value)}; give a whole number of at least 0")
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+            raise InputError(
+                f"{self.where}: {name} is {shown(value)}; give a whole number{_range(value, most)}"
+            )
         return value
 
-    def scaled(self, name: str, scale: float, default: float | None = None) -> int:
-        """A number of at least 0 times ``scale``, rounded."""
+    def scaled(self, name: str, scale: float, default: float | None = None, most: int = _MOST) -> int:
+        """A number of at least 0 times ``scale``, rounded; at most ``most``."""
         value = self._value(name, default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value * scale <= _MOST:
-            raise InputError(f"{self.where}: {name} is {shown(value)}; give a number of at least 0")
-        if not math.isfinite(value):
-            raise InputError(f"{self.where}: {name} is {shown(value)}; give a finite number")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value * scale <= most:
+            raise InputError(
+                f"{self.where}: {name} is {shown(value)}; give a number{_range(value, most / scale)}"
+            )
         return round(value * scale)
 
     def _value(self, name: str, default: Any) -> Any:
         if name not in self.values and default is None:
             raise InputError(f"{self.where} has no {name}; give it")
         return self.values.get(name, default)
+
+
+def _range(value: object, most: float) -> str:
+    is_too_large = isinstance(value, int | float) and not isinstance(value, bool) and value > most
+    return f" of at most {most:g}" if is_too_large else " of at least 0"
 
 
 def entries(where: str, values: object, known: tuple[str, ...] = ()) -> list[Entry]:

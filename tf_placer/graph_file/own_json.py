@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tf_placer.graph_file.checked_values import Entry, entries
+from tf_placer.graph_file.checked_values import LONGEST_NS, Entry, entries
 from tf_placer.graph_file.profiled_graph import Edge, Node, ProfiledGraph
 
 _TOP = ("name", "nodes", "edges")
@@ -34,7 +34,7 @@ def _node(node: Entry) -> Node:
     times = Entry(f"{node.where}.time_ns", node.values.get("time_ns"))
     return Node(
         node.text("name"),
-        {kind: times.whole(kind) for kind in times.values},
+        {kind: times.whole(kind, most=LONGEST_NS) for kind in times.values},
         node.whole("resident_bytes", 0),
         node.whole("output_bytes", 0),
         node.text("colocation", ""),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tf_placer.errors import InputError
-from tf_placer.graph_file.checked_values import Entry
+from tf_placer.graph_file.checked_values import LONGEST_NS, Entry
 from tf_placer.graph_file.profiled_graph import Edge, Node, ProfiledGraph
 
 _NODE = re.compile(r"(\S+) -- (.*) -- (.*)")
@@ -35,8 +35,8 @@ def read_pipedream(file: str, graph_name: str, text: str) -> ProfiledGraph:
         elif node:
             name, values = node[1], Entry(where, _values(where, node[3]))
             activation[name] = values.scaled("activation_size", 1.0)
-            forward = {"GPU": values.scaled("forward_compute_time", _NS)}
-            backward = {"GPU": values.scaled("backward_compute_time", _NS)}
+            forward = {"GPU": values.scaled("forward_compute_time", _NS, most=LONGEST_NS)}
+            backward = {"GPU": values.scaled("backward_compute_time", _NS, most=LONGEST_NS)}
             kind, size = node[2].partition("(")[0], activation[name]
             nodes += [
                 Node(f"{name}/forward", forward, values.scaled("parameter_size", 1.0), size, name, kind),

@@ -15,6 +15,7 @@ from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.layer_lines import layer_of_unit
 from tf_placer.problem.layers import Layers
 from tf_placer.problem.problem import Problem
+from tf_placer.quantities import excess
 
 _CHAINS = 2
 SECOND, MOMENT = (
@@ -43,7 +44,7 @@ class WholeLayers:
     @property
     def slower(self) -> float:
         """The share of the op-level step that whole layers take more."""
-        return self.runtime_s / self.op_level_s - 1
+        return excess(self.runtime_s, self.op_level_s)
 
 
 def whole_layers(

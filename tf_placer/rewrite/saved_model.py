@@ -15,8 +15,8 @@ from tf_placer import arguments
 from tf_placer.errors import InputError
 from tf_placer.files import appearing_whole
 from tf_placer.graph.item import Item
-from tf_placer.graph.reading.graph_files import SAVED_MODEL_FILES
 from tf_placer.graph.reading.inputs import InputShapes
+from tf_placer.graph.reading.model_files import SAVED_MODEL_FILES
 from tf_placer.graph.reading.saved_model import FILE_NAME, SERVING, SavedModel, read_saved_model
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.plan_file import PlanFile

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.errors import InputError
+from tf_placer.op_libraries import loaded_op_libraries
 from tf_placer.workers import worker_process
 from tf_placer.workers.fork_server import ForkedProcess, ForkServer, ForkServerError, fork_server, last_line
 from tf_placer.workers.loopback import REMEDY, are_workers_open, loopback_library
@@ -207,6 +208,7 @@ class LocalWorkers:
                 inter_op_threads=self._inter_op_threads,
                 on_loopback=not self._open_workers,
                 environment=dict(os.environ),
+                op_libraries=loaded_op_libraries(),
             )
             self._spawn(server, spec, deadline_s)
         for task in self._tasks:

@@ -41,6 +41,7 @@ class WorkerSpec:
       on_loopback: the worker's process was started with the library of ``loopback.py`` before all that it preloads,
         and must not listen if that has no effect.
       environment: what it runs in; all of it.
+      op_libraries: files of libraries with ops that TensorFlow lacks.
     """
 
     job: str
@@ -52,6 +53,7 @@ class WorkerSpec:
     inter_op_threads: int
     on_loopback: bool
     environment: Mapping[str, str]
+    op_libraries: tuple[str, ...] = ()
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self))
@@ -59,7 +61,7 @@ class WorkerSpec:
     @classmethod
     def from_json(cls, text: str) -> WorkerSpec:
         fields = json.loads(text)
-        lists = {name: tuple(fields[name]) for name in ("addresses", "cores")}
+        lists = {name: tuple(fields[name]) for name in ("addresses", "cores", "op_libraries")}
         return cls(**{**fields, **lists})
 
 
@@ -155,6 +157,8 @@ def work(parent_pid: int) -> None:
 
     import tensorflow as tf  # imported by the process that this one is a fork of; its threads are started from here on
 
+    for library in spec.op_libraries:
+        tf.load_op_library(library)
     config = tf.compat.v1.ConfigProto(
         intra_op_parallelism_threads=spec.intra_op_threads,
         inter_op_parallelism_threads=spec.inter_op_threads,

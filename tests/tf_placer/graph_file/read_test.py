@@ -105,6 +105,13 @@ def test_operator_graphs(read):
     assert problem.tensor_bytes.tolist() == [4_000_000]  # 16 GB/s for a quarter of a millisecond, once
 
 
+def test_a_node_of_an_operator_graph_that_may_never_run_on_a_cpu(read):
+    problem = read(changed(OPERATORS, "nodes", 1, cpuLatency=9999999999))
+    # Nodes 0 and 1 are one unit.
+    assert problem.allowed.tolist() == [[False, True], [True, False]]
+    assert problem.compute_ns[1].tolist() == [0, 1_000_000], "never is no time"
+
+
 def test_pipedream(read):
     problem = read(PIPEDREAM, "vgg.txt")
     assert problem.name == "vgg"
@@ -168,6 +175,30 @@ def changed(graph, part, number, **values):
             r"nodes\[0\]: resident_bytes is -1; give a whole number",
         ),
         (OURS | {"edges": [*OURS["edges"], {"source": "l", "target": "p"}]}, "cycle"),
+        (
+            changed(OPERATORS, "nodes", 1, cpuLatency=10**9, fpgaLatency=9999999999),
+            r"nodes\[1\] may run nowhere: cpuLatency and fpgaLatency say never; give a time",
+        ),
+        (
+            changed(OPERATORS, "nodes", 1, cpuLatency=999_999_999_999_999, supportedOnFpga=0),
+            r"nodes\[1\] may run nowhere: cpuLatency",
+        ),
+        (
+            changed(OPERATORS, "edges", 0, cost=1e300),
+            r"edges\[0\]: cost is 1e\+300; give a number of at most 2.8823e",
+        ),
+        (
+            changed(OPERATORS, "nodes", 0, TMPCs={"1": []}),
+            r"nodes\[0\] has TMPCs: it is a graph of Piper .*; write one time",
+        ),
+        (
+            changed(OURS, "nodes", 1, time_ns={"CPU": 2**50 + 1}),
+            r"nodes\[1\].time_ns: CPU is 1125899906842625; give a whole number of at most 1.1259e\+15",
+        ),
+        (
+            PIPEDREAM.replace("=1.5", "=1e12"),
+            "line 1: forward_compute_time is 1000000000000.0; give a number of at most",
+        ),
         (changed(OPERATORS, "nodes", 0, size=-3), r"nodes\[0\]: size is -3; give a number of at least 0"),
         (
             OPERATORS | {"edges": [*OPERATORS["edges"], {"sourceId": 1, "destId": 0, "cost": 0}]},

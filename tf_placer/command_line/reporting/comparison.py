@@ -69,9 +69,11 @@ def draw(candidates: Sequence[Candidate], lower_bound_s: float) -> bytes:
         style = {"color": f"C{i % 10}", "linestyle": ("-", "--", ":")[i // 10 % 3]}
         _line(by_seconds, [entry.elapsed_s for entry in history], best_ms, style, candidate.method)
         _line(by_evaluations, [float(entry.evaluations) for entry in history], best_ms, style)
+    best_s = [entry.best_s for candidate in found if candidate.result for entry in candidate.result.history]
+    is_positive = all(seconds > 0 for seconds in best_s if not math.isnan(seconds))  # a step may take no time
     for axis in (by_seconds, by_evaluations):
         axis.axhline(1e3 * lower_bound_s, color="black", linestyle=":", linewidth=1)
-        axis.set(xscale="log", yscale="log")
+        axis.set(xscale="log", yscale="log" if is_positive else "linear")
     by_seconds.set(xlabel="seconds", ylabel="best step so far, simulated ms (dotted line: lower bound)")
     by_evaluations.set(xlabel="placements tried")
     if found:

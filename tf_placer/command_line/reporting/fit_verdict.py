@@ -7,7 +7,7 @@ import math
 from tf_placer.cluster.device import short_device_name
 from tf_placer.command_line.reporting.report import Report
 from tf_placer.problem.memory_bounds import accelerators
-from tf_placer.quantities import gain, percentage, size
+from tf_placer.quantities import excess, gain, percentage, size
 from tf_placer.search.result import SearchResult
 
 
@@ -30,7 +30,7 @@ def least_memory_sentence(result: SearchResult) -> str:
     name, peak_bytes, has_bytes = _fullest(result)
     _, fastest_bytes, fastest_has_bytes = _fullest(found.fastest)
     of = "" if fastest_has_bytes == has_bytes else f" of {size(fastest_has_bytes)}"
-    slower = gain(1 - result.runtime_s / found.fastest.runtime_s)
+    slower = gain(-excess(result.runtime_s, found.fastest.runtime_s))
     bound = (
         f"; no plan that fast is below {percentage(found.bound_share)} of its fullest device"
         if round(found.bound_share, 3)

@@ -11,7 +11,7 @@ from tf_placer.command_line.reporting.remarks import remarks
 from tf_placer.command_line.reporting.report import Report, row_name
 from tf_placer.command_line.reporting.split_batch import split_batch_row
 from tf_placer.command_line.reporting.verdict import verdict
-from tf_placer.quantities import milliseconds, percentage
+from tf_placer.quantities import excess, milliseconds, percentage
 
 
 def print_report(report: Report, console: rich.console.Console) -> None:
@@ -64,5 +64,5 @@ def _simulated(candidate: Candidate) -> str:
 
 
 def _gain(seconds: float | None, single_s: float | None) -> str:
-    share = None if seconds is None or not single_s else seconds / single_s - 1
+    share = None if seconds is None or single_s is None else excess(seconds, single_s)
     return percentage(share, signed=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tf_placer.command_line.reporting.report import Report
 from tf_placer.data_parallel.data_parallel import DataParallel
 from tf_placer.data_parallel.sentence import split_batch_name, split_batch_sentence
-from tf_placer.quantities import milliseconds, percentage
+from tf_placer.quantities import excess, milliseconds, percentage
 
 
 def split_batch_verdict(report: Report) -> list[str]:
@@ -18,7 +18,7 @@ def split_batch_verdict(report: Report) -> list[str]:
 
 def split_batch_row(found: DataParallel, single_s: float | None) -> tuple[str, ...]:
     """A row of the table: what it is, simulated, beside the single device, measured, tried, peak."""
-    share = found.step_s / single_s - 1 if found.step_s is not None and single_s else None
+    share = None if found.step_s is None or single_s is None else excess(found.step_s, single_s)
     return (
         split_batch_name(found),
         milliseconds(found.step_s) if found.fits else "OOM",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from tf_placer import quantities
@@ -10,7 +11,7 @@ from tf_placer.command_line.reporting.candidate import Candidate
 from tf_placer.command_line.reporting.fit_verdict import fit_sentences, least_memory_sentence
 from tf_placer.command_line.reporting.report import Live, Report, is_single, row_name
 from tf_placer.command_line.reporting.split_batch import split_batch_verdict
-from tf_placer.quantities import milliseconds, percentage
+from tf_placer.quantities import excess, milliseconds, percentage
 
 
 def verdict(report: Report) -> str:
@@ -67,10 +68,10 @@ def _standing(candidate: Candidate, single: Candidate | None, how: str) -> str:
         return f"{candidate.method} did not run: {candidate.status.name}."
     if single is None or single.step_s is None:
         return f"No single device was timed; {candidate.method} takes {milliseconds(candidate.step_s)} {how}."
-    gain = round(1 - candidate.step_s / single.step_s, 3)
+    gain = round(-excess(candidate.step_s, single.step_s), 3)
     if gain > 0:
         return f"{candidate.method} is {percentage(gain)} faster than a single device {how}."
-    slower = f" ({percentage(-gain)} slower)" if gain else ""
+    slower = f" ({percentage(-gain)} slower)" if gain and math.isfinite(gain) else ""
     return f"{candidate.method} is NOT faster than a single device {how}{slower}."
 
 
@@ -85,8 +86,10 @@ def _live_verdict(live: Live, candidates: Sequence[Candidate]) -> str:
     for candidate in candidates:
         if is_single(candidate.method) or candidate.measured_s is None or candidate.simulated_s is None:
             continue
-        measured = 1 - candidate.measured_s / single.measured_s
-        simulated = 1 - candidate.simulated_s / single.simulated_s if single.simulated_s else None
+        measured = -excess(candidate.measured_s, single.measured_s)
+        simulated = None
+        if single.simulated_s is not None:
+            simulated = -excess(candidate.simulated_s, single.simulated_s)
         lines.append(
             f"{candidate.method}: {quantities.gain(measured)} than the best single device on the runtime, "
             f"{quantities.gain(simulated)} in the simulator fitted to what was measured."

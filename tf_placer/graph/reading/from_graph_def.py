@@ -28,6 +28,8 @@ from tf_placer.graph.reading.inputs import (
 )
 from tf_placer.graph.sizes.output_specs import tensor_bytes
 
+_SCALARS_ARE_OPEN = 21  # up to this version of graphs a scalar's shape was also how any shape was written
+
 
 def program_of_graph_def(
     graph_def: tf.compat.v1.GraphDef,
@@ -109,10 +111,8 @@ def program_of_meta_graph(
     inputs = []
     for node in graph_def.node:
         if node.op == "Placeholder":
-            shape = node.attr["shape"].shape
-            sizes = None if shape.unknown_rank else tuple(dim.size for dim in shape.dim)
             dtype = checked_dtype(node.attr["dtype"].type, f"node {node.name!r}")
-            inputs.append(Input(f"{node.name}:0", dtype, sizes))
+            inputs.append(Input(f"{node.name}:0", dtype, _shape(node, graph_def.versions.producer)))
     library = {function.signature.name: function for function in graph_def.library.function}
     wanted = set(fetches)
     without_outputs = {
@@ -121,6 +121,16 @@ def program_of_meta_graph(
     targets = [text for text in fetches if text in without_outputs]
     tensors = [text for text in fetches if text not in without_outputs]
     return program_of_graph_def(graph_def, inputs, tensors, targets, None, batch_size, input_shapes)
+
+
+def _shape(node: node_def_pb2.NodeDef, producer: int) -> tuple[int, ...] | None:
+    """The shape that a placeholder says it has, with -1 for any size; None for any rank."""
+    if "shape" not in node.attr:
+        return None
+    shape = node.attr["shape"].shape
+    if shape.unknown_rank or (not shape.dim and producer <= _SCALARS_ARE_OPEN):
+        return None
+    return tuple(dim.size for dim in shape.dim)
 
 
 def _placeholder(feed: Feed, device: str) -> node_def_pb2.NodeDef:

@@ -20,8 +20,8 @@ from tf_placer.graph.checking.check_graph import check_graph, checked_dtype
 from tf_placer.graph.program import Program
 from tf_placer.graph.program.functions import CALL_OPS
 from tf_placer.graph.reading.from_graph_def import program_of_graph_def
-from tf_placer.graph.reading.graph_files import SAVED_MODEL_FILES, not_a_folder, parsed
 from tf_placer.graph.reading.inputs import Input, InputShapes
+from tf_placer.graph.reading.model_files import SAVED_MODEL_FILES, not_a_folder, parsed
 from tf_placer.tensorflow_message import told
 
 SERVING = ("serve",)

@@ -55,7 +55,7 @@ class GraphFile:
         return bytes(proto.SerializeToString(deterministic=True))
 
 
-def read_graph_file(path: pathlib.Path, where: str) -> GraphFile:
+def read_meta_graph_file(path: pathlib.Path, where: str) -> GraphFile:
     """Reads a MetaGraphDef or a GraphDef; what the file holds is told by its content.
 
     Args:

@@ -1,0 +1,202 @@
+"""Small files of every format, sound and faulty: each is placed, or refused in one line that says what to do."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+import rich.console
+import tensorflow as tf
+from google.protobuf import text_format
+
+from tf_placer.__main__ import run
+
+FOLDER = pathlib.Path(__file__).parent
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A file, what is given with it, and what comes of it.
+
+    Attributes:
+      file: its name in this folder, or in that of ``made_files``.
+      flags: beside the file's own and ``--cluster``.
+      refused: what the message has in it; "" where it is placed.
+    """
+
+    file: str
+    flags: tuple[str, ...] = ()
+    refused: str = ""
+
+
+Y = ("--fetches=y:0",)
+OF_META_GRAPHS = (
+    Row("text_graph_def.pbtxt", Y),
+    Row("text_graph_def.pbtxt", ("--fetches=Y",), "no node 'Y'; did you mean 'y'"),
+    Row("text_graph_def.pbtxt", (*Y, "--input_shape=x:8,3")),
+    Row("text_graph_def.pbtxt", (*Y, "--input_shape=x:8,4"), "[?, 3] in the graph, and [8, 4] is given"),
+    Row("text_graph_def.pbtxt", (*Y, "--input_shape=x:8,3,1"), "[?, 3] in the graph, and [8, 3, 1] is given"),
+    Row("text_graph_def.pbtxt", (*Y, "--input_shape=z:8,3"), "an input 'z' is given, and there is none; known: x"),
+    Row("text_graph_def.pbtxt", (*Y, "--input_shape=x=8"), "--input_shape=x=8 is not possible; give an input and"),
+    Row("text_graph_def.pbtxt", (*Y, "--input_shape=x:?,3", "--input_shape=x:1,3"), "is the second for 'x'"),
+    Row("text_meta_graph.pbtxt", Y),
+    Row("damaged_text.pbtxt", Y, 'MatMul'),
+    Row("graph_def.pb", Y),
+    Row("meta_graph.meta", Y),
+    Row("unknown_rank.pbtxt", Y, "input 'x' has unknown rank; say its shape with --input_shape=x:"),
+    Row("unknown_rank.pbtxt", (*Y, "--input_shape=x:?,3")),
+    Row("unknown_rank.pbtxt", (*Y, "--input_shape=x:0:5,3")),
+    Row("unknown_rank.pbtxt", (*Y, "--input_shape=x:5,4"), "Dimensions must be equal"),
+    Row("unneeded_inputs.pbtxt", Y),
+    Row("unneeded_inputs.pbtxt", ("--fetches=y:0,rate:0",), "input 'rate' has unknown rank; say its shape"),
+    Row("unneeded_inputs.pbtxt", ("--fetches=y:0,rate:0", "--input_shape=rate:")),
+    Row("unneeded_inputs.pbtxt", ("--fetches=list:0",), "input 'list' is a variant, which cannot be fed; place"),
+    Row("unneeded_inputs.pbtxt", ("--fetches=handle:0",), "input 'handle' is a resource, which cannot be fed"),
+    Row("unneeded_inputs.pbtxt", ("--fetches=read:0",), "variable 'open' has unknown rank, and nothing tells"),
+    Row("batch_of_16.pbtxt", Y, "were taken as 32: give the --batch_size that the graph is made for"),
+    Row("batch_of_16.pbtxt", (*Y, "--batch_size=16")),
+    Row("batch_of_16.pbtxt", (*Y, "--input_shape=x:16,3")),
+    Row("unregistered_op.pbtxt", Y, "op type 'RowsOfSomebodyElse'; give the library that registers"),
+    Row("unregistered_op.pbtxt", (*Y, "--op_library=nowhere.so"), "--op_library=nowhere.so: no such file; give"),
+    Row("unregistered_op.pbtxt", ("--fetches=product:0",)),
+    Row("parsed_before_product.pbtxt", Y),
+    Row("queue_before_product.pbtxt", Y),
+    Row("model.onnx", Y, "it is an ONNX model; convert it to a SavedModel"),
+    Row("model.tflite", Y, "it is a TensorFlow Lite model; give the SavedModel that it was converted from"),
+    Row("model.h5", Y, "it is a Keras model or weights in HDF5; export it with keras.models.load_model"),
+    Row("model.keras", Y, "it is a Keras model; export it with keras.models.load_model"),
+    Row("text_saved_model", Y, "it is the folder of a SavedModel; give --saved_model="),
+    Row("text_saved_model/saved_model.pbtxt", Y, "it is part of a SavedModel; give --saved_model="),
+)  # fmt: skip
+OF_SAVED_MODELS = (
+    Row("text_saved_model"),
+    Row("two_sets_of_tags"),
+    Row("two_sets_of_tags", ("--tags=tpu,serve",)),
+    Row("two_sets_of_tags", ("--tags=gpu",), "no graph tagged {gpu}; it has {serve, tpu}, {serve}; give one of these"),
+    Row("tags_of_tpu_alone", (), "it has {serve, tpu}; give one of these sets, --tags=serve,tpu"),
+    Row("tags_of_tpu_alone", ("--tags=serve,tpu",)),
+    Row("without_signatures", (), "was saved without signatures; place a function of it from a script"),
+    Row("unknown_rank_saved_model", (), "input 'rows' has unknown rank; say its shape with --input_shape=rows:"),
+    Row("unknown_rank_saved_model", ("--input_shape=rows:4,3",)),
+    Row("unknown_rank_saved_model", ("--input_shape=x:4,3",)),
+    Row("unknown_rank_saved_model", ("--input_shape=row:4,3",), "an input 'row' is given, and there is none"),
+    Row("model.onnx", (), "is an ONNX model; convert it to a SavedModel"),
+    Row("model.tflite", (), "is a TensorFlow Lite model; give the SavedModel that it was converted from"),
+    Row("model.h5", (), "is a Keras model or weights in HDF5; export it with keras.models.load_model"),
+    Row("model.keras", (), "is a Keras model; export it with keras.models.load_model"),
+    Row("graph_def.pb", (), "is a file, not the folder of a SavedModel; give a graph as --meta_graph="),
+    Row("text_saved_model/saved_model.pbtxt", (), "is the file in the folder of a SavedModel; give the folder"),
+)  # fmt: skip
+OF_PROFILED_GRAPHS = (
+    Row("zero_times.json"),
+    Row("zero_times_operator_graph.json"),
+    Row("zero_times_pipedream.txt"),
+    Row("never_on_cpu.json"),
+    Row("never_anywhere.json", (), "nodes[0] may run nowhere: cpuLatency say never; give a time"),
+    Row("piper.json", (), "nodes[0] has TMPCs: it is a graph of Piper"),
+)
+ROWS = {"meta_graph": OF_META_GRAPHS, "saved_model": OF_SAVED_MODELS, "graph": OF_PROFILED_GRAPHS}
+
+
+@pytest.fixture(scope="module")
+def made_files(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """Files that are no text."""
+    folder = tmp_path_factory.mktemp("made")
+    graph_def = text_format.Parse((FOLDER / "text_graph_def.pbtxt").read_text(), tf.compat.v1.GraphDef())
+    (folder / "graph_def.pb").write_bytes(graph_def.SerializeToString())
+    meta_graph = tf.compat.v1.MetaGraphDef(graph_def=graph_def)
+    (folder / "meta_graph.meta").write_bytes(meta_graph.SerializeToString())
+    (folder / "model.onnx").write_bytes(b"\x08\x08\x12\x07pytorch")
+    (folder / "model.tflite").write_bytes(b"\x1c\0\0\0TFL3\x14\0")
+    (folder / "model.h5").write_bytes(b"\x89HDF\r\n\x1a\n\0\0")
+    (folder / "model.keras").write_bytes(b"PK\x03\x04\0\0")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("kind", "row"),
+    [pytest.param(kind, row, id=" ".join([row.file, *row.flags])) for kind in ROWS for row in ROWS[kind]],
+)
+def test_a_file_is_placed_or_refused_in_one_line(
+    kind: str,
+    row: Row,
+    made_files: pathlib.Path,
+    tmp_path: pathlib.Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = FOLDER / row.file if (FOLDER / row.file).exists() else made_files / row.file
+    out = tmp_path / "out"
+    given = [f"--{kind}={file}", *row.flags, "--cluster=k40x2", "--method=single", "--budget_evaluations=2"]
+    status = run(["place", *given, f"--out={out}"], rich.console.Console(file=io.StringIO(), width=200))
+    error = capsys.readouterr().err
+    if row.refused:
+        assert status == 2 and len(error.splitlines()) == 1, error
+        assert row.refused in error
+        assert not out.exists(), "nothing half-written"
+    else:
+        assert status == 0, error
+        assert json.loads((out / "summary.json").read_text())["status"] == "OK"
+
+
+def test_every_file_has_a_row() -> None:
+    sources = {".py", ".cc", ""}
+    there = {path.name for path in FOLDER.iterdir() if path.suffix not in sources and path.name != "BUILD"}
+    named = {row.file.partition("/")[0] for rows in ROWS.values() for row in rows}
+    assert there <= named
+
+
+def test_a_text_stays_a_text(tmp_path: pathlib.Path) -> None:
+    file = FOLDER / "text_graph_def.pbtxt"
+    flags = [f"--meta_graph={file}", *Y, "--cluster=k40x2", "--method=single", f"--out={tmp_path / 'out'}"]
+    assert run(["place", *flags, "--budget_evaluations=2"], rich.console.Console(file=io.StringIO())) == 0
+    assert not (tmp_path / "out" / "placed_meta_graph.pb").exists()
+    written = (tmp_path / "out" / "placed_meta_graph.pbtxt").read_text()
+    placed = text_format.Parse(written, tf.compat.v1.GraphDef())
+    assert {node.device for node in placed.node} == {"/job:localhost/replica:0/task:0/device:GPU:0"}
+    for node in placed.node:
+        node.device = ""
+    assert placed == text_format.Parse(file.read_text(), tf.compat.v1.GraphDef())
+
+
+def test_a_model_in_a_text_is_exported(tmp_path: pathlib.Path) -> None:
+    flags = [f"--saved_model={FOLDER / 'text_saved_model'}", "--cluster=k40x2", "--method=cpu_only"]
+    assert run(["place", *flags, f"--out={tmp_path}"], rich.console.Console(file=io.StringIO())) == 0
+    exported = tmp_path / "saved_model"
+    assert sorted(path.name for path in exported.iterdir()) == ["assets.extra", "saved_model.pb"]
+    served = tf.saved_model.load(str(exported)).signatures["serving_default"]
+    # Columns 1 + 3 + 5 and 2 + 4 + 6.
+    assert served(rows=tf.ones([1, 3]))["y"].numpy().tolist() == [[9.0, 12.0]]
+
+
+@pytest.mark.slow
+def test_an_op_of_somebody_else_is_read_and_measured(tmp_path: pathlib.Path) -> None:
+    if shutil.which("g++") is None:
+        pytest.skip("needs g++")
+    library = tmp_path / "rows.so"
+    flags = ["-std=c++17", "-O0", "-DNDEBUG", "-fPIC", "-shared", *tf.sysconfig.get_compile_flags()]
+    source = FOLDER / "rows_of_somebody_else.cc"
+    subprocess.run(
+        ["g++", *flags, str(source), "-o", str(library), *tf.sysconfig.get_link_flags()], check=True
+    )
+    for cluster in ("k40x2", "local:1"):
+        command = [
+            sys.executable,
+            "-m",
+            "tf_placer",
+            "place",
+            f"--op_library={library}",
+            f"--cluster={cluster}",
+        ]
+        graph = [f"--meta_graph={FOLDER / 'unregistered_op.pbtxt'}", *Y, "--method=single", "--budget_s=10"]
+        done = subprocess.run(
+            [*command, *graph, f"--out={tmp_path / 'out'}"], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+        assert summary["status"] == "OK" and (summary["measured_s"] is not None) == (cluster != "k40x2")
