@@ -10,7 +10,7 @@ from tf_placer.problem.bounds import lower_bounds
 from tf_placer.problem.crossings import crossings
 from tf_placer.problem.layer_rows import device_labels, layer_rows
 from tf_placer.problem.layers import layers_of
-from tf_placer.quantities import milliseconds
+from tf_placer.quantities import milliseconds, ratio
 
 _LARGEST = 5
 _LAYERS = 12
@@ -80,4 +80,4 @@ def _times(what: str, plan_s: float | None, single_s: float | None) -> str:
     text = f"{what}: {milliseconds(plan_s)} a step"
     if single_s is None:
         return f"{text}; no single device can run it"
-    return f"{text}, best single device {milliseconds(single_s)} ({plan_s / single_s:.3f} of it)"
+    return f"{text}, best single device {milliseconds(single_s)} ({ratio(plan_s / single_s)} of it)"
