@@ -1,4 +1,7 @@
-"""Times, shares and sizes as people read and write them: never "nan", never a zero with a minus."""
+"""Times, shares and sizes as people read and write them: three digits that count, never "nan", never "-0".
+
+Files keep all digits.
+"""
 
 from __future__ import annotations
 
@@ -14,28 +17,30 @@ SIZE_UNITS = {"": 1, "B": 1} | {
     for suffix, base in (("B", 1000), ("iB", 1024))
     for power, prefix in enumerate("KMGT")
 }
+_LARGE_SHARE = 0.9995  # of which tenths of a percent are a fourth digit
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", re.ASCII)
 
 
-def milliseconds(seconds: float | None, signed: bool = False, digits: int = 3) -> str:
-    """``"703.359 ms"``; ``"-"`` for what is not known.
+def milliseconds(seconds: float | None, signed: bool = False, digits: int | None = None) -> str:
+    """``"703 ms"``, ``"4.82 ms"``, ``"0.012 ms"``; ``"-"`` for what is not known.
 
     Args:
       seconds: None, nan or infinite where there is no time.
-      signed: a difference: ``"+1.250 ms"``.
-      digits: after the point.
+      signed: a difference: ``"+1.25 ms"``.
+      digits: after the point; None for three that count, to the microsecond at most.
     """
     return _shown(None if seconds is None else 1e3 * seconds, signed, digits, " ms")
 
 
 def percentage(fraction: float | None, signed: bool = False) -> str:
-    """``"16.3%"``; ``"-"`` for what is not known.
+    """``"16.3%"``, ``"240%"``; ``"-"`` for what is not known.
 
     Args:
       fraction: None, nan or infinite where there is none.
       signed: a difference: ``"+16.3%"``.
     """
-    return _shown(None if fraction is None else 1e2 * fraction, signed, 1, "%")
+    is_large = fraction is not None and abs(fraction) >= _LARGE_SHARE
+    return _shown(None if fraction is None else 1e2 * fraction, signed, 0 if is_large else 1, "%")
 
 
 def excess(time: float, than: float) -> float:
@@ -74,7 +79,7 @@ def size(num_bytes: float | None) -> str:
     left, units = float(num_bytes), ["B", "KiB", "MiB", "GiB", "TiB"]
     while len(units) > 1 and round(left, 1) >= 1024:
         left, units = left / 1024, units[1:]
-    return f"{left:.0f} B" if units[0] == "B" else f"{left:.1f} {units[0]}"
+    return f"{left:.0f} {units[0]}" if units[0] == "B" or round(left, 1) >= 100 else f"{left:.1f} {units[0]}"
 
 
 def parse_size(text: str) -> int:
@@ -116,8 +121,22 @@ def known(number: float | None) -> float | None:
     return None if number is None or not math.isfinite(number) else float(number)
 
 
-def _shown(number: float | None, signed: bool, digits: int, unit: str) -> str:
+def ratio(number: float | None) -> str:
+    """``"0.861"``, ``"1.24"``; ``"-"`` for what is not known.
+
+    Args:
+      number: None, nan or infinite where there is none.
+    """
+    return _shown(number, False, None, "")
+
+
+def _shown(number: float | None, signed: bool, digits: int | None, unit: str) -> str:
+    """With ``digits`` after the point; None for three that count, and three after the point at most."""
     if number is None or not math.isfinite(number):
         return UNKNOWN
+    if digits is None:
+        number = round(float(f"{number:.2e}"), 3)
+        size_of = math.floor(math.log10(abs(number))) if number else 2
+        digits = min(max(2 - size_of, 0), 3)
     rounded = round(number, digits) + 0.0  # makes a negative zero a plain one
     return f"{rounded:{'+' if signed else ''}.{digits}f}{unit}"

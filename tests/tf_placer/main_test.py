@@ -26,6 +26,7 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.folders import reserved
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement
+from tf_placer.quantities import milliseconds
 from tf_placer.rewrite.saved_model import plan_file
 from tf_placer.search import methods
 from tf_placer.search.round import Context, Round, evaluated
@@ -186,7 +187,7 @@ def test_compare_tells_of_every_planner_what_it_found(tmp_path: pathlib.Path) ->
         row = name.replace("single", "single device")
         shown = next(line for line in text.splitlines() if line.startswith(f"│ {row} "))
         found = search(problem, name, budget_evaluations=32)
-        assert f"{1e3 * found.runtime_s:.3f} ms" in shown and f" {found.evaluations} " in shown
+        assert milliseconds(found.runtime_s) in shown and f" {found.evaluations} " in shown
     times_s = {**summary["baselines"], summary["written"]: summary["runtime_s"]}
     assert times_s.keys() == set(everyone)
     assert summary["runtime_s"] == min(times_s.values())

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tf_placer.errors import InputError
-from tf_placer.quantities import amount, excess, gain, known, milliseconds, parse_size, percentage, size
+from tf_placer.quantities import amount, excess, gain, known, milliseconds, parse_size, percentage, ratio, size
 
 
 @pytest.mark.parametrize("unknown", [None, math.nan, math.inf, -math.inf, np.float32("nan")])
@@ -18,8 +18,8 @@ def test_what_is_not_known_is_a_dash(unknown):
 
 @pytest.mark.parametrize("nothing", [0.0, -0.0, 1e-9, -1e-9, np.float64(-1e-12)])
 def test_nothing_has_no_minus(nothing):
-    assert milliseconds(nothing) == "0.000 ms"
-    assert milliseconds(nothing, signed=True) == "+0.000 ms"
+    assert milliseconds(nothing) == "0 ms"
+    assert milliseconds(nothing, signed=True) == "+0 ms"
     assert percentage(nothing) == "0.0%"
     assert percentage(nothing, signed=True) == "+0.0%"
     assert gain(nothing) == "no faster and no slower"
@@ -32,12 +32,55 @@ def test_amounts_have_the_suffix_that_leaves_fewest_digits():
 
 def test_what_is_known_is_rounded():
     assert known(np.float64(0.25)) == 0.25 and type(known(np.float64(0.25))) is float
-    assert milliseconds(0.70335949) == "703.359 ms"
-    assert milliseconds(-0.00125, signed=True) == "-1.250 ms"
+    assert milliseconds(0.70335949) == "703 ms"
+    assert milliseconds(-0.00125, signed=True) == "-1.25 ms"
     assert milliseconds(0.0123, digits=1) == "12.3 ms"
     assert percentage(0.1634) == "16.3%"
     assert percentage(-0.0271, signed=True) == "-2.7%"
     assert (gain(0.163), gain(-0.027)) == ("16.3% faster", "2.7% slower")
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (12345.6, "12300"),
+        (1168.0, "1170"),
+        (999.6, "1000"),
+        (413.4, "413"),
+        (99.96, "100"),
+        (99.94, "99.9"),
+        (10.0, "10.0"),
+        (9.996, "10.0"),
+        (4.8188, "4.82"),
+        (1.0, "1.00"),
+        (0.12345, "0.123"),
+        (0.0123, "0.012"),
+        (0.0006, "0.001"),
+        (0.0004, "0"),
+        (np.float32(0.25), "0.250"),
+    ],
+)
+def test_three_digits_count(number, text):
+    assert ratio(number) == text
+    assert milliseconds(number / 1e3) == f"{text} ms"
+    assert milliseconds(-number / 1e3, signed=True) == f"{'+' if text == '0' else '-'}{text} ms"
+
+
+def test_shares_and_sizes_have_three_digits():
+    assert [percentage(share) for share in (0.0004, 0.163, 0.9994, 0.9999, 2.4, -1.234)] == [
+        "0.0%",
+        "16.3%",
+        "99.9%",
+        "100%",
+        "240%",
+        "-123%",
+    ]
+    assert [size(n * 2**20) for n in (1.5, 99.94, 99.96, 512.4)] == [
+        "1.5 MiB",
+        "99.9 MiB",
+        "100 MiB",
+        "512 MiB",
+    ]
 
 
 def test_sizes_have_the_unit_that_leaves_fewest_digits():

@@ -13,7 +13,9 @@ from tf_placer.data_parallel.sentence import split_batch_sentence
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.quantities import milliseconds
 from tf_placer.report_page.draw_step import draw_step
-from tf_placer.report_page.page import Bound, Curve, HowTo, Section, StepTime
+from tf_placer.report_page.lower_bounds import shown_bounds
+from tf_placer.report_page.page import Curve, HowTo, Section, StepTime
+from tf_placer.report_page.sentences import program_size
 from tf_placer.report_page.split_batch import split_batch_step_time
 
 _PLACED = "Calls of the function run by this plan already; the variables are where it has them."
@@ -50,7 +52,7 @@ def page_section(
     said = split_batch_sentence(split, plan.predicted_s) if split is not None else ""
     return Section(
         name=f"{name}, signature {number}: {problem.num_ops:,} ops",
-        title=f"{name} on {problem.cluster.name}: {problem.num_ops:,} ops in {problem.num_units:,} units{kept}",
+        title=f"{name} on {problem.cluster.name}: {program_size(problem.num_ops, problem.num_units)}{kept}",
         headline=f"{_capital(verdict(plan, is_used))}.",
         notes=tuple(note for note in (f"{_capital(why)}.", said) if note),
         figures=(
@@ -60,7 +62,7 @@ def page_section(
             ("devices used", f"{len(used)} of {problem.num_devices}"),
         ),
         step_times=(*_step_times(plan), *split_batch_step_time(split)),
-        bounds=tuple(Bound(kind, ns / 1e9, kind == bounds.tightest) for kind, ns in bounds.rows),
+        bounds=shown_bounds([(kind, ns / 1e9) for kind, ns in bounds.rows], bounds.tightest),
         plan=draw_step(problem, placement.decisions),
         curves=tuple(Curve(title, tuple(at_s), tuple(best_s)) for title, at_s, best_s in plan.progress),
         apply=(

@@ -12,7 +12,7 @@ from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.problem.crossings import crossings
 from tf_placer.problem.layer_rows import device_labels, layer_rows
 from tf_placer.problem.layers import layers_of
-from tf_placer.quantities import excess, milliseconds
+from tf_placer.quantities import excess, milliseconds, ratio
 
 _LARGEST = 5
 _LAYERS = 12
@@ -96,5 +96,5 @@ def _times(what: str, plan_s: float | None, single_s: float | None) -> str:
     if single_s is None:
         return f"{text}; no single device can run it"
     share = 1 + excess(plan_s, single_s)
-    of_it = f" ({share:.3f} of it)" if math.isfinite(share) else ""
+    of_it = f" ({ratio(share)} of it)" if math.isfinite(share) else ""
     return f"{text}, best single device {milliseconds(single_s)}{of_it}"

@@ -15,7 +15,6 @@ LOCAL = "local"
 # What people call the devices of their own machine.
 _THIS_MACHINE = frozenset(
     [
-        "auto",
         "cpu",
         "cpus",
         "cuda",

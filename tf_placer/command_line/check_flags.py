@@ -10,6 +10,8 @@ from absl import flags
 
 from tf_placer import workloads
 from tf_placer.cluster.choose import LOCAL, choose_cluster, local_cores
+from tf_placer.cluster.memory_limit import limited, limits_of_texts
+from tf_placer.command_line.choices import check_not_run_on, check_runs_on, check_together
 from tf_placer.command_line.remedies import check_script
 from tf_placer.command_line.scripts.script import Script
 from tf_placer.errors import InputError
@@ -30,6 +32,7 @@ _FILES = {
     "settings": "a TOML file of settings",
     "weights": "one that `train` wrote",
 }
+_NEED_LIVE_DEVICES = ("measure", "profile")
 _FOLDERS = ("out", "tensorboard")
 
 
@@ -48,7 +51,8 @@ def check_flags(command: str, values: flags.FlagValues) -> None:
     for name, what in _FILES.items():
         if _given(values, name):
             _check_file(f"--{name}={values[name].value}", pathlib.Path(values[name].value), what)
-    _check_clusters(values)
+    _check_together(values)
+    _check_clusters(command, values)
     if "budget_s" in values:
         seconds, evaluations = values.budget_s, values.budget_evaluations
         if seconds is not None or evaluations is not None:
@@ -102,14 +106,34 @@ def _check_file(said: str, path: pathlib.Path, what: str) -> None:
         raise InputError(f"{said}: no such file; give {what}")
 
 
-def _check_clusters(values: flags.FlagValues) -> None:
+def _check_together(values: flags.FlagValues) -> None:
+    if "pin" not in values:
+        return
+    check_together(
+        plan="plan" in values and values.plan,
+        pins=values.pin,
+        complete_plan="complete_plan" in values and values.complete_plan,
+        graph=values.graph,
+        respect_devices=values.respect_devices,
+        costs=values.costs,
+    )
+
+
+def _check_clusters(command: str, values: flags.FlagValues) -> None:
     """All but what this machine has: it is probed only when all else is right."""
     for flag in ("cluster", "clusters"):
         for text in _texts(values, flag):
             said = f"--{flag}={text}"
             local_cores(text, said)
-            if text.partition(":")[0] != LOCAL:
-                choose_cluster(text, said)
+            cluster = None if text.partition(":")[0] == LOCAL else choose_cluster(text, said)
+            name, is_live = (text, True) if cluster is None else (cluster.name, cluster.is_live)
+            if command in _NEED_LIVE_DEVICES:
+                check_runs_on(command, name, is_live)
+            check_not_run_on(_given(values, "graph"), name, is_live)
+            if cluster is not None and _given(values, "memory_limit"):
+                limited(
+                    cluster.devices, limits_of_texts("--memory_limit", values.memory_limit), "--memory_limit"
+                )
 
 
 def _texts(values: flags.FlagValues, name: str) -> list[str]:

@@ -78,7 +78,7 @@ def help_text(
     if needed or one_of:
         lines.append("needed:")
         if one_of:
-            lines.append(f"  {one_of_text(one_of, word)}")
+            lines.append(f"  one of {one_of_text(one_of, word)}")
         lines += [f"  --{name}" for name in needed]
         lines.append("")
     for heading, names in _groups(values):

@@ -9,10 +9,10 @@ import numpy as np
 import rich.console
 import rich.table
 
+from tf_placer.command_line.choices import check_runs_on
 from tf_placer.command_line.described import described
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.waits import WHILE_BUILDING, measuring, wait_for
-from tf_placer.errors import InputError
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator
 from tf_placer.evaluation.simulated import SimulatedEvaluator
@@ -114,8 +114,7 @@ def measure(request: Request, plan: PlanFile, console: rich.console.Console) -> 
 
 
 def _time(request: Request, plan: PlanFile, console: rich.console.Console) -> Timed:
-    if not request.cluster.is_live:
-        raise InputError(f"cluster {request.cluster.name!r} is only described; measure on --cluster=local")
+    check_runs_on("measure", request.cluster.name, request.cluster.is_live)
 
     def check(_: Item, problem: Problem) -> None:
         check_can_be_written(Placement.from_plan(plan, problem).decisions)

@@ -14,10 +14,10 @@ from tf_placer.calibration.op_times import OpTimes
 from tf_placer.calibration.profile import Profile, calibrated, profile
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import Link
+from tf_placer.command_line.choices import check_runs_on
 from tf_placer.command_line.described import tell_of_profile
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.waits import BUILD, PROFILE, wait_for
-from tf_placer.errors import InputError
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.problem import Problem
 from tf_placer.quantities import milliseconds, percentage
@@ -105,8 +105,7 @@ def show_profile(request: Request, console: rich.console.Console) -> Shown:
 
 def _profiled(request: Request, console: rich.console.Console) -> Shown:
     cluster = request.cluster
-    if not cluster.is_live:
-        raise InputError(f"cluster {cluster.name!r} is only described; profile on --cluster=local")
+    check_runs_on("profile", cluster.name, cluster.is_live)
     with wait_for(request, console) as wait:
         compile_within(wait)
         with wait.phase(BUILD):

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.command_line.choices import BY, FASTEST, OP, WRITE
+from tf_placer.command_line.choices import BY, FASTEST, OP, WRITE, check_not_run_on, check_together
 from tf_placer.command_line.method_settings import MethodSettings
 from tf_placer.command_line.source import Source
 from tf_placer.errors import InputError
@@ -67,14 +67,15 @@ class Request:
             raise InputError(f"--by={self.by}: give one of {', '.join(BY)}")
         if self.budget_of not in BUDGETS:
             raise InputError(f"--budget_of={self.budget_of}: give one of {', '.join(BUDGETS)}")
-        if self.plan is not None and self.pins:
-            raise InputError(
-                "--plan and --pin are given; a plan pins what it names: edit it, or leave it away"
-            )
-        if self.source.graph:
-            self._check_graph()
-        if self.complete_plan and self.plan is None:
-            raise InputError("--complete_plan is given without --plan; say which plan to complete")
+        check_together(
+            plan=self.plan,
+            pins=self.pins,
+            complete_plan=self.complete_plan,
+            graph=self.source.graph,
+            respect_devices=self.respect_devices,
+            costs=self.costs,
+        )
+        check_not_run_on(self.source.graph, self.cluster.name, self.cluster.is_live)
 
     @property
     def is_profiled(self) -> bool:
@@ -85,19 +86,3 @@ class Request:
     def is_applied(self) -> bool:
         """A plan is given that says where all goes."""
         return self.plan is not None and not self.complete_plan
-
-    def _check_graph(self) -> None:
-        """A profiled graph has no program to run, to pin ops of or to profile.
-
-        Raises:
-          InputError: something that needs one is asked for.
-        """
-        asked = {"--pin": self.pins, "--plan": self.plan, "--respect_devices": self.respect_devices}
-        for flag, value in (asked | {"--costs": self.costs}).items():
-            if value:
-                raise InputError(f"{flag} is given with --graph, which has no program; leave it away")
-        if self.cluster.is_live:
-            raise InputError(
-                f"--cluster={self.cluster.name} has live devices, and --graph has nothing to run on them; "
-                "give a preset or a .toml file without addresses"
-            )

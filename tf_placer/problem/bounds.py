@@ -14,6 +14,20 @@ from tf_placer.problem.shared_work import shared_work_ns
 _THRESHOLDS = 6  # of heads and of tails that work is looked at between
 
 
+# For people: name of a bound -> what it is.
+MEANING = {
+    "critical_path": "the longest chain of ops, each on its fastest device, with free transfers",
+    "total_work": "all ops shared perfectly among all devices",
+    "largest_unit": "the heaviest unit, which is ops that must share a device",
+    "path_with_transfers": "the longest chain of ops with the transfers that it cannot avoid",
+    "work_in_memory": "all ops shared among all devices, within their memory",
+    "work_between": (
+        "the ops that can neither begin at once nor be the last to end, shared perfectly, and what must come before "
+        "and after them"
+    ),
+}
+
+
 @dataclasses.dataclass(frozen=True)
 class LowerBounds:
     """No legal placement of the problem that fits ends sooner than any of these, in whatever order ops run.

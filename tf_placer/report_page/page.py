@@ -21,6 +21,7 @@ class StepTime:
       is_single: the best single device, which the others are held against.
       is_written: the plan that the page is about.
       note: what else there is to say; "" for nothing.
+      about: what the name stands for; "" where it says that itself.
     """
 
     name: str
@@ -32,6 +33,7 @@ class StepTime:
     is_single: bool = False
     is_written: bool = False
     note: str = ""
+    about: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,11 +44,13 @@ class Bound:
       name: of the bound.
       bound_s: the least step time.
       is_tightest: it is the largest of all.
+      about: what it is.
     """
 
     name: str
     bound_s: float
     is_tightest: bool = False
+    about: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

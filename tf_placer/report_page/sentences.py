@@ -15,3 +15,8 @@ def headline_and_notes(verdict: str) -> tuple[str, tuple[str, ...]]:
     taken = 1 if len(sentences[0]) >= _SHORTEST else 2
     rest = " ".join(sentences[taken:])
     return " ".join(sentences[:taken]), tuple(line for line in (rest, *lines) if line)
+
+
+def program_size(num_ops: int, num_units: int) -> str:
+    """``"9,461 ops in 5,903 units (ops that must share a device are one unit)"``."""
+    return f"{num_ops:,} ops in {num_units:,} units (ops that must share a device are one unit)"

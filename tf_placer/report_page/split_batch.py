@@ -18,5 +18,6 @@ def split_batch_step_time(split: DataParallel | None) -> tuple[StepTime, ...]:
             split.measured_s,
             peak_bytes=max(split.peak_bytes.values(), default=0),
             note=split.why_not if split.fits else "OUT_OF_MEMORY",
+            about="The whole step on every device, each with a part of the batch; gradients are added up.",
         ),
     )

@@ -56,7 +56,7 @@ def test_what_was_raced_has_the_last_word_and_its_spread(plan: Plan) -> None:
     )
     section = page_section("train_step", 1, raced, is_used=False)
     assert section.headline == (
-        "Kept as it was: the plan takes 200.000 ms a step, 100.000 ms the function takes as it is."
+        "Kept as it was: the plan takes 200 ms a step, 100 ms the function takes as it is."
     )
     assert section.notes[0].startswith("It is not clearly faster than the function as it is")
     assert [row.spread_s for row in section.step_times[2:]] == [(0.19, 0.22), (0.09, 0.11)]

@@ -113,6 +113,15 @@ WRONG = {
     f"place a b {_ON}": "place takes one word beside flags, got 'b' too",
     "methods hdp": "methods takes flags only, got 'hdp'",
     "completion tcsh": "give one of bash, zsh, fish",
+    # Flags that do not go together.
+    f"{_TOWERS} {_ON} --plan=g.json --pin=a=GPU:0": "--plan and --pin are given",
+    f"{_TOWERS} {_ON} --complete_plan": "--complete_plan is given without --plan",
+    f"place --graph=g.json {_ON} --costs=analytic": "--costs is given with --graph",
+    "place --graph=g.json --cluster=local --out=o": "--cluster=local has live devices, and --graph has nothing to run",
+    "measure --workload=two_towers --cluster=k40x2 --placement=g.json": "only described; measure on --cluster=local",
+    "profile --workload=two_towers --cluster=k40x2": "only described; profile on --cluster=local",
+    f"{_TOWERS} {_ON} --memory_limit=10GB": "write it like GPU:0=10GB",
+    f"{_TOWERS} {_ON} --memory_limit=GPU:7=1GB": "--memory_limit",
     # Files and folders.
     f"place --saved_model=nowhere {_ON}": "cannot read nowhere/saved_model.pb",
     f"place --meta_graph=folder --fetches=x {_ON}": "--meta_graph=folder: that is a folder; give the file of a",

@@ -58,7 +58,7 @@ def test_what_is_needed_is_told() -> None:
     lines = help_of("place")
     start = lines.index("needed:")
     assert lines[start + 1 : start + 4] == [
-        "  --workload, FILE.py:NAME, --saved_model, --meta_graph or --graph",
+        "  one of --workload, FILE.py:NAME, --saved_model, --meta_graph or --graph",
         "  --cluster",
         "  --out",
     ]

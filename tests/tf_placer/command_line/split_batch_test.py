@@ -21,6 +21,7 @@ from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
 from tf_placer.command_line.split_batch import beside_split_batch, split_batch_within
 from tf_placer.data_parallel.data_parallel import DataParallel
+from tf_placer.quantities import milliseconds
 from tf_placer.search.budget import Budget
 from tf_placer.search.search import search
 from tf_placer.waiting.begun import begins_at
@@ -50,7 +51,7 @@ def test_a_run_says_what_splitting_the_batch_would_take(tmp_path: pathlib.Path, 
     assert (told["batch"], told["replica_batch"], told["why_not"]) == (8, 4, "")
     assert told["step_s"] == told["replica_s"] + told["all_reduce_s"]
     shown = capsys.readouterr().out
-    assert "data parallel x2" in shown and f"{1e3 * told['step_s']:.3f} ms" in shown
+    assert "data parallel x2" in shown and milliseconds(told["step_s"]) in shown
     assert "tf.distribute.MirroredStrategy over 2 GPUs" in " ".join(shown.split())
 
 
@@ -113,7 +114,7 @@ def test_a_split_batch_that_fits_is_found_and_what_it_took_is_kept(
 
 
 def test_a_row() -> None:
-    assert split_batch_row(FOUND, 2e-9)[:5] == ("data parallel x2", "0.000 ms", "-50.0%", "-", "")
+    assert split_batch_row(FOUND, 2e-9)[:5] == ("data parallel x2", "0 ms", "-50.0%", "-", "")
     assert split_batch_row(FOUND, 2e-9)[5] == "1.00 GiB"
     too_large = dataclasses.replace(FOUND, over_bytes=1)
     assert split_batch_row(too_large, 2e-9)[1:3] == ("OOM", "-")

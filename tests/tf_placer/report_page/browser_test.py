@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
+import re
 import shutil
 import statistics
 import time
 from collections.abc import Callable, Iterator
 
+import numpy as np
 import pytest
 
 from tests.tf_placer.report_page.drawn_pages import HOSTILE, layered_problem, page_of
+from tf_placer.problem.placement import Placement
+from tf_placer.quantities import milliseconds
 from tf_placer.report_page.html import page_html
 from tf_placer.report_page.page import Page
 
@@ -39,6 +44,19 @@ _PLACE_OF = f"""([ns, y]) => {{
   const box = document.querySelector("#timeline .chart").getBoundingClientRect();
   const [x, below] = {_CHART}.convertToPixel("grid", [ns, y]);
   return [box.x + x, box.y + below];
+}}"""
+# All texts that charts show, axes included.
+_TEXTS = """() => [...document.querySelectorAll(".chart")].flatMap((place) => {
+  const all = echarts.getInstanceByDom(place).getZr().storage.getDisplayList(true);
+  return all.filter((shape) => shape.type === "tspan").map((shape) => shape.style.text);
+})"""
+# Boxes of what links lanes on the critical path, and of the lanes' labels, in pixels of the chart.
+_LINKS_AND_LABELS = f"""() => {{
+  const all = {_CHART}.getZr().storage.getDisplayList(true);
+  const links = all.filter((shape) => shape.shape?.rectangles?.every(([, , width]) => width === 1));
+  const labels = all.filter((shape) => shape.type === "tspan" && shape.style.text.endsWith("busy"));
+  const box = (shape) => {{ const r = shape.getBoundingRect(); return [r.x, r.y, r.width, r.height]; }};
+  return [links.at(-1).shape.rectangles, labels.map(box)];
 }}"""
 _FIRST_LANE = 25  # pixels to the middle of the boxes of the first device
 
@@ -117,11 +135,13 @@ def test_it_draws_every_part(opened: Callable) -> None:
 
 def test_its_numbers_are_those_of_the_data(tab, page: Page) -> None:
     [section] = page.sections
-    rows = tab.eval_on_selector_all("#step-times .scroll tbody tr", "all => all.map((row) => row.innerText)")
+    rows = tab.eval_on_selector_all(
+        "#step-times > .scroll tbody tr", "all => all.map((row) => row.innerText)"
+    )
     for row, shown in zip(section.step_times, rows, strict=True):
         assert shown.startswith(row.name)
         for seconds in (row.simulated_s, row.measured_s):
-            assert ("-" if seconds is None else f"{1e3 * seconds:.3f} ms") in shown
+            assert milliseconds(seconds) in shown
     assert "-50.0%" in rows[0] and "1,234" in rows[0] and "1.00 GB" in rows[0]
     assert tab.inner_text(".verdict") == section.headline
     assert section.plan is not None
@@ -222,6 +242,97 @@ def test_dark_mode_changes_page_and_charts_at_once(opened: Callable) -> None:
 def test_a_phone_has_no_sideways_scroll(opened: Callable, scheme: str) -> None:
     tab = opened(width=360, height=740, scheme=scheme)
     assert tab.evaluate("document.documentElement.scrollWidth") == 360
+
+
+def test_tables_scroll_on_a_phone_and_nothing_is_cut(opened: Callable) -> None:
+    tab = opened(width=390, height=844)
+    tab.click("text=All lower bounds")
+    assert tab.evaluate("document.documentElement.scrollWidth") == 390
+    cut = tab.evaluate(
+        """() => [...document.querySelectorAll("table")].filter((table) => {
+          const around = table.closest(".scroll");
+          if (!around || getComputedStyle(around).overflowX !== "auto") return true;
+          around.scrollLeft = 9999;
+          const last = table.rows[0].cells[table.rows[0].cells.length - 1].getBoundingClientRect();
+          return last.right > around.getBoundingClientRect().right + 1;
+        }).map((table) => table.innerText)"""
+    )
+    assert cut == []
+    assert tab.evaluate("document.querySelector('#step-times > .scroll').scrollLeft") > 0, "it has to scroll"
+
+
+def test_names_and_bounds_are_explained_where_they_stand(tab, page: Page) -> None:
+    [section] = page.sections
+    [tightest] = [bound for bound in section.bounds if bound.is_tightest]
+    assert f"(total work: {tightest.about})" in tab.inner_text("#step-times > .soft")
+    for bound in section.bounds:
+        assert bound.about and bound.about in tab.text_content("#step-times details")
+    assert "What the plan is." in tab.inner_text("#step-times > .scroll tbody tr")
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_numbers_have_three_digits_that_count(opened: Callable, width: int) -> None:
+    tab = opened(width=width)
+    texts = [tab.inner_text("body"), tab.text_content("#step-times details"), *tab.evaluate(_TEXTS)]
+    found = re.findall(r"(\d[\d,]*(?:\.\d+)?)\s?(ms|µs|ns|GB|MB|kB|%)", "\n".join(texts))
+    assert len(found) > 30
+    long = [number for number, _ in found if len(number.replace(".", "").strip("0").replace(",", "")) > 3]
+    assert long == []
+
+
+def test_the_critical_path_crosses_no_label(opened: Callable, tmp_path: pathlib.Path) -> None:
+    few = tmp_path / "few.html"
+    problem = layered_problem(40)
+    crossing = Placement(problem, (np.arange(problem.num_units) // 3 % 3).astype(np.int32))
+    few.write_text(page_html(page_of(problem, crossing)), encoding="utf8")
+    tab = opened(few)
+    links, labels = tab.evaluate(_LINKS_AND_LABELS)
+    assert links and len(labels) >= 3
+    for x, top, width, height in links:
+        for left, above, wide, high in labels:
+            beside = x + width <= left or x >= left + wide
+            assert beside or top + height <= above + 1 or top >= above + high - 1, (x, top, height, above)
+    assert any(x < left + wide for x, *_ in links for left, _, wide, _ in labels), (
+        "some are below a label's end"
+    )
+
+
+def test_memory_has_a_scale_that_shows_it(tab, page: Page) -> None:
+    view = page.sections[0].plan
+    assert view is not None
+    for d, (curve, device) in enumerate(zip(view.memory, view.devices, strict=True)):
+        option = tab.evaluate(
+            f"""() => {{
+              const place = document.querySelectorAll("#memory .chart")[{d}];
+              const {{ yAxis, series }} = echarts.getInstanceByDom(place).getOption();
+              return [yAxis[0].max, series[0].markLine.data.length];
+            }}"""
+        )
+        is_small = 0 < curve.peak_bytes < device.capacity_bytes / 4
+        assert is_small or not curve.peak_bytes
+        assert option == [
+            pytest.approx(1.2 * curve.peak_bytes if is_small else 1.06 * device.capacity_bytes),
+            0 if is_small else 1,
+        ]
+
+
+def test_memory_of_a_device_that_is_full_is_held_against_what_it_has(
+    opened: Callable, page: Page, tmp_path: pathlib.Path
+) -> None:
+    [section] = page.sections
+    assert section.plan is not None
+    devices = tuple(
+        dataclasses.replace(device, capacity_bytes=2 * curve.peak_bytes)
+        for device, curve in zip(section.plan.devices, section.plan.memory, strict=True)
+    )
+    full = dataclasses.replace(section, plan=dataclasses.replace(section.plan, devices=devices))
+    file = tmp_path / "full.html"
+    file.write_text(page_html(Page("full", (full,))), encoding="utf8")
+    chart = "echarts.getInstanceByDom(document.querySelector('#memory .chart'))"
+    top, lines = opened(file).evaluate(
+        f"() => [{chart}.getOption().yAxis[0].max, {chart}.getOption().series[0].markLine.data.length]"
+    )
+    assert top == pytest.approx(1.06 * devices[0].capacity_bytes) and lines == 1
 
 
 def test_layers_open_when_asked(tab) -> None:

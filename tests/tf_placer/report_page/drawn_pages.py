@@ -7,8 +7,10 @@ import numpy as np
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
+from tf_placer.quantities import milliseconds
 from tf_placer.report_page.draw_step import draw_step
-from tf_placer.report_page.page import Bound, Curve, HowTo, Page, Section, StepTime
+from tf_placer.report_page.lower_bounds import shown_bounds
+from tf_placer.report_page.page import Curve, HowTo, Page, Section, StepTime
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>&\"'`<!--\u2028"
 
@@ -41,24 +43,31 @@ def striped(problem: Problem) -> Placement:
     return Placement(problem, (np.arange(problem.num_units) // 20 % 2).astype(np.int32))
 
 
-def page_of(problem: Problem) -> Page:
-    """A page of the striped plan, with candidates whose numbers can be told apart."""
-    view = draw_step(problem, striped(problem).decisions)
+def page_of(problem: Problem, placement: Placement | None = None) -> Page:
+    """A page of a plan, the striped one where none is given, with candidates whose numbers can be told apart."""
+    view = draw_step(problem, (placement or striped(problem)).decisions)
     step_s = view.step_ns / 1e9
     section = Section(
         name=problem.name,
         title=f"{problem.name} on k40x2",
         headline="The plan is 25.0% faster than a single device.",
         notes=(f"A note about {HOSTILE}",),
-        figures=(("step, simulated", f"{1e3 * step_s:.3f} ms"),),
+        figures=(("step, simulated", milliseconds(step_s)),),
         step_times=(
             StepTime(
-                "plan", step_s, 1.1 * step_s, (1.05 * step_s, 1.2 * step_s), 1234, 10**9, is_written=True
+                "plan",
+                step_s,
+                1.1 * step_s,
+                (1.05 * step_s, 1.2 * step_s),
+                1234,
+                10**9,
+                is_written=True,
+                about="What the plan is.",
             ),
             StepTime("single device", 2 * step_s, 2.1 * step_s, is_single=True),
             StepTime("none", None, note="OUT_OF_MEMORY"),
         ),
-        bounds=(Bound("total_work", step_s / 2, is_tightest=True), Bound("critical_path", step_s / 3)),
+        bounds=shown_bounds([("total_work", step_s / 2), ("critical_path", step_s / 3)], "total_work"),
         plan=view,
         curves=(
             Curve("plan", (0.1, 1.0), (2 * step_s, step_s), True),

@@ -24,7 +24,7 @@ def test_shows_best_and_count(budget, terminal):
         for _ in range(3):
             progress.show(ENTRY)
     text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", stream.getvalue())
-    assert "best 12.300 ms, mean 20.000 ms, 5 tried" in text
+    assert "best 12.3 ms, mean 20.0 ms, 5 tried" in text
     if terminal:
         # 2 of 10 s, or 5 of 20 evaluations, whichever is more.
         assert ("25%" if budget.evaluations else "20%") in text
@@ -36,7 +36,7 @@ def test_shows_best_and_count(budget, terminal):
     ("best_s", "mean_s", "expected"),
     [
         (math.nan, math.nan, "hdp: 2 s, nothing fits yet, 5 tried\n"),
-        (0.0123, math.nan, "hdp: 2 s, best 12.300 ms, nothing of the last round ran, 5 tried\n"),
+        (0.0123, math.nan, "hdp: 2 s, best 12.3 ms, nothing of the last round ran, 5 tried\n"),
     ],
 )
 def test_what_does_not_run_has_no_time(best_s, mean_s, expected):

@@ -17,10 +17,12 @@ from tf_placer.command_line.reporting.report import Report, is_single, row_name
 from tf_placer.command_line.reporting.verdict import verdict
 from tf_placer.quantities import milliseconds
 from tf_placer.report_page.draw_step import draw_step
-from tf_placer.report_page.page import Bound, Curve, Page, Section, StepTime
+from tf_placer.report_page.lower_bounds import shown_bounds
+from tf_placer.report_page.page import Curve, Page, Section, StepTime
 from tf_placer.report_page.search_curves import search_curve
-from tf_placer.report_page.sentences import headline_and_notes
+from tf_placer.report_page.sentences import headline_and_notes, program_size
 from tf_placer.report_page.split_batch import split_batch_step_time
+from tf_placer.search import methods
 
 
 def page_of_report(
@@ -40,14 +42,12 @@ def page_of_report(
     headline, notes = headline_and_notes(verdict(report))
     section = Section(
         name=problem.name,
-        title=f"{title}: {problem.num_ops:,} ops in {problem.num_units:,} units",
+        title=f"{title}: {program_size(problem.num_ops, problem.num_units)}",
         headline=headline,
         notes=(*notes, *remarks(report)),
         figures=_figures(report),
         step_times=_step_times(report),
-        bounds=tuple(
-            Bound(name, bound_s, name == report.tightest.tightest_bound) for name, bound_s in report.bounds
-        ),
+        bounds=shown_bounds(report.bounds, report.tightest.tightest_bound),
         plan=draw_step(problem, placement.decisions),
         curves=_curves(report),
         apply=how_to(out, files, made_for),
@@ -93,7 +93,17 @@ def _step_time(report: Report, candidate: Candidate) -> StepTime:
         is_single=is_single(candidate.method),
         is_written=candidate is report.chosen and report.placement is report.result.placement,
         note="; ".join(notes),
+        about=_about(candidate),
     )
+
+
+def _about(candidate: Candidate) -> str:
+    """What a method does, and where it has found its plan in another, what that one does."""
+    if candidate.method not in methods.names():  # a plan that was given
+        return ""
+    by = candidate.result.found_by if candidate.result else candidate.method
+    inside = f" Here {by}: {methods.describe(by)}" if by != candidate.method and by in methods.names() else ""
+    return f"{methods.describe(candidate.method)}{inside}"
 
 
 def _whole_layers(report: Report) -> tuple[StepTime, ...]:
@@ -102,7 +112,10 @@ def _whole_layers(report: Report) -> tuple[StepTime, ...]:
     if whole is None:
         return ()
     peak_bytes, is_written = int(whole.peak_bytes.max()), report.by_layer is not None
-    return (StepTime("whole layers", whole.runtime_s, peak_bytes=peak_bytes, is_written=is_written),)
+    about = "A plan that keeps every layer on one device."
+    return (
+        StepTime("whole layers", whole.runtime_s, peak_bytes=peak_bytes, is_written=is_written, about=about),
+    )
 
 
 def _curves(report: Report) -> tuple[Curve, ...]:

@@ -2,9 +2,16 @@
 
 const UNKNOWN = "-";
 
-/** "413.123 ms": as tables on the terminal write a time in seconds. */
+/** "413 ms", "4.82 ms": as tables on the terminal write a time in seconds. */
 function milliseconds(seconds) {
-  return seconds === null ? UNKNOWN : `${(1e3 * seconds).toFixed(3)} ms`;
+  return seconds === null ? UNKNOWN : `${threeDigits(1e3 * seconds)} ms`;
+}
+
+/** Three digits that count, and three after the point at most; the data has all of them. */
+function threeDigits(number) {
+  const rounded = +(+number.toPrecision(3)).toFixed(3);
+  const size = rounded ? Math.floor(Math.log10(Math.abs(rounded))) : 2;
+  return rounded.toFixed(Math.min(Math.max(2 - size, 0), 3));
 }
 
 /** A time in nanoseconds in the unit that suits it: "1.25 ms", "830 µs". */
@@ -46,6 +53,11 @@ function element(tag, properties = {}, ...children) {
 function section(id, title, line, ...children) {
   const about = line ? [element("p", { className: "soft" }, line)] : [];
   return element("section", { id }, element("h2", {}, title), ...about, ...children);
+}
+
+/** A table that scrolls sideways where the page is narrower, with pointer, finger and keys. */
+function scrolling(table, name) {
+  return element("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": name }, table);
 }
 
 /** Pairs of words and values, as in tips. */

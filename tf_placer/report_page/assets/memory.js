@@ -1,5 +1,7 @@
 // Memory of every device over the step, against what it has.
 
+const LEAST_SHARE = 0.25; // of what a device has, below which its curve has a scale of its own
+
 function memory(data) {
   const { plan } = data;
   const places = plan.devices.map((device, d) => {
@@ -11,7 +13,7 @@ function memory(data) {
     return element("div", {}, line, place);
   });
   return section(
-    "memory", "Memory over the step", "Variables, outputs that are still needed, and received copies; the dashed line is what the device has.",
+    "memory", "Memory over the step", "Variables, outputs that are still needed, and received copies. The dashed line is what the device has; where that is far above the peak, the scale ends before it.",
     element("div", { className: "memories" }, ...places),
   );
 }
@@ -19,6 +21,7 @@ function memory(data) {
 function memoryOptions(plan, d) {
   const { at_ns, bytes: used, peak_bytes } = plan.memory[d];
   const capacity = plan.devices[d].capacity_bytes;
+  const top = memoryTop(capacity, peak_bytes);
   const points = at_ns.map((ns, i) => [ns, used[i]]);
   if (points.length) points.push([plan.step_ns, used.at(-1)]);
   const fill = color(deviceVariable(d));
@@ -30,15 +33,20 @@ function memoryOptions(plan, d) {
       type: "value", min: 0, max: plan.step_ns, splitNumber: 3, splitLine: { show: false },
       axisLabel: { formatter: axisTime, alignMinLabel: "left", alignMaxLabel: "right", showMaxLabel: false },
     }),
-    yAxis: axis({ type: "value", min: 0, max: 1.06 * Math.max(capacity, peak_bytes, 1), splitNumber: 2, axisLabel: { formatter: axisBytes, showMaxLabel: false } }),
+    yAxis: axis({ type: "value", min: 0, max: top, splitNumber: 2, axisLabel: { formatter: axisBytes, showMaxLabel: false } }),
     series: [{
       type: "line", step: "end", symbol: "none", data: points, lineStyle: { color: fill, width: 1.5 }, areaStyle: { color: fill, opacity: 0.22 },
       emphasis: { disabled: true },
       markLine: {
-        symbol: "none", silent: true, label: { show: false }, data: [{ yAxis: capacity }], lineStyle: { color: color("--mark"), type: "dashed", width: 1.2 },
+        symbol: "none", silent: true, label: { show: false }, data: capacity <= top ? [{ yAxis: capacity }] : [], lineStyle: { color: color("--mark"), type: "dashed", width: 1.2 },
       },
     }],
   };
+}
+
+/** Where the scale ends: above what the device has, or, where the curve would lie flat on the ground, above the peak. */
+function memoryTop(capacity, peak) {
+  return peak >= LEAST_SHARE * capacity || !peak ? 1.06 * Math.max(capacity, peak, 1) : 1.2 * peak;
 }
 
 /** "10 GB": ticks are round. */

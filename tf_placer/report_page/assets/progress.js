@@ -25,7 +25,7 @@ function progressOptions(data, curves) {
     ...basics(),
     grid: { left: 62, right: 16, top: 44, bottom: 44 },
     legend: { type: "scroll", top: 0, left: 0, textStyle: { color: color("--ink") }, pageTextStyle: { color: color("--soft") } },
-    tooltip: chartTip(({ seriesName, value }) => element("div", {}, element("b", {}, seriesName), pairs([["after", `${trimmed(value[0])} s`], ["best", `${value[1].toFixed(3)} ms`]]))),
+    tooltip: chartTip(({ seriesName, value }) => element("div", {}, element("b", {}, seriesName), pairs([["after", `${trimmed(value[0])} s`], ["best", `${threeDigits(value[1])} ms`]]))),
     xAxis: axis({ type: "log", name: "seconds", nameLocation: "middle", nameGap: 26, splitLine: { show: false }, axisLabel: { formatter: (s) => `${+s.toPrecision(3)}` } }),
     yAxis: axis({
       type: "value", min: ({ min }) => 0.95 * Math.min(min, 1e3 * (best?.bound_s ?? Infinity)), axisLabel: { formatter: (ms) => `${+ms.toPrecision(3)} ms`, showMinLabel: false },

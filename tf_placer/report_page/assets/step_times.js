@@ -10,7 +10,7 @@ function stepTimes(data) {
   const place = element("div", { className: "chart" });
   place.style.height = `${rows.length * BAR_ROW * (measured ? 1.35 : 1) + (measured ? 76 : 50)}px`;
   keepChart(place, () => stepTimeOptions(rows, best, measured, place.clientWidth));
-  const line = best ? `No placement takes less than ${milliseconds(best.bound_s)} in the simulator (${words(best.name)}).` : "";
+  const line = best ? `No placement takes less than ${milliseconds(best.bound_s)} in the simulator (${words(best.name)}: ${best.about}).` : "";
   return section("step-times", "Step time of every candidate", line, place, stepTimeTable(data, measured), boundTable(data));
 }
 
@@ -28,7 +28,7 @@ function stepTimeOptions(rows, best, measured, width) {
     ...basics(),
     grid: { left: left + 10, right: 84, top: measured ? 50 : 24, bottom: 26 },
     legend: measured ? { top: 0, right: 0, data: ["simulated", "measured"], textStyle: { color: color("--soft") } } : { show: false },
-    xAxis: axis({ type: "value", min: 0, axisLabel: { formatter: (ms) => `${ms} ms` } }),
+    xAxis: axis({ type: "value", min: 0, axisLabel: { formatter: (ms) => `${+ms.toPrecision(6)} ms` } }),
     yAxis: axis({
       type: "category", inverse: true, data: names, splitLine: { show: false },
       axisLabel: {
@@ -50,7 +50,7 @@ function bars(name, rows, key, fill, labelled) {
 }
 
 function barLabel(ms) {
-  return `${ms.toFixed(1)} ms`;
+  return `${threeDigits(ms)} ms`;
 }
 
 /** Labels of measured bars, on the lower half of each row, and whiskers between the quartiles of what was measured. */
@@ -93,8 +93,9 @@ function stepTimeTable(data, measured) {
   for (const row of data.step_times) {
     const name = element("td", { className: "name" }, row.name);
     if (row.is_written) name.append(element("div", { className: "note" }, "the plan written"));
+    if (row.about) name.append(element("div", { className: "note" }, row.about));
     if (row.note) name.append(element("div", { className: "note" }, row.note));
-    const spread = row.spread_s ? `${(1e3 * row.spread_s[0]).toFixed(1)} – ${(1e3 * row.spread_s[1]).toFixed(1)} ms` : "";
+    const spread = row.spread_s ? row.spread_s.map((seconds) => threeDigits(1e3 * seconds)).join(" – ") + " ms" : "";
     const numbers = [
       milliseconds(row.simulated_s), versus(row.simulated_s, single), ...(measured ? [milliseconds(row.measured_s), spread] : []),
       row.evaluations === null ? "" : row.evaluations.toLocaleString("en"), row.peak_bytes === null ? "" : bytes(row.peak_bytes),
@@ -102,15 +103,16 @@ function stepTimeTable(data, measured) {
     body.append(tableRow(row.is_written ? "written" : "", name, numbers));
   }
   table.append(body);
-  return element("div", { className: "scroll" }, table);
+  return scrolling(table, "Step times");
 }
 
 function boundTable(data) {
   const rows = data.bounds.map((bound) => {
     const name = element("td", { className: "name" }, words(bound.name) + (bound.is_tightest ? ", the tightest" : ""));
+    name.append(element("div", { className: "note" }, bound.about));
     return tableRow("bound", name, [milliseconds(bound.bound_s)]);
   });
-  return element("details", {}, element("summary", {}, "All lower bounds"), element("table", { className: "narrow" }, element("tbody", {}, ...rows)));
+  return element("details", {}, element("summary", {}, "All lower bounds"), scrolling(element("table", { className: "narrow" }, element("tbody", {}, ...rows)), "Lower bounds"));
 }
 
 function tableRow(kind, name, numbers) {

@@ -4,6 +4,8 @@ const TOP = 6;
 const BELOW = 62; // axis and slider
 const SHADES = 4;
 const LETTER = 6.4;
+const LABEL_LEFT = 2;
+const LABEL_SIZE = 12;
 const MOST_LINKS = 120; // of the critical path that are drawn: more would hide what they link
 
 /** Many rectangles of one colour as one path. */
@@ -72,7 +74,7 @@ function timelineOptions(state) {
     ...basics(),
     grid: { left: 0, right: 0, top: TOP, height: state.height },
     xAxis: axis({
-      type: "value", min: 0, max: step, splitNumber: 6, splitLine: { show: false }, axisLine: { show: false }, axisLabel: { formatter: (ns) => axisTime(ns), alignMinLabel: "left", alignMaxLabel: "right" },
+      type: "value", min: 0, max: step, splitNumber: 6, splitLine: { show: false }, axisLine: { show: false }, axisLabel: { formatter: (ns) => (ns === step ? duration(step) : axisTime(ns)), alignMinLabel: "left", alignMaxLabel: "right" },
     }),
     yAxis: { type: "value", min: 0, max: state.height, inverse: true, show: false },
     dataZoom: [
@@ -114,7 +116,7 @@ function laneShapes(state, lane, from, to, left, width) {
   const top = lane.top + TOP;
   const shapes = [
     rectangle(left, top, width, lane.height, state.colors.lane),
-    letters(`${lane.label}   ${percent(lane.share)} busy`, left + 2, top - 5, state.colors.soft, "bottom", 12),
+    letters(laneTitle(lane), left + LABEL_LEFT, top - 5, state.colors.soft, "bottom", LABEL_SIZE),
   ];
   const boxes = new Map(); // "colour opacity" -> rectangles
   const add = (fill, opacity, box) => {
@@ -182,11 +184,33 @@ function pathLinks(state, from, to, left, width) {
     if (ns < from || ns > to) continue;
     const [a, b] = [laneOfPlace(state, above), laneOfPlace(state, below)];
     const [upper, lower] = a.top < b.top ? [a, b] : [b, a];
-    const y = TOP + upper.top + upper.height;
-    rectangles.push([left + (ns - from) * scale - 0.5, y, 1, TOP + lower.top - y]);
+    const x = left + (ns - from) * scale - 0.5;
+    rectangles.push(besideLabels(state.lanes, x, left, upper.top + upper.height, lower.top).map(([y, end]) => [x, TOP + y, 1, end - y]));
   }
   if (rectangles.length > MOST_LINKS) return [];
-  return [{ type: "rectangles", shape: { rectangles }, style: { fill: state.colors.ink, opacity: 0.45 } }];
+  return [{ type: "rectangles", shape: { rectangles: rectangles.flat() }, style: { fill: state.colors.ink, opacity: 0.45 } }];
+}
+
+/** Parts of a vertical line at x that cross no label of a lane, as [from, to]. */
+function besideLabels(lanes, x, left, from, to) {
+  const parts = [];
+  let start = from;
+  for (const lane of lanes) {
+    if (lane.top <= from || lane.top > to || x > left + labelEnd(lane)) continue;
+    parts.push([start, lane.top - LABEL_HEIGHT]);
+    start = lane.top;
+  }
+  return [...parts, [start, to]].filter(([begin, end]) => end > begin);
+}
+
+function laneTitle(lane) {
+  return `${lane.label}   ${percent(lane.share)} busy`;
+}
+
+/** Pixels from the left edge to the end of a lane's label. */
+function labelEnd(lane) {
+  lane.labelEnd ??= 2 * LABEL_LEFT + echarts.format.getTextRect(laneTitle(lane), `${LABEL_SIZE}px ${FONT}`).width;
+  return lane.labelEnd;
 }
 
 /** Places of the critical path are numbers: the devices, then the channels. */

@@ -13,7 +13,7 @@ function transfers(data, state) {
   if (!all.bytes.length) return section("transfers", "Largest transfers", line);
   const head = ["tensor of", "from and to", "bytes", "takes", ""].map((name, i) => element("th", { className: i > 1 ? "number" : "", scope: "col" }, name));
   const body = element("tbody", {}, ...order.slice(0, MOST_TRANSFERS).map((id) => transferRow(plan, state, id)));
-  return section("transfers", "Largest transfers", line, element("div", { className: "scroll" }, element("table", {}, element("thead", {}, element("tr", {}, ...head)), body)));
+  return section("transfers", "Largest transfers", line, scrolling(element("table", {}, element("thead", {}, element("tr", {}, ...head)), body), "Largest transfers"));
 }
 
 function transferRow(plan, state, id) {

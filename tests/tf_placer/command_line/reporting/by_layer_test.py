@@ -109,7 +109,7 @@ def test_a_layer_around_others_is_explained_with_them(placed) -> None:
     ("argv", "message"),
     [
         (["--layer=functional/dense_99"], "has no such layer; did you mean"),
-        (["--layer=functional", "--op=x"], "not both"),
+        (["--layer=functional", "--op=x"], "--op and --layer are given; give one of them"),
         ([], "needs --op or --layer"),
     ],
 )

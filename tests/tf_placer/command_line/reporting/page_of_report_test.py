@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pathlib
 import re
@@ -16,6 +17,8 @@ from tf_placer.command_line.reporting.report import Report
 from tf_placer.command_line.reporting.verdict import verdict
 from tf_placer.command_line.reporting.write_report import write_report
 from tf_placer.evaluation.measurement import Status
+from tf_placer.problem.bounds import MEANING, LowerBounds
+from tf_placer.search import methods
 from tf_placer.search.search import search
 
 MADE_FOR = {"workload": "layered", "cluster": "k40x2", "batch_size": 32}
@@ -69,6 +72,24 @@ def test_its_numbers_are_those_of_the_summary(report: Report, tmp_path: pathlib.
     assert rows["single device"]["simulated_s"] == summary["baselines"]["single"]
     assert rows["m_etf"]["simulated_s"] is summary["baselines"]["m_etf"] is None
     assert rows["m_etf"]["note"] == "OUT_OF_MEMORY; nothing fits"
+
+
+def test_terms_are_explained_where_they_stand(report: Report, tmp_path: pathlib.Path) -> None:
+    section, _ = written(report, tmp_path)
+    assert section["title"].endswith(" units (ops that must share a device are one unit)")
+    rows = {row["name"]: row["about"] for row in section["step_times"]}
+    assert rows["random"] == methods.describe("random") and rows["m_etf"] == methods.describe("m_etf")
+    assert all(rows.values())
+    assert {bound["name"]: bound["about"] for bound in section["bounds"]} == MEANING
+    inside = dataclasses.replace(report.chosen.result, method="auto", found_by="learned_list")
+    chosen = dataclasses.replace(report.chosen, method="auto", result=inside)
+    section, _ = written(dataclasses.replace(report, chosen=chosen), tmp_path)
+    [about] = [row["about"] for row in section["step_times"] if row["name"] == "auto (learned_list)"]
+    assert about == f"{methods.describe('auto')} Here learned_list: {methods.describe('learned_list')}"
+
+
+def test_every_bound_has_a_meaning() -> None:
+    assert {field.name.removesuffix("_ns") for field in dataclasses.fields(LowerBounds)} == MEANING.keys()
 
 
 def test_the_verdict_is_whole_and_the_fastest_comes_first(report: Report, tmp_path: pathlib.Path) -> None:
