@@ -108,7 +108,7 @@ class AutoPlaced(WrappingFunction):
         if signature.concrete is concrete and signature.trial is None:
             return call_flat(concrete, inputs)
         try:
-            return self._run(concrete, signature, inputs)
+            outputs = self._run(concrete, signature, inputs)
         except Exception as error:
             if isinstance(error, tf.errors.OpError) and not any(
                 text in str(error) for text in _FROM_THE_PLACER
@@ -119,6 +119,8 @@ class AutoPlaced(WrappingFunction):
             self._tell(_one_line(error), error)
             self._signatures[id(concrete)] = Signature(concrete, concrete)
             return call_flat(concrete, inputs)
+        self._settle(concrete)
+        return outputs
 
     def _run(self, concrete: ConcreteFunction, signature: Signature, inputs: Sequence[tf.Tensor]) -> Any:
         """A call by the plan, or one of the first, which decide whether it is used."""
@@ -126,27 +128,29 @@ class AutoPlaced(WrappingFunction):
             return call_flat(signature.concrete, inputs)
         if not tf.executing_eagerly():
             return call_flat(self._without_trial(concrete), inputs)
-        outputs = signature.trial.call(inputs)
-        if signature.trial.verdict is not None:
-            self._settle(concrete)
-        return outputs
+        return signature.trial.call(inputs)
 
     def _without_trial(self, concrete: ConcreteFunction) -> ConcreteFunction:
         """What runs where calls cannot be timed: inside of another function, or saved."""
-        signature = self._signatures[id(concrete)]
-        if signature.trial is not None:
-            with tf.init_scope():
-                signature.trial.end()
-            if signature.trial.verdict is not None:
-                self._settle(concrete)
+        trial = self._signatures[id(concrete)].trial
+        if trial is not None:
+            try:
+                with tf.init_scope():
+                    trial.end()
+            except Exception as error:  # noqa: BLE001 - as where it is placed without a trial
+                self._tell(_one_line(error), error)
+                self._signatures[id(concrete)] = Signature(concrete, concrete)
+            self._settle(concrete)
         return self._signatures[id(concrete)].concrete
 
     def _settle(self, concrete: ConcreteFunction) -> None:
-        """What a trial has decided holds from now on, here and for the processes that come."""
+        """What a trial has decided, if it has, holds from now on, here and for the processes that come."""
+        signature = self._signatures[id(concrete)]
+        if signature.trial is None or signature.trial.verdict is None:
+            return
         with self._placing:
-            signature = self._signatures[id(concrete)]
-            if signature.trial is None:
-                return
+            if self._signatures[id(concrete)] is not signature:
+                return  # by another thread
             settled = self._signatures[id(concrete)] = signature.settled()
         assert settled.plan is not None  # it was tried
         if settled.plan.placed_call_s is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import rich.console
@@ -154,23 +154,26 @@ def placed_signature(
         return Signature(concrete, concrete, item, plan, smaller)
     check_can_be_written(plan.placement.decisions)  # before any variable moves
 
+    were: dict[str, str] = {}
+
     def place() -> ConcreteFunction:
+        were.update(_where_variables_live(concrete, item))
         here = attach(cluster)
         devices = {op: here[device] for op, device in plan.placement.device_names.items()}
         move_variables(concrete, item, devices)
         return placed_concrete_function(concrete, item, plan.placement, devices)
 
     if config.keep_unplaced and plan.raced_s is not None and plan.placed_call_s is None:
-        return Signature(concrete, concrete, item, plan, smaller, _trial(concrete, item, place))
+        trial = Trial(concrete, place, lambda: move_variables(concrete, item, were))
+        return Signature(concrete, concrete, item, plan, smaller, trial)
     return Signature(concrete, place(), item, plan, smaller)
 
 
-def _trial(concrete: ConcreteFunction, item: Item, place: Callable[[], ConcreteFunction]) -> Trial:
-    """Whose variables come back to where they are now if the plan is not used."""
-    here = f"{host_address_space()}/device:CPU:0"
-    were = {node: variable.handle.device for node, variable in movable_variables(concrete, item).items()}
-    everything = dict.fromkeys(item.index.names, here) | were
-    return Trial(concrete, place, lambda: move_variables(concrete, item, everything))
+def _where_variables_live(concrete: ConcreteFunction, item: Item) -> dict[str, str]:
+    """Op -> device of each variable's handle, with the other ops on this process's CPU."""
+    variables = movable_variables(concrete, item)
+    everything_here = dict.fromkeys(item.index.names, f"{host_address_space()}/device:CPU:0")
+    return everything_here | {node: variable.handle.device for node, variable in variables.items()}
 
 
 def _check_nothing_is_lost(item: Item, cluster: Cluster) -> None:
