@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 
 from tf_placer.errors import InputError
-from tf_placer.quantities import amount, excess, gain, known, milliseconds, parse_size, percentage, ratio, size
+from tf_placer.quantities import (
+    amount,
+    excess,
+    gain,
+    known,
+    milliseconds,
+    parse_size,
+    percentage,
+    ratio,
+    size,
+)
 
 
 @pytest.mark.parametrize("unknown", [None, math.nan, math.inf, -math.inf, np.float32("nan")])

@@ -140,8 +140,7 @@ class AutoPlaced(WrappingFunction):
             self._signatures[id(concrete)] = Signature(concrete, concrete)
             return call_flat(concrete, inputs)
         # Not above: whatever goes wrong here, the step has run and must not run again.
-        if signature.trial is not None:
-            self._settle(concrete)
+        self._settle(concrete)
         return outputs
 
     def _run(self, concrete: ConcreteFunction, signature: Signature, inputs: Sequence[tf.Tensor]) -> Any:
@@ -154,19 +153,25 @@ class AutoPlaced(WrappingFunction):
 
     def _without_trial(self, concrete: ConcreteFunction) -> ConcreteFunction:
         """What runs where calls cannot be timed: inside of another function, or saved."""
-        signature = self._signatures[id(concrete)]
-        if signature.trial is not None:
-            with tf.init_scope():
-                signature.trial.end()
+        trial = self._signatures[id(concrete)].trial
+        if trial is not None:
+            try:
+                with tf.init_scope():
+                    trial.end()
+            except Exception as error:  # noqa: BLE001 - as where it is placed without a trial
+                self._tell(_one_line(error), error)
+                self._signatures[id(concrete)] = Signature(concrete, concrete)
             self._settle(concrete)
         return self._signatures[id(concrete)].concrete
 
     def _settle(self, concrete: ConcreteFunction) -> None:
         """What a trial has decided, if it has, holds from now on, here and for the processes that come."""
+        signature = self._signatures[id(concrete)]
+        if signature.trial is None or signature.trial.verdict is None:
+            return
         with _PLACING:
-            signature = self._signatures[id(concrete)]
-            if signature.trial is None or signature.trial.verdict is None:
-                return
+            if self._signatures[id(concrete)] is not signature:
+                return  # by another thread
             settled = self._signatures[id(concrete)] = signature.settled()
         assert settled.plan is not None  # it was tried
         if settled.plan.placed_call_s is not None:

@@ -246,7 +246,10 @@ def _kept_plan(found: Any, problem: Problem) -> Plan:
     placement = Placement(problem, device_of_unit, *(found.get(name) for name in UNDECIDED))
     if (placement.device_of_op != device_of_op).any():
         raise InputError("it parts ops that must share a device")
-    return Plan(placement, **{name: found[name] for name in _KEPT if name in found}, from_cache=True)
+    kept = {name: found[name] for name in _KEPT if name in found}
+    # A plan of before it was kept what had been searched answers nothing, and is where a search begins.
+    kept["searched"] = [(str(method), float(s), float(of_s)) for method, s, of_s in found.get("searched", ())]
+    return Plan(placement, **kept, from_cache=True)
 
 
 def _search(
@@ -257,7 +260,8 @@ def _search(
     call: FirstCall,
     kept: Plan | None,
 ) -> Plan:
-    start = None if kept is None else kept.placement
+    # Methods decide devices alone, and so does where they begin.
+    start = None if kept is None else Placement(problem, kept.placement.device_of_unit)
     if config.objective == MEMORY:
         return _least_memory(item, problem, config, progress, call, start)
     if not problem.cluster.is_live or not item.runs_standalone:

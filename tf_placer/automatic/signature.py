@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import rich.console
@@ -179,23 +179,27 @@ def placed_signature(
     check_can_be_written(plan.placement.decisions)  # before any variable moves
     to_place = item.with_variables({variable.node: variable.value for variable in kept.variables})
 
+    were: dict[str, str] = {}
+
     def place() -> ConcreteFunction:
+        were.update(_where_variables_live(concrete, kept))
         here = attach(cluster)
         devices = {op: here[device] for op, device in plan.placement.device_names.items()}
         move_variables(concrete, to_place, devices)
         return placed_concrete_function(concrete, to_place, plan.placement, devices)
 
     if config.keep_unplaced and plan.raced_s is not None and plan.placed_call_s is None:
-        return Signature(concrete, concrete, kept, plan, smaller, staying, _trial(concrete, kept, place))
+        trial = Trial(concrete, place, lambda: move_variables(concrete, kept, were))
+        return Signature(concrete, concrete, kept, plan, smaller, staying, trial)
     return Signature(concrete, place(), kept, plan, smaller, staying)
 
 
-def _trial(concrete: ConcreteFunction, item: Item, place: Callable[[], ConcreteFunction]) -> Trial:
-    """Whose variables come back to where they are now if the plan is not used."""
-    here = f"{host_address_space()}/device:CPU:0"
-    were = {node: handle.device for node, handle in captured_handles(concrete, item).items()}
-    everything = dict.fromkeys(item.index.names, here) | were
-    return Trial(concrete, place, lambda: move_variables(concrete, item, everything))
+def _where_variables_live(concrete: ConcreteFunction, item: Item) -> dict[str, str]:
+    """Op -> device of each variable's handle, with the other ops on this process's CPU."""
+    everything_here = dict.fromkeys(item.index.names, f"{host_address_space()}/device:CPU:0")
+    return everything_here | {
+        node: handle.device for node, handle in captured_handles(concrete, item).items()
+    }
 
 
 def _check_nothing_is_lost(item: Item, cluster: Cluster) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,6 +19,11 @@ WARMUP_STEPS = 2
 TIMED_STEPS = 9  # eight of them faster is clear
 MOST_STEPS = 5 * (WARMUP_STEPS + TIMED_STEPS)  # of each; where steps overlap there may never be enough
 _CONFIDENCE = 0.95  # that steps by the plan are faster
+
+# The trials whose variables are where their plans have them, of which there is one at a time: functions share variables
+# (a step to train and one to test), and each puts them back to where it found them.
+_with_plan: weakref.WeakSet[Trial] = weakref.WeakSet()
+_taking_turns = threading.Lock()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +47,7 @@ class Trial:
     Every step runs once: what it does to variables, files or the screen is the user's. The steps as they are come
     first, while the variables are where they were, since a function whose variables live on workers is slower by
     itself. A step is timed from the call until its outputs can be read. One that another call overlaps is not timed,
-    and variables move only while none runs.
+    and variables move only while none runs. While another function's trial has its variables moved, this one waits.
     """
 
     def __init__(
@@ -56,7 +62,7 @@ class Trial:
         Args:
           traced: the function as it is.
           place: moves its variables to where the plan has them, and makes the function that runs by it.
-          move_back: moves them to where they were.
+          move_back: moves them to where they were before that.
           clock: seconds.
         """
         self._traced = traced
@@ -123,6 +129,7 @@ class Trial:
         """
         with self._lock:
             if self._verdict is None and not self._running:
+                self._leave()
                 self._placed = self._placed or self._place()
                 self._verdict = Verdict(is_used=True)
 
@@ -136,14 +143,31 @@ class Trial:
             return
         if not has_samples:
             self.end()
-        elif not is_placed:
-            self._placed = self._place()
-        else:
+        elif is_placed:
             self._decide()
+        elif self._is_its_turn():
+            try:
+                self._placed = self._place()
+            except BaseException:
+                self._leave()
+                raise
+
+    def _is_its_turn(self) -> bool:
+        """Whether no other trial is with its plan, or that one takes too long."""
+        with _taking_turns:
+            if _with_plan and self._begun[False] < MOST_STEPS:
+                return False
+            _with_plan.add(self)
+        return True
+
+    def _leave(self) -> None:
+        with _taking_turns:
+            _with_plan.discard(self)
 
     def _decide(self) -> None:
-        unplaced_s, placed_s = self._samples_s[False], self._samples_s[True]
+        unplaced_s, placed_s = (self._samples_s[is_placed][-TIMED_STEPS:] for is_placed in (False, True))
         is_used = clearly_slower(unplaced_s, placed_s, _CONFIDENCE)
+        self._leave()
         if not is_used:
             self._move_back()
             self._placed = None

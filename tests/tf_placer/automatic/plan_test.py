@@ -49,6 +49,7 @@ def of_a_smaller_program(kept):
         of_a_smaller_program,
         without("device_of_op"),
         without("predicted_s"),
+        lambda kept: {**kept, "searched": [["single"]]},
         lambda _: [],
     ],
 )
@@ -182,6 +183,15 @@ def test_a_kept_plan_that_does_not_answer_is_where_the_search_begins(item, tmp_p
     plan = find_plan(item, CLUSTER, longer)
     assert not plan.from_cache and plan.placement.device_of_unit.tolist() == row.tolist()
     assert [tuple(entry[:2]) for entry in plan.searched] == [("single", 5.0), (method, 9.0)]
+
+
+def test_a_plan_of_before_it_was_kept_what_was_searched_is_where_a_search_begins(item, tmp_path, caplog):
+    find_plan(item, CLUSTER, config(tmp_path))
+    (file,) = tmp_path.glob("plan_by_position-*.json")
+    document = json.loads(file.read_text())
+    Cache(tmp_path).save(document["key"], without("searched")(document["value"]))
+    assert not find_plan(item, CLUSTER, config(tmp_path)).from_cache and caplog.messages == []
+    assert find_plan(item, CLUSTER, config(tmp_path)).from_cache
 
 
 def test_what_a_trial_has_said_is_kept_and_holds_for_the_same_plan(item, tmp_path):

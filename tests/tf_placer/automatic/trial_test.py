@@ -7,9 +7,15 @@ from collections.abc import Callable
 import pytest
 import tensorflow as tf
 
+from tf_placer.automatic import trial
 from tf_placer.automatic.trial import MOST_STEPS, TIMED_STEPS, WARMUP_STEPS, Trial, Verdict
 
 STEPS = WARMUP_STEPS + TIMED_STEPS
+
+
+@pytest.fixture(autouse=True)
+def no_trial_is_left_from_other_tests() -> None:
+    trial._with_plan.clear()
 
 
 class Tried:
@@ -116,3 +122,27 @@ def test_what_cannot_be_moved_is_told_before_the_step_runs() -> None:
     with pytest.raises(ValueError, match="cannot be moved"):
         tried.trial.call([])
     assert tried.calls == ["as it is"] * STEPS
+    other = Tried(0.3, 0.2)
+    other.run(STEPS + 1)
+    assert other.moves == ["there"], "it waits for none that failed"
+
+
+def test_one_trial_at_a_time_has_its_variables_moved() -> None:
+    """Functions share variables: what one has moved the other would put back to."""
+    one, other = Tried(0.3, 0.2), Tried(0.3, 0.4)
+    one.run(STEPS + 1)
+    other.run(STEPS + 3)
+    assert one.moves == ["there"] and other.moves == [] and set(other.calls) == {"as it is"}
+    one.run(STEPS)
+    assert one.trial.verdict is not None
+    other.run(STEPS + 2)
+    assert other.moves == ["there", "back"] and other.trial.verdict == Verdict(
+        False, pytest.approx(0.4), pytest.approx(0.3)
+    )
+
+
+def test_no_trial_waits_for_ever() -> None:
+    left, other = Tried(0.3, 0.2), Tried(0.3, 0.2)
+    left.run(STEPS + 1)  # and is never called again
+    other.run(MOST_STEPS + 1)
+    assert other.moves == ["there"]
