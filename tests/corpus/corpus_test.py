@@ -37,7 +37,7 @@ def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     asked = [item.callspec.params["program"] for item in here if hasattr(item, "callspec")]
     names = [f"{one.topic}.{one.name}" for one in asked if isinstance(one, Program)]
     is_all = any(item.name == test_most_are_placed_on_several_devices.__name__ for item in here)
-    return outcomes_of("tests.corpus.corpus_process", str(folder), *([] if is_all else names), timeout_s=900)
+    return outcomes_of("tests.corpus.corpus_process", str(folder), *([] if is_all else names), timeout_s=1800)
 
 
 def test_it_is_large_enough() -> None:

@@ -29,7 +29,7 @@ def measured_process(problem: Problem, trace: tf.compat.v1.RunMetadata, pid: int
       trace: metadata of a step that was run with FULL_TRACE.
       pid: number of the process.
     """
-    unit_of = dict(zip(problem.op_names, problem.unit_of_op.tolist(), strict=True))
+    number_of = {name: number for number, name in enumerate(problem.op_names)}
     order = {device.name: position for position, device in enumerate(problem.cluster.devices)}
     ran: defaultdict[str, list[Span]] = defaultdict(list)
     received: defaultdict[str, list[Span]] = defaultdict(list)
@@ -38,7 +38,7 @@ def measured_process(problem: Problem, trace: tf.compat.v1.RunMetadata, pid: int
             if node.node_name == _RECEIVED:
                 received[device.device].append(_received(node))
             elif node.node_name != _SOURCE:
-                ran[device.device].append(_ran(node, unit_of))
+                ran[device.device].append(_ran(node, problem, number_of))
     spans = [span for some in (*ran.values(), *received.values()) for span in some]
     begin_ns = min((span.start_ns for span in spans), default=0)
     process = TraceProcess(pid, "measured")
@@ -60,12 +60,16 @@ def _shifted(spans: list[Span], begin_ns: int) -> list[Span]:
     ]
 
 
-def _ran(node: tf.compat.v1.NodeExecStats, unit_of: dict[str, int]) -> Span:
-    found = _TYPE.search(node.timeline_label)
-    args: dict[str, Any] = {"type": found[1] if found else "", "scope": scope_of(node.node_name)}
-    op = owner(node.node_name, unit_of)
-    if op is not None:  # else it is the runtime's own
-        args["unit"] = unit_of[op]
+def _ran(node: tf.compat.v1.NodeExecStats, problem: Problem, number_of: dict[str, int]) -> Span:
+    """Type and unit are the plan's: the trace has the kernel's type, which differs from processor to processor."""
+    args: dict[str, Any] = {"scope": scope_of(node.node_name)}
+    op = owner(node.node_name, number_of)
+    if op is None:  # the runtime's own
+        found = _TYPE.search(node.timeline_label)
+        args["type"] = found[1] if found else ""
+    else:
+        args["type"] = problem.op_types[number_of[op]]
+        args["unit"] = int(problem.unit_of_op[number_of[op]])
     return Span(node.node_name, "op", *_times_ns(node), args)
 
 

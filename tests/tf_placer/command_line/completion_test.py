@@ -31,7 +31,7 @@ def offered(script, *words):
     listed = " ".join(f"'{word}'" for word in ("tf-placer", *words))
     ask = f'COMP_WORDS=({listed}); COMP_CWORD={len(words)}; _tf_placer; printf "%s\\n" "${{COMPREPLY[@]}}"'
     done = subprocess.run(
-        ["bash", "--norc", "-c", f"{script}\n{ask}"], capture_output=True, text=True, check=True, timeout=20
+        ["bash", "--norc", "-c", f"{script}\n{ask}"], capture_output=True, text=True, check=True, timeout=120
     )
     assert done.stderr == ""
     return done.stdout.split()
@@ -78,7 +78,7 @@ def test_other_shells_have_every_command_flag_and_value(shell, scripts):
     ):
         assert word in script
     if shutil.which(shell):
-        subprocess.run([shell, "-n"], input=script, text=True, check=True, timeout=20)
+        subprocess.run([shell, "-n"], input=script, text=True, check=True, timeout=120)
 
 
 def test_help_cannot_end_a_quoted_text():

@@ -207,7 +207,8 @@ _PUBLISHED_S = {
 }
 
 
-@pytest.mark.parametrize("workload", [pytest.param("inception_v3", marks=pytest.mark.slow), "resnet50"])
+@pytest.mark.slow
+@pytest.mark.parametrize("workload", ["inception_v3", "resnet50"])
 def test_whole_steps_are_within_a_factor_of_two_of_published_times(workload):
     item = build(workload)
     for preset in ("p100x1", "k80x2"):

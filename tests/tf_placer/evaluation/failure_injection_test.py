@@ -110,7 +110,7 @@ def test_a_worker_that_is_killed_in_a_timed_step(evaluator, placement, monkeypat
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_every_fault_at_every_moment(evaluator, placement, monkeypatch, moment, fault, task):
-    assert check_fault(evaluator, placement, monkeypatch, moment, fault, task) < CONFIG.deadline_s + 5
+    assert check_fault(evaluator, placement, monkeypatch, moment, fault, task) < 3 * CONFIG.deadline_s
 
 
 @pytest.mark.slow
@@ -122,7 +122,7 @@ def test_every_fault_after_the_last_step(evaluator, placement, monkeypatch, faul
     strike(monkeypatch, "memory is told", lambda: os.kill(before[task], fault))
     started = time.monotonic()
     measured = evaluator.evaluate(placement)
-    assert time.monotonic() - started < CONFIG.deadline_s + 5
+    assert time.monotonic() - started < 3 * CONFIG.deadline_s
     # All steps are timed by then: whether the death is still noticed is a matter of moments.
     assert measured.status[0] in (Status.OK, FAULTS[fault]), measured.messages
     monkeypatch.undo()

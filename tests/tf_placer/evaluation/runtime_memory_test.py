@@ -82,7 +82,13 @@ def peaks_mb(workers: LocalWorkers, cluster: Cluster, item: Item, task: int) -> 
     return [attempt.value.peak_bytes[device] / MB for device in devices]
 
 
-@pytest.mark.parametrize("onednn", ["0", "1"], ids=["plain allocator", "oneDNN's allocator"])
+@pytest.mark.parametrize(
+    "onednn",
+    [
+        pytest.param("0", id="plain allocator", marks=pytest.mark.slow),
+        pytest.param("1", id="oneDNN's allocator"),
+    ],
+)
 def test_peaks_of_known_tensors_on_workers_that_stay(onednn, monkeypatch):
     monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", onednn)
     cluster = cluster_of(2000, 2000)

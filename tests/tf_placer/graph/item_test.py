@@ -231,9 +231,9 @@ def test_gradient_taken_before_does_not_matter():
     [("inception_v3", 12_000, (32, 299, 299, 3)), ("resnet50", 6_700, (32, 224, 224, 3))],
 )
 def test_large_training_steps_are_built_within_a_minute(name, ops, image):
-    start = time.perf_counter()
+    begin_s = time.process_time()
     item = workloads.build(name)
-    elapsed_s = time.perf_counter() - start
+    elapsed_s = time.process_time() - begin_s
     assert item.index.num_ops > ops
     assert [feed.shape for feed in item.feeds] == [image, image[:1]]
     assert elapsed_s < 60.0

@@ -23,7 +23,7 @@ def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-def is_gone(pid: int, timeout_s: float = 10.0) -> bool:
+def is_gone(pid: int, timeout_s: float = 60.0) -> bool:
     deadline_s = time.monotonic() + timeout_s
     while os.path.exists(f"/proc/{pid}") and time.monotonic() < deadline_s:
         time.sleep(0.05)
@@ -92,7 +92,7 @@ def test_a_server_that_nobody_needs_ends_and_is_started_again(own_server, monkey
         server = parent_of(workers.pids[0])
         time.sleep(1.5)
         assert workers.death() is None, "it is needed as long as a worker lives"
-    deadline_s = time.monotonic() + 10.0
+    deadline_s = time.monotonic() + 60.0
     while any(one.pid == server and one.is_alive for one in fork_server._servers.values()):
         assert time.monotonic() < deadline_s
         time.sleep(0.05)
@@ -113,4 +113,4 @@ def test_no_server_survives_a_killed_process():
     with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as process:
         server = int(process.stdout.readline())
         process.kill()
-    assert is_gone(server, timeout_s=60.0)  # it sees that once TensorFlow is imported
+    assert is_gone(server)  # it sees that once TensorFlow is imported
