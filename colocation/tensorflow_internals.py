@@ -15,10 +15,17 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.core.framework import device_attributes_pb2, function_pb2, kernel_def_pb2, op_def_pb2
-from tensorflow.python.client import device_lib
+from tensorflow.core.framework import (
+    device_attributes_pb2,
+    function_pb2,
+    graph_debug_info_pb2,
+    kernel_def_pb2,
+    op_def_pb2,
+)
+from tensorflow.python.client import device_lib, pywrap_tf_session
 from tensorflow.python.eager import context, forwardprop, lift_to_graph
 from tensorflow.python.eager.polymorphic_function import function_type_utils, tracing_compilation
+from tensorflow.python.eager.polymorphic_function.atomic_function import AtomicFunction
 from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
 from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
 from tensorflow.python.framework import config as framework_config
@@ -27,7 +34,7 @@ from tensorflow.python.framework.func_graph import FuncGraph
 from tensorflow.python.ops import control_flow_util
 from tensorflow.python.ops.handle_data_util import copy_handle_data, get_resource_handle_data
 from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable, eager_safe_variable_handle
-from tensorflow.python.util import _pywrap_util_port, tf_decorator
+from tensorflow.python.util import _pywrap_util_port, tf_decorator, tf_stack
 
 __all__ = [
     "BaseResourceVariable",
@@ -43,6 +50,7 @@ __all__ = [
     "capture_containers",
     "concrete_function_like",
     "copy_handle_data",
+    "copy_stack_trace",
     "eager_mode",
     "first_run",
     "first_trace",
@@ -68,6 +76,7 @@ __all__ = [
     "set_call_gradient",
     "set_storage",
     "storage",
+    "tell_stack_traces",
     "trace",
     "untraced",
     "wait_for_ops",
@@ -309,6 +318,49 @@ class WrappingFunction(Function):
             "use one of them, and call it outside of the strategy for this one"
         )
         return self.unplaced._clone(python_function)
+
+
+def copy_stack_trace(origin: tf.Operation, op: tf.Operation) -> None:
+    """Has an op come from the lines of a person's program that another comes from."""
+    if origin.traceback is not None:  # of an imported op
+        pywrap_tf_session.TF_SetOpStackTrace(op._c_op, origin.traceback.get_user_frames()[:])
+
+
+class _ToldFunction(AtomicFunction):
+    """A function whose errors name the lines of ops in its loops and branches, too: functions by themselves.
+
+    Attributes:
+      origins: name of such an op -> an op that was traced at the same line.
+    """
+
+    origins: Mapping[str, tf.Operation]
+
+    @property
+    def graph_debug_info(self) -> graph_debug_info_pb2.GraphDebugInfo:
+        """Asked for when an error is told, and not before."""
+        builder = tf_stack.GraphDebugInfoBuilder()
+        builder.AppendGraphDebugInfo("", super().graph_debug_info)
+        for name, origin in self.origins.items():
+            if origin.traceback is not None:
+                builder.AccumulateStackTrace("", name, origin.traceback.get_user_frames())
+        result = builder.Build()
+        for listed, trace in dict(result.name_to_trace_id).items():
+            name = listed.removesuffix("@")  # "name@function"
+            if name not in result.name_to_trace_id:
+                result.name_to_trace_id[name] = trace
+        return result
+
+
+def tell_stack_traces(concrete: ConcreteFunction, origins: Mapping[str, tf.Operation]) -> None:
+    """Has a concrete function's errors name the lines that ops in its loops and branches come from.
+
+    Args:
+      concrete: the function.
+      origins: name of an op in the body of a loop or in a branch -> an op that was traced at the same line.
+    """
+    function = concrete._inference_function
+    function.__class__ = _ToldFunction
+    function.origins = dict(origins)
 
 
 def functions_of(graph: FuncGraph) -> dict[str, Any]:

@@ -421,6 +421,26 @@ def gradients_are_registered_by_name() -> None:
     assert internals.registered_gradient("NobodyRegisters") is None
 
 
+def errors_name_lines() -> None:
+    def culprit(x: tf.Tensor) -> tf.Tensor:
+        return tf.debugging.check_numerics(x, "here")
+
+    traced = concrete_of(culprit, SPEC)
+    (origin,) = (op for op in traced.graph.get_operations() if op.type == "CheckNumerics")
+    graph = internals.FuncGraph("copy")
+    with graph.as_default():
+        tf.import_graph_def(traced.graph.as_graph_def(), name="")
+    graph.inputs, graph.outputs = [graph.get_tensor_by_name("x:0")], [graph.get_tensor_by_name("Identity:0")]
+    internals.copy_stack_trace(origin, graph.get_operation_by_name(origin.name))
+    copy = internals.concrete_function_like(traced, graph)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="in culprit"):
+        copy(tf.constant([1.0, np.nan]))
+    internals.tell_stack_traces(copy, {"in_a_loop": origin})
+    told = copy._inference_function.graph_debug_info.name_to_trace_id
+    assert {"in_a_loop", origin.name} <= set(told)
+    assert copy(tf.constant([1.0, 2.0])).shape == [2]
+
+
 CONTRACTS: dict[str, Callable[[], None]] = {
     "BaseResourceVariable": a_class_is_what_tensorflow_makes,
     "ConcreteFunction": a_concrete_function_tells_its_parts,
@@ -435,6 +455,7 @@ CONTRACTS: dict[str, Callable[[], None]] = {
     "capture_containers": captures_are_in_known_containers,
     "concrete_function_like": a_graph_becomes_a_concrete_function,
     "copy_handle_data": handles_are_told_their_variables,
+    "copy_stack_trace": errors_name_lines,
     "eager_mode": execution_is_eager_where_it_is_off,
     "first_run": first_values_that_depend_on_arguments_are_given_by_the_first_run,
     "first_trace": first_values_that_depend_on_arguments_are_given_by_the_first_run,
@@ -460,6 +481,7 @@ CONTRACTS: dict[str, Callable[[], None]] = {
     "set_call_gradient": calls_are_differentiated,
     "set_storage": storage_is_replaced,
     "storage": storage_is_replaced,
+    "tell_stack_traces": errors_name_lines,
     "trace": a_call_is_traced_as_it_would_run,
     "untraced": traces_of_an_untraced_one_are_its_own,
     "wait_for_ops": called_ops_are_waited_for,

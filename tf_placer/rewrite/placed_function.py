@@ -34,6 +34,7 @@ from tf_placer.rewrite.holders import mark_as_placed
 from tf_placer.rewrite.host_devices import with_host_ops_here
 from tf_placer.rewrite.rewrite import check_can_be_written, check_made_for, check_placement, rewrite
 from tf_placer.rewrite.shapes import shapes_behind_handles
+from tf_placer.rewrite.stack_traces import keep_stack_traces, tell_traces_of_bodies
 from tf_placer.rewrite.variables import check_movable, move_to_devices, variables_of_handles
 
 _serial = itertools.count()
@@ -172,7 +173,9 @@ def placed_concrete_function(
         add_function(function)
     with graph.as_default():
         _connect(graph, concrete, item, _import(graph, graph_def, concrete, inputs), device_of_op)
+    keep_stack_traces(concrete, graph)
     placed = concrete_function_like(concrete, graph)
+    tell_traces_of_bodies(concrete, placed, graph_def, suffix)
     mark_as_placed(placed)
     return placed
 

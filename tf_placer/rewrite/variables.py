@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import sys
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -21,6 +22,7 @@ from tf_placer.errors import InputError
 from tf_placer.rewrite.holders import Storages
 
 _FOR_LONG_S = 1000.0
+_MOVING = threading.Lock()  # one at a time: what is found to hold a variable must be so until it has moved
 
 
 def move_to_devices(variables: Iterable[tuple[tf.Variable, str]]) -> None:
@@ -43,9 +45,14 @@ def move_to_devices(variables: Iterable[tuple[tf.Variable, str]]) -> None:
     ]
     if not elsewhere:
         return
-    storages = _movable_storages([variable for variable, _ in elsewhere])
+    with _MOVING:
+        _move(elsewhere)
+
+
+def _move(variables: Sequence[tuple[tf.Variable, str]]) -> None:
+    storages = _movable_storages([variable for variable, _ in variables])
     with tf.init_scope():
-        moves = [_Move(variable, device) for variable, device in elsewhere]
+        moves = [_Move(variable, device) for variable, device in variables]
         with _no_other_thread_runs():
             _check_not_in_use(storages, moves)
             for move in moves:
