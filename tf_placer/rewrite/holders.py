@@ -126,7 +126,18 @@ class Storages:
             if id(handle) in self._handles:
                 self._reasons.setdefault(id(handle), why)
 
-    def in_use(self) -> dict[int, str]:
+    def look_at_threads(self, *, for_a_while: bool = False) -> None:
+        """Looks whether other threads use the variables; ``why_held`` then says so.
+
+        Args:
+          for_a_while: look again and again, with time for the threads to go on; otherwise once, at this moment.
+        """
+        for look in range(_LOOKS if for_a_while and len(sys._current_frames()) > 1 else 1):
+            if look:
+                time.sleep(_LOOK_EVERY_S)
+            self._reasons |= self._in_use()
+
+    def _in_use(self) -> dict[int, str]:
         """Id of a handle -> the thread that is using it at this moment, as the end of a sentence.
 
         Another thread that is inside TensorFlow with the handle, its variable or a function that captured it will go on
@@ -146,13 +157,6 @@ class Storages:
                     for number in owners.get(id(value), ()):
                         found[number] = f"thread {names.get(ident, str(ident))!r} is using it"
         return found
-
-    def watch_threads(self) -> None:
-        """Looks for a while whether other threads use the variables; ``why_held`` then says so."""
-        for _ in range(_LOOKS if len(sys._current_frames()) > 1 else 0):
-            for number, why in self.in_use().items():
-                self._reasons[number] = why
-            time.sleep(_LOOK_EVERY_S)
 
 
 def _held_in(container: Any) -> Iterable[Any]:

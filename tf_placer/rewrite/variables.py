@@ -50,11 +50,14 @@ def move_to_devices(variables: Iterable[tuple[tf.Variable, str]]) -> None:
 
 
 def _move(variables: Sequence[tuple[tf.Variable, str]]) -> None:
-    storages = _movable_storages([variable for variable, _ in variables])
+    _check_can_follow(Storages([variable.handle for variable, _ in variables]), variables, is_watched=True)
     with tf.init_scope():
         moves = [_Move(variable, device) for variable, device in variables]
         with _no_other_thread_runs():
-            _check_not_in_use(storages, moves)
+            # Once more: other threads have run since. From here to the last function none does.
+            ours = [*moves, *map(vars, moves)]
+            storages = Storages([move.old for move in moves], ours)
+            _check_can_follow(storages, variables)
             for move in moves:
                 for variable in storages.variables[id(move.old)]:
                     set_storage(variable, move.new)
@@ -63,6 +66,19 @@ def _move(variables: Sequence[tuple[tf.Variable, str]]) -> None:
                 replace_captures(function, lambda captured: new_of.get(id(captured), captured))
         for move in moves:
             move.catch_up()
+
+
+def _check_can_follow(
+    storages: Storages, variables: Sequence[tuple[tf.Variable, str]], is_watched: bool = False
+) -> None:
+    """Raises InputError where something holds a variable that cannot follow, or another thread uses one now."""
+    storages.look_at_threads(for_a_while=is_watched)
+    for variable, _ in variables:
+        why = storages.why_held(variable.handle)
+        if why:
+            raise InputError(
+                f"variable {variable.name!r} cannot move now: {why}; place first, before it is used there"
+            )
 
 
 class _Move:
@@ -95,28 +111,6 @@ def _same_bytes(left: tf.Tensor, right: tf.Tensor) -> bool:
     return is_same or old.tobytes() == new.tobytes()
 
 
-def _movable_storages(variables: Sequence[tf.Variable]) -> Storages:
-    storages = Storages([variable.handle for variable in variables])
-    storages.watch_threads()
-    for variable in variables:
-        why = storages.why_held(variable.handle)
-        if why:
-            raise InputError(
-                f"variable {variable.name!r} cannot move now: {why}; place first, before it is used there"
-            )
-    return storages
-
-
-def _check_not_in_use(storages: Storages, moves: Sequence[_Move]) -> None:
-    in_use = storages.in_use()
-    for move in moves:
-        if id(move.old) in in_use:
-            raise InputError(
-                f"variable {move.variable.name!r} cannot move now: {in_use[id(move.old)]}; place first, before "
-                "other threads use it"
-            )
-
-
 @contextlib.contextmanager
 def _no_other_thread_runs() -> Iterator[None]:
     """Keeps the interpreter's lock for as long as nothing within gives it up, as an op would."""
@@ -139,7 +133,7 @@ def why_variables_stay(handles: Mapping[str, tf.Tensor]) -> dict[str, str]:
     if not handles:
         return {}
     storages = Storages(list(handles.values()), ours=[handles])
-    storages.watch_threads()
+    storages.look_at_threads(for_a_while=True)
     found = {}
     for name, handle in handles.items():
         why = storages.why_held(handle)

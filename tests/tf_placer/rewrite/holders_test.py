@@ -141,7 +141,7 @@ def test_a_thread_that_uses_it_is_seen() -> None:
             threads.submit(update)
             threads.submit(use_another, tf.Variable(0.0))
             storages = Storages([variable.handle])
-            storages.watch_threads()
+            storages.look_at_threads(for_a_while=True)
             assert "is using it" in storages.why_held(variable.handle)
             del storages
         finally:
