@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 
 from tf_placer.errors import InputError
-from tf_placer.quantities import amount, gain, known, milliseconds, parse_size, percentage, ratio, size
+from tf_placer.quantities import (
+    amount,
+    gain,
+    in_unit,
+    known,
+    milliseconds,
+    parse_size,
+    percentage,
+    ratio,
+    size,
+)
 
 
 @pytest.mark.parametrize("unknown", [None, math.nan, math.inf, -math.inf, np.float32("nan")])
@@ -81,6 +91,15 @@ def test_shares_and_sizes_have_three_digits():
         "100 MiB",
         "512 MiB",
     ]
+
+
+def test_sizes_of_a_column_have_one_unit():
+    assert in_unit(1.25 * 2**30, "GiB") == "1.25 GiB" and in_unit(11.354 * 2**30, "GiB") == "11.4 GiB"
+    assert (
+        in_unit(4_200, "MB") == "0.004 MB"
+        and in_unit(0, "MB") == "0 MB"
+        and in_unit(123_456_789, "MB") == "123 MB"
+    )
 
 
 def test_sizes_have_the_unit_that_leaves_fewest_digits():
