@@ -82,6 +82,16 @@ def size(num_bytes: float | None) -> str:
     return f"{left:.0f} {units[0]}" if units[0] == "B" or round(left, 1) >= 100 else f"{left:.1f} {units[0]}"
 
 
+def in_unit(num_bytes: float, unit: str) -> str:
+    """``"1.25 GiB"``, ``"0.004 MB"``: for columns of tables, which have one unit.
+
+    Args:
+      num_bytes: finite.
+      unit: one of ``SIZE_UNITS``.
+    """
+    return f"{ratio(num_bytes / SIZE_UNITS[unit])} {unit}"
+
+
 def parse_size(text: str) -> int:
     """The bytes that a text means: ``"10GB"`` is 10 * 10^9, ``"10 GiB"`` is 10 * 2^30, ``"4096"`` is bytes.
 

@@ -12,11 +12,10 @@ from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.problem.crossings import crossings
 from tf_placer.problem.layer_rows import device_labels, layer_rows
 from tf_placer.problem.layers import layers_of
-from tf_placer.quantities import excess, milliseconds, ratio
+from tf_placer.quantities import excess, in_unit, milliseconds, ratio
 
 _LARGEST = 5
 _LAYERS = 12
-_MB = 1e6
 
 
 def report(name: str, plan: Plan, is_used: bool | None, split: DataParallel | None = None) -> str:
@@ -54,8 +53,8 @@ def report(name: str, plan: Plan, is_used: bool | None, split: DataParallel | No
         resident_bytes = int(problem.resident_bytes[row == d].sum())
         lines.append(
             f"{device.name}: {int(ops.sum())} ops, {milliseconds(problem.compute_ns[ops, d].sum() / 1e9)} of work, "
-            f"variables {resident_bytes / _MB:.1f} MB, at its peak {peak_bytes[0, d] / _MB:.1f} MB of "
-            f"{device.memory_bytes / _MB:.0f}"
+            f"variables {in_unit(resident_bytes, 'MB')}, at its peak {in_unit(peak_bytes[0, d], 'MB')} of "
+            f"{in_unit(device.memory_bytes, 'MB')}"
         )
     labels = device_labels(problem.cluster)
     lines += [
@@ -64,9 +63,9 @@ def report(name: str, plan: Plan, is_used: bool | None, split: DataParallel | No
         for one in layer_rows(problem, layers_of(problem), row, _LAYERS)
     ]
     sent = crossings(problem, row)
-    lines.append(f"{len(sent)} tensors cross, {sum(one.num_bytes for one in sent) / _MB:.3f} MB a step")
+    lines.append(f"{len(sent)} tensors cross, {in_unit(sum(one.num_bytes for one in sent), 'MB')} a step")
     lines += [
-        f"  {one.num_bytes / _MB:.3f} MB of {problem.op_names[one.op]}, {devices[one.source].name} -> "
+        f"  {in_unit(one.num_bytes, 'MB')} of {problem.op_names[one.op]}, {devices[one.source].name} -> "
         f"{devices[one.target].name}"
         for one in sent[:_LARGEST]
     ]

@@ -22,7 +22,7 @@ from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.plan_file import PlanFile
 from tf_placer.problem.problem import Problem
-from tf_placer.quantities import known, milliseconds
+from tf_placer.quantities import known, milliseconds, ratio
 from tf_placer.rewrite.rewrite import check_can_be_written
 from tf_placer.runtime.audit import Audit
 from tf_placer.runtime.statistics import clearly_slower
@@ -149,7 +149,7 @@ def verdict(samples: dict[int, list[float]]) -> str:
     fraction = float(np.median(np.array(plan) / np.array(single)))
     differs = clearly_slower(single, plan, _CONFIDENCE) or clearly_slower(plan, single, _CONFIDENCE)
     noise = "" if differs else ", which is within the noise"
-    return f"in turn, {len(plan)} turns each: the plan takes {fraction:.3f} of the best single device's time{noise}"
+    return f"in turn, {len(plan)} turns each: the plan takes {ratio(fraction)} of the best single device's time{noise}"
 
 
 def _in_turn(

@@ -14,10 +14,9 @@ from tf_placer.problem.crossings import Crossing
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
-from tf_placer.quantities import excess, known, milliseconds, percentage
+from tf_placer.quantities import excess, in_unit, known, milliseconds, percentage
 
 LISTED = 8
-_MB = 1e6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,8 +64,9 @@ def sent(problem: Problem, found: Iterable[Crossing]) -> tuple[Sent, ...]:
 def sent_lines(what: str, found: Sequence[Sent]) -> list[str]:
     """How many tensors cross, how many bytes, and the first of them."""
     num_bytes = sum(one.num_bytes for one in found)
-    return [f"{what} {len(found)} tensors, {num_bytes / _MB:.3f} MB a step."] + [
-        f"  {one.num_bytes / _MB:.3f} MB of {one.op}, {one.source} -> {one.target}" for one in found[:LISTED]
+    return [f"{what} {len(found)} tensors, {in_unit(num_bytes, 'MB')} a step."] + [
+        f"  {in_unit(one.num_bytes, 'MB')} of {one.op}, {one.source} -> {one.target}"
+        for one in found[:LISTED]
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tf_placer.data_parallel.data_parallel import DataParallel
-from tf_placer.quantities import excess, milliseconds, percentage
+from tf_placer.quantities import excess, in_unit, milliseconds, percentage
 
 _SAME = 0.005  # a share of the step time that nobody would change a program for
 
@@ -25,7 +25,7 @@ def split_batch_sentence(found: DataParallel, plan_s: float | None) -> str:
     if found.over_bytes:
         return (
             f"Splitting the batch over {over} instead does not fit: each needs the whole model, and one "
-            f"{found.over_bytes / 2**30:.2f} GiB more than it has."
+            f"{in_unit(found.over_bytes, 'GiB')} more than it has."
         )
     if found.measured_s is not None and found.plan_measured_s is not None:
         ran = f"a copy of the step on each of {over}"

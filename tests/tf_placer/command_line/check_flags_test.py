@@ -173,9 +173,9 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
     asked = tmp_path_factory.mktemp("asked") / "lines.json"
     asked.write_text(json.dumps([shlex.split(line) for line in lines]))
     done = subprocess.run(
-        [sys.executable, "-m", "tests.tf_placer.command_line.light_program", str(asked)],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(_ROOT), "XDG_CACHE_HOME": str(folder.parent / "cache")},
+        [sys.executable, "-m", "tests.tf_placer.command_line.light_program", str(asked), str(folder)],
+        cwd=_ROOT,
+        env={**os.environ, "XDG_CACHE_HOME": str(folder.parent / "cache")},
         capture_output=True,
         text=True,
         check=False,
@@ -219,9 +219,8 @@ def test_what_is_right_loads_tensorflow(tmp_path: pathlib.Path) -> None:
     asked = tmp_path / "lines.json"
     asked.write_text(json.dumps([["methods"]]))
     done = subprocess.run(
-        [sys.executable, "-m", "tests.tf_placer.command_line.light_program", str(asked)],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(_ROOT)},
+        [sys.executable, "-m", "tests.tf_placer.command_line.light_program", str(asked), str(tmp_path)],
+        cwd=_ROOT,
         capture_output=True,
         text=True,
         check=True,

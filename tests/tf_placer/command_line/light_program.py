@@ -1,7 +1,7 @@
 """Runs command lines one after the other and prints, as JSON, what each ended with and what has been loaded for it.
 
-Its argument is a JSON file: a list of lists of words. What is printed: a list of status, errors and output, and of the
-libraries that take seconds and were loaded in the end.
+Its arguments are a JSON file, a list of lists of words, and the folder that they are typed in. What is printed: a list
+of status, errors and output, and of the libraries that take seconds and were loaded so far.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import pathlib
 import sys
 
@@ -21,8 +22,9 @@ SLOW = ("tensorflow", "keras", "scipy", "ortools", "sonnet", "matplotlib", "json
 
 def main() -> None:
     """One process for all: each further command line would load the libraries for itself only."""
-    found = []
-    for words in json.loads(pathlib.Path(sys.argv[1]).read_text(encoding="utf8")):
+    lines, found = json.loads(pathlib.Path(sys.argv[1]).read_text(encoding="utf8")), []
+    os.chdir(sys.argv[2])
+    for words in lines:
         errors = io.StringIO()
         console = rich.console.Console(file=io.StringIO(), width=110)
         with contextlib.redirect_stderr(errors):

@@ -17,9 +17,7 @@ from tf_placer.problem.layer_rows import device_labels, layer_rows
 from tf_placer.problem.layers import layers_of
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
-from tf_placer.quantities import milliseconds, percentage
-
-_MB = 1e6
+from tf_placer.quantities import in_unit, milliseconds, percentage
 
 
 def in_layers(report: Report, seed: int) -> Report:
@@ -115,8 +113,8 @@ def layer_table(by_layer: ByLayer) -> rich.table.Table:
             row.on(labels),
             str(row.num_ops),
             milliseconds(row.compute_ns.sum() / 1e9),
-            f"{row.resident_bytes / _MB:.2f} MB",
-            f"{row.output_bytes / _MB:.2f} MB",
+            in_unit(row.resident_bytes, "MB"),
+            in_unit(row.output_bytes, "MB"),
         )
     return table
 

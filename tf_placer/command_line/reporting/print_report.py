@@ -11,7 +11,7 @@ from tf_placer.command_line.reporting.remarks import remarks
 from tf_placer.command_line.reporting.report import Report, row_name
 from tf_placer.command_line.reporting.split_batch import split_batch_row
 from tf_placer.command_line.reporting.verdict import verdict
-from tf_placer.quantities import excess, milliseconds, percentage
+from tf_placer.quantities import excess, in_unit, milliseconds, percentage
 
 
 def print_report(report: Report, console: rich.console.Console) -> None:
@@ -44,7 +44,7 @@ def table(report: Report) -> rich.table.Table:
             _gain(candidate.simulated_s, report.result.single_device_s),
             milliseconds(candidate.measured_s),
             str(evaluations),
-            "" if candidate.peak_bytes is None else f"{candidate.peak_bytes / 2**30:.2f} GiB",
+            "" if candidate.peak_bytes is None else in_unit(candidate.peak_bytes, "GiB"),
         )
     if report.data_parallel is not None and report.data_parallel.step_s is not None:
         rows.add_row(*split_batch_row(report.data_parallel, report.result.single_device_s))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tf_placer.command_line.reporting.report import Report
 from tf_placer.data_parallel.data_parallel import DataParallel
 from tf_placer.data_parallel.sentence import split_batch_name, split_batch_sentence
-from tf_placer.quantities import excess, milliseconds, percentage
+from tf_placer.quantities import excess, in_unit, milliseconds, percentage
 
 
 def split_batch_verdict(report: Report) -> list[str]:
@@ -25,5 +25,5 @@ def split_batch_row(found: DataParallel, single_s: float | None) -> tuple[str, .
         percentage(share, signed=True) if found.fits else "-",
         milliseconds(found.measured_s),
         "",
-        f"{max(found.peak_bytes.values(), default=0) / 2**30:.2f} GiB",
+        in_unit(max(found.peak_bytes.values(), default=0), "GiB"),
     )

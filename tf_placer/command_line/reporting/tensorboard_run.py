@@ -19,7 +19,7 @@ from tf_placer.files import replacing
 from tf_placer.problem.layer_rows import device_labels, layer_rows
 from tf_placer.problem.layers import layers_of
 from tf_placer.problem.placement import Placement
-from tf_placer.quantities import milliseconds
+from tf_placer.quantities import in_unit, milliseconds
 from tf_placer.rewrite.apply_placement import apply_placement
 from tf_placer.search import methods
 from tf_placer.search.result import SearchResult
@@ -27,7 +27,6 @@ from tf_placer.search.result import SearchResult
 PLAN = "plan"
 SIMULATED_MS, MEASURED_MS = "step/simulated_ms", "step/measured_ms"
 BY_EVALUATIONS, BY_MILLISECONDS = "by evaluations", "by milliseconds of search"
-_MB = 1e6
 _MOST_LAYERS = 200
 
 
@@ -106,8 +105,8 @@ def layer_tree(placement: Placement) -> str:
             row.on(labels),
             str(row.num_ops),
             milliseconds(row.compute_ns.sum() / 1e9),
-            f"{row.resident_bytes / _MB:.2f} MB",
-            f"{row.output_bytes / _MB:.2f} MB",
+            in_unit(row.resident_bytes, "MB"),
+            in_unit(row.output_bytes, "MB"),
         )
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
