@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
+from tests.colocation.random_graphs import control_flow
 from tests.logical_devices import report
-from tests.tf1_programs import PROGRAMS, Tf1Program, old_control_flow, program
+from tests.tf1_programs import PROGRAMS, Tf1Program, program
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item
 from tf_placer.graph.program import VARIABLES
@@ -90,7 +91,7 @@ def saved_model_keeps_its_values() -> bool:
     with tempfile.TemporaryDirectory() as name:
         source, target = f"{name}/model", f"{name}/placed"
         given = np.random.default_rng(0).normal(size=(4, 8)).astype(np.float32)
-        with old_control_flow(), tf.Graph().as_default():
+        with control_flow(functional=False), tf.Graph().as_default():
             x = v1.placeholder(tf.float32, [None, 8], name="x")
             w = v1.get_variable("w", [8, 8], use_resource=False)
             loop = v1.while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, tf.tanh(y @ w)), (0, x))
