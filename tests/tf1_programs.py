@@ -6,11 +6,12 @@ table; tests place what is in it and run it.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import tensorflow as tf
+
+from tests.colocation.random_graphs import control_flow
 
 v1 = tf.compat.v1
 
@@ -28,21 +29,9 @@ class Tf1Program:
     fetches: tuple[str, ...]
 
 
-@contextlib.contextmanager
-def old_control_flow() -> Iterator[None]:
-    """Has ``while_loop``, ``cond`` and ``TensorArray`` make what TensorFlow 1 made."""
-    was_on = v1.control_flow_v2_enabled()
-    v1.disable_control_flow_v2()
-    try:
-        yield
-    finally:
-        if was_on:
-            v1.enable_control_flow_v2()
-
-
 def made(build: Callable[[], list[tf.Tensor | tf.Operation]]) -> Tf1Program:
     """The graph that ``build`` makes; it returns what is fetched."""
-    with old_control_flow(), tf.Graph().as_default() as graph:
+    with control_flow(functional=False), tf.Graph().as_default() as graph:
         v1.set_random_seed(1)
         fetches = build()
         meta_graph = v1.MetaGraphDef(graph_def=graph.as_graph_def())

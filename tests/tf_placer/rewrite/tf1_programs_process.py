@@ -6,11 +6,13 @@ Usage: python -m tests.tf_placer.rewrite.tf1_programs_process
 from __future__ import annotations
 
 import functools
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
 
+from tests.colocation.random_graphs import control_flow
 from tests.logical_devices import report
 from tests.tf1_programs import PROGRAMS, Tf1Program, program
 from tf_placer.cluster.cluster import Cluster
@@ -20,6 +22,7 @@ from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.apply_placement import apply_placement
 from tf_placer.rewrite.meta_graph import place_meta_graph
+from tf_placer.rewrite.saved_model import export_saved_model
 
 v1 = tf.compat.v1
 NUM_DEVICES, STEPS, PLACEMENTS = 3, 3, 4
@@ -83,13 +86,39 @@ def computes_the_same(found: Tf1Program, seed: int) -> bool:
     return True
 
 
+def saved_model_keeps_its_values() -> bool:
+    """A SavedModel with a v1 variable and a loop: the value is the checkpoint's, and the placed copy gives the same."""
+    with tempfile.TemporaryDirectory() as name:
+        source, target = f"{name}/model", f"{name}/placed"
+        given = np.random.default_rng(0).normal(size=(4, 8)).astype(np.float32)
+        with control_flow(functional=False), tf.Graph().as_default():
+            x = v1.placeholder(tf.float32, [None, 8], name="x")
+            w = v1.get_variable("w", [8, 8], use_resource=False)
+            loop = v1.while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, tf.tanh(y @ w)), (0, x))
+            with v1.Session() as session:
+                session.run(v1.global_variables_initializer())
+                v1.saved_model.simple_save(session, source, {"x": x}, {"y": loop[1]})
+                kept, expected = session.run([w, loop[1]], {x: given})
+        item = Item.from_saved_model(source)
+        (variable,) = item.variables
+        problem = analytic_problem(item, Cluster.logical(NUM_DEVICES))
+        rows = problem.legalized(np.arange(problem.num_units) % NUM_DEVICES)
+        export_saved_model(source, target, {"serving_default": Placement(problem, rows)})
+        config = v1.ConfigProto(device_count={"CPU": NUM_DEVICES}, allow_soft_placement=False)
+        with tf.Graph().as_default(), v1.Session(config=config) as session:
+            loaded = v1.saved_model.loader.load(session, ["serve"], target)
+            signature = loaded.signature_def["serving_default"]
+            found = session.run(signature.outputs["y"].name, {signature.inputs["x"].name: given})
+    return np.array_equal(variable.value, kept) and np.allclose(found, expected, rtol=1e-6, atol=1e-6)
+
+
 def checks() -> list[Callable[[], bool]]:
     found = []
     for seed, name in enumerate(PROGRAMS):
         check = functools.partial(lambda name, seed: computes_the_same(program(name), seed), name, seed)
         check.__name__ = name  # type: ignore[attr-defined]
         found.append(check)
-    return found
+    return [*found, saved_model_keeps_its_values]
 
 
 if __name__ == "__main__":

@@ -13,6 +13,6 @@ def outcomes() -> dict[str, str]:
     return outcomes_of("tests.tf_placer.rewrite.tf1_programs_process")
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", [*PROGRAMS, "saved_model_keeps_its_values"])
 def test_a_placed_program_computes_what_it_did(name: str, outcomes: dict[str, str]) -> None:
     assert outcomes[name] == "ok"

@@ -49,6 +49,8 @@ def opened(
       back: its ``back_edges``.
       next_shapes: ``Merge`` -> what is known of the shape after an iteration, where that differs from what enters.
     """
+    if not back and not any(node.op in _HANDS_ON for node in graph_def.node):
+        return graph_def, {}
     taken = {node.name for node in graph_def.node}
     stand_ins: dict[str, str] = {}
     nodes: list[node_def_pb2.NodeDef] = []
