@@ -22,7 +22,11 @@ from tf_placer.graph.sizes.open_loops import (
     is_open_loop,
     largest_shape,
 )
+from tf_placer.graph.sizes.readers import Readers
 from tf_placer.graph.sizes.size_rules import (
+    AS_INPUT,
+    AS_LEADING,
+    AS_READ,
     BRANCHES,
     DEFAULT_BATCH,
     DERIVED,
@@ -53,7 +57,7 @@ def estimated_sizes(
     Returns:
       Per op and output: shape, and the rule that it is an estimate by, or "" where it is known.
     """
-    walk = _Walk(graph_def, _batch(graph_def))
+    walk = _Walk(graph_def, _batch(graph_def), Readers(graph_def, operations))
     with tf.Graph().as_default():
         tf.graph_util.import_graph_def(
             tf.compat.v1.GraphDef(library=graph_def.library, versions=graph_def.versions), name=""
@@ -76,7 +80,8 @@ def _batch(graph_def: tf.compat.v1.GraphDef) -> int:
 class _Walk:
     """Builds a second graph of ops whose outputs all have a size."""
 
-    def __init__(self, graph_def: tf.compat.v1.GraphDef, batch: int) -> None:
+    def __init__(self, graph_def: tf.compat.v1.GraphDef, batch: int, readers: Readers) -> None:
+        self._readers = readers
         self._versions = graph_def.versions
         self._library = {function.signature.name: function for function in graph_def.library.function}
         self._batch = batch
@@ -183,7 +188,15 @@ class _Walk:
         if shape.is_fully_defined():
             return tuple(shape.as_list()), rule or follows
         shapes = tuple(None if is_handle(one) else tuple(one.shape.as_list()) for one in inputs)
-        return sized(Unsized(node, shape, shapes, tuple(lists), lambda k: _value(inputs[k]), self._batch))
+        found, rule = sized(
+            Unsized(node, shape, shapes, tuple(lists), lambda k: _value(inputs[k]), self._batch)
+        )
+        # What whole numbers are of unknown rank is a shape, mostly, whose length would say of what rank others are.
+        if rule in (AS_INPUT, AS_LEADING) and tensor.dtype.is_floating:  # which are guesses
+            fitted = self._readers.fitted((node.name, i), shape, found, self._batch)
+            if fitted != found:
+                return fitted, AS_READ
+        return found, rule
 
     def _of_loop(
         self, node: node_def_pb2.NodeDef, i: int, inputs: Sequence[tf.Tensor], shape: tf.TensorShape
