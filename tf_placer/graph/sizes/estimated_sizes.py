@@ -22,7 +22,11 @@ from tf_placer.graph.sizes.open_loops import (
     is_open_loop,
     largest_shape,
 )
+from tf_placer.graph.sizes.readers import Readers
 from tf_placer.graph.sizes.size_rules import (
+    AS_INPUT,
+    AS_LEADING,
+    AS_READ,
     BRANCHES,
     DEFAULT_BATCH,
     DERIVED,
@@ -60,8 +64,9 @@ def estimated_sizes(
     """
     arrays = TensorArrays()
     known: dict[str, TensorList] = {}
+    readers = Readers(graph_def, operations)
     while True:
-        walk = _Walk(graph_def, _batch(graph_def), next_shapes or {}, arrays)
+        walk = _Walk(graph_def, _batch(graph_def), next_shapes or {}, arrays, readers)
         with tf.Graph().as_default():
             tf.graph_util.import_graph_def(
                 tf.compat.v1.GraphDef(library=graph_def.library, versions=graph_def.versions), name=""
@@ -94,7 +99,9 @@ class _Walk:
         batch: int,
         next_shapes: Mapping[str, tf.TensorShape],
         arrays: TensorArrays,
+        readers: Readers,
     ) -> None:
+        self._readers = readers
         self._versions = graph_def.versions
         self._library = {function.signature.name: function for function in graph_def.library.function}
         self._batch = batch
@@ -217,7 +224,15 @@ class _Walk:
         taken = self._arrays.taken(node, names, shapes)
         if taken is not None and shape.is_compatible_with(taken):
             return taken, LIST
-        return sized(Unsized(node, shape, shapes, tuple(lists), lambda k: _value(inputs[k]), self._batch))
+        found, rule = sized(
+            Unsized(node, shape, shapes, tuple(lists), lambda k: _value(inputs[k]), self._batch)
+        )
+        # What whole numbers are of unknown rank is a shape, mostly, whose length would say of what rank others are.
+        if rule in (AS_INPUT, AS_LEADING) and tensor.dtype.is_floating:  # which are guesses
+            fitted = self._readers.fitted((node.name, i), shape, found, self._batch)
+            if fitted != found:
+                return fitted, AS_READ
+        return found, rule
 
     def _of_loop(
         self, node: node_def_pb2.NodeDef, i: int, inputs: Sequence[tf.Tensor], shape: tf.TensorShape

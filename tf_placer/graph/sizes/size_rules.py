@@ -1,7 +1,8 @@
 """How large a tensor is taken to be whose size depends on data: a bound where one follows, else an estimate.
 
 A rule gives one number for all dimensions that inference left open: as many rows as ``Where`` could find at most. What
-no rule knows has as many rows as its inputs, and a tensor of unknown rank is as large as its largest input.
+no rule knows has as many rows as its inputs, and a tensor of unknown rank is as large as its largest input; where an op
+that reads it would refuse that, it is what the op takes (``readers``).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ DERIVED = "follows from other estimates"
 BOUND = "at most as many as its inputs have"
 AS_INPUT = "as its largest input, of unknown rank"
 AS_LEADING = "as many rows as its inputs, or a batch"
+AS_READ = "as the ops that read it take"
 LOOP = "as large as before the loop, or after one iteration"
 BRANCHES = "the larger of its branches"
 LIST = "as many as the list was made for, or filled with"

@@ -6,7 +6,17 @@ import tensorflow as tf
 from colocation.graph_index import parse_input
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item
-from tf_placer.graph.sizes.size_rules import AS_INPUT, BOUND, BRANCHES, DERIVED, LIST, LOOP, RAGGED, STRINGS
+from tf_placer.graph.sizes.size_rules import (
+    AS_INPUT,
+    AS_READ,
+    BOUND,
+    BRANCHES,
+    DERIVED,
+    LIST,
+    LOOP,
+    RAGGED,
+    STRINGS,
+)
 from tf_placer.problem.analytic_problem import analytic_problem
 
 X = tf.reshape(tf.range(18.0), [6, 3])
@@ -135,3 +145,38 @@ def test_ragged_arguments():
     ragged = tf.ragged.constant([[1.0, 2.0], [3.0]])
     found = results(lambda r: (r * 2.0, tf.reduce_sum(r, 1)), ragged)
     assert [shape for shape, _ in found] == [(3,), (3,), (2,)]
+
+
+WEIGHTS, FILTERS = tf.ones([8, 5]), tf.ones([3, 3, 4, 6])
+
+
+@pytest.mark.parametrize(
+    ("read", "shape", "result"),
+    [
+        # 32 rows, for nothing that is fed has any.
+        (lambda parsed: parsed @ WEIGHTS, (32, 8), (32, 5)),
+        (lambda parsed: tf.matmul(parsed, WEIGHTS, transpose_a=True), (8, 32), (32, 5)),
+        (lambda parsed: WEIGHTS @ parsed, (5, 32), (8, 32)),
+        (lambda parsed: tf.nn.relu(tf.identity(parsed)) @ WEIGHTS, (32, 8), (32, 5)),
+        (lambda parsed: tf.nn.conv2d(parsed, FILTERS, 1, "SAME"), (32, 32, 32, 4), (32, 32, 32, 6)),
+        (lambda parsed: tf.nn.bias_add(parsed, tf.ones([7])), (32, 7), (32, 7)),
+        (lambda parsed: parsed + WEIGHTS, (), (8, 5)),
+    ],
+)
+def test_a_tensor_of_unknown_rank_is_what_its_readers_take(read, shape, result):
+    def both(text):
+        parsed = tf.io.parse_tensor(text, tf.float32)
+        return parsed, read(parsed)
+
+    found = results(both, tf.constant(b""))
+    assert [one for one, _ in found] == [shape, result]
+    assert (AS_READ if shape else AS_INPUT) in rules(both, tf.constant(b""))
+
+
+def test_readers_that_contradict_each_other_leave_the_estimate():
+    def read(text):
+        parsed = tf.io.parse_tensor(text, tf.float32)
+        return parsed, tf.nn.conv2d(parsed, FILTERS, 1, "SAME"), tf.raw_ops.MatMul(a=parsed, b=WEIGHTS)
+
+    assert results(read, tf.constant(b""))[0][0] == ()
+    assert AS_READ not in rules(read, tf.constant(b""))
