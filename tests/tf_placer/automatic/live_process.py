@@ -150,6 +150,19 @@ def the_first_calls_have_the_last_word() -> bool:
     )
 
 
+def eager_ops_and_placed_calls_keep_their_order() -> bool:
+    """A placed call sees the update before it; where that is not waited for, one in six does not."""
+    weights, x = tf.Variable(tf.zeros([2, 2])), tf.ones([1, 2])
+    pins = {".*": "task:1/device:CPU:0"}
+    read = tf.function(lambda x: tf.reduce_sum(x @ weights))
+    placed = tf_placer.auto_place(read, keep_unplaced=False, **SETTINGS, pins=pins)
+    seen = [float(placed(x))]
+    for _ in range(400):
+        weights.assign_add(tf.ones_like(weights))
+        seen.append(float(placed(x)))
+    return "/job:worker/" in weights.device and seen == [4.0 * i for i in range(401)]
+
+
 def inside_another_function_there_is_no_trial() -> bool:
     """Calls there cannot be timed: the race has the last word, also about a trial that has begun."""
     weights = tf.Variable(0.0)
@@ -233,6 +246,7 @@ def main() -> None:
             what_is_faster_as_it_was_is_kept,
             the_first_calls_have_the_last_word,
             inside_another_function_there_is_no_trial,
+            eager_ops_and_placed_calls_keep_their_order,
             the_plan_runs_on_the_workers,
         ]
         report(checks + [only_this_machine_reaches_this_process] * (kind == "local"))

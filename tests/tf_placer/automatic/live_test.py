@@ -21,6 +21,7 @@ def test_functions_on_workers(kind, tmp_path):
         "what_is_faster_as_it_was_is_kept",
         "the_first_calls_have_the_last_word",
         "inside_another_function_there_is_no_trial",
+        "eager_ops_and_placed_calls_keep_their_order",
         "the_plan_runs_on_the_workers",
     ]
     checked += ["only_this_machine_reaches_this_process", "a_small_budget_is_a_short_wait"] * (
