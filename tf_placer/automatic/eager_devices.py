@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import tensorflow as tf
 
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.errors import InputError
+from tf_placer.workers.fork_server import STREAMING
 from tf_placer.workers.local_workers import LocalWorkers
 from tf_placer.workers.loopback import own_listeners_confined
 from tf_placer.workers.present_devices import present_devices
@@ -128,6 +131,10 @@ def _check_not_connected() -> None:
 
 
 def _connect(addresses: dict[str, dict[int, str]]) -> None:
+    # TensorFlow sends eager ops to another process in a stream, and does not wait for them; what a placed function runs
+    # there goes beside the stream. So the function could read a variable before the update that comes before its call.
+    # Without the stream each eager op is waited for, whatever this process was told.
+    os.environ[STREAMING] = "false"
     with tf.init_scope():
         tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec(addresses))
         tf.config.list_logical_devices()  # initializes: or this process would begin to listen later

@@ -26,6 +26,8 @@ _READ_WHEN_LOADED = (
     "CUDA", "DNNL", "GLIBC", "GOMP", "GRPC", "KMP", "LD_", "MALLOC", "MKL", "NVIDIA", "OMP", "ONEDNN",
     "OPENBLAS", "PYTHON", "TF_", "XLA_",
 )  # fmt: skip
+# Whether TensorFlow streams eager ops to other processes, which it looks up at each op: no matter for a server.
+STREAMING = "TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE"
 _servers: dict[tuple[object, ...], ForkServer] = {}
 _starting = threading.Lock()
 
@@ -36,7 +38,11 @@ class ForkServerError(RuntimeError):
 
 def fork_server(preload: pathlib.Path | None) -> ForkServer:
     """The server of this process that preloads ``preload``, started if need be; it may still import TensorFlow."""
-    environment = {name: value for name, value in os.environ.items() if name.startswith(_READ_WHEN_LOADED)}
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(_READ_WHEN_LOADED) and name != STREAMING
+    }
     # By pid, because a fork of this process has no part in the socket. By the worker's file, which tests exchange.
     key = (os.getpid(), preload, worker_process.__file__, tuple(sorted(environment.items())))
     with _starting:

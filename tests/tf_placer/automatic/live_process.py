@@ -158,12 +158,8 @@ def a_verdict_that_is_an_error_runs_no_step_again() -> bool:
     def strictly_tried(x):
         return weights.assign_add(x) + 0.0
 
-    settings = {**SETTINGS, "pins": {".*": "task:1/device:CPU:0"}}
-    placed, calls, raised = (
-        tf_placer.auto_place(strictly_tried, **settings),
-        2 * (WARMUP_STEPS + TIMED_STEPS) + 2,
-        0,
-    )
+    placed = tf_placer.auto_place(strictly_tried, **SETTINGS, pins={".*": "task:1/device:CPU:0"})
+    calls, raised = 2 * (WARMUP_STEPS + TIMED_STEPS) + 2, 0
     with unittest.mock.patch("tf_placer.automatic.plan.clearly_slower", lambda *_: True):
         placed(tf.constant(1.0))
     with warnings.catch_warnings():
@@ -191,8 +187,7 @@ def a_variable_that_a_dataset_reads_stays_here() -> bool:
         held.assign_add(1.0)
         return tf.reduce_sum(free)
 
-    settings = {**SETTINGS, "keep_unplaced": False, "pins": {}}
-    placed, found = tf_placer.auto_place(around, **settings), []
+    placed, found = tf_placer.auto_place(around, keep_unplaced=False, **SETTINGS), []
     for _ in range(3):
         found += [float(next(iterator)), float(placed(tf.constant([1.0, 1.0])))]
     stays = (
@@ -205,6 +200,19 @@ def a_variable_that_a_dataset_reads_stays_here() -> bool:
         and "/job:worker/" in free.device
         and stays
     )
+
+
+def eager_ops_and_placed_calls_keep_their_order() -> bool:
+    """A placed call sees the update before it; where that is not waited for, one in six does not."""
+    weights, x = tf.Variable(tf.zeros([2, 2])), tf.ones([1, 2])
+    pins = {".*": "task:1/device:CPU:0"}
+    read = tf.function(lambda x: tf.reduce_sum(x @ weights))
+    placed = tf_placer.auto_place(read, keep_unplaced=False, **SETTINGS, pins=pins)
+    seen = [float(placed(x))]
+    for _ in range(400):
+        weights.assign_add(tf.ones_like(weights))
+        seen.append(float(placed(x)))
+    return "/job:worker/" in weights.device and seen == [4.0 * i for i in range(401)]
 
 
 def inside_another_function_there_is_no_trial() -> bool:
@@ -292,6 +300,7 @@ def main() -> None:
             a_verdict_that_is_an_error_runs_no_step_again,
             a_variable_that_a_dataset_reads_stays_here,
             inside_another_function_there_is_no_trial,
+            eager_ops_and_placed_calls_keep_their_order,
             the_plan_runs_on_the_workers,
         ]
         report(checks + [only_this_machine_reaches_this_process] * (kind == "local"))

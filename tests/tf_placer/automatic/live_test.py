@@ -23,6 +23,7 @@ def test_functions_on_workers(kind, tmp_path):
         "a_verdict_that_is_an_error_runs_no_step_again",
         "a_variable_that_a_dataset_reads_stays_here",
         "inside_another_function_there_is_no_trial",
+        "eager_ops_and_placed_calls_keep_their_order",
         "the_plan_runs_on_the_workers",
     ]
     checked += ["only_this_machine_reaches_this_process", "a_small_budget_is_a_short_wait"] * (
