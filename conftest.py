@@ -31,6 +31,7 @@ def fixed_seeds() -> None:
 
 # Files of ten seconds and more, of processor time.
 LONGEST_FIRST = (
+    "corpus/corpus_test.py",
     "tf_placer/evaluation/runtime_memory_test.py",
     "tf_placer/agents/hdp/learner_test.py",
     "tf_placer/evaluation/runtime_test.py",
@@ -39,7 +40,6 @@ LONGEST_FIRST = (
     "tf_placer/evaluation/failure_injection_test.py",
     "tf_placer/costs/analytic_test.py",
     "tf_placer/workers/local_workers_test.py",
-    "tf_placer/ops/cc_test.py",
     "tf_placer/graph/item_test.py",
     "tf_placer/main_test.py",
     "tf_placer/search/search_test.py",

@@ -53,6 +53,7 @@ def test_the_cells_are_the_examples(root: pathlib.Path, page: str) -> None:
     assert DEVICES.findall(example) == ['DEVICES = "local:2"']
 
 
+@pytest.mark.slow
 def test_the_cells_run(root: pathlib.Path, page: str, tmp_path: pathlib.Path) -> None:
     script = LOGICAL + DEVICES.sub("DEVICES = tf_placer.Cluster.logical(2)", page)
     script = script.replace('"budget_s": 20', '"budget_s": 2')

@@ -8,8 +8,8 @@ import pytest
 
 from tests.fuzz.campaign import campaign
 
-# Inputs of each kind: 170 with every test run, 2,000 in all.
-SAMPLE = {"saved_model": 60, "meta_graph": 50, "plan": 40, "cluster": 20}
+# Inputs of each kind: 105 with every test run, 2,000 in all.
+SAMPLE = {"saved_model": 30, "meta_graph": 25, "plan": 40, "cluster": 10}
 ALL = {"saved_model": 800, "meta_graph": 700, "plan": 250, "cluster": 250}
 
 

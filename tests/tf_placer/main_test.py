@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pathlib
+import shutil
 import socket
 import subprocess
 import sys
@@ -494,12 +495,19 @@ def test_bad_pins(
     assert_one_line(capsys, tmp_path, [*place_arguments(tmp_path / "out"), f"--pin={pin}"], expected)
 
 
-@pytest.fixture
-def plan(tmp_path: pathlib.Path) -> pathlib.Path:
-    """A plan of dense_small on k40x2, spread at random."""
-    status, text = command(*place_arguments(tmp_path / "planned"))
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """What placing dense_small on k40x2 wrote."""
+    folder = tmp_path_factory.mktemp("plan") / "planned"
+    status, text = command(*place_arguments(folder))
     assert status == 0, text
-    return tmp_path / "planned" / "placement.json"
+    return folder
+
+
+@pytest.fixture
+def plan(planned: pathlib.Path, tmp_path: pathlib.Path) -> pathlib.Path:
+    """A plan of dense_small on k40x2, spread at random; a copy of the test's own."""
+    return shutil.copytree(planned, tmp_path / "planned") / "placement.json"
 
 
 def edited(plan: pathlib.Path, **changes: object) -> pathlib.Path:

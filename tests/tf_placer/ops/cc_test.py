@@ -10,6 +10,7 @@ from tests.tf_placer.ops.compiled import run_compiled
 TESTS = sorted(pathlib.Path(__file__).parent.glob("*_cc_test.cc"))
 
 
+@pytest.mark.slow  # compiling takes most of a minute; the op itself is tested beside this
 @pytest.mark.parametrize("test", TESTS, ids=lambda test: test.stem)
 def test_without_tensorflow(test: pathlib.Path, tmp_path: pathlib.Path) -> None:
     run_compiled(test, tmp_path)
