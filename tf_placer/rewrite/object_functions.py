@@ -14,7 +14,11 @@ from tf_placer.rewrite.signature_body import SignatureCall
 _MARK = (
     "_tf_placer_signature"  # of an op that has its device from a signature's plan; functions cannot be marked
 )
+_OP = "_tf_placer_op"  # the op's name in the signature's function
 _NAMED = 5
+_Site = dict[
+    str, tuple[str, str]
+]  # op of a function -> its name where a call of it was inlined, and its device
 
 
 def place_object_functions(
@@ -32,18 +36,17 @@ def place_object_functions(
 
     Returns:
       Where in the objects functions are that run unplaced, wholly or in part, and that no other signature stands for:
-      those that read the signature's variables but are not called by it, are called with several plans, or were placed
-      with a plan that is replaced.
+      those that read the signature's variables but are not called by it, or are called with several plans.
     """
     functions = _Functions(model)
     body = call.body.signature.name
-    unplaced = functions.without_earlier_devices(signature)
-    sites: dict[str, list[dict[str, str]]] = collections.defaultdict(list)
+    functions.place_again(signature, call.node.name, devices)
+    sites: dict[str, list[_Site]] = collections.defaultdict(list)
     functions.walk(body, call.node.name, devices, sites)
     del sites[body]
     called = set(sites)
     shared = [name for name in functions.of_objects if functions.reached_from(name) & called]
-    unplaced |= functions.of_objects_that_share_variables(body) - set(shared)
+    unplaced = functions.of_objects_that_share_variables(body) - set(shared)
     if shared:
         functions.copy_for_others(body, called)
         mixed = {name for name in called if not functions.give_devices(name, sites[name], signature)}
@@ -81,11 +84,9 @@ class _Functions:
                 frontier.extend(n for node in self._of_name[one].node_def for n in function_names(node))
         return found
 
-    def walk(
-        self, name: str, prefix: str, devices: Mapping[str, str], sites: dict[str, list[dict[str, str]]]
-    ) -> None:
-        """Collects for each call of each function op -> device: inlined, its ops are called after the call."""
-        site = {}
+    def walk(self, name: str, prefix: str, devices: Mapping[str, str], sites: dict[str, list[_Site]]) -> None:
+        """Collects for each call of each function where its ops are, which are called after the call."""
+        site: _Site = {}
         for node in self._of_name[name].node_def:
             inlined = f"{prefix}/{node.name}"
             called = node.attr["f"].func.name if node.op in CALL_OPS else node.op
@@ -95,19 +96,20 @@ class _Functions:
             if is_inlined:
                 self.walk(called, inlined, devices, sites)
             elif inlined in devices:
-                site[node.name] = devices[inlined]
+                site[node.name] = inlined, devices[inlined]
         sites[name].append(site)
 
-    def give_devices(self, name: str, sites: Iterable[Mapping[str, str]], signature: str) -> bool:
+    def give_devices(self, name: str, sites: Iterable[_Site], signature: str) -> bool:
         """Writes devices; returns whether the plan has each op on one device, wherever it is called."""
         wanted: dict[str, set[str]] = collections.defaultdict(set)
         for site in sites:
-            for op, device in site.items():
+            for op, (_, device) in site.items():
                 wanted[op].add(device)
         for node in self._of_name[name].node_def:
             if len(wanted[node.name]) == 1:
                 (node.device,) = wanted[node.name]
                 node.attr[_MARK].s = signature.encode()
+                node.attr[_OP].s = next(site[node.name][0] for site in sites if node.name in site).encode()
         return all(len(found) <= 1 for found in wanted.values())
 
     def copy_for_others(self, body: str, called: set[str]) -> None:
@@ -125,25 +127,28 @@ class _Functions:
         for other in others:
             with_references_renamed(self._of_name[other].node_def, new_name)
 
-    def without_earlier_devices(self, signature: str) -> set[str]:
-        """Takes back the devices that an earlier plan of a signature gave; returns the objects' functions among those.
+    def place_again(self, signature: str, prefix: str, devices: Mapping[str, str]) -> None:
+        """Gives what an earlier plan of a signature placed the devices of the plan that replaces it.
 
-        They are not called by the signature any more, whose function has had its calls replaced.
+        The signature does not call it any more: its function's body was replaced, and has the ops by these names.
         """
-        marked = set()
-        for name, function in self._of_name.items():
+        for function in self._of_name.values():
             for node in function.node_def:
                 if _MARK in node.attr and node.attr[_MARK].s.decode() == signature:
-                    marked.add(name)
-                    node.device = ""
-                    del node.attr[_MARK]
-        return {name for name in self.of_objects if self.reached_from(name) & marked}
+                    name = f"{prefix}/{node.attr[_OP].s.decode()}"
+                    node.attr[_OP].s = name.encode()
+                    node.device = devices.get(name, "")
 
     def of_objects_that_share_variables(self, body: str) -> set[str]:
         """The functions of objects that read a variable that a function reads, and that no signature calls."""
         concrete = self._objects.concrete_functions
         variables = self._variables(concrete[body].bound_inputs)
         called = set().union(*(self.reached_from(name) for name in self._of_signatures))
+        called |= {
+            name
+            for name in self.of_objects
+            if any(_MARK in node.attr for node in self._of_name[name].node_def)
+        }
         return {
             name
             for name in set(self.of_objects) - called
