@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2, node_def_pb2, types_pb2
@@ -16,26 +16,26 @@ def with_functions_renamed(graph_def: tf.compat.v1.GraphDef, suffix: str) -> tf.
     result = tf.compat.v1.GraphDef()
     result.CopyFrom(graph_def)
     names = {function.signature.name for function in result.library.function}
-
-    def rename(nodes: Iterable[node_def_pb2.NodeDef]) -> None:
-        for node in nodes:
-            if node.op in names:
-                node.op += suffix
-            for value in node.attr.values():
-                for function in _functions_of(value):
-                    if function.name in names:
-                        function.name += suffix
-
-    rename(result.node)
+    new_name = {name: name + suffix for name in names}
+    with_references_renamed(result.node, new_name)
     for function in result.library.function:
         function.signature.name += suffix
-        rename(function.node_def)
+        with_references_renamed(function.node_def, new_name)
     for gradient in result.library.gradient:
         if gradient.function_name in names:
             gradient.function_name += suffix
         if gradient.gradient_func in names:
             gradient.gradient_func += suffix
     return result
+
+
+def with_references_renamed(nodes: Iterable[node_def_pb2.NodeDef], new_name: Mapping[str, str]) -> None:
+    """Has nodes, which are changed, call functions by other names."""
+    for node in nodes:
+        node.op = new_name.get(node.op, node.op)
+        for value in node.attr.values():
+            for function in _functions_of(value):
+                function.name = new_name.get(function.name, function.name)
 
 
 def with_handle_data(graph_def: tf.compat.v1.GraphDef, traced: FuncGraph) -> tf.compat.v1.GraphDef:

@@ -6,6 +6,7 @@ import os
 import pathlib
 import shutil
 import urllib.parse
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
@@ -21,6 +22,7 @@ from tf_placer.graph.reading.saved_model import FILE_NAME, SERVING, SavedModel, 
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.plan_file import PlanFile
 from tf_placer.rewrite.apply_placement import apply_placement
+from tf_placer.rewrite.object_functions import listed, place_object_functions
 from tf_placer.rewrite.rewrite import check_placement
 from tf_placer.rewrite.signature_body import SignatureCall, call_of, replace_body
 from tf_placer.rewrite.signature_graph import add_graph, state_of
@@ -201,6 +203,13 @@ def _place(model: SavedModel, signature: str, item: Item, placed: tf.compat.v1.G
     if call is None:
         add_graph(model, signature, item, placed)
     else:
+        unplaced = place_object_functions(model, signature, call, devices)
+        if unplaced:
+            warnings.warn(
+                f"{model.path}: {listed(unplaced)} run unplaced, wholly or in part: the plan of signature "
+                f"{signature!r} is for what that calls; call the signature, or export the model with one for them",
+                stacklevel=2,
+            )
         replace_body(model, signature, call, item, placed)
         _place_objects(model, call, devices)
     for node in model.meta_graph.graph_def.node:

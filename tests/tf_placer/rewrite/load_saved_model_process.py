@@ -10,6 +10,7 @@ import functools
 import pathlib
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Mapping
 
 import tensorflow as tf
@@ -151,6 +152,77 @@ def what_others_saved_is_checked_too(folder: pathlib.Path) -> bool:
     return load_saved_model(path, {"CPU:2": "CPU:1"}).weights.device == CPUS[1]
 
 
+class Endpoints(tf.Module):
+    """Functions that a signature calls, once and twice, and some that it does not call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weights = tf.Variable(tf.reshape(tf.range(9.0), [3, 3]))
+
+    @tf.function(input_signature=[tf.TensorSpec([2, 3], tf.float32)])
+    def twice(self, x):
+        return tf.tanh(x @ self.weights)
+
+    @tf.function(input_signature=[tf.TensorSpec([2, 3], tf.float32)])
+    def serve(self, x):
+        y = tf.nn.relu(x) * 2.0 + tf.exp(x @ self.weights)
+        return {"y": tf.while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, y * 0.5), [0, y])[1]}
+
+    @tf.function(input_signature=[tf.TensorSpec([2, 3], tf.float32)])
+    def both(self, x):
+        return {"y": self.twice(self.twice(x)) + 1.0}
+
+    @tf.function(input_signature=[tf.TensorSpec([2, 3], tf.float32)])
+    def other(self, x):
+        return x - self.weights[0]
+
+
+def functions_of_objects_run_placed(folder: pathlib.Path) -> bool:
+    model, x = Endpoints(), tf.reshape(tf.range(6.0) / 6.0, [2, 3])
+    path = folder / "model"
+    tf.saved_model.save(model, str(path), signatures={"one": model.serve, "again": model.serve})
+    placement = placement_of(path, "one")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        export_saved_model(path, folder / "placed", placement, "one")
+    loaded = load_saved_model(folder / "placed")
+    (serve,) = loaded.serve.concrete_functions
+    devices = {op.name: op.device for op in serve.graph.get_operations()}
+    planned = {
+        op.rpartition("StatefulPartitionedCall/")[2]: device for op, device in placement.device_names.items()
+    }
+    ours = {name for name in devices if name in planned and devices[name]}
+    (as_it_was,) = {op.device for op in loaded.signatures["again"].graph.get_operations()}
+    text = " ".join(str(one.message) for one in told if "run unplaced" in str(one.message))
+    return (
+        all(devices[name] == planned[name] for name in ours)
+        and {"Relu", "Exp", "matmul", "while"} <= {name.rpartition("/")[2] for name in ours}
+        and not as_it_was
+        and "both, other, twice run unplaced" in text
+        and bool(tf.reduce_all(loaded.serve(x)["y"] == model.serve(x)["y"]))
+        and bool(tf.reduce_all(loaded.signatures["again"](x)["y"] == model.serve(x)["y"]))
+    )
+
+
+def a_function_with_two_plans_is_named(folder: pathlib.Path) -> bool:
+    model, x = Endpoints(), tf.reshape(tf.range(6.0) / 6.0, [2, 3])
+    path = folder / "model"
+    tf.saved_model.save(model, str(path), signatures={"both": model.both})
+    told = []
+    for source, target in (("model", "placed"), ("placed", "again")):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            placement = placement_of(folder / source, "both")
+            export_saved_model(folder / source, folder / target, placement, "both")
+        told.append(" ".join(str(one.message) for one in caught))
+    loaded = [load_saved_model(folder / target) for target in ("placed", "again")]
+    results = [one.both(x)["y"] for one in loaded]
+    is_same = all(bool(tf.reduce_all(result == model.both(x)["y"])) for result in results)
+    return is_same and (
+        "both, other, serve, twice run unplaced" in told[0] and "other, serve run unplaced" in told[1]
+    )
+
+
 CHECKS: tuple[Callable[[pathlib.Path], bool], ...] = (
     soft_placement_stays_off,
     variables_are_where_they_were_planned,
@@ -161,6 +233,8 @@ CHECKS: tuple[Callable[[pathlib.Path], bool], ...] = (
     scopes_do_not_move_it,
     a_strategy_that_moves_it_is_refused,
     what_others_saved_is_checked_too,
+    functions_of_objects_run_placed,
+    a_function_with_two_plans_is_named,
 )
 
 
