@@ -178,6 +178,28 @@ def test_a_model_in_a_text_is_exported(tmp_path: pathlib.Path) -> None:
     assert served(rows=tf.ones([1, 3]))["y"].numpy().tolist() == [[9.0, 12.0]]
 
 
+def test_a_plan_remembers_shapes_and_tags(tmp_path: pathlib.Path) -> None:
+    graph = [f"--meta_graph={FOLDER / 'unneeded_inputs.pbtxt'}", "--fetches=y:0,rate:0"]
+    shapes = ["--input_shape=rate:2,2", "--input_shape=x:5,3"]
+    model = [f"--saved_model={FOLDER / 'tags_of_tpu_alone'}", "--tags=serve,tpu"]
+    for name, given in {"graph": [*graph, *shapes], "model": model}.items():
+        out = tmp_path / name
+        command = [
+            "place",
+            *given,
+            "--cluster=k40x2",
+            "--method=single",
+            "--budget_evaluations=2",
+            f"--out={out}",
+        ]
+        assert run(command, rich.console.Console(file=io.StringIO())) == 0
+        explained = rich.console.Console(file=(text := io.StringIO()), width=200)
+        assert run(["explain", f"--plan={out / 'placement.json'}", "--op=product"], explained) == 0
+        assert f"(MatMul, gives [{5 if name == 'graph' else 32}, 2])" in text.getvalue()
+    page = (tmp_path / "graph" / "report.html").read_text()
+    assert all(f"{flag} " in page for flag in shapes), "each flag by itself, to type again"
+
+
 @pytest.mark.slow
 def test_an_op_of_somebody_else_is_read_and_measured(tmp_path: pathlib.Path) -> None:
     if shutil.which("g++") is None:
