@@ -54,9 +54,10 @@ def export_saved_model(
     """Writes a copy of a SavedModel in which signatures' ops, and what they share, are where placements put them.
 
     The signature's function gets the graph that was placed, function calls inlined, for its body; a model of
-    TensorFlow 1, which has none, gets that graph beside the ops that were there. Other signatures, functions, assets
-    and the values of variables are as they were. ``load_saved_model`` loads it with the variables, too, where they
-    belong.
+    TensorFlow 1, which has none, gets that graph beside the ops that were there. Other signatures, assets
+    and the values of variables are as they were. What the signature calls and an object has, too (``serve`` of a Keras
+    export), runs where the plan says; a warning names what reads the same variables and does not. ``load_saved_model``
+    loads it with the variables, too, where they belong.
 
     Variables and tables that several placed signatures share are in one place, where the plan of the first has them,
     in the order of ``result``; plans that ``source`` was exported with come before all of those, but for one that is
