@@ -101,6 +101,9 @@ def _check_program(command: str, values: flags.FlagValues) -> None:
 
 def _check_file(said: str, path: pathlib.Path, what: str) -> None:
     if path.is_dir():
+        holds = any((path / name).is_file() for name in ("saved_model.pb", "saved_model.pbtxt"))
+        if holds and said.startswith("--meta_graph="):
+            raise InputError(f"{said}: it is the folder of a SavedModel; give --saved_model={path}")
         raise InputError(f"{said}: that is a folder; give {what}")
     if not path.exists():
         raise InputError(f"{said}: no such file; give {what}")
