@@ -61,11 +61,13 @@ __all__ = [
     "has_python_gradient",
     "host_address_space",
     "is_compiled",
+    "is_compiled_function",
     "is_dataset_function",
     "is_deterministic",
     "is_inside_xla",
     "is_onednn_on",
     "is_recording_forward",
+    "live_variables",
     "local_devices",
     "new_storage",
     "process_config",
@@ -472,6 +474,19 @@ def capture_containers(function: ConcreteFunction | FuncGraph) -> list[Any]:
 def is_dataset_function(function: ConcreteFunction) -> bool:
     """Returns whether a function is one of a dataset, which was given the captured tensors when it was made."""
     return "_tf_data_function" in function.function_def.attr
+
+
+def is_compiled_function(function: ConcreteFunction) -> bool:
+    """Returns whether XLA compiles a function as one program, whose variables have to be on its one device."""
+    attributes = function.function_def.attr
+    return "_XlaMustCompile" in attributes and bool(attributes["_XlaMustCompile"].b)
+
+
+def live_variables(graph: FuncGraph) -> list[tf.Variable]:
+    """The variables that a graph has read and that still live; ``graph.variables`` raises where one does not."""
+    return [
+        variable for variable in (reference() for reference in graph._weak_variables) if variable is not None
+    ]
 
 
 def watched_variables(tape: tf.GradientTape) -> tuple[tf.Variable, ...]:

@@ -216,6 +216,9 @@ def compilation_is_told() -> None:
 
     plain = tf.function(lambda x: x + 1.0)
     assert internals.is_compiled(compiled) and not internals.is_compiled(plain)
+    concretes = [one.get_concrete_function(SPEC) for one in (compiled, plain)]
+    inside.clear()
+    assert [internals.is_compiled_function(one) for one in concretes] == [True, False]
     compiled(tf.constant(1.0))
     assert inside == [True] and not internals.is_inside_xla()
 
@@ -326,6 +329,15 @@ def captures_are_in_known_containers() -> None:
         one for one in gc.get_referrers(variable.handle) if one is not variable and one is not vars(variable)
     ]
     assert holders and {id(one) for one in holders} <= known
+
+
+def variables_that_live_are_found() -> None:
+    variables = [tf.Variable(1.0), tf.Variable(2.0)]
+    concrete = concrete_of(lambda x: x + variables[0] + variables[1], SPEC)
+    assert len(internals.live_variables(concrete.graph)) == 2
+    variables.pop()
+    gc.collect()
+    assert [one is variables[0] for one in internals.live_variables(concrete.graph)] == [True]
 
 
 def functions_of_datasets_are_told() -> None:
@@ -466,11 +478,13 @@ CONTRACTS: dict[str, Callable[[], None]] = {
     "has_python_gradient": functions_of_every_kind_are_found,
     "host_address_space": the_process_is_told,
     "is_compiled": compilation_is_told,
+    "is_compiled_function": compilation_is_told,
     "is_dataset_function": functions_of_datasets_are_told,
     "is_deterministic": determinism_is_told,
     "is_inside_xla": compilation_is_told,
     "is_onednn_on": kernels_of_onednn_are_told_of,
     "is_recording_forward": tapes_tell_what_they_watch,
+    "live_variables": variables_that_live_are_found,
     "local_devices": devices_tell_their_memory,
     "new_storage": storage_is_made,
     "process_config": options_of_the_process_are_read,

@@ -113,11 +113,13 @@ class AutoPlaced(WrappingFunction):
         if self._is_a_step_that_runs_eagerly():
             return self.unplaced.python_function(*args, **kwargs)
         why_not = self._why_not_here() or why_a_strategy_decides(args, kwargs)
-        if why_not:
-            self._tell(why_not)
-            return self.unplaced(*args, **kwargs)
         is_for_one_caller = self._is_python and not tf.executing_eagerly()
         function = untraced(self.unplaced) if is_for_one_caller else self.unplaced
+        if why_not:
+            self._tell(why_not)
+            if is_inside_xla():
+                self._take_back()
+            return function(*args, **kwargs)
         initializers = first_trace(function, args, kwargs)
         if initializers:
             return first_run(function, args, kwargs, initializers)
@@ -163,6 +165,15 @@ class AutoPlaced(WrappingFunction):
                 self._signatures[id(concrete)] = Signature(concrete, concrete)
             self._settle(concrete)
         return self._signatures[id(concrete)].concrete
+
+    def _take_back(self) -> None:
+        """Has all as it was, variables too: what XLA compiles finds them on its own device only."""
+        with _PLACING, tf.init_scope():
+            for key, signature in reversed(list(self._signatures.items())):
+                try:
+                    self._signatures[key] = signature.taken_back()
+                except InputError as error:
+                    self._tell(_one_line(error), error)
 
     def _settle(self, concrete: ConcreteFunction) -> None:
         """What a trial has decided, if it has, holds from now on, here and for the processes that come."""

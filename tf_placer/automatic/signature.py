@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import rich.console
@@ -31,6 +31,7 @@ from tf_placer.report_page.page import Section
 from tf_placer.rewrite.placed_function import (
     captured_handles,
     movable_variables,
+    move_back,
     move_variables,
     placed_concrete_function,
 )
@@ -53,6 +54,7 @@ class Signature:
       smaller: how the same step of fewer examples is made; None where nothing tells.
       trial: runs the calls while they decide whether the plan is used; None where that is decided.
       staying: sentences on variables that stay where they are, and the plan around them.
+      home: op -> device of the handles of variables, from before the plan moved them; empty where it has not.
     """
 
     traced: ConcreteFunction
@@ -62,6 +64,7 @@ class Signature:
     smaller: Splittable | None = None
     staying: tuple[str, ...] = ()
     trial: Trial | None = None
+    home: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def is_used(self) -> bool | None:
@@ -75,6 +78,16 @@ class Signature:
         if said.placed_s is not None and said.unplaced_s is not None:
             plan = plan.tried(said.is_used, said.placed_s, said.unplaced_s)
         return dataclasses.replace(self, concrete=self.trial.concrete, plan=plan, trial=None)
+
+    def taken_back(self) -> Signature:
+        """As it was before it was placed, its variables, too.
+
+        Raises:
+          InputError: one of them cannot move.
+        """
+        if self.item is not None and self.home:
+            move_back(self.traced, self.item, self.home)
+        return dataclasses.replace(self, concrete=self.traced, trial=None, home={})
 
     def report(self, split_batch: bool = True) -> str:
         """Where the ops went and why; empty where it cannot be placed.
@@ -189,9 +202,9 @@ def placed_signature(
         return placed_concrete_function(concrete, to_place, plan.placement, devices)
 
     if config.keep_unplaced and plan.raced_s is not None and plan.placed_call_s is None:
-        trial = Trial(concrete, place, lambda: move_variables(concrete, kept, were))
-        return Signature(concrete, concrete, kept, plan, smaller, staying, trial)
-    return Signature(concrete, place(), kept, plan, smaller, staying)
+        trial = Trial(concrete, place, lambda: move_back(concrete, kept, were))
+        return Signature(concrete, concrete, kept, plan, smaller, staying, trial, were)
+    return Signature(concrete, place(), kept, plan, smaller, staying, home=were)
 
 
 def _where_variables_live(concrete: ConcreteFunction, item: Item) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 A variable's Python object, and every traced function that captured its handle, can be given new storage. A dataset, a
 gradient tape and a call that another thread is making keep the old handle: they would go on with the values of before.
-So a variable that one of these holds stays where it is.
+What XLA compiles finds its variables on its own device only. So a variable that one of these holds stays where it is.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from colocation.tensorflow_internals import (
     ConcreteFunction,
     FuncGraph,
     capture_containers,
+    is_compiled_function,
     is_dataset_function,
     is_recording_forward,
     storage,
@@ -103,8 +104,12 @@ class Storages:
             return
         self.functions.append(function)
         self._known |= {id(container) for container in containers}
-        if isinstance(function, ConcreteFunction) and is_dataset_function(function):
+        if not isinstance(function, ConcreteFunction):
+            return
+        if is_dataset_function(function):
             self._say(held, "a tf.data dataset reads it")
+        elif is_compiled_function(function):
+            self._say(held, "a function with jit_compile=True, which is one program for one device, reads it")
 
     def _look_for_others(self) -> None:
         found = dict.fromkeys(self._handles, 0)

@@ -16,6 +16,7 @@ from colocation.tensorflow_internals import (
     call_gradients,
     concrete_function_like,
     copy_handle_data,
+    live_variables,
     set_call_gradient,
 )
 from tf_placer.eager import eagerly
@@ -107,7 +108,7 @@ def movable_variables(concrete: ConcreteFunction, handles: Mapping[str, tf.Tenso
     Raises:
       InputError: one of them cannot be moved.
     """
-    variable_of_handle = variables_of_handles(handles.values(), likely=concrete.graph.variables)
+    variable_of_handle = variables_of_handles(handles.values(), likely=live_variables(concrete.graph))
     for node, handle in handles.items():
         if id(handle) not in variable_of_handle:
             raise InputError(
@@ -134,6 +135,28 @@ def move_variables(concrete: ConcreteFunction, item: Item, device_of_op: Mapping
     variables = movable_variables(concrete, elsewhere)
     del elsewhere  # or it would be one more holder of the handles
     move_to_devices((variable, device_of_op[node]) for node, variable in variables.items())
+
+
+def move_back(concrete: ConcreteFunction, item: Item, device_of_op: Mapping[str, str]) -> None:
+    """Moves the variables that a function captures, those that still live, to where they were.
+
+    Args:
+      concrete: the traced function.
+      item: ``Item.from_function(concrete, ...)``.
+      device_of_op: op of a handle -> where its variable was.
+
+    Raises:
+      InputError: one of them cannot be moved.
+    """
+    handles = captured_handles(concrete, item)
+    variable_of_handle = variables_of_handles(handles.values(), likely=live_variables(concrete.graph))
+    there = [
+        (variable_of_handle[id(handle)], device_of_op[node])
+        for node, handle in handles.items()
+        if id(handle) in variable_of_handle
+    ]
+    del handles  # or it would be one more holder
+    move_to_devices(there)
 
 
 def placed_concrete_function(
