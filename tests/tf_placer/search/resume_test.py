@@ -98,8 +98,7 @@ def placements_in(journal):
         ("random", KILLS),
         ("single", KILLS),
         # A learner of its own takes seconds to trace.
-        pytest.param(SMALL_HDP, (13,), id="hdp"),
-        pytest.param(SMALL_HDP, KILLS, id="hdp_all", marks=pytest.mark.slow),
+        pytest.param(SMALL_HDP, KILLS, id="hdp", marks=pytest.mark.slow),
     ],
 )
 def test_killed_at_any_evaluation_it_goes_on_and_measures_nothing_twice(method, kills, tmp_path):

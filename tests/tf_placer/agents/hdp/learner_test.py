@@ -275,6 +275,7 @@ def test_after_a_while_what_does_not_run_teaches_nothing():
     assert losses[0] != pytest.approx(losses[1], rel=1e-2)
 
 
+@pytest.mark.slow
 def test_it_never_stops_sampling():
     # The old open-source controller froze to its last placement after 500 steps.
     config = dataclasses.replace(
@@ -285,6 +286,7 @@ def test_it_never_stops_sampling():
     assert len({placement.tobytes() for proposed in late for placement in proposed}) > 3
 
 
+@pytest.mark.slow
 def test_the_traced_calls_do_not_grow_with_the_number_of_groups(learner):
     # The old one unrolled its decoder in Python.
     def nodes(learner):
@@ -302,6 +304,7 @@ def test_the_traced_calls_do_not_grow_with_the_number_of_groups(learner):
 LEARNING = HdpConfig(num_groups=24, placer_hidden=32, groups_per_step=4, placements=16, regroup_after=30)
 
 
+@pytest.mark.slow
 def test_what_the_policy_draws_ends_below_the_best_of_random_search():
     # Its own draws alone: those that change the incumbent would be good with a policy that learns nothing.
     problem = branches_problem(4, 10)
