@@ -77,7 +77,10 @@ def _constant_ancestors(
         data = [text for text in node.input if not text.startswith("^")]
         if node.op in _SHAPES and outputs is not None:
             _, name, output = parse_input(data[0])
-            node, data = _shape_constant(node, outputs[index.id_of_name[name]][output].shape), []
+            asked = outputs[index.id_of_name[name]][output]
+            if asked.dtype in (tf.resource, tf.variant):
+                return None  # of a handle to rows, a ragged tensor's, nobody says how many there are
+            node, data = _shape_constant(node, asked.shape), []
         elif node.op == "Enter":
             dtype = node.attr["T"].type
             node.op = "Identity"

@@ -4,6 +4,7 @@ import tensorflow as tf
 
 from colocation.graph_index import index_graph
 from tf_placer.costs.trip_count import trip_count
+from tf_placer.graph.item import Item
 
 
 def count(make_maximum) -> int | None:
@@ -49,3 +50,14 @@ def test_a_function_of_python_is_not_called():
 
     assert count(computed) is None
     assert called == []
+
+
+def test_how_many_rows_a_ragged_tensor_has_is_not_known():
+    @tf.function
+    def program(sentences):
+        words = tf.strings.split(sentences)
+        return tf.map_fn(lambda row: tf.size(row), words, fn_output_signature=tf.int32)
+
+    item = Item.from_function(program, tf.constant(["a b", "c"]))
+    (loop,) = (op for op, kind in enumerate(item.index.op_types) if kind in ("While", "StatelessWhile"))
+    assert trip_count(item.index, loop, item.outputs) is None
