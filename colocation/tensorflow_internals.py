@@ -34,7 +34,7 @@ from tensorflow.python.framework.func_graph import FuncGraph
 from tensorflow.python.ops import control_flow_util
 from tensorflow.python.ops.handle_data_util import copy_handle_data, get_resource_handle_data
 from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable, eager_safe_variable_handle
-from tensorflow.python.util import _pywrap_util_port, tf_decorator, tf_stack
+from tensorflow.python.util import _pywrap_util_port, object_identity, tf_decorator, tf_stack
 
 __all__ = [
     "BaseResourceVariable",
@@ -64,6 +64,7 @@ __all__ = [
     "is_compiled_function",
     "is_dataset_function",
     "is_deterministic",
+    "is_identity_key",
     "is_inside_xla",
     "is_onednn_on",
     "is_recording_forward",
@@ -487,6 +488,11 @@ def live_variables(graph: FuncGraph) -> list[tf.Variable]:
     return [
         variable for variable in (reference() for reference in graph._weak_variables) if variable is not None
     ]
+
+
+def is_identity_key(found: object) -> bool:
+    """Returns whether an object is a key of TensorFlow's sets of tensors by identity, which only compare."""
+    return type(found) is object_identity._ObjectIdentityWrapper
 
 
 def watched_variables(tape: tf.GradientTape) -> tuple[tf.Variable, ...]:

@@ -5,10 +5,12 @@ What is wrong with a command line is told before TensorFlow is loaded, which tak
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import signal
 import sys
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import rich.console
@@ -183,12 +185,24 @@ def run(argv: Sequence[str], console: rich.console.Console | None = None) -> int
         parse_flags(values, argv, command.required, command.word, command.one_of, command.example)
         check_flags(name, values)
         opened = workers_opened("open_workers" in values and values.open_workers)
-        with patient(), begins_at(begun_s()), opened:
+        with patient(), begins_at(begun_s()), opened, _warnings_are_lines():
             _run(name, values, console)
     except (InputError, flags.Error) as error:
         sys.stderr.write(f"tf-placer: {' '.join(str(error).split())}\n")
         return BAD_INPUT
     return OK
+
+
+@contextlib.contextmanager
+def _warnings_are_lines() -> Iterator[None]:
+    """A warning is one line, without the source line that it came from, which is none of a user's."""
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        sys.stderr.write(f"tf-placer: warning: {' '.join(str(message).split())}\n")
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield
 
 
 def _flags_of(name: str) -> flags.FlagValues:

@@ -15,6 +15,7 @@ import tensorflow as tf
 from tensorflow.core.framework import function_pb2
 from tensorflow.python.framework import config as framework_config
 from tensorflow.python.framework import function as defun
+from tensorflow.python.util import object_identity
 
 from colocation import tensorflow_internals as internals
 
@@ -340,6 +341,13 @@ def variables_that_live_are_found() -> None:
     assert [one is variables[0] for one in internals.live_variables(concrete.graph)] == [True]
 
 
+def keys_of_identity_sets_are_told() -> None:
+    tensor = tf.constant(1.0)
+    keys = object_identity.ObjectIdentitySet([tensor])
+    assert all(internals.is_identity_key(key) for key in keys._storage)
+    assert not internals.is_identity_key(tensor.ref())  # which gives the tensor back
+
+
 def functions_of_datasets_are_told() -> None:
     dataset = tf.data.Dataset.range(3).map(lambda i: i + 1)
     assert internals.is_dataset_function(dataset._map_func.function)
@@ -481,6 +489,7 @@ CONTRACTS: dict[str, Callable[[], None]] = {
     "is_compiled_function": compilation_is_told,
     "is_dataset_function": functions_of_datasets_are_told,
     "is_deterministic": determinism_is_told,
+    "is_identity_key": keys_of_identity_sets_are_told,
     "is_inside_xla": compilation_is_told,
     "is_onednn_on": kernels_of_onednn_are_told_of,
     "is_recording_forward": tapes_tell_what_they_watch,

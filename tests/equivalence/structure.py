@@ -163,7 +163,9 @@ def _attributes(node: node_def_pb2.NodeDef) -> dict[str, bytes]:
     """What an op is told, defaults included; without names of functions, the shapes of handles that a loop carries, and
     notes of TensorFlow's to itself but which gradient is meant."""
     attributes = dict(node.attr)
-    if "_gradient_op_type" in attributes:  # a placed function registers the gradient again, for its own tensors
+    if (
+        "_gradient_op_type" in attributes
+    ):  # a placed function registers the gradient again, for its own tensors
         name = attr_value_pb2.AttrValue()
         name.s = attributes["_gradient_op_type"].s.partition(b"__placed_")[0]
         attributes["_gradient_op_type"] = name

@@ -36,7 +36,7 @@ from tf_placer.rewrite.placed_function import (
     placed_concrete_function,
 )
 from tf_placer.rewrite.rewrite import check_can_be_written
-from tf_placer.rewrite.variables import why_variables_stay
+from tf_placer.rewrite.variables import PLACED_BEFORE, why_variables_stay
 from tf_placer.search.budget import Budget
 from tf_placer.search.progress import ConsoleProgress
 from tf_placer.waiting.begun import begins_at
@@ -254,6 +254,8 @@ def _around_what_stays(
     """
     handles = captured_handles(concrete, item)
     held = why_variables_stay(handles)
+    if config.pins:  # who pins decides where variables are; what was placed before follows
+        held = {node: why for node, why in held.items() if why != PLACED_BEFORE}
     why = dict.fromkeys(handles, 'variables="stay"') | held if config.variables == "stay" else held
     position = {here: d for d, here in enumerate(names_here(cluster).values())}
     fixed, variables = {}, []

@@ -287,7 +287,17 @@ class Item:
 
         Args:
           values: node of a variable -> its value; the others stay as they are.
+
+        Raises:
+          InputError: there is no such variable.
         """
+        arguments.instance_of("values", values, dict, "give node of a variable -> its value")
+        nodes = [one.node for one in self.variables]
+        for node in values:
+            if node not in nodes:
+                raise InputError(
+                    f"values has {node!r}, which is no variable; {arguments.nearest(str(node), nodes)}"
+                )
         return self._same_program(
             variables=tuple(
                 dataclasses.replace(one, value=values.get(one.node, one.value)) for one in self.variables

@@ -25,6 +25,7 @@ from colocation.tensorflow_internals import (
     capture_containers,
     is_compiled_function,
     is_dataset_function,
+    is_identity_key,
     is_recording_forward,
     storage,
     watched_variables,
@@ -117,7 +118,10 @@ class Storages:
             held = [number for number in map(id, gc.get_referents(holder)) if number in found]
             for number in held:
                 found[number] += 1
-            if id(holder) not in self._known and not isinstance(holder, types.FrameType):
+            is_ours = (
+                id(holder) in self._known or isinstance(holder, types.FrameType) or is_identity_key(holder)
+            )
+            if not is_ours:
                 kind = f"{type(holder).__module__}.{type(holder).__qualname__}".removeprefix("builtins.")
                 for number in held:
                     self._reasons.setdefault(number, f"an object of type {kind} holds its handle")

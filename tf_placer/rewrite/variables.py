@@ -22,6 +22,7 @@ from tf_placer.errors import InputError
 from tf_placer.rewrite.holders import Storages
 
 _FOR_LONG_S = 1000.0
+PLACED_BEFORE = "a function that was placed before reads it there"
 _MOVING = threading.Lock()  # one at a time: what is found to hold a variable must be so until it has moved
 
 
@@ -138,7 +139,7 @@ def why_variables_stay(handles: Mapping[str, tf.Tensor]) -> dict[str, str]:
     for name, handle in handles.items():
         why = storages.why_held(handle)
         if not why and storages.is_placed(handle):
-            why = "a function that was placed before reads it there"
+            why = PLACED_BEFORE
         if why:
             found[name] = why
     return found

@@ -75,6 +75,9 @@ def of_items(scene: Scene) -> dict[str, Row]:
                 "input_shapes": WRONG_READING["input_shapes"],
             },
         ),
+        "Item.with_variables": Row(
+            item.with_variables, lambda: {"values": {}}, {"values": (3, [3], {3: np.ones(2)})}
+        ),
         "Item.from_program": Row(
             tf_placer.Item.from_program,
             lambda: {"name": "p", "program": program},

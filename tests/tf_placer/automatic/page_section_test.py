@@ -83,7 +83,7 @@ def test_calls_have_the_last_word(plan: Plan) -> None:
     tried = dataclasses.replace(plan, raced_s=0.1, unplaced_s=0.2).tried(False, 0.3, 0.25)
     section = page_section("train_step", 1, tried, is_used=False)
     assert section.headline == (
-        "Kept as it was: the plan takes 300.000 ms a step, 250.000 ms the function takes as it is."
+        "Kept as it was: the plan takes 300 ms a step, 250 ms the function takes as it is."
     )
     assert [row.measured_s for row in section.step_times[-2:]] == [0.3, 0.25]
     assert "call by call" in section.notes[0]
