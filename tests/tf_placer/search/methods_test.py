@@ -24,10 +24,8 @@ def test_names_are_found_and_described():
 
 @pytest.mark.parametrize(("name", "near"), [("hpd", "hdp"), ("rand", "random"), ("zzz", "")])
 def test_an_unknown_name_gets_the_nearest_ones(name, near):
-    with pytest.raises(
-        InputError,
-        match=f"no method is called '{name}'; (did you mean|there are [0-9]+, the nearest are) .*{near}",
-    ):
+    told = f"no method is called '{name}'; (did you mean|there are [0-9]+, the nearest are) .*{near}"
+    with pytest.raises(InputError, match=told):
         methods.find(name)
 
 
