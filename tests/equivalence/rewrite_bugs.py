@@ -273,6 +273,6 @@ BUGS: dict[str, Bug] = {
     "old_storage_kept": Bug(
         "functions traced before go on with a moved variable's old storage",
         ((variables, "_hand_over"),),
-        lambda right: lambda new_of: None,
+        lambda right: lambda storages, new_of: None,
     ),
 }

@@ -63,10 +63,15 @@ def _move(variables: Sequence[tuple[tf.Variable, str]]) -> None:
                 for variable in storages.variables[id(move.old)]:
                     set_storage(variable, move.new)
             new_of = {id(move.old): move.new for move in moves}
-            for function in storages.functions:
-                replace_captures(function, lambda captured: new_of.get(id(captured), captured))
+            _hand_over(storages, new_of)
         for move in moves:
             move.catch_up()
+
+
+def _hand_over(storages: Storages, new_of: Mapping[int, tf.Tensor]) -> None:
+    """Replaces captured handles in every function of this process, traced or being traced."""
+    for function in storages.functions:
+        replace_captures(function, lambda captured: new_of.get(id(captured), captured))
 
 
 def _check_can_follow(
