@@ -19,6 +19,13 @@ def weights() -> tf.Variable:
     return tf.Variable([[1.0, 2.0], [-0.5, 0.25]])
 
 
+def one_by_one() -> tf.data.Options:
+    """No element is made before the update that it follows."""
+    options = tf.data.Options()
+    options.experimental_optimization.inject_prefetch = False
+    return options
+
+
 @program
 def a_tape_that_has_read_it(make: Make) -> Any:
     """The first call is inside an open tape that read the variable before, and reads it after."""
@@ -136,7 +143,7 @@ def an_iterator_that_is_under_way(make: Make) -> Any:
     """An iterator whose map and filter read variables has begun before the first call."""
     w, limit = tf.Variable(1.0), tf.Variable(100.0)
     dataset = tf.data.Dataset.range(10).map(lambda i: tf.cast(i, tf.float32) * w).filter(lambda x: x < limit)
-    iterator = iter(dataset)
+    iterator = iter(dataset.with_options(one_by_one()))
     f = make(tf.function(lambda x: (w.assign_add(x), limit.assign_sub(2.0))))
     seen = [next(iterator)]
     for _ in range(4):
@@ -149,11 +156,8 @@ def an_iterator_that_is_under_way(make: Make) -> Any:
 def the_placed_function_reads_the_dataset(make: Make) -> Any:
     """The step takes its data from an iterator that maps a variable, which the step updates between two of them."""
     w = tf.Variable(1.0)
-    options = tf.data.Options()
-    options.experimental_optimization.inject_prefetch = (
-        False  # or an element is made before the update that it follows
-    )
-    iterator = iter(tf.data.Dataset.range(8).map(lambda i: tf.cast(i, tf.float32) - w).with_options(options))
+    dataset = tf.data.Dataset.range(8).map(lambda i: tf.cast(i, tf.float32) - w)
+    iterator = iter(dataset.with_options(one_by_one()))
 
     @make
     @tf.function

@@ -113,7 +113,8 @@ def _as_tensor(where: str, value: Any) -> Any:
             f"{where} is {arguments.shown(value)}, which leaves open what is passed; give a tensor, or a tf.TensorSpec "
             "with every size"
         )
-    if tf.is_symbolic_tensor(value):
+    # A handle of a graph stands for what no example holds anyway: an iterator that functions hand on.
+    if tf.is_symbolic_tensor(value) and value.dtype not in (tf.resource, tf.variant):
         raise InputError(
             f"{where} is the tensor {value.name!r} of a graph, which has no value; give an array or a tf.TensorSpec"
         )
