@@ -18,7 +18,7 @@ from absl import flags
 from experiments.into_folder import run
 from tf_placer import workloads
 from tf_placer.command_line.list_workloads import as_markdown
-from tf_placer.command_line.shipped_facts import NAME, ship, shipped
+from tf_placer.command_line.shipped_facts import FILE, ship, shipped
 from tf_placer.command_line.workload_facts import WorkloadFacts, find_facts
 
 _WORKLOADS = flags.DEFINE_list("workloads", [], "Which; without it all.")
@@ -30,7 +30,7 @@ flags.DEFINE_string("out", _OUT, "Folder for the file.")
 
 
 def main(out: pathlib.Path) -> None:
-    file = out / NAME
+    file = out / FILE.name
     names = _WORKLOADS.value or workloads.names()
     missing = [name for name in names if _AGAIN.value or shipped(name, file) is None]
     for position, name in enumerate(missing, 1):

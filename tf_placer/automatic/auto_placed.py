@@ -251,7 +251,8 @@ class AutoPlaced(WrappingFunction):
 
         Args:
           values: also run the step as it is, and compare what both give: with Grappler and oneDNN off the bits are the
-            same; with them on, TensorFlow rewrites ops by where they are, and the last bits may differ.
+            same; with them on, TensorFlow rewrites ops by where they are, and the last bits may differ. Inputs of calls
+            are kept where they are small; drawn numbers stand for the others.
 
         Raises:
           InputError: the function was not called yet, cannot be placed, or its devices are not live.

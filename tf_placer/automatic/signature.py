@@ -24,6 +24,7 @@ from tf_placer.data_parallel.data_parallel import DataParallel, data_parallel
 from tf_placer.data_parallel.smaller_batch import Splittable
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
+from tf_placer.graph.program.values import large_constants
 from tf_placer.graph.reading.from_function import variable_value
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
@@ -112,21 +113,29 @@ class Signature:
         return page_section(self.item.name, number, self.plan, self.is_used, self._split(split_batch))
 
     def item_with_values(self) -> Item:
-        """The item with the values that its variables have now.
+        """The item with the values that its variables and constants have now.
+
+        Large inputs of calls are not kept: drawn numbers stand for these.
 
         Raises:
-          InputError: one has none any more.
+          InputError: a variable has no value any more.
         """
         assert self.item is not None  # asked for beside a plan
-        captures = (tensor.op.name for tensor in self.traced.graph.internal_captures)
-        handles = dict(zip(captures, self.traced.captured_inputs, strict=True))
-        return self.item.with_variables(
-            {
-                variable.node: variable_value(variable.node, handles[variable.capture], variable.dtype)
-                for variable in self.item.variables
-                if variable.capture in handles
-            }
-        )
+        graph = self.traced.graph
+        captures = (tensor.op.name for tensor in graph.internal_captures)
+        captured = dict(zip(captures, self.traced.captured_inputs, strict=True))
+        variables = {
+            variable.node: variable_value(variable.node, captured[variable.capture], variable.dtype)
+            for variable in self.item.variables
+            if variable.capture in captured
+        }
+        constants = {node.name: node.attr["value"].tensor for node in large_constants(graph.as_graph_def())}
+        constants |= {
+            name: tf.make_tensor_proto(value.numpy(), value.dtype, value.shape)
+            for name, value in captured.items()
+            if value.dtype not in (tf.resource, tf.variant)
+        }
+        return self.item.with_variables(variables).with_constants(constants).with_drawn_inputs()
 
     def _split(self, split_batch: bool) -> DataParallel | None:
         return self._data_parallel if split_batch else None

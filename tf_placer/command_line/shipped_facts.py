@@ -19,10 +19,10 @@ from tf_placer import workloads
 from tf_placer.errors import InputError
 from tf_placer.files import write_atomically
 from tf_placer.workloads.kept_items import digest_of_settings
+from tf_placer.workloads.known import FACTS
 from tf_placer.workloads.registry import settings_of
 
-NAME = "facts.json"
-FILE = pathlib.Path(workloads.__file__).with_name(NAME)
+FILE = FACTS
 
 
 def shipped(name: str, file: pathlib.Path | None = None) -> dict[str, Any] | None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.core.framework import tensor_pb2
 
 from colocation.graph_index import GraphIndex, index_graph
 from tf_placer import arguments
@@ -26,7 +27,12 @@ from tf_placer.graph.cleaning.prune import READ_ONLY_OPS
 from tf_placer.graph.fingerprint import fingerprint
 from tf_placer.graph.host_ops import host_ops, why_not_standalone
 from tf_placer.graph.program import Feed, HostCapture, ItemVariable, Program
-from tf_placer.graph.program.values import without_large_constants, without_value
+from tf_placer.graph.program.values import (
+    drawn_value,
+    with_constants,
+    without_large_constants,
+    without_value,
+)
 from tf_placer.graph.reading.from_function import function_name, program_of_function
 from tf_placer.graph.reading.from_graph_def import program_of_meta_graph
 from tf_placer.graph.reading.inputs import InputShapes, checked_input_shapes
@@ -303,6 +309,26 @@ class Item:
                 dataclasses.replace(one, value=values.get(one.node, one.value)) for one in self.variables
             )
         )
+
+    def with_constants(self, values: Mapping[str, tensor_pb2.TensorProto]) -> Item:
+        """The program that ``without_values`` took large constants of, with these again.
+
+        Args:
+          values: node of a constant -> what it was; others are left out.
+
+        Raises:
+          InputError: it is no mapping.
+        """
+        arguments.instance_of("values", values, dict, "give node of a constant -> its value")
+        graph_def = with_constants(self.graph_def, values)
+        return self._same_program(
+            graph_def=graph_def, index=dataclasses.replace(self.index, graph_def=graph_def)
+        )
+
+    def with_drawn_inputs(self) -> Item:
+        """The program that ``without_values`` took large inputs of, with numbers drawn for these, always the same."""
+        drawn = (dataclasses.replace(one, value=drawn_value(one.value, one.dtype)) for one in self.feeds)
+        return self._same_program(feeds=tuple(drawn))
 
     def _same_program(self, **changes: Any) -> Item:
         result = dataclasses.replace(self, **changes)

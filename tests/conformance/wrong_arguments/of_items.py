@@ -78,6 +78,7 @@ def of_items(scene: Scene) -> dict[str, Row]:
         "Item.with_variables": Row(
             item.with_variables, lambda: {"values": {}}, {"values": (3, [3], {3: np.ones(2)})}
         ),
+        "Item.with_constants": Row(item.with_constants, lambda: {"values": {}}, {"values": (3, [3])}),
         "Item.from_program": Row(
             tf_placer.Item.from_program,
             lambda: {"name": "p", "program": program},

@@ -6,6 +6,7 @@ and "again" where an earlier process has filled that.
 
 from __future__ import annotations
 
+import gc
 import json
 import pathlib
 import sys
@@ -481,6 +482,19 @@ def why_a_batch_is_not_split() -> bool:
     return sentence in f.report().splitlines() and float(f(tf.zeros([32]))[0]) == 0.0
 
 
+def callers_that_are_gone_are_forgotten() -> bool:
+    """A Python function is placed once for each function that calls it, and kept as long as that."""
+    w = tf.Variable(1.0)
+    f, kept = auto_place(lambda x: w * x), []
+    for length in range(1, 4):
+        outer = tf.function(lambda x: f(x) + f(x))
+        outer(tf.ones([length]))
+        del outer
+        gc.collect()
+        kept.append(len(f.placements))
+    return kept == [2, 2, 2]
+
+
 CHECKS: tuple[Callable[[], bool], ...] = (
     as_a_decorator_with_arguments,
     as_a_call_on_a_python_function,
@@ -505,6 +519,7 @@ CHECKS: tuple[Callable[[], bool], ...] = (
     a_report_says_what_splitting_the_batch_takes,
     a_step_inside_of_another_is_not_placed_for_a_report,
     why_a_batch_is_not_split,
+    callers_that_are_gone_are_forgotten,
 )
 
 

@@ -36,6 +36,7 @@ CHECKS = (
     "a_report_says_what_splitting_the_batch_takes",
     "a_step_inside_of_another_is_not_placed_for_a_report",
     "why_a_batch_is_not_split",
+    "callers_that_are_gone_are_forgotten",
 )
 
 

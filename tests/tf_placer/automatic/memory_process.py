@@ -89,23 +89,34 @@ def _captured(step) -> Iterator[tf.Tensor]:
 
 def everything_that_a_user_asks_for_later() -> bool:
     weights = tf.Variable(tf.ones([300, 400]))
-    table = tf.ones([300, 400])
+    table = tf.constant(np.arange(120_000, dtype=np.float32).reshape(300, 400) % 7.0)
+    inside = np.arange(60_000, dtype=np.float32) % 5.0
 
     @auto_place
     @tf.function
     def step(x):
-        return tf.reduce_sum(tf.nn.relu((x @ weights) * tf.reduce_sum(table)))
+        scale = tf.reduce_sum(table) + tf.reduce_sum(tf.constant(inside))
+        return tf.reduce_sum(tf.nn.relu((x @ weights) * scale))
 
     x = tf.ones([200, 300])
     step(x)
     weights.assign(2.0 * weights)
     (signature,) = step._signatures.values()
     item = signature.item_with_values()
-    (variable,) = item.variables
+    (variable,), (feed,) = item.variables, item.feeds
+    constants = {
+        value.tobytes()
+        for node in item.graph_def.node
+        if node.op == "Const"
+        for value in [tf.make_ndarray(node.attr["value"].tensor)]
+    }
     report = step.report()
     return (
         "Split the batch" in report  # simulated of the step of fewer examples
         and (variable.value == 2.0).all()
+        and {table.numpy().tobytes(), inside.tobytes()} <= constants
+        and feed.value.shape == (200, 300)
+        and len(np.unique(feed.value)) > 1000  # drawn, and not what stands for it meanwhile
         and item.fingerprint == signature.plan.placement.problem.fingerprint
         and bool(step(x) == step.unplaced(x))
     )

@@ -58,16 +58,22 @@ def _maybe(placed: bool, function):
     return place(function, tf.constant(0.0)) if placed else function
 
 
+def late_sum(weights: tf.Variable):
+    """A function that reads the variable when something slow is done."""
+
+    @tf.function
+    def late(x):
+        with tf.control_dependencies([slow(x)]):
+            return tf.reduce_sum(weights)
+
+    return late
+
+
 def read_before_a_write() -> bool:
     def make(placed: bool):
         weights = tf.Variable(tf.zeros([1000]))
 
-        @tf.function
-        def late(x):
-            with tf.control_dependencies([slow(x)]):
-                return tf.reduce_sum(weights)
-
-        called = _maybe(placed, late)
+        called = _maybe(placed, late_sum(weights))
 
         @tf.function
         def outer(x):
@@ -166,12 +172,7 @@ def in_a_loop_and_a_branch() -> bool:
     def make(placed: bool):
         weights = tf.Variable(tf.zeros([100]))
 
-        @tf.function
-        def late(x):
-            with tf.control_dependencies([slow(x)]):
-                return tf.reduce_sum(weights)
-
-        called = _maybe(placed, late)
+        called = _maybe(placed, late_sum(weights))
 
         @tf.function
         def outer(x):

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tf_placer.graph.item import Item
-from tf_placer.graph.program.values import KEPT_BYTES, without_value
+from tf_placer.graph.program.values import KEPT_BYTES, drawn_value, without_value
 
 LARGE = KEPT_BYTES // 4 + 1
 
@@ -29,6 +29,17 @@ def test_small_inputs_stay_and_small_variables_do_not():
     value = np.ones([3], np.float32)
     assert without_value(value) is value
     assert without_value(value, keep_bytes=0).tolist() == [0.0] * 3
+
+
+def test_numbers_are_drawn_for_stand_ins_alone():
+    zeros = without_value(np.ones([2, LARGE], np.float32))
+    drawn = drawn_value(zeros, tf.float32)
+    assert drawn.dtype == np.float32 and len(np.unique(drawn)) > LARGE
+    np.testing.assert_array_equal(drawn, drawn_value(zeros, tf.float32))
+    own = np.zeros([3], np.float32)
+    assert drawn_value(own, tf.float32) is own
+    indices = without_value(np.ones([LARGE * 2], np.int32))
+    assert drawn_value(indices, tf.int32) is indices
 
 
 def test_an_item_without_values_is_the_same_program():
