@@ -12,6 +12,9 @@ from tests.fuzz.campaign import campaign
 SAMPLE = {"saved_model": 30, "meta_graph": 25, "plan": 40, "cluster": 10}
 ALL = {"saved_model": 800, "meta_graph": 700, "plan": 250, "cluster": 250}
 
+# Each was once a crash, or a warning before a refusal.
+ONCE_WRONG = [("saved_model", 96), ("saved_model", 379)]
+
 
 def check(folder: pathlib.Path, inputs: list[tuple[str, int]]) -> None:
     outcome = campaign(inputs, folder)
@@ -25,6 +28,11 @@ def check(folder: pathlib.Path, inputs: list[tuple[str, int]]) -> None:
 
 def test_a_sample(tmp_path: pathlib.Path) -> None:
     check(tmp_path, [(kind, seed) for kind, count in SAMPLE.items() for seed in range(count)])
+
+
+def test_what_was_once_wrong(tmp_path: pathlib.Path) -> None:
+    outcome = campaign(ONCE_WRONG, tmp_path)
+    assert outcome.failures == [], "\n".join(outcome.failures)
 
 
 @pytest.mark.slow

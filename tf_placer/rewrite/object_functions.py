@@ -165,7 +165,8 @@ class _Functions:
 
     def _path_of(self, name: str) -> str:
         """The shortest way to a function of this name that can be called; empty where there is none."""
-        seen, frontier = {0}, collections.deque([(0, "")])
+        root = 0
+        seen, frontier = {root}, collections.deque([(root, "")] if self._objects.nodes else ())
         while frontier:
             number, path = frontier.popleft()
             node = self._objects.nodes[number]

@@ -116,10 +116,11 @@ def export_placed(
     for name, plan in plans_in(model.path).items():
         if name not in placements:
             shared.add(name, plan)
+    unplaced: dict[str, list[str]] = {}
     for name, placement in placements.items():
         placed = apply_placement(items[name], placement)
         shared.add(name, placement.device_names)
-        _place(model, name, items[name], placed)
+        unplaced[name] = _place(model, name, items[name], placed)
     with appearing_whole(target) as unfinished:
         _copy(model.path, unfinished)
         for name in SAVED_MODEL_FILES:
@@ -128,6 +129,13 @@ def export_placed(
         (unfinished / PLANS).mkdir(parents=True, exist_ok=True)
         for name, placement in placements.items():
             (unfinished / plan_file(name)).write_text(placement.to_json(), encoding="utf8")
+    for name, paths in unplaced.items():
+        if paths:
+            warnings.warn(
+                f"{model.path}: {listed(paths)} run unplaced, wholly or in part: the plan of signature {name!r} is "
+                f"for what that calls; call the signature, or export the model with one for them",
+                stacklevel=2,
+            )
 
 
 def _placements(result: object, signature: str) -> dict[str, Placement]:
@@ -196,26 +204,22 @@ class _Shared:
                 )
 
 
-def _place(model: SavedModel, signature: str, item: Item, placed: tf.compat.v1.GraphDef) -> None:
-    """Writes one signature's placed graph into ``model``."""
+def _place(model: SavedModel, signature: str, item: Item, placed: tf.compat.v1.GraphDef) -> list[str]:
+    """Writes one signature's placed graph into ``model``; returns the functions of objects that run unplaced."""
     devices = {node.name: node.device for node in placed.node}
     call = call_of(model, signature)
     handles = set(state_of(model.meta_graph.graph_def) if call is None else call.handles)
+    unplaced: list[str] = []
     if call is None:
         add_graph(model, signature, item, placed)
     else:
         unplaced = place_object_functions(model, signature, call, devices)
-        if unplaced:
-            warnings.warn(
-                f"{model.path}: {listed(unplaced)} run unplaced, wholly or in part: the plan of signature "
-                f"{signature!r} is for what that calls; call the signature, or export the model with one for them",
-                stacklevel=2,
-            )
         replace_body(model, signature, call, item, placed)
         _place_objects(model, call, devices)
     for node in model.meta_graph.graph_def.node:
         if node.name in handles:
             node.device = devices.get(node.name, node.device)
+    return unplaced
 
 
 def _place_objects(model: SavedModel, call: SignatureCall, devices: Mapping[str, str]) -> None:
