@@ -14,7 +14,7 @@ from tests.docs.pages import blocks, read
 from tf_placer import __main__ as command_line
 from tf_placer import workloads
 
-PLAN = "plan/placement.json"
+PLAN, PLAN_HERE = "plan/placement.json", "plan_here/placement.json"
 SCRIPT = """
 import tensorflow as tf
 
@@ -69,7 +69,8 @@ def in_small(words: list[str], number: int) -> list[str]:
     line = re.sub(r"--saved_model=\S+", "--saved_model=model", line)
     line = re.sub(r"--meta_graph=\S+", "--meta_graph=graph.pb", line)
     line = re.sub(r"--graph=\S+", "--graph=profiled.json", line)
-    line = re.sub(r"--(plan|placement)=\S+", rf"--\1={PLAN}", line)
+    plan = PLAN_HERE if "--cluster=local" in line else PLAN
+    line = re.sub(r"--(plan|placement)=\S+", rf"--\1={plan}", line)
     line = re.sub(r" --budget_s=\S+", "", line)
     words = line.split(" ")
     if words[0] in ("place", "compare"):
@@ -90,8 +91,10 @@ def test_every_command_line_runs(
     monkeypatch.chdir(folder)
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
     monkeypatch.syspath_prepend(folder)
-    made = "place --workload=inception_v3_small --cluster=k40x2 --budget_evaluations=32 --out=plan"
-    assert command_line.run(made.split()) == command_line.OK
+    for cluster, plan in (("k40x2", PLAN), ("local:2", PLAN_HERE)):
+        out = pathlib.Path(plan).parent
+        made = f"place --workload=inception_v3_small --cluster={cluster} --budget_evaluations=32 --out={out}"
+        assert command_line.run(made.split()) == command_line.OK
     plan = json.loads(pathlib.Path(PLAN).read_text())
     op = next(iter(plan["devices"]))
     lines = lines_of(root)
