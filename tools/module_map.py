@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import dataclasses
 import functools
-import itertools
 import pathlib
 
 SOURCE_ROOTS = ("colocation", "tf_placer", "experiments", "tools")
@@ -77,26 +76,6 @@ def imported_modules(module: Module, known: dict[str, Module]) -> set[str]:
             for alias in node.names:
                 submodule = f"{source}.{alias.name}"
                 found.add(submodule if submodule in known else source)
-    return (found & known.keys()) - {module.name}
-
-
-def started_modules(module: Module, known: dict[str, Module]) -> set[str]:
-    """Returns the names in `known` that stand behind a ``"-m"`` in a list, i.e. are run as a child process.
-
-    ``-m package`` is the package's ``__main__``; the packages around a module are imported before it.
-    """
-    found: set[str] = set()
-    for node in ast.walk(module.tree):
-        if not isinstance(node, ast.List | ast.Tuple | ast.Call):
-            continue
-        items = node.args if isinstance(node, ast.Call) else node.elts
-        texts = [item.value if isinstance(item, ast.Constant) else None for item in items]
-        for flag, target in itertools.pairwise(texts):
-            if flag == "-m" and isinstance(target, str):
-                main = f"{target}.__main__"
-                found.add(main if main in known else target)
-                parts = target.split(".")
-                found.update(".".join(parts[:length]) for length in range(1, len(parts) + 1))
     return (found & known.keys()) - {module.name}
 
 
