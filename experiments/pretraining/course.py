@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.papers.toml_file import check_keys, keys_of, list_of, read_toml, table_of
+from experiments.studies.toml_file import check_keys, keys_of, list_of, read_toml, table_of
 from tf_placer import arguments, workloads
 from tf_placer.arguments import nearest
 from tf_placer.cluster.cluster import Cluster

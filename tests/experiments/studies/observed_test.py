@@ -1,13 +1,14 @@
-"""What is seen of a learner, by hand; and being watched changes nothing."""
+"""Points of a search and what is seen of a learner, by hand; and being watched changes nothing."""
 
 import math
 
 import numpy as np
 import pytest
 
-from experiments.curves.observed import Seen, Window, observed
+from experiments.studies.observed import Point, Seen, Window, best_at, curve_of, observed
 from tests.tf_placer.agents.tiny_learner import TINY, TinyConfig
 from tests.tf_placer.problem.small_problems import branches_problem
+from tf_placer.search.result import HistoryEntry
 from tf_placer.search.search import search
 
 RAN = np.array([True, True, True, False])
@@ -59,3 +60,32 @@ def test_a_search_that_is_watched_is_the_search():
     # Each update up to the sixth is asked; a table that is sure of nothing yet knows log 2 of each unit.
     assert [samples for samples, _ in seen.entropy] == [8, 16, 24, 32, 40, 44]
     assert seen.entropy[-1][1] < seen.entropy[0][1] < math.log(2)
+
+
+def test_points_are_as_far_apart_as_can_be_and_means_count_what_ran():
+    nan = math.nan
+    history = [
+        HistoryEntry(10, 1.0, nan, nan, failed=10),
+        HistoryEntry(20, 2.0, 4.0, 5.0, failed=5),
+        HistoryEntry(30, 3.0, 3.0, 8.0, failed=0),
+        HistoryEntry(40, 4.0, 3.0, 6.0, failed=0),
+        HistoryEntry(45, 5.0, 2.0, 2.0, failed=4),
+    ]
+    # A point at each 22.5 of 45: after the third round, and the end. (5 * 5 + 10 * 8) / 15; (10 * 6 + 1 * 2) / 11
+    assert curve_of(history, 2) == [Point(30, 3.0, 3.0, 7.0), Point(45, 5.0, 2.0, 62 / 11)]
+    assert [point.evaluations for point in curve_of(history, 100)] == [10, 20, 30, 40, 45]
+    assert curve_of([], 3) == []
+
+
+def test_the_best_at_a_count_never_flatters_who_is_compared_with_it():
+    curve = [Point(10, 1.0, math.nan, 5.0), Point(20, 2.0, 4.0, 5.0), Point(30, 3.0, 3.0, 5.0)]
+    assert [best_at(curve, count) for count in (5, 10, 11, 20, 21, 30, 99)] == [
+        math.inf,
+        math.inf,
+        4,
+        4,
+        3,
+        3,
+        3,
+    ]
+    assert best_at([], 5) == math.inf

@@ -1,14 +1,15 @@
-"""The page of a study, its CSVs and its picture."""
+"""Page of a study of curves: Markdown, CSVs, picture and verdicts."""
 
 import csv
 import dataclasses
+import math
 import re
 
-from experiments.curves.as_csv import curves_csv, searches_csv
-from experiments.curves.picture import draw
-from experiments.curves.render import as_markdown
-from tests.experiments.curves.by_hand import FILLED, ROW, STUDY
+from experiments.studies import curves_page as page
+from experiments.studies.curves_page import as_markdown, curves_csv, draw, searches_csv
+from tests.experiments.studies.by_hand import CELLS, FILLED, ROW, STUDY
 
+(GOOD, BAD), RANDOM, (LIST,), (OOM, _) = CELLS.values()
 PAGE = as_markdown(STUDY, [FILLED], "python -m experiments.try")
 
 
@@ -53,11 +54,11 @@ def test_a_question_is_a_heading_with_the_first_candidate_below_it():
     asking = dataclasses.replace(STUDY.candidates[1], asks="Is chance enough?")
     study = dataclasses.replace(STUDY, candidates=(STUDY.candidates[0], asking), against="hdp")
     filled = dataclasses.replace(FILLED, cells={name: FILLED.cells[name] for name in ("hdp", "random")})
-    page = as_markdown(study, [filled], "")
-    assert "### Is chance enough?" in page
-    _, below = page.split("### Is chance enough?")
+    text = as_markdown(study, [filled], "")
+    assert "### Is chance enough?" in text
+    _, below = text.split("### Is chance enough?")
     assert below.index("| hdp |") < below.index("| random |")
-    assert "best ahead of hdp" in page
+    assert "best ahead of hdp" in text
 
 
 def test_files_for_programs():
@@ -75,3 +76,33 @@ def test_the_same_rows_give_the_same_picture():
     begun = dataclasses.replace(FILLED, cells={"cem": FILLED.cells["cem"]})
     assert draw(STUDY, [begun]) != first
     assert ROW.name == "dense_small on k40x2"
+
+
+def test_who_has_learned_draws_better_than_luck_began():
+    assert [page.has_learned(cell) for cell in (GOOD, BAD, OOM)] == [True, False, False]
+    # As good as the best of the first is not better.
+    assert not page.has_learned(dataclasses.replace(GOOD, last_mean_s=GOOD.first_best_s))
+    assert not page.has_learned(dataclasses.replace(GOOD, last_mean_s=math.nan))
+
+
+def test_others_are_taken_after_as_many_evaluations():
+    random = RANDOM[0]
+    assert page.mean_is_ahead(GOOD, random) and not page.mean_is_ahead(BAD, random)
+    assert page.best_is_ahead(GOOD, random) and not page.best_is_ahead(BAD, random)
+    # After 10 it has 0.8 only: 0.78 would be ahead of that, and is not of 0.75.
+    early = dataclasses.replace(BAD, evaluations=10, runtime_s=0.78)
+    assert page.best_is_ahead(early, random)
+    assert not page.best_is_ahead(dataclasses.replace(early, evaluations=20), random)
+
+
+def test_a_tie_is_neither_ahead_nor_behind():
+    assert not page.best_is_ahead(BAD, LIST) and page.is_not_behind(BAD, LIST)
+    assert not page.is_not_behind(BAD, RANDOM[0])
+    assert not page.is_not_behind(OOM, LIST), "what fits nowhere is behind everything"
+    assert page.best_is_ahead(BAD, OOM)
+
+
+def test_seeds_are_paired_and_one_search_stands_for_all_seeds():
+    assert page.count(page.best_is_ahead, [GOOD, BAD], RANDOM) == (1, 2)
+    assert page.count(page.best_is_ahead, [GOOD, BAD], [LIST]) == (1, 2)
+    assert page.count(page.best_is_ahead, [GOOD, BAD], []) == (0, 0)
