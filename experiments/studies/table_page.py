@@ -9,14 +9,14 @@ import itertools
 import math
 import pathlib
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from matplotlib.figure import Figure
 
 from experiments.studies.cells import NOT_RUN, OK, OUT_OF_MEMORY, Filled
 from experiments.studies.formats import csv_text, header, is_nan, line, png
-from experiments.studies.study import ONE_ACCELERATOR, Candidate, Study
+from experiments.studies.study import ONE_ACCELERATOR, Study
 from tf_placer.files import write_atomically
 
 _GIB = 2**30
@@ -83,7 +83,7 @@ def as_markdown(study: Study, rows: Sequence[Filled], command: str) -> str:
         f"- Seed: {', '.join(map(str, study.seeds))}",
         f"- Budget: {study.evaluations} placements for each plan, and at most {study.cap_s:g} s",
         f"- Published numbers: {study.source}",
-        *(_variant(one) for one in study.candidates if one.settings or one.name != one.method),
+        *_variants(study),
         "",
         "Step times are simulated, so they are not the paper's; what can be compared is who fits and who is faster.",
     ]
@@ -194,9 +194,11 @@ def _turned(column_of: Mapping[str, str], known: Mapping[str, tuple[float, float
     return told
 
 
-def _variant(one: Candidate) -> str:
-    """What a column is that is no method as shipped."""
-    return f"- {one.name}: `{one.method}`" + (f" with `{_told(one.settings)}`" if one.settings else "")
+def _variants(study: Study) -> Iterator[str]:
+    """Columns that are no method as shipped; those of another name first."""
+    for one in sorted(study.candidates, key=lambda one: one.name == one.method):
+        if one.settings or one.name != one.method:
+            yield f"- {one.name}: `{one.method}`" + (f" with `{_told(one.settings)}`" if one.settings else "")
 
 
 def _told(settings: Mapping[str, Any]) -> str:
