@@ -1,4 +1,4 @@
-"""What is a policy worth that was taught on other families, beside plain search?
+"""Worth of policies that were taught on other families of programs, beside plain search.
 
     python -m experiments.taught_policy [--seeds=3] [--long_s=30] [--short_s=5] [--out=FILE.md]
 
@@ -93,7 +93,7 @@ def _worth(row: Row, seed: int) -> np.ndarray:
     long = search(problem, plain, _LONG_S.value, seed=seed)
 
     def there_s(runtime_s: float) -> float:
-        """When the long search was there; infinite where it never was."""
+        """Seconds until the long search was there; infinite where it never was."""
         return min((at.elapsed_s for at in long.history if at.best_s <= runtime_s), default=np.inf)
 
     begin_s = time.monotonic()

@@ -100,7 +100,7 @@ def scaled(cluster: Cluster, link_scale: float) -> Cluster:
 
 @dataclasses.dataclass(frozen=True)
 class _File:
-    """What the file says, checked."""
+    """Content of the file, checked."""
 
     machines: int
     clusters: list[str]

@@ -40,7 +40,7 @@ _CHEAP = 1000
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """What one candidate found with one seed.
+    """Result of one candidate with one seed.
 
     Attributes:
       status: ``OK``, ``OUT_OF_MEMORY`` where nothing that it tried fits, ``NOT_RUN`` where it cannot do this problem

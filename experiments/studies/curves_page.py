@@ -106,7 +106,7 @@ def _section(study: Study, filled: Filled) -> list[str]:
 
 
 def _towards(name: str, candidates: Sequence[Candidate], filled: Filled) -> list[str]:
-    """How soon each is as fast as one is in the end."""
+    """Evaluations and seconds that each takes to the final step time of one candidate."""
     target_s = _mean([cell.runtime_s for cell in filled.cells[name]])
     title = f"to {_fraction(target_s / filled.reference_s)}, {name}'s mean"
     lines = [
@@ -128,7 +128,7 @@ def _towards(name: str, candidates: Sequence[Candidate], filled: Filled) -> list
 
 
 def _found(filled: Filled, candidates: Sequence[Candidate], first: Candidate) -> list[str]:
-    """What each found; with a heading of their own, beside the first candidate of all."""
+    """Results of some candidates; those with a heading of their own stand below the first candidate of all."""
     if first not in candidates:
         candidates = [first, *candidates]
     lines = header(
@@ -202,7 +202,7 @@ def _not_learned(filled: Filled, learned: Sequence[Candidate]) -> list[str]:
 
 
 def _failed(filled: Filled) -> list[str]:
-    """Why something was not run, or found nothing that fits."""
+    """Reasons for searches that were not run, or found nothing that fits."""
     lines = []
     for name, cells in filled.cells.items():
         failed = [cell for cell in cells if cell.message]

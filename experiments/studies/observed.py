@@ -83,7 +83,7 @@ class Window:
 
 @dataclasses.dataclass
 class Seen:
-    """What one learner drew. Where a search begins, and so its own best so far, is not in it.
+    """Samples of one learner. The start of a search, and so its own best so far, is not among them.
 
     Attributes:
       most: samples that count; what an update has beyond them does not.
@@ -102,12 +102,12 @@ class Seen:
 
     @property
     def updates(self) -> int:
-        """How often it has learned."""
+        """Updates so far."""
         return len(self.history)
 
     @property
     def samples(self) -> int:
-        """How many it has drawn."""
+        """Samples so far."""
         return self.history[-1].evaluations if self.history else 0
 
     @property

@@ -244,7 +244,7 @@ def _section(study: Study, filled: Filled) -> list[str]:
 
 
 def _marks(filled: Filled) -> list[str]:
-    """What the marks of the section mean, and why methods were not run."""
+    """Explanations of the marks of a section, and reasons for methods that were not run."""
     lines = []
     if any(cell.capped for of_one in filled.cells.values() for cell in of_one):
         lines += ["", "† ended by the cap of seconds: another run may differ."]

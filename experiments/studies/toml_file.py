@@ -15,7 +15,7 @@ _Made = TypeVar("_Made")
 
 
 def read_toml(path: pathlib.Path, made_of: Callable[[dict[str, Any]], _Made]) -> _Made:
-    """What ``made_of`` makes of a file.
+    """Content of a file as ``made_of`` makes it.
 
     Raises:
       InputError: it is missing, no TOML, or ``made_of`` refuses it; the message begins with the file.

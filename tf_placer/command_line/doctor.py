@@ -1,4 +1,4 @@
-"""What works here and what does not: TensorFlow, compiled code, tools, cores, memory, and the cache."""
+"""Check of this machine: TensorFlow, compiled code, tools, cores, memory, and the cache."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _device(device: Device) -> dict[str, Any]:
 
 
 def _tensorflow() -> list[Finding]:
-    """What TensorFlow is, and what it sees in this process."""
+    """Version of TensorFlow, and the devices that it sees in this process."""
     seen = [device.name.removeprefix("/physical_device:") for device in tf.config.list_physical_devices()]
     version = f"TensorFlow {tf.__version__}, Keras {keras.__version__}, Python {sys.version.split()[0]}"
     cards = glob.glob("/dev/nvidia[0-9]*")
@@ -108,7 +108,7 @@ def _tensorflow() -> list[Finding]:
 
 
 def _devices() -> tuple[Cluster | None, list[Finding]]:
-    """What plans can be measured on."""
+    """Devices that plans can be measured on."""
     about = "what can be measured on (--cluster=local)"
     try:
         cluster = Cluster.local()
@@ -138,7 +138,7 @@ def _simulator() -> Finding:
 
 
 def _loopback() -> Finding:
-    """Whether local workers can be kept off the network: a process that preloads the library says nothing of it."""
+    """Check that local workers can be kept off the network: a process that preloads the library says nothing of it."""
     about = "library that keeps workers off the network"
     try:
         if are_workers_open():
@@ -157,7 +157,7 @@ def _loopback() -> Finding:
 
 
 def _tools() -> list[Finding]:
-    """What some methods need, and what compiles."""
+    """Libraries and programs that some methods need, and the compiler."""
     compiler = os.environ.get("CXX", "g++")
     where = shutil.which(compiler)
     missing = (

@@ -140,7 +140,7 @@ def _tell(folder: pathlib.Path, error: Exception) -> None:
 
 
 def _made_with(sources: str) -> dict[str, str]:
-    """What an item depends on beside its settings."""
+    """All that an item depends on beside its settings."""
     return {
         "schema": str(SCHEMA_VERSION),
         "sources": sources,
