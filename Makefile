@@ -13,7 +13,7 @@ OP_SOURCES := $(wildcard tf_placer/ops/cc/*.cc tf_placer/ops/cc/*.h tf_placer/wo
 
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: setup demo test test-slow test-equivalence test-all bazel-test format build-files clean
+.PHONY: setup demo test test-slow test-equivalence test-all bazel-test format clean
 .DEFAULT_GOAL := setup
 
 setup: $(OP_STAMP)
@@ -56,9 +56,6 @@ bazel-test: $(VENV_STAMP)
 format: $(VENV_STAMP)
 	$(PYTHON) -m ruff check --fix .
 	$(PYTHON) -m ruff format .
-
-build-files: $(VENV_STAMP)
-	$(PYTHON) -m tools.sync_build
 
 clean:
 	rm -rf $(VENV) build out *.egg-info .pytest_cache .ruff_cache .mypy_cache

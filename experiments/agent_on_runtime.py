@@ -104,7 +104,7 @@ CONFIDENCE = 0.99
 
 
 def journal_of(out: pathlib.Path) -> pathlib.Path:
-    """Where the measured placements are, by whatever method."""
+    """Journal of the placements that were measured, by whatever method."""
     return out / "measured.jsonl"
 
 
@@ -182,7 +182,7 @@ def race(
 
 
 def verdict(samples: dict[str, tuple[float, ...]], name: str, other: str) -> str:
-    """Which of two is faster, if the race can tell."""
+    """Sentence on the faster of two, if the race can tell."""
     if samples[name] == samples[other]:
         return f"{name} found nothing but the placement of {other}"
     one, two = race_times_s([samples[name], samples[other]])

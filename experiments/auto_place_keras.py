@@ -23,7 +23,7 @@ import tensorflow as tf
 from absl import flags
 
 import tf_placer
-from experiments.into_folder import run
+from experiments.main_program import run
 from tf_placer.files import write_atomically
 
 FLAGS = flags.FLAGS

@@ -1,4 +1,4 @@
-"""How many groups ColocRL's rules leave, beside what Mirhoseini et al. 2017 count.
+"""Number of groups that ColocRL's rules leave, beside those of Mirhoseini et al. 2017.
 
 python -m experiments.colocrl_groups [--cluster=k80x2] [--workloads=rnnlm_2,nmt_2,inception_v3]
 """

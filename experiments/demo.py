@@ -16,7 +16,7 @@ import rich.console
 from absl import flags
 
 import experiments
-from experiments.into_folder import run
+from experiments.main_program import run
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.command_line.place import place
 from tf_placer.command_line.reporting.print_report import print_report

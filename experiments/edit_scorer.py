@@ -19,7 +19,7 @@ from absl import flags
 
 from experiments.edits.searches import CHAINS, CLUSTERS, STEPS, TRAINED_ON, beginning, examples_of
 from experiments.edits.training import scores, told_apart, trained
-from experiments.into_folder import run
+from experiments.main_program import run
 from tf_placer.files import write_atomically
 from tf_placer.planners.memetic_config import MemeticConfig
 

@@ -1,4 +1,4 @@
-"""How far is the simulator from the runtime? Simulated against measured step times of many placements.
+"""Fidelity of the simulator: simulated against measured step times of many placements.
 
     python -m experiments.fidelity --workloads=inception_v3_small,lstm_lm_small,transformer_small
 
@@ -29,7 +29,7 @@ import scipy.stats
 from absl import flags
 
 import tf_placer
-from experiments.into_folder import run
+from experiments.main_program import run
 from tf_placer import workloads
 from tf_placer.calibration.cache import Cache
 from tf_placer.calibration.profile import traffic_problem
@@ -136,7 +136,7 @@ def _searched(problem: Problem) -> Iterator[Candidate]:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Measured:
-    """What the runtime said.
+    """Step times on the runtime.
 
     Attributes:
       times_s: [B] medians, heats brought to one level.

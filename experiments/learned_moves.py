@@ -1,4 +1,4 @@
-"""Does it pay to have a network choose the moves of ``memetic``?
+"""Worth of a network that chooses the moves of ``memetic``, in evaluations and in processor time.
 
     python -m experiments.learned_moves [--workloads=nmt_2_small,...] [--evaluations=10000] [--seeds=5]
 
@@ -40,7 +40,7 @@ _AT = (0.05, 0.25, 0.5)
 
 
 class Curve(NamedTuple):
-    """How a search went on, by bursts."""
+    """Progress of a search, by bursts."""
 
     best: np.ndarray  # [K] step time as a fraction of the best single device
     cpu_s: np.ndarray  # [K]

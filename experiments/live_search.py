@@ -1,4 +1,4 @@
-"""What a search that asks the runtime gains: several runs of each workload, as fractions of the best single device.
+"""Gain of a search that asks the runtime: several runs of each workload, as fractions of the best single device.
 
     python -m experiments.live_search --workloads=two_towers,lstm_lm_small --runs=5
 
@@ -17,7 +17,7 @@ import numpy as np
 from absl import flags
 
 import tf_placer
-from experiments.into_folder import run
+from experiments.main_program import run
 from tf_placer import workloads
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.files import write_atomically

@@ -1,4 +1,4 @@
-"""Runs an experiment's main function; what is wrong with its flags ends it with one line and status 2."""
+"""Entry point of every experiment: runs its main function; a wrong flag ends it with one line and status 2."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tf_placer import workloads
 from tf_placer.cluster.preset import preset_path
 from tf_placer.command_line.parse_flags import parse_flags
 from tf_placer.errors import InputError
-from tf_placer.folders import check_writable
+from tf_placer.folders import check_writable, reserved
 from tf_placer.search import methods
 
 OK, BAD_INPUT = 0, 2
@@ -26,6 +26,18 @@ def run_program(main: Callable[[list[str]], None]) -> None:
       main: is called with the program's name; it finds its flags in ``flags.FLAGS``.
     """
     sys.exit(status_of(main, flags.FLAGS, sys.argv))
+
+
+def run(main: Callable[[pathlib.Path], None]) -> None:
+    """As ``run_program``, for an experiment that writes into ``--out``: ``main`` has the folder for itself."""
+
+    def in_folder(argv: list[str]) -> None:
+        del argv
+        out = pathlib.Path(flags.FLAGS.out)
+        with reserved(out, f"--out={out}"):
+            main(out)
+
+    run_program(in_folder)
 
 
 def status_of(main: Callable[[list[str]], None], values: flags.FlagValues, argv: list[str]) -> int:

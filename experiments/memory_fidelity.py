@@ -1,4 +1,4 @@
-"""How far are predicted peaks of memory from measured ones? Small workloads on local CPU workers.
+"""Fidelity of predicted peaks of memory: small workloads on local CPU workers.
 
     python -m experiments.memory_fidelity
 
@@ -26,7 +26,7 @@ import numpy as np
 from absl import flags
 
 import tf_placer
-from experiments.into_folder import run
+from experiments.main_program import run
 from tf_placer import workloads
 from tf_placer.evaluation.any_order import AnyOrderEvaluator
 from tf_placer.evaluation.simulated import SimulatedEvaluator

@@ -16,25 +16,32 @@ import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import rich.console
 from absl import flags
 
 from experiments.main_program import run_program
 from experiments.pretraining.course import Program, read_course, without
-from experiments.pretraining.exercises import exercises
+from tf_placer import workloads
+from tf_placer.agents.student import Student
 from tf_placer.agents.weights import weights_bytes
 from tf_placer.errors import InputError
 from tf_placer.files import write_atomically
+from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.search import methods
 from tf_placer.search.settings import configured, recorded
+from tf_placer.training.lessons import lesson_of
 from tf_placer.training.teach import Epoch, teach
+from tf_placer.user_cache import user_cache_folder
 
 _METHOD = flags.DEFINE_string("method", "go", "Whose policy.")
 _OUT = flags.DEFINE_string("out", None, "File of weights to write; the training is kept beside it.")
 _LEAVE_OUT = flags.DEFINE_list("leave_out", [], "Families of the course that are not taught.")
 _EPOCHS = flags.DEFINE_integer("epochs", 200, "How often each problem is shown.", lower_bound=1)
 _SEED = flags.DEFINE_integer("seed", 0, "Fixes everything random.", lower_bound=0)
+_SEARCHES, _EVALUATIONS = 2, 2000  # of each problem: the searches that lessons are made of
 flags.DEFINE_bool("quick", False, "A small program of each of two families, two epochs: to see it work.")
 
 
@@ -58,8 +65,8 @@ def main(argv: list[str]) -> None:
 
     config = configured(spec, {"weights": ""})
     student = spec.student(config, _SEED.value)
-    lessons = exercises(student, taught, show)
-    unseen = exercises(student, [program for program in course if program not in taught], show)
+    lessons = _exercises(student, taught, show)
+    unseen = _exercises(student, [program for program in course if program not in taught], show)
     out = pathlib.Path(_OUT.value)
     history = teach(
         student,
@@ -80,6 +87,25 @@ def main(argv: list[str]) -> None:
     }
     write_atomically(out, weights_bytes(student.kind, student.policy, told))
     show(f"wrote {out}")
+
+
+def _exercises(student: Student, programs: Sequence[Program], show: Callable[[str], None]) -> list[Any]:
+    """A lesson for each program on each of its machines; plans that were searched before are taken from the cache.
+
+    Raises:
+      InputError: a setting that a workload has not.
+    """
+    lessons = []
+    for number, program in enumerate(programs):
+        item = workloads.build(program.workload, **program.settings)
+        for machine in program.machines:
+            problem = analytic_problem(item, machine.build())
+            folder = user_cache_folder() / "lessons"
+            lesson, plans = lesson_of(student, problem, _SEARCHES, _EVALUATIONS, folder)
+            lessons.append(lesson)
+            found = "" if plans is None else f": {plans.runtime_s[0]:.4g} s"
+            show(f"[{number + 1}/{len(programs)}] {program.name} on {problem.cluster.name}{found}")
+    return lessons
 
 
 def _quick(course: tuple[Program, ...]) -> tuple[Program, ...]:

@@ -1,4 +1,4 @@
-"""How many placements a second the simulator does, on what it depends, and what bounds it.
+"""Placements a second that the simulator does, what they depend on, and what bounds them.
 
     python -m experiments.simulator_throughput [--workload=inception_v3] [--cluster=k40x2] [--seconds=3]
 
@@ -52,7 +52,7 @@ the edges that cross devices, and an event costs somewhat more where the arrays 
 
 
 class Throughput(NamedTuple):
-    """What one process measured."""
+    """Measurements of one process."""
 
     per_s: float  # placements per second of wall time
     cpu_us: float  # CPU time of one placement

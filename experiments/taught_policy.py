@@ -1,4 +1,4 @@
-"""What is a policy worth that was taught on other families, beside plain search?
+"""Worth of policies that were taught on other families of programs, beside plain search.
 
     python -m experiments.taught_policy [--seeds=3] [--long_s=30] [--short_s=5] [--out=FILE.md]
 
@@ -19,10 +19,9 @@ import numpy as np
 from absl import flags
 
 import tf_placer
-from experiments.curves.machine import machine_lines
 from experiments.main_program import run_program
-from experiments.papers.description import TABLES, Row, read_description
-from experiments.papers.noisy_lists import noisy_lists
+from experiments.studies.formats import header, line, machine_lines
+from experiments.studies.study import TABLES, Row, read_study
 from tf_placer import workloads
 from tf_placer.agents.go.zero_shot import GoZeroShotConfig, go_zero_shot
 from tf_placer.agents.learned_list.config import LearnedListConfig
@@ -30,6 +29,10 @@ from tf_placer.agents.learned_list.planner import LearnedList
 from tf_placer.evaluation.any_order import search_simulator
 from tf_placer.evaluation.measurement import Status
 from tf_placer.files import write_atomically
+from tf_placer.planners.peft import ready_order
+from tf_placer.planners.schedule import Schedule, first_op_decides, scheduled
+from tf_placer.problem.problem import Problem
+from tf_placer.problem.unit_order import alike_devices, fastest_devices
 from tf_placer.search import methods
 from tf_placer.search.search import search
 from tf_placer.search.spec import Role
@@ -41,6 +44,7 @@ _OUT = flags.DEFINE_string("out", None, "Page to write.")
 
 _TABLE, _COLUMN, _TUNED = "go_generalization", "go_zero_shot", "go_tuned"
 _SAMPLES = 64
+_NOISE = 0.3  # standard deviation of the logarithm of the noisy lists' priorities
 _UPDATES = 1632  # placements: 32 by taught weights, and 50 updates of 32
 _FRACTIONS = (
     "go: likeliest",
@@ -59,7 +63,7 @@ _SECONDS = ("go: best of 64", "list: best of 64", "go fine-tuned")
 def main(argv: list[str]) -> None:
     """Prints the tables, and writes them."""
     del argv
-    rows = read_description(TABLES / f"{_TABLE}.toml").rows
+    rows = read_study(TABLES / f"{_TABLE}.toml").rows
     worth = {}
     for row in rows:
         worth[row.name] = _mean([_worth(row, 100 + number) for number in range(_SEEDS.value)])
@@ -89,7 +93,7 @@ def _worth(row: Row, seed: int) -> np.ndarray:
     long = search(problem, plain, _LONG_S.value, seed=seed)
 
     def there_s(runtime_s: float) -> float:
-        """When the long search was there; infinite where it never was."""
+        """Seconds until the long search was there; infinite where it never was."""
         return min((at.elapsed_s for at in long.history if at.best_s <= runtime_s), default=np.inf)
 
     begin_s = time.monotonic()
@@ -108,7 +112,7 @@ def _worth(row: Row, seed: int) -> np.ndarray:
         times_s(planner.propose()[:1])[0],
         listed.runtime_s,
         untaught.runtime_s,
-        times_s(noisy_lists(problem, seed, _SAMPLES)).min(),
+        times_s(_noisy_lists(problem, seed, _SAMPLES)).min(),
         search(problem, plain, _SHORT_S.value, seed=seed).runtime_s,
         search(problem, plain, _SHORT_S.value, seed=seed, start=begun).runtime_s,
         tuned.runtime_s,
@@ -121,6 +125,23 @@ def _worth(row: Row, seed: int) -> np.ndarray:
     return np.concatenate([np.divide(fractions, long.runtime_s), seconds])
 
 
+def _noisy_lists(problem: Problem, seed: int, number: int) -> np.ndarray:
+    """[number, U] list schedules, the first without noise; on all devices and on the fast ones in turn."""
+    generator = np.random.default_rng(seed)
+    rank = problem.op_graph.bottom_level_with_transfers_ns.astype(np.float64)
+    rows: list[np.ndarray] = []
+    for sample in range(number):
+        noise = _NOISE * generator.standard_normal(len(rank)) if sample else np.zeros(len(rank))
+        order = ready_order(problem, rank * np.exp(noise))
+
+        def run(schedule: Schedule, order: np.ndarray = order) -> None:
+            first_op_decides(problem, schedule, order, schedule.end_ns)
+
+        devices = (fastest_devices, alike_devices)[sample % 2](problem)
+        rows += scheduled(problem, devices, run)[:1]
+    return np.array(rows)
+
+
 def _mean(worth: Sequence[np.ndarray]) -> np.ndarray:
     """Geometric means of each column; infinite where one is."""
     mean: np.ndarray = np.exp(np.log(np.array(worth)).mean(axis=0))
@@ -128,10 +149,11 @@ def _mean(worth: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _table(titles: Sequence[str], form: str, infinite: str, rows: Mapping[str, np.ndarray]) -> list[str]:
-    lines = [f"| program | {' | '.join(titles)} |", f"|---|{'---|' * len(titles)}"]
+    lines = header("program", *titles)
     for name, values in rows.items():
-        told = [form.format(value) if np.isfinite(value) else infinite for value in values]
-        lines.append(f"| {name} | {' | '.join(told)} |")
+        lines.append(
+            line(name, *(form.format(value) if np.isfinite(value) else infinite for value in values))
+        )
     return lines
 
 

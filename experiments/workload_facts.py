@@ -1,4 +1,4 @@
-"""Finds what every workload is, writes the file that ships with tf_placer, and prints it as a table.
+"""Facts of every workload: the file that ships with tf_placer, and a table.
 
     python -m experiments.workload_facts [--workloads=nmt_2,gnmt_2] [--again] [--out=tf_placer/workloads]
 
@@ -15,7 +15,7 @@ import sys
 
 from absl import flags
 
-from experiments.into_folder import run
+from experiments.main_program import run
 from tf_placer import workloads
 from tf_placer.command_line.list_workloads import as_markdown
 from tf_placer.command_line.shipped_facts import FILE, ship, shipped
@@ -40,7 +40,7 @@ def main(out: pathlib.Path) -> None:
 
 
 def _in_its_own_process(name: str) -> WorkloadFacts:
-    """What a workload is; its memory is given back."""
+    """Facts of a workload, found in a process that gives its memory back."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(find_facts, (name,))
 

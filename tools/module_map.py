@@ -1,12 +1,19 @@
-"""Which modules the repository has, and which of them each imports (read with ast, nothing is run)."""
+"""Modules of the repository and their imports, read with ast; nothing is run.
+
+    python -m tools.module_map
+
+prints how large and how tangled the source is: modules and lines, import edges per 1,000 lines, the modules that import
+most others, folders by size, and docstrings that begin with a question word.
+"""
 
 from __future__ import annotations
 
 import ast
 import dataclasses
 import functools
-import itertools
 import pathlib
+import re
+import statistics
 
 SOURCE_ROOTS = ("colocation", "tf_placer", "experiments", "tools")
 
@@ -80,26 +87,6 @@ def imported_modules(module: Module, known: dict[str, Module]) -> set[str]:
     return (found & known.keys()) - {module.name}
 
 
-def started_modules(module: Module, known: dict[str, Module]) -> set[str]:
-    """Returns the names in `known` that stand behind a ``"-m"`` in a list, i.e. are run as a child process.
-
-    ``-m package`` is the package's ``__main__``; the packages around a module are imported before it.
-    """
-    found: set[str] = set()
-    for node in ast.walk(module.tree):
-        if not isinstance(node, ast.List | ast.Tuple | ast.Call):
-            continue
-        items = node.args if isinstance(node, ast.Call) else node.elts
-        texts = [item.value if isinstance(item, ast.Constant) else None for item in items]
-        for flag, target in itertools.pairwise(texts):
-            if flag == "-m" and isinstance(target, str):
-                main = f"{target}.__main__"
-                found.add(main if main in known else target)
-                parts = target.split(".")
-                found.update(".".join(parts[:length]) for length in range(1, len(parts) + 1))
-    return (found & known.keys()) - {module.name}
-
-
 def _absolute_source(module: Module, node: ast.ImportFrom) -> str:
     """The dotted name behind ``from ... import``, with leading dots resolved."""
     if not node.level:
@@ -107,3 +94,44 @@ def _absolute_source(module: Module, node: ast.ImportFrom) -> str:
     package = module.name.split(".") if module.is_package else module.name.split(".")[:-1]
     base = package[: len(package) - node.level + 1]
     return ".".join([*base, node.module] if node.module else base)
+
+
+def report(root: pathlib.Path) -> str:
+    """The figures of ``SOURCE_ROOTS`` as text; lines are all lines of a file."""
+    modules = source_modules(root)
+    lines = {
+        name: len((root / module.path).read_text(encoding="utf-8").splitlines())
+        for name, module in modules.items()
+    }
+    fan_out = {name: len(imported_modules(module, modules)) for name, module in modules.items()}
+    folders: dict[str, int] = {}
+    for name, module in modules.items():
+        folders[module.folder] = folders.get(module.folder, 0) + lines[name]
+    docstrings = [text for module in modules.values() for text in _docstrings(module)]
+    asking = sum(re.match(r"(What|Which|How|Where)\b", text) is not None for text in docstrings)
+    total, edges = sum(lines.values()), sum(fan_out.values())
+    return "\n".join(
+        [
+            f"{len(modules)} modules, {total:,} lines, {statistics.median(lines.values()):.0f} in the median module",
+            f"{edges:,} import edges, {1000 * edges / total:.1f} per 1,000 lines",
+            "largest fan-out:",
+            *(f"  {count:3} {name}" for name, count in _most(fan_out, 5)),
+            f"{asking / len(docstrings):.1%} of {len(docstrings):,} docstrings begin with What/Which/How/Where",
+            f"{len(folders)} folders, lines:",
+            *(f"  {count:6,} {name}" for name, count in _most(folders, len(folders))),
+        ]
+    )
+
+
+def _docstrings(module: Module) -> list[str]:
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    found = (ast.get_docstring(node) for node in ast.walk(module.tree) if isinstance(node, kinds))
+    return [text for text in found if text]
+
+
+def _most(counts: dict[str, int], number: int) -> list[tuple[str, int]]:
+    return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:number]
+
+
+if __name__ == "__main__":
+    print(report(pathlib.Path(__file__).resolve().parent.parent))

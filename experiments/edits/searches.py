@@ -43,7 +43,7 @@ CHAINS = 2
 
 
 class Beginning(NamedTuple):
-    """What a search begins with."""
+    """A problem, its simulator and the plan that a search begins with."""
 
     problem: Problem
     simulator: SimulatedEvaluator

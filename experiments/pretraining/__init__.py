@@ -1,1 +1,1 @@
-"""What policies are taught on before they ship, and how they are shown to know something."""
+"""The course that policies are taught on before they ship."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.papers.toml_file import check_keys, keys_of, list_of, read_toml, table_of
+from experiments.studies.toml_file import check_keys, keys_of, list_of, read_toml, table_of
 from tf_placer import arguments, workloads
 from tf_placer.arguments import nearest
 from tf_placer.cluster.cluster import Cluster
@@ -100,7 +100,7 @@ def scaled(cluster: Cluster, link_scale: float) -> Cluster:
 
 @dataclasses.dataclass(frozen=True)
 class _File:
-    """What the file says, checked."""
+    """Content of the file, checked."""
 
     machines: int
     clusters: list[str]

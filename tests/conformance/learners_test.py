@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from experiments.curves.observed import Seen
+from experiments.studies.observed import Seen
 from tests.conformance.descriptors import METHODS, MethodDescriptor
 from tests.tf_placer.agents.tiny_learner import TINY, TinyConfig
 from tests.tf_placer.problem.small_problems import branches_optimum_ns, branches_problem

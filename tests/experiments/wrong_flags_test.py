@@ -16,7 +16,7 @@ from tests.conformance.wrong_flag_values import wrong_values
 NAMES = sorted(
     path.stem
     for path in pathlib.Path(experiments.__file__).parent.glob("*.py")
-    if path.stem not in ("__init__", "into_folder", "main_program")
+    if path.stem not in ("__init__", "main_program")
 )
 # Of texts and lists: values that cannot be. FILE is there.
 OF_NAME = {

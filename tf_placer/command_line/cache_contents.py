@@ -1,4 +1,4 @@
-"""What the user's cache holds and weighs, and how it is cleared."""
+"""Contents and size of the user's cache, and clearing it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Kept:
 
 
 def cache_contents() -> list[Kept]:
-    """What there is, kind after kind; also kinds that hold nothing. Nothing is followed out of the cache."""
+    """Contents, kind after kind; also kinds that hold nothing. Nothing is followed out of the cache."""
     return [_kept(kind, _entries(kind)) for kind in kinds()]
 
 
@@ -84,7 +84,7 @@ def clear_cache(wanted: Sequence[str], console: rich.console.Console) -> dict[st
 
 
 def _entries(kind: str) -> list[pathlib.Path]:
-    """What of the cache's own entries is of a kind: its folder, or the files beside the folders."""
+    """Entries of the cache that are of a kind: its folder, or the files beside the folders."""
     folder = user_cache_folder()
     if kind != LIBRARIES:
         return [folder / kind] if os.path.lexists(folder / kind) else []

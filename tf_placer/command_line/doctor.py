@@ -1,4 +1,4 @@
-"""What works here and what does not: TensorFlow, compiled code, tools, cores, memory, and the cache."""
+"""Check of this machine: TensorFlow, compiled code, tools, cores, memory, and the cache."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tf_placer.folders import check_writable
 from tf_placer.ops.build import build_library
 from tf_placer.planners import scotch_program
 from tf_placer.quantities import size
-from tf_placer.user_cache import user_cache_folder
+from tf_placer.user_cache import WORKLOADS_LIMIT, user_cache_folder, workloads_limit_bytes
 from tf_placer.version import VERSION
 from tf_placer.workers.loopback import are_workers_open, loopback_library, preloading
 
@@ -53,8 +53,16 @@ def examine(console: rich.console.Console) -> dict[str, Any]:
     """
     with console.status("looking at TensorFlow, devices and compiled code"):
         cluster, devices = _devices()
-        findings = [*_tensorflow(), *devices, _simulator(), _loopback(), *_tools(), *_machine(), _cache()]
-    kept = cache_contents()
+        kept = cache_contents()
+        findings = [
+            *_tensorflow(),
+            *devices,
+            _simulator(),
+            _loopback(),
+            *_tools(),
+            *_machine(),
+            *_caches(kept),
+        ]
     for finding in findings:
         console.print(f"{finding.about}: {finding.found}", soft_wrap=True)
     for line in _about_cache(kept):
@@ -82,7 +90,7 @@ def _device(device: Device) -> dict[str, Any]:
 
 
 def _tensorflow() -> list[Finding]:
-    """What TensorFlow is, and what it sees in this process."""
+    """Version of TensorFlow, and the devices that it sees in this process."""
     seen = [device.name.removeprefix("/physical_device:") for device in tf.config.list_physical_devices()]
     version = f"TensorFlow {tf.__version__}, Keras {keras.__version__}, Python {sys.version.split()[0]}"
     cards = glob.glob("/dev/nvidia[0-9]*")
@@ -100,7 +108,7 @@ def _tensorflow() -> list[Finding]:
 
 
 def _devices() -> tuple[Cluster | None, list[Finding]]:
-    """What plans can be measured on."""
+    """Devices that plans can be measured on."""
     about = "what can be measured on (--cluster=local)"
     try:
         cluster = Cluster.local()
@@ -130,7 +138,7 @@ def _simulator() -> Finding:
 
 
 def _loopback() -> Finding:
-    """Whether local workers can be kept off the network: a process that preloads the library says nothing of it."""
+    """Check that local workers can be kept off the network: a process that preloads the library says nothing of it."""
     about = "library that keeps workers off the network"
     try:
         if are_workers_open():
@@ -149,7 +157,7 @@ def _loopback() -> Finding:
 
 
 def _tools() -> list[Finding]:
-    """What some methods need, and what compiles."""
+    """Libraries and programs that some methods need, and the compiler."""
     compiler = os.environ.get("CXX", "g++")
     where = shutil.which(compiler)
     missing = (
@@ -178,13 +186,19 @@ def _machine() -> list[Finding]:
     return [Finding("cores", found, problem), Finding("memory", available + limit)]
 
 
-def _cache() -> Finding:
-    folder = user_cache_folder()
+def _caches(kept: list[Kept]) -> list[Finding]:
+    """The cache, and what traced workloads take of it beside their limit."""
+    folder, cache, workloads = user_cache_folder(), "", ""
+    found = size(next(one.num_bytes for one in kept if one.kind == "workloads"))
     try:
         check_writable(folder, f"the cache {folder}")
     except InputError as error:
-        return Finding("cache", str(folder), f"{error}; or set XDG_CACHE_HOME")
-    return Finding("cache", str(folder))
+        cache = f"{error}; or set XDG_CACHE_HOME"
+    try:
+        found = f"{found} of at most {size(workloads_limit_bytes())} ({WORKLOADS_LIMIT})"
+    except InputError as error:
+        workloads = str(error)
+    return [Finding("cache", str(folder), cache), Finding("kept workloads", found, workloads)]
 
 
 def _about_cache(kept: list[Kept]) -> list[str]:

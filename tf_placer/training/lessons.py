@@ -25,7 +25,7 @@ _KIND = "good plans of a tf_placer problem"
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Plans:
-    """What a search found for one problem.
+    """Plans that a search found for one problem.
 
     Attributes:
       device_of_unit: [K, U] int32, the fastest first.

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tf_placer.workloads.registry import function
     from tf_placer.workloads.known import names
     from tf_placer.workloads.registry import register
-    from tf_placer.workloads.workload import Workload
+    from tf_placer.workloads.spec import Workload
 
 __all__ = [
     "Workload",
@@ -28,7 +28,7 @@ __all__ = [
 make_lazy(
     __name__,
     {
-        "Workload": "workload",
+        "Workload": "spec",
         "batch_of": "registry",
         "build": "registry",
         "check_name": "known",

@@ -7,13 +7,16 @@ import dataclasses
 import keras
 import tensorflow as tf
 
+from tf_placer.workloads.spec import Workload, WorkloadSpec, variants
+from tf_placer.workloads.train_step import begin, image_batch, step_of
+
 _SEPARABLE = {"separable_3": 3, "separable_5": 5, "separable_7": 7}
 _POOLS = {"average_3": keras.layers.AveragePooling2D, "max_3": keras.layers.MaxPooling2D}
 
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """What was found: pairs of branches, the ends of each of which are added up.
+    """A cell that was found: pairs of branches, the ends of each of which are added up.
 
     Attributes:
       pairs: two (operation, input) each. Input 0 is what the cell before the last gives, 1 what the last gives, 2 and
@@ -108,7 +111,7 @@ def _row_column(x: tf.Tensor, stride: int, name: str) -> tf.Tensor:
 
 
 def _fitted(before: tf.Tensor, x: tf.Tensor, width: int, name: str) -> tf.Tensor:
-    """What the cell before the last gives, with the height and width of what the last gives."""
+    """Output of the cell before the last, with the height and width of the last one's."""
     if before.shape[1] == x.shape[1]:
         return _narrow(before, width, name)
     before = keras.layers.ReLU(name=f"{name}_relu")(before)
@@ -129,3 +132,137 @@ def _narrow(x: tf.Tensor, width: int, name: str) -> tf.Tensor:
 
 def _normalized(x: tf.Tensor, name: str) -> tf.Tensor:
     return keras.layers.BatchNormalization(momentum=0.9, name=f"{name}_norm")(x)
+
+
+_AMOEBANET_NORMAL = Cell(
+    pairs=(
+        (("average_3", 0), ("max_3", 1)),
+        (("separable_3", 0), ("separable_5", 2)),
+        (("separable_3", 0), ("average_3", 3)),
+        (("separable_3", 1), ("same", 1)),
+        (("same", 0), ("average_3", 1)),
+    ),
+    joined=(4, 5, 6),
+)
+_AMOEBANET_REDUCTION = Cell(
+    pairs=(
+        (("average_3", 0), ("separable_3", 1)),
+        (("max_3", 0), ("separable_7", 2)),
+        (("separable_7", 0), ("average_3", 1)),
+        (("max_3", 0), ("max_3", 1)),
+        (("row_column_7", 0), ("separable_3", 5)),
+    ),
+    joined=(3, 4, 6),
+)
+
+
+def amoebanet(
+    repeats: int = 6,
+    filters: int = 190,
+    stem_filters: int = 96,
+    batch: int = 16,
+    image_size: int = 331,
+    classes: int = 1000,
+    optimizer: str = "rmsprop",
+    seed: int = 0,
+    training: bool = True,
+) -> Workload:
+    """Returns a step on [batch, image_size, image_size, 3]; a stage is a cell.
+
+    By default the paper's large network, N = 6 and F = 190. GO, which places it, says neither size nor batch.
+
+    Args:
+      repeats: normal cells in a row, N.
+      filters: of the first normal cells, F.
+      stem_filters: of the first convolution.
+      training: with gradients and update; else forward pass and loss.
+    """
+    begin(seed)
+    model, stages = cell_network(
+        image_size, classes, _AMOEBANET_NORMAL, _AMOEBANET_REDUCTION, repeats, filters, stem_filters
+    )
+    step = step_of(model, optimizer, training)
+    return Workload(step, image_batch(batch, image_size, classes, seed), stages)
+
+
+AMOEBANET: tuple[WorkloadSpec, ...] = variants(
+    WorkloadSpec("amoebanet", amoebanet, "AmoebaNet-A (N = 6, F = 190), Real et al. 2018; as in GO's table"),
+    small={
+        "repeats": 1,
+        "filters": 16,
+        "stem_filters": 8,
+        "batch": 4,
+        "image_size": 64,
+        "classes": 10,
+        "optimizer": "sgd",
+    },
+)
+
+
+_NASNET_NORMAL = Cell(
+    pairs=(
+        (("separable_5", 1), ("separable_3", 0)),
+        (("separable_5", 0), ("separable_3", 0)),
+        (("average_3", 1), ("same", 0)),
+        (("average_3", 0), ("average_3", 0)),
+        (("separable_3", 1), ("same", 1)),
+    ),
+    joined=(0, 2, 3, 4, 5, 6),
+)
+_NASNET_REDUCTION = Cell(
+    pairs=(
+        (("separable_5", 1), ("separable_7", 0)),
+        (("max_3", 1), ("separable_7", 0)),
+        (("average_3", 1), ("separable_5", 0)),
+        (("average_3", 2), ("same", 3)),
+        (("separable_3", 2), ("max_3", 1)),
+    ),
+    joined=(3, 4, 5, 6),
+)
+
+
+def nasnet(
+    repeats: int = 6,
+    filters: int = 168,
+    stem_filters: int = 96,
+    batch: int = 8,
+    image_size: int = 331,
+    classes: int = 1000,
+    optimizer: str = "rmsprop",
+    seed: int = 0,
+    training: bool = True,
+) -> Workload:
+    """Returns a step on [batch, image_size, image_size, 3]; a stage is a cell.
+
+    By default the paper's large network, 6 @ 4032.
+
+    Args:
+      repeats: normal cells in a row.
+      filters: of the first normal cells, a multiple of 4.
+      stem_filters: of the first convolution.
+      training: with gradients and update; else forward pass and loss.
+    """
+    begin(seed)
+    model, stages = cell_network(
+        image_size, classes, _NASNET_NORMAL, _NASNET_REDUCTION, repeats, filters, stem_filters
+    )
+    step = step_of(model, optimizer, training)
+    return Workload(step, image_batch(batch, image_size, classes, seed), stages)
+
+
+NASNET: tuple[WorkloadSpec, ...] = variants(
+    WorkloadSpec(
+        "nasnet", nasnet, "NASNet-A (6 @ 4032) on ImageNet, Zoph et al. 2018; as in Placeto's table"
+    ),
+    small={
+        "repeats": 1,
+        "filters": 16,
+        "stem_filters": 8,
+        "batch": 4,
+        "image_size": 64,
+        "classes": 10,
+        "optimizer": "sgd",
+    },
+)
+
+ROWS = (*AMOEBANET, *NASNET)

@@ -1,14 +1,107 @@
-"""Synthetic labelled images."""
+"""Networks on images that come with Keras: Inception-V3 (Szegedy et al. 2015) and ResNets (He et al. 2015).
+
+The optimizer decides the size of the graph: of Inception-V3 plain SGD gives 9,461 ops after the clean-ups, momentum
+10,791, RMSprop (which its authors trained with) 12,121, Adam 16,111.
+"""
 
 from __future__ import annotations
 
-import numpy as np
-import tensorflow as tf
+import keras
+
+from tf_placer.arguments import shown
+from tf_placer.errors import InputError
+from tf_placer.workloads.spec import Workload, WorkloadSpec, forward_of, variants
+from tf_placer.workloads.train_step import begin, image_batch, step_of
 
 
-def image_batch(batch: int, image_size: int, classes: int, seed: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns float32 [batch, image_size, image_size, 3] in [0, 1) and int32 labels [batch]."""
-    random = np.random.default_rng(seed)
-    images = random.random((batch, image_size, image_size, 3), np.float32)
-    labels = random.integers(classes, size=batch, dtype=np.int32)
-    return tf.constant(images), tf.constant(labels)
+def inception_v3(
+    batch: int = 32,
+    image_size: int = 299,
+    classes: int = 1000,
+    optimizer: str = "rmsprop",
+    seed: int = 0,
+    training: bool = True,
+) -> Workload:
+    """Returns a step on [batch, image_size, image_size, 3]: of training, or the forward pass and the loss."""
+    begin(seed)
+    model = keras.applications.InceptionV3(
+        weights=None, input_shape=(image_size, image_size, 3), classes=classes
+    )
+    return Workload(step_of(model, optimizer, training), image_batch(batch, image_size, classes, seed))
+
+
+_SUMMARY = "Inception-V3 on images (Szegedy et al. 2015)"
+_B1, _B64 = (
+    WorkloadSpec(f"inception_v3_b{batch}", inception_v3, f"{_SUMMARY}, batch {batch}", {"batch": batch})
+    for batch in (1, 64)
+)
+INCEPTION = (
+    *variants(
+        WorkloadSpec("inception_v3", inception_v3, f"{_SUMMARY}, batch 32"),
+        # A step of about a second on one core.
+        small={"batch": 8, "image_size": 139, "optimizer": "sgd"},
+    ),
+    *(_B1, forward_of(_B1)),
+    *(_B64, forward_of(_B64)),
+)
+
+
+_MODELS = {
+    50: (keras.applications.ResNet50, (3, 4, 6, 3)),
+    101: (keras.applications.ResNet101, (3, 4, 23, 3)),
+    152: (keras.applications.ResNet152, (3, 8, 36, 3)),
+}  # depth -> the model, and how many blocks each of its four parts has
+
+
+def resnet(
+    depth: int = 152,
+    batch: int = 32,
+    image_size: int = 224,
+    classes: int = 1000,
+    optimizer: str = "momentum",
+    seed: int = 0,
+    training: bool = True,
+) -> Workload:
+    """Returns a step on [batch, image_size, image_size, 3]; a stage is a block.
+
+    Args:
+      depth: 50, 101 or 152.
+      training: with gradients and update; else forward pass and loss.
+
+    Raises:
+      InputError: another depth.
+    """
+    if depth not in _MODELS:
+        raise InputError(f"depth is {shown(depth)}; give 50, 101 or 152")
+    begin(seed)
+    make, _ = _MODELS[depth]
+    model = make(weights=None, input_shape=(image_size, image_size, 3), classes=classes)
+    step = step_of(model, optimizer, training)
+    return Workload(step, image_batch(batch, image_size, classes, seed), _stages(depth))
+
+
+def _stages(depth: int) -> tuple[str, ...]:
+    """By the names that Keras gives its layers."""
+    _, blocks = _MODELS[depth]
+    parts = enumerate(blocks, start=2)
+    middle = [rf"\bconv{part}_block{block}_" for part, count in parts for block in range(1, count + 1)]
+    return (r"\b(conv1|pool1)_", *middle, r"\b(avg_pool|predictions|sparse_categorical)")
+
+
+RESNET: tuple[WorkloadSpec, ...] = variants(
+    WorkloadSpec("resnet_152", resnet, "ResNet-152 on ImageNet, He et al. 2015; batch 32 as in HDP"),
+    small={"depth": 50, "batch": 4, "image_size": 64, "classes": 10, "optimizer": "sgd"},
+)
+
+
+def resnet50(
+    batch: int = 32, image_size: int = 224, classes: int = 1000, optimizer: str = "sgd", seed: int = 0
+) -> Workload:
+    """Returns a training step on [batch, image_size, image_size, 3]."""
+    workload = resnet(50, batch, image_size, classes, optimizer, seed)
+    return Workload(workload.function, workload.example_args)
+
+
+_RESNET50 = WorkloadSpec("resnet50", resnet50, "ResNet-50 on images (He et al. 2015)")
+
+ROWS = (*INCEPTION, *RESNET, _RESNET50)

@@ -2,19 +2,23 @@
 
 Tracing and cleaning up a large graph takes seconds, and gives the same in every process: seeds decide the values. What
 a kept item is found by is all that could change it: name and settings, the code that makes, traces and cleans it up,
-and the versions and global settings of what it is made with. It is never in the way: what cannot be read is traced
-again, what cannot be written is not kept, and either is told in one warning.
+and the versions and global settings of what it is made with. All of them together take 5 GiB at most, or what
+``TF_PLACER_WORKLOAD_CACHE_GIB`` says: what was not used for longest leaves first. It is never in the way: what cannot
+be read is traced again, what cannot be written is not kept, and either is told in one warning.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
 import logging
+import math
+import os
 import pathlib
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -27,7 +31,7 @@ from tf_placer.files import write_atomically
 from tf_placer.folders import exclusively
 from tf_placer.graph.item import Item
 from tf_placer.graph.item_file import SCHEMA_VERSION, can_be_kept, item_bytes, read_item_file
-from tf_placer.user_cache import user_cache_folder
+from tf_placer.user_cache import user_cache_folder, workloads_limit_bytes
 
 _LOG = logging.getLogger(__name__)
 _SUFFIX, _LOCK = ".item", ".lock"
@@ -78,30 +82,49 @@ def _read(path: pathlib.Path) -> Item | None:
     if not path.is_file():
         return None
     try:
-        return read_item_file(path)
+        item = read_item_file(path)
     except InputError as error:
         _LOG.warning("a workload that was kept is traced again: %s", error)
         return None
+    with contextlib.suppress(OSError):  # somebody else's file, or gone by now
+        os.utime(path)
+    return item
 
 
 def _keep(path: pathlib.Path, which: str, item: Item) -> None:
-    """Writes an item, and takes away what is oldest of the same workload."""
+    """Writes an item, and takes away what is oldest of the same workload and what is over the limit of all."""
     busy = f"{path}: another process is writing it; wait for it"
+    limit_bytes, data = workloads_limit_bytes(), item_bytes(item)
+    if len(data) > limit_bytes:
+        return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with exclusively(path.with_name(f"{path.name}{_LOCK}"), busy):
-            write_atomically(path, item_bytes(item))
+            write_atomically(path, data)
             # Among these what a killed process left unfinished; what another one is writing now is the newest.
-            kept = [one for one in path.parent.glob(f"{which}-*") if not one.name.endswith(_LOCK)]
-            for old in sorted(kept, key=_written_ns)[:-_MOST]:
-                old.unlink(missing_ok=True)
+            _remove_oldest(path.parent.glob(f"{which}-*"), most=_MOST)
+            _remove_oldest(path.parent.iterdir(), most_bytes=limit_bytes)
     except (OSError, InputError) as error:
         if str(error) != busy:  # who is writing it writes the same
             _tell(path.parent, error)
 
 
-def _written_ns(path: pathlib.Path) -> int:
-    return path.stat().st_mtime_ns if path.exists() else 0
+def _remove_oldest(
+    files: Iterable[pathlib.Path], most: float = math.inf, most_bytes: float = math.inf
+) -> None:
+    """Removes files, those first that were used last the longest ago, until so many and so many bytes are left."""
+    found = []
+    for file in files:
+        with contextlib.suppress(FileNotFoundError):
+            if not file.name.endswith(_LOCK):
+                status = file.stat()
+                found.append((status.st_mtime_ns, status.st_size, file))
+    found.sort(reverse=True)
+    kept_bytes = 0
+    for number, (_, num_bytes, file) in enumerate(found, 1):
+        kept_bytes += num_bytes
+        if number > most or kept_bytes > most_bytes:
+            file.unlink(missing_ok=True)
 
 
 def _tell(folder: pathlib.Path, error: Exception) -> None:
@@ -117,7 +140,7 @@ def _tell(folder: pathlib.Path, error: Exception) -> None:
 
 
 def _made_with(sources: str) -> dict[str, str]:
-    """What an item depends on beside its settings."""
+    """All that an item depends on beside its settings."""
     return {
         "schema": str(SCHEMA_VERSION),
         "sources": sources,

@@ -12,47 +12,12 @@ from tf_placer.eager import eagerly
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
 from tf_placer.registration import check_registration
-from tf_placer.workloads import (
-    amoebanet,
-    bert,
-    branches_small,
-    dense_small,
-    gnmt,
-    inception_v3,
-    lstm_lm_small,
-    nasnet,
-    nmt,
-    resnet,
-    resnet50,
-    rnnlm,
-    transformer_small,
-    transformer_xl,
-    two_towers,
-    wavenet,
-)
+from tf_placer.workloads import attention, cells, images, recurrent, small, wavenet
 from tf_placer.workloads.kept_items import kept_item
 from tf_placer.workloads.known import check_name
-from tf_placer.workloads.spec import WorkloadSpec
-from tf_placer.workloads.workload import Workload
+from tf_placer.workloads.spec import Workload, WorkloadSpec
 
-_FAMILIES = (
-    amoebanet,
-    bert,
-    branches_small,
-    dense_small,
-    gnmt,
-    inception_v3,
-    lstm_lm_small,
-    nasnet,
-    nmt,
-    resnet,
-    resnet50,
-    rnnlm,
-    transformer_small,
-    transformer_xl,
-    two_towers,
-    wavenet,
-)
+_FAMILIES = (attention, cells, images, recurrent, small, wavenet)
 _TABLE: dict[str, WorkloadSpec] = {row.name: row for family in _FAMILIES for row in family.ROWS}
 _BUILT_IN = frozenset(_TABLE)
 

@@ -1,4 +1,4 @@
-"""A row of the table of workloads: a family of models with the settings of one of them."""
+"""A workload, and a row of their table: a family of models with the settings of one of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,22 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tf_placer.workloads.workload import Workload
+
+@dataclasses.dataclass(frozen=True)
+class Workload:
+    """One step of a model.
+
+    Attributes:
+      function: a ``tf.function`` that does one step and returns the loss.
+      example_args: tensors to call it with, made from the seed.
+      stages: what an expert would keep together, in the order of the network: a regular expression each, found in the
+        names of the ops of that stage (``re.search``). The first that is found counts. Empty where nobody said.
+    """
+
+    function: Any
+    example_args: tuple
+    stages: tuple[str, ...] = ()
+
 
 FORWARD, SMALL = "forward", "small"
 

@@ -1,14 +1,47 @@
-"""One step of a Keras classifier: forward and loss, and in training gradients and update."""
+"""One step of a Keras classifier (forward and loss, gradients and update), its optimizer and its synthetic examples."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 from keras.src.utils import naming
 
-from tf_placer.workloads.optimizers import optimizer_named
+from tf_placer.arguments import nearest
+from tf_placer.errors import InputError
+
+
+def optimizer_named(name: str) -> keras.optimizers.Optimizer:
+    """Returns a new optimizer: ``sgd``, ``momentum``, ``rmsprop`` or ``adam``.
+
+    Raises:
+      InputError: no such optimizer.
+    """
+    optimizers = {
+        "adam": lambda: keras.optimizers.Adam(learning_rate=0.001),
+        "momentum": lambda: keras.optimizers.SGD(learning_rate=0.01, momentum=0.9),
+        "rmsprop": lambda: keras.optimizers.RMSprop(learning_rate=0.001),
+        "sgd": lambda: keras.optimizers.SGD(learning_rate=0.01),
+    }
+    if name not in optimizers:
+        raise InputError(f"no optimizer is called {name!r}; {nearest(name, optimizers)}")
+    return optimizers[name]()
+
+
+def image_batch(batch: int, image_size: int, classes: int, seed: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns float32 [batch, image_size, image_size, 3] in [0, 1) and int32 labels [batch]."""
+    random = np.random.default_rng(seed)
+    images = random.random((batch, image_size, image_size, 3), np.float32)
+    labels = random.integers(classes, size=batch, dtype=np.int32)
+    return tf.constant(images), tf.constant(labels)
+
+
+def sentence_batch(batch: int, length: int, vocabulary: int, seed: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns int32 [batch, length] tokens and the tokens that follow them."""
+    tokens = np.random.default_rng(seed).integers(vocabulary, size=(batch, length + 1), dtype=np.int32)
+    return tf.constant(tokens[:, :-1]), tf.constant(tokens[:, 1:])
 
 
 def step_of(model: keras.Model, optimizer: str, training: bool) -> Any:

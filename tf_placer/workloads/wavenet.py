@@ -5,10 +5,8 @@ from __future__ import annotations
 import keras
 import tensorflow as tf
 
-from tf_placer.workloads.sentences import sentence_batch
-from tf_placer.workloads.spec import WorkloadSpec, variants
-from tf_placer.workloads.train_step import begin, step_of
-from tf_placer.workloads.workload import Workload
+from tf_placer.workloads.spec import Workload, WorkloadSpec, variants
+from tf_placer.workloads.train_step import begin, sentence_batch, step_of
 
 _DILATIONS = 9  # a layer reaches twice as far as the one before, 1 to 256, and then again
 

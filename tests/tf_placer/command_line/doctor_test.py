@@ -29,6 +29,8 @@ def finding(data, about):
 def test_everything_is_looked_at(cache):
     (cache / "plans").mkdir(parents=True)
     (cache / "plans" / "a.json").write_text("12345")
+    (cache / "workloads").mkdir()
+    (cache / "workloads" / "a.item").write_text("123")
     data, said = examined()
     assert json.loads(json.dumps(data, allow_nan=False)) == data
     assert data["measurable"] and all(device["memory_bytes"] > 0 for device in data["measurable"])
@@ -39,6 +41,7 @@ def test_everything_is_looked_at(cache):
     for one in data["findings"]:
         assert f"{one['about']}: {one['found']}" in said
         assert (f"PROBLEM with {one['about']}: " in said) == bool(one["problem"])
+    assert "kept workloads: 3 B of at most 5.0 GiB (TF_PLACER_WORKLOAD_CACHE_GIB)" in said
     assert f"cache: {cache}" in said and "plans: 1 files, 5 B" in said
 
 
@@ -50,6 +53,7 @@ def test_what_does_not_work_is_a_problem_with_its_remedy(tmp_path, monkeypatch):
     monkeypatch.setenv("TF_PLACER_LOOPBACK_LIBRARY", str(damaged))
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nowhere")
+    monkeypatch.setenv("TF_PLACER_WORKLOAD_CACHE_GIB", "-1")
     data, said = examined()
     problems = {one["about"]: one["problem"] for one in data["findings"] if one["problem"]}
     assert data["problems"] == len(problems) and "No problem" not in said
@@ -58,6 +62,7 @@ def test_what_does_not_work_is_a_problem_with_its_remedy(tmp_path, monkeypatch):
     assert "cannot be preloaded" in problems["library that keeps workers off the network"]
     assert "apt-get install scotch" in problems["method scotch"]
     assert "set XDG_CACHE_HOME" in problems["cache"]
+    assert "give gibibytes" in problems["kept workloads"]
 
 
 def test_a_gpu_that_tensorflow_does_not_see_is_a_problem(monkeypatch):

@@ -8,8 +8,8 @@ import keras
 import tensorflow as tf
 
 from tf_placer.workloads.registry import function
+from tf_placer.workloads.spec import Workload
 from tf_placer.workloads.train_step import begin, train_step
-from tf_placer.workloads.workload import Workload
 
 
 def dense() -> Workload:

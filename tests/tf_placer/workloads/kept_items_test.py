@@ -1,6 +1,7 @@
 """Workloads on disk: traced once, found again by what they are made of, never in the way."""
 
 import logging
+import os
 
 import keras
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from tf_placer import workloads
+from tf_placer.errors import InputError
 from tf_placer.folders import exclusively
 from tf_placer.graph.item import Item
 from tf_placer.workloads import kept_items, registry
@@ -171,3 +173,35 @@ def test_settings_that_are_no_plain_values_are_not_kept(cache, traces):
     for _ in range(2):
         build(batch=np.int64(4))
     assert traces == ["dense_small"] * 2 and not cache.exists()
+
+
+def test_over_the_limit_what_was_not_used_for_longest_leaves_first(cache, monkeypatch, traces):
+    for seed in range(3):
+        build(seed=seed)
+    sizes = {path: path.stat().st_size for path in cache.iterdir()}
+    by_age = sorted(sizes, key=lambda path: path.stat().st_mtime_ns)
+    for age, path in enumerate(by_age):
+        os.utime(path, (1000 + age, 1000 + age))
+    build(seed=0)  # read, so it is the newest now
+    # Room for the one that is added, the one that was read, and a byte less than one more.
+    limit_bytes = 3 * max(sizes.values()) - 1
+    monkeypatch.setenv("TF_PLACER_WORKLOAD_CACHE_GIB", str(limit_bytes / 2**30))
+    assert len(traces) == 3
+    build(seed=3)
+    left = set(cache.iterdir())
+    assert len(left) == 2 and by_age[0] in left and not {by_age[1], by_age[2]} & left
+    assert sum(path.stat().st_size for path in left) <= limit_bytes
+
+
+@pytest.mark.parametrize("gibibytes", ["0", "1e-6"])
+def test_what_is_larger_than_the_limit_is_not_kept(cache, monkeypatch, traces, gibibytes):
+    monkeypatch.setenv("TF_PLACER_WORKLOAD_CACHE_GIB", gibibytes)
+    build()
+    build()
+    assert traces == ["dense_small"] * 2 and not cache.exists()
+
+
+def test_a_limit_that_is_no_number_is_refused(monkeypatch):
+    monkeypatch.setenv("TF_PLACER_WORKLOAD_CACHE_GIB", "five")
+    with pytest.raises(InputError, match="TF_PLACER_WORKLOAD_CACHE_GIB is 'five'; give gibibytes"):
+        build()

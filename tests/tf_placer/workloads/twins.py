@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tf_placer.graph.item import Item
-from tf_placer.workloads.spec import WorkloadSpec
-from tf_placer.workloads.workload import Workload
+from tf_placer.workloads.spec import Workload, WorkloadSpec
 
 _LOOPS = {"StatelessWhile", "While"}
 

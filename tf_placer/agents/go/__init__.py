@@ -1,6 +1,5 @@
 """GO: devices for all nodes of a graph at once, by a policy that serves any graph (Zhou et al. 2020)."""
 
-from tf_placer.agents.go.batch_training import ManyProblems
 from tf_placer.agents.go.config import GoConfig
 from tf_placer.agents.go.inputs import GoInputs
 from tf_placer.agents.go.inputs import go_inputs
@@ -20,7 +19,6 @@ __all__ = [
     "GoLearner",
     "GoPolicy",
     "GoZeroShotConfig",
-    "ManyProblems",
     "Scores",
     "go_inputs",
     "go_zero_shot",

@@ -1,1 +1,0 @@
-"""What a table of a paper is, how its cells are computed and kept, and how it is written."""

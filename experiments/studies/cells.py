@@ -1,0 +1,343 @@
+"""Cells of a study: one search each, kept on disk with its curve as soon as it is done, so a killed study goes on."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import hashlib
+import inspect
+import json
+import math
+import pathlib
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from experiments.studies.observed import Point, Seen, best_at, curve_of, observed
+from experiments.studies.study import ONE_ACCELERATOR, VARIANTS, Candidate, Row, Study
+from tf_placer import workloads
+from tf_placer.agents.weights import weights_path
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.errors import InputError
+from tf_placer.evaluation.any_order import search_simulator
+from tf_placer.evaluation.measurement import Status
+from tf_placer.files import write_atomically
+from tf_placer.problem.bounds import lower_bounds
+from tf_placer.problem.problem import Problem
+from tf_placer.search import methods
+from tf_placer.search.result import SearchResult
+from tf_placer.search.search import NothingFits, search
+from tf_placer.search.settings import configured, recorded
+from tf_placer.search.spec import Kind, Role
+
+OK, OUT_OF_MEMORY, NOT_RUN = Status.OK.name, Status.OUT_OF_MEMORY.name, "NOT_RUN"
+POINTS = 100
+# More than any method makes that is done when it has made its plans.
+_CHEAP = 1000
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """Result of one candidate with one seed.
+
+    Attributes:
+      status: ``OK``, ``OUT_OF_MEMORY`` where nothing that it tried fits, ``NOT_RUN`` where it cannot do this problem
+        or wants a library.
+      runtime_s: step time of its best, infinite where nothing fits, nan where it was not run. On a page of curves, of
+        what is learned, it is the best that the policy drew: where it began is not its own.
+      peak_bytes: most memory in use on any one device; 0 where nothing runs.
+      evaluations: placements tried.
+      search_s: seconds that it took.
+      capped: it ended by the cap of seconds, so another run may find something else.
+      message: one line about a failure.
+      updates: gradient steps, or what stands for them; 0 where nothing is learned, as are the next three, of samples:
+      first_best_s, first_mean_s: the fastest of the first ones, and their mean.
+      last_mean_s: the mean of the last ones; nan where none of them ran.
+      curve: points as lists, in the order of the fields of ``Point``.
+      entropy: pairs of placements tried and nats a decision; empty where the learner does not say.
+    """
+
+    status: str
+    runtime_s: float = math.nan
+    peak_bytes: int = 0
+    evaluations: int = 0
+    search_s: float = 0.0
+    capped: bool = False
+    message: str = ""
+    updates: int = 0
+    first_best_s: float = math.nan
+    first_mean_s: float = math.nan
+    last_mean_s: float = math.nan
+    curve: list[list[float]] = dataclasses.field(default_factory=list)
+    entropy: list[list[float]] = dataclasses.field(default_factory=list)
+
+    @property
+    def points(self) -> list[Point]:
+        return [Point(int(evaluations), *rest) for evaluations, *rest in self.curve]
+
+    def best_at(self, evaluations: int) -> float:
+        """The fastest step after at least so many evaluations: infinite where nothing fits, nan where not run."""
+        return math.nan if self.status == NOT_RUN else best_at(self.points, evaluations)
+
+    def reaches(self, target_s: float) -> Point | None:
+        """The first point that is as fast as a step time; None where none is."""
+        return next((point for point in self.points if point.best_s <= target_s), None)
+
+
+@dataclasses.dataclass(frozen=True)
+class Filled:
+    """A problem with its cells.
+
+    Attributes:
+      row: of the study.
+      ops, units: of the problem as shipped.
+      bound_s: no placement is faster.
+      cells: name of a candidate -> one cell for each of its seeds.
+      one_accelerator_s: of a table, the step time on the best device that is no CPU, all that may be there; infinite
+        where it fits on none of them, nan where there is none.
+      reference, reference_s: of a page of curves, what fractions are of: the best single device's step, and where the
+        program fits on none, that of the fastest plan that costs nothing; and who made it.
+    """
+
+    row: Row
+    ops: int
+    units: int
+    bound_s: float
+    cells: dict[str, tuple[Cell, ...]]
+    one_accelerator_s: float = math.nan
+    reference: str = ""
+    reference_s: float = math.nan
+
+    def times_s(self, name: str) -> tuple[float, ...]:
+        """Step times of a candidate, or of ``ONE_ACCELERATOR``: infinite without memory, nan where not run."""
+        if name == ONE_ACCELERATOR:
+            return (self.one_accelerator_s,)
+        return tuple(cell.runtime_s for cell in self.cells[name])
+
+    @property
+    def best_known_s(self) -> float:
+        """The shortest step in the row, infinite where nothing fits."""
+        times = [t for name in (*self.cells, ONE_ACCELERATOR) for t in self.times_s(name)]
+        return min((t for t in times if not math.isnan(t)), default=math.inf)
+
+
+def fill(study: Study, folder: pathlib.Path) -> Iterator[Filled]:
+    """Computes a study problem by problem; cells that ``folder`` has are taken from there.
+
+    Prints a line for each cell.
+
+    Args:
+      study: whose names have been checked.
+      folder: for one file a cell; it is there.
+
+    Yields:
+      A problem after each of its candidates, with those so far: the last of a problem is complete.
+
+    Raises:
+      KeyboardInterrupt: Ctrl-C; the cells that are complete are in ``folder``.
+    """
+    for number, row in enumerate(study.rows, 1):
+        yield from _filled(study, row, f"[{number}/{len(study.rows)}]", folder)
+        gc.collect()  # a traced step is a ring of references, and two large ones do not fit side by side
+
+
+def _filled(study: Study, row: Row, place: str, folder: pathlib.Path) -> Iterator[Filled]:
+    """One row; its problem is dropped with it."""
+    item, cluster = workloads.build(row.workload), Cluster.preset(row.cluster)
+    # Units of another variant are other ones, so is the plan that puts them where the reference does.
+    begun: dict[str, tuple[Problem, SearchResult | None]] = {}
+    for variant in ["as_shipped", *(one.variant for one in study.candidates_of(row))]:
+        if variant not in begun:
+            problem = VARIANTS[variant](item, cluster)
+            begun[variant] = problem, None if study.is_table else _reference(problem)
+    problem, reference = begun["as_shipped"]
+    filled = Filled(row, problem.num_ops, problem.num_units, lower_bounds(problem).best_s, {})
+    told = f"{place} {row.name}: {filled.ops} ops in {filled.units} units"
+    if reference is None:
+        filled = dataclasses.replace(filled, one_accelerator_s=_one_accelerator_s(problem))
+    else:
+        filled = dataclasses.replace(filled, reference=reference.method, reference_s=reference.runtime_s)
+        told += f"; {reference.method} takes {reference.runtime_s:.4f} s"
+    print(told, flush=True)
+    for one in study.candidates_of(row):
+        cells = tuple(
+            _kept_cell(study, row, *begun[one.variant], one, seed, folder)
+            for seed in one.seeds_of(study.seeds)
+        )
+        filled = dataclasses.replace(filled, cells={**filled.cells, one.name: cells})
+        yield filled
+
+
+def _one_accelerator_s(problem: Problem) -> float:
+    devices = [d for d, device in enumerate(problem.cluster.devices) if device.type != "CPU"]
+    if not devices:
+        return math.nan
+    rows = np.repeat(np.array(devices)[:, np.newaxis], problem.num_units, axis=1)
+    found = search_simulator(problem).evaluate(problem.legalized(rows))
+    fits = found.status == Status.OK
+    return float(found.runtime_s[fits].min()) if fits.any() else math.inf
+
+
+def _reference(problem: Problem) -> SearchResult:
+    """The best single device; where none fits, the fastest plan that costs nothing.
+
+    Raises:
+      NothingFits: no such plan fits.
+    """
+    singles = methods.the(Role.REFERENCE)
+    try:
+        return search(problem, singles.name, budget_evaluations=_CHEAP)
+    except NothingFits:
+        beside = [spec for spec in methods.having(Role.BESIDE) if spec.name != singles.name]
+        found = [search(problem, spec.name, budget_evaluations=_CHEAP) for spec in beside]
+        return min(found, key=lambda one: one.runtime_s)
+
+
+def _kept_cell(
+    study: Study,
+    row: Row,
+    problem: Problem,
+    reference: SearchResult | None,
+    one: Candidate,
+    seed: int,
+    folder: pathlib.Path,
+) -> Cell:
+    """The cell that is on disk if all that makes it is the same, else a new one, which then is."""
+    config = one.config(row, problem.num_units)
+    made = made_of(problem, one.method, config, seed, study.evaluations, study.cap_s)
+    if reference is not None:
+        made |= {"begins_at": reference.method, "window": study.window}
+    stem = re.sub(r"[^\w.-]+", "_", f"{row.workload}@{row.cluster}@{one.name}@{seed}".replace("@", "--"))
+    path = folder / f"{stem}.json"
+    known = read_kept(path, made)
+    if known is not None:
+        return known
+    cell = _searched(study, problem, reference, one.method, config, seed)
+    # A library can be installed, so what could not run is asked again the next time.
+    if cell.status != NOT_RUN:
+        keep(path, made, cell)
+    unit_s = 1.0 if reference is None else reference.runtime_s
+    print(f"  {one.name}, seed {seed}: {_told(cell, unit_s)}", flush=True)
+    return cell
+
+
+def _searched(
+    study: Study,
+    problem: Problem,
+    reference: SearchResult | None,
+    method: str,
+    config: dict[str, Any],
+    seed: int,
+) -> Cell:
+    spec, seen, start = methods.find(method), None, None
+    if reference is not None:
+        # From the single device: a list schedule that fits is hard to improve, and what it is worth is not learned.
+        if spec.uses_start and Role.REFERENCE in methods.find(reference.method).roles:
+            start = reference.placement
+        if spec.kind == Kind.LEARNED:
+            spec, seen = observed(spec, study.evaluations)
+    try:
+        result = search(problem, spec, study.cap_s, study.evaluations, seed, start=start, config=config)
+    except NothingFits as error:
+        return Cell(OUT_OF_MEMORY, math.inf, message=str(error))
+    except InputError as error:
+        return Cell(NOT_RUN, message=str(error))
+    if result.interrupted:
+        raise KeyboardInterrupt
+    cell = Cell(
+        status=OK,
+        runtime_s=result.runtime_s,
+        peak_bytes=max(result.peak_bytes.values()),
+        evaluations=result.evaluations,
+        search_s=result.search_s,
+        capped=result.search_s >= study.cap_s,
+    )
+    if reference is None:
+        return cell
+    history = result.history if seen is None else seen.history
+    cell = dataclasses.replace(cell, curve=[list(dataclasses.astuple(p)) for p in curve_of(history, POINTS)])
+    return cell if seen is None else _learned(cell, seen, study.window)
+
+
+def _learned(cell: Cell, seen: Seen, window: int) -> Cell:
+    """With what was seen of the learner, and nothing of where it began."""
+    first, last = seen.first(window), seen.last(window)
+    fits = math.isfinite(seen.best_s)
+    return dataclasses.replace(
+        cell,
+        status=OK if fits else OUT_OF_MEMORY,
+        runtime_s=seen.best_s if fits else math.inf,
+        message="" if fits else "nothing that it drew fits",
+        updates=seen.updates,
+        first_best_s=first.best_s,
+        first_mean_s=first.mean_s,
+        last_mean_s=last.mean_s,
+        entropy=[list(pair) for pair in seen.entropy],
+    )
+
+
+def _told(cell: Cell, unit_s: float) -> str:
+    if cell.status != OK:
+        return cell.message
+    means = ""
+    if cell.updates:
+        first, last = cell.first_mean_s / unit_s, cell.last_mean_s / unit_s
+        means = f", samples {first:.3f} to {last:.3f} in {cell.updates} updates"
+    return f"best {cell.runtime_s / unit_s:.4f}{means} ({cell.evaluations} tried, {cell.search_s:.1f} s)"
+
+
+def made_of(
+    problem: Problem, method: str, config: object, seed: int, evaluations: int, cap_s: float
+) -> dict[str, Any]:
+    """All that decides what a search finds, as JSON data.
+
+    Raises:
+      InputError: the method or a setting is unknown.
+    """
+    spec = methods.find(method)
+    settings = recorded(configured(spec, config))
+    made = {
+        "problem": problem.digest(),
+        "method": method,
+        "seed": seed,
+        "evaluations": evaluations,
+        "cap_s": cap_s,
+        "settings": settings,
+        "versions": dict(spec.versions),
+    }
+    # What a file of weights is called says little of what is in it. Those that ship are beside a method's settings.
+    weights = weights_path(settings.get("weights", ""), inspect.getfile(spec.config))
+    return (
+        {**made, "weights": hashlib.sha256(weights.read_bytes()).hexdigest()} if weights.is_file() else made
+    )
+
+
+def read_kept(path: pathlib.Path, made: dict[str, Any]) -> Cell | None:
+    """The cell that is on disk; None where there is none, it was made of something else, or is of another version.
+
+    Args:
+      path: of the file.
+      made: what the cell that is wanted is made of.
+    """
+    try:
+        known = json.loads(path.read_text(encoding="utf8"))
+    except (OSError, ValueError):
+        return None
+    if not isinstance(known, dict) or known.get("key") != _key(made):
+        return None
+    try:
+        return Cell(**known.get("cell", {}))
+    except TypeError:
+        return None
+
+
+def keep(path: pathlib.Path, made: dict[str, Any], cell: Cell) -> None:
+    """Writes a cell, whole or not at all."""
+    content = {"key": _key(made), "made_of": made, "cell": dataclasses.asdict(cell)}
+    write_atomically(path, json.dumps(content, indent=1, default=str))
+
+
+def _key(made: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(made, sort_keys=True, default=str).encode()).hexdigest()

@@ -1,0 +1,60 @@
+"""Lines of Markdown tables, CSV text and PNG bytes, and the lines of a page that name the machine and the day."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import io
+import math
+import os
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+from matplotlib.figure import Figure
+
+
+def line(*cells: str) -> str:
+    """A line of a Markdown table."""
+    return f"| {' | '.join(cells)} |"
+
+
+def header(*names: str) -> list[str]:
+    """The first two lines of a Markdown table."""
+    return [line(*names), line(*("---" for _ in names))]
+
+
+def csv_text(columns: Sequence[str], records: Iterable[Mapping[str, Any]]) -> str:
+    """CSV for programs: ``inf`` is out of memory; an empty cell is unknown."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    for record in records:
+        writer.writerow({key: "" if is_nan(value) else value for key, value in record.items()})
+    return text.getvalue()
+
+
+def png(figure: Figure, dpi: int) -> bytes:
+    """A picture; equal figures give equal bytes."""
+    picture = io.BytesIO()
+    figure.savefig(picture, dpi=dpi, metadata={"Software": None})
+    return picture.getvalue()
+
+
+def machine_lines() -> list[str]:
+    """``- Machine: ...`` and ``- Date: ...``, in the form that all pages of results have."""
+    cores = len(os.sched_getaffinity(0))
+    gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    gpus = len(tf.config.list_physical_devices("GPU"))
+    versions = [".".join(version.split(".")[:2]) for version in (tf.__version__, platform.python_version())]
+    return [
+        f"- Machine: {cores} core{'s' * (cores != 1)}, {gib:.0f} GiB of memory, "
+        f"{f'{gpus} GPU' if gpus else 'no GPU'}; TensorFlow {versions[0]}, Python {versions[1]}",
+        f"- Date: {datetime.date.today().isoformat()}",
+    ]
+
+
+def is_nan(value: object) -> bool:
+    """Whether a value is the float that stands for "not known"."""
+    return isinstance(value, float) and math.isnan(value)

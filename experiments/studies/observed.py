@@ -1,0 +1,191 @@
+"""Curves of searches, and learned methods whose learner is watched: what it drew, and how sure its policy is."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tf_placer.agents.learner import Learner, Proposal
+from tf_placer.search.result import HistoryEntry
+from tf_placer.search.spec import MethodSpec
+
+# The entropy is asked for at a few updates only: at each that is so many times as late as the one before.
+_LATER = 1.15
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    """A search at one moment.
+
+    Attributes:
+      evaluations: placements tried so far.
+      elapsed_s: seconds since the start.
+      best_s: fastest step so far, nan while nothing ran.
+      mean_s: mean step of what was tried since the point before and ran, nan if nothing did.
+    """
+
+    evaluations: int
+    elapsed_s: float
+    best_s: float
+    mean_s: float
+
+
+def curve_of(history: Sequence[HistoryEntry], points: int) -> list[Point]:
+    """At most ``points`` points, as many evaluations from one to the next as can be; the last is the end.
+
+    A round's mean counts as often as it has placements that ran; where a round says only its best, it is that.
+    """
+    if not history:
+        return []
+    step = history[-1].evaluations / points
+    curve: list[Point] = []
+    sum_s, ran, before = 0.0, 0, 0
+    for entry in history:
+        rows = entry.evaluations - before - entry.failed
+        if rows > 0 and not math.isnan(entry.mean_s):
+            sum_s, ran = sum_s + rows * entry.mean_s, ran + rows
+        before = entry.evaluations
+        if entry is history[-1] or entry.evaluations >= step * (len(curve) + 1):
+            curve.append(
+                Point(entry.evaluations, entry.elapsed_s, entry.best_s, sum_s / ran if ran else math.nan)
+            )
+            sum_s, ran = 0.0, 0
+    return curve
+
+
+def best_at(curve: Sequence[Point], evaluations: int) -> float:
+    """The fastest step at the first point with at least so many evaluations; at the end where there is none.
+
+    Never less than that many are counted, so who is compared with it is not flattered. Infinite where nothing ran.
+    """
+    point = next((one for one in curve if one.evaluations >= evaluations), curve[-1] if curve else None)
+    return math.inf if point is None or math.isnan(point.best_s) else point.best_s
+
+
+@dataclasses.dataclass(frozen=True)
+class Window:
+    """Some samples.
+
+    Attributes:
+      best_s: their fastest step, infinite where none ran.
+      mean_s: the mean of those that ran, nan where none did.
+    """
+
+    best_s: float
+    mean_s: float
+
+
+@dataclasses.dataclass
+class Seen:
+    """Samples of one learner. The start of a search, and so its own best so far, is not among them.
+
+    Attributes:
+      most: samples that count; what an update has beyond them does not.
+      history: one entry for each update, as a search has them.
+      least_s: the fastest step of each update, infinite where none ran.
+      entropy: pairs of samples so far, and the policy's mean entropy of a decision in nats; empty where the learner
+        gives none.
+      begin_s: on the monotonic clock.
+    """
+
+    most: float = math.inf
+    history: list[HistoryEntry] = dataclasses.field(default_factory=list)
+    least_s: list[float] = dataclasses.field(default_factory=list)
+    entropy: list[tuple[int, float]] = dataclasses.field(default_factory=list)
+    begin_s: float = dataclasses.field(default_factory=time.monotonic)
+
+    @property
+    def updates(self) -> int:
+        """Updates so far."""
+        return len(self.history)
+
+    @property
+    def samples(self) -> int:
+        """Samples so far."""
+        return self.history[-1].evaluations if self.history else 0
+
+    @property
+    def best_s(self) -> float:
+        """The fastest step of all samples, nan where none ran."""
+        return self.history[-1].best_s if self.history else math.nan
+
+    def add(self, runtime_s: np.ndarray, valid: np.ndarray) -> None:
+        """Takes in what an update was given: [B] step times, and [B] bool which of them ran."""
+        count = int(min(len(runtime_s), self.most - self.samples))
+        ran = np.asarray(runtime_s, np.float64)[:count][np.asarray(valid, bool)[:count]]
+        least_s = float(ran.min()) if len(ran) else math.inf
+        self.least_s.append(least_s)
+        best_s = min(self.least_s)
+        self.history.append(
+            HistoryEntry(
+                evaluations=self.samples + count,
+                elapsed_s=time.monotonic() - self.begin_s,
+                best_s=best_s if math.isfinite(best_s) else math.nan,
+                mean_s=float(ran.mean()) if len(ran) else math.nan,
+                failed=count - len(ran),
+            )
+        )
+
+    def first(self, window: int) -> Window:
+        """The first updates that together have at least ``window`` samples."""
+        return self._window(range(self.updates), window)
+
+    def last(self, window: int) -> Window:
+        """The last ones."""
+        return self._window(range(self.updates - 1, -1, -1), window)
+
+    def _window(self, order: Iterable[int], window: int) -> Window:
+        best_s, sum_s, ran, samples = math.inf, 0.0, 0, 0
+        for update in order:
+            if samples >= window:
+                break
+            entry = self.history[update]
+            count = entry.evaluations - (self.history[update - 1].evaluations if update else 0)
+            best_s = min(best_s, self.least_s[update])
+            if count > entry.failed:
+                sum_s += (count - entry.failed) * entry.mean_s
+            ran += count - entry.failed
+            samples += count
+        return Window(best_s, sum_s / ran if ran else math.nan)
+
+
+def observed(spec: MethodSpec, evaluations: int) -> tuple[MethodSpec, Seen]:
+    """The same learned method, and what is going to be seen of the next learner that it builds.
+
+    Args:
+      spec: its row.
+      evaluations: of the search.
+    """
+    seen = Seen(most=evaluations - 1 if spec.uses_start else evaluations)
+
+    def build(*given: Any) -> _Watched:
+        return _Watched(spec.build(*given), seen)
+
+    return dataclasses.replace(spec, build=build), seen
+
+
+class _Watched(tf.Module):
+    """A ``Learner`` that does what another one does."""
+
+    def __init__(self, learner: Learner, seen: Seen):
+        super().__init__(name="watched")
+        self._learner = learner
+        self._seen = seen
+        self._next = 1
+
+    def propose(self) -> Proposal:
+        return self._learner.propose()
+
+    def learn(self, actions: Any, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
+        self._learner.learn(actions, runtime_s, valid)
+        self._seen.add(runtime_s.numpy(), valid.numpy())
+        entropy = getattr(self._learner, "entropy", None)
+        if callable(entropy) and self._seen.updates >= self._next:
+            self._next = max(self._next + 1, math.ceil(self._next * _LATER))
+            self._seen.entropy.append((self._seen.samples, float(entropy())))

@@ -1,0 +1,312 @@
+"""Page of a table of a paper: Markdown for people, CSV for programs, a picture; no time of a clock is in any.
+
+The order of methods is compared with the paper's.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import pathlib
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from experiments.studies.cells import NOT_RUN, OK, OUT_OF_MEMORY, Filled
+from experiments.studies.formats import csv_text, header, is_nan, line, png
+from experiments.studies.study import ONE_ACCELERATOR, Study
+from tf_placer.files import write_atomically
+
+_GIB = 2**30
+_MARKERS = "os^vD<>P*hX"
+# Nearer than that, two step times are no order: the papers print two or three digits.
+_CLEAR = 1.02
+CSV_COLUMNS = (
+    "workload",
+    "cluster",
+    "method",
+    "seeds",
+    "fitting",
+    "mean_s",
+    "spread_s",
+    "best_s",
+    "of_best_known",
+    "lower_bound_s",
+    "peak_bytes",
+    "evaluations",
+    "capped",
+    "status",
+    "published_as",
+    "published_s",
+)
+
+
+def write(study: Study, rows: Sequence[Filled], out: pathlib.Path, command: str) -> None:
+    """Writes the page, the CSV and the picture of the rows that are complete; prints where the last one differs."""
+    rows = [filled for filled in rows if len(filled.cells) == len(study.candidates)]
+    if not rows:
+        return
+    write_atomically(out / f"{study.name}.md", as_markdown(study, rows, command))
+    write_atomically(out / f"{study.name}.csv", as_csv(study, rows))
+    write_atomically(out / f"{study.name}.png", draw(study, rows))
+    for one in differences(study, rows[-1]):
+        print(f"  not as in the paper: {one}", flush=True)
+
+
+def as_csv(study: Study, rows: Sequence[Filled]) -> str:
+    """One line for each row and method, and one for each of the paper's columns that no method stands for."""
+    records = []
+    for filled in rows:
+        records += [_record(study, filled, name) for name in _names(study)]
+        base = {"workload": filled.row.workload, "cluster": filled.row.cluster}
+        records += [
+            {**base, "published_as": column, "published_s": filled.row.published[column]}
+            for column in _only_in_the_paper(study, filled)
+        ]
+    return csv_text(CSV_COLUMNS, records)
+
+
+def as_markdown(study: Study, rows: Sequence[Filled], command: str) -> str:
+    """A page: what was run, step times as fractions of the best known, then each row with the paper's numbers.
+
+    Args:
+      study: the table.
+      rows: those that are complete.
+      command: what makes the page again.
+    """
+    lines = [
+        f"# {study.title}",
+        "",
+        f"- Command: `{command}`",
+        f"- Seed: {', '.join(map(str, study.seeds))}",
+        f"- Budget: {study.evaluations} placements for each plan, and at most {study.cap_s:g} s",
+        f"- Published numbers: {study.source}",
+        *_variants(study),
+        "",
+        "Step times are simulated, so they are not the paper's; what can be compared is who fits and who is faster.",
+    ]
+    if len(rows) < len(study.rows):
+        lines += ["", f"Not complete: {len(rows)} of {len(study.rows)} rows are done."]
+    lines += ["", "## Step time over the best known", "", *_overview(study, rows)]
+    for filled in rows:
+        lines += ["", f"## {filled.row.name}", "", *_section(study, filled)]
+    return "\n".join(lines) + "\n"
+
+
+def draw(study: Study, rows: Sequence[Filled]) -> bytes:
+    """A PNG with a mark for each row and method; what ran out of memory stands at the right edge.
+
+    The same rows give the same bytes.
+    """
+    names = _names(study)
+    fractions = [[mean_s(row.times_s(name)) / row.best_known_s for name in names] for row in rows]
+    most = max((value for row in fractions for value in row if math.isfinite(value)), default=1.0)
+    edge = 1.3 * max(most, 1.1)
+    figure = Figure(figsize=(9, 0.45 * len(rows) + 1.5), layout="constrained")
+    axis = figure.add_subplot()
+    for i, name in enumerate(names):
+        at = [(row[i], y) for y, row in enumerate(fractions)]
+        style: dict[str, Any] = {
+            "linestyle": "",
+            "marker": _MARKERS[i % len(_MARKERS)],
+            "color": f"C{i % 10}",
+        }
+        fits = [(x, y) for x, y in at if math.isfinite(x)]
+        axis.plot([x for x, _ in fits], [y for _, y in fits], label=name, alpha=0.7, **style)
+        # Beside each other, or all but one would be hidden.
+        failed = [
+            y + 0.5 * (i / len(names) - 0.5)
+            for x, y in at
+            if not math.isfinite(x) and not math.isnan(mean_s(rows[y].times_s(name)))
+        ]
+        axis.plot([edge] * len(failed), failed, markersize=4, alpha=1, **style)
+    axis.axvline(edge, color="black", linestyle=":", linewidth=1)
+    axis.set(
+        xscale="log",
+        yticks=range(len(rows)),
+        yticklabels=[row.row.name for row in rows],
+        xlabel="step time / best known (dotted line: out of memory)",
+    )
+    axis.invert_yaxis()
+    figure.legend(loc="outside right upper", fontsize=8)
+    return png(figure, dpi=120)
+
+
+def differences(study: Study, filled: Filled) -> list[str]:
+    """One sentence for each pair of methods whose order is the other way around, and each that fits on one side only.
+
+    Only what is in the paper and was run here is compared.
+    """
+    published = filled.row.published
+    pairs = {
+        ours: (mean_s(filled.times_s(ours)), published[column])
+        for ours, column in study.published_as.items()
+        if column in published
+    }
+    known = {ours: times for ours, times in pairs.items() if not math.isnan(times[0])}
+    return [*_fits(study.published_as, known), *_turned(study.published_as, known)]
+
+
+def mean_s(times_s: tuple[float, ...]) -> float:
+    """Mean of the step times that fit: infinite where none fits, nan where the method was not run."""
+    fit = [t for t in times_s if math.isfinite(t)]
+    if fit:
+        return sum(fit) / len(fit)
+    return math.inf if any(math.isinf(t) for t in times_s) else math.nan
+
+
+def seconds(value: float) -> str:
+    """A step time with four digits, OOM where nothing fits, "-" where there is none."""
+    if math.isnan(value):
+        return "-"
+    return "OOM" if math.isinf(value) else f"{value:.4g}"
+
+
+def _names(study: Study) -> tuple[str, ...]:
+    return (ONE_ACCELERATOR, *(one.name for one in study.candidates))
+
+
+def _fits(column_of: Mapping[str, str], known: Mapping[str, tuple[float, float]]) -> list[str]:
+    def fit(value: float) -> str:
+        return "does not fit" if math.isinf(value) else "fits"
+
+    return [
+        f"{ours} {fit(here)} here; in the paper {column_of[ours]} {fit(there)}"
+        for ours, (here, there) in known.items()
+        if math.isinf(here) != math.isinf(there)
+    ]
+
+
+def _turned(column_of: Mapping[str, str], known: Mapping[str, tuple[float, float]]) -> list[str]:
+    told = []
+    finite = {ours: times for ours, times in known.items() if all(map(math.isfinite, times))}
+    for one, other in itertools.combinations(finite, 2):
+        for fast, slow in ((one, other), (other, one)):
+            (here_fast, there_fast), (here_slow, there_slow) = finite[fast], finite[slow]
+            if here_slow > _CLEAR * here_fast and there_fast > _CLEAR * there_slow:
+                told.append(
+                    f"{fast} ({seconds(here_fast)}) is faster than {slow} ({seconds(here_slow)}) here; in the paper "
+                    f"{column_of[slow]} ({seconds(there_slow)}) is faster than "
+                    f"{column_of[fast]} ({seconds(there_fast)})"
+                )
+    return told
+
+
+def _variants(study: Study) -> Iterator[str]:
+    """Columns that are no method as shipped; those of another name first."""
+    for one in sorted(study.candidates, key=lambda one: one.name == one.method):
+        if one.settings or one.name != one.method:
+            yield f"- {one.name}: `{one.method}`" + (f" with `{_told(one.settings)}`" if one.settings else "")
+
+
+def _told(settings: Mapping[str, Any]) -> str:
+    return " ".join(
+        f"{key}={value!r}" if value == "" else f"{key}={value}" for key, value in settings.items()
+    )
+
+
+def _overview(study: Study, rows: Sequence[Filled]) -> list[str]:
+    names = _names(study)
+    lines = header("row", "best known s", "bound s", *names)
+    for filled in rows:
+        cells = [_fraction(filled, name) for name in names]
+        lines.append(line(filled.row.name, seconds(filled.best_known_s), seconds(filled.bound_s), *cells))
+    return lines
+
+
+def _section(study: Study, filled: Filled) -> list[str]:
+    lines = [
+        f"{filled.ops} ops in {filled.units} units; no placement is faster than {seconds(filled.bound_s)} s.",
+        "",
+        *(f"- {column}: `{_told(own)}`" for column, own in filled.row.settings.items()),
+        *([""] if filled.row.settings else []),
+        *header("method", "step s", "spread", "of best known", "peak GiB", "tried", "in the paper"),
+    ]
+    for name in _names(study):
+        record = _record(study, filled, name)
+        capped = any(cell.capped for cell in filled.cells.get(name, ()))
+        lines.append(
+            line(
+                name,
+                seconds(mean_s(filled.times_s(name))) + (" †" if capped else ""),
+                _shown(record["spread_s"], "{:.2g}"),
+                _fraction(filled, name),
+                _shown(record["peak_bytes"], "{:.2f}", 1 / _GIB),
+                _shown(record["evaluations"], "{}"),
+                _published(study, filled, name),
+            )
+        )
+    for column in _only_in_the_paper(study, filled):
+        lines.append(line("", "", "", "", "", "", f"{column}: {seconds(filled.row.published[column])}"))
+    return [*lines, *_marks(filled), *_order(study, filled)]
+
+
+def _marks(filled: Filled) -> list[str]:
+    """Explanations of the marks of a section, and reasons for methods that were not run."""
+    lines = []
+    if any(cell.capped for of_one in filled.cells.values() for cell in of_one):
+        lines += ["", "† ended by the cap of seconds: another run may differ."]
+    for method, of_one in filled.cells.items():
+        failed = sum(math.isinf(cell.runtime_s) for cell in of_one)
+        if 0 < failed < len(of_one):
+            lines += ["", f"{method} found nothing that fits with {failed} of {len(of_one)} seeds."]
+        if of_one[0].status == NOT_RUN:
+            lines += ["", f"{method} was not run: {of_one[0].message}."]
+    return lines
+
+
+def _order(study: Study, filled: Filled) -> list[str]:
+    found = differences(study, filled)
+    if not found:
+        return []
+    note = study.notes.get(filled.row.name, "not explained yet")
+    return ["", "Not as in the paper:", "", *(f"- {one}" for one in found), "", f"Why: {note}"]
+
+
+def _record(study: Study, filled: Filled, name: str) -> dict[str, Any]:
+    """A line of the CSV."""
+    times = filled.times_s(name)
+    fit = [t for t in times if math.isfinite(t)]
+    cells = filled.cells.get(name, ())
+    column = study.published_as.get(name, "")
+    mean = mean_s(times)
+    return {
+        "workload": filled.row.workload,
+        "cluster": filled.row.cluster,
+        "method": name,
+        "seeds": len(times),
+        "fitting": len(fit),
+        "mean_s": mean,
+        "spread_s": statistics.stdev(fit) if len(fit) > 1 else math.nan,
+        "best_s": min(fit, default=math.nan),
+        "of_best_known": mean / filled.best_known_s if fit else math.nan,
+        "lower_bound_s": filled.bound_s,
+        "peak_bytes": max((cell.peak_bytes for cell in cells), default=0) or math.nan,
+        "evaluations": max((cell.evaluations for cell in cells), default=0) or math.nan,
+        "capped": any(cell.capped for cell in cells),
+        "status": OK if fit else (OUT_OF_MEMORY if math.isinf(mean) else NOT_RUN),
+        "published_as": column,
+        "published_s": filled.row.published.get(column, math.nan),
+    }
+
+
+def _only_in_the_paper(study: Study, filled: Filled) -> list[str]:
+    return [column for column in filled.row.published if column not in study.published_as.values()]
+
+
+def _published(study: Study, filled: Filled, name: str) -> str:
+    column = study.published_as.get(name)
+    if column is None or column not in filled.row.published:
+        return ""
+    return f"{column}: {seconds(filled.row.published[column])}"
+
+
+def _fraction(filled: Filled, name: str) -> str:
+    mean = mean_s(filled.times_s(name))
+    return f"{mean / filled.best_known_s:.3f}" if math.isfinite(mean) else seconds(mean)
+
+
+def _shown(value: Any, form: str, scale: float = 1) -> str:
+    return "" if is_nan(value) else form.format(value if scale == 1 else value * scale)

@@ -1,0 +1,199 @@
+"""Searches of a study are made once, kept one by one, and say what could not be placed."""
+
+import dataclasses
+import json
+import math
+
+import pytest
+
+from experiments.studies import cells as cells_module
+from experiments.studies.cells import NOT_RUN, OUT_OF_MEMORY, Cell, Filled, fill, keep, made_of, read_kept
+from experiments.studies.study import Candidate, Row
+from tests.experiments.studies.by_hand import PAPER, STUDY
+from tests.tf_placer.agents.tiny_learner import TINY, TinyConfig
+from tests.tf_placer.problem.small_problems import problem_of
+from tf_placer.errors import InputError
+from tf_placer.search import methods
+from tf_placer.search.search import NothingFits, search
+
+# Not the host: the tiny learner knows devices 0 and 1 alone.
+LEARNER = dataclasses.replace(TINY, default=TinyConfig(samples=8))
+
+
+@pytest.fixture
+def study(monkeypatch):
+    monkeypatch.setitem(methods._METHODS, "tiny", LEARNER)
+    names = ("tiny", "random", "list_schedule")
+    return dataclasses.replace(STUDY, candidates=tuple(Candidate(name, name) for name in names))
+
+
+@pytest.fixture
+def searched(monkeypatch):
+    """The (method, seed) of each search for a cell that is made."""
+    made = []
+
+    def counted(problem, method, *more, **settings):
+        if more:
+            made.append((method.name, more[2]))
+        return search(problem, method, *more, **settings)
+
+    monkeypatch.setattr(cells_module, "search", counted)
+    return made
+
+
+def test_a_search_is_made_once_and_again_where_it_is_another(study, searched, tmp_path):
+    *_, filled = fill(study, tmp_path)
+    assert searched == [
+        ("tiny", 100),
+        ("tiny", 101),
+        ("random", 100),
+        ("random", 101),
+        ("list_schedule", 100),
+    ]
+    tiny, random = filled.cells["tiny"][0], filled.cells["random"][0]
+    # 8, 8 and 4 samples
+    assert (tiny.updates, tiny.evaluations, random.updates) == (3, 20, 0)
+    assert [point.evaluations for point in tiny.points] == [8, 16, 20]
+    assert tiny.runtime_s == tiny.points[-1].best_s and len(tiny.entropy) == 3
+    *_, again = fill(study, tmp_path)
+    # Not ==: what is not known is equal to nothing.
+    assert repr(again) == repr(filled) and len(searched) == 5
+    *_, _ = fill(dataclasses.replace(study, window=9), tmp_path)
+    assert len(searched) == 10
+
+
+def test_settings_of_units_are_as_many_as_the_problem_has(study, tmp_path):
+    one = dataclasses.replace(study.candidates[0], of_units=("samples",))
+    *_, filled = fill(dataclasses.replace(study, candidates=(one,), evaluations=400), tmp_path)
+    assert filled.cells["tiny"][0].points[0].evaluations == filled.units
+
+
+def test_another_variant_of_the_problem_begins_at_the_same_plan(study, monkeypatch, tmp_path):
+    monkeypatch.setitem(methods._METHODS, "tiny", dataclasses.replace(LEARNER, uses_start=True))
+    one = dataclasses.replace(study.candidates[0], variant="colocation_groups")
+    *_, filled = fill(dataclasses.replace(study, candidates=(one,)), tmp_path)
+    assert [cell.status for cell in filled.cells["tiny"]] == ["OK", "OK"]
+    # The start is one of the 20, and not of what was drawn.
+    assert filled.cells["tiny"][0].points[-1].evaluations == 19
+
+
+@pytest.fixture
+def table():
+    rows = (Row("dense_small", "k40x2"), Row("branches_small", "k40x2"))
+    candidates = (Candidate("single", "single", once=True), Candidate("random", "random", once=False))
+    return dataclasses.replace(PAPER, seeds=(0, 1), rows=rows, candidates=candidates, published_as={})
+
+
+def rows_of(table, folder):
+    """The rows as they are complete."""
+    return (one for one in fill(table, folder) if len(one.cells) == len(table.candidates))
+
+
+def test_a_cell_is_what_search_finds_and_is_searched_once(table, searched, tmp_path):
+    first = list(rows_of(table, tmp_path))
+    # single once, random with each seed, in both rows
+    assert searched == [("single", 0), ("random", 0), ("random", 1)] * 2
+    assert first[0].cells["random"][1].evaluations == 20
+    assert first[0].best_known_s == min(
+        cell.runtime_s for of_one in first[0].cells.values() for cell in of_one
+    )
+    assert first[0].bound_s <= first[0].best_known_s <= first[0].one_accelerator_s
+    assert repr(list(rows_of(table, tmp_path))) == repr(first)
+    assert len(searched) == 6
+
+
+def test_another_budget_or_a_damaged_file_is_searched_anew(table, searched, tmp_path):
+    list(rows_of(table, tmp_path))
+    more = dataclasses.replace(table, evaluations=21)
+    assert next(iter(rows_of(more, tmp_path))).cells["random"][0].evaluations == 21
+    del searched[:]
+    (tmp_path / "dense_small--k40x2--random--1.json").write_text("{")
+    next(iter(rows_of(more, tmp_path)))
+    assert searched == [("random", 1)]
+
+
+def test_what_was_done_before_ctrl_c_is_kept_and_an_interrupted_search_is_not(table, tmp_path, monkeypatch):
+    def interrupted(problem, method, budget_s, evaluations, seed, **more):
+        found = search(problem, method, budget_s, evaluations, seed, **more)
+        return dataclasses.replace(found, interrupted=method.name == "random" and seed == 1)
+
+    monkeypatch.setattr(cells_module, "search", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        list(rows_of(table, tmp_path))
+    kept = sorted(path.name for path in tmp_path.iterdir())
+    assert kept == ["dense_small--k40x2--random--0.json", "dense_small--k40x2--single--0.json"]
+
+
+def test_no_memory_and_no_library_are_told_apart(table, tmp_path, monkeypatch, capsys):
+    def failing(problem, method, *more, **settings):
+        raise NothingFits("too large") if method.name == "single" else InputError("no library; install it")
+
+    monkeypatch.setattr(cells_module, "search", failing)
+    filled = next(iter(rows_of(table, tmp_path)))
+    (single,), (random, _) = filled.cells["single"], filled.cells["random"]
+    assert (single.status, single.runtime_s) == (OUT_OF_MEMORY, math.inf)
+    assert random.status == NOT_RUN and math.isnan(random.runtime_s)
+    assert "no library; install it" in capsys.readouterr().out
+    # The library may be there the next time.
+    assert [path.name for path in tmp_path.iterdir()] == ["dense_small--k40x2--single--0.json"]
+    assert json.loads(next(tmp_path.iterdir()).read_text())["cell"]["message"] == "too large"
+
+
+def test_nothing_fits_at_all(table):
+    cells = {"single": (Cell(OUT_OF_MEMORY, math.inf),), "random": (Cell(NOT_RUN),)}
+    assert Filled(table.rows[0], 1, 1, 0.5, cells, one_accelerator_s=math.inf).best_known_s == math.inf
+
+
+CELL = Cell("OK", 2.5, 7, 20, 3.0)
+PROBLEM = problem_of([1], [])
+
+
+def made(**changed):
+    given = {"method": "hdp", "config": None, "seed": 0, "evaluations": 20, "cap_s": 60.0, **changed}
+    return made_of(PROBLEM, **given)
+
+
+def test_what_is_kept_is_read(tmp_path):
+    path = tmp_path / "cell.json"
+    assert read_kept(path, made()) is None
+    keep(path, made(), CELL)
+    # Not ==: what is not known is equal to nothing.
+    assert repr(read_kept(path, made())) == repr(CELL)
+    assert [one.name for one in tmp_path.iterdir()] == ["cell.json"]
+
+
+def test_another_search_is_not_this_one(tmp_path):
+    path = tmp_path / "cell.json"
+    keep(path, made(), CELL)
+    others = (
+        {"seed": 1},
+        {"evaluations": 21},
+        {"cap_s": 61.0},
+        {"config": {"placements": 3}},
+        {"method": "single"},
+    )
+    assert [read_kept(path, made(**other)) for other in others] == [None] * len(others)
+    # The version of the network is part of it.
+    assert made()["versions"]
+    assert read_kept(path, {**made(), "versions": {}}) is None
+
+
+def test_weights_are_known_by_what_is_in_them(tmp_path):
+    path = tmp_path / "weights.npz"
+    of_file = [
+        made(method="go", config={"weights": str(path)})["weights"] for text in "ab" if path.write_text(text)
+    ]
+    assert of_file[0] != of_file[1]
+    # Those that ship are each method's own.
+    shipped = {name: made(method=name)["weights"] for name in ("go", "go_zero_shot", "learned_list")}
+    assert shipped["go"] == shipped["go_zero_shot"] != shipped["learned_list"]
+    assert "weights" not in made(method="go", config={"weights": ""})
+
+
+def test_a_damaged_file_or_one_of_other_fields_is_none(tmp_path):
+    path = tmp_path / "cell.json"
+    keep(path, made(), CELL)
+    whole = path.read_text()
+    for damaged in (whole[:-9], "[]", whole.replace('"peak_bytes"', '"peak"')):
+        path.write_text(damaged)
+        assert read_kept(path, made()) is None

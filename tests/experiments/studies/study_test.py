@@ -1,0 +1,252 @@
+"""Studies are taken as they are written, the shipped ones are good, and what is wrong is one line that names it."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+import tf_placer
+from experiments.studies.study import STUDIES, TABLES, VARIANTS, read_study
+from tf_placer import workloads
+from tf_placer.errors import InputError
+from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.search import methods
+from tf_placer.search.spec import Kind
+
+GOOD = """
+title = "A study"
+about = "What is compared."
+evaluations = 100
+cap_s = 60
+seeds = [3, 4]
+window = 8
+quick_evaluations = 10
+quick_seeds = 1
+against = "shipped"
+[quick_settings]
+hdp = { placements = 4, groupings = 2 }
+[[row]]
+workload = "inception_v3"
+cluster = "k40x2"
+quick = "dense_small"
+[[row]]
+workload = "resnet50"
+cluster = "p100x2"
+[[candidate]]
+name = "shipped"
+method = "hdp"
+[[candidate]]
+name = "many groups"
+asks = "How many groups?"
+method = "hdp"
+settings = { placements = 3 }
+of_units = ["num_groups"]
+variant = "colocation_groups"
+only = ["inception_v3 on k40x2"]
+[[candidate]]
+name = "elsewhere"
+method = "random"
+only = ["resnet50 on p100x2"]
+"""
+
+
+def read(tmp_path, text):
+    (tmp_path / "study.toml").write_text(text)
+    return read_study(tmp_path / "study.toml")
+
+
+def test_what_is_written_is_read(tmp_path):
+    study = read(tmp_path, GOOD)
+    assert (study.name, study.seeds, study.rows[0].quick) == ("study", (3, 4), "dense_small")
+    assert (study.candidates[1].of_units, study.candidates[1].asks) == (("num_groups",), "How many groups?")
+
+
+def test_a_quick_study_is_of_what_stands_for_the_rows(tmp_path):
+    quick = read(tmp_path, GOOD).quick()
+    assert [row.name for row in quick.rows] == ["dense_small on k40x2"]
+    assert (quick.evaluations, quick.seeds) == (10, (3,))
+    shipped, many = quick.candidates  # the third is run elsewhere alone
+    assert shipped.settings == {"placements": 4, "groupings": 2}
+    assert (many.settings, many.only) == ({"placements": 3, "groupings": 2}, ("dense_small on k40x2",))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("[3, 4]", "[3, 3]", "it has the same seed twice; give each once"),
+        ("[3, 4]", "3", "seeds is 3; give a list"),
+        ("window = 8", "window = 0", "window is 0; "),
+        ("cap_s = 60", "", "the study has no 'cap_s'; give one"),
+        ("cap_s = 60", "cap_s = 60\nseed = 1", "the study has no key 'seed'; did you mean 'seeds' or"),
+        ('"many groups"', '"shipped"', "it has the same candidate twice; give each once"),
+        ('against = "shipped"', 'against = "shiped"', "it has no candidate 'shiped'; did you mean 'shipped'?"),
+        ('"inception_v3"\n', '"inception_v"\n', "no workload is called 'inception_v'"),
+        ('"colocation_groups"', '"groups"', "variant of candidate 'many groups' is 'groups'; "),
+        ('["num_groups"]', '["groups_of"]', "config: method 'hdp' has no setting 'groups_of'"),
+        ('["resnet50 on p100x2"]', '["resnet50"]', "candidate 'elsewhere' is run on 'resnet50', which is no row"),
+        ("title", "[title", "it is no TOML"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_one_line(tmp_path, old, new, told):
+    assert old in GOOD
+    with pytest.raises(InputError) as caught:
+        read(tmp_path, GOOD.replace(old, new, 1))
+    message = str(caught.value)
+    assert told in message and str(tmp_path / "study.toml") in message and "\n" not in message
+
+
+@pytest.mark.parametrize("path", sorted(STUDIES.glob("*.toml")), ids=lambda path: path.stem)
+def test_the_shipped_studies_are_good(path):
+    study = read_study(path)
+    study.quick().check_names()
+    assert study.seeds == (100, 101, 102, 103, 104)
+    assert len(study.quick().rows) == 1
+
+
+def test_every_agent_joins_by_itself(monkeypatch):
+    study = read_study(STUDIES / "learning.toml")
+    names = [one.name for one in study.candidates]
+    learned = {spec.name for spec in methods.SPECS if spec.kind == Kind.LEARNED}
+    assert learned <= set(names) and {"random", "cem", "list_schedule", "local_search", "single"} <= set(
+        names
+    )
+    new = dataclasses.replace(methods.find("hdp"), name="newcomer")
+    monkeypatch.setitem(methods._METHODS, "newcomer", new)
+    assert "newcomer" in [one.name for one in read_study(STUDIES / "learning.toml").candidates]
+
+
+TABLE = """
+title = "A table"
+source = "A paper"
+methods = ["single", "random"]
+once = ["single"]
+evaluations = 25
+cap_s = 60
+seeds = [3, 4]
+[published_as]
+one_accelerator = "GPU"
+random = "RL"
+[settings.random]
+[[row]]
+workload = "inception_v3"
+cluster = "k40x2"
+quick = "dense_small"
+published = { GPU = "OOM", RL = 2.5, Other = 1 }
+[[row]]
+workload = "resnet50"
+cluster = "p100x2"
+[notes]
+"resnet50 on p100x2" = "Because."
+"""
+
+
+def test_a_table_is_read(tmp_path):
+    study = read(tmp_path, TABLE)
+    assert (study.name, study.evaluations, study.seeds) == ("study", 25, (3, 4))
+    assert study.rows[0].published == {"GPU": math.inf, "RL": 2.5, "Other": 1.0}
+    assert study.columns == ("GPU", "RL", "Other")
+    assert [one.seeds_of(study.seeds) for one in study.candidates] == [(3,), (3, 4)]
+
+
+def test_a_column_can_be_a_method_with_settings_of_its_own(tmp_path):
+    text = TABLE.replace('"random"]', '"random", "few"]').replace(
+        "[settings.random]",
+        """
+[variants]
+few = "local_search"
+[settings.few]
+chains = 1
+""",
+    )
+    study = read(tmp_path, text)
+    assert [one.method for one in study.candidates] == [
+        "single",
+        "random",
+        "local_search",
+    ]
+    with pytest.raises(InputError, match="no method is called 'local_serch'"):
+        read(tmp_path, text.replace('few = "local_search"', 'few = "local_serch"'))
+    with pytest.raises(InputError, match="it has no method 'fewer'"):
+        read(tmp_path, text.replace('few = "local_search"', 'fewer = "local_search"'))
+
+
+def test_a_quick_table_is_a_tenth_on_what_stands_for_the_rows(tmp_path):
+    quick = read(tmp_path, TABLE).quick()
+    assert [row.name for row in quick.rows] == ["dense_small on k40x2"]
+    assert (quick.evaluations, quick.cap_s, quick.seeds) == (2, 6.0, (3,))
+    assert quick.columns == ()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ('"inception_v3"', '"inception_v"', "no workload is called 'inception_v'"),
+        ('"dense_small"', '"dense_smal"', "no workload is called 'dense_smal'"),
+        ('"k40x2"', '"k40x3"', "unknown cluster preset 'k40x3'"),
+        ('["single", "random"]', '["single", "random", "rndom"]', "no method is called 'rndom'"),
+        ('["single", "random"]', '["single", "single", "random"]', "the same candidate twice"),
+        ('"resnet50 on p100x2"', '"resnet50 on p100x4"', "no row 'resnet50 on p100x4'"),
+        ('random = "RL"', 'random = "LR"', "no column of the paper 'LR'"),
+        ('random = "RL"', 'randm = "RL"', "no candidate 'randm'"),
+        ('once = ["single"]', 'once = ["sngle"]', "no method 'sngle'"),
+        ("[settings.random]", "[settings.random]\nbatch = 1\nwidth = 2", "has no setting"),
+        ("RL = 2.5", "RL = -2.5", "published 'RL' is -2.5"),
+        ("RL = 2.5", 'RL = "oom"', "published 'RL' is 'oom'"),
+        ("evaluations = 25", "evaluations = 0", "evaluations is 0"),
+        ("evaluations = 25", "", "has no 'evaluations'"),
+        ("seeds = [3, 4]", "seeds = []", "it has no seed"),
+        ("seeds = [3, 4]", "seeds = 3", "seeds is 3; give a list"),
+        ("cap_s = 60", "cap_s = 60\ncapp = 1", "no key 'capp'"),
+        ('cluster = "p100x2"', 'clustr = "p100x2"', "no key 'clustr'"),
+        ('source = "A paper"', "source = 5", "source is 5"),
+        ("[notes]", "[notes", "it is no TOML"),
+    ],
+)
+def test_a_mistake_in_a_table_is_one_line_that_names_file_and_word(old, new, told, tmp_path):
+    assert old in TABLE
+    with pytest.raises(InputError) as error:
+        read(tmp_path, TABLE.replace(old, new, 1))
+    message = str(error.value)
+    assert told in message and str(tmp_path / "study.toml") in message
+    assert len(message.splitlines()) == 1 and ";" in message
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(InputError, match="No such file"):
+        read_study(tmp_path / "study.toml")
+
+
+UNPUBLISHED = ("go_generalization", "plain_search")
+
+
+def test_every_table_has_something_quick_and_that_of_a_paper_its_numbers():
+    files = sorted(TABLES.glob("*.toml"))
+    assert [path.stem for path in files] == [
+        "colocrl_2017",
+        "go_2020",
+        "go_generalization",
+        "hdp_2018",
+        "mars_2021",
+        "placeto_2019",
+        "plain_search",
+    ]
+    for path in files:
+        study = read_study(path)  # which also knows the names
+        assert all(bool(row.published) == (path.stem not in UNPUBLISHED) for row in study.rows)
+        assert 0 < len(study.quick().rows) <= len(study.rows)
+
+
+def test_colocation_groups_hold_whole_units_and_cost_nothing():
+    item, cluster = workloads.build("dense_small"), tf_placer.Cluster.preset("k40x2")
+    shipped, grouped = (VARIANTS[name](item, cluster) for name in ("as_shipped", "colocation_groups"))
+    assert grouped.num_units < shipped.num_units
+    group_of_unit = np.zeros(shipped.num_units, np.int64)
+    group_of_unit[shipped.unit_of_op] = grouped.unit_of_op
+    np.testing.assert_array_equal(group_of_unit[shipped.unit_of_op], grouped.unit_of_op)
+    rows = np.random.default_rng(0).integers(0, 2, (5, grouped.num_units)).astype(np.int32)
+    rows = grouped.legalized(rows)
+    coarse, fine = SimulatedEvaluator(grouped), SimulatedEvaluator(shipped)
+    np.testing.assert_array_equal(
+        coarse.evaluate(rows).runtime_s, fine.evaluate(rows[:, group_of_unit]).runtime_s
+    )

@@ -1,0 +1,100 @@
+"""Page, CSV, picture and order of a table, of a row made by hand."""
+
+import csv
+import dataclasses
+import io
+import math
+
+import pytest
+
+from experiments.studies.cells import Cell
+from experiments.studies.study import Candidate
+from experiments.studies.table_page import as_csv, as_markdown, differences, draw, mean_s, seconds
+from tests.experiments.studies.by_hand import PAPER, PAPER_FILLED
+
+
+def lines(description=PAPER):
+    return as_markdown(description, [PAPER_FILLED], "the command").splitlines()
+
+
+def test_the_page_has_each_method_beside_the_paper():
+    page = lines()
+    # Best known is 2.0: 2.5 is 1.25 of it, the mean of random 1.5.
+    assert "| dense_small on k40x2 | 2 | 1 | 1.250 | 1.250 | 1.500 | 1.000 | - |" in page
+    assert "| one_accelerator | 2.5 |  | 1.250 |  |  | GPU: OOM |" in page
+    assert "| random | 3 | 1 | 1.500 | 2.00 | 20 | RL: 2 |" in page
+    assert "| local_search | 2 † |  | 1.000 | 0.00 | 7 |  |" in page
+    assert "|  |  |  |  |  |  | New: 1.5 |" in page
+    assert "local_search found nothing that fits with 1 of 2 seeds." in page
+    assert "list_schedule was not run: no library; install it." in page
+    assert "Why: not explained yet" in page
+
+
+def test_a_note_stands_below_what_it_explains_and_a_table_that_goes_on_says_so():
+    other = dataclasses.replace(PAPER.rows[0], workload="two_towers")
+    noted = dataclasses.replace(
+        PAPER,
+        rows=(*PAPER.rows, other),
+        notes={"dense_small on k40x2": "One device is enough."},
+    )
+    page = lines(noted)
+    assert "Why: One device is enough." in page
+    assert "Not complete: 1 of 2 rows are done." in page
+    assert not any(line.startswith("Not complete") for line in lines())
+
+
+def test_a_column_that_is_a_method_with_settings_says_so():
+    variant = Candidate("local_search", "memetic", settings={"chains": 1, "levels": 2})
+    candidates = (*PAPER.candidates[:2], variant, PAPER.candidates[3])
+    assert "- local_search: `memetic` with `chains=1 levels=2`" in lines(
+        dataclasses.replace(PAPER, candidates=candidates)
+    )
+
+
+def test_the_csv_has_a_line_for_each_method_and_each_column_that_is_the_papers_alone():
+    rows = list(csv.DictReader(io.StringIO(as_csv(PAPER, [PAPER_FILLED]))))
+    assert [row["method"] for row in rows] == ["one_accelerator", *(one.name for one in PAPER.candidates), ""]
+    random = rows[2]
+    assert [float(random[name]) for name in ("mean_s", "spread_s", "best_s", "of_best_known")] == [
+        3,
+        1,
+        2,
+        1.5,
+    ]
+    assert (random["peak_bytes"], random["published_as"], random["published_s"]) == (str(2**31), "RL", "2.0")
+    assert (rows[3]["capped"], rows[3]["fitting"], rows[3]["seeds"]) == ("True", "1", "2")
+    assert (rows[4]["status"], rows[4]["mean_s"]) == ("NOT_RUN", "")
+    assert rows[0]["published_s"] == "inf"
+    assert (rows[5]["published_as"], float(rows[5]["published_s"])) == ("New", pytest.approx(1.5))
+
+
+def test_pairs_that_are_turned_and_who_fits_on_one_side_only():
+    # Here: one device fits (2.5), single 2.5 before random 3; there: OOM, Expert 3 behind RL 2. What was not run is
+    # in no pair.
+    assert differences(PAPER, PAPER_FILLED) == [
+        "one_accelerator fits here; in the paper GPU does not fit",
+        "single (2.5) is faster than random (3) here; in the paper RL (2) is faster than Expert (3)",
+    ]
+
+
+def test_the_same_order_and_a_tie_are_no_difference():
+    for single_s in (3.5, 3.0, 2.99):  # behind, a tie, and nearer than 2 %
+        cells = {**PAPER_FILLED.cells, "single": (Cell("OK", single_s),)}
+        assert (
+            differences(PAPER, dataclasses.replace(PAPER_FILLED, one_accelerator_s=math.inf, cells=cells))
+            == []
+        )
+
+
+def test_the_mean_is_of_what_fits():
+    assert mean_s((2.0, math.inf, 4.0)) == 3.0
+    assert mean_s((math.inf,)) == math.inf
+    assert math.isnan(mean_s((math.nan,)))
+    assert [seconds(value) for value in (0.12345, math.inf, math.nan)] == ["0.1235", "OOM", "-"]
+
+
+def test_the_same_rows_give_the_same_picture():
+    first = draw(PAPER, [PAPER_FILLED])
+    assert first.startswith(b"\x89PNG")
+    assert draw(PAPER, [PAPER_FILLED]) == first
+    assert draw(PAPER, [PAPER_FILLED, PAPER_FILLED]) != first

@@ -1,0 +1,299 @@
+"""Transformers: BERT (Devlin et al. 2018) and Transformer-XL (Dai et al. 2019), and the Keras layers that they need."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tf_placer.workloads.spec import Workload, WorkloadSpec, variants
+from tf_placer.workloads.train_step import begin, sentence_batch, step_of
+
+
+class TiedSoftmax(keras.layers.Layer):
+    """Probabilities [..., vocabulary] of [..., width], by the weights of an embedding and a bias of its own."""
+
+    def __init__(self, embedding: keras.layers.Embedding, name: str) -> None:
+        """Takes the weights of ``embedding``, [vocabulary, width]."""
+        super().__init__(name=name)
+        self._embedding = embedding
+
+    def build(self, input_shape: tuple) -> None:
+        """Makes the bias, [vocabulary]."""
+        del input_shape  # the embedding knows its sizes
+        self._bias = self.add_weight(shape=(self._embedding.input_dim,), initializer="zeros", name="bias")
+        super().build(())
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        """Returns the probabilities."""
+        logits = tf.linalg.matmul(x, self._embedding.embeddings, transpose_b=True)
+        return tf.nn.softmax(logits + self._bias)
+
+
+class SegmentMemory(keras.layers.Layer):
+    """Returns the last inputs of the steps before, [batch, length, width]; no gradient flows into them."""
+
+    def __init__(self, length: int, **settings: Any) -> None:
+        """Takes how many positions to remember."""
+        super().__init__(**settings)
+        self._length = length
+
+    def build(self, shape: tuple[int, int, int]) -> None:
+        """Makes the memory, which begins with zeros."""
+        batch, _, width = shape
+        self._memory = self.add_weight(
+            shape=(batch, self._length, width), initializer="zeros", trainable=False, name="memory"
+        )
+
+    def call(self, x: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """Returns what was remembered, and in training remembers ``x``, [batch, positions, width], for the next."""
+        before = tf.identity(self._memory)
+        if training:
+            self._memory.assign(tf.concat([before, x], axis=1)[:, -self._length :])
+        return before
+
+    def compute_output_shape(self, shape: tuple[int, int, int]) -> tuple[int, int, int]:
+        """Of the memory."""
+        batch, _, width = shape
+        return batch, self._length, width
+
+
+class RelativeAttention(keras.layers.Layer):
+    """Causal attention of [B, T, W] to [B, M + T, W].
+
+    The score of position i for the one at distance d before it is
+    ``((q_i + u) . k_{i-d} + (q_i + v) . r_d) / sqrt(W / H)``, with ``r`` a projection of sinusoids and one ``u`` and
+    ``v`` for each of H heads.
+    """
+
+    def __init__(self, heads: int, **settings: Any) -> None:
+        """Takes H, a divisor of W."""
+        super().__init__(**settings)
+        self._heads = heads
+
+    def build(self, x_shape: tuple, memory_shape: tuple) -> None:
+        """Makes the projections and the table of sinusoids."""
+        self._length, self._remembered, self._width = x_shape[1], memory_shape[1], x_shape[2]
+        w, head_shape = self._width, (self._heads, self._width // self._heads)
+        self._query, self._distance, self._output = (
+            self.add_weight(shape=(w, w), name=name) for name in ("query", "distance", "output")
+        )
+        self._key_and_value = self.add_weight(shape=(w, 2 * w), name="key_and_value")
+        self._content_bias, self._distance_bias = (
+            self.add_weight(shape=head_shape, initializer="zeros", name=name)
+            for name in ("content_bias", "distance_bias")
+        )
+
+    def call(self, x: tf.Tensor, memory: tf.Tensor) -> tf.Tensor:
+        """Returns [B, T, W]."""
+        heads = self._heads
+        query = _in_heads(_projected(x, self._query), heads)  # [B, T, H, W/H]
+        both = _projected(tf.concat([memory, x], axis=1), self._key_and_value)
+        key, value = (_in_heads(half, heads) for half in tf.split(both, 2, axis=-1))
+        sinusoids = tf.constant(_sinusoids(self._remembered + self._length, self._width))
+        distance = tf.matmul(sinusoids, self._distance)
+        distance = tf.reshape(distance, [1, -1, heads, self._width // heads])
+        by_content = _scores(query + self._content_bias, key)
+        by_distance = _shifted(_scores(query + self._distance_bias, distance))
+        scores = (by_content + by_distance) / (self._width // heads) ** 0.5
+        shares = tf.nn.softmax(scores + tf.constant(_causal(self._length, self._remembered)))
+        read = tf.transpose(tf.matmul(shares, tf.transpose(value, [0, 2, 1, 3])), [0, 2, 1, 3])
+        return _projected(tf.reshape(read, [-1, self._length, self._width]), self._output)
+
+
+def _projected(x: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    """One product of two matrices, [B, T, W] by [W, V]."""
+    _, length, width = x.shape
+    return tf.reshape(tf.matmul(tf.reshape(x, [-1, width]), weights), [-1, length, weights.shape[1]])
+
+
+def _in_heads(x: tf.Tensor, heads: int) -> tf.Tensor:
+    _, length, width = x.shape
+    return tf.reshape(x, [-1, length, heads, width // heads])
+
+
+def _scores(query: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
+    """[B, H, T, K]."""
+    return tf.matmul(tf.transpose(query, [0, 2, 1, 3]), tf.transpose(key, [0, 2, 3, 1]))
+
+
+def _shifted(scores: tf.Tensor) -> tf.Tensor:
+    """Moves row i of [B, H, T, K] left by T - 1 - i: columns are distances K - 1 to 0 before, keys after."""
+    _, heads, length, keys = scores.shape
+    padded = tf.pad(scores, [[0, 0], [0, 0], [0, 0], [1, 0]])
+    turned = tf.reshape(padded, [-1, heads, keys + 1, length])[:, :, 1:]
+    return tf.reshape(turned, [-1, heads, length, keys])
+
+
+def _sinusoids(count: int, width: int) -> np.ndarray:
+    """[count, width] float32, of the distances count - 1 to 0."""
+    distance = np.arange(count - 1, -1, -1)[:, np.newaxis]
+    angle = distance / 10000 ** (np.arange(0, width, 2) / width)
+    return np.concatenate([np.sin(angle), np.cos(angle)], axis=1).astype(np.float32)
+
+
+def _causal(length: int, remembered: int) -> np.ndarray:
+    """[length, remembered + length] float32: a large negative number for what comes after."""
+    return np.triu(np.full((length, remembered + length), -1e9, np.float32), remembered + 1)
+
+
+_MASKED = 0.15  # share of the tokens that are to be found again
+_MASK = 0  # the token that stands in their place
+
+
+def bert(
+    layers: int = 12,
+    width: int = 768,
+    heads: int = 12,
+    batch: int = 24,
+    length: int = 384,
+    vocabulary: int = 30522,
+    dropout: float = 0.1,
+    optimizer: str = "adam",
+    seed: int = 0,
+    training: bool = True,
+) -> Workload:
+    """Returns a step on int32 [batch, length] tokens with int32 [batch, masked] positions; a stage is a layer.
+
+    Args:
+      width: of a token; four times as much in between.
+      training: with gradients and update; else forward pass and loss.
+    """
+    begin(seed)
+    tokens = keras.Input((length,), dtype="int32", name="tokens")
+    positions = keras.Input((max(1, round(_MASKED * length)),), dtype="int32", name="positions")
+    words = keras.layers.Embedding(vocabulary, width, name="embed_words")
+    places = keras.layers.Embedding(length, width, name="embed_places")
+    x = keras.layers.Add(name="embed_add")([words(tokens), places(tf.range(length)[tf.newaxis])])
+    x = _dropped(keras.layers.LayerNormalization(name="embed_norm")(x), dropout, seed, "embed")
+    for layer in range(layers):
+        x = _bert_layer(x, heads, dropout, seed, f"layer_{layer}")
+    x = keras.ops.take_along_axis(x, positions[:, :, tf.newaxis], axis=1)
+    x = keras.layers.Dense(width, activation="gelu", name="head_dense")(x)
+    x = keras.layers.LayerNormalization(name="head_norm")(x)
+    model = keras.Model([tokens, positions], TiedSoftmax(words, name="head_softmax")(x))
+    step = step_of(model, optimizer, training)
+    middle = (rf"\blayer_{layer}_" for layer in range(layers))
+    stages = (r"\bembed_", *middle, r"\b(head|sparse_categorical)_")
+    return Workload(step, _masked_batch(batch, length, vocabulary, seed), stages)
+
+
+def _bert_layer(x: tf.Tensor, heads: int, dropout: float, seed: int, name: str) -> tf.Tensor:
+    """Attention and two dense layers, each added to what came in and then normalized."""
+    width = x.shape[-1]
+    attention = keras.layers.MultiHeadAttention(
+        heads, width // heads, dropout=dropout, seed=seed, name=f"{name}_attention"
+    )
+    y = _dropped(attention(x, x), dropout, seed, f"{name}_attention")
+    x = keras.layers.Add(name=f"{name}_attention_add")([x, y])
+    x = keras.layers.LayerNormalization(name=f"{name}_attention_norm")(x)
+    y = keras.layers.Dense(4 * width, activation="gelu", name=f"{name}_inner")(x)
+    y = _dropped(keras.layers.Dense(width, name=f"{name}_outer")(y), dropout, seed, f"{name}_outer")
+    x = keras.layers.Add(name=f"{name}_outer_add")([x, y])
+    return keras.layers.LayerNormalization(name=f"{name}_outer_norm")(x)
+
+
+def _dropped(x: tf.Tensor, dropout: float, seed: int, name: str) -> tf.Tensor:
+    return keras.layers.Dropout(dropout, seed=seed, name=f"{name}_dropout")(x)
+
+
+def _masked_batch(
+    batch: int, length: int, vocabulary: int, seed: int
+) -> tuple[tuple[tf.Tensor, tf.Tensor], tf.Tensor]:
+    """Returns ([batch, length] tokens, [batch, masked] positions) and the [batch, masked] tokens that were there."""
+    random = np.random.default_rng(seed)
+    tokens = random.integers(1, vocabulary, size=(batch, length), dtype=np.int32)
+    order = random.permuted(np.tile(np.arange(length, dtype=np.int32), (batch, 1)), axis=1)
+    positions = np.sort(order[:, : max(1, round(_MASKED * length))], axis=1)
+    labels = np.take_along_axis(tokens, positions, axis=1)
+    np.put_along_axis(tokens, positions, np.int32(_MASK), axis=1)
+    return (tf.constant(tokens), tf.constant(positions)), tf.constant(labels)
+
+
+_SMALL_BERT = {"layers": 2, "width": 64, "heads": 4, "batch": 4, "length": 32, "vocabulary": 500}
+
+BERT: tuple[WorkloadSpec, ...] = (
+    *variants(
+        WorkloadSpec("bert_base", bert, "BERT-Base, Devlin et al. 2018; as in Mars' table"), small=_SMALL_BERT
+    ),
+    *variants(
+        WorkloadSpec(
+            "bert_large",
+            bert,
+            "BERT-Large, Devlin et al. 2018; does not fit a 16 GB device",
+            {"layers": 24, "width": 1024, "heads": 16},
+        ),
+        small={**_SMALL_BERT, "layers": 4},
+    ),
+)
+
+
+def transformer_xl(
+    layers: int = 2,
+    width: int = 1024,
+    heads: int = 16,
+    batch: int = 32,
+    length: int = 256,
+    memory: int = 256,
+    vocabulary: int = 32000,
+    dropout: float = 0.1,
+    optimizer: str = "adam",
+    seed: int = 0,
+    training: bool = True,
+) -> Workload:
+    """Returns a step on int32 [batch, length] tokens; a stage is a layer.
+
+    GO, which places it, says only how many layers there are; the width is that of the paper's large model.
+
+    Args:
+      width: of a token; four times as much in between.
+      memory: how many positions before the segment are read; each layer has a variable of them.
+      training: with gradients and update; else forward pass and loss, with the memory as it is.
+    """
+    begin(seed)
+    tokens = keras.Input(batch_shape=(batch, length), dtype="int32")
+    words = keras.layers.Embedding(vocabulary, width, name="embed_words")
+    x = keras.layers.Dropout(dropout, seed=seed, name="embed_dropout")(words(tokens))
+    for layer in range(layers):
+        x = _xl_layer(x, heads, memory, dropout, seed, f"layer_{layer}")
+    model = keras.Model(tokens, TiedSoftmax(words, name="head_softmax")(x))
+    step = step_of(model, optimizer, training)
+    middle = (rf"\blayer_{layer}_" for layer in range(layers))
+    stages = (r"\bembed_", *middle, r"\b(head|sparse_categorical)_")
+    return Workload(step, sentence_batch(batch, length, vocabulary, seed), stages)
+
+
+def _xl_layer(x: tf.Tensor, heads: int, memory: int, dropout: float, seed: int, name: str) -> tf.Tensor:
+    """Attention to the memory too, then two dense layers, each added to what came in and then normalized."""
+    width = x.shape[-1]
+    before = SegmentMemory(memory, name=f"{name}_memory")(x)
+    y = RelativeAttention(heads, name=f"{name}_attention")(x, before)
+    y = keras.layers.Dropout(dropout, seed=seed, name=f"{name}_attention_dropout")(y)
+    x = keras.layers.Add(name=f"{name}_attention_add")([x, y])
+    x = keras.layers.LayerNormalization(name=f"{name}_attention_norm")(x)
+    y = keras.layers.Dense(4 * width, activation="relu", name=f"{name}_inner")(x)
+    y = keras.layers.Dense(width, name=f"{name}_outer")(y)
+    y = keras.layers.Dropout(dropout, seed=seed, name=f"{name}_outer_dropout")(y)
+    x = keras.layers.Add(name=f"{name}_outer_add")([x, y])
+    return keras.layers.LayerNormalization(name=f"{name}_outer_norm")(x)
+
+
+_SMALL_XL = {"width": 64, "heads": 4, "batch": 4, "length": 16, "memory": 16, "vocabulary": 500}
+
+TRANSFORMER_XL: tuple[WorkloadSpec, ...] = tuple(
+    row
+    for layers in (2, 4, 8)
+    for row in variants(
+        WorkloadSpec(
+            f"transformer_xl_{layers}",
+            transformer_xl,
+            f"Transformer-XL of {layers} layers, Dai et al. 2019; as in GO's table",
+            {"layers": layers},
+        ),
+        small=_SMALL_XL,
+    )
+)
+
+ROWS = (*BERT, *TRANSFORMER_XL)
