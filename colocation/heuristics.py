@@ -17,13 +17,13 @@ import numpy as np
 
 from colocation.constraints import Merge
 from colocation.graph_index import GraphIndex
+from colocation.op_facts import having, values
 from colocation.units import Heuristic, Units
 
-_METADATA_TYPES = frozenset({"Shape", "ShapeN", "Size", "Rank"})
+_METADATA_TYPES, _POOL_OF_GRADIENT = having("metadata"), values("pool")
 _V1_GRADIENT = re.compile(r"(?:^|/)gradients(?:_\d+)?/(?P<forward>.+?)_grad(?:/|$)")
 _TAPE_GRADIENT = re.compile(r"(?:^|/)gradient_tape(?:_\d+)?/(?P<path>.+)$")
 _UNIQUE_SUFFIX = re.compile(r"_\d+$")
-_POOL_OF_GRADIENT = {"MaxPool3DGrad": "MaxPool3D", "MaxPoolGrad": "MaxPool"}
 
 
 def default_groups(index: GraphIndex, units: Units) -> Iterator[Merge]:

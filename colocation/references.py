@@ -11,22 +11,9 @@ import numpy as np
 
 from colocation.argument_types import input_types, is_ref, op_definition, output_types
 from colocation.graph_index import GraphIndex
+from colocation.op_facts import having
 
-# These hand a reference on, or look at what is behind it; whatever else takes one writes.
-LEAVES_AS_IT_IS = frozenset(
-    {
-        "IsVariableInitialized",
-        "RefEnter",
-        "RefExit",
-        "RefIdentity",
-        "RefMerge",
-        "RefNextIteration",
-        "RefSelect",
-        "RefSwitch",
-    }
-)
-# What these give is the buffer that they read, not a copy.
-_SAME_BUFFER = frozenset({"Enter", "ExpandDims", "Identity", "Reshape", "Squeeze", "StopGradient", "Switch"})
+LEAVES_AS_IT_IS, _SAME_BUFFER = having("keeps_reference"), having("same_buffer")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,83 +12,21 @@ from collections.abc import Callable
 import tensorflow as tf
 from tensorflow.core.framework import types_pb2
 
+from colocation.op_facts import having, values
 from tf_placer.costs.op_view import OpView
 
 _LAYOUTS = frozenset({b"CHANNELS_FIRST", b"NCDHW", b"NCHW"})
 _CHANNELS_LAST = "make the model channels-last (data_format='channels_last')"
 _NEEDS_GPU = "give a cluster with a GPU"
 
-_CONVOLUTIONS = frozenset(
-    {
-        "Conv2D",
-        "Conv2DBackpropFilter",
-        "Conv2DBackpropInput",
-        "Conv3D",
-        "Conv3DBackpropFilterV2",
-        "Conv3DBackpropInputV2",
-        "DepthwiseConv2dNative",
-        "DepthwiseConv2dNativeBackpropFilter",
-        "DepthwiseConv2dNativeBackpropInput",
-    }
-)
-CHANNELS_LAST_ONLY = _CONVOLUTIONS | frozenset(
-    {
-        "AvgPool",
-        "AvgPool3D",
-        "AvgPool3DGrad",
-        "AvgPoolGrad",
-        "Conv",
-        "DepthToSpace",
-        "MaxPool",
-        "MaxPool3D",
-        "MaxPool3DGrad",
-        "MaxPool3DGradGrad",
-        "MaxPoolGrad",
-        "MaxPoolGradGrad",
-        "MaxPoolGradGradV2",
-        "MaxPoolGradV2",
-        "MaxPoolV2",
-        "SpaceToDepth",
-    }
-)
-CHANNELS_LAST_IN_INFERENCE = frozenset({"FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3"})
-NO_DILATION = frozenset(
-    {
-        "Conv2DBackpropFilter",
-        "Conv2DBackpropInput",
-        "Conv3D",
-        "Conv3DBackpropFilterV2",
-        "Conv3DBackpropInputV2",
-        "DepthwiseConv2dNative",
-    }
-)
+CHANNELS_LAST_ONLY = having("channels_last")
+CHANNELS_LAST_IN_INFERENCE = having("channels_last_in_inference")
+NO_DILATION = having("undilated")
 # Op type -> the convolution's input and its filter, each the number of an input, or -1 for the output.
-NO_GROUPS = {
-    "Conv2DBackpropFilter": (0, -1),
-    "Conv2DBackpropInput": (-1, 1),
-    "Conv3D": (0, 1),
-    "Conv3DBackpropFilterV2": (0, -1),
-    "Conv3DBackpropInputV2": (-1, 1),
-}
-# Of ``MaxPoolGradV2`` and the like the window is an input.
-NO_POOLING_OF_CHANNELS = frozenset(
-    {
-        "AvgPool",
-        "AvgPool3D",
-        "AvgPool3DGrad",
-        "AvgPoolGrad",
-        "MaxPool3D",
-        "MaxPool3DGrad",
-        "MaxPoolGrad",
-        "MaxPoolGradGrad",
-    }
-)
-# Those that oneDNN has in every layout and with dilation.
-IN_ONEDNN = _CONVOLUTIONS | frozenset(
-    {"AvgPool", "AvgPool3D", "AvgPool3DGrad", "AvgPoolGrad", "MaxPool", "MaxPool3D"}
-)
-_GROUPS_IN_ONEDNN = frozenset({"Conv2DBackpropFilter", "Conv2DBackpropInput"})
-_CHANNELS_IN_ONEDNN = frozenset({"AvgPool", "AvgPool3D"})
+NO_GROUPS = {op_type: tuple(map(int, value.split(","))) for op_type, value in values("ungrouped").items()}
+NO_POOLING_OF_CHANNELS = having("unpooled_channels")
+IN_ONEDNN = having("onednn")
+_GROUPS_IN_ONEDNN, _CHANNELS_IN_ONEDNN = having("onednn_groups"), having("onednn_channels")
 
 
 @dataclasses.dataclass(frozen=True)

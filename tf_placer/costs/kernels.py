@@ -12,10 +12,10 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2, kernel_def_pb2, op_def_pb2
 
+from colocation.op_facts import having
 from colocation.tensorflow_internals import registered_kernels, registered_op
 
-# These only hold a value that the runtime puts there; they take whatever device they are given.
-_ON_EVERY_DEVICE = frozenset({"Placeholder", "PlaceholderWithDefault", "_Arg", "_Retval"})
+_ON_EVERY_DEVICE = having("any_device")
 
 _Values = tuple[Any, ...]  # DataType numbers, bytes, whole numbers or truth values
 

@@ -12,25 +12,13 @@ from collections.abc import Mapping, Sequence
 import tensorflow as tf
 from tensorflow.core.framework import function_pb2, node_def_pb2
 
+from colocation.op_facts import having
 from tf_placer.graph.program import HostCapture, ItemVariable
 from tf_placer.graph.program.functions import function_names
 
-CALLBACKS = frozenset({"EagerPyFunc", "PyFunc", "PyFuncStateless"})
-# Of an asset or a list, once, before a model is used.
-_TABLES = frozenset({"HashTable", "HashTableV2"})
-_FILLS_A_TABLE = frozenset(
-    {
-        "InitializeTable",
-        "InitializeTableFromTextFile",
-        "InitializeTableFromTextFileV2",
-        "InitializeTableV2",
-        "LookupTableImport",
-        "LookupTableImportV2",
-    }
-)
-_ITERATOR_READS = frozenset({"IteratorGetNext", "IteratorGetNextSync"})
+CALLBACKS, _TELLS, _ITERATOR_READS = having("python"), having("prints"), having("iterator_read")
+_TABLES, _FILLS_A_TABLE = having("table"), having("fills_table")
 _NO_NUMBERS = (tf.string, tf.resource, tf.variant)
-_TELLS = frozenset({"Print", "PrintV2"})
 
 
 def host_ops(

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 import tensorflow as tf
 from tensorflow.core.framework import function_pb2, node_def_pb2
 
+from colocation.op_facts import CALLS
 from tf_placer.errors import InputError
-from tf_placer.graph.program.functions import CALL_OPS
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.rewrite import check_can_be_written
 
@@ -61,7 +61,7 @@ def _collect(
 ) -> None:
     """Adds the devices of the ops in all bodies that these nodes call; inlining names an op ``call/op``."""
     for node in nodes:
-        name = node.attr["f"].func.name if node.op in CALL_OPS else node.op
+        name = node.attr["f"].func.name if node.op in CALLS else node.op
         body = library.get(name)
         if body is None:
             continue

@@ -5,8 +5,9 @@ from __future__ import annotations
 import collections
 from collections.abc import Iterable, Mapping
 
+from colocation.op_facts import CALLS
 from tf_placer.graph.program import fresh_name
-from tf_placer.graph.program.functions import CALL_OPS, function_names, is_compiled
+from tf_placer.graph.program.functions import function_names, is_compiled
 from tf_placer.graph.reading.saved_model import SavedModel
 from tf_placer.rewrite.functions import with_references_renamed
 from tf_placer.rewrite.signature_body import SignatureCall
@@ -69,7 +70,7 @@ class _Functions:
         self._of_name = {function.signature.name: function for function in self._library.function}
         self._objects = model.meta_graph.object_graph_def
         nodes = model.meta_graph.graph_def.node
-        self._of_signatures = {node.attr["f"].func.name for node in nodes if node.op in CALL_OPS}
+        self._of_signatures = {node.attr["f"].func.name for node in nodes if node.op in CALLS}
         concrete = set(self._objects.concrete_functions) & set(self._of_name)
         self.of_objects = sorted(name for name in concrete - self._of_signatures if self._path_of(name))
 
@@ -89,7 +90,7 @@ class _Functions:
         site: _Site = {}
         for node in self._of_name[name].node_def:
             inlined = f"{prefix}/{node.name}"
-            called = node.attr["f"].func.name if node.op in CALL_OPS else node.op
+            called = node.attr["f"].func.name if node.op in CALLS else node.op
             is_inlined = called in self._of_name and not (
                 is_compiled(node) or is_compiled(self._of_name[called])
             )

@@ -9,10 +9,10 @@ import tensorflow as tf
 from tensorflow.core.framework import function_pb2, node_def_pb2
 
 from colocation.graph_index import parse_input
+from colocation.op_facts import CALLS
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
 from tf_placer.graph.program.function_tensors import op_def, output_offsets
-from tf_placer.graph.program.functions import CALL_OPS
 from tf_placer.graph.reading.saved_model import SavedModel
 from tf_placer.rewrite.functions import with_functions_renamed
 
@@ -51,7 +51,7 @@ def call_of(model: SavedModel, signature: str) -> SignatureCall | None:
     names = {parse_input(output.name)[1] for output in outputs}
     node = node_of_name[next(iter(names))]
     functions = model.meta_graph.object_graph_def.concrete_functions
-    if len(names) != 1 or node.op not in CALL_OPS or node.attr["f"].func.name not in functions:
+    if len(names) != 1 or node.op not in CALLS or node.attr["f"].func.name not in functions:
         return None
     bodies = {function.signature.name: function for function in graph_def.library.function}
     return SignatureCall(node, bodies[node.attr["f"].func.name])

@@ -10,12 +10,9 @@ import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
 from colocation.graph_index import parse_input
+from colocation.op_facts import BRANCHES, LOOPS
 from tf_placer.runtime.graph_program import GraphProgram
 from tf_placer.runtime.step_values import SameValues
-
-# Ops that the runtime replaces by simpler ones, which are named after them.
-_LOWERED_TYPES = frozenset({"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"})
-
 
 # What the runtime calls ops that it has made of several.
 _FUSED_PREFIXES = ("_Fused", "_Mkl")
@@ -82,7 +79,7 @@ def audit(program: GraphProgram, partition_graphs: list[tf.compat.v1.GraphDef]) 
     added: dict[str, int] = collections.Counter()
     planned = {node.name for node in program.graph_def.node}
     lowered_devices: dict[str, set[str]] = collections.defaultdict(set)
-    lowered = {node.name for node in program.graph_def.node if node.op in _LOWERED_TYPES}
+    lowered = {node.name for node in program.graph_def.node if node.op in LOOPS | BRANCHES}
     for graph in partition_graphs:
         for node in graph.node:
             if node.name in planned:

@@ -22,6 +22,7 @@ from tensorflow.core.framework import (
 )
 
 from colocation.argument_types import op_definition
+from colocation.op_facts import NEXT_ITERATIONS
 from tf_placer.errors import InputError
 from tf_placer.graph.checking.check_calls import check_calls
 from tf_placer.graph.program.function_tensors import num_tensors
@@ -156,7 +157,7 @@ def _check_inputs(
                 )
             control_seen = is_control
             producers[node.name].append(found)
-    back = {node.name for node in nodes if node.op in ("NextIteration", "RefNextIteration")}
+    back = {node.name for node in nodes if node.op in NEXT_ITERATIONS}
     forward = {name: [one for one in found if one not in back] for name, found in producers.items()}
     try:
         graphlib.TopologicalSorter(forward).prepare()

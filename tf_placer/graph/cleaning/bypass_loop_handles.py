@@ -14,9 +14,8 @@ import tensorflow as tf
 from tensorflow.core.framework import function_pb2, node_def_pb2
 
 from colocation.graph_index import parse_input
+from colocation.op_facts import LOOPS
 from tf_placer.graph.program import Program, with_nodes
-
-_LOOP_OPS = frozenset({"While", "StatelessWhile"})
 
 
 def bypass_loop_handles(program: Program) -> Program:
@@ -24,7 +23,7 @@ def bypass_loop_handles(program: Program) -> Program:
     functions = {function.signature.name: function for function in program.graph_def.library.function}
     input_of: dict[tuple[str, int], str] = {}
     for node in program.graph_def.node:
-        if node.op in _LOOP_OPS:
+        if node.op in LOOPS:
             input_of.update(_passed_handles(node, functions[node.attr["body"].func.name]))
     if not input_of:
         return program

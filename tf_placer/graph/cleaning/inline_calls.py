@@ -25,12 +25,12 @@ import tensorflow as tf
 from tensorflow.core.framework import function_pb2, node_def_pb2
 
 from colocation.graph_index import parse_input
+from colocation.op_facts import CALLS, ENTERS
 from tf_placer.errors import InputError
 from tf_placer.graph.program import Program, fresh_name, with_nodes
 from tf_placer.graph.program.function_tensors import is_stateful, output_offsets
-from tf_placer.graph.program.functions import CALL_OPS, is_compiled
+from tf_placer.graph.program.functions import is_compiled
 
-_FRAME_OPS = frozenset({"Enter", "RefEnter"})
 _NEVER_WAITS = frozenset({"Placeholder", "VarHandleOp"})
 
 
@@ -113,7 +113,7 @@ class _Inliner:
         """Returns the function a node calls and that is to be inlined, or None."""
         if node.op in self._library:
             name = node.op
-        elif node.op in CALL_OPS:
+        elif node.op in CALLS:
             name = node.attr["f"].func.name
         else:
             return None
@@ -152,7 +152,7 @@ class _Inliner:
         waits = [text for text in call.input if text.startswith("^")]
         if not waits:
             return []
-        if any(node.op in _FRAME_OPS for node in nodes):
+        if any(node.op in ENTERS for node in nodes):
             raise InputError(
                 f"call {call.name!r} has control inputs and function {body.signature.name!r} an old-style "
                 "loop (Enter), which cannot be inlined; trace it with tf.compat.v1.enable_control_flow_v2()"
@@ -206,7 +206,7 @@ class _Wiring:
         result.device = _inherited(node.device, self._device)
         del result.input[:]
         result.input.extend(self.tensor(text) for text in node.input)
-        if node.op in _FRAME_OPS:  # two calls must not share a loop
+        if node.op in ENTERS:  # two calls must not share a loop
             result.attr["frame_name"].s = f"{self._call}/{node.attr['frame_name'].s.decode()}".encode()
         if "_class" in result.attr:
             classes = [value.decode() for value in node.attr["_class"].list.s]

@@ -15,10 +15,11 @@ from collections.abc import Iterable
 import tensorflow as tf
 from tensorflow.core.framework import function_pb2, node_def_pb2
 
+from colocation.op_facts import CALLS
 from tf_placer.graph.cleaning.inline_calls import inline_calls
 from tf_placer.graph.program import Program, with_nodes
 from tf_placer.graph.program.function_tensors import flat_tensor, nested_tensor, output_offsets
-from tf_placer.graph.program.functions import CALL_OPS, is_compiled, keep_functions
+from tf_placer.graph.program.functions import is_compiled, keep_functions
 
 
 def inline_in_functions(program: Program) -> Program:
@@ -27,7 +28,7 @@ def inline_in_functions(program: Program) -> Program:
     A function that XLA must compile stays as it is.
     """
     library = program.graph_def.library
-    call_ops = CALL_OPS | {function.signature.name for function in library.function}
+    call_ops = CALLS | {function.signature.name for function in library.function}
     result = with_nodes(program.graph_def, program.graph_def.node)
     for function in result.library.function:
         if any(node.op in call_ops for node in function.node_def) and not is_compiled(function):

@@ -14,16 +14,12 @@ import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
 from colocation.graph_index import parse_input
-from tf_placer.graph.program import VARIABLES, Program
+from colocation.op_facts import VARIABLES, having
+from tf_placer.graph.program import Program
 from tf_placer.graph.program.functions import keep_functions
 
-_NEITHER_READS_NOR_WRITES = frozenset({"Placeholder"}) | VARIABLES
-READ_ONLY_OPS = _NEITHER_READS_NOR_WRITES | {
-    "ReadVariableOp",
-    "ResourceGather",
-    "ResourceGatherNd",
-    "VariableShape",
-}
+_NEITHER_READS_NOR_WRITES = VARIABLES | {"Placeholder"}
+READ_ONLY_OPS = _NEITHER_READS_NOR_WRITES | having("reads_variable")
 
 
 def prune(program: Program) -> Program:

@@ -15,9 +15,8 @@ from collections.abc import Mapping
 from tensorflow.core.framework import node_def_pb2
 
 from colocation.graph_index import parse_input
+from colocation.op_facts import BRANCHES
 from tf_placer.graph.program import Program, renamed_input, with_nodes
-
-_BRANCHING_OPS = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 
 
 def rename_branches(program: Program) -> Program:
@@ -28,7 +27,7 @@ def rename_branches(program: Program) -> Program:
     taken = {node.name for node in program.graph_def.node}
     new_name: dict[str, str] = {}
     for node in program.graph_def.node:
-        if node.op in _BRANCHING_OPS:
+        if node.op in BRANCHES:
             inputs = {parse_input(text)[1] for text in node.input if not text.startswith("^")}
             name = _name_apart(node.name, {new_name.get(name, name) for name in inputs}, taken)
             if name != node.name:

@@ -9,6 +9,7 @@ import numpy as np
 from tensorflow.core.framework import node_def_pb2
 
 from colocation.graph_index import index_graph
+from colocation.op_facts import NEXT_ITERATIONS
 from tf_placer.errors import InputError
 from tf_placer.graph.program import Program, with_nodes
 
@@ -28,7 +29,7 @@ def topological_order(program: Program) -> Program:
     waiting_for = [0] * index.num_ops
     edges = np.concatenate([index.data_edges[:, [0, 2]], index.control_edges])
     for producer, consumer in edges.tolist():
-        if index.op_types[producer] not in ("NextIteration", "RefNextIteration"):
+        if index.op_types[producer] not in NEXT_ITERATIONS:
             consumers[producer].append(consumer)
             waiting_for[consumer] += 1
     ready = [op for op in range(index.num_ops) if waiting_for[op] == 0]

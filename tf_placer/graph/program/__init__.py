@@ -1,7 +1,5 @@
 """``Program``: a graph with its inputs, results, side effects and variables. Reading makes it, cleaning changes it."""
 
-from tf_placer.graph.program.program import REFERENCE_VARIABLES
-from tf_placer.graph.program.program import VARIABLES
 from tf_placer.graph.program.program import Feed
 from tf_placer.graph.program.program import HostCapture
 from tf_placer.graph.program.program import ItemVariable
@@ -12,8 +10,6 @@ from tf_placer.graph.program.program import renamed_input
 from tf_placer.graph.program.program import with_nodes
 
 __all__ = [
-    "REFERENCE_VARIABLES",
-    "VARIABLES",
     "Feed",
     "HostCapture",
     "ItemVariable",

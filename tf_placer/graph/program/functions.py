@@ -5,7 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2, function_pb2, node_def_pb2
 
-CALL_OPS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
+from colocation.op_facts import BRANCHES, CALLS
 
 
 def is_compiled(call: node_def_pb2.NodeDef | function_pb2.FunctionDef) -> bool:
@@ -34,6 +34,17 @@ def keep_functions(library, graph_def: tf.compat.v1.GraphDef) -> None:
 def function_names(node: node_def_pb2.NodeDef) -> list[str]:
     """Returns the names of the functions a node may call: in its attributes, and its own op type."""
     return [node.op, *(name for value in node.attr.values() for name in _names_in(value))]
+
+
+def returned_functions(node: node_def_pb2.NodeDef) -> list[str]:
+    """Returns the functions of which an op gives what one of them returns: each branch, or what is called."""
+    if node.op in CALLS:
+        return [node.attr["f"].func.name]
+    if node.op not in BRANCHES:
+        return []
+    if node.op.endswith("Case"):
+        return [function.name for function in node.attr["branches"].list.func]
+    return [node.attr[key].func.name for key in ("then_branch", "else_branch")]
 
 
 def _names_in(value: attr_value_pb2.AttrValue) -> list[str]:

@@ -10,12 +10,6 @@ import tensorflow as tf
 
 from tf_placer.errors import InputError
 
-REFERENCE_VARIABLES = frozenset({"Variable", "VariableV2"})
-"""Op types of v1 variables, which give references to their buffers."""
-
-VARIABLES = REFERENCE_VARIABLES | {"VarHandleOp"}
-"""Op types of variables, which keep a value from step to step."""
-
 
 @dataclasses.dataclass(frozen=True)
 class ItemVariable:

@@ -10,11 +10,12 @@ import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
 from colocation.graph_index import parse_input
+from colocation.op_facts import VARIABLES
 from tf_placer.arguments import nearest
 from tf_placer.errors import InputError
 from tf_placer.graph.checking.check_graph import check_graph, checked_dtype, is_tensor_name
 from tf_placer.graph.cleaning.prune import prune
-from tf_placer.graph.program import VARIABLES, Feed, ItemVariable, Program, with_nodes
+from tf_placer.graph.program import Feed, ItemVariable, Program, with_nodes
 from tf_placer.graph.program.function_tensors import num_outputs, op_def
 from tf_placer.graph.reading.inputs import (
     Input,

@@ -13,7 +13,9 @@ import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
 from colocation.graph_index import parse_input
+from colocation.op_facts import MERGES
 from colocation.tensorflow_internals import folded_constant
+from tf_placer.graph.program.functions import returned_functions
 from tf_placer.graph.sizes.called_shapes import called_shapes
 from tf_placer.graph.sizes.open_loops import (
     changed_shapes,
@@ -41,7 +43,6 @@ from tf_placer.graph.sizes.size_rules import (
 from tf_placer.graph.sizes.tensor_arrays import TensorArrays
 from tf_placer.graph.sizes.tensor_lists import TensorList, lists_of
 
-_MERGES = frozenset({"Merge", "RefMerge"})
 _REFUSED = (ValueError, RuntimeError, TypeError, tf.errors.OpError)
 
 
@@ -216,7 +217,7 @@ class _Walk:
             return tuple(shape.as_list()), rule or follows
         if node.name in self._next_shapes:
             return filled(self._next_shapes[node.name], self._batch), LOOP
-        if node.op in _MERGES:
+        if node.op in MERGES:
             largest = largest_shape([one.shape for one in inputs])
             rule = LOOP if any(name in self._next_shapes for name, _ in names) else BRANCHES
             return filled(largest, self._batch), rule
@@ -250,7 +251,7 @@ class _Walk:
         self, node: node_def_pb2.NodeDef, i: int, inputs: Sequence[tf.Tensor], shape: tf.TensorShape
     ) -> tuple[tf.TensorShape, str]:
         """What the functions that an op calls return."""
-        names = _called(node)
+        names = returned_functions(node)
         if not names:
             return shape, ""
         passed = inputs[1:] if len(names) > 1 else inputs
@@ -273,17 +274,6 @@ def _alone(node: node_def_pb2.NodeDef, inputs: Sequence[str]) -> node_def_pb2.No
     alone.attr.pop("_class", None)
     alone.input[:] = inputs
     return alone
-
-
-def _called(node: node_def_pb2.NodeDef) -> list[str]:
-    """The functions of which an op returns what one of them returns."""
-    if node.op in ("If", "StatelessIf"):
-        return [node.attr[key].func.name for key in ("then_branch", "else_branch")]
-    if node.op in ("Case", "StatelessCase"):
-        return [function.name for function in node.attr["branches"].list.func]
-    if node.op in ("PartitionedCall", "StatefulPartitionedCall"):
-        return [node.attr["f"].func.name]
-    return []
 
 
 def _value(tensor: tf.Tensor) -> np.ndarray | None:

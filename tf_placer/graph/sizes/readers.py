@@ -11,33 +11,10 @@ import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
 from colocation.graph_index import parse_input
+from colocation.op_facts import having
 from tf_placer.graph.sizes.size_rules import Shape
 
-_SAME_SHAPE = frozenset(
-    {
-        "Abs",
-        "Cast",
-        "CheckNumerics",
-        "Elu",
-        "Exp",
-        "Identity",
-        "LeakyRelu",
-        "Log",
-        "Neg",
-        "OnesLike",
-        "Relu",
-        "Relu6",
-        "Rsqrt",
-        "Selu",
-        "Sigmoid",
-        "Softplus",
-        "Sqrt",
-        "Square",
-        "StopGradient",
-        "Tanh",
-        "ZerosLike",
-    }
-)
+_SAME_SHAPE = having("same_shape")
 _MOST_READERS = 64  # that are asked
 _MOST_DIMENSIONS = 5  # of what kernels take that tell their rank
 _REFUSED = (ValueError, RuntimeError, TypeError, tf.errors.OpError)
