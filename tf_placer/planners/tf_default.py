@@ -8,7 +8,7 @@ from colocation.op_facts import having
 from tf_placer.planners.planner import NoSettings
 from tf_placer.problem.problem import Problem
 
-_METADATA = having("metadata")
+_METADATA = sorted(having("metadata"))
 
 
 def tf_default(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> np.ndarray:

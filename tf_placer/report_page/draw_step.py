@@ -111,7 +111,7 @@ def _output_bytes(problem: Problem) -> np.ndarray:
 
 def _resident_bytes(problem: Problem) -> np.ndarray:
     """[N] int64: what stays of each unit, at its first variable, or at its first op where it has none."""
-    is_variable = np.isin(problem.op_types, VARIABLES)
+    is_variable = np.isin(problem.op_types, sorted(VARIABLES))
     order = np.lexsort((~is_variable, problem.unit_of_op))
     units, first = np.unique(problem.unit_of_op[order], return_index=True)
     found = np.zeros(problem.num_ops, np.int64)
