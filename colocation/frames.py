@@ -5,8 +5,6 @@ from __future__ import annotations
 import collections
 import dataclasses
 
-import numpy as np
-
 from colocation.graph_index import GraphIndex
 from colocation.op_facts import ENTERS, EXITS
 
@@ -49,7 +47,6 @@ def find_frames(index: GraphIndex) -> Frames:
     """
     if not ENTERS.intersection(index.op_types):
         return Frames([0] * index.num_ops, [-1], [0])
-    successors = _successors(index)
     frame_of_op = [-1] * index.num_ops
     enter_of_frame, parent_of_frame = [-1], [0]
     frame_of_key: dict[tuple[int, bytes], int] = {}
@@ -73,16 +70,7 @@ def find_frames(index: GraphIndex) -> Frames:
         op = queue.popleft()
         frame = frame_of_op[op]
         outside = parent_of_frame[frame] if index.op_types[op] in EXITS else frame
-        for successor in successors[op]:
+        for successor in index.consumers[op]:
             if frame_of_op[successor] < 0:
                 visit(successor, outside)
     return Frames(frame_of_op, enter_of_frame, parent_of_frame)
-
-
-def _successors(index: GraphIndex) -> list[list[int]]:
-    """Consumers of each op, data before control: [N] lists of op ids."""
-    successors: list[list[int]] = [[] for _ in range(index.num_ops)]
-    edges = np.concatenate([index.data_edges[:, [0, 2]], index.control_edges])
-    for producer, consumer in edges.tolist():
-        successors[producer].append(consumer)
-    return successors

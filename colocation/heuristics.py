@@ -197,9 +197,7 @@ def _unit_graph(
     index: GraphIndex, units: Units, follow_control_edges: bool
 ) -> tuple[list[set[int]], list[set[int]]]:
     """Returns the distinct successors and predecessors of each unit, itself left out."""
-    edges = index.data_edges[:, [0, 2]]
-    if follow_control_edges:
-        edges = np.concatenate([edges, index.control_edges])
+    edges = index.edges if follow_control_edges else index.data_edges[:, [0, 2]]
     successors: list[set[int]] = [set() for _ in range(units.num_units)]
     predecessors: list[set[int]] = [set() for _ in range(units.num_units)]
     for producer, consumer in units.unit_of_op[edges].tolist():

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from colocation.graph_index import topological_order
 from tf_placer import arguments
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.errors import InputError
 from tf_placer.problem.check_arrays import checked_arrays, checked_names, checked_units
 from tf_placer.problem.tensors import tensor_table
-from tf_placer.problem.topological import topological_order
 
 
 def fields_of_arrays(

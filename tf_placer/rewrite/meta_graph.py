@@ -10,6 +10,7 @@ from tensorflow.core.framework import function_pb2, node_def_pb2
 
 from colocation.op_facts import CALLS
 from tf_placer.errors import InputError
+from tf_placer.graph.program.functions import functions_of
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.rewrite import check_can_be_written
 
@@ -34,7 +35,7 @@ def place_meta_graph(
     placed = tf.compat.v1.MetaGraphDef()
     placed.CopyFrom(meta_graph)
     devices = placement.device_names
-    library = {function.signature.name: function for function in placed.graph_def.library.function}
+    library = functions_of(placed.graph_def.library)
     wanted: dict[tuple[str, str], set[str]] = collections.defaultdict(set)
     _collect(placed.graph_def.node, "", devices, library, wanted)
     for (name, child), found in wanted.items():

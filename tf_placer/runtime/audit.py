@@ -9,7 +9,7 @@ import enum
 import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
-from colocation.graph_index import parse_input
+from colocation.graph_index import parse_input, reached
 from colocation.op_facts import BRANCHES, LOOPS
 from tf_placer.runtime.graph_program import GraphProgram
 from tf_placer.runtime.step_values import SameValues
@@ -142,13 +142,7 @@ class _Fused:
 def _needed(program: GraphProgram) -> set[str]:
     """Names of the nodes that a step depends on."""
     inputs = {node.name: [parse_input(text)[1] for text in node.input] for node in program.graph_def.node}
-    found, pending = set(program.step_ops), list(program.step_ops)
-    while pending:
-        for name in inputs[pending.pop()]:
-            if name not in found:
-                found.add(name)
-                pending.append(name)
-    return found
+    return reached(program.step_ops, inputs.__getitem__)
 
 
 def _longest_prefix(name: str, names: set[str]) -> str:

@@ -26,6 +26,7 @@ from colocation.op_facts import NEXT_ITERATIONS
 from tf_placer.errors import InputError
 from tf_placer.graph.checking.check_calls import check_calls
 from tf_placer.graph.program.function_tensors import num_tensors
+from tf_placer.graph.program.functions import functions_of
 
 MAX_OUTPUTS = 1 << 16  # of one node
 MAX_CONSTANT_BYTES = 1 << 31  # a file holds no more; a few bytes can stand for a tensor of any size
@@ -58,7 +59,7 @@ def check_graph(graph_def: tf.compat.v1.GraphDef) -> None:
     """
     functions = [function.signature.name for function in graph_def.library.function]
     _check_names(functions, "function")
-    library = {function.signature.name: function for function in graph_def.library.function}
+    library = functions_of(graph_def.library)
     _check_main_graph(graph_def.node, library)
     for function in library.values():
         try:

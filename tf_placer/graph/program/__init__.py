@@ -7,7 +7,9 @@ from tf_placer.graph.program.program import Program
 from tf_placer.graph.program.program import check_restorable
 from tf_placer.graph.program.program import fresh_name
 from tf_placer.graph.program.program import renamed_input
+from tf_placer.graph.program.program import renamed_node
 from tf_placer.graph.program.program import with_nodes
+from tf_placer.graph.program.program import with_output
 
 __all__ = [
     "Feed",
@@ -17,5 +19,7 @@ __all__ = [
     "check_restorable",
     "fresh_name",
     "renamed_input",
+    "renamed_node",
     "with_nodes",
+    "with_output",
 ]
