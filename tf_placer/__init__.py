@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tf_placer.problem.pins import pinned
     from tf_placer.problem.placement import Placement
     from tf_placer.problem.problem import Problem
-    from tf_placer.rewrite.apply_placement import apply_placement
+    from tf_placer.rewrite.rewrite import apply_placement
     from tf_placer.rewrite.load_saved_model import load_saved_model
     from tf_placer.rewrite.placed_function import placed_function
     from tf_placer.rewrite.saved_model import export_saved_model
@@ -69,7 +69,7 @@ make_lazy(
         "SearchResult": "search.result",
         "SimulatedEvaluator": "evaluation.simulated",
         "Status": "evaluation.measurement",
-        "apply_placement": "rewrite.apply_placement",
+        "apply_placement": "rewrite.rewrite",
         "auto_place": "automatic.auto_place",
         "build_problem": "calibration.build_problem",
         "export_saved_model": "rewrite.saved_model",

@@ -13,7 +13,7 @@ from colocation.op_facts import BRANCHES, CALLS, LOOPS
 from colocation.references import references_of
 from colocation.tensorflow_internals import is_onednn_on
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.costs.cpu_limits import cpu_limit, described
+from tf_placer.costs.cpu_limits import cpu_limit
 from tf_placer.costs.efficiency import LONGEST_NS, run_time_ns
 from tf_placer.costs.formulas import work_of
 from tf_placer.costs.frame_trips import frame_trips
@@ -146,10 +146,10 @@ def _kernel_tables(index: GraphIndex, cluster: Cluster) -> tuple[np.ndarray, np.
     for device_type in sorted({device.type for device in cluster.devices}):
         columns = [d for d, device in enumerate(cluster.devices) if device.type == device_type]
         for op, node in enumerate(index.graph_def.node):
-            kernel = find_kernel(node, device_type)
-            if kernel is not None:
+            is_cpu_code = find_kernel(node, device_type)
+            if is_cpu_code is not None:
                 allowed[op, columns] = True
-                on_host[op, columns] = kernel.on_host
+                on_host[op, columns] = is_cpu_code
     return allowed, on_host
 
 
@@ -164,7 +164,7 @@ def _cpu_limits(
     for op, view in enumerate(views):
         limit = cpu_limit(view, has_onednn, is_shape_known, op in paired)
         if limit is not None:
-            found[op] = described(view.node, limit)
+            found[op] = limit
     return found
 
 

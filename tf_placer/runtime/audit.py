@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import enum
+from collections.abc import Collection
 
 import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
@@ -87,7 +88,7 @@ def audit(program: GraphProgram, partition_graphs: list[tf.compat.v1.GraphDef]) 
                 fused.saw(node)
                 continue
             added[node.op] += 1
-            origin = _longest_prefix(node.name, lowered)
+            origin = owner(node.name, lowered)
             if origin:
                 lowered_devices[origin].add(node.device)
     needed = _needed(program)
@@ -145,7 +146,9 @@ def _needed(program: GraphProgram) -> set[str]:
     return reached(program.step_ops, inputs.__getitem__)
 
 
-def _longest_prefix(name: str, names: set[str]) -> str:
-    while name and name not in names:
+def owner(node_name: str, op_names: Collection[str]) -> str | None:
+    """The op that a node of a trace or of a partition graph belongs to, None for the runtime's own."""
+    name = node_name.partition(":")[0]
+    while name and name not in op_names:
         name = name.rpartition("/")[0]
-    return name
+    return name or None
