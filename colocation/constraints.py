@@ -34,49 +34,13 @@ from colocation.argument_types import (
 )
 from colocation.frames import outermost_loops
 from colocation.graph_index import GraphIndex
+from colocation.op_facts import having
 from colocation.references import Buffers
 
-# InputColocationExemptionRegistry of TensorFlow 2.21: ops that only forward a resource
-# input into a function that is placed by itself.
-EXEMPT_OP_TYPES = frozenset(
-    {
-        "DeleteMultiDeviceIterator",
-        "ExperimentalGroupByReducerDataset",
-        "ExperimentalGroupByWindowDataset",
-        "ExperimentalMapAndBatchDataset",
-        "ExperimentalParallelInterleaveDataset",
-        "ExperimentalScanDataset",
-        "ExperimentalTakeWhileDataset",
-        "FilterDataset",
-        "FlatMapDataset",
-        "GeneratorDataset",
-        "GroupByReducerDataset",
-        "GroupByWindowDataset",
-        "IdentityN",
-        "InterleaveDataset",
-        "LegacyParallelInterleaveDatasetV2",
-        "MapAndBatchDataset",
-        "MapDataset",
-        "ParallelFilterDataset",
-        "ParallelInterleaveDataset",
-        "ParallelInterleaveDatasetV2",
-        "ParallelInterleaveDatasetV3",
-        "ParallelInterleaveDatasetV4",
-        "ParallelMapDataset",
-        "ParallelMapDatasetV2",
-        "PartitionedCall",
-        "ReduceDataset",
-        "RpcServerRegister",
-        "ScanDataset",
-        "StatefulPartitionedCall",
-        "TakeWhileDataset",
-    }
-)
-
+EXEMPT_OP_TYPES = having("forwards_resources")
 _CLASS_PREFIX = b"loc:@"
 _DATASET_NAME = re.compile(r"Dataset(V\d+)?$")
-_VARIANT_TYPES = frozenset({"IteratorGetNextAsOptional", "OptionalFromValue", "OptionalNone", "Placeholder"})
-_SWITCH_TYPES = frozenset({"Switch", "RefSwitch", "_SwitchN"})
+_VARIANT_TYPES, _SWITCH_TYPES = having("local_variant"), having("switch")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,12 +5,8 @@ from __future__ import annotations
 import collections
 import dataclasses
 
-import numpy as np
-
 from colocation.graph_index import GraphIndex
-
-_ENTER_TYPES = frozenset({"Enter", "RefEnter"})
-_EXIT_TYPES = frozenset({"Exit", "RefExit"})
+from colocation.op_facts import ENTERS, EXITS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,16 +45,15 @@ def find_frames(index: GraphIndex) -> Frames:
     ``Enter`` opens a frame (one per parent frame and ``frame_name``) and belongs to it, so does
     ``Exit``, whose output is outside. An op is in the frame of its inputs.
     """
-    if not _ENTER_TYPES.intersection(index.op_types):
+    if not ENTERS.intersection(index.op_types):
         return Frames([0] * index.num_ops, [-1], [0])
-    successors = _successors(index)
     frame_of_op = [-1] * index.num_ops
     enter_of_frame, parent_of_frame = [-1], [0]
     frame_of_key: dict[tuple[int, bytes], int] = {}
     queue: collections.deque[int] = collections.deque()
 
     def visit(op: int, frame: int) -> None:
-        if index.op_types[op] in _ENTER_TYPES:
+        if index.op_types[op] in ENTERS:
             key = (frame, index.graph_def.node[op].attr["frame_name"].s)
             if key not in frame_of_key:
                 frame_of_key[key] = len(enter_of_frame)
@@ -74,17 +69,8 @@ def find_frames(index: GraphIndex) -> Frames:
     while queue:
         op = queue.popleft()
         frame = frame_of_op[op]
-        outside = parent_of_frame[frame] if index.op_types[op] in _EXIT_TYPES else frame
-        for successor in successors[op]:
+        outside = parent_of_frame[frame] if index.op_types[op] in EXITS else frame
+        for successor in index.consumers[op]:
             if frame_of_op[successor] < 0:
                 visit(successor, outside)
     return Frames(frame_of_op, enter_of_frame, parent_of_frame)
-
-
-def _successors(index: GraphIndex) -> list[list[int]]:
-    """Consumers of each op, data before control: [N] lists of op ids."""
-    successors: list[list[int]] = [[] for _ in range(index.num_ops)]
-    edges = np.concatenate([index.data_edges[:, [0, 2]], index.control_edges])
-    for producer, consumer in edges.tolist():
-        successors[producer].append(consumer)
-    return successors

@@ -17,13 +17,13 @@ import numpy as np
 
 from colocation.constraints import Merge
 from colocation.graph_index import GraphIndex
+from colocation.op_facts import having, values
 from colocation.units import Heuristic, Units
 
-_METADATA_TYPES = frozenset({"Shape", "ShapeN", "Size", "Rank"})
+_METADATA_TYPES, _POOL_OF_GRADIENT = having("metadata"), values("pool")
 _V1_GRADIENT = re.compile(r"(?:^|/)gradients(?:_\d+)?/(?P<forward>.+?)_grad(?:/|$)")
 _TAPE_GRADIENT = re.compile(r"(?:^|/)gradient_tape(?:_\d+)?/(?P<path>.+)$")
 _UNIQUE_SUFFIX = re.compile(r"_\d+$")
-_POOL_OF_GRADIENT = {"MaxPool3DGrad": "MaxPool3D", "MaxPoolGrad": "MaxPool"}
 
 
 def default_groups(index: GraphIndex, units: Units) -> Iterator[Merge]:
@@ -197,9 +197,7 @@ def _unit_graph(
     index: GraphIndex, units: Units, follow_control_edges: bool
 ) -> tuple[list[set[int]], list[set[int]]]:
     """Returns the distinct successors and predecessors of each unit, itself left out."""
-    edges = index.data_edges[:, [0, 2]]
-    if follow_control_edges:
-        edges = np.concatenate([edges, index.control_edges])
+    edges = index.edges if follow_control_edges else index.data_edges[:, [0, 2]]
     successors: list[set[int]] = [set() for _ in range(units.num_units)]
     predecessors: list[set[int]] = [set() for _ in range(units.num_units)]
     for producer, consumer in units.unit_of_op[edges].tolist():

@@ -5,28 +5,13 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
-from collections.abc import Iterable, Iterator
-
-import numpy as np
+from collections.abc import Iterator
 
 from colocation.argument_types import input_types, is_ref, op_definition, output_types
-from colocation.graph_index import GraphIndex
+from colocation.graph_index import GraphIndex, reached
+from colocation.op_facts import having
 
-# These hand a reference on, or look at what is behind it; whatever else takes one writes.
-LEAVES_AS_IT_IS = frozenset(
-    {
-        "IsVariableInitialized",
-        "RefEnter",
-        "RefExit",
-        "RefIdentity",
-        "RefMerge",
-        "RefNextIteration",
-        "RefSelect",
-        "RefSwitch",
-    }
-)
-# What these give is the buffer that they read, not a copy.
-_SAME_BUFFER = frozenset({"Enter", "ExpandDims", "Identity", "Reshape", "Squeeze", "StopGradient", "Switch"})
+LEAVES_AS_IT_IS, _SAME_BUFFER = having("keeps_reference"), having("same_buffer")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,23 +77,14 @@ class Buffers:
 
     def late_readers(self) -> Iterator[tuple[int, int]]:
         """Yields (op that handed a buffer on, consumer) where the consumer is behind a write to it, the first not."""
-        consumers = self._consumers() if self._views else []
         behind = {
-            variable: _reached(self._writers[variable], consumers)
+            variable: reached(self._writers[variable], lambda op: self._index.consumers[op])
             for variable in sorted({self._variable[view] for view, _ in self._views})
         }
         for view, consumer in self._views:
             written = behind[self._variable[view]]
             if consumer in written and view not in written:
                 yield view, consumer
-
-    def _consumers(self) -> list[list[int]]:
-        """[N] consumers of each op, of data or control."""
-        consumers: list[list[int]] = [[] for _ in range(self._index.num_ops)]
-        edges = np.concatenate([self._index.data_edges[:, [0, 2]], self._index.control_edges])
-        for producer, consumer in edges.tolist():
-            consumers[producer].append(consumer)
-        return consumers
 
 
 @functools.cache
@@ -118,15 +94,3 @@ def _has_references(op_type: str) -> tuple[bool, bool]:
     if definition is None:
         return False, False
     return any(a.is_ref for a in definition.input_arg), any(a.is_ref for a in definition.output_arg)
-
-
-def _reached(ops: Iterable[int], consumers: list[list[int]]) -> set[int]:
-    """What waits for some ops, these included."""
-    found = set(ops)
-    pending = list(found)
-    while pending:
-        for consumer in consumers[pending.pop()]:
-            if consumer not in found:
-                found.add(consumer)
-                pending.append(consumer)
-    return found

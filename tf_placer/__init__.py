@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from tf_placer.problem.pins import pinned
     from tf_placer.problem.placement import Placement
     from tf_placer.problem.problem import Problem
-    from tf_placer.rewrite.apply_placement import apply_placement
+    from tf_placer.rewrite.rewrite import apply_placement
     from tf_placer.rewrite.load_saved_model import load_saved_model
     from tf_placer.rewrite.placed_function import placed_function
     from tf_placer.rewrite.saved_model import export_saved_model
+    from tf_placer.search.known import methods
     from tf_placer.search.result import SearchResult
     from tf_placer.search.search import search
 
@@ -46,6 +47,7 @@ __all__ = [
     "build_problem",
     "export_saved_model",
     "load_saved_model",
+    "methods",
     "pinned",
     "placed_function",
     "search",
@@ -67,11 +69,12 @@ make_lazy(
         "SearchResult": "search.result",
         "SimulatedEvaluator": "evaluation.simulated",
         "Status": "evaluation.measurement",
-        "apply_placement": "rewrite.apply_placement",
+        "apply_placement": "rewrite.rewrite",
         "auto_place": "automatic.auto_place",
         "build_problem": "calibration.build_problem",
         "export_saved_model": "rewrite.saved_model",
         "load_saved_model": "rewrite.load_saved_model",
+        "methods": "search.known",
         "pinned": "problem.pins",
         "placed_function": "rewrite.placed_function",
         "search": "search.search",

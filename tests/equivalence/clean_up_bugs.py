@@ -134,11 +134,13 @@ def _not_waited_for(right: Callable[..., None]) -> Callable[..., None]:
 def _clones_of_another(right: Callable[..., Any]) -> Callable[..., Any]:
     last: dict[tuple, node_def_pb2.NodeDef] = {}
 
-    def wrong(node: node_def_pb2.NodeDef, name: str) -> node_def_pb2.NodeDef:
+    def wrong(node: node_def_pb2.NodeDef, name: str = "") -> node_def_pb2.NodeDef:
+        if not name:
+            return right(node)
         tensor = node.attr["value"].tensor
         key = (tensor.dtype, tensor.tensor_shape.SerializeToString())
         source, last[key] = last.get(key, node), node
-        return right(source, name)
+        return right(source, name=name)
 
     return wrong
 
@@ -249,7 +251,7 @@ BUGS: dict[str, Bug] = {
     "update_done_twice": _clean_up("an update is done twice", "default_attributes", _assignment_twice),
     "constant_of_another": Bug(
         "a constant is copied from another of its shape",
-        ((clone_constants, "_renamed"),),
+        ((clone_constants, "copy_of"),),
         _clones_of_another,
     ),
     "writes_taken_for_reads": Bug(

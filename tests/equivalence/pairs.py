@@ -33,7 +33,7 @@ from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
-from tf_placer.rewrite import apply_placement, placed_function
+from tf_placer.rewrite import placed_function, rewrite
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,7 +154,7 @@ def _check(subject: Subject, item: Item, problem: Problem, row: np.ndarray, way:
         exact = not any(step.operation.startswith(reordering) for step in all_steps(built.program.steps))
         complaints += differences(subject.expected_gradients, found, equal=operator.eq if exact else close)
     if way.session and (item.fetches or item.control_outputs):
-        graph_def = apply_placement.apply_placement(item, placement)
+        graph_def = rewrite.apply_placement(item, placement)
         in_session = observe_session(graph_def, item, built)
         expected = as_session_saw_it(subject.expected)
         complaints += differences({key: expected[key] for key in in_session}, in_session, "in a session, ")

@@ -33,7 +33,7 @@ class AutoPlaceConfig:
     Attributes:
       cluster: the devices, or a word for them as on the command line: ``"local"``, ``"local:2"`` (so many CPU
         workers), or the path of a cluster file with addresses.
-      method: a name of ``tf_placer.search.methods.names()``, by default the portfolio of them.
+      method: a name of ``tf_placer.methods()``, by default the portfolio of them.
       budget_s: seconds of the whole wait at the first call: profiling, starting workers, searching, measuring, racing.
         Where these take longer without the search, that has a fifth of it, or a second.
       budget_of: ``"whole"``, or ``"search"``: ``budget_s`` is the method's search alone.

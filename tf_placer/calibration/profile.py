@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import platform
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -33,6 +33,8 @@ _PAIR, _TRAFFIC = "pair", "traffic 3"
 # How long it takes on two idle cores; what it took here is kept under these names.
 _PROFILING_OPS, _PROFILING_PAIR, _PROFILING_TRAFFIC = "profiling ops", "profiling links", "profiling traffic"
 _PROFILING_S = {_PROFILING_OPS: 10.0, _PROFILING_PAIR: 15.0, _PROFILING_TRAFFIC: 30.0}
+
+_Times = TypeVar("_Times", OpTimes, PairTimes, Traffic)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,15 +108,30 @@ def _op_times(item: Item, problem: Problem, config: RuntimeConfig, cache: Cache)
     traced = workers_of(problem.cluster, inter_op_threads=1)
     with contextlib.closing(timed), contextlib.closing(traced):
         for position, device in _one_of_each_model(problem.cluster.devices):
-            key = _ops_key(item, device, config)
-            found = cache.load(key, _read_op_times)
-            if found is None:
+
+            def measure(position: int = position) -> OpTimes:
                 placed = rewrite(item, Placement(problem, problem.everything_on(position)))
-                with Durations().timing(_PROFILING_OPS):
-                    found = measure_op_times(timed, traced, item, placed, config)
-                cache.save(key, dataclasses.asdict(found))
-            op_times[device.model] = found
+                return measure_op_times(timed, traced, item, placed, config)
+
+            key = _ops_key(item, device, config)
+            op_times[device.model] = _kept(cache, key, _read_op_times, _PROFILING_OPS, measure)
     return op_times
+
+
+def _kept(
+    cache: Cache,
+    key: dict[str, str],
+    read: Callable[[Any], _Times],
+    phase: str,
+    measure: Callable[[], _Times],
+) -> _Times:
+    """What the cache holds, or what is measured now and kept; how long that takes is kept, too."""
+    found = cache.load(key, read)
+    if found is None:
+        with Durations().timing(phase):
+            found = measure()
+        cache.save(key, dataclasses.asdict(found))
+    return found
 
 
 def _read_op_times(kept: dict[str, Any]) -> OpTimes:
@@ -135,14 +152,11 @@ def _with_pair_times(cluster: Cluster, pair: PairTimes) -> Cluster:
 
 
 def _pair_times(pair: Cluster, config: RuntimeConfig, cache: Cache) -> PairTimes:
-    key = _pair_key(pair, config)
-    found = cache.load(key, _read_pair_times)
-    if found is None:
-        workers = workers_of(pair, config.inter_op_threads)
-        with contextlib.closing(workers) as senders, Durations().timing(_PROFILING_PAIR):
-            found = measure_pair(senders, [device.name for device in pair.devices])
-        cache.save(key, dataclasses.asdict(found))
-    return found
+    def measure() -> PairTimes:
+        with contextlib.closing(workers_of(pair, config.inter_op_threads)) as senders:
+            return measure_pair(senders, [device.name for device in pair.devices])
+
+    return _kept(cache, _pair_key(pair, config), _read_pair_times, _PROFILING_PAIR, measure)
 
 
 def _read_pair_times(kept: dict[str, Any]) -> PairTimes:
@@ -150,15 +164,11 @@ def _read_pair_times(kept: dict[str, Any]) -> PairTimes:
 
 
 def _traffic(pair: Cluster, config: RuntimeConfig, cache: Cache) -> Traffic:
-    key = _traffic_key(pair, config)
-    found = cache.load(key, _read_traffic)
-    if found is None:
-        with Durations().timing(_PROFILING_TRAFFIC):
-            item = traffic_item()
-            problem = traffic_problem(item, pair, config, cache)
-            found = measure_traffic(item, problem, config)
-        cache.save(key, dataclasses.asdict(found))
-    return found
+    def measure() -> Traffic:
+        item = traffic_item()
+        return measure_traffic(item, traffic_problem(item, pair, config, cache), config)
+
+    return _kept(cache, _traffic_key(pair, config), _read_traffic, _PROFILING_TRAFFIC, measure)
 
 
 def _read_traffic(kept: dict[str, Any]) -> Traffic:

@@ -8,6 +8,8 @@ from collections.abc import Collection, Iterable
 import numpy as np
 import tensorflow as tf
 
+from tf_placer.runtime.audit import owner
+
 
 def op_times_ns(trace: tf.compat.v1.RunMetadata, op_names: Collection[str]) -> dict[str, int]:
     """Time that each op spent in its kernel in one traced step, in nanoseconds.
@@ -29,14 +31,6 @@ def op_times_ns(trace: tf.compat.v1.RunMetadata, op_names: Collection[str]) -> d
             if name is not None:
                 total[name] += _kernel_ns(node)
     return dict(total)
-
-
-def owner(node_name: str, op_names: Collection[str]) -> str | None:
-    """The op that a node of a trace or of a partition graph belongs to, None for the runtime's own."""
-    name = node_name.partition(":")[0]
-    while name and name not in op_names:
-        name = name.rpartition("/")[0]
-    return name or None
 
 
 def median_times_ns(traces: Iterable[dict[str, int]]) -> dict[str, float]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from tf_placer import arguments
 from tf_placer.cluster.cluster_file import read_cluster_file
-from tf_placer.cluster.device import Device, Link, check_devices, check_links
+from tf_placer.cluster.device import CHORES, Device, Link, check_devices, check_links
 from tf_placer.cluster.local import local_devices
 from tf_placer.cluster.logical import logical_devices
 from tf_placer.cluster.memory_limit import limited, limits_by_device
@@ -137,9 +137,13 @@ class Cluster:
     def num_devices(self) -> int:
         return len(self.devices)
 
+    def _of_devices(self, field: str, dtype: type) -> np.ndarray:
+        """[D] a field of each device."""
+        return np.array([getattr(device, field) for device in self.devices], dtype)
+
     def capacity_bytes(self) -> np.ndarray:
         """[D] int64, memory of each device."""
-        return np.array([device.memory_bytes for device in self.devices], np.int64)
+        return self._of_devices("memory_bytes", np.int64)
 
     def with_memory_limit(self, limits: Mapping[str, int | str]) -> Cluster:
         """The same devices, some with less memory: for what else needs it.
@@ -156,39 +160,34 @@ class Cluster:
 
     def newest_first(self) -> np.ndarray:
         """[D] bool, see ``Device``."""
-        return np.array([device.newest_first for device in self.devices], bool)
+        return self._of_devices("newest_first", bool)
 
     def join_ns(self) -> np.ndarray:
         """[D] int64, see ``Device``."""
-        return np.array([device.join_ns for device in self.devices], np.int64)
+        return self._of_devices("join_ns", np.int64)
 
     def streams(self) -> np.ndarray:
         """[D] int32, ops that each device runs at once."""
-        return np.array([device.streams for device in self.devices], np.int32)
+        return self._of_devices("streams", np.int32)
 
     def link_latency_ns(self) -> np.ndarray:
         """[D, D] int64, from row to column; 0 on the diagonal."""
-        latency_ns = np.zeros((self.num_devices, self.num_devices), np.int64)
-        for link in self.links:
-            latency_ns[link.source, link.target] = link.latency_ns
-        return latency_ns
+        return self._of_links("latency_ns")
 
     def link_bytes_per_s(self) -> np.ndarray:
         """[D, D] int64, from row to column; at least 1, also on the (unused) diagonal."""
-        bytes_per_s = np.ones((self.num_devices, self.num_devices), np.int64)
-        for link in self.links:
-            bytes_per_s[link.source, link.target] = max(1, round(link.bytes_per_s))
-        return bytes_per_s
+        return np.maximum(self._of_links("bytes_per_s"), 1)
 
     def link_chores(self) -> dict[str, np.ndarray]:
         """[D, D] int64 each, from row to column: ``link_send_ns`` and the other three of ``Link``."""
-        arrays = {}
-        for field in ("send_ns", "send_ps_per_byte", "receive_ns", "receive_ps_per_byte"):
-            array = np.zeros((self.num_devices, self.num_devices), np.int64)
-            for link in self.links:
-                array[link.source, link.target] = getattr(link, field)
-            arrays[f"link_{field}"] = array
-        return arrays
+        return {f"link_{field}": self._of_links(field) for field in CHORES}
+
+    def _of_links(self, field: str) -> np.ndarray:
+        """[D, D] int64, a field of each link from row to column, rounded; 0 on the diagonal."""
+        array = np.zeros((self.num_devices, self.num_devices), np.int64)
+        for link in self.links:
+            array[link.source, link.target] = round(getattr(link, field))
+        return array
 
     def channel_of_link(self) -> np.ndarray:
         """[D, D] int32, channel number from row to column; -1 on the diagonal.

@@ -10,6 +10,7 @@ from typing import Any
 
 from tf_placer.arguments import nearest
 from tf_placer.cluster.device import (
+    CHORES,
     DEVICE_TYPES,
     Device,
     Link,
@@ -23,7 +24,6 @@ from tf_placer.cluster.toml_table import TomlTable
 from tf_placer.errors import InputError
 
 _MODELS_PATH = pathlib.Path(__file__).parent / "models.toml"
-_LINK_CHORES = ("send_ns", "send_ps_per_byte", "receive_ns", "receive_ps_per_byte")
 _DEVICE_NUMBERS = ("memory_bytes", "streams", "peak_flops", "memory_bytes_per_s", "launch_ns")
 
 
@@ -149,7 +149,7 @@ def _links(table: TomlTable, devices: tuple[Device, ...]) -> list[Link]:
     bytes_per_s = table.positive_float("bytes_per_s", defaults.get("bytes_per_s"))
     channel = table.string("channel", "{source} -> {target}")
     duplex = table.boolean("duplex", False)
-    chores = {key: table.integer(key, 0, defaults.get(key, 0)) for key in _LINK_CHORES}
+    chores = {key: table.integer(key, 0, defaults.get(key, 0)) for key in CHORES}
     table.reject_unread()
     several = len(sources) > 1 or len(targets) > 1
     pairs = [(s, t) for s in sources for t in targets if s != t or not several]

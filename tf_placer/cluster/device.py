@@ -18,7 +18,7 @@ DEVICE_TYPES = ("CPU", "GPU")
 MAX_DEVICES = 64  # of the simulator
 MAX_STREAMS = 1 << 16
 _ADDRESS = re.compile(r"[^\s:/]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")
-_CHORES = ("send_ns", "send_ps_per_byte", "receive_ns", "receive_ps_per_byte")
+CHORES = ("send_ns", "send_ps_per_byte", "receive_ns", "receive_ps_per_byte")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Link:
     receive_ps_per_byte: int = 0
 
     def __post_init__(self) -> None:
-        for field in ("source", "target", "latency_ns", *_CHORES):
+        for field in ("source", "target", "latency_ns", *CHORES):
             object.__setattr__(self, field, arguments.whole_number(field, getattr(self, field)))
         object.__setattr__(
             self, "bytes_per_s", arguments.number("bytes_per_s", self.bytes_per_s, finite=True)
@@ -228,7 +228,7 @@ def check_links(devices: tuple[Device, ...], links: tuple[Link, ...]) -> None:
         pairs.add(pair)
         if not link.bytes_per_s > 0:
             raise InputError(f"link {text} has bytes_per_s {link.bytes_per_s}; give more than 0")
-        for field in ("latency_ns", *_CHORES):
+        for field in ("latency_ns", *CHORES):
             if getattr(link, field) < 0:
                 raise InputError(f"link {text} has {field} {getattr(link, field)}; give 0 or more")
     for source, source_name in enumerate(names):

@@ -72,7 +72,7 @@ def completions(values: flags.FlagValues) -> tuple[FlagWords, ...]:
         **dict.fromkeys(("workload", "workloads", "held_out"), workloads.names()),
         "facts": (ALL, *workloads.names()),
         **dict.fromkeys(("cluster", "clusters"), cluster_names()),
-        **dict.fromkeys(("method", "methods"), known.names()),
+        **dict.fromkeys(("method", "methods"), known.methods()),
         "clear": (ALL, *kinds()),
     }
     found = []

@@ -46,7 +46,7 @@ def place(request: Request, method: str, console: rich.console.Console) -> Repor
 
     Args:
       request: what to place where.
-      method: a name of ``tf_placer.search.methods.names()``.
+      method: a name of ``tf_placer.methods()``.
       console: is shown what goes on.
 
     Raises:

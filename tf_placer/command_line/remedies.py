@@ -99,7 +99,7 @@ def _of_name(word: str) -> str | None:
 
 def _flag_of_name(word: str) -> str | None:
     """The flag that takes a name; None where the word is no name of anything."""
-    tables = {"workload": workloads.names(), "cluster": cluster_names(), "method": known.names()}
+    tables = {"workload": workloads.names(), "cluster": cluster_names(), "method": known.methods()}
     return next((flag for flag, names in tables.items() if word in names), None)
 
 

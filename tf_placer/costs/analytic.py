@@ -9,10 +9,11 @@ import numpy as np
 
 from colocation.graph_index import GraphIndex
 from colocation.heuristics import paired_pools
+from colocation.op_facts import BRANCHES, CALLS, LOOPS
 from colocation.references import references_of
 from colocation.tensorflow_internals import is_onednn_on
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.costs.cpu_limits import cpu_limit, described
+from tf_placer.costs.cpu_limits import cpu_limit
 from tf_placer.costs.efficiency import LONGEST_NS, run_time_ns
 from tf_placer.costs.formulas import work_of
 from tf_placer.costs.frame_trips import frame_trips
@@ -23,11 +24,9 @@ from tf_placer.costs.op_work import OpWork
 from tf_placer.costs.trip_count import trip_count
 from tf_placer.costs.work import Kind
 from tf_placer.graph.item import Item
+from tf_placer.graph.program.functions import returned_functions
 from tf_placer.graph.sizes.output_specs import OutputSpec, tensor_bytes
 
-_LOOPS = frozenset({"While", "StatelessWhile"})
-_BRANCHES = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
-_CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 _MOST_WORK = 1e30  # of one op: loops in loops do not overflow
 
 
@@ -36,7 +35,7 @@ class OpCosts:
     """What every op costs on every device, and where it may run.
 
     Attributes:
-      compute_ns: [N, D] int64, launch included; 0 for ops that start no kernel (``data_movement.WHY_FREE``).
+      compute_ns: [N, D] int64, launch included; 0 for ops that start no kernel (``free``).
       allowed: [N, D] bool, the device has a kernel for the op (and for all ops it calls).
       guessed: op type -> ops of this type whose cost is a guess; ops in the body of a loop,
         branch or call count too.
@@ -147,10 +146,10 @@ def _kernel_tables(index: GraphIndex, cluster: Cluster) -> tuple[np.ndarray, np.
     for device_type in sorted({device.type for device in cluster.devices}):
         columns = [d for d, device in enumerate(cluster.devices) if device.type == device_type]
         for op, node in enumerate(index.graph_def.node):
-            kernel = find_kernel(node, device_type)
-            if kernel is not None:
+            is_cpu_code = find_kernel(node, device_type)
+            if is_cpu_code is not None:
                 allowed[op, columns] = True
-                on_host[op, columns] = kernel.on_host
+                on_host[op, columns] = is_cpu_code
     return allowed, on_host
 
 
@@ -165,7 +164,7 @@ def _cpu_limits(
     for op, view in enumerate(views):
         limit = cpu_limit(view, has_onednn, is_shape_known, op in paired)
         if limit is not None:
-            found[op] = described(view.node, limit)
+            found[op] = limit
     return found
 
 
@@ -176,7 +175,7 @@ def _first_limit(parts: list[OpCosts]) -> dict[int, str]:
 
 
 def _calls_functions(view: OpView, library: FunctionLibrary) -> bool:
-    return view.type in _LOOPS | _BRANCHES | _CALLS or view.type in library
+    return view.type in LOOPS | BRANCHES | CALLS or view.type in library
 
 
 def _call_costs(
@@ -189,7 +188,7 @@ def _call_costs(
 ) -> OpCosts:
     """Costs of an op that calls functions; the sum over rows is the op's time on each device."""
     attributes = view.node.attr
-    if view.type in _LOOPS:
+    if view.type in LOOPS:
         parts = [
             _function_costs(attributes[key].func.name, view.inputs, library, cluster)
             for key in ("body", "cond")
@@ -198,14 +197,10 @@ def _call_costs(
         if iterations is None:
             return _joined(parts, 1, {view.type: 1})
         return _joined(parts, iterations, {})
-    if view.type in _BRANCHES:
-        # Asking a protocol buffer's map for a key that is not there would add it to the item's graph.
-        names = (
-            [f.name for f in attributes["branches"].list.func]
-            if "branches" in attributes
-            else [attributes[key].func.name for key in ("then_branch", "else_branch")]
-        )
-        parts = [_function_costs(name, view.inputs[1:], library, cluster) for name in names]
+    if view.type in BRANCHES:
+        parts = [
+            _function_costs(name, view.inputs[1:], library, cluster) for name in returned_functions(view.node)
+        ]
         longest = np.max([part.compute_ns.sum(axis=0) for part in parts], axis=0)
         most = np.max([part.work.sum() for part in parts], axis=0)
         return dataclasses.replace(

@@ -6,108 +6,31 @@ oneDNN, for float32, which is on or off by the environment and the processor (``
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable
+from collections.abc import Iterator
 
-import tensorflow as tf
 from tensorflow.core.framework import types_pb2
 
+from colocation.op_facts import having, values
 from tf_placer.costs.op_view import OpView
 
 _LAYOUTS = frozenset({b"CHANNELS_FIRST", b"NCDHW", b"NCHW"})
 _CHANNELS_LAST = "make the model channels-last (data_format='channels_last')"
 _NEEDS_GPU = "give a cluster with a GPU"
 
-_CONVOLUTIONS = frozenset(
-    {
-        "Conv2D",
-        "Conv2DBackpropFilter",
-        "Conv2DBackpropInput",
-        "Conv3D",
-        "Conv3DBackpropFilterV2",
-        "Conv3DBackpropInputV2",
-        "DepthwiseConv2dNative",
-        "DepthwiseConv2dNativeBackpropFilter",
-        "DepthwiseConv2dNativeBackpropInput",
-    }
-)
-CHANNELS_LAST_ONLY = _CONVOLUTIONS | frozenset(
-    {
-        "AvgPool",
-        "AvgPool3D",
-        "AvgPool3DGrad",
-        "AvgPoolGrad",
-        "Conv",
-        "DepthToSpace",
-        "MaxPool",
-        "MaxPool3D",
-        "MaxPool3DGrad",
-        "MaxPool3DGradGrad",
-        "MaxPoolGrad",
-        "MaxPoolGradGrad",
-        "MaxPoolGradGradV2",
-        "MaxPoolGradV2",
-        "MaxPoolV2",
-        "SpaceToDepth",
-    }
-)
-CHANNELS_LAST_IN_INFERENCE = frozenset({"FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3"})
-NO_DILATION = frozenset(
-    {
-        "Conv2DBackpropFilter",
-        "Conv2DBackpropInput",
-        "Conv3D",
-        "Conv3DBackpropFilterV2",
-        "Conv3DBackpropInputV2",
-        "DepthwiseConv2dNative",
-    }
-)
+CHANNELS_LAST_ONLY = having("channels_last")
+CHANNELS_LAST_IN_INFERENCE = having("channels_last_in_inference")
+NO_DILATION = having("undilated")
 # Op type -> the convolution's input and its filter, each the number of an input, or -1 for the output.
-NO_GROUPS = {
-    "Conv2DBackpropFilter": (0, -1),
-    "Conv2DBackpropInput": (-1, 1),
-    "Conv3D": (0, 1),
-    "Conv3DBackpropFilterV2": (0, -1),
-    "Conv3DBackpropInputV2": (-1, 1),
-}
-# Of ``MaxPoolGradV2`` and the like the window is an input.
-NO_POOLING_OF_CHANNELS = frozenset(
-    {
-        "AvgPool",
-        "AvgPool3D",
-        "AvgPool3DGrad",
-        "AvgPoolGrad",
-        "MaxPool3D",
-        "MaxPool3DGrad",
-        "MaxPoolGrad",
-        "MaxPoolGradGrad",
-    }
-)
-# Those that oneDNN has in every layout and with dilation.
-IN_ONEDNN = _CONVOLUTIONS | frozenset(
-    {"AvgPool", "AvgPool3D", "AvgPool3DGrad", "AvgPoolGrad", "MaxPool", "MaxPool3D"}
-)
-_GROUPS_IN_ONEDNN = frozenset({"Conv2DBackpropFilter", "Conv2DBackpropInput"})
-_CHANNELS_IN_ONEDNN = frozenset({"AvgPool", "AvgPool3D"})
-
-
-@dataclasses.dataclass(frozen=True)
-class CpuLimit:
-    """Why no CPU kernel runs an op.
-
-    Attributes:
-      what: of the op, one clause.
-      remedy: what who holds the program can do.
-    """
-
-    what: str
-    remedy: str
+NO_GROUPS = {op_type: tuple(map(int, value.split(","))) for op_type, value in values("ungrouped").items()}
+NO_POOLING_OF_CHANNELS = having("unpooled_channels")
+IN_ONEDNN = having("onednn")
+_GROUPS_IN_ONEDNN, _CHANNELS_IN_ONEDNN = having("onednn_groups"), having("onednn_channels")
 
 
 def cpu_limit(
     op: OpView, has_onednn: bool = False, is_shape_known: bool = True, is_paired: bool = False
-) -> CpuLimit | None:
-    """What keeps an op off every CPU; None where nothing is known to.
+) -> str | None:
+    """Why nothing but a GPU runs an op, and the remedy, in one clause; None where nothing is known to keep it off CPUs.
 
     Args:
       op: the op.
@@ -115,82 +38,38 @@ def cpu_limit(
       is_shape_known: the shapes of its tensors are what they will be.
       is_paired: it is the gradient of a pool that runs next to it (``paired_pools``).
     """
-    if is_paired and has_onednn and _is_float32(op):
-        return None
-    for limit in _LIMITS:
-        found = limit(op, has_onednn and _is_float32(op), is_shape_known)
-        if found is not None:
-            return found
-    return None
-
-
-def _is_float32(op: OpView) -> bool:
-    return "T" in op.node.attr and op.node.attr["T"].type == types_pb2.DT_FLOAT
-
-
-def _layout(op: OpView, has_onednn: bool, is_shape_known: bool) -> CpuLimit | None:
-    del is_shape_known
-    layout = _layout_of(op)
-    if layout not in _LAYOUTS:
-        return None
-    if op.type in CHANNELS_LAST_IN_INFERENCE and "is_training" in op.node.attr and not op.flag("is_training"):
-        return None if has_onednn and layout == b"NCHW" else _of_layout(layout)
-    if op.type not in CHANNELS_LAST_ONLY or (has_onednn and op.type in IN_ONEDNN):
-        return None
-    return _of_layout(layout)
-
-
-def _layout_of(op: OpView) -> bytes:
-    return op.node.attr["data_format"].s if "data_format" in op.node.attr else b""
-
-
-def _channels_axis(op: OpView) -> int:
-    return 1 if _layout_of(op) in _LAYOUTS else -1
-
-
-def _of_layout(layout: bytes) -> CpuLimit:
-    return CpuLimit(f"the layout {layout.decode()}", f"{_CHANNELS_LAST} or {_NEEDS_GPU}")
-
-
-def _dilation(op: OpView, has_onednn: bool, is_shape_known: bool) -> CpuLimit | None:
-    del is_shape_known
-    if op.type not in NO_DILATION or has_onednn or max(op.ints("dilations"), default=1) <= 1:
-        return None
-    return CpuLimit(f"dilations {list(op.ints('dilations'))}", _NEEDS_GPU)
-
-
-def _groups(op: OpView, has_onednn: bool, is_shape_known: bool) -> CpuLimit | None:
-    if op.type not in NO_GROUPS or not is_shape_known or (has_onednn and op.type in _GROUPS_IN_ONEDNN):
-        return None
-    given, weights = (
-        op.outputs[0].shape if position < 0 else op.inputs[position].shape for position in NO_GROUPS[op.type]
+    is_float32 = "T" in op.node.attr and op.node.attr["T"].type == types_pb2.DT_FLOAT
+    in_onednn = has_onednn and is_float32
+    what, remedy = (
+        ("", "") if is_paired and in_onednn else next(_limits(op, in_onednn, is_shape_known), ("", ""))
     )
-    if len(given) < 3 or len(weights) != len(given):
-        return None
-    channels, of_filter = given[_channels_axis(op)], weights[-2]
-    if not of_filter or channels <= of_filter:
-        return None
-    return CpuLimit(f"{channels // of_filter} groups", _NEEDS_GPU)
+    return f"TensorFlow has no CPU kernel of {op.type} for {what}; {remedy}" if what else None
 
 
-def _pooled_channels(op: OpView, has_onednn: bool, is_shape_known: bool) -> CpuLimit | None:
-    del is_shape_known
-    size = op.ints("ksize")
-    if op.type not in NO_POOLING_OF_CHANNELS or not size or (has_onednn and op.type in _CHANNELS_IN_ONEDNN):
-        return None
-    if size[_channels_axis(op)] <= 1:
-        return None
-    return CpuLimit(f"a window over channels ({list(size)})", "pool over rows and columns alone")
+def _limits(op: OpView, in_onednn: bool, is_shape_known: bool) -> Iterator[tuple[str, str]]:
+    """What of an op CPU kernels refuse, and what who holds the program can do."""
+    layout = op.node.attr["data_format"].s if "data_format" in op.node.attr else b""
+    channels = 1 if layout in _LAYOUTS else -1
+    if layout in _LAYOUTS and _refuses(op, layout, in_onednn):
+        yield f"the layout {layout.decode()}", f"{_CHANNELS_LAST} or {_NEEDS_GPU}"
+    dilations = op.ints("dilations")
+    if op.type in NO_DILATION and not in_onednn and max(dilations, default=1) > 1:
+        yield f"dilations {list(dilations)}", _NEEDS_GPU
+    if op.type in NO_GROUPS and is_shape_known and not (in_onednn and op.type in _GROUPS_IN_ONEDNN):
+        given, weights = (
+            op.outputs[0].shape if position < 0 else op.inputs[position].shape
+            for position in NO_GROUPS[op.type]
+        )
+        if 3 <= len(given) == len(weights) and 0 < weights[-2] < given[channels]:
+            yield f"{given[channels] // weights[-2]} groups", _NEEDS_GPU
+    window = op.ints("ksize")
+    pools = op.type in NO_POOLING_OF_CHANNELS and not (in_onednn and op.type in _CHANNELS_IN_ONEDNN)
+    if pools and window and window[channels] > 1:
+        yield f"a window over channels ({list(window)})", "pool over rows and columns alone"
 
 
-_LIMITS: tuple[Callable[[OpView, bool, bool], CpuLimit | None], ...] = (
-    _layout,
-    _dilation,
-    _groups,
-    _pooled_channels,
-)
-
-
-def described(node: tf.compat.v1.NodeDef, limit: CpuLimit) -> str:
-    """Why nothing but a GPU runs a node, and the remedy: one clause."""
-    return f"TensorFlow has no CPU kernel of {node.op} for {limit.what}; {limit.remedy}"
+def _refuses(op: OpView, layout: bytes, in_onednn: bool) -> bool:
+    """Whether CPU kernels of an op refuse one of ``_LAYOUTS``."""
+    if op.type in CHANNELS_LAST_IN_INFERENCE and "is_training" in op.node.attr and not op.flag("is_training"):
+        return not (in_onednn and layout == b"NCHW")
+    return op.type in CHANNELS_LAST_ONLY and not (in_onednn and op.type in IN_ONEDNN)

@@ -13,7 +13,7 @@ import functools
 import numpy as np
 
 from colocation.frames import find_frames
-from colocation.graph_index import GraphIndex, parse_input
+from colocation.graph_index import GraphIndex, data_inputs, parse_input
 from tf_placer.costs.trip_count import Outputs, constant_scalar
 
 _PASSES = frozenset({"Identity", "Enter", "Switch"})
@@ -140,4 +140,4 @@ class _Loops:
         return self._index.id_of_name[parse_input(text)[1]]
 
     def _data(self, op: int) -> list[str]:
-        return [text for text in self._index.graph_def.node[op].input if not text.startswith("^")]
+        return data_inputs(self._index.graph_def.node[op])

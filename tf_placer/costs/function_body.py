@@ -10,6 +10,7 @@ from tensorflow.core.framework import function_pb2
 from colocation.graph_index import GraphIndex, index_graph
 from colocation.tensorflow_internals import graph_of_function_def
 from tf_placer.errors import InputError
+from tf_placer.graph.program.functions import functions_of
 from tf_placer.graph.sizes.called_shapes import keep_callbacks_from_running
 from tf_placer.graph.sizes.output_specs import OutputSpec, tensor_bytes
 from tf_placer.tensorflow_message import told
@@ -36,7 +37,7 @@ class FunctionLibrary:
     def __init__(self, graph_def: tf.compat.v1.GraphDef):
         self._library = function_pb2.FunctionDefLibrary()
         self._library.CopyFrom(graph_def.library)
-        self._functions = {f.signature.name: f for f in self._library.function}
+        self._functions = functions_of(self._library)
         for function in self._library.function:
             keep_callbacks_from_running(function.node_def)
         self._bodies: dict[tuple[str, tuple[tuple[int, ...], ...]], FunctionBody] = {}

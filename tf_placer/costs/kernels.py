@@ -5,36 +5,26 @@ The CUDA build of TensorFlow lists its GPU kernels on machines without a GPU, to
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2, kernel_def_pb2, op_def_pb2
 
+from colocation.op_facts import having
 from colocation.tensorflow_internals import registered_kernels, registered_op
 
-# These only hold a value that the runtime puts there; they take whatever device they are given.
-_ON_EVERY_DEVICE = frozenset({"Placeholder", "PlaceholderWithDefault", "_Arg", "_Retval"})
+_ON_EVERY_DEVICE = having("any_device")
 
 _Values = tuple[Any, ...]  # DataType numbers, bytes, whole numbers or truth values
 
 _registered = functools.cache(registered_kernels)
 
 
-@dataclasses.dataclass(frozen=True)
-class KernelMatch:
-    """The kernel that would run an op.
+def find_kernel(node: tf.compat.v1.NodeDef, device_type: str) -> bool | None:
+    """Whether the kernel for a node on a device type is CPU code, or None when there is none.
 
-    Attributes:
-      on_host: all its outputs lie in host memory: the device's kernel is CPU code (int32 shape arithmetic).
-    """
-
-    on_host: bool
-
-
-def find_kernel(node: tf.compat.v1.NodeDef, device_type: str) -> KernelMatch | None:
-    """The kernel for a node on a device type, or None when there is none.
+    A device's kernel is CPU code (int32 shape arithmetic) where all its outputs lie in host memory.
 
     A kernel registered for ``DEFAULT`` serves every device type. Constraints (mostly on types, some on a layout or a
     policy) are checked against the node's attributes and their defaults; kernels with a label are for ``_kernel``
@@ -45,7 +35,7 @@ def find_kernel(node: tf.compat.v1.NodeDef, device_type: str) -> KernelMatch | N
       device_type: ``"CPU"`` or ``"GPU"``.
     """
     if node.op in _ON_EVERY_DEVICE:
-        return KernelMatch(on_host=False)
+        return False
     op_def = registered_op(node.op)
     if op_def is None:
         return None
@@ -64,7 +54,7 @@ def _constrained(op_type: str) -> frozenset[str]:
 @functools.cache
 def _find_kernel(
     op_type: str, device_type: str, values: tuple[tuple[str, _Values], ...], label: str
-) -> KernelMatch | None:
+) -> bool | None:
     value_of_attr = dict(values)
     definition = registered_op(op_type)
     assert definition is not None
@@ -72,7 +62,7 @@ def _find_kernel(
         for kernel in _registered(op_type):
             if kernel.device_type == wanted and kernel.label == label and _accepts(kernel, value_of_attr):
                 outputs = {arg.name for arg in definition.output_arg}
-                return KernelMatch(on_host=bool(outputs) and outputs <= set(kernel.host_memory_arg))
+                return bool(outputs) and outputs <= set(kernel.host_memory_arg)
     return None
 
 

@@ -66,8 +66,3 @@ def elements(spec: OutputSpec) -> int:
 
 
 Formula = Callable[[OpView], Work]
-
-
-def serve(formula: Formula, op_types: str) -> dict[str, Formula]:
-    """Table entries that give one formula to several op types, written as words of one string."""
-    return dict.fromkeys(op_types.split(), formula)

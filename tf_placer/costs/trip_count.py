@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
-from colocation.graph_index import GraphIndex, parse_input
+from colocation.graph_index import GraphIndex, copy_of, data_inputs, parse_input
 from colocation.tensorflow_internals import folded_constant
 from tf_placer.graph.sizes.called_shapes import keep_callbacks_from_running
 from tf_placer.graph.sizes.output_specs import OutputSpec
@@ -33,7 +33,7 @@ def trip_count(index: GraphIndex, loop: int, outputs: Outputs | None = None) -> 
       loop: op id of the While.
       outputs: [N] of each op, where their shapes are known; an op that asks for a shape is a constant then.
     """
-    inputs = [text for text in index.graph_def.node[loop].input if not text.startswith("^")]
+    inputs = data_inputs(index.graph_def.node[loop])
     if len(inputs) <= _MAX_ITERATIONS_INPUT:
         return None
     value = constant_scalar(index, inputs[_MAX_ITERATIONS_INPUT], outputs)
@@ -72,9 +72,8 @@ def _constant_ancestors(
         op = pending.pop()
         if op in found:
             continue
-        node = node_def_pb2.NodeDef()
-        node.CopyFrom(index.graph_def.node[op])
-        data = [text for text in node.input if not text.startswith("^")]
+        node = copy_of(index.graph_def.node[op])
+        data = data_inputs(node)
         if node.op in _SHAPES and outputs is not None:
             _, name, output = parse_input(data[0])
             asked = outputs[index.id_of_name[name]][output]

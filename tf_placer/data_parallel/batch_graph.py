@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from colocation.frames import outermost_loops
+from colocation.op_facts import having
 from tf_placer.data_parallel.writers import writers
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
@@ -14,8 +15,7 @@ from tf_placer.graph.item import Item
 Tensor = tuple[int, int]
 """(op, output)."""
 
-# What may be done before or after a mean over replicas with the same result.
-_SUMS = frozenset(["Add", "AddN", "AddV2", "Identity", "Neg", "Reshape", "Squeeze", "Transpose"])
+_SUMS = having("additive")
 
 
 class BatchGraph:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import tensorflow as tf
 
-from tf_placer.data_parallel import gather, ring
 from tf_placer.data_parallel.batch_graph import Tensor
 from tf_placer.data_parallel.gradients import Gradients, Readers
+from tf_placer.data_parallel.ring import gather_graph, given, received, ring_graph
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
-from tf_placer.graph.program import renamed_input
+from tf_placer.graph.program import renamed_input, renamed_node
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.rewrite import rewrite
@@ -118,9 +118,9 @@ def _join_dense(
 ) -> None:
     """Adds the ring, and has updates read from it."""
     specs = [part.outputs[op][output] for op, output in gradients.dense]
-    graph = ring.ring_graph([(spec.shape, spec.dtype) for spec in specs], devices)
+    graph = ring_graph([(spec.shape, spec.dtype) for spec in specs], devices)
     crossing = zip(gradients.dense, gradients.consumers, strict=True)
-    _insert(graph_def, part, graph, "all_reduce", len(devices), crossing, ring.given, ring.reduced)
+    _insert(graph_def, part, graph, "all_reduce", len(devices), crossing)
 
 
 def _join_sparse(
@@ -138,9 +138,9 @@ def _join_sparse(
         if axis is None:
             raise InputError(f"what {part.index.names[op]!r} gives for each example cannot be gathered")
         slices.append((spec.shape, axis, spec.dtype))
-    graph = gather.gather_graph(slices, devices)
+    graph = gather_graph(slices, devices)
     crossing = zip(gradients.sparse, gradients.sparse_consumers, strict=True)
-    _insert(graph_def, part, graph, "all_gather", len(devices), crossing, gather.given, gather.gathered)
+    _insert(graph_def, part, graph, "all_gather", len(devices), crossing)
 
 
 def _axis_of_examples(whole: Sequence[int], part: Sequence[int], count: int) -> int | None:
@@ -158,8 +158,6 @@ def _insert(
     prefix: str,
     count: int,
     crossing: Iterable[tuple[Tensor, Readers]],
-    given: Callable[[int, int], str],
-    received: Callable[[int, int], str],
 ) -> None:
     """Adds ops under a prefix: they read tensors of all replicas, and what read these reads what they give."""
     node_of_name = {node.name: node for node in graph_def.node}
@@ -173,7 +171,4 @@ def _insert(
                 ]
     for node in joining.node:
         if node.op != "Placeholder":
-            added = graph_def.node.add()
-            added.CopyFrom(node)
-            added.name = new_name[node.name]
-            added.input[:] = [renamed_input(text, new_name) for text in node.input]
+            graph_def.node.append(renamed_node(node, new_name))

@@ -1,4 +1,4 @@
-"""Ops that all-reduce gradients in a ring, as a graph of their own."""
+"""Ops that join what replicas give, as graphs of their own: gradients reduced in a ring, slices of them gathered."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def ring_graph(
       devices: at least two, in the order of the ring.
 
     Returns:
-      A graph with a placeholder ``given(g, r)`` for gradient g of device r, and ``reduced(g, r)``, its mean there.
+      A graph with a placeholder ``given(g, r)`` for gradient g of device r, and ``received(g, r)``, its mean there.
     """
     by_type: dict[tf.DType, list[int]] = {}
     for g, (_, dtype) in enumerate(shapes):
@@ -32,14 +32,41 @@ def ring_graph(
         return graph.as_graph_def()
 
 
-def given(gradient: int, device: int) -> str:
-    """Name of the placeholder for a gradient of one device."""
-    return f"given_{gradient}_{device}"
+def gather_graph(
+    slices: Sequence[tuple[tuple[int, ...], int, tf.DType]], devices: Sequence[str]
+) -> tf.compat.v1.GraphDef:
+    """Joins slices of all devices on each of them, numbers divided by how many devices there are.
+
+    The loss is a mean over a replica's part of the batch, so its rows are larger than those of the whole batch by that.
+
+    Args:
+      slices: (shape, axis of the examples, type) of each.
+      devices: at least two.
+
+    Returns:
+      A graph with a placeholder ``given(s, r)`` for slice s of device r, and ``received(s, r)``, all of them there.
+    """
+    with tf.Graph().as_default() as graph:
+        for s, (shape, axis, dtype) in enumerate(slices):
+            parts = []
+            for r, device in enumerate(devices):
+                with tf.device(device):
+                    parts.append(tf.compat.v1.placeholder(dtype, shape, given(s, r)))
+            for r, device in enumerate(devices):
+                with tf.device(device):
+                    joined = tf.concat(parts, axis)
+                    tf.identity(joined / len(devices) if dtype.is_floating else joined, received(s, r))
+        return graph.as_graph_def()
 
 
-def reduced(gradient: int, device: int) -> str:
-    """Name of the op whose output is the mean on that device."""
-    return f"reduced_{gradient}_{device}"
+def given(tensor: int, device: int) -> str:
+    """Name of the placeholder for a gradient, or slices of one, of one device."""
+    return f"given_{tensor}_{device}"
+
+
+def received(tensor: int, device: int) -> str:
+    """Name of the op whose output is what all devices make of it, on that one."""
+    return f"received_{tensor}_{device}"
 
 
 def _add_ring(gradients: Sequence[tuple[int, tuple[int, ...], tf.DType]], devices: Sequence[str]) -> None:
@@ -65,7 +92,7 @@ def _add_ring(gradients: Sequence[tuple[int, tuple[int, ...], tf.DType]], device
         with tf.device(device):
             means = tf.split(tf.concat(chunks[r], 0) / count, sizes)
             for (g, shape, _), mean in zip(gradients, means, strict=True):
-                tf.reshape(mean, shape, name=reduced(g, r))
+                tf.reshape(mean, shape, name=received(g, r))
 
 
 def _evenly(total: int, count: int) -> list[range]:

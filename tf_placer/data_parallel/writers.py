@@ -8,30 +8,19 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import function_pb2, node_def_pb2
 
-from colocation.references import LEAVES_AS_IT_IS
+from colocation.op_facts import having
 from colocation.tensorflow_internals import registered_op
-from tf_placer.graph.program.functions import function_names
+from tf_placer.graph.program.functions import function_names, functions_of
 
-# Ops that read a resource or reference and leave it as it is; any other op that takes one writes.
-_READERS = LEAVES_AS_IT_IS | frozenset(
-    [
-        "LookupTableFindV2",
-        "LookupTableSizeV2",
-        "ReadVariableOp",
-        "ResourceGather",
-        "ResourceGatherNd",
-        "VarIsInitializedOp",
-        "VariableShape",
-    ]
-)
-
+# Of the ops that take a resource or a reference, all others write.
+_READERS = having("keeps_reference") | having("reads_variable") | having("reads_resource")
 # What these change is gone when the step ends.
 _OF_A_STEP = ("Stack", "TensorArray")
 
 
 def writers(graph_def: tf.compat.v1.GraphDef) -> np.ndarray:
     """[N] bool, in the order of the nodes."""
-    library = {function.signature.name: function for function in graph_def.library.function}
+    library = functions_of(graph_def.library)
     return np.array([_writes(node, library, set()) for node in graph_def.node], bool)
 
 

@@ -29,8 +29,8 @@ from tf_placer.runtime.race import race_steps
 from tf_placer.runtime.session import open_program, process_session_config, session_config
 from tf_placer.runtime.step_values import SameValues, Values, difference, step_values
 from tf_placer.runtime.timing import RuntimeConfig, reported_s, spread_s, stopped_early, time_steps
+from tf_placer.workers.fork_server import onednn_off
 from tf_placer.workers.local_workers import LocalWorkers
-from tf_placer.workers.onednn import onednn_off
 from tf_placer.workers.workers import Workers, workers_of
 
 _ASKING_ROUNDS = 5

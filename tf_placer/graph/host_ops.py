@@ -12,25 +12,13 @@ from collections.abc import Mapping, Sequence
 import tensorflow as tf
 from tensorflow.core.framework import function_pb2, node_def_pb2
 
+from colocation.op_facts import having
 from tf_placer.graph.program import HostCapture, ItemVariable
-from tf_placer.graph.program.functions import function_names
+from tf_placer.graph.program.functions import function_names, functions_of
 
-CALLBACKS = frozenset({"EagerPyFunc", "PyFunc", "PyFuncStateless"})
-# Of an asset or a list, once, before a model is used.
-_TABLES = frozenset({"HashTable", "HashTableV2"})
-_FILLS_A_TABLE = frozenset(
-    {
-        "InitializeTable",
-        "InitializeTableFromTextFile",
-        "InitializeTableFromTextFileV2",
-        "InitializeTableV2",
-        "LookupTableImport",
-        "LookupTableImportV2",
-    }
-)
-_ITERATOR_READS = frozenset({"IteratorGetNext", "IteratorGetNextSync"})
+CALLBACKS, _TELLS, _ITERATOR_READS = having("python"), having("prints"), having("iterator_read")
+_TABLES, _FILLS_A_TABLE = having("table"), having("fills_table")
 _NO_NUMBERS = (tf.string, tf.resource, tf.variant)
-_TELLS = frozenset({"Print", "PrintV2"})
 
 
 def host_ops(
@@ -43,7 +31,7 @@ def host_ops(
       captures: what it reads of this process.
       variables: those that it captures; some stay in this process.
     """
-    library = {function.signature.name: function for function in graph_def.library.function}
+    library = functions_of(graph_def.library)
     kinds = {capture.node: f"it is {capture.kind} of this process" for capture in captures}
     kinds |= {variable.node: variable.stays for variable in variables if variable.stays}
     callbacks = {node.name: _op_within(node, CALLBACKS, library) for node in graph_def.node}
@@ -68,7 +56,7 @@ def why_not_standalone(graph_def: tf.compat.v1.GraphDef, captures: Sequence[Host
         if not can_stand_in(graph_def, capture):
             readers = ", ".join(sorted({node.op for node in _readers(graph_def, capture)})) or "nothing"
             return f"{capture.node!r} (read by {readers}) is {capture.kind} of this process"
-    library = {function.signature.name: function for function in graph_def.library.function}
+    library = functions_of(graph_def.library)
     filled = {node.input[0].partition(":")[0] for node in graph_def.node if node.op in _FILLS_A_TABLE}
     for node in graph_def.node:
         op_type = _op_within(node, CALLBACKS, library)

@@ -9,7 +9,7 @@ from tensorflow.core.framework import function_pb2, node_def_pb2, types_pb2
 
 from colocation.argument_types import input_types, is_ref, takes_special_inputs
 from tf_placer.graph.program import Program, with_nodes
-from tf_placer.graph.program.functions import function_names, is_compiled
+from tf_placer.graph.program.functions import function_names, functions_of, is_compiled
 
 
 def requested_devices(program: Program) -> dict[str, tuple[str, ...]]:
@@ -25,7 +25,7 @@ def requested_devices(program: Program) -> dict[str, tuple[str, ...]]:
     Returns:
       Op name -> device strings, whole or in part, each once.
     """
-    library = {function.signature.name: function for function in program.graph_def.library.function}
+    library = functions_of(program.graph_def.library)
     inside: dict[str, tuple[str, ...]] = {}
     found = {node.name: _asked(node, library, inside) for node in program.graph_def.node}
     return {name: devices for name, devices in found.items() if devices}

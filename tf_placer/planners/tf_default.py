@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from colocation.op_facts import having
 from tf_placer.planners.planner import NoSettings
 from tf_placer.problem.problem import Problem
 
-_METADATA = ("Rank", "Shape", "ShapeN", "Size")
+_METADATA = sorted(having("metadata"))
 
 
 def tf_default(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> np.ndarray:

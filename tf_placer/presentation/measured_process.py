@@ -8,10 +8,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_placer.calibration.traces import owner
 from tf_placer.cluster.device import short_device_name
 from tf_placer.presentation.trace_process import Event, Span, TraceProcess, scope_of
 from tf_placer.problem.problem import Problem
+from tf_placer.runtime.audit import owner
 
 _RECEIVED = "RecvTensor"
 _SOURCE = "_SOURCE"

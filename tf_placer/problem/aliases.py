@@ -12,58 +12,25 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
+from colocation.op_facts import having, values
 from tf_placer.graph.item import Item
 from tf_placer.problem.tensors import TensorTable
 
-_FIRST = (0,)
-_EITHER = (0, 1)
-_ANY = range(2**31 - 1)
-
 # Op type -> the input that its outputs are views of. Of one with several outputs: all of that input.
-VIEWS: Mapping[str, int] = dict.fromkeys(
-    (
-        "Bitcast",
-        "CheckNumerics",
-        "EnsureShape",
-        "ExpandDims",
-        "Identity",
-        "PlaceholderWithDefault",
-        "PreventGradient",
-        "ReadVariableOp",
-        "Reshape",
-        "Squeeze",
-        "StopGradient",
-    ),
-    0,
-)
+VIEWS: Mapping[str, int] = {op_type: int(position) for op_type, position in values("view").items()}
 
-# Ops that may write their result into their first input, and into either of their first two.
-_UNARY = """
-Abs Acos Acosh Asin Asinh Atan Atanh BiasAdd Ceil ClipByValue Cos Cosh Digamma Elu Erf Erfc Erfinv Exp Expm1 Floor Inv
-LeakyRelu Lgamma Log Log1p LogicalNot LogSoftmax Neg Reciprocal Relu Relu6 Rint Round Rsqrt Selu Sigmoid Sign Sin Sinh
-Softmax Softplus Softsign Sqrt Square Tan Tanh
-"""
-_BINARY = """
-Add AddV2 Atan2 BitwiseAnd BitwiseOr BitwiseXor Div DivNoNan FloorDiv FloorMod LogicalAnd LogicalOr Maximum Minimum Mod
-Mul MulNoNan Pow RealDiv SquaredDifference Sub TruncateDiv TruncateMod Xdivy Xlogy
-EluGrad InvGrad LeakyReluGrad ReciprocalGrad Relu6Grad ReluGrad RsqrtGrad SeluGrad SigmoidGrad SoftplusGrad SoftsignGrad
-SqrtGrad TanhGrad
-"""
+
+def _written(text: str) -> tuple[int, Sequence[int]]:
+    output, _, inputs = text.partition(":")
+    return int(output), range(2**31 - 1) if inputs == "any" else tuple(map(int, inputs.split(",")))
+
 
 # Op type -> output, and the inputs that it may be written into, of which the first that fits is taken.
 WRITES_INTO: Mapping[str, tuple[int, Sequence[int]]] = {
-    **dict.fromkeys(_UNARY.split(), (0, _FIRST)),
-    **dict.fromkeys(_BINARY.split(), (0, _EITHER)),
-    "AddN": (0, _ANY),
-    "Select": (0, (1, 2)),
-    "SelectV2": (0, (1, 2)),
-    "SoftmaxCrossEntropyWithLogits": (1, _FIRST),
-    "SparseSoftmaxCrossEntropyWithLogits": (1, _FIRST),
+    op_type: _written(text) for op_type, text in values("into").items()
 }
-
-# What these read is not theirs alone: it is there before the step, or belongs to a kernel or to the caller.
-_KEEPS_ITS_OUTPUT = ("Const", "Placeholder", "ReadVariableOp", "VarHandleOp", "_Arg")
-
+# What these read is not theirs alone.
+_KEEPS_ITS_OUTPUT = having("held_elsewhere")
 # A variable that one of these touches gives away copies.
 _SPARSE_ACCESS = ("ResourceGather", "ResourceScatter", "ResourceSparseApply")
 
@@ -131,7 +98,7 @@ class _Aliases:
         return None if position is None or position >= len(inputs) else self._tensor_of.get(inputs[position])
 
     def _written_into(self, op: int, op_type: str, output: int) -> int | None:
-        written, positions = WRITES_INTO.get(op_type, (-1, _FIRST))
+        written, positions = WRITES_INTO.get(op_type, (-1, ()))
         if output != written:
             return None
         for position in positions[: len(self._inputs[op])]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from colocation.heuristics import attach_constants, attach_pools
+from colocation.op_facts import values
 from colocation.units import Units, form_units
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.costs.analytic import OpCosts, analytic_costs
@@ -16,8 +17,7 @@ from tf_placer.problem.aliases import aliases
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.tensors import TensorTable, tensor_table
 
-# Op type -> the input that is kept in an array or on a stack.
-_VALUE_KEPT = {"StackPushV2": 1, "TensorArrayScatterV3": 2, "TensorArraySplitV3": 1, "TensorArrayWriteV3": 2}
+_KEPT = {op_type: int(position) for op_type, position in values("puts").items()}
 
 
 def analytic_problem(item: Item, cluster: Cluster) -> Problem:
@@ -77,11 +77,11 @@ def _held_bytes(item: Item) -> dict[int, int]:
         if op_type == "TemporaryVariable":
             (spec,) = item.outputs[op]
             held[op] = tensor_bytes(spec.shape, spec.dtype)
-    if _VALUE_KEPT.keys().isdisjoint(item.index.op_types):
+    if _KEPT.keys().isdisjoint(item.index.op_types):
         return held
     runs = frame_trips(item.index, item.outputs).runs
     for producer, output, consumer, position in item.index.data_edges.tolist():
-        if _VALUE_KEPT.get(item.index.op_types[consumer]) == position:
+        if _KEPT.get(item.index.op_types[consumer]) == position:
             held[consumer] = round(float(runs[consumer]) * item.outputs[producer][output].num_bytes)
     return held
 

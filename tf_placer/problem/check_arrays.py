@@ -29,23 +29,14 @@ _MOST_NS = 1 << 50
 _MOST_BYTES = 1 << 62
 
 
-def checked_arrays(
-    compute_ns: object,
-    edges: object,
-    edge_bytes: object,
-    edge_tensor: object,
-    resident_bytes: object,
-    output_bytes: object,
-    allowed: object,
-    cluster: Cluster,
-) -> tuple[np.ndarray, ...]:
-    """The array arguments of ``Problem.from_arrays`` as it documents them, in this order.
+def checked_arrays(arrays: Mapping[str, object], cluster: Cluster) -> dict[str, np.ndarray]:
+    """The array arguments of ``Problem.from_arrays`` as it documents them.
 
     Raises:
       InputError: one is not; names it.
     """
     devices = len(cluster.devices)
-    compute_ns = exact("compute_ns", compute_ns, np.int64)
+    compute_ns = exact("compute_ns", arrays["compute_ns"], np.int64)
     if compute_ns.ndim != 2 or compute_ns.shape[1] != devices:
         raise InputError(
             f"compute_ns has shape {compute_ns.shape}, expected (units, {devices}): "
@@ -54,31 +45,29 @@ def checked_arrays(
     num_units = len(compute_ns)
     if not num_units:
         raise InputError("compute_ns has no rows; give at least one unit to place")
-    edges = _pairs("edges", edges)
-    edge_tensor = (
-        np.arange(len(edges)) if edge_tensor is None else exact("edge_tensor", edge_tensor, np.int64)
-    )
-    wanted = {
-        "edge_bytes": (exact("edge_bytes", edge_bytes, np.int64), (len(edges),)),
-        "edge_tensor": (edge_tensor, (len(edges),)),
-        "resident_bytes": (exact("resident_bytes", resident_bytes, np.int64), (num_units,)),
-        "output_bytes": (exact("output_bytes", output_bytes, np.int64), (num_units,)),
-        "allowed": (exact("allowed", allowed, bool), compute_ns.shape),
+    edges = _pairs("edges", arrays["edges"])
+    given = {**arrays, "edge_tensor": np.arange(len(edges))} if arrays["edge_tensor"] is None else arrays
+    found = {"compute_ns": compute_ns, "edges": edges}
+    shapes = {
+        **dict.fromkeys(("edge_bytes", "edge_tensor"), (len(edges),)),
+        **dict.fromkeys(("resident_bytes", "output_bytes"), (num_units,)),
+        "allowed": compute_ns.shape,
     }
-    for argument, (array, shape) in wanted.items():
-        if array.shape != shape:
-            raise InputError(f"{argument} has shape {array.shape}, expected {shape}")
-    for argument, array in [("compute_ns", compute_ns), *((k, v[0]) for k, v in wanted.items())]:
-        check_least("a cost, a size or an id", argument, array)
+    for argument, shape in shapes.items():
+        found[argument] = exact(argument, given[argument], bool if argument == "allowed" else np.int64)
+        if found[argument].shape != shape:
+            raise InputError(f"{argument} has shape {found[argument].shape}, expected {shape}")
+    for argument in ("compute_ns", *shapes):
+        check_least("a cost, a size or an id", argument, found[argument])
     if len(edges) and (edges.min() < 0 or edges.max() >= num_units):
         raise InputError(
             f"edges name unit {edges.max()} or below 0; rows of compute_ns are 0 to {num_units - 1}"
         )
-    _check_homes(wanted["allowed"][0])
+    _check_homes(found["allowed"])
     _check_sum("compute_ns", compute_ns.max(axis=1), _MOST_NS, "nanoseconds")
     for argument in ("edge_bytes", "resident_bytes", "output_bytes"):
-        _check_sum(argument, wanted[argument][0], _MOST_BYTES, "bytes")
-    return compute_ns, edges, *(array for array, _ in wanted.values())
+        _check_sum(argument, found[argument], _MOST_BYTES, "bytes")
+    return found
 
 
 def checked_units(

@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from colocation.graph_index import topological_order
 from tf_placer import arguments
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.errors import InputError
 from tf_placer.problem.check_arrays import checked_arrays, checked_names, checked_units
-from tf_placer.problem.tensors import tensor_table
-from tf_placer.problem.topological import topological_order
+from tf_placer.problem.tensors import TensorTable, tensor_table
+
+_IN_DIGEST = ("compute_ns", "edges", "edge_bytes", "edge_tensor", "resident_bytes", "output_bytes")
 
 
 def fields_of_arrays(
-    compute_ns: object,
-    edges: object,
-    edge_bytes: object,
-    resident_bytes: object,
-    output_bytes: object,
-    allowed: object,
+    arrays: Mapping[str, object],
     cluster: Cluster,
     names: Sequence[str] | None,
-    edge_tensor: object | None,
     name: str,
     unit_of_op: object | None,
 ) -> dict[str, Any]:
@@ -34,8 +30,9 @@ def fields_of_arrays(
     Raises:
       InputError: as there.
     """
-    compute_ns, edges, edge_bytes, edge_tensor, resident_bytes, output_bytes, allowed = checked_arrays(
-        compute_ns, edges, edge_bytes, edge_tensor, resident_bytes, output_bytes, allowed, cluster
+    of = checked_arrays(arrays, cluster)
+    compute_ns, edges, resident_bytes, allowed = (
+        of[name] for name in ("compute_ns", "edges", "resident_bytes", "allowed")
     )
     num_ops, what = len(compute_ns), "unit" if unit_of_op is None else "op"
     names = [f"{what}_{op}" for op in range(num_ops)] if names is None else names
@@ -47,14 +44,14 @@ def fields_of_arrays(
         raise InputError(
             f"edges form a cycle through {what} {stuck} ({names[stuck]!r}); a step must be acyclic"
         )
-    graph: tuple[np.ndarray, ...] = (compute_ns, edges, edge_bytes, edge_tensor, resident_bytes, output_bytes)
+    graph = [of[name] for name in _IN_DIGEST]
     if unit_of_op is None:
         units = np.arange(num_ops, dtype=np.int32)
     else:
         units = checked_units(unit_of_op, allowed, names, cluster)
-        graph = (*graph, units)
+        graph.append(units)
         resident_bytes, allowed = _joined(units, resident_bytes, allowed)
-    table = _tensors(num_ops, np.argsort(order), edges, edge_tensor, edge_bytes, output_bytes)
+    table = _tensors(np.argsort(order), of)
     return {
         "name": name,
         "cluster": cluster,
@@ -69,7 +66,7 @@ def fields_of_arrays(
         "priority": np.zeros(num_ops, np.int32),
         "op_names": tuple(names[op] for op in order),
         "op_types": ("",) * num_ops,
-        "output_shapes": tuple(((int(output_bytes[op]),),) for op in order),
+        "output_shapes": tuple(((int(of["output_bytes"][op]),),) for op in order),
         "fingerprint": _digest(graph),
     }
 
@@ -85,13 +82,17 @@ def _joined(
     return needed, may
 
 
-def _tensors(num_ops, new_number, edges, edge_tensor, edge_bytes, output_bytes):
-    """The tensors between ops by their new numbers [N], with what nobody reads."""
-    scratch = _outputs_nobody_reads(num_ops, edges, edge_tensor, edge_bytes, output_bytes)
+def _tensors(new_number: np.ndarray, of: Mapping[str, np.ndarray]) -> TensorTable:
+    """The tensors between ops by their new numbers [N], with what an op holds beyond what others read of it."""
+    table = tensor_table(of["edges"], of["edge_tensor"], of["edge_bytes"])
+    read_bytes = np.zeros(len(new_number), np.int64)
+    np.add.at(read_bytes, table.producer, table.num_bytes)
+    excess = np.maximum(of["output_bytes"] - read_bytes, 0)
+    ops = np.flatnonzero(excess)
     return tensor_table(
-        np.concatenate([new_number[edges], new_number[scratch[:, :1]].repeat(2, axis=1)]),
-        np.concatenate([edge_tensor, np.full(len(scratch), -1)]),
-        np.concatenate([edge_bytes, scratch[:, 1]]),
+        np.concatenate([new_number[of["edges"]], new_number[ops, np.newaxis].repeat(2, axis=1)]),
+        np.concatenate([of["edge_tensor"], np.full(len(ops), -1)]),
+        np.concatenate([of["edge_bytes"], excess[ops]]),
     ).without_self_consumers()
 
 
@@ -104,16 +105,6 @@ def _op_on_cycle(stuck: np.ndarray, edges: np.ndarray) -> int:
     for _ in stuck:
         op = producer[op]
     return op
-
-
-def _outputs_nobody_reads(num_ops, edges, edge_tensor, edge_bytes, output_bytes):
-    """[S, 2] (op, bytes): what an op holds while it runs, beyond the tensors that others read."""
-    table = tensor_table(edges, edge_tensor, edge_bytes)
-    read_bytes = np.zeros(num_ops, np.int64)
-    np.add.at(read_bytes, table.producer, table.num_bytes)
-    excess = np.maximum(output_bytes - read_bytes, 0)
-    ops = np.flatnonzero(excess)
-    return np.stack([ops, excess[ops]], axis=1)
 
 
 def _digest(arrays: Sequence[np.ndarray]) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from colocation.op_facts import VARIABLES
 from tf_placer.problem.layer_of_neighbours import layer_of_neighbours
 from tf_placer.problem.name_scopes import Scope, below, scopes_of
 from tf_placer.problem.problem import Problem
@@ -18,7 +19,6 @@ NO_LAYER = "(no layer)"
 """What ops are said to be in that no name and no neighbour gives a layer; no name of TensorFlow's looks like it."""
 
 ROOT = -1
-_VARIABLES = ("VarHandleOp", "VariableV2", "Variable")
 _UPDATES = ("Assign", "ResourceApply", "ResourceSparseApply", "Apply", "SparseApply", "ResourceScatter")
 
 
@@ -89,7 +89,7 @@ def layers_of(problem: Problem) -> Layers:
     takers: list[list[int]] = [[] for _ in problem.op_names]
     for producer, consumer in zip(edges.producer.tolist(), edges.consumer.tolist(), strict=True):
         takers[producer].append(consumer)
-    readers = {op: takers[op] for op, kind in enumerate(problem.op_types) if kind in _VARIABLES}
+    readers = {op: takers[op] for op, kind in enumerate(problem.op_types) if kind in VARIABLES}
     users = {op: _users(op, takers, problem.op_names) for op in readers}
     variables = variable_scopes(users, scopes, problem.op_names)
     scopes = [variables.home.get(op, scope) for op, scope in enumerate(scopes)]

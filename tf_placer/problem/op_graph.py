@@ -98,35 +98,34 @@ class OpGraph:
         return self.bottom_levels(self.op_ns)
 
     @functools.cached_property
-    def top_level_with_transfers_ns(self) -> np.ndarray:
-        """[N] float64, ``top_level_ns`` where every tensor takes ``mean_transfer_ns``."""
-        return self.top_levels(self.op_ns.astype(float), self.mean_transfer_ns)
-
-    @functools.cached_property
     def bottom_level_with_transfers_ns(self) -> np.ndarray:
         """[N] float64, ``bottom_level_ns`` where every tensor takes ``mean_transfer_ns``: HEFT's upward rank."""
         return self.bottom_levels(self.op_ns.astype(float), self.mean_transfer_ns)
 
-    def top_levels(self, op_ns: np.ndarray, tensor_ns: np.ndarray | None = None) -> np.ndarray:
-        """[N] longest way from the beginning of the step to each op, which does not count.
+    def top_levels(self, op_ns: np.ndarray) -> np.ndarray:
+        """[N] longest way from the beginning of the step to each op, which does not count; transfers free.
+
+        Args:
+          op_ns: [N] of each op.
+        """
+        cost, before = op_ns.tolist(), [0] * self.num_ops
+        # Plain lists, because NumPy's calls take longer than the sums. Producers ascend, so theirs are complete.
+        for producer, readers in zip(self.tensor_producer.tolist(), self.readers(), strict=True):
+            arrival = before[producer] + cost[producer]
+            for op in readers:
+                if before[op] < arrival:
+                    before[op] = arrival
+        return np.array(before, op_ns.dtype)
+
+    def bottom_levels(self, op_ns: np.ndarray, tensor_ns: np.ndarray | None = None) -> np.ndarray:
+        """[N] longest way from the beginning of each op to the end of the step.
 
         Args:
           op_ns: [N] of each op.
           tensor_ns: [T] of each tensor; 0 without. Whole numbers stay exact where both are.
         """
-        cost, moves = op_ns.tolist(), self._moves(tensor_ns)
-        before = [0] * self.num_ops
-        # Plain lists, because NumPy's calls take longer than the sums. Producers ascend, so theirs are complete.
-        for producer, move, readers in zip(self.tensor_producer.tolist(), moves, self.readers(), strict=True):
-            arrival = before[producer] + cost[producer] + move
-            for op in readers:
-                if before[op] < arrival:
-                    before[op] = arrival
-        return np.array(before, _type_of_sums(op_ns, tensor_ns))
-
-    def bottom_levels(self, op_ns: np.ndarray, tensor_ns: np.ndarray | None = None) -> np.ndarray:
-        """[N] longest way from the beginning of each op to the end of the step; arguments as ``top_levels``."""
-        cost, moves = op_ns.tolist(), self._moves(tensor_ns)
+        cost = op_ns.tolist()
+        moves = [0] * len(self.tensor_producer) if tensor_ns is None else tensor_ns.tolist()
         after = [0] * self.num_ops
         producers, all_readers = self.tensor_producer.tolist(), self.readers()
         for tensor in range(len(producers) - 1, -1, -1):
@@ -135,7 +134,8 @@ class OpGraph:
                 longest = moves[tensor] + max([cost[op] + after[op] for op in readers])
                 if after[producers[tensor]] < longest:
                     after[producers[tensor]] = longest
-        levels: np.ndarray = op_ns + np.array(after, _type_of_sums(op_ns, tensor_ns))
+        sums = np.result_type(op_ns, np.int64 if tensor_ns is None else tensor_ns)
+        levels: np.ndarray = op_ns + np.array(after, sums)
         return levels
 
     def readers(self) -> list[list[int]]:
@@ -145,13 +145,6 @@ class OpGraph:
     def inputs(self) -> list[list[int]]:
         """[N] lists of the tensors that each op reads, ascending."""
         return _rows(self.tensor[self.in_edge], self.in_offset)
-
-    def _moves(self, tensor_ns: np.ndarray | None) -> list[float]:
-        return [0] * len(self.tensor_producer) if tensor_ns is None else tensor_ns.tolist()
-
-
-def _type_of_sums(op_ns: np.ndarray, tensor_ns: np.ndarray | None) -> np.dtype:
-    return np.result_type(op_ns, np.int64 if tensor_ns is None else tensor_ns)
 
 
 def _offsets(ops: np.ndarray, num_ops: int) -> np.ndarray:

@@ -169,21 +169,16 @@ class Problem:
             has a cycle, ``unit_of_op`` leaves a number out, or no device is allowed for all ops of a unit.
         """
         given_cluster("cluster", cluster)
-        return Problem(
-            **fields_of_arrays(
-                compute_ns,
-                edges,
-                edge_bytes,
-                resident_bytes,
-                output_bytes,
-                allowed,
-                cluster,
-                names,
-                edge_tensor,
-                name,
-                unit_of_op,
-            )
-        )
+        arrays = {
+            "compute_ns": compute_ns,
+            "edges": edges,
+            "edge_bytes": edge_bytes,
+            "edge_tensor": edge_tensor,
+            "resident_bytes": resident_bytes,
+            "output_bytes": output_bytes,
+            "allowed": allowed,
+        }
+        return Problem(**fields_of_arrays(arrays, cluster, names, name, unit_of_op))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the problem, its cluster included, to one file, whole or not at all.

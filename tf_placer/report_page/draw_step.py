@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from colocation.op_facts import VARIABLES
 from tf_placer.evaluation.critical_path import Stretch
 from tf_placer.evaluation.memory_curves import MemoryCurve
 from tf_placer.evaluation.timeline import StepTimeline, simulated_timeline
@@ -25,7 +26,6 @@ from tf_placer.report_page.step_view import (
 
 _SLICES = 400  # of the step, in each of which the page has the most memory in use
 _TASK = re.compile(r"/job:(\w+)/replica:\d+/task:(\d+)/device:(\w+:\d+)")
-_VARIABLES = ("VarHandleOp", "VariableV2", "Variable")
 
 
 def draw_step(problem: Problem, decisions: Decisions) -> StepView:
@@ -111,7 +111,7 @@ def _output_bytes(problem: Problem) -> np.ndarray:
 
 def _resident_bytes(problem: Problem) -> np.ndarray:
     """[N] int64: what stays of each unit, at its first variable, or at its first op where it has none."""
-    is_variable = np.isin(problem.op_types, _VARIABLES)
+    is_variable = np.isin(problem.op_types, sorted(VARIABLES))
     order = np.lexsort((~is_variable, problem.unit_of_op))
     units, first = np.unique(problem.unit_of_op[order], return_index=True)
     found = np.zeros(problem.num_ops, np.int64)

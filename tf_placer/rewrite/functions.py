@@ -9,6 +9,7 @@ from tensorflow.core.framework import attr_value_pb2, node_def_pb2, types_pb2
 
 from colocation.tensorflow_internals import FuncGraph, called_graph, get_resource_handle_data
 from tf_placer.graph.program import fresh_name
+from tf_placer.graph.program.functions import functions_of
 
 
 def with_functions_renamed(graph_def: tf.compat.v1.GraphDef, suffix: str) -> tf.compat.v1.GraphDef:
@@ -81,7 +82,7 @@ def with_functions_of_their_own(graph_def: tf.compat.v1.GraphDef) -> tf.compat.v
     """
     result = tf.compat.v1.GraphDef()
     result.CopyFrom(graph_def)
-    originals = {function.signature.name: function for function in graph_def.library.function}
+    originals = functions_of(graph_def.library)
     taken = set(originals)
     used: set[str] = set()
 

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping
 import tensorflow as tf
 from tensorflow.core.framework import function_pb2, node_def_pb2
 
+from colocation.op_facts import CALLS
 from tf_placer.errors import InputError
-from tf_placer.graph.program.functions import CALL_OPS
+from tf_placer.graph.program.functions import functions_of
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.rewrite import check_can_be_written
 
@@ -34,7 +35,7 @@ def place_meta_graph(
     placed = tf.compat.v1.MetaGraphDef()
     placed.CopyFrom(meta_graph)
     devices = placement.device_names
-    library = {function.signature.name: function for function in placed.graph_def.library.function}
+    library = functions_of(placed.graph_def.library)
     wanted: dict[tuple[str, str], set[str]] = collections.defaultdict(set)
     _collect(placed.graph_def.node, "", devices, library, wanted)
     for (name, child), found in wanted.items():
@@ -61,7 +62,7 @@ def _collect(
 ) -> None:
     """Adds the devices of the ops in all bodies that these nodes call; inlining names an op ``call/op``."""
     for node in nodes:
-        name = node.attr["f"].func.name if node.op in CALL_OPS else node.op
+        name = node.attr["f"].func.name if node.op in CALLS else node.op
         body = library.get(name)
         if body is None:
             continue

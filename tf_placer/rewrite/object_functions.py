@@ -5,8 +5,9 @@ from __future__ import annotations
 import collections
 from collections.abc import Iterable, Mapping
 
+from colocation.op_facts import CALLS
 from tf_placer.graph.program import fresh_name
-from tf_placer.graph.program.functions import CALL_OPS, function_names, is_compiled
+from tf_placer.graph.program.functions import called_functions, functions_of, is_compiled
 from tf_placer.graph.reading.saved_model import SavedModel
 from tf_placer.rewrite.functions import with_references_renamed
 from tf_placer.rewrite.signature_body import SignatureCall
@@ -66,30 +67,25 @@ class _Functions:
     def __init__(self, model: SavedModel) -> None:
         self._model = model
         self._library = model.meta_graph.graph_def.library
-        self._of_name = {function.signature.name: function for function in self._library.function}
+        self._of_name = functions_of(self._library)
         self._objects = model.meta_graph.object_graph_def
         nodes = model.meta_graph.graph_def.node
-        self._of_signatures = {node.attr["f"].func.name for node in nodes if node.op in CALL_OPS}
+        self._of_signatures = {node.attr["f"].func.name for node in nodes if node.op in CALLS}
         concrete = set(self._objects.concrete_functions) & set(self._of_name)
         self.of_objects = sorted(name for name in concrete - self._of_signatures if self._path_of(name))
 
     def reached_from(self, name: str) -> set[str]:
         """The function itself and those that it calls, directly or not, in loops and branches, too."""
-        found: set[str] = set()
-        frontier = [name]
-        while frontier:
-            one = frontier.pop()
-            if one in self._of_name and one not in found:
-                found.add(one)
-                frontier.extend(n for node in self._of_name[one].node_def for n in function_names(node))
-        return found
+        if name not in self._of_name:
+            return set()
+        return {name} | called_functions(self._of_name[name].node_def, self._of_name)
 
     def walk(self, name: str, prefix: str, devices: Mapping[str, str], sites: dict[str, list[_Site]]) -> None:
         """Collects for each call of each function where its ops are, which are called after the call."""
         site: _Site = {}
         for node in self._of_name[name].node_def:
             inlined = f"{prefix}/{node.name}"
-            called = node.attr["f"].func.name if node.op in CALL_OPS else node.op
+            called = node.attr["f"].func.name if node.op in CALLS else node.op
             is_inlined = called in self._of_name and not (
                 is_compiled(node) or is_compiled(self._of_name[called])
             )

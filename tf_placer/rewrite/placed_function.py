@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
+from colocation.op_facts import CALLS
 from colocation.tensorflow_internals import (
     ConcreteFunction,
     FuncGraph,
@@ -22,7 +23,6 @@ from colocation.tensorflow_internals import (
 from tf_placer.eager import eagerly
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
-from tf_placer.graph.program.functions import CALL_OPS
 from tf_placer.graph.reading.from_function import example_tensors, function_name, traced
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.custom_gradients import with_custom_gradients
@@ -305,7 +305,7 @@ def _connect(
     )
     gradients = call_gradients(concrete.graph)
     for node in item.graph_def.node:  # the calls that stayed: XLA compiles them
-        if node.op in CALL_OPS and node.attr["f"].func.name in gradients:
+        if node.op in CALLS and node.attr["f"].func.name in gradients:
             call = graph.get_operation_by_name(node.name)
             set_call_gradient(call, gradients[node.attr["f"].func.name])
     # What others may only write, or print, once a call is done: automatic control dependencies wait for these.

@@ -42,6 +42,19 @@ def rewrite(
     return place_graph(item.graph_def, placement.device_names if device_of_op is None else device_of_op)
 
 
+def apply_placement(item: Item, placement: Placement) -> tf.compat.v1.GraphDef:
+    """Returns the item's graph with the placement's device on every node.
+
+    Args:
+      item: the program; its ``graph_def`` is left alone.
+      placement: one for a problem that was built from this item.
+
+    Raises:
+      InputError: the placement was made for another graph, or decides more than devices, which no graph can say yet.
+    """
+    return rewrite(item, placement)
+
+
 def check_can_be_written(decisions: Decisions) -> None:
     """Raises InputError where a plan decides what ``rewrite`` does not write yet, and so no runtime heeds."""
     for plan in map(decisions.row, range(len(decisions))):

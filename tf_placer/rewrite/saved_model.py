@@ -21,9 +21,8 @@ from tf_placer.graph.reading.model_files import SAVED_MODEL_FILES
 from tf_placer.graph.reading.saved_model import FILE_NAME, SERVING, SavedModel, read_saved_model
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.plan_file import PlanFile
-from tf_placer.rewrite.apply_placement import apply_placement
 from tf_placer.rewrite.object_functions import listed, place_object_functions
-from tf_placer.rewrite.rewrite import check_placement
+from tf_placer.rewrite.rewrite import apply_placement, check_placement
 from tf_placer.rewrite.signature_body import SignatureCall, call_of, replace_body
 from tf_placer.rewrite.signature_graph import add_graph, state_of
 

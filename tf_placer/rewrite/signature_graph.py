@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 import tensorflow as tf
 from tensorflow.core.framework import function_pb2, node_def_pb2
 
 from colocation.graph_index import parse_input
 from tf_placer.graph.item import Item
+from tf_placer.graph.program import renamed_input, renamed_node
 from tf_placer.graph.program.function_tensors import op_def
+from tf_placer.graph.program.functions import functions_of
 from tf_placer.graph.reading.saved_model import SavedModel
 from tf_placer.rewrite.functions import with_functions_renamed
 
 
 def state_of(graph_def: tf.compat.v1.GraphDef) -> list[str]:
     """The ops of a graph that hold state, variables and tables: there must not be two of them."""
-    library = {function.signature.name: function for function in graph_def.library.function}
+    library = functions_of(graph_def.library)
     return [node.name for node in graph_def.node if _holds_state(node, library)]
 
 
@@ -45,13 +46,13 @@ def add_graph(model: SavedModel, signature: str, item: Item, placed: tf.compat.v
         node.name: node.name if node.name in stays else scope + node.name.removeprefix(scope)
         for node in own.node
     }
-    graph_def.node.extend(_renamed(node, name_of) for node in own.node if node.name not in stays)
+    graph_def.node.extend(renamed_node(node, name_of) for node in own.node if node.name not in stays)
     graph_def.library.function.extend(own.library.function)
     graph_def.library.gradient.extend(own.library.gradient)
     effects = [f"^{name_of[name]}" for name in item.side_effects]
     node_of_name = {node.name: node for node in placed.node}
     for key, fetch in zip(sorted(outputs), item.fetches, strict=True):
-        tensor = _renamed_tensor(fetch, name_of)
+        tensor = renamed_input(fetch, name_of)
         if effects:  # happen whatever is fetched, as those of a call do
             device = node_of_name[parse_input(fetch)[1]].device
             result = node_def_pb2.NodeDef(
@@ -68,20 +69,3 @@ def _holds_state(node: node_def_pb2.NodeDef, library: dict[str, function_pb2.Fun
         argument.is_ref or argument.type == tf.resource.as_datatype_enum
         for argument in op_def(node, library).output_arg
     )
-
-
-def _renamed(node: node_def_pb2.NodeDef, name_of: Mapping[str, str]) -> node_def_pb2.NodeDef:
-    result = node_def_pb2.NodeDef()
-    result.CopyFrom(node)
-    result.name = name_of[node.name]
-    del result.input[:]
-    result.input.extend(_renamed_tensor(text, name_of) for text in node.input)
-    if "_class" in result.attr:
-        groups = [value.decode().removeprefix("loc:@") for value in node.attr["_class"].list.s]
-        result.attr["_class"].list.s[:] = [f"loc:@{name_of.get(group, group)}".encode() for group in groups]
-    return result
-
-
-def _renamed_tensor(text: str, name_of: Mapping[str, str]) -> str:
-    is_control, name, output = parse_input(text)
-    return f"^{name_of[name]}" if is_control else f"{name_of[name]}:{output}"

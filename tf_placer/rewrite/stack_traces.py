@@ -6,6 +6,7 @@ import re
 
 import tensorflow as tf
 
+from colocation.op_facts import CALLS
 from colocation.tensorflow_internals import (
     ConcreteFunction,
     FuncGraph,
@@ -13,7 +14,6 @@ from colocation.tensorflow_internals import (
     functions_of,
     tell_stack_traces,
 )
-from tf_placer.graph.program.functions import CALL_OPS
 
 
 def keep_stack_traces(traced: ConcreteFunction, graph: FuncGraph) -> None:
@@ -82,7 +82,7 @@ class _Origins:
         return None
 
     def _called(self, op: tf.Operation) -> FuncGraph | None:
-        return self._graphs.get(op.get_attr("f").name if op.type in CALL_OPS else op.type)
+        return self._graphs.get(op.get_attr("f").name if op.type in CALLS else op.type)
 
     def _ops_of(self, graph: FuncGraph) -> dict[str, tf.Operation]:
         if id(graph) not in self._ops:

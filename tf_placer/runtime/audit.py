@@ -5,17 +5,15 @@ from __future__ import annotations
 import collections
 import dataclasses
 import enum
+from collections.abc import Collection
 
 import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
-from colocation.graph_index import parse_input
+from colocation.graph_index import parse_input, reached
+from colocation.op_facts import BRANCHES, LOOPS
 from tf_placer.runtime.graph_program import GraphProgram
 from tf_placer.runtime.step_values import SameValues
-
-# Ops that the runtime replaces by simpler ones, which are named after them.
-_LOWERED_TYPES = frozenset({"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"})
-
 
 # What the runtime calls ops that it has made of several.
 _FUSED_PREFIXES = ("_Fused", "_Mkl")
@@ -82,7 +80,7 @@ def audit(program: GraphProgram, partition_graphs: list[tf.compat.v1.GraphDef]) 
     added: dict[str, int] = collections.Counter()
     planned = {node.name for node in program.graph_def.node}
     lowered_devices: dict[str, set[str]] = collections.defaultdict(set)
-    lowered = {node.name for node in program.graph_def.node if node.op in _LOWERED_TYPES}
+    lowered = {node.name for node in program.graph_def.node if node.op in LOOPS | BRANCHES}
     for graph in partition_graphs:
         for node in graph.node:
             if node.name in planned:
@@ -90,7 +88,7 @@ def audit(program: GraphProgram, partition_graphs: list[tf.compat.v1.GraphDef]) 
                 fused.saw(node)
                 continue
             added[node.op] += 1
-            origin = _longest_prefix(node.name, lowered)
+            origin = owner(node.name, lowered)
             if origin:
                 lowered_devices[origin].add(node.device)
     needed = _needed(program)
@@ -145,16 +143,12 @@ class _Fused:
 def _needed(program: GraphProgram) -> set[str]:
     """Names of the nodes that a step depends on."""
     inputs = {node.name: [parse_input(text)[1] for text in node.input] for node in program.graph_def.node}
-    found, pending = set(program.step_ops), list(program.step_ops)
-    while pending:
-        for name in inputs[pending.pop()]:
-            if name not in found:
-                found.add(name)
-                pending.append(name)
-    return found
+    return reached(program.step_ops, inputs.__getitem__)
 
 
-def _longest_prefix(name: str, names: set[str]) -> str:
-    while name and name not in names:
+def owner(node_name: str, op_names: Collection[str]) -> str | None:
+    """The op that a node of a trace or of a partition graph belongs to, None for the runtime's own."""
+    name = node_name.partition(":")[0]
+    while name and name not in op_names:
         name = name.rpartition("/")[0]
-    return name
+    return name or None

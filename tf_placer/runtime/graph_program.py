@@ -9,10 +9,11 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
+from colocation.op_facts import REFERENCE_VARIABLES
 from tf_placer.errors import InputError
 from tf_placer.graph.host_ops import can_stand_in
 from tf_placer.graph.item import Feed, Item
-from tf_placer.graph.program import REFERENCE_VARIABLES, check_restorable
+from tf_placer.graph.program import check_restorable
 
 _SCOPE = "tf_placer_program"
 

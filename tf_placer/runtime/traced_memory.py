@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from colocation.graph_index import data_inputs
 from tf_placer.runtime.graph_program import GraphProgram
 
 _RECEIVED = "RecvTensor"
@@ -17,9 +18,8 @@ def readers_of(program: GraphProgram) -> dict[str, list[str]]:
     """Name of an op -> names of the ops that read an output of it."""
     readers: dict[str, list[str]] = {}
     for node in program.graph_def.node:
-        for text in node.input:
-            if not text.startswith("^"):
-                readers.setdefault(text.partition(":")[0], []).append(node.name)
+        for text in data_inputs(node):
+            readers.setdefault(text.partition(":")[0], []).append(node.name)
     return readers
 
 

@@ -48,13 +48,13 @@ DEFAULT = "auto"
 COMPARED = ("single", "random", DEFAULT)
 
 
-def names() -> tuple[str, ...]:
-    """Names of all methods, sorted: where one was added, the table knows."""
+def methods() -> tuple[str, ...]:
+    """Names of all search methods, sorted, those that were added included: what ``search`` takes as ``method``."""
     table = sys.modules.get(_TABLE)
     return BUILT_IN if table is None else tuple(table.names())
 
 
 def check_name(name: str) -> None:
     """Raises InputError unless a method has this name; the message gives the nearest ones."""
-    if name not in names():
-        raise InputError(f"no method is called {name!r}; {nearest(name, names())}")
+    if name not in methods():
+        raise InputError(f"no method is called {name!r}; {nearest(name, methods())}")

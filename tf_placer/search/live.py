@@ -176,7 +176,7 @@ def search_live(
     Args:
       problem: profiled (``build_problem``) on the evaluator's devices.
       evaluator: of the same item and problem.
-      method: a name of ``tf_placer.search.methods.names()``.
+      method: a name of ``tf_placer.methods()``.
       budget: of all of the method's searches together; the plain ones are not in it.
       seed: of the first search; each has the next.
       progress: makes what shows a search, from its title and budget.

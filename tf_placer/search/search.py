@@ -82,7 +82,7 @@ def search(
 
     Args:
       problem: what to place.
-      method: a name of ``tf_placer.search.methods.names()``, a row of that table, or a function that yields rounds.
+      method: a name of ``tf_placer.methods()``, a row of that table, or a function that yields rounds.
       budget_s: wall-clock limit in seconds.
       budget_evaluations: most placements evaluated.
       seed: with an evaluation budget and the same software, equal seeds give equal results, as far as the

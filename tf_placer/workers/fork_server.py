@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import dataclasses
 import json
 import os
@@ -18,7 +19,7 @@ import time
 from typing import IO
 
 from tf_placer.workers import fork_server_process, worker_process
-from tf_placer.workers.loopback import preloading
+from tf_placer.workers.loopback import environment, preloading
 
 IDLE_S = 60.0
 # What TensorFlow and the libraries below it read when they are loaded: with others a server must be a new one.
@@ -28,6 +29,7 @@ _READ_WHEN_LOADED = (
 )  # fmt: skip
 # Whether TensorFlow streams eager ops to other processes, which it looks up at each op: no matter for a server.
 STREAMING = "TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE"
+_ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
 _servers: dict[tuple[object, ...], ForkServer] = {}
 _starting = threading.Lock()
 
@@ -52,6 +54,14 @@ def fork_server(preload: pathlib.Path | None) -> ForkServer:
                 server.close()
             server = _servers[key] = ForkServer(preload)
         return server
+
+
+def onednn_off() -> contextlib.AbstractContextManager[None]:
+    """Within it, workers that are started have oneDNN's kernels off: they fuse and reorder sums by what is beside them.
+
+    This process has read the variable already.
+    """
+    return environment(_ONEDNN, "0")
 
 
 def has_forked() -> bool:

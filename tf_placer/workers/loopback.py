@@ -69,17 +69,21 @@ def are_workers_open() -> bool:
 
 
 @contextlib.contextmanager
-def workers_opened(opened: bool) -> Iterator[None]:
-    """Within it, workers that are started listen on every interface, if ``opened``."""
-    before = os.environ.get(OPEN_WORKERS)
-    if opened:
-        os.environ[OPEN_WORKERS] = "1"
+def environment(name: str, value: str) -> Iterator[None]:
+    """Within it, workers that are started have a variable of the environment at this value."""
+    before = os.environ.get(name)
+    os.environ[name] = value
     try:
         yield
     finally:
-        os.environ.pop(OPEN_WORKERS, None)
+        del os.environ[name]
         if before is not None:
-            os.environ[OPEN_WORKERS] = before
+            os.environ[name] = before
+
+
+def workers_opened(opened: bool) -> contextlib.AbstractContextManager[None]:
+    """Within it, workers that are started listen on every interface, if ``opened``."""
+    return environment(OPEN_WORKERS, "1") if opened else contextlib.nullcontext()
 
 
 @contextlib.contextmanager

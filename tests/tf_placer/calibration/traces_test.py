@@ -2,7 +2,8 @@
 
 import tensorflow as tf
 
-from tf_placer.calibration.traces import median_times_ns, op_times_ns, owner
+from tf_placer.calibration.traces import median_times_ns, op_times_ns
+from tf_placer.runtime.audit import owner
 
 
 def trace(*nodes):

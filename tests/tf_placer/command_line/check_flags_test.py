@@ -243,4 +243,4 @@ def test_what_was_registered_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(methods, "_METHODS", {**methods._METHODS, "mine": methods.find("single")})
     known_workloads.check_name("mine")
     known_methods.check_name("mine")
-    assert "mine" in known_workloads.names() and "mine" in known_methods.names()
+    assert "mine" in known_workloads.names() and "mine" in known_methods.methods()

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from colocation.op_facts import VARIABLES
 from tests.tf_placer.data_parallel.steps import (
     BATCH,
     adam_lookup_step,
@@ -18,7 +19,6 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.data_parallel.gradients import find_gradients
 from tf_placer.data_parallel.replicated_program import replicated_program
 from tf_placer.graph.item import Item
-from tf_placer.graph.program import VARIABLES
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.rewrite import rewrite

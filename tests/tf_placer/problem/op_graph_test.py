@@ -42,16 +42,15 @@ def test_levels_by_hand():
     assert graph.top_level_ns.tolist() == [0, 10, 10, 60]
     assert graph.bottom_level_ns.tolist() == [65, 55, 45, 5]
     assert graph.top_level_ns.dtype == graph.bottom_level_ns.dtype == np.int64
-    # 100 bytes take 110 ns, 30 take 40, 20 take 30: 10 + 110 to 1 and 2, 120 + 50 + 30 over 1 to 3.
+    # 100 bytes take 110 ns, 30 take 40, 20 take 30: 5 + 30 + 50 from 1, 5 + 30 + 40 from 2, 10 + 110 more from 0.
     assert graph.mean_transfer_ns.tolist() == [110, 40, 30, 30]
-    assert graph.top_level_with_transfers_ns.tolist() == [0, 120, 120, 200]
     assert graph.bottom_level_with_transfers_ns.tolist() == [205, 85, 75, 5]
 
 
 def test_levels_of_other_times():
     graph = diamond().op_graph
-    # Over 2 it is longer now, and its second tensor is the one that is waited for: 1 + 7 to 2, and 8 + 9 to 3.
-    assert graph.top_levels(np.array([1, 2, 9, 1]), np.array([0, 7, 0, 0])).tolist() == [0, 1, 8, 17]
+    # Over 2 it is longer now: 1 + 9 to 3, and where its second tensor takes 7, 1 + 7 + 10 from 0.
+    assert graph.top_levels(np.array([1, 2, 9, 1])).tolist() == [0, 1, 1, 10]
     assert graph.bottom_levels(np.array([1, 2, 9, 1]), np.array([0, 7, 0, 0])).tolist() == [18, 3, 10, 1]
 
 
@@ -85,8 +84,7 @@ def test_levels_are_the_longest_of_all_ways(seed):
     tops, bottoms = longest_ways(problem, [0] * len(problem.tensor_bytes))
     assert (graph.top_level_ns.tolist(), graph.bottom_level_ns.tolist()) == (tops, bottoms), f"seed {seed}"
     # 10 ns and 1 ns a byte on every link of a small cluster, whole numbers all of them.
-    tops, bottoms = longest_ways(problem, (10 + problem.tensor_bytes).tolist())
-    assert graph.top_level_with_transfers_ns.tolist() == tops, f"seed {seed}"
+    _, bottoms = longest_ways(problem, (10 + problem.tensor_bytes).tolist())
     assert graph.bottom_level_with_transfers_ns.tolist() == bottoms, f"seed {seed}"
 
 

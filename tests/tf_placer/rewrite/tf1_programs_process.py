@@ -12,16 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
+from colocation.op_facts import VARIABLES
 from tests.colocation.random_graphs import control_flow
 from tests.logical_devices import report
 from tests.tf1_programs import PROGRAMS, Tf1Program, program
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item
-from tf_placer.graph.program import VARIABLES
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement
-from tf_placer.rewrite.apply_placement import apply_placement
 from tf_placer.rewrite.meta_graph import place_meta_graph
+from tf_placer.rewrite.rewrite import apply_placement
 from tf_placer.rewrite.saved_model import export_saved_model
 
 v1 = tf.compat.v1

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+import tf_placer
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.errors import InputError
 from tf_placer.planners.random_search import RandomSearchConfig
@@ -17,6 +18,7 @@ from tf_placer.search.spec import Role
 
 def test_names_are_found_and_described():
     assert {"hdp", "random", "single"} <= set(methods.names())
+    assert tf_placer.methods() == methods.names()
     for name in methods.names():
         assert methods.find(name).name == name
         assert methods.describe(name) and "\n" not in methods.describe(name)

@@ -20,7 +20,7 @@ from tf_placer.problem.layer_rows import device_labels, layer_rows
 from tf_placer.problem.layers import layers_of
 from tf_placer.problem.placement import Placement
 from tf_placer.quantities import in_unit, milliseconds
-from tf_placer.rewrite.apply_placement import apply_placement
+from tf_placer.rewrite.rewrite import apply_placement
 from tf_placer.search import methods
 from tf_placer.search.result import SearchResult
 

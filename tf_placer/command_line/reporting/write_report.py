@@ -17,7 +17,7 @@ from tf_placer.files import replacing
 from tf_placer.folders import reserved
 from tf_placer.presentation.chrome_trace import chrome_trace
 from tf_placer.report_page.html import page_html
-from tf_placer.rewrite.apply_placement import apply_placement
+from tf_placer.rewrite.rewrite import apply_placement
 
 # What a run writes, in the order in which it appears.
 SAVED_MODEL, META_GRAPH, PAGE = "saved_model", "placed_meta_graph.pb", "report.html"

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 
 from tensorflow.core.framework import function_pb2, node_def_pb2
 
+from colocation.op_facts import BRANCHES, LOOPS
 from tf_placer.errors import InputError
-from tf_placer.graph.program.functions import function_names
+from tf_placer.graph.program.functions import function_names, returned_functions
 
 MAX_DEPTH = 50  # of functions that call functions
 MAX_NODES = 1 << 22  # with every call written out
@@ -58,20 +59,13 @@ def _check_arity(node: node_def_pb2.NodeDef, library: _Library) -> None:
 def _expected_functions(node: node_def_pb2.NodeDef) -> list[tuple[str, int, int]]:
     """(function, tensors it must take, tensors it must return) of a node's functions that are looked into."""
     attributes = node.attr
-    if node.op in ("While", "StatelessWhile"):
+    if node.op in LOOPS:
         variables = len(attributes["T"].list.type)
         body, condition = attributes["body"].func.name, attributes["cond"].func.name
         return [(body, variables, variables), (condition, variables, 1)]
-    if node.op in ("If", "StatelessIf"):
-        names = [attributes[key].func.name for key in ("then_branch", "else_branch")]
-    elif node.op in ("Case", "StatelessCase"):
-        names = [function.name for function in attributes["branches"].list.func]
-        if not names:
-            raise InputError(f"node {node.name!r} ({node.op}) has no branches; the graph is damaged")
-    elif node.op in ("PartitionedCall", "StatefulPartitionedCall"):
-        names = [attributes["f"].func.name]
-    else:
-        return []
+    names = returned_functions(node)
+    if node.op in BRANCHES and not names:
+        raise InputError(f"node {node.name!r} ({node.op}) has no branches; the graph is damaged")
     return [(name, len(attributes["Tin"].list.type), len(attributes["Tout"].list.type)) for name in names]
 
 

@@ -22,9 +22,11 @@ from tensorflow.core.framework import (
 )
 
 from colocation.argument_types import op_definition
+from colocation.op_facts import NEXT_ITERATIONS
 from tf_placer.errors import InputError
 from tf_placer.graph.checking.check_calls import check_calls
 from tf_placer.graph.program.function_tensors import num_tensors
+from tf_placer.graph.program.functions import functions_of
 
 MAX_OUTPUTS = 1 << 16  # of one node
 MAX_CONSTANT_BYTES = 1 << 31  # a file holds no more; a few bytes can stand for a tensor of any size
@@ -57,7 +59,7 @@ def check_graph(graph_def: tf.compat.v1.GraphDef) -> None:
     """
     functions = [function.signature.name for function in graph_def.library.function]
     _check_names(functions, "function")
-    library = {function.signature.name: function for function in graph_def.library.function}
+    library = functions_of(graph_def.library)
     _check_main_graph(graph_def.node, library)
     for function in library.values():
         try:
@@ -156,7 +158,7 @@ def _check_inputs(
                 )
             control_seen = is_control
             producers[node.name].append(found)
-    back = {node.name for node in nodes if node.op in ("NextIteration", "RefNextIteration")}
+    back = {node.name for node in nodes if node.op in NEXT_ITERATIONS}
     forward = {name: [one for one in found if one not in back] for name, found in producers.items()}
     try:
         graphlib.TopologicalSorter(forward).prepare()

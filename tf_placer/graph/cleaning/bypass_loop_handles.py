@@ -13,18 +13,18 @@ import dataclasses
 import tensorflow as tf
 from tensorflow.core.framework import function_pb2, node_def_pb2
 
-from colocation.graph_index import parse_input
+from colocation.graph_index import control_inputs, copy_of, data_inputs, parse_input
+from colocation.op_facts import LOOPS
 from tf_placer.graph.program import Program, with_nodes
-
-_LOOP_OPS = frozenset({"While", "StatelessWhile"})
+from tf_placer.graph.program.functions import functions_of
 
 
 def bypass_loop_handles(program: Program) -> Program:
     """Returns the program with no data edge for a handle out of a loop that only passes it on."""
-    functions = {function.signature.name: function for function in program.graph_def.library.function}
+    functions = functions_of(program.graph_def.library)
     input_of: dict[tuple[str, int], str] = {}
     for node in program.graph_def.node:
-        if node.op in _LOOP_OPS:
+        if node.op in LOOPS:
             input_of.update(_passed_handles(node, functions[node.attr["body"].func.name]))
     if not input_of:
         return program
@@ -48,10 +48,7 @@ def _passed_handles(loop: node_def_pb2.NodeDef, body: function_pb2.FunctionDef) 
 
 
 def _rewired(node: node_def_pb2.NodeDef, input_of: dict[tuple[str, int], str]) -> node_def_pb2.NodeDef:
-    result = node_def_pb2.NodeDef()
-    result.CopyFrom(node)
-    data = [text for text in node.input if not text.startswith("^")]
-    controls = [text for text in node.input if text.startswith("^")]
+    data, controls = data_inputs(node), control_inputs(node)
     for position, text in enumerate(data):
         _, name, output = parse_input(text)
         while (name, output) in input_of:
@@ -59,6 +56,4 @@ def _rewired(node: node_def_pb2.NodeDef, input_of: dict[tuple[str, int], str]) -
             if f"^{name}" not in controls:
                 controls.append(f"^{name}")
             _, name, output = parse_input(data[position])
-    del result.input[:]
-    result.input.extend([*data, *controls])
-    return result
+    return copy_of(node, [*data, *controls])

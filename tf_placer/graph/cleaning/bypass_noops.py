@@ -12,6 +12,7 @@ import dataclasses
 
 from tensorflow.core.framework import node_def_pb2
 
+from colocation.graph_index import control_inputs, copy_of, data_inputs
 from tf_placer.graph.program import Program, with_nodes
 
 
@@ -23,26 +24,21 @@ def bypass_noops(program: Program) -> Program:
     nodes = program.graph_def.node
     noops = {node.name: node for node in nodes if node.op == "NoOp"}
     fan_out = collections.Counter(
-        text[1:] for node in nodes for text in node.input if text.startswith("^") and text[1:] in noops
+        text[1:] for node in nodes for text in control_inputs(node) if text[1:] in noops
     )
     replaced: dict[str, list[str]] = {}  # removed NoOp -> the nodes it waited for
     expanded: dict[str, list[str]] = {}  # any NoOp -> the other nodes it waited for
     result: list[node_def_pb2.NodeDef] = []
     for node in nodes:
-        copy = node_def_pb2.NodeDef()
-        copy.CopyFrom(node)
         controls = dict.fromkeys(
-            name for text in node.input if text.startswith("^") for name in replaced.get(text[1:], [text[1:]])
+            name for text in control_inputs(node) for name in replaced.get(text[1:], [text[1:]])
         )
-        del copy.input[:]
-        copy.input.extend(text for text in node.input if not text.startswith("^"))
-        copy.input.extend(f"^{name}" for name in controls)
         if node.op == "NoOp":
             expanded[node.name] = list(dict.fromkeys(name for c in controls for name in expanded.get(c, [c])))
             if min(len(controls), fan_out[node.name]) <= 1:
                 replaced[node.name] = list(controls)
                 continue
-        result.append(copy)
+        result.append(copy_of(node, [*data_inputs(node), *(f"^{name}" for name in controls)]))
     control_outputs = (name for output in program.control_outputs for name in expanded.get(output, [output]))
     return dataclasses.replace(
         program,

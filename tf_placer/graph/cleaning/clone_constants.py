@@ -11,7 +11,7 @@ import dataclasses
 import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
-from colocation.graph_index import parse_input
+from colocation.graph_index import copy_of, parse_input
 from tf_placer.graph.program import Program, fresh_name, with_nodes
 from tf_placer.graph.sizes.output_specs import tensor_bytes
 
@@ -26,8 +26,7 @@ def clone_constants(program: Program) -> Program:
     used = {parse_input(text)[1] for text in program.fetches}
     result: list[node_def_pb2.NodeDef] = []
     for node in nodes:
-        copy = node_def_pb2.NodeDef()
-        copy.CopyFrom(node)
+        copy = copy_of(node)
         own: dict[str, str] = {}  # constant -> the copy that this node reads
         for position, text in enumerate(node.input):
             is_control, name, _ = parse_input(text)
@@ -37,7 +36,7 @@ def clone_constants(program: Program) -> Program:
                 own[name] = name
                 if name in used:
                     own[name] = fresh_name(f"{name}/copy", taken)
-                    result.append(_renamed(small[name], own[name]))
+                    result.append(copy_of(small[name], name=own[name]))
                 used.add(name)
             copy.input[position] = own[name]
         result.append(copy)
@@ -53,10 +52,3 @@ def _num_bytes(node: node_def_pb2.NodeDef) -> int:
         if dtype == tf.string
         else tensor_bytes(tuple(d.size for d in tensor.tensor_shape.dim), dtype)
     )
-
-
-def _renamed(node: node_def_pb2.NodeDef, name: str) -> node_def_pb2.NodeDef:
-    result = node_def_pb2.NodeDef()
-    result.CopyFrom(node)
-    result.name = name
-    return result

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from tensorflow.core.framework import node_def_pb2
-
+from colocation.graph_index import copy_of
 from colocation.tensorflow_internals import registered_op
 from tf_placer.graph.program import Program, with_nodes
 
@@ -17,8 +16,7 @@ def default_attributes(program: Program) -> Program:
     """Returns the program with every attribute of its main graph's nodes that has a default."""
     nodes = []
     for node in program.graph_def.node:
-        copy = node_def_pb2.NodeDef()
-        copy.CopyFrom(node)
+        copy = copy_of(node)
         definition = registered_op(node.op)
         for attribute in definition.attr if definition is not None else ():
             if attribute.HasField("default_value") and attribute.name not in node.attr:

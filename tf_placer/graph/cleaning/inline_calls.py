@@ -24,13 +24,13 @@ from collections.abc import Iterator
 import tensorflow as tf
 from tensorflow.core.framework import function_pb2, node_def_pb2
 
-from colocation.graph_index import parse_input
+from colocation.graph_index import control_inputs, copy_of, data_inputs, parse_input
+from colocation.op_facts import CALLS, ENTERS
 from tf_placer.errors import InputError
-from tf_placer.graph.program import Program, fresh_name, with_nodes
+from tf_placer.graph.program import Program, fresh_name, with_nodes, with_output
 from tf_placer.graph.program.function_tensors import is_stateful, output_offsets
-from tf_placer.graph.program.functions import CALL_OPS, is_compiled
+from tf_placer.graph.program.functions import functions_of, is_compiled
 
-_FRAME_OPS = frozenset({"Enter", "RefEnter"})
 _NEVER_WAITS = frozenset({"Placeholder", "VarHandleOp"})
 
 
@@ -48,7 +48,7 @@ def inline_calls(program: Program) -> Program:
     return dataclasses.replace(
         program,
         graph_def=with_nodes(program.graph_def, nodes),
-        fetches=tuple(_with_output(inliner.resolve(name)) for name in program.fetches),
+        fetches=tuple(with_output(inliner.resolve(name)) for name in program.fetches),
         control_outputs=tuple(
             dict.fromkeys(effect for name in program.control_outputs for effect in inliner.effects(name))
         ),
@@ -60,7 +60,7 @@ class _Inliner:
 
     def __init__(self, program: Program):
         self.nodes: list[node_def_pb2.NodeDef] = []
-        self._library = {f.signature.name: f for f in program.graph_def.library.function}
+        self._library = functions_of(program.graph_def.library)
         self._taken = {node.name for node in program.graph_def.node}
         self._output: dict[str, str] = {}  # "call:i" or "^call" -> the input text that replaces it
         self._effects: dict[str, list[str]] = {}  # call -> body nodes run for their side effects
@@ -93,13 +93,8 @@ class _Inliner:
 
     def resolved(self, node: node_def_pb2.NodeDef) -> node_def_pb2.NodeDef:
         """Returns the node with resolved inputs, each control input once."""
-        inputs = dict.fromkeys(self.resolve(text) for text in node.input if text.startswith("^"))
-        data = [self.resolve(text) for text in node.input if not text.startswith("^")]
-        result = node_def_pb2.NodeDef()
-        result.CopyFrom(node)
-        del result.input[:]
-        result.input.extend([*data, *inputs])
-        return result
+        controls = dict.fromkeys(map(self.resolve, control_inputs(node)))
+        return copy_of(node, [*map(self.resolve, data_inputs(node)), *controls])
 
     def effects(self, name: str) -> Iterator[str]:
         """Yields the nodes that stand for a control output."""
@@ -113,7 +108,7 @@ class _Inliner:
         """Returns the function a node calls and that is to be inlined, or None."""
         if node.op in self._library:
             name = node.op
-        elif node.op in CALL_OPS:
+        elif node.op in CALLS:
             name = node.attr["f"].func.name
         else:
             return None
@@ -149,10 +144,10 @@ class _Inliner:
         self, call: node_def_pb2.NodeDef, body: function_pb2.FunctionDef, nodes: list[node_def_pb2.NodeDef]
     ) -> list[node_def_pb2.NodeDef]:
         """Makes stateful nodes wait for the call's control inputs; returns the NoOp between, if needed."""
-        waits = [text for text in call.input if text.startswith("^")]
+        waits = control_inputs(call)
         if not waits:
             return []
-        if any(node.op in _FRAME_OPS for node in nodes):
+        if any(node.op in ENTERS for node in nodes):
             raise InputError(
                 f"call {call.name!r} has control inputs and function {body.signature.name!r} an old-style "
                 "loop (Enter), which cannot be inlined; trace it with tf.compat.v1.enable_control_flow_v2()"
@@ -173,7 +168,7 @@ class _Wiring:
     """Translates the names inside one body for one call of it."""
 
     def __init__(self, call, body, names: dict[str, str], library):
-        data = [text for text in call.input if not text.startswith("^")]
+        data = data_inputs(call)
         arguments = [argument.name for argument in body.signature.input_arg]
         if len(data) != len(arguments):
             raise InputError(
@@ -200,13 +195,9 @@ class _Wiring:
 
     def copy(self, node: node_def_pb2.NodeDef) -> node_def_pb2.NodeDef:
         """Returns the node with translated name, inputs and ``loc:@`` classes, and the device of the call."""
-        result = node_def_pb2.NodeDef()
-        result.CopyFrom(node)
-        result.name = self._names[node.name]
+        result = copy_of(node, map(self.tensor, node.input), self._names[node.name])
         result.device = _inherited(node.device, self._device)
-        del result.input[:]
-        result.input.extend(self.tensor(text) for text in node.input)
-        if node.op in _FRAME_OPS:  # two calls must not share a loop
+        if node.op in ENTERS:  # two calls must not share a loop
             result.attr["frame_name"].s = f"{self._call}/{node.attr['frame_name'].s.decode()}".encode()
         if "_class" in result.attr:
             classes = [value.decode() for value in node.attr["_class"].list.s]
@@ -230,8 +221,3 @@ def _inherited(device: str, caller: str) -> str:
         )
     except ValueError:  # from a file: no device name, and told where it is to be respected
         return device
-
-
-def _with_output(text: str) -> str:
-    _, name, output = parse_input(text)
-    return f"{name}:{output}"

@@ -10,15 +10,15 @@ Left there they would be something else than in the traced function, where Tenso
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
 
 import tensorflow as tf
 from tensorflow.core.framework import function_pb2, node_def_pb2
 
+from colocation.op_facts import CALLS
 from tf_placer.graph.cleaning.inline_calls import inline_calls
 from tf_placer.graph.program import Program, with_nodes
-from tf_placer.graph.program.function_tensors import flat_tensor, nested_tensor, output_offsets
-from tf_placer.graph.program.functions import CALL_OPS, is_compiled, keep_functions
+from tf_placer.graph.program.function_tensors import all_offsets, flat_tensor, write_body
+from tf_placer.graph.program.functions import is_compiled, keep_functions
 
 
 def inline_in_functions(program: Program) -> Program:
@@ -27,7 +27,7 @@ def inline_in_functions(program: Program) -> Program:
     A function that XLA must compile stays as it is.
     """
     library = program.graph_def.library
-    call_ops = CALL_OPS | {function.signature.name for function in library.function}
+    call_ops = CALLS | {function.signature.name for function in library.function}
     result = with_nodes(program.graph_def, program.graph_def.node)
     for function in result.library.function:
         if any(node.op in call_ops for node in function.node_def) and not is_compiled(function):
@@ -42,7 +42,7 @@ def _program_of(function: function_pb2.FunctionDef, library: function_pb2.Functi
     graph_def.node.extend(node_def_pb2.NodeDef(name=a.name, op="Placeholder") for a in signature.input_arg)
     graph_def.node.extend(function.node_def)
     keep_functions(library, graph_def)
-    offsets = _offsets(function.node_def, graph_def.library)
+    offsets = all_offsets(function.node_def, graph_def.library)
     for node in graph_def.node:
         node.input[:] = [flat_tensor(text, offsets) for text in node.input]
     return Program(
@@ -56,23 +56,12 @@ def _program_of(function: function_pb2.FunctionDef, library: function_pb2.Functi
 
 def _write(function: function_pb2.FunctionDef, body: Program) -> None:
     """Gives a function another body: a program that has a placeholder for each of its arguments."""
-    arguments = {argument.name for argument in function.signature.input_arg}
-    nodes = [node for node in body.graph_def.node if node.name not in arguments]
-    offsets = _offsets(nodes, body.graph_def.library)
-    del function.node_def[:]
-    function.node_def.extend(nodes)
-    for node in function.node_def:
-        node.input[:] = [nested_tensor(text, offsets) for text in node.input]
-    for result, text in zip(function.signature.output_arg, body.fetches, strict=True):
-        function.ret[result.name] = nested_tensor(text, offsets)
-    function.signature.control_output[:] = body.control_outputs
-    function.control_ret.clear()
-    function.control_ret.update({name: name for name in body.control_outputs})
-
-
-def _offsets(
-    nodes: Iterable[node_def_pb2.NodeDef], library: function_pb2.FunctionDefLibrary
-) -> dict[str, dict[str, int]]:
-    """Returns the ``output_offsets`` of each node."""
-    functions = {function.signature.name: function for function in library.function}
-    return {node.name: output_offsets(node, functions) for node in nodes}
+    arguments = [argument.name for argument in function.signature.input_arg]
+    results = [result.name for result in function.signature.output_arg]
+    write_body(
+        function,
+        body.graph_def,
+        dict(zip(arguments, arguments, strict=True)),
+        dict(zip(results, body.fetches, strict=True)),
+        body.control_outputs,
+    )

@@ -13,30 +13,23 @@ from collections.abc import Iterable
 import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
-from colocation.graph_index import parse_input
-from tf_placer.graph.program import VARIABLES, Program
+from colocation.graph_index import parse_input, reached
+from colocation.op_facts import VARIABLES, having
+from tf_placer.graph.program import Program
 from tf_placer.graph.program.functions import keep_functions
 
-_NEITHER_READS_NOR_WRITES = frozenset({"Placeholder"}) | VARIABLES
-READ_ONLY_OPS = _NEITHER_READS_NOR_WRITES | {
-    "ReadVariableOp",
-    "ResourceGather",
-    "ResourceGatherNd",
-    "VariableShape",
-}
+_NEITHER_READS_NOR_WRITES = VARIABLES | {"Placeholder"}
+READ_ONLY_OPS = _NEITHER_READS_NOR_WRITES | having("reads_variable")
 
 
 def prune(program: Program) -> Program:
     """Returns the program with needed nodes, functions, feeds, variables and captures only."""
     node_of = {node.name: node for node in program.graph_def.node}
     effects = [name for name in program.control_outputs if node_of[name].op not in READ_ONLY_OPS]
-    needed: set[str] = set()
-    frontier = [*effects, *(parse_input(text)[1] for text in program.fetches)]
-    while frontier:
-        name = frontier.pop()
-        if name not in needed:
-            needed.add(name)
-            frontier.extend(parse_input(text)[1] for text in node_of[name].input)
+    needed = reached(
+        [*effects, *(parse_input(text)[1] for text in program.fetches)],
+        lambda name: [parse_input(text)[1] for text in node_of[name].input],
+    )
     graph_def = tf.compat.v1.GraphDef()
     graph_def.versions.CopyFrom(program.graph_def.versions)
     graph_def.node.extend(node for node in program.graph_def.node if node.name in needed)

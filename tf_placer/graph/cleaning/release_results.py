@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from tensorflow.core.framework import node_def_pb2
-
-from colocation.graph_index import parse_input
+from colocation.graph_index import copy_of, parse_input
 from tf_placer.graph.program import Program, with_nodes
 
 
@@ -21,7 +19,9 @@ def release_results(program: Program) -> Program:
     results = {parse_input(text)[1] for text in program.fetches} - read
     certain = {f"^{name}" for name in _run_anyway(program)}
     nodes = [
-        _without(node, certain) if node.op == "Identity" and node.name in results else node
+        copy_of(node, (text for text in node.input if text not in certain))
+        if node.op == "Identity" and node.name in results
+        else node
         for node in program.graph_def.node
     ]
     return dataclasses.replace(program, graph_def=with_nodes(program.graph_def, nodes))
@@ -37,11 +37,3 @@ def _run_anyway(program: Program) -> set[str]:
         grown = not found <= certain
         certain |= found
     return certain
-
-
-def _without(node: node_def_pb2.NodeDef, inputs: set[str]) -> node_def_pb2.NodeDef:
-    result = node_def_pb2.NodeDef()
-    result.CopyFrom(node)
-    del result.input[:]
-    result.input.extend(text for text in node.input if text not in inputs)
-    return result

@@ -10,14 +10,10 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Mapping
 
-from tensorflow.core.framework import node_def_pb2
-
-from colocation.graph_index import parse_input
-from tf_placer.graph.program import Program, renamed_input, with_nodes
-
-_BRANCHING_OPS = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
+from colocation.graph_index import data_inputs, parse_input
+from colocation.op_facts import BRANCHES
+from tf_placer.graph.program import Program, renamed_input, renamed_node, with_nodes
 
 
 def rename_branches(program: Program) -> Program:
@@ -28,14 +24,14 @@ def rename_branches(program: Program) -> Program:
     taken = {node.name for node in program.graph_def.node}
     new_name: dict[str, str] = {}
     for node in program.graph_def.node:
-        if node.op in _BRANCHING_OPS:
-            inputs = {parse_input(text)[1] for text in node.input if not text.startswith("^")}
+        if node.op in BRANCHES:
+            inputs = {parse_input(text)[1] for text in data_inputs(node)}
             name = _name_apart(node.name, {new_name.get(name, name) for name in inputs}, taken)
             if name != node.name:
                 new_name[node.name] = name
     if not new_name:
         return program
-    nodes = [_renamed(node, new_name) for node in program.graph_def.node]
+    nodes = [renamed_node(node, new_name) for node in program.graph_def.node]
     return dataclasses.replace(
         program,
         graph_def=with_nodes(program.graph_def, nodes),
@@ -56,14 +52,3 @@ def _name_apart(name: str, inputs: set[str], taken: set[str]) -> str:
     found = next(one for one in candidates if one not in taken and not clashes(one))
     taken.add(found)
     return found
-
-
-def _renamed(node: node_def_pb2.NodeDef, new_name: Mapping[str, str]) -> node_def_pb2.NodeDef:
-    result = node_def_pb2.NodeDef()
-    result.CopyFrom(node)
-    result.name = new_name.get(node.name, node.name)
-    result.input[:] = [renamed_input(text, new_name) for text in node.input]
-    if "_class" in node.attr:
-        classes = (value.decode().removeprefix("loc:@") for value in node.attr["_class"].list.s)
-        result.attr["_class"].list.s[:] = [f"loc:@{new_name.get(name, name)}".encode() for name in classes]
-    return result

@@ -15,7 +15,7 @@ import dataclasses
 
 from tensorflow.core.framework import node_def_pb2
 
-from colocation.graph_index import parse_input
+from colocation.graph_index import control_inputs, copy_of, data_inputs, parse_input, reached
 from tf_placer.graph.program import Program, fresh_name, with_nodes
 
 
@@ -32,7 +32,7 @@ def split_identity_n(program: Program) -> Program:
         return program
     nodes: list[node_def_pb2.NodeDef] = []
     for node in program.graph_def.node:
-        new_nodes = _split(node, parts[node.name]) if node.name in parts else [_copy(node)]
+        new_nodes = _split(node, parts[node.name]) if node.name in parts else [copy_of(node)]
         for new_node in new_nodes:
             _rewire(new_node, parts)
         nodes.extend(new_nodes)
@@ -47,21 +47,13 @@ def split_identity_n(program: Program) -> Program:
 def _behind_results(program: Program) -> set[str]:
     """Names of the nodes that a result's value depends on."""
     data = {
-        node.name: [parse_input(text)[1] for text in node.input if not text.startswith("^")]
-        for node in program.graph_def.node
+        node.name: [parse_input(text)[1] for text in data_inputs(node)] for node in program.graph_def.node
     }
-    found: set[str] = set()
-    frontier = [parse_input(text)[1] for text in program.fetches]
-    while frontier:
-        name = frontier.pop()
-        if name not in found:
-            found.add(name)
-            frontier.extend(data[name])
-    return found
+    return reached((parse_input(text)[1] for text in program.fetches), data.__getitem__)
 
 
 def _split(node: node_def_pb2.NodeDef, names: list[str]) -> list[node_def_pb2.NodeDef]:
-    controls = [text for text in node.input if text.startswith("^")]
+    controls = control_inputs(node)
     split = []
     for position, name in enumerate(names):
         part = node_def_pb2.NodeDef(
@@ -79,16 +71,9 @@ def _rewire(node: node_def_pb2.NodeDef, parts: dict[str, list[str]]) -> None:
             inputs.extend(f"^{part}" for part in parts.get(text[1:], [text[1:]]))
         else:
             inputs.append(_part_of(text, parts))
-    del node.input[:]
-    node.input.extend(inputs)
+    node.input[:] = inputs
 
 
 def _part_of(text: str, parts: dict[str, list[str]]) -> str:
     _, name, output = parse_input(text)
     return f"{parts[name][output]}:0" if name in parts else text
-
-
-def _copy(node: node_def_pb2.NodeDef) -> node_def_pb2.NodeDef:
-    result = node_def_pb2.NodeDef()
-    result.CopyFrom(node)
-    return result

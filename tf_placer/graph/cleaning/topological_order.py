@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import heapq
 
 import numpy as np
 from tensorflow.core.framework import node_def_pb2
 
-from colocation.graph_index import index_graph
+from colocation.graph_index import control_inputs, copy_of, data_inputs, index_graph
+from colocation.graph_index import topological_order as numbered
+from colocation.op_facts import NEXT_ITERATIONS
 from tf_placer.errors import InputError
 from tf_placer.graph.program import Program, with_nodes
 
@@ -24,24 +25,10 @@ def topological_order(program: Program) -> Program:
     """
     graph_def = program.graph_def
     index = index_graph(graph_def)
-    consumers: list[list[int]] = [[] for _ in range(index.num_ops)]
-    waiting_for = [0] * index.num_ops
-    edges = np.concatenate([index.data_edges[:, [0, 2]], index.control_edges])
-    for producer, consumer in edges.tolist():
-        if index.op_types[producer] not in ("NextIteration", "RefNextIteration"):
-            consumers[producer].append(consumer)
-            waiting_for[consumer] += 1
-    ready = [op for op in range(index.num_ops) if waiting_for[op] == 0]
-    order: list[int] = []
-    while ready:
-        op = heapq.heappop(ready)
-        order.append(op)
-        for consumer in consumers[op]:
-            waiting_for[consumer] -= 1
-            if waiting_for[consumer] == 0:
-                heapq.heappush(ready, consumer)
+    is_back = np.array([op_type in NEXT_ITERATIONS for op_type in index.op_types], bool)
+    order = numbered(index.num_ops, index.edges[~is_back[index.edges[:, 0]]])
     if len(order) < index.num_ops:
-        stuck = next(name for op, name in enumerate(index.names) if waiting_for[op] > 0)
+        stuck = index.names[int(np.setdiff1d(np.arange(index.num_ops), order)[0])]
         raise InputError(f"node {stuck!r} is on or behind a cycle of the graph; the graph is damaged")
     position = {index.names[op]: i for i, op in enumerate(order)}
     nodes = [_with_sorted_controls(graph_def.node[op], position) for op in order]
@@ -53,12 +40,5 @@ def topological_order(program: Program) -> Program:
 
 
 def _with_sorted_controls(node: node_def_pb2.NodeDef, position: dict[str, int]) -> node_def_pb2.NodeDef:
-    controls = {text for text in node.input if text.startswith("^")}
-    if not controls:
-        return node
-    result = node_def_pb2.NodeDef()
-    result.CopyFrom(node)
-    del result.input[:]
-    result.input.extend(text for text in node.input if not text.startswith("^"))
-    result.input.extend(sorted(controls, key=lambda text: position[text[1:]]))
-    return result
+    controls = sorted(set(control_inputs(node)), key=lambda text: position[text[1:]])
+    return copy_of(node, [*data_inputs(node), *controls]) if controls else node

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
+import tensorflow as tf
 from tensorflow.core.framework import function_pb2, node_def_pb2, op_def_pb2
 
-from colocation.graph_index import parse_input
+from colocation.graph_index import copy_of, parse_input
 from colocation.tensorflow_internals import registered_op
 from tf_placer.errors import InputError
+from tf_placer.graph.program.functions import functions_of
 
 
 def op_def(node: node_def_pb2.NodeDef, library: dict[str, function_pb2.FunctionDef]) -> op_def_pb2.OpDef:
@@ -63,6 +65,45 @@ def nested_tensor(text: str, offsets: Mapping[str, Mapping[str, int]]) -> str:
     # The last that begins there or before: an output that has no tensors begins where the next one does.
     output, offset = [item for item in offsets[name].items() if item[1] <= position][-1]
     return f"{name}:{output}:{position - offset}"
+
+
+def all_offsets(
+    nodes: Iterable[node_def_pb2.NodeDef], library: function_pb2.FunctionDefLibrary
+) -> dict[str, dict[str, int]]:
+    """Returns the ``output_offsets`` of each node."""
+    functions = functions_of(library)
+    return {node.name: output_offsets(node, functions) for node in nodes}
+
+
+def write_body(
+    function: function_pb2.FunctionDef,
+    graph_def: tf.compat.v1.GraphDef,
+    argument_of: Mapping[str, str],
+    results: Mapping[str, str],
+    effects: Sequence[str],
+) -> None:
+    """Makes a graph the body of a function, which is changed.
+
+    Args:
+      function: has the arguments and results already.
+      graph_def: the graph, with a node for each argument that it reads.
+      argument_of: such a node -> the argument.
+      results: name of a result -> tensor of the graph ("node:i").
+      effects: nodes that must run for their side effects.
+    """
+    nodes = [node for node in graph_def.node if node.name not in argument_of]
+    offsets = all_offsets(nodes, graph_def.library)
+
+    def inside(text: str) -> str:
+        is_control, name, _ = parse_input(text)
+        return argument_of[name] if not is_control and name in argument_of else nested_tensor(text, offsets)
+
+    for field in ("node_def", "ret", "control_ret"):
+        function.ClearField(field)
+    function.node_def.extend(copy_of(node, map(inside, node.input)) for node in nodes)
+    function.ret.update({name: inside(text) for name, text in results.items()})
+    function.signature.control_output[:] = effects
+    function.control_ret.update({name: name for name in effects})
 
 
 def num_outputs(node: node_def_pb2.NodeDef, library: dict[str, function_pb2.FunctionDef]) -> int:

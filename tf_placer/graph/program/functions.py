@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2, function_pb2, node_def_pb2
 
-CALL_OPS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
+from colocation.graph_index import reached
+from colocation.op_facts import BRANCHES, CALLS
 
 
 def is_compiled(call: node_def_pb2.NodeDef | function_pb2.FunctionDef) -> bool:
@@ -15,25 +18,56 @@ def is_compiled(call: node_def_pb2.NodeDef | function_pb2.FunctionDef) -> bool:
 
 def keep_functions(library, graph_def: tf.compat.v1.GraphDef) -> None:
     """Copies the functions that ``graph_def``'s nodes need, directly or not, and their gradients, in library order."""
-    function_of = {function.signature.name: function for function in library.function}
     gradient_of = {gradient.function_name: gradient.gradient_func for gradient in library.gradient}
-    needed: set[str] = set()
-    frontier = [name for node in graph_def.node for name in function_names(node)]
-    while frontier:
-        name = frontier.pop()
-        if name in function_of and name not in needed:
-            needed.add(name)
-            frontier.extend(n for node in function_of[name].node_def for n in function_names(node))
-            frontier.extend([gradient_of[name]] if name in gradient_of else [])
+    needed = called_functions(graph_def.node, functions_of(library), gradient_of)
     graph_def.library.function.extend(f for f in library.function if f.signature.name in needed)
     graph_def.library.gradient.extend(
         g for g in library.gradient if g.function_name in needed and g.gradient_func in needed
     )
 
 
+def functions_of(library: function_pb2.FunctionDefLibrary) -> dict[str, function_pb2.FunctionDef]:
+    """Name -> function of a library."""
+    return {function.signature.name: function for function in library.function}
+
+
+def called_functions(
+    nodes: Iterable[node_def_pb2.NodeDef],
+    library: Mapping[str, function_pb2.FunctionDef],
+    gradient_of: Mapping[str, str] | None = None,
+) -> set[str]:
+    """Returns the functions of a library that nodes call, directly or not, in loops and branches, too.
+
+    Args:
+      nodes: of a graph or a body.
+      library: name -> function.
+      gradient_of: function -> its gradient, where that is needed with it.
+    """
+
+    def named(nodes: Iterable[node_def_pb2.NodeDef]) -> list[str]:
+        return [name for node in nodes for name in function_names(node) if name in library]
+
+    def following(name: str) -> list[str]:
+        gradient = (gradient_of or {}).get(name, "")
+        return [*named(library[name].node_def), *([gradient] if gradient in library else [])]
+
+    return reached(named(nodes), following)
+
+
 def function_names(node: node_def_pb2.NodeDef) -> list[str]:
     """Returns the names of the functions a node may call: in its attributes, and its own op type."""
     return [node.op, *(name for value in node.attr.values() for name in _names_in(value))]
+
+
+def returned_functions(node: node_def_pb2.NodeDef) -> list[str]:
+    """Returns the functions of which an op gives what one of them returns: each branch, or what is called."""
+    if node.op in CALLS:
+        return [node.attr["f"].func.name]
+    if node.op not in BRANCHES:
+        return []
+    if node.op.endswith("Case"):
+        return [function.name for function in node.attr["branches"].list.func]
+    return [node.attr[key].func.name for key in ("then_branch", "else_branch")]
 
 
 def _names_in(value: attr_value_pb2.AttrValue) -> list[str]:

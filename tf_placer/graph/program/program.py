@@ -7,14 +7,10 @@ from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.core.framework import node_def_pb2
 
+from colocation.graph_index import copy_of, parse_input
 from tf_placer.errors import InputError
-
-REFERENCE_VARIABLES = frozenset({"Variable", "VariableV2"})
-"""Op types of v1 variables, which give references to their buffers."""
-
-VARIABLES = REFERENCE_VARIABLES | {"VarHandleOp"}
-"""Op types of variables, which keep a value from step to step."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,3 +129,19 @@ def renamed_input(text: str, new_name: Mapping[str, str]) -> str:
     prefix = "^" if text.startswith("^") else ""
     name, colon, output = text.removeprefix("^").partition(":")
     return f"{prefix}{new_name.get(name, name)}{colon}{output}"
+
+
+def renamed_node(node: node_def_pb2.NodeDef, new_name: Mapping[str, str]) -> node_def_pb2.NodeDef:
+    """Returns a copy whose name, inputs and ``loc:@`` classes are the new names of those nodes that have one."""
+    inputs = (renamed_input(text, new_name) for text in node.input)
+    result = copy_of(node, inputs, new_name.get(node.name, node.name))
+    if "_class" in node.attr:
+        classes = (value.decode().removeprefix("loc:@") for value in node.attr["_class"].list.s)
+        result.attr["_class"].list.s[:] = [f"loc:@{new_name.get(name, name)}".encode() for name in classes]
+    return result
+
+
+def with_output(text: str) -> str:
+    """Returns a tensor's name, ``node`` or ``node:i``, with its output."""
+    _, name, output = parse_input(text)
+    return f"{name}:{output}"

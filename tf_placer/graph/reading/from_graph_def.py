@@ -9,13 +9,15 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
-from colocation.graph_index import parse_input
+from colocation.graph_index import copy_of, parse_input
+from colocation.op_facts import VARIABLES
 from tf_placer.arguments import nearest
 from tf_placer.errors import InputError
 from tf_placer.graph.checking.check_graph import check_graph, checked_dtype, is_tensor_name
 from tf_placer.graph.cleaning.prune import prune
-from tf_placer.graph.program import VARIABLES, Feed, ItemVariable, Program, with_nodes
+from tf_placer.graph.program import Feed, ItemVariable, Program, with_nodes, with_output
 from tf_placer.graph.program.function_tensors import num_outputs, op_def
+from tf_placer.graph.program.functions import functions_of
 from tf_placer.graph.reading.inputs import (
     Input,
     InputShapes,
@@ -69,8 +71,7 @@ def program_of_graph_def(
             without_value[parse_input(one.tensor)[1]] = str(error)
     nodes, variables = [], []
     for node in graph_def.node:
-        copy = node_def_pb2.NodeDef()
-        copy.CopyFrom(node)
+        copy = copy_of(node)
         copy.attr.pop("_output_shapes", None)
         if node.name in fed:
             copy = _placeholder(fed[node.name], node.device)
@@ -84,7 +85,7 @@ def program_of_graph_def(
         Program(
             graph_def=with_nodes(graph_def, nodes),
             feeds=tuple(fed.values()),
-            fetches=tuple(_with_output(text) for text in fetches),
+            fetches=tuple(with_output(text) for text in fetches),
             control_outputs=tuple(targets),
             variables=tuple(variables),
             without_value=without_value,
@@ -113,7 +114,7 @@ def program_of_meta_graph(
         if node.op == "Placeholder":
             dtype = checked_dtype(node.attr["dtype"].type, f"node {node.name!r}")
             inputs.append(Input(f"{node.name}:0", dtype, _shape(node, graph_def.versions.producer)))
-    library = {function.signature.name: function for function in graph_def.library.function}
+    library = functions_of(graph_def.library)
     wanted = set(fetches)
     without_outputs = {
         node.name for node in graph_def.node if node.name in wanted and not op_def(node, library).output_arg
@@ -164,7 +165,7 @@ def _variable(node: node_def_pb2.NodeDef, values: Mapping[str, np.ndarray]) -> I
 def _check_named(texts: Sequence[str], graph_def: tf.compat.v1.GraphDef) -> None:
     """Raises InputError unless every text names a node of the graph, or an output that it has."""
     node_of_name = {node.name: node for node in graph_def.node}
-    library = {function.signature.name: function for function in graph_def.library.function}
+    library = functions_of(graph_def.library)
     for text in texts:
         if not is_tensor_name(text):
             raise InputError(f"{text!r} is no name of a tensor; write it like 'node:0'")
@@ -175,8 +176,3 @@ def _check_named(texts: Sequence[str], graph_def: tf.compat.v1.GraphDef) -> None
             raise InputError(
                 f"node {name!r} has {num_outputs(node_of_name[name], library)} outputs, so there is no {text!r}"
             )
-
-
-def _with_output(text: str) -> str:
-    _, name, output = parse_input(text)
-    return f"{name}:{output}"

@@ -13,12 +13,13 @@ import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
-from colocation.graph_index import parse_input
+from colocation.graph_index import data_inputs, parse_input
+from colocation.op_facts import CALLS
 from tf_placer import arguments
 from tf_placer.errors import InputError
 from tf_placer.graph.checking.check_graph import check_graph, checked_dtype
 from tf_placer.graph.program import Program
-from tf_placer.graph.program.functions import CALL_OPS
+from tf_placer.graph.program.functions import functions_of
 from tf_placer.graph.reading.from_graph_def import program_of_graph_def
 from tf_placer.graph.reading.inputs import Input, InputShapes
 from tf_placer.graph.reading.model_files import SAVED_MODEL_FILES, not_a_folder, parsed
@@ -180,7 +181,7 @@ def program_of_saved_model(
     graph_def = model.meta_graph.graph_def
     fetched = {parse_input(text)[1] for text in fetches}
     # A call runs as a whole, side effects included, when one of its results is fetched.
-    calls = [node.name for node in graph_def.node if node.name in fetched and node.op in CALL_OPS]
+    calls = [node.name for node in graph_def.node if node.name in fetched and node.op in CALLS]
     return program_of_graph_def(
         graph_def, inputs, fetches, calls, _variable_values(model), batch_size, input_shapes
     )
@@ -214,14 +215,14 @@ def _variable_values(model: SavedModel) -> dict[str, np.ndarray]:
 
 def _restored(graph_def: tf.compat.v1.GraphDef) -> dict[str, str]:
     """Variable's node -> checkpoint key, from the ops that restore: in the main graph, or in a function it calls."""
-    library = {function.signature.name: function for function in graph_def.library.function}
+    library = functions_of(graph_def.library)
     found = _assigned_from_checkpoint(graph_def.node, {})
     for node in graph_def.node:
-        body = library.get(node.attr["f"].func.name) if node.op in CALL_OPS else None
+        body = library.get(node.attr["f"].func.name) if node.op in CALLS else None
         if body is None:
             continue
         arguments = [argument.name for argument in body.signature.input_arg]
-        handles = [parse_input(text)[1] for text in node.input if not text.startswith("^")]
+        handles = [parse_input(text)[1] for text in data_inputs(node)]
         found |= _assigned_from_checkpoint(body.node_def, dict(zip(arguments, handles, strict=True)))
     return found
 

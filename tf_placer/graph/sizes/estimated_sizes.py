@@ -12,8 +12,10 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
-from colocation.graph_index import parse_input
+from colocation.graph_index import data_inputs, parse_input
+from colocation.op_facts import MERGES
 from colocation.tensorflow_internals import folded_constant
+from tf_placer.graph.program.functions import functions_of, returned_functions
 from tf_placer.graph.sizes.called_shapes import called_shapes
 from tf_placer.graph.sizes.open_loops import (
     changed_shapes,
@@ -22,7 +24,7 @@ from tf_placer.graph.sizes.open_loops import (
     is_open_loop,
     largest_shape,
 )
-from tf_placer.graph.sizes.readers import Readers
+from tf_placer.graph.sizes.readers import REFUSED, Readers, alone, imported_alone
 from tf_placer.graph.sizes.size_rules import (
     AS_INPUT,
     AS_LEADING,
@@ -40,9 +42,6 @@ from tf_placer.graph.sizes.size_rules import (
 )
 from tf_placer.graph.sizes.tensor_arrays import TensorArrays
 from tf_placer.graph.sizes.tensor_lists import TensorList, lists_of
-
-_MERGES = frozenset({"Merge", "RefMerge"})
-_REFUSED = (ValueError, RuntimeError, TypeError, tf.errors.OpError)
 
 
 def estimated_sizes(
@@ -103,7 +102,7 @@ class _Walk:
     ) -> None:
         self._readers = readers
         self._versions = graph_def.versions
-        self._library = {function.signature.name: function for function in graph_def.library.function}
+        self._library = functions_of(graph_def.library)
         self._batch = batch
         self._next_shapes = next_shapes
         self._arrays = arrays
@@ -118,10 +117,10 @@ class _Walk:
         """Adds at once the ops whose sizes are known and depend on no other: most, where an estimate comes late."""
         certain: dict[str, node_def_pb2.NodeDef] = {}
         for node, shapes in zip(graph_def.node, inferred, strict=True):
-            data = [text for text in node.input if not text.startswith("^")]
+            data = data_inputs(node)
             known = all(shape.is_fully_defined() for shape in shapes)
             if known and all(parse_input(text)[1] in certain for text in data):
-                certain[node.name] = _alone(node, data)
+                certain[node.name] = alone(node, data)
         added = tf.graph_util.import_graph_def(
             tf.compat.v1.GraphDef(node=certain.values(), versions=self._versions),
             return_elements=list(certain),
@@ -133,7 +132,7 @@ class _Walk:
         self, node: node_def_pb2.NodeDef, operation: tf.Operation, inferred: Sequence[tf.TensorShape]
     ) -> list[tuple[Shape, str]]:
         """Adds an op; returns the size of each of its outputs, and its rule."""
-        names = [parse_input(text)[1:] for text in node.input if not text.startswith("^")]
+        names = [parse_input(text)[1:] for text in data_inputs(node)]
         inputs = [
             self._tensor[name] if name in self._tensor else _stand_in(tensor.dtype, tensor.shape)
             for name, tensor in zip(names, operation.inputs, strict=True)
@@ -174,19 +173,12 @@ class _Walk:
         """The op's outputs in the second graph; of inference's own shape where it does not accept the estimates."""
         if node.name in self._certain:
             return list(self._certain[node.name].outputs)
-        alone = _alone(node, [f"input_{k}" for k in range(len(inputs))])
-        graph_def = tf.compat.v1.GraphDef(node=[alone], versions=self._versions)
-        given = {f"input_{k}": tensor for k, tensor in enumerate(inputs)}
-        try:
-            (added,) = tf.graph_util.import_graph_def(
-                graph_def, input_map=given, return_elements=[node.name], name=""
-            )
-        except _REFUSED:
-            return [
-                _stand_in(tensor.dtype, shape)
-                for tensor, shape in zip(operation.outputs, inferred, strict=True)
-            ]
-        return list(added.outputs)
+        added = imported_alone(node, inputs, self._versions)
+        if added is not None:
+            return list(added.outputs)
+        return [
+            _stand_in(tensor.dtype, shape) for tensor, shape in zip(operation.outputs, inferred, strict=True)
+        ]
 
     def _size(
         self,
@@ -216,7 +208,7 @@ class _Walk:
             return tuple(shape.as_list()), rule or follows
         if node.name in self._next_shapes:
             return filled(self._next_shapes[node.name], self._batch), LOOP
-        if node.op in _MERGES:
+        if node.op in MERGES:
             largest = largest_shape([one.shape for one in inputs])
             rule = LOOP if any(name in self._next_shapes for name, _ in names) else BRANCHES
             return filled(largest, self._batch), rule
@@ -239,7 +231,7 @@ class _Walk:
     ) -> tuple[tf.TensorShape, str]:
         try:
             changed = changed_shapes(node, inputs, self._library)
-        except _REFUSED:
+        except REFUSED:
             return shape, LOOP
         if i not in changed:
             return shape, ""
@@ -250,40 +242,20 @@ class _Walk:
         self, node: node_def_pb2.NodeDef, i: int, inputs: Sequence[tf.Tensor], shape: tf.TensorShape
     ) -> tuple[tf.TensorShape, str]:
         """What the functions that an op calls return."""
-        names = _called(node)
+        names = returned_functions(node)
         if not names:
             return shape, ""
         passed = inputs[1:] if len(names) > 1 else inputs
         shapes = [None if is_handle(tensor) else tensor.shape for tensor in passed]
         try:
             results = [called_shapes(self._library[name], shapes)[i] for name in names]
-        except _REFUSED:
+        except REFUSED:
             return shape, ""
         common = common_shape(results)
         if common.is_fully_defined():
             return common, ""
         largest = largest_shape(results)
         return tf.TensorShape(filled(largest, self._batch)), BRANCHES
-
-
-def _alone(node: node_def_pb2.NodeDef, inputs: Sequence[str]) -> node_def_pb2.NodeDef:
-    """A copy with other inputs, without what ties it to other nodes."""
-    alone = node_def_pb2.NodeDef()
-    alone.CopyFrom(node)
-    alone.attr.pop("_class", None)
-    alone.input[:] = inputs
-    return alone
-
-
-def _called(node: node_def_pb2.NodeDef) -> list[str]:
-    """The functions of which an op returns what one of them returns."""
-    if node.op in ("If", "StatelessIf"):
-        return [node.attr[key].func.name for key in ("then_branch", "else_branch")]
-    if node.op in ("Case", "StatelessCase"):
-        return [function.name for function in node.attr["branches"].list.func]
-    if node.op in ("PartitionedCall", "StatefulPartitionedCall"):
-        return [node.attr["f"].func.name]
-    return []
 
 
 def _value(tensor: tf.Tensor) -> np.ndarray | None:

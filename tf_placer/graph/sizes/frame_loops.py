@@ -12,11 +12,11 @@ from collections.abc import Mapping
 import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
-from colocation.graph_index import parse_input
+from colocation.graph_index import copy_of, data_inputs, parse_input
+from colocation.op_facts import MERGES, NEXT_ITERATIONS
 from tf_placer.graph.program import fresh_name
 from tf_placer.graph.sizes.open_loops import common_shape, is_handle
 
-_NEXT = frozenset({"NextIteration", "RefNextIteration"})
 # Control flow -> what hands its input on and lets the shape through.
 _HANDS_ON = {"Enter": "Identity", "RefEnter": "RefIdentity"}
 
@@ -26,13 +26,13 @@ BackEdges = Mapping[str, str]
 
 def back_edges(graph_def: tf.compat.v1.GraphDef) -> dict[str, str]:
     """The loop variables of a graph, each by its ``Merge``."""
-    leads_back = {node.name for node in graph_def.node if node.op in _NEXT}
+    leads_back = {node.name for node in graph_def.node if node.op in NEXT_ITERATIONS}
     if not leads_back:
         return {}
     found = {}
     for node in graph_def.node:
-        if node.op in ("Merge", "RefMerge"):
-            names = [parse_input(text)[1] for text in node.input if not text.startswith("^")]
+        if node.op in MERGES:
+            names = [parse_input(text)[1] for text in data_inputs(node)]
             nexts = [name for name in names if name in leads_back]
             if nexts and len(nexts) < len(names):
                 found[node.name] = nexts[0]
@@ -55,8 +55,7 @@ def opened(
     stand_ins: dict[str, str] = {}
     nodes: list[node_def_pb2.NodeDef] = []
     for node in graph_def.node:
-        copy = node_def_pb2.NodeDef()
-        copy.CopyFrom(node)
+        copy = copy_of(node)
         if node.op in _HANDS_ON:
             copy.op = _HANDS_ON[node.op]
             copy.attr.clear()

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 import tensorflow as tf
 from tensorflow.core.framework import function_pb2, node_def_pb2
 
+from colocation.op_facts import LOOPS
 from tf_placer.graph.sizes.called_shapes import called_shapes
 
 
 def is_open_loop(node: node_def_pb2.NodeDef) -> bool:
     """Whether a node is a loop that does not say how large its results are."""
-    if node.op not in ("While", "StatelessWhile"):
+    if node.op not in LOOPS:
         return False
     return not all(tf.TensorShape(one).is_fully_defined() for one in node.attr["output_shapes"].list.shape)
 

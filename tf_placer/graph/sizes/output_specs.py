@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from colocation.tensorflow_internals import folded_constant
 from tf_placer.errors import InputError
+from tf_placer.graph.program.functions import functions_of
 from tf_placer.graph.sizes.called_shapes import keep_callbacks_from_running
 from tf_placer.graph.sizes.estimated_sizes import estimated_sizes
 from tf_placer.graph.sizes.frame_loops import back_edges, changed_variables, opened
@@ -169,7 +170,7 @@ def _imported(
     graph_def: tf.compat.v1.GraphDef, easier: tf.compat.v1.GraphDef
 ) -> tuple[dict[str, tf.Operation], dict[str, list[tf.TensorShape]]]:
     """Name -> op of the easier graph, and the results of the loops whose variables change their shape in silence."""
-    library = {function.signature.name: function for function in graph_def.library.function}
+    library = functions_of(graph_def.library)
     changed = {}
     graph = tf.Graph()
     with graph.as_default():

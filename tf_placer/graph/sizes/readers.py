@@ -8,39 +8,16 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 import tensorflow as tf
-from tensorflow.core.framework import node_def_pb2
+from tensorflow.core.framework import node_def_pb2, versions_pb2
 
-from colocation.graph_index import parse_input
+from colocation.graph_index import copy_of, data_inputs, parse_input
+from colocation.op_facts import having
 from tf_placer.graph.sizes.size_rules import Shape
 
-_SAME_SHAPE = frozenset(
-    {
-        "Abs",
-        "Cast",
-        "CheckNumerics",
-        "Elu",
-        "Exp",
-        "Identity",
-        "LeakyRelu",
-        "Log",
-        "Neg",
-        "OnesLike",
-        "Relu",
-        "Relu6",
-        "Rsqrt",
-        "Selu",
-        "Sigmoid",
-        "Softplus",
-        "Sqrt",
-        "Square",
-        "StopGradient",
-        "Tanh",
-        "ZerosLike",
-    }
-)
+_SAME_SHAPE = having("same_shape")
 _MOST_READERS = 64  # that are asked
 _MOST_DIMENSIONS = 5  # of what kernels take that tell their rank
-_REFUSED = (ValueError, RuntimeError, TypeError, tf.errors.OpError)
+REFUSED = (ValueError, RuntimeError, TypeError, tf.errors.OpError)
 
 Partial = list[int | None]
 
@@ -72,8 +49,7 @@ class Readers:
             if node.op in library or any(value.HasField("func") for value in node.attr.values()):
                 continue  # what its functions take is not looked at here
             inputs = tuple((tensor.dtype.base_dtype, tensor.shape) for tensor in operation.inputs)
-            data = (text for text in node.input if not text.startswith("^"))
-            for position, text in enumerate(data):
+            for position, text in enumerate(data_inputs(node)):
                 self._of[parse_input(text)[1:]].append(_Reader(node, position, inputs))
 
     def fitted(self, tensor: tuple[str, int], known: tf.TensorShape, guess: Shape, batch: int) -> Shape:
@@ -123,21 +99,34 @@ class Readers:
         return all(self._accepts(reader, shape) for reader in readers)
 
     def _accepts(self, reader: _Reader, shape: Partial) -> bool:
-        alone = node_def_pb2.NodeDef()
-        alone.CopyFrom(reader.node)
-        alone.attr.pop("_class", None)
-        alone.input[:] = [f"input_{k}" for k in range(len(reader.inputs))]
         with tf.Graph().as_default():
-            given = {
-                f"input_{k}": tf.compat.v1.placeholder(dtype, shape if k == reader.position else known)
+            inputs = [
+                tf.compat.v1.placeholder(dtype, shape if k == reader.position else known)
                 for k, (dtype, known) in enumerate(reader.inputs)
-            }
-            try:
-                graph_def = tf.compat.v1.GraphDef(node=[alone], versions=self._versions)
-                tf.graph_util.import_graph_def(graph_def, input_map=given, name="")
-            except _REFUSED:
-                return False
-        return True
+            ]
+            return imported_alone(reader.node, inputs, self._versions) is not None
+
+
+def alone(node: node_def_pb2.NodeDef, inputs: Sequence[str]) -> node_def_pb2.NodeDef:
+    """A copy with other inputs, without what ties it to other nodes."""
+    copy = copy_of(node, inputs)
+    copy.attr.pop("_class", None)
+    return copy
+
+
+def imported_alone(
+    node: node_def_pb2.NodeDef, inputs: Sequence[tf.Tensor], versions: versions_pb2.VersionDef
+) -> tf.Operation | None:
+    """The op of a node that reads these tensors of the default graph; None where TensorFlow refuses that."""
+    given = {f"input_{k}": tensor for k, tensor in enumerate(inputs)}
+    graph_def = tf.compat.v1.GraphDef(node=[alone(node, list(given))], versions=versions)
+    try:
+        (added,) = tf.graph_util.import_graph_def(
+            graph_def, input_map=given, return_elements=[node.name], name=""
+        )
+    except REFUSED:
+        return None
+    return added
 
 
 def _sizes(shape: tf.TensorShape) -> Partial:

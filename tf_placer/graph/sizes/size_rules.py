@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
+from colocation.op_facts import values
 from tf_placer.graph.sizes.tensor_lists import TensorList
 
 PARTS_PER_STRING = 8  # words that a string is split into, characters or bytes that it is taken to have
@@ -72,9 +73,10 @@ class Unsized:
 
 def sized(output: Unsized) -> tuple[Shape, str]:
     """A size for an output, and the rule that gave it."""
-    rows, rule = _RULES.get(output.node.op, (None, ""))
+    name = _RULE_OF_TYPE.get(output.node.op, "")
+    rows, rule = _RULES.get(name, (None, ""))
     shape = output.shape
-    if output.node.op in _IMAGES:
+    if name == "image":
         return _image(shape), IMAGES
     if rows is not None and shape.rank is not None:
         return _filled(shape, rows(output)), rule
@@ -164,62 +166,20 @@ def _all_rows(output: Unsized) -> int:
     return sum(shape[0] for shape in output.inputs if shape is not None and len(shape) == 2)
 
 
-def _of_first(output: Unsized) -> int:
-    return output.elements(0)
-
-
 def _parts(output: Unsized) -> int:
     return PARTS_PER_STRING * max(1, output.elements(0))
 
 
-_IMAGES = frozenset(
-    {
-        "DecodeAndCropJpeg",
-        "DecodeBmp",
-        "DecodeGif",
-        "DecodeImage",
-        "DecodeJpeg",
-        "DecodePng",
-        "DecodeWebP",
-    }
-)
+# Rule of an op type (``op_facts``) -> rows, or what else is open, and what the size is called an estimate by.
 _RULES: dict[str, tuple[Callable[[Unsized], int], str]] = {
-    **dict.fromkeys(("Where", "ListDiff", "Unique", "UniqueWithCounts"), (_of_first, BOUND)),
-    **dict.fromkeys(("Bincount", "DenseBincount", "RaggedBincount"), (_bins, BOUND)),
-    **dict.fromkeys(("DynamicPartition",), (lambda output: output.elements(1), BOUND)),
-    **dict.fromkeys(("DynamicStitch", "ParallelDynamicStitch"), (_indices, BOUND)),
-    **dict.fromkeys(
-        ("SegmentMax", "SegmentMean", "SegmentMin", "SegmentProd", "SegmentSum"),
-        (lambda output: output.rows(0), BOUND),
-    ),
-    **dict.fromkeys(
-        ("SparseSegmentMean", "SparseSegmentSqrtN", "SparseSegmentSum"),
-        (lambda output: output.rows(1), BOUND),
-    ),
-    **dict.fromkeys(
-        (
-            "NonMaxSuppression",
-            "NonMaxSuppressionV2",
-            "NonMaxSuppressionV3",
-            "NonMaxSuppressionV4",
-            "NonMaxSuppressionV5",
-            "NonMaxSuppressionWithOverlaps",
-        ),
-        (_boxes, BOUND),
-    ),
-    **dict.fromkeys(
-        ("SparseAdd", "SparseConcat", "SparseSparseMaximum", "SparseSparseMinimum"), (_all_rows, BOUND)
-    ),
-    **dict.fromkeys(
-        (
-            "DecodeRaw",
-            "DecodePaddedRaw",
-            "StringNGrams",
-            "StringSplit",
-            "StringSplitV2",
-            "UnicodeDecode",
-            "UnicodeDecodeWithOffsets",
-        ),
-        (_parts, STRINGS),
-    ),
+    "all_rows": (_all_rows, BOUND),
+    "bins": (_bins, BOUND),
+    "boxes": (_boxes, BOUND),
+    "first_elements": (lambda output: output.elements(0), BOUND),
+    "first_rows": (lambda output: output.rows(0), BOUND),
+    "indices": (_indices, BOUND),
+    "parts": (_parts, STRINGS),
+    "second_elements": (lambda output: output.elements(1), BOUND),
+    "second_rows": (lambda output: output.rows(1), BOUND),
 }
+_RULE_OF_TYPE = values("size")

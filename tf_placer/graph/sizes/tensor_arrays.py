@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tensorflow.core.framework import node_def_pb2
 
+from colocation.op_facts import having, values
 from tf_placer.graph.sizes.tensor_lists import TensorList
 
 Tensor = tuple[str, int]
 """(node, output)."""
 
-_MAKES = frozenset({"TensorArrayV3", "TensorArrayGradV3", "TensorArrayGradWithShape", "StackV2"})
-_HANDS_ON = frozenset(
-    {"Identity", "Switch", "Merge", "Exit", "NextIteration"}
-)  # ``Enter`` is an ``Identity`` here
-_HANDLE, _VALUE = 0, 2  # inputs of most
-# Op type -> input whose value is put in, and dimensions in front of an element's.
-_PUTS = {"TensorArrayWriteV3": (_VALUE, 0), "TensorArrayScatterV3": (_VALUE, 1), "StackPushV2": (1, 0)}
-_ONE_ELEMENT = frozenset({"TensorArrayReadV3", "StackPopV2"})
-_TAKES = _ONE_ELEMENT | {"TensorArrayGatherV3", "TensorArrayConcatV3"}
-_SPLITS = "TensorArraySplitV3"
+_MAKES, _TAKES = having("makes_array"), values("takes")
+# ``Enter`` is an ``Identity`` here.
+_HANDS_ON = frozenset({"Identity", "Switch", "Merge", "Exit", "NextIteration"})
+# Op type -> the input that is put in; in front of an element's dimensions a scattered one has one more.
+_PUTS = {op_type: int(position) for op_type, position in values("puts").items()}
+_SCATTERS, _SPLITS = "TensorArrayScatterV3", "TensorArraySplitV3"
 
 
 class TensorArrays:
@@ -61,31 +58,29 @@ class TensorArrays:
             maker = self._maker[names[0]]
             if node.op in _HANDS_ON:
                 self._maker.update({(node.name, output): maker for output in range(2)})
+            elif node.op == _SPLITS:
+                if inputs[1] and inputs[2]:
+                    parts = inputs[2][0]
+                    self._put(maker, parts, (-(-inputs[1][0] // max(1, parts)), *inputs[1][1:]))
             elif node.op in _PUTS:
-                position, leading = _PUTS[node.op]
-                value = inputs[position] or ()
+                value, leading = inputs[_PUTS[node.op]] or (), int(node.op == _SCATTERS)
                 self._put(maker, value[0] if leading and value else 0, value[leading:])
-            elif node.op == _SPLITS and inputs[1] and inputs[2]:
-                parts = inputs[2][0]
-                self._put(maker, parts, (-(-inputs[1][0] // max(1, parts)), *inputs[1][1:]))
 
     def found(self, handle: Tensor) -> TensorList | None:
         """What the array behind a handle holds; None where it is not known."""
-        maker = self._maker.get(handle)
-        while maker is not None:
-            if maker in self.known and self.known[maker].element is not None:
-                return self.known[maker]
-            maker = self._gradient_of.get(maker)
-        return None
+        return next((one for one in self._behind(handle) if one.element is not None), None)
 
     def length(self, handle: Tensor) -> int:
         """Elements of the array behind a handle; 0 where nothing tells."""
+        return next((one.length for one in self._behind(handle) if one.length), 0)
+
+    def _behind(self, handle: Tensor) -> Iterator[TensorList]:
+        """What is known of the array behind a handle, and of those that it is the gradient of."""
         maker = self._maker.get(handle)
         while maker is not None:
-            if maker in self.known and self.known[maker].length:
-                return self.known[maker].length
+            if maker in self.known:
+                yield self.known[maker]
             maker = self._gradient_of.get(maker)
-        return 0
 
     def taken(
         self, node: node_def_pb2.NodeDef, names: Sequence[Tensor], inputs: Sequence[tuple[int, ...] | None]
@@ -93,13 +88,13 @@ class TensorArrays:
         """Shape of what an op takes out of an array; None where it takes nothing, or that is not known."""
         if node.op not in _TAKES:
             return None
-        array = self.found(names[_HANDLE])
+        array = self.found(names[0])
         if array is None or array.element is None:
             self.is_complete = False
             return None
-        if node.op in _ONE_ELEMENT:
+        if _TAKES[node.op] == "one":
             return array.element
-        count = self.length(names[_HANDLE]) or (inputs[1] or (1,))[0]
+        count = self.length(names[0]) or (inputs[1] or (1,))[0]
         if node.op == "TensorArrayGatherV3":
             return (count, *array.element)
         return (count * array.element[0], *array.element[1:]) if array.element else None

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from tensorflow.core.framework import node_def_pb2
 
-_LOOPS = frozenset({"While", "StatelessWhile"})
+from colocation.op_facts import LOOPS
+
 _PASSED_ON = frozenset({"Identity", "TensorListResize", "TensorListSetItem", "TensorListPushBack"})
 _MAX_ITERATIONS_INPUT = 1
 
@@ -54,7 +55,7 @@ def lists_of(
         return {0: TensorList(inputs[0][0], inputs[0][1:])}
     if node.op in _PASSED_ON and lists and lists[0] is not None:
         return {0: lists[0]}
-    if node.op in _LOOPS:
+    if node.op in LOOPS:
         iterations = _iterations(lists, value)
         return {
             i: dataclasses.replace(one, length=one.length or iterations)

@@ -13,7 +13,7 @@ from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement
-from tf_placer.rewrite.apply_placement import apply_placement
+from tf_placer.rewrite.rewrite import apply_placement
 
 
 @pytest.fixture(scope="module")

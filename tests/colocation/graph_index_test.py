@@ -1,9 +1,9 @@
-"""A topological order that keeps the given one where it can."""
+"""Integer views of graphs, and walks over them."""
 
 import numpy as np
 import pytest
 
-from tf_placer.problem.topological import topological_order
+from colocation.graph_index import topological_order
 
 
 def test_a_topological_numbering_is_kept():

@@ -1,0 +1,283 @@
+"""What is known of TensorFlow's op types beyond their OpDefs: one table, in which each op type stands once.
+
+A row is facts, ``|``, and the op types that have exactly these. ``FACTS`` says what a fact means; one with a value is
+written ``fact=value``. Lines of op types alone go on with the row above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+FACTS: Mapping[str, str] = {
+    # Control flow and functions.
+    "loop": "runs functions again and again",
+    "branch": "runs one of its functions",
+    "call": "calls a function, which is placed op by op",
+    "enter": "opens a frame of a TensorFlow 1 loop",
+    "exit": "hands a tensor out of a frame",
+    "merge": "hands on the input that came",
+    "next": "leads back to the next iteration",
+    "switch": "hands its input to one of its outputs; it runs where its data input is made",
+    # State, and what is in this process alone.
+    "variable": "keeps a value from step to step",
+    "reference_variable": "is a v1 variable, which gives references to its buffer",
+    "keeps_reference": "takes a reference, and hands it on or looks at what is behind it; others write there",
+    "same_buffer": "gives the buffer that it reads where that is a v1 variable's, not a copy",
+    "reads_variable": "takes a variable's handle and leaves the variable as it is",
+    "reads_resource": "takes another handle, or only asks whether there is a value, and changes nothing",
+    "forwards_resources": "hands a resource to a function that is placed by itself: in TensorFlow 2.21's"
+    " InputColocationExemptionRegistry",
+    "local_variant": "gives a variant that cannot be sent",
+    "python": "runs a Python function of this process",
+    "prints": "prints where its process does",
+    "table": "is a lookup table that is filled once, before a model is used",
+    "fills_table": "fills a lookup table",
+    "iterator_read": "takes the next element of an iterator",
+    "any_device": "holds a value that the runtime puts there, on whatever device it is given",
+    # Memory.
+    "view": "its outputs are views of the input of this number; of one with several outputs, all of that input",
+    "into": "OUTPUT:INPUTS, may write that output into one of these inputs, the first that fits",
+    "held_elsewhere": "its output is there before the step, or belongs to a kernel or to the caller",
+    # Shapes.
+    "metadata": "reads the shape of its input and not the data",
+    "same_shape": "its output has the shape of its first input",
+    "size": "rule for outputs whose size depends on data (``tf_placer/graph/sizes/size_rules.py``)",
+    "makes_array": "makes a TensorFlow 1 array or stack",
+    "puts": "keeps the input of this number in an array or on a stack",
+    "takes": "takes one element, or several, out of an array or a stack",
+    # Costs.
+    "work": "formula of its FLOPs and bytes (``tf_placer/costs/formulas.py``)",
+    "update": "PASSES,OPERATIONS over a gradient-sized buffer (variable, slots and gradient), and per element",
+    "additive": "may be done before or after a mean over replicas with the same result",
+    # What CPU kernels refuse when they run (``tf_placer/costs/cpu_limits.py``).
+    "channels_last": "other layouts",
+    "channels_last_in_inference": "other layouts, unless it is training",
+    "undilated": "dilations",
+    "ungrouped": "INPUT,FILTER of a convolution with groups: numbers of inputs, or -1 for the output",
+    "unpooled_channels": "a window over channels",
+    "onednn": "oneDNN has it in every layout and with dilations",
+    "onednn_groups": "oneDNN has it with groups",
+    "onednn_channels": "oneDNN has it with a window over channels",
+    "pool": "gradient of this pool, next to which oneDNN has it channels-first",
+}
+
+_TABLE = """
+# Element by element.
+work=arithmetic | BiasAddV1 CheckNumericsV2 Complex Conj Equal Greater GreaterEqual Imag Invert IsFinite IsInf IsNan
+  LeftShift Less LessEqual NotEqual Real RightShift Snapshot
+work=arithmetic into=0:0 | BiasAdd Ceil ClipByValue Floor LogicalNot Rint Round Sign
+work=arithmetic into=0:0 same_shape | Abs LeakyRelu Relu Relu6 Square
+work=arithmetic into=0:0 same_shape additive | Neg
+work=arithmetic into=0:0,1 | BitwiseAnd BitwiseOr BitwiseXor LeakyReluGrad LogicalAnd LogicalOr Maximum Minimum Mul
+  MulNoNan Relu6Grad ReluGrad SquaredDifference Sub
+work=arithmetic into=0:0,1 additive | Add AddV2
+work=arithmetic into=0:1,2 | Select SelectV2
+work=arithmetic same_shape | Cast OnesLike ZerosLike
+work=arithmetic same_shape view=0 | CheckNumerics
+work=add_n | AccumulateNV2
+work=add_n into=0:any additive | AddN
+work=division into=0:0 | Inv Reciprocal Softsign
+work=division into=0:0 same_shape | Rsqrt Sqrt
+work=division into=0:0,1 | Div DivNoNan FloorDiv FloorMod InvGrad Mod RealDiv ReciprocalGrad RsqrtGrad SoftsignGrad
+  SqrtGrad TruncateDiv TruncateMod Xdivy
+work=transcendental | Ndtri Xlog1py
+work=transcendental into=0:0 | Acos Acosh Asin Asinh Atan Atanh Cos Cosh Digamma Erf Erfc Erfinv Expm1 Lgamma Log1p Sin
+  Sinh Tan
+work=transcendental into=0:0 same_shape | Elu Exp Log Selu Sigmoid Softplus Tanh
+work=transcendental into=0:0,1 | Atan2 EluGrad Pow SeluGrad SigmoidGrad SoftplusGrad TanhGrad Xlogy
+
+# Reductions, and random numbers.
+work=reduction | All Any ArgMax ArgMin BiasAddGrad Cumprod Cumsum EuclideanNorm InTopKV2 L2Loss Max Mean Min Prod Sum
+  TopKV2
+work=softmax into=0:0 | LogSoftmax Softmax
+work=softmax into=1:0 | SoftmaxCrossEntropyWithLogits SparseSoftmaxCrossEntropyWithLogits
+work=draw | Multinomial RandomShuffle RandomStandardNormal RandomUniform RandomUniformInt RngReadAndSkip RngSkip
+  StatefulStandardNormalV2 StatefulTruncatedNormal StatefulUniform StatefulUniformFullInt StatefulUniformInt
+  StatelessMultinomial StatelessRandomGetAlg StatelessRandomGetKeyCounter StatelessRandomGetKeyCounterAlg
+  StatelessRandomNormal StatelessRandomNormalV2 StatelessRandomUniform StatelessRandomUniformFullInt
+  StatelessRandomUniformFullIntV2 StatelessRandomUniformInt StatelessRandomUniformIntV2 StatelessRandomUniformV2
+  StatelessTruncatedNormal StatelessTruncatedNormalV2 TruncatedNormal
+
+# Layers of networks.
+work=matmul | MatMul
+work=batch_matmul | BatchMatMul BatchMatMulV2 BatchMatMulV3
+work=einsum | Einsum
+work=convolution channels_last onednn | Conv2D
+work=convolution channels_last undilated ungrouped=0,1 onednn | Conv3D
+work=convolution_input_gradient channels_last undilated ungrouped=-1,1 onednn | Conv3DBackpropInputV2
+work=convolution_input_gradient channels_last undilated ungrouped=-1,1 onednn onednn_groups | Conv2DBackpropInput
+work=convolution_filter_gradient channels_last undilated ungrouped=0,-1 onednn | Conv3DBackpropFilterV2
+work=convolution_filter_gradient channels_last undilated ungrouped=0,-1 onednn onednn_groups | Conv2DBackpropFilter
+work=depthwise channels_last undilated onednn | DepthwiseConv2dNative
+work=depthwise_input_gradient channels_last onednn | DepthwiseConv2dNativeBackpropInput
+work=depthwise_filter_gradient channels_last onednn | DepthwiseConv2dNativeBackpropFilter
+channels_last | Conv MaxPool3DGradGrad MaxPoolGradGradV2 MaxPoolGradV2 MaxPoolV2
+# Of ``MaxPoolGradV2`` and the like the window is an input.
+channels_last unpooled_channels | MaxPoolGradGrad
+work=pool | MaxPoolWithArgmax
+work=pool channels_last onednn | MaxPool
+work=pool channels_last unpooled_channels onednn | MaxPool3D
+work=pool channels_last unpooled_channels onednn onednn_channels | AvgPool AvgPool3D
+work=pool_gradient channels_last unpooled_channels onednn | AvgPool3DGrad AvgPoolGrad
+work=pool_gradient channels_last unpooled_channels pool=MaxPool | MaxPoolGrad
+work=pool_gradient channels_last unpooled_channels pool=MaxPool3D | MaxPool3DGrad
+work=batch_normalization | FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3
+work=batch_normalization_gradient channels_last_in_inference | FusedBatchNormGrad FusedBatchNormGradV2
+  FusedBatchNormGradV3
+
+# What moves data.
+work=copy_all | BatchToSpaceND Concat ConcatV2 ConjugateTranspose DeepCopy InplaceUpdate MatrixBandPart MatrixDiagV3
+  MatrixSetDiagV3 MirrorPad MirrorPadGrad Pack Pad PadV2 ResizeBilinear ResizeBilinearGrad ResizeNearestNeighbor
+  ResizeNearestNeighborGrad Reverse ReverseSequence ReverseV2 Roll SpaceToBatchND Split SplitV StridedSliceGrad Tile
+  Unpack
+work=copy_all additive | Transpose
+work=copy_all channels_last | DepthToSpace SpaceToDepth
+work=copy_part | BroadcastTo MatrixDiagPartV3 Slice StridedSlice
+work=fill | BroadcastArgs BroadcastGradientArgs ConcatOffset Empty Fill InvertPermutation LinSpace OneHot Range
+work=gather | Gather GatherNd GatherV2
+work=scatter_into_new | ScatterNd SegmentSumV2 UniqueV2 UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd
+  UnsortedSegmentSum
+work=scatter_into_new size=bins | Bincount DenseBincount
+work=scatter_into_new size=second_elements | DynamicPartition
+work=scatter_into_new size=indices | DynamicStitch ParallelDynamicStitch
+work=scatter_into_new size=first_rows | SegmentMean SegmentSum
+work=scatter_into_new size=first_elements | Unique UniqueWithCounts Where
+work=scatter_into_input | TensorScatterAdd TensorScatterMax TensorScatterSub TensorScatterUpdate
+size=bins | RaggedBincount
+size=first_elements | ListDiff
+size=first_rows | SegmentMax SegmentMin SegmentProd
+size=second_rows | SparseSegmentMean SparseSegmentSqrtN SparseSegmentSum
+size=all_rows | SparseAdd SparseConcat SparseSparseMaximum SparseSparseMinimum
+size=boxes | NonMaxSuppression NonMaxSuppressionV2 NonMaxSuppressionV3 NonMaxSuppressionV4 NonMaxSuppressionV5
+  NonMaxSuppressionWithOverlaps
+size=image | DecodeAndCropJpeg DecodeBmp DecodeGif DecodeImage DecodeJpeg DecodePng DecodeWebP
+size=parts | DecodePaddedRaw DecodeRaw StringNGrams StringSplit StringSplitV2 UnicodeDecode UnicodeDecodeWithOffsets
+
+# Lists, arrays and stacks.
+work=tensor_list | EmptyTensorList StackCloseV2 TensorArrayCloseV3 TensorArraySizeV3 TensorListConcatV2
+  TensorListElementShape TensorListFromTensor TensorListGather TensorListGetItem TensorListLength TensorListPopBack
+  TensorListPushBack TensorListReserve TensorListSetItem TensorListSplit TensorListStack
+work=tensor_list makes_array | StackV2 TensorArrayGradV3 TensorArrayGradWithShape TensorArrayV3
+work=tensor_list puts=1 | StackPushV2 TensorArraySplitV3
+work=tensor_list puts=2 | TensorArrayScatterV3 TensorArrayWriteV3
+work=tensor_list takes=one | StackPopV2 TensorArrayReadV3
+work=tensor_list takes=several | TensorArrayConcatV3 TensorArrayGatherV3
+
+# Variables; an op on a v1 variable does what its twin on a resource variable does.
+work=update update=3,1 | AssignAdd AssignAddVariableOp AssignSub AssignSubVariableOp
+work=update update=3,2 | ApplyGradientDescent ResourceApplyGradientDescent
+work=update update=5,4 | ApplyMomentum ResourceApplyKerasMomentum ResourceApplyMomentum
+work=update update=5,8 | ApplyAdagrad ApplyAdagradV2 ResourceApplyAdagrad ResourceApplyAdagradV2
+work=update update=7,12 | ApplyAdaMax ApplyRMSProp ResourceApplyAdaMax ResourceApplyRMSProp
+work=update update=7,14 | ApplyAdam ResourceApplyAdam
+work=update update=7,16 | ApplyAdadelta ResourceApplyAdadelta
+work=update update=7,20 | ApplyFtrl ApplyFtrlV2 ResourceApplyFtrl ResourceApplyFtrlV2
+work=update update=9,14 | ApplyCenteredRMSProp ResourceApplyCenteredRMSProp
+work=update update=9,15 | ResourceApplyAdamWithAmsgrad
+work=assign | Assign
+work=gather reads_variable | ResourceGather ResourceGatherNd
+work=scatter_into_variable | ResourceScatterAdd ResourceScatterDiv ResourceScatterMax ResourceScatterMin
+  ResourceScatterMul ResourceScatterNdAdd ResourceScatterNdMax ResourceScatterNdMin ResourceScatterNdSub
+  ResourceScatterNdUpdate ResourceScatterSub ResourceScatterUpdate ScatterAdd ScatterDiv ScatterMax ScatterMin
+  ScatterMul ScatterNdAdd ScatterNdMax ScatterNdMin ScatterNdSub ScatterNdUpdate ScatterSub ScatterUpdate
+reads_variable | VariableShape
+reads_resource | LookupTableFindV2 LookupTableSizeV2
+
+# Free in TensorFlow's executor, because no device kernel starts. The buffer is made when the kernel is constructed, or
+# the fed tensor is there before the step.
+work=free held_elsewhere | Const
+work=free held_elsewhere any_device local_variant | Placeholder
+# A handle, or a reference to a buffer, which of a temporary variable is not cleared.
+work=free held_elsewhere variable | VarHandleOp
+work=free variable reference_variable | Variable VariableV2
+work=free | TemporaryVariable
+# Looks at a handle or a reference.
+work=free reads_resource | VarIsInitializedOp
+work=free keeps_reference | IsVariableInitialized
+# Hands on the variable's buffer (the copy on a later write is the writer's), or takes over the value's.
+work=free held_elsewhere view=0 reads_variable | ReadVariableOp
+work=free | AssignVariableOp DestroyTemporaryVariable
+# Does nothing.
+work=free | ControlTrigger NoOp
+# Same buffer, new shape or type.
+work=free view=0 | Bitcast
+work=free view=0 same_buffer | ExpandDims
+work=free view=0 same_buffer additive | Reshape Squeeze
+# Static here: a few host integers.
+work=free metadata | Rank Shape ShapeN Size
+# Hands on its input, an argument or a result.
+work=free any_device | _Retval
+work=free any_device held_elsewhere | _Arg
+work=free any_device view=0 | PlaceholderWithDefault
+work=free view=0 | EnsureShape PreventGradient
+work=free view=0 same_buffer same_shape | StopGradient
+work=free view=0 same_buffer same_shape additive | Identity
+work=free forwards_resources | IdentityN
+work=free keeps_reference | RefIdentity RefSelect
+work=free | LoopCond
+work=free enter same_buffer | Enter
+work=free enter keeps_reference | RefEnter
+work=free exit | Exit
+work=free exit keeps_reference | RefExit
+work=free merge | Merge
+work=free merge keeps_reference | RefMerge
+work=free next | NextIteration
+work=free next keeps_reference | RefNextIteration
+work=free switch same_buffer | Switch
+work=free switch keeps_reference | RefSwitch
+switch | _SwitchN
+
+# Functions, and what is in this process alone.
+loop | StatelessWhile While
+branch | Case If StatelessCase StatelessIf
+call forwards_resources | PartitionedCall StatefulPartitionedCall
+forwards_resources | DeleteMultiDeviceIterator ExperimentalGroupByReducerDataset ExperimentalGroupByWindowDataset
+  ExperimentalMapAndBatchDataset ExperimentalParallelInterleaveDataset ExperimentalScanDataset
+  ExperimentalTakeWhileDataset FilterDataset FlatMapDataset GeneratorDataset GroupByReducerDataset GroupByWindowDataset
+  InterleaveDataset LegacyParallelInterleaveDatasetV2 MapAndBatchDataset MapDataset ParallelFilterDataset
+  ParallelInterleaveDataset ParallelInterleaveDatasetV2 ParallelInterleaveDatasetV3 ParallelInterleaveDatasetV4
+  ParallelMapDataset ParallelMapDatasetV2 ReduceDataset RpcServerRegister ScanDataset TakeWhileDataset
+local_variant | IteratorGetNextAsOptional OptionalFromValue OptionalNone
+python | EagerPyFunc PyFunc PyFuncStateless
+prints | Print PrintV2
+table | HashTable HashTableV2
+fills_table | InitializeTable InitializeTableFromTextFile InitializeTableFromTextFileV2 InitializeTableV2
+  LookupTableImport LookupTableImportV2
+iterator_read | IteratorGetNext IteratorGetNextSync
+"""
+
+
+def _parsed(table: str) -> dict[str, dict[str, str]]:
+    """Fact -> op type -> value ("" for one without) of all rows."""
+    found: dict[str, dict[str, str]] = {fact: {} for fact in FACTS}
+    seen: set[str] = set()
+    facts: list[str] = []
+    for line in filter(lambda line: not line.startswith("#"), table.splitlines()):
+        of_row, bar, op_types = line.rpartition("|")
+        facts = of_row.split() if bar else facts
+        for op_type in op_types.split():
+            if op_type in seen:
+                raise ValueError(f"op type {op_type!r} has two rows in the table of op facts; join them")
+            seen.add(op_type)
+            for fact in facts:
+                name, _, value = fact.partition("=")
+                found[name][op_type] = value
+    return found
+
+
+_OF_FACT = _parsed(_TABLE)
+
+
+def values(fact: str) -> Mapping[str, str]:
+    """Op type -> value of a fact, "" for a fact without values, of the op types that have it."""
+    return _OF_FACT[fact]
+
+
+def having(fact: str) -> frozenset[str]:
+    """The op types that have a fact."""
+    return frozenset(_OF_FACT[fact])
+
+
+LOOPS, BRANCHES, CALLS = having("loop"), having("branch"), having("call")
+ENTERS, EXITS, MERGES, NEXT_ITERATIONS = having("enter"), having("exit"), having("merge"), having("next")
+VARIABLES, REFERENCE_VARIABLES = having("variable"), having("reference_variable")
