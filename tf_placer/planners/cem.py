@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from tf_placer import arguments
 from tf_placer.planners.cross_entropy import toward_elites
 from tf_placer.planners.grouped_plans import GroupedPlans
 from tf_placer.problem.problem import Problem
+from tf_placer.settings import Settings, setting
 
 _MOST = 2**20
 _CONVERGED = 0.98  # mean probability of the likeliest device
@@ -18,7 +18,7 @@ _KEPT = 0.7  # of the best plan, in the distribution that a finer level begins w
 
 
 @dataclasses.dataclass(frozen=True)
-class CemConfig:
+class CemConfig(Settings):
     """Settings.
 
     Attributes:
@@ -32,17 +32,11 @@ class CemConfig:
       InputError: a value out of its range.
     """
 
-    samples: int = 128
-    elites: float = 0.1
-    smoothing: float = 0.2
-    parts: int = 64
-    levels: int = 4
-
-    def __post_init__(self) -> None:
-        for name, least, most in (("samples", 2, _MOST), ("parts", 1, _MOST), ("levels", 1, 16)):
-            arguments.whole_number(name, getattr(self, name), least=least, most=most)
-        for name in ("elites", "smoothing"):
-            arguments.number(name, getattr(self, name), least=0.001, most=1.0)
+    samples: int = setting(128, least=2, most=_MOST)
+    elites: float = setting(0.1, least=0.001, most=1)
+    smoothing: float = setting(0.2, least=0.001, most=1)
+    parts: int = setting(64, least=1, most=_MOST)
+    levels: int = setting(4, least=1, most=16)
 
 
 class Cem:

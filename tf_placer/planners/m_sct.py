@@ -7,20 +7,19 @@ import logging
 
 import numpy as np
 
-from tf_placer import arguments
 from tf_placer.planners.earliest_start import EarliestStart
 from tf_placer.planners.favorite_children import favorite_children
 from tf_placer.planners.schedule import Schedule, scheduled
 from tf_placer.planners.topological_fill import fitting
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_order import alike_devices
+from tf_placer.settings import Settings, setting
 
 _LOG = logging.getLogger(__name__)
-_MOST = 2**20
 
 
 @dataclasses.dataclass(frozen=True)
-class MSctConfig:
+class MSctConfig(Settings):
     """How large the linear programs are.
 
     Attributes:
@@ -31,12 +30,8 @@ class MSctConfig:
       InputError: a value out of its range.
     """
 
-    window_edges: int = 20_000
-    limit_s: float = 60.0
-
-    def __post_init__(self) -> None:
-        arguments.whole_number("window_edges", self.window_edges, least=1, most=_MOST)
-        arguments.number("limit_s", self.limit_s, least=0.0)
+    window_edges: int = setting(20_000, least=1, most=2**20)
+    limit_s: float = setting(60.0, least=0, finite=False)
 
 
 def m_sct(problem: Problem, config: MSctConfig = MSctConfig(), seed: int = 0) -> np.ndarray:

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from tf_placer import arguments
 from tf_placer.planners.random_blocks import RandomBlocks
 from tf_placer.problem.problem import Problem
+from tf_placer.settings import Settings, setting
 
 
 @dataclasses.dataclass(frozen=True)
-class RandomSearchConfig:
+class RandomSearchConfig(Settings):
     """Settings.
 
     Attributes:
@@ -23,10 +23,7 @@ class RandomSearchConfig:
       InputError: it is no positive number.
     """
 
-    batch: int = 16
-
-    def __post_init__(self) -> None:
-        arguments.whole_number("batch", self.batch, least=1)
+    batch: int = setting(16, least=1)
 
 
 class RandomSearch:

@@ -14,15 +14,16 @@ from tf_placer.agents.go.inputs import go_inputs
 from tf_placer.agents.go.kind import go_kind
 from tf_placer.agents.go.policy import GoPolicy
 from tf_placer.agents.nodes import nodes_of
-from tf_placer.agents.weights import restore_weights, weights_path
+from tf_placer.agents.weights import WEIGHTS_REMEDY, restore_weights, weights_path
 from tf_placer.planners.topological_fill import fitting, needs
 from tf_placer.planners.within_memory import WithinMemory
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_order import order_of_use
+from tf_placer.settings import Settings, setting
 
 
 @dataclasses.dataclass(frozen=True)
-class GoZeroShotConfig:
+class GoZeroShotConfig(Settings):
     """What ``go_zero_shot`` makes.
 
     Attributes:
@@ -36,16 +37,14 @@ class GoZeroShotConfig:
       InputError: a field of the wrong type or out of range.
     """
 
-    weights: str = "shipped"
-    samples: int = 64
-    steps: int = 12
-    temperature: float = 0.5
+    weights: str = setting("shipped", remedy=WEIGHTS_REMEDY)
+    samples: int = setting(64, least=1)
+    steps: int = setting(12, least=1)
+    temperature: float = setting(0.5, least=0)
 
     def __post_init__(self) -> None:
-        arguments.text("weights", self.weights, 'give the path of a file that `train` wrote, or "shipped"')
-        for field in ("samples", "steps"):
-            arguments.whole_number(field, getattr(self, field), least=1)
-        arguments.number("temperature", self.temperature, least=0, finite=True)
+        super().__post_init__()
+        arguments.text("weights", self.weights, f'{WEIGHTS_REMEDY}, or "shipped"')
 
 
 def go_zero_shot(
