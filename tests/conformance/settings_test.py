@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from tf_placer.errors import InputError
+from tf_placer.method_spec import Settings
 from tf_placer.search import methods
 from tf_placer.search.settings import configured
-from tf_placer.settings import Settings
 
 CONFIGS = {spec.name: spec.config for spec in methods.SPECS if issubclass(spec.config, Settings)}
 FIELDS = [(name, field) for name, config in CONFIGS.items() for field in dataclasses.fields(config)]

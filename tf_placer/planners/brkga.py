@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from tf_placer.method_spec import Kind, MethodSpec, Settings, setting
 from tf_placer.planners.grouped_plans import GroupedPlans
 from tf_placer.planners.random_keys import children, devices_of_keys, joined, keys_of_devices
 from tf_placer.problem.problem import Problem
-from tf_placer.settings import Settings, setting
 
 _MOST = 2**20
 _ALIKE = 0.98  # mean share of elites that agree on a group's device
@@ -152,3 +152,13 @@ class Brkga:
         self._keys, self._times = np.array(state["keys"], np.float64), np.array(state["times"], np.float64)
         self._best, self._best_s = np.array(state["best"], np.int32), float(state["best_s"])
         self._generator.bit_generator.state = state["generator"]
+
+
+SPEC = MethodSpec(
+    name="brkga",
+    kind=Kind.IMPROVING,
+    summary="Biased random-key genetic algorithm over groups of units (Goncalves & Resende 2011).",
+    build=Brkga,
+    config=BrkgaConfig,
+    ignores=("single units", "order"),
+)

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from tf_placer.method_spec import Kind, MethodSpec, Settings, setting
 from tf_placer.planners.cross_entropy import toward_elites
 from tf_placer.planners.grouped_plans import GroupedPlans
 from tf_placer.problem.problem import Problem
-from tf_placer.settings import Settings, setting
 
 _MOST = 2**20
 _CONVERGED = 0.98  # mean probability of the likeliest device
@@ -122,3 +122,13 @@ class Cem:
         self._probability = np.array(state["probability"], np.float64)
         self._best, self._best_s = np.array(state["best"], np.int32), float(state["best_s"])
         self._generator.bit_generator.state = state["generator"]
+
+
+SPEC = MethodSpec(
+    name="cem",
+    kind=Kind.IMPROVING,
+    summary="Cross-entropy minimization over groups of units (Post: Gao et al. 2018).",
+    build=Cem,
+    config=CemConfig,
+    ignores=("single units", "order"),
+)

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.method_spec import Kind, MethodSpec, Settings, setting
 from tf_placer.planners.solver_process import SolverProcess
 from tf_placer.planners.window import stretch, whole
 from tf_placer.planners.within_memory import WithinMemory
 from tf_placer.problem.bounds import lower_bounds
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_order import order_of_use
-from tf_placer.settings import Settings, setting
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,3 +140,14 @@ class CpSat:
         self._tried, self._effort = np.array(state["tried"], np.int32), float(state["effort"])
         self.proven_bound_ns = int(state["proven_bound_ns"])
         self._generator.bit_generator.state = state["generator"]
+
+
+SPEC = MethodSpec(
+    name="cp_sat",
+    kind=Kind.IMPROVING,
+    summary="Constraint programming (CP-SAT): proves small programs, places stretches of large ones anew.",
+    build=CpSat,
+    config=CpSatConfig,
+    ignores=("the simulator's order", "what devices do for messages", "peaks of memory"),
+    uses_start=True,
+)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 
-from tf_placer.settings import Settings, setting
+from tf_placer.method_spec import Settings, setting
 
 _MOST = 2**20
 

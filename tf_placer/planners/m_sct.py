@@ -7,13 +7,13 @@ import logging
 
 import numpy as np
 
+from tf_placer.method_spec import Kind, MethodSpec, Settings, setting
 from tf_placer.planners.earliest_start import EarliestStart
 from tf_placer.planners.favorite_children import favorite_children
 from tf_placer.planners.schedule import Schedule, scheduled
 from tf_placer.planners.topological_fill import fitting
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_order import alike_devices
-from tf_placer.settings import Settings, setting
 
 _LOG = logging.getLogger(__name__)
 
@@ -63,3 +63,19 @@ def m_sct(problem: Problem, config: MSctConfig = MSctConfig(), seed: int = 0) ->
         EarliestStart(problem, schedule, favorite.child, favorite.transfer_ns).run()
 
     return fitting(problem, scheduled(problem, alike_devices(problem), run))
+
+
+SPEC = MethodSpec(
+    name="m_sct",
+    kind=Kind.CONSTRUCTIVE,
+    summary="m-SCT: m-ETF with each op's favorite reader beside it, by a linear program (Jeon et al. 2020).",
+    build=m_sct,
+    config=MSctConfig,
+    ignores=(
+        "how many devices there are, in its program",
+        "later ops of a unit",
+        "what cores do for messages",
+        "peaks of memory",
+    ),
+    goes_on=False,
+)

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from tf_placer.method_spec import Kind, MethodSpec, Role, Settings, setting
 from tf_placer.planners.random_blocks import RandomBlocks
 from tf_placer.problem.problem import Problem
-from tf_placer.settings import Settings, setting
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,3 +49,14 @@ class RandomSearch:
     def restore(self, state: dict[str, Any]) -> None:
         """Goes on from what ``state`` gave."""
         self._blocks.restore(state)
+
+
+SPEC = MethodSpec(
+    name="random",
+    kind=Kind.IMPROVING,
+    summary="Random search over block placements of every granularity.",
+    build=RandomSearch,
+    config=RandomSearchConfig,
+    ignores=("everything but memory",),
+    roles=frozenset({Role.CONTROL}),
+)

@@ -9,12 +9,11 @@ from typing import Any, cast
 
 import numpy as np
 
+from tf_placer.method_spec import Kind, MethodSpec, Role, Settings, setting
 from tf_placer.search.checkpoint import Checkpoint
 from tf_placer.search.drivers import rounds
 from tf_placer.search.round import Context, Round, evaluated
 from tf_placer.search.settings import configured
-from tf_placer.search.spec import Kind, MethodSpec, Role
-from tf_placer.settings import Settings, setting
 
 # Of what a race keeps: one that was saved with another cannot go on.
 RACE_VERSION = 3

@@ -7,7 +7,7 @@ import re
 
 from tf_placer.agents.entropy import check_steering
 from tf_placer.errors import InputError
-from tf_placer.settings import Settings, setting
+from tf_placer.method_spec import Settings, setting
 
 # What Keras calls what belongs to one convolution; layers that the papers' workloads repeat.
 _LAYERS = (

@@ -12,16 +12,15 @@ from tf_placer.agents.colocrl.groups import colocated_groups
 from tf_placer.agents.colocrl.inputs import ColocRlInputs, colocrl_inputs, start_of
 from tf_placer.agents.colocrl.policy import ColocRlPolicy
 from tf_placer.agents.entropy import EntropySteering
+from tf_placer.agents.features import FEATURES_VERSION
 from tf_placer.agents.learner import Beginning, Proposal
 from tf_placer.agents.losses import cross_entropy_loss, reinforce_loss
 from tf_placer.agents.moments import make_moments
 from tf_placer.agents.rewards import square_root_reward
 from tf_placer.errors import InputError
+from tf_placer.method_spec import Kind, MethodSpec
 from tf_placer.placer.seq2seq import Decoded
 from tf_placer.problem.problem import Problem
-
-# Of the network's shape: variables that were saved with another one cannot be restored.
-NETWORK_VERSION = 1
 
 
 class ColocRlLearner(snt.Module):
@@ -136,3 +135,15 @@ class _Untracked:
 
     def __init__(self, inputs: ColocRlInputs):
         self.inputs = inputs
+
+
+SPEC = MethodSpec(
+    name="colocrl",
+    kind=Kind.LEARNED,
+    summary="ColocRL: groups by co-location rules, placed by attention with REINFORCE (Mirhoseini et al. 2017).",
+    build=ColocRlLearner,
+    config=ColocRlConfig,
+    ignores=("single units of a group",),
+    uses_start=True,
+    versions={"network": 1, "features": FEATURES_VERSION},
+)

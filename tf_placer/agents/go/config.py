@@ -6,8 +6,8 @@ import dataclasses
 
 from tf_placer.agents.weights import WEIGHTS_REMEDY
 from tf_placer.errors import InputError
+from tf_placer.method_spec import Settings, setting
 from tf_placer.placer.segment_attention import MODULATIONS
-from tf_placer.settings import Settings, setting
 
 GRANULARITIES = ("groups", "units")
 BEGIN = ("best", "plan", "nothing")

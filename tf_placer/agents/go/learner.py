@@ -9,19 +9,22 @@ import sonnet as snt
 import tensorflow as tf
 
 from tf_placer.agents.baselines import elites, standardized_advantage
+from tf_placer.agents.features import FEATURES_VERSION, RELATIVE_VERSION
 from tf_placer.agents.go.committed import committed
 from tf_placer.agents.go.config import GoConfig
 from tf_placer.agents.go.inputs import GoInputs, go_inputs
-from tf_placer.agents.go.kind import go_kind
+from tf_placer.agents.go.kind import NETWORK_VERSION, go_kind
 from tf_placer.agents.go.policy import NOWHERE, Chain, GoPolicy
+from tf_placer.agents.go.student import GoStudent
 from tf_placer.agents.learner import Beginning, Proposal
 from tf_placer.agents.losses import ppo_loss, reinforce_loss
 from tf_placer.agents.moments import make_moments
 from tf_placer.agents.nodes import nodes_of
 from tf_placer.agents.rewards import square_root_reward
 from tf_placer.agents.trial_average import TrialAverage
-from tf_placer.agents.weights import restore_weights, weights_path
+from tf_placer.agents.weights import SHIPPED, restore_weights, weights_path
 from tf_placer.errors import InputError
+from tf_placer.method_spec import Kind, MethodSpec
 from tf_placer.problem.problem import Problem
 
 _STEPS, _TEMPERATURE = 12, 0.5  # of placements by weights that were taught elsewhere
@@ -267,3 +270,17 @@ class _Untracked:
 
     def __init__(self, inputs: GoInputs):
         self.inputs = inputs
+
+
+SPEC = MethodSpec(
+    name="go",
+    kind=Kind.LEARNED,
+    summary="GO: devices for all nodes at once, by GraphSAGE, attention and PPO (Zhou et al. 2020).",
+    build=GoLearner,
+    config=GoConfig,
+    default=GoConfig(weights=SHIPPED),
+    ignores=("what does not fit in its groups",),
+    uses_start=True,
+    versions={"network": NETWORK_VERSION, "features": FEATURES_VERSION, "relative": RELATIVE_VERSION},
+    student=GoStudent,
+)

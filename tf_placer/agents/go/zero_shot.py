@@ -15,11 +15,11 @@ from tf_placer.agents.go.kind import go_kind
 from tf_placer.agents.go.policy import GoPolicy
 from tf_placer.agents.nodes import nodes_of
 from tf_placer.agents.weights import WEIGHTS_REMEDY, restore_weights, weights_path
+from tf_placer.method_spec import Kind, MethodSpec, Settings, setting
 from tf_placer.planners.topological_fill import fitting, needs
 from tf_placer.planners.within_memory import WithinMemory
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_order import order_of_use
-from tf_placer.settings import Settings, setting
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,3 +80,14 @@ def go_zero_shot(
     order = order_of_use(problem)
     certain, likely = (WithinMemory(problem, need, order, reserve) for need, reserve in needs(problem))
     return fitting(problem, [certain(likely(row)) for row in rows])
+
+
+SPEC = MethodSpec(
+    name="go_zero_shot",
+    kind=Kind.CONSTRUCTIVE,
+    summary="GO's policy as it was taught on other graphs, without rewards (Zhou et al. 2020, section 4.4).",
+    build=go_zero_shot,
+    config=GoZeroShotConfig,
+    ignores=("single units of a group", "the simulator's order", "peaks of memory"),
+    goes_on=False,
+)

@@ -7,7 +7,7 @@ import dataclasses
 from tf_placer.agents.entropy import check_steering
 from tf_placer.agents.group_order import ORDERS
 from tf_placer.agents.unit_groups import KINDS
-from tf_placer.settings import Settings, setting
+from tf_placer.method_spec import Settings, setting
 
 LOSSES = ("reinforce", "ppo", "quantile", "cross_entropy")
 

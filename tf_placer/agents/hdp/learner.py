@@ -13,6 +13,7 @@ from tf_placer.agents.baselines import (
     standardized_advantage,
 )
 from tf_placer.agents.entropy import EntropySteering
+from tf_placer.agents.features import FEATURES_VERSION
 from tf_placer.agents.hdp.changes import Changes, Executed
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.elite_rows import shift_to_elites
@@ -32,10 +33,8 @@ from tf_placer.agents.placement_bytes import (
 )
 from tf_placer.agents.rewards import penalized_reward, square_root_reward
 from tf_placer.errors import InputError
+from tf_placer.method_spec import Kind, MethodSpec
 from tf_placer.problem.problem import Problem
-
-# Of the networks' shape: variables that were saved with another one cannot be restored.
-NETWORK_VERSION = 4
 
 
 class HdpLearner(snt.Module):
@@ -272,3 +271,15 @@ class _Untracked:
         self.bytes = of_bytes
         self.first_group = first_group  # [U]
         self.changes = changes
+
+
+SPEC = MethodSpec(
+    name="hdp",
+    kind=Kind.LEARNED,
+    summary="Hierarchical planner: Grouper and Placer trained with REINFORCE (Mirhoseini et al. 2018).",
+    build=HdpLearner,
+    config=HdpConfig,
+    ignores=("what does not fit in its groups",),
+    uses_start=True,
+    versions={"network": 4, "features": FEATURES_VERSION},
+)

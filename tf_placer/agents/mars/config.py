@@ -7,7 +7,7 @@ import dataclasses
 from tf_placer.agents.unit_groups import KINDS
 from tf_placer.agents.weights import WEIGHTS_REMEDY
 from tf_placer.errors import InputError
-from tf_placer.settings import Settings, setting
+from tf_placer.method_spec import Settings, setting
 
 
 @dataclasses.dataclass(frozen=True)

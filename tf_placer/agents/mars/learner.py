@@ -12,17 +12,20 @@ import tensorflow as tf
 
 from tf_placer.agents.baselines import MovingAverageBaseline, standardized_advantage
 from tf_placer.agents.best_plans import BestPlans
+from tf_placer.agents.features import FEATURES_VERSION, RELATIVE_VERSION
 from tf_placer.agents.learner import Beginning, Proposal
 from tf_placer.agents.losses import cross_entropy_loss, ppo_loss
 from tf_placer.agents.mars.config import MarsConfig
 from tf_placer.agents.mars.groups import mars_groups
 from tf_placer.agents.mars.inputs import MarsInputs, mars_inputs
-from tf_placer.agents.mars.kind import mars_kind
+from tf_placer.agents.mars.kind import NETWORK_VERSION, mars_kind
 from tf_placer.agents.mars.policy import MarsPolicy
 from tf_placer.agents.mars.pretraining import Pretraining
+from tf_placer.agents.mars.student import MarsStudent
 from tf_placer.agents.moments import make_moments
 from tf_placer.agents.rewards import square_root_reward
 from tf_placer.agents.weights import restore_weights
+from tf_placer.method_spec import Kind, MethodSpec
 from tf_placer.placer.seq2seq import Decoded
 from tf_placer.problem.problem import Problem
 
@@ -206,3 +209,20 @@ class _Untracked:
 
     def __init__(self, inputs: MarsInputs):
         self.inputs = inputs
+
+
+SPEC = MethodSpec(
+    name="mars",
+    kind=Kind.LEARNED,
+    summary="Mars: a graph encoder taught by contrast, a placer of segments, PPO (Lan et al. 2021).",
+    build=MarsLearner,
+    config=MarsConfig,
+    ignores=("single units of a group",),
+    uses_start=True,
+    versions={
+        "network": NETWORK_VERSION,
+        "features": FEATURES_VERSION,
+        "relative features": RELATIVE_VERSION,
+    },
+    student=MarsStudent,
+)

@@ -9,6 +9,7 @@ import sonnet as snt
 import tensorflow as tf
 
 from tf_placer import masked
+from tf_placer.agents.features import FEATURES_VERSION
 from tf_placer.agents.learner import Beginning, Proposal
 from tf_placer.agents.moments import make_moments
 from tf_placer.agents.placeto.config import PlacetoConfig
@@ -19,10 +20,8 @@ from tf_placer.agents.placeto.start import grouped_plan
 from tf_placer.agents.returns import discounted_returns, gains
 from tf_placer.agents.rewards import square_root_reward
 from tf_placer.agents.turn_baseline import TurnBaseline
+from tf_placer.method_spec import Kind, MethodSpec
 from tf_placer.problem.problem import Problem
-
-# Of the networks' shape: variables that were saved with another one cannot be restored.
-NETWORK_VERSION = 1
 
 
 class Proposed(NamedTuple):
@@ -191,3 +190,15 @@ class _Untracked:
 
     def __init__(self, inputs: PlacetoInputs):
         self.inputs = inputs
+
+
+SPEC = MethodSpec(
+    name="placeto",
+    kind=Kind.LEARNED,
+    summary="Placeto: a device for one group after the other, by message passing (Addanki et al. 2019).",
+    build=PlacetoLearner,
+    config=PlacetoConfig,
+    ignores=("what does not fit in its groups",),
+    uses_start=True,
+    versions={"network": 1, "features": FEATURES_VERSION},
+)

@@ -14,12 +14,10 @@ from tf_placer.agents.losses import ppo_loss
 from tf_placer.agents.post.config import PostConfig
 from tf_placer.agents.post.policy import PostPolicy
 from tf_placer.agents.rewards import square_root_reward
+from tf_placer.method_spec import Kind, MethodSpec
 from tf_placer.planners.cross_entropy import toward_elites
 from tf_placer.planners.grouped_plans import GroupedPlans
 from tf_placer.problem.problem import Problem
-
-# Of the variables' meaning: those that were saved with another one cannot be restored.
-TABLE_VERSION = 1
 
 _UNCLIPPED = 1e6
 _CONVERGED = 0.98  # mean probability of the likeliest device
@@ -231,3 +229,14 @@ class _Untracked:
 
     def __init__(self, of: GroupedPlans):
         self.of = of
+
+
+SPEC = MethodSpec(
+    name="post",
+    kind=Kind.LEARNED,
+    summary="Post: a table of probabilities, cross-entropy minimization and PPO steps (Gao, Chen & Li 2018).",
+    build=PostLearner,
+    config=PostConfig,
+    ignores=("single units", "order"),
+    versions={"table": 1},
+)

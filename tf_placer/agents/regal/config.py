@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from tf_placer.settings import Settings, setting
+from tf_placer.method_spec import Settings, setting
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,17 +10,16 @@ import tensorflow as tf
 
 from tf_placer import masked
 from tf_placer.agents.baselines import MovingAverageBaseline
+from tf_placer.agents.features import FEATURES_VERSION
 from tf_placer.agents.losses import reinforce_loss
 from tf_placer.agents.moments import make_moments
 from tf_placer.agents.regal.config import RegalConfig
 from tf_placer.agents.regal.inputs import regal_inputs
 from tf_placer.agents.regal.policy import Choices, RegalPolicy, draw_actions, draw_keys, score
+from tf_placer.method_spec import Kind, MethodSpec
 from tf_placer.planners.grouped_plans import GroupedPlans
 from tf_placer.planners.random_keys import children, joined
 from tf_placer.problem.problem import Problem
-
-# Of the network's shape: variables that were saved with another one cannot be restored.
-NETWORK_VERSION = 1
 
 _NO_ACTIONS = -1  # of a plan that the policy did not draw
 
@@ -205,3 +204,14 @@ class RegalLearner(snt.Module):
 def _standardized(rewards: np.ndarray) -> np.ndarray:
     """With mean 0 and deviation 1; 0 where all are alike."""
     return (rewards - rewards.mean()) / (rewards.std() + 1e-9)
+
+
+SPEC = MethodSpec(
+    name="regal",
+    kind=Kind.IMPROVING,
+    summary="REGAL: a genetic algorithm whose keys are drawn as a graph network says (Paliwal et al. 2020).",
+    build=RegalLearner,
+    config=RegalConfig,
+    ignores=("single units", "order"),
+    versions={"network": 1, "features": FEATURES_VERSION},
+)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from tf_placer.agents.unit_groups import KINDS
-from tf_placer.settings import Settings, setting
+from tf_placer.method_spec import Settings, setting
 
 LOSSES = ("reinforce", "cross_entropy")
 

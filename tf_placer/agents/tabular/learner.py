@@ -14,10 +14,8 @@ from tf_placer.agents.tabular.config import TabularConfig
 from tf_placer.agents.tabular.inputs import TabularInputs, tabular_inputs
 from tf_placer.agents.tabular.policy import TabularPolicy
 from tf_placer.agents.unit_groups import unit_groups
+from tf_placer.method_spec import Kind, MethodSpec
 from tf_placer.problem.problem import Problem
-
-# Of the table's shape: variables that were saved with another one cannot be restored.
-TABLE_VERSION = 1
 
 
 class TabularLearner(snt.Module):
@@ -99,3 +97,15 @@ class _Untracked:
 
     def __init__(self, inputs: TabularInputs):
         self.inputs = inputs
+
+
+SPEC = MethodSpec(
+    name="tabular",
+    kind=Kind.LEARNED,
+    summary="A table of logits over groups of units, without a network: REINFORCE (Williams 1992) or CEM.",
+    build=TabularLearner,
+    config=TabularConfig,
+    ignores=("single units", "order"),
+    uses_start=True,
+    versions={"table": 1},
+)

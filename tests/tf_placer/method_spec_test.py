@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tf_placer.errors import InputError
-from tf_placer.settings import Settings, setting
+from tf_placer.method_spec import Settings, setting
 
 
 @dataclasses.dataclass(frozen=True)
