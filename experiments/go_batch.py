@@ -24,9 +24,8 @@ from experiments.main_program import run_program
 from tf_placer import workloads
 from tf_placer.agents.go.batch_training import ManyProblems
 from tf_placer.agents.go.config import GoConfig
-from tf_placer.agents.go.kind import go_kind
 from tf_placer.agents.go.learner import GoLearner
-from tf_placer.agents.go.policy import GoPolicy
+from tf_placer.agents.go.policy import GoPolicy, go_kind
 from tf_placer.agents.learner import Beginning
 from tf_placer.agents.weights import restore_weights, weights_bytes
 from tf_placer.cluster.cluster import Cluster

@@ -13,8 +13,7 @@ from tf_placer.agents.features import FEATURES_VERSION, RELATIVE_VERSION
 from tf_placer.agents.go.committed import committed
 from tf_placer.agents.go.config import GoConfig
 from tf_placer.agents.go.inputs import go_inputs
-from tf_placer.agents.go.kind import NETWORK_VERSION, go_kind
-from tf_placer.agents.go.policy import NOWHERE, Chain, GoPolicy
+from tf_placer.agents.go.policy import NETWORK_VERSION, NOWHERE, Chain, GoPolicy, go_kind
 from tf_placer.agents.go.student import GoStudent
 from tf_placer.agents.learner import Beginning, PolicyLearner, Proposal, executed_times
 from tf_placer.agents.losses import ppo_loss, reinforce_loss

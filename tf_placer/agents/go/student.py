@@ -13,8 +13,7 @@ from tf_placer import masked
 from tf_placer.agents.descent import adam
 from tf_placer.agents.go.config import GoConfig
 from tf_placer.agents.go.inputs import GoInputs, go_inputs
-from tf_placer.agents.go.kind import go_kind
-from tf_placer.agents.go.policy import NOWHERE, GoPolicy
+from tf_placer.agents.go.policy import NOWHERE, GoPolicy, go_kind
 from tf_placer.agents.graph_inputs import GraphInputs
 from tf_placer.agents.nodes import nodes_of
 from tf_placer.cluster.device import MAX_DEVICES

@@ -11,8 +11,7 @@ from tf_placer import arguments
 from tf_placer.agents.go.committed import committed
 from tf_placer.agents.go.config import GoConfig
 from tf_placer.agents.go.inputs import go_inputs
-from tf_placer.agents.go.kind import go_kind
-from tf_placer.agents.go.policy import GoPolicy
+from tf_placer.agents.go.policy import GoPolicy, go_kind
 from tf_placer.agents.nodes import nodes_of
 from tf_placer.agents.weights import WEIGHTS_REMEDY, restore_weights, weights_path
 from tf_placer.method_spec import Kind, MethodSpec, Settings, setting

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from tf_placer.agents.learned_list.config import LearnedListConfig
-from tf_placer.agents.learned_list.kind import learned_list_kind
 from tf_placer.agents.learned_list.placer import ListPlacer
-from tf_placer.agents.learned_list.policy import RulePrior
+from tf_placer.agents.learned_list.policy import RulePrior, learned_list_kind
 from tf_placer.agents.learned_list.rules import Rules
 from tf_placer.agents.learned_list.student import LearnedListStudent
 from tf_placer.agents.weights import restore_weights, weights_path

@@ -18,10 +18,10 @@ from tf_placer.agents.losses import cross_entropy_loss, ppo_loss
 from tf_placer.agents.mars.config import MarsConfig
 from tf_placer.agents.mars.groups import mars_groups
 from tf_placer.agents.mars.inputs import mars_inputs
-from tf_placer.agents.mars.kind import NETWORK_VERSION, mars_kind
 from tf_placer.agents.mars.policy import MarsPolicy
 from tf_placer.agents.mars.pretraining import Pretraining
 from tf_placer.agents.mars.student import MarsStudent
+from tf_placer.agents.mars.unit_encoder import NETWORK_VERSION, mars_kind
 from tf_placer.agents.weights import restore_weights
 from tf_placer.method_spec import Kind, MethodSpec
 from tf_placer.placer.seq2seq import Decoded
