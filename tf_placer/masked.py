@@ -8,6 +8,7 @@ import tensorflow_probability as tfp
 # The logit of a choice that is not there. Its probability is exactly 0 in float32, whatever noise is added, as with
 # -inf; and 0 times it is 0 in an entropy and in every gradient, where -inf gives NaN.
 ILLEGAL = -1e9
+_LEAST = 1e-30  # probability of a legal choice: its logarithm is a number
 
 
 def masked(logits: tf.Tensor, legal: tf.Tensor) -> tf.Tensor:
@@ -47,6 +48,20 @@ def scored(logits: tf.Tensor, choices: tf.Tensor) -> tf.Tensor:
     """[B, ...] log-probability of B ``choices`` [B, ...] each under the same logits [..., C]."""
     shape = tf.concat([tf.shape(choices), tf.shape(logits)[-1:]], axis=0)
     return log_prob(tf.broadcast_to(logits, shape), choices)
+
+
+def mixed(logits: tf.Tensor, legal: tf.Tensor, share: float) -> tf.Tensor:
+    """Logits of (1 - e) p + e / (number of legal choices): no choice is ever as good as gone.
+
+    Args:
+      logits: [..., C] of p, masked.
+      legal: broadcastable to them, bool.
+      share: e.
+    """
+    count = tf.reduce_sum(tf.cast(legal, tf.float32), axis=-1, keepdims=True)
+    uniform = tf.cast(legal, tf.float32) / count
+    probability = (1.0 - share) * tf.nn.softmax(logits) + share * uniform
+    return masked(tf.math.log(tf.where(legal, tf.maximum(probability, _LEAST), 1.0)), legal)
 
 
 def entropy(logits: tf.Tensor) -> tf.Tensor:

@@ -15,10 +15,10 @@ from tests.tf_placer.agents.tiny_learner import TINY, TinyConfig
 from tests.tf_placer.problem.small_problems import branches_optimum_ns, branches_problem
 from tf_placer.agents.learner import Beginning
 from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.method_spec import Kind, MethodSpec
 from tf_placer.search import methods
 from tf_placer.search.search import search
 from tf_placer.search.settings import configured
-from tf_placer.search.spec import Kind, MethodSpec
 
 BRANCHES, LENGTH = 4, 4
 PROBLEM = branches_problem(BRANCHES, LENGTH)

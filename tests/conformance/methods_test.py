@@ -22,14 +22,13 @@ from tests.tf_placer.problem.small_problems import (
 from tf_placer.errors import InputError
 from tf_placer.evaluation.measurement import Measurement
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.planners.planner import NoSettings
+from tf_placer.method_spec import Kind, NoSettings, Role
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
 from tf_placer.search.progress import Silent
 from tf_placer.search.result import SearchResult
 from tf_placer.search.search import NothingFits, search
 from tf_placer.search.settings import configured, recorded
-from tf_placer.search.spec import Kind, Role
 
 BRANCHES, LENGTH = 4, 4
 

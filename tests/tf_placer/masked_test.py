@@ -72,3 +72,9 @@ def test_a_divergence_is_what_is_lost_by_the_other_one(logits):
     lost = 0.25 * math.log(0.25 / 0.5) + 0.75 * math.log(0.75 / 0.5)
     np.testing.assert_allclose(masked.divergence(logits, other), [lost, 0], rtol=1e-5)
     np.testing.assert_array_equal(masked.divergence(logits, logits), [0, 0])
+
+
+def test_a_share_of_the_probability_is_uniform(logits):
+    # Half of 1/4 and 3/4, half of 1/2 each.
+    probability = tf.nn.softmax(masked.mixed(logits, LEGAL, 0.5))
+    np.testing.assert_allclose(probability, [[3 / 8, 5 / 8, 0], [0, 1, 0]], rtol=1e-6)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sonnet as snt
 import tensorflow as tf
 
+from tf_placer.errors import InputError
+
 # An unbounded weight overshoots: it grows while the policy is sure, and then undoes what was learned. One that may
 # sink lower comes back too late for a policy that sits on the single device.
 MIN_WEIGHT, MAX_WEIGHT = 0.03, 1.0
@@ -29,3 +31,11 @@ class EntropySteering(snt.Module):
         weight = self.weight * tf.exp(-self._rate * error)
         self.weight.assign(tf.clip_by_value(weight, MIN_WEIGHT, MAX_WEIGHT))
         return self.weight * entropy
+
+
+def check_steering(start: float, end: float) -> None:
+    """Raises InputError where settings ask for steering towards an entropy of 0."""
+    if start and not end:
+        raise InputError(
+            f"entropy_end is {end:g}; give a number above 0, which steering divides by, or entropy_start=0 for none"
+        )

@@ -1,10 +1,44 @@
-"""What untaught weights prefer: the device that each group has in a plan."""
+"""Devices that groups may choose, and which of them untaught weights prefer: that of each group in a plan."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
+import tensorflow as tf
+
+from tf_placer.agents.features import DEVICE_WIDTH, device_features, device_numbers
+from tf_placer.placer.device_scorer import DeviceChoices
+from tf_placer.problem.problem import Problem
+
+
+def one_device(groups: int) -> DeviceChoices:
+    """A device that so many groups may choose, to make layers with: their widths are the same for every problem."""
+    legal = tf.ones([groups, 1], tf.bool)
+    return DeviceChoices(tf.zeros([1, DEVICE_WIDTH]), tf.constant([0]), legal, tf.zeros([groups, 1]))
+
+
+def leaning_choices(
+    problem: Problem, legal: np.ndarray, device_of_group: np.ndarray, config: Any
+) -> DeviceChoices:
+    """The devices of a problem for groups that lean to a plan.
+
+    Args:
+      problem: whose devices.
+      legal: [G, D] bool.
+      device_of_group: [G], the plan; legal.
+      config: start_probability p, tanh_constant C and temperature T, see ``bounded_leaning``.
+    """
+    leaning = bounded_leaning(
+        device_of_group, legal, config.start_probability, config.tanh_constant, config.temperature
+    )
+    return DeviceChoices(
+        features=tf.constant(device_features(problem.cluster)),
+        number=tf.constant(device_numbers(problem.cluster)),
+        legal=tf.constant(legal),
+        leaning=tf.constant(leaning),
+    )
 
 
 def bounded_leaning(

@@ -1,13 +1,17 @@
-"""What every learned method is to a search: something that proposes and learns."""
+"""Learned methods: what they are to a search, and the one loop in which their policies are trained."""
 
 from __future__ import annotations
 
 import dataclasses
+import types
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+import sonnet as snt
 import tensorflow as tf
+
+from tf_placer.agents.rewards import square_root_reward
 
 # [B, U] int32 placements -> step times [B] in seconds, and [B] bool: does it fit.
 SimulateFn = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -64,3 +68,103 @@ class Learner(Protocol):
           runtime_s: [B] step times of its placements; not read where not valid.
           valid: [B] bool, the placement runs and fits.
         """
+
+
+class PolicyLearner(snt.Module):
+    """The loop of every agent; a ``Learner``. An agent says what it draws, and what it does with rewards.
+
+        class MyLearner(PolicyLearner):
+            def __init__(self, problem, config, beginning, seed):
+                policy, inputs = ...
+                super().__init__("my_learner", policy, config, beginning, [seed, 0x3E], inputs=inputs)
+                self._optimizer = adam(config.learning_rate, policy.trainable_variables)
+
+            def _draw(self, seed):
+                actions = self.policy.sample(self.inputs, self._config.samples, seed)
+                return Proposal(actions, self.policy.placements(self.inputs, actions))
+
+            def _update(self, actions, reward, runtime_s, valid):
+                descend(lambda: ..., [(self.policy.trainable_variables, self._optimizer)])
+
+    Rewards are R = -sqrt(r / r_ref) or the failing one (``square_root_reward``). What is not in variables, such as the
+    problem, is in ``_of_problem``, which no checkpoint has: it is of the policy alone.
+
+    Attributes:
+      policy: what is trained.
+      updates: how many there were.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        policy: snt.Module,
+        config: Any,
+        beginning: Beginning,
+        seeds: list[int],
+        **of_problem: Any,
+    ):
+        """Keeps what every agent has.
+
+        Args:
+          name: of the module.
+          policy: built.
+          config: settings, with a ``failing_reward``.
+          beginning: what rewards are relative to.
+          seeds: two numbers, the search's seed and the agent's own.
+          **of_problem: ``inputs``, the problem as the policy sees it, and whatever else is no variable.
+        """
+        super().__init__(name=name)
+        self.policy = policy
+        self._config = config
+        self._reference_s = beginning.reference_s
+        self._seed = tf.constant(seeds, tf.int32)
+        self._of_problem = types.SimpleNamespace(**of_problem)
+        self.updates = tf.Variable(0, trainable=False, name="updates")
+
+    @property
+    def inputs(self) -> Any:
+        """The problem as the policy sees it."""
+        return self._of_problem.inputs
+
+    @tf.function(autograph=False)
+    def propose(self) -> Proposal:
+        """Draws B placements; the same ones until ``learn`` is called."""
+        return self._draw(self._now())
+
+    @tf.function(autograph=False)
+    def learn(self, actions: Any, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
+        """Takes an optimizer step or several, by teacher forcing of what was executed; see ``Learner``."""
+        self._learn(actions, runtime_s, valid)
+
+    def _learn(self, actions: Any, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
+        """The same, untraced."""
+        reward = square_root_reward(runtime_s, valid, self._reference_s, self._config.failing_reward)
+        self._update(actions, reward, runtime_s, valid)
+        self.updates.assign_add(1)
+
+    def _now(self) -> tf.Tensor:
+        """[2] the seed of this update."""
+        return tf.random.fold_in(self._seed, self.updates)
+
+    def _draw(self, seed: tf.Tensor) -> Proposal:
+        """The proposal of this update, by its seed."""
+        raise NotImplementedError
+
+    def _update(self, actions: Any, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
+        """Learns from rewards [B] of what was executed, before the update is counted."""
+        raise NotImplementedError
+
+    def _fade(self, updates: int) -> tf.Tensor:
+        """Goes from 1 to 0 over that many updates."""
+        return tf.maximum(0.0, 1.0 - tf.cast(self.updates, tf.float32) / max(updates, 1))
+
+    def _entropy_target(self) -> tf.Tensor:
+        """Goes from the configuration's ``entropy_start`` to its ``entropy_end`` over ``entropy_updates``."""
+        config = self._config
+        fade = self._fade(config.entropy_updates)
+        return config.entropy_end + (config.entropy_start - config.entropy_end) * fade
+
+
+def executed_times(runtime_s: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
+    """[B] float64 step times, infinite where a placement does not run."""
+    return tf.where(valid, tf.cast(runtime_s, tf.float64), tf.constant(np.inf, tf.float64))

@@ -16,6 +16,8 @@ from tf_placer.errors import InputError
 SHIPPED = "shipped"
 """Stands for the file of weights that comes with tf_placer, which ``python -m experiments.pretrain`` makes."""
 
+WEIGHTS_REMEDY = "give the path of a file that `train` wrote"
+
 SCHEMA_VERSION = 1
 _KIND = "weights of a tf_placer policy"
 _REMEDY = "give what `train` wrote"

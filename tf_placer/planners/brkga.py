@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tf_placer import arguments
+from tf_placer.method_spec import Kind, MethodSpec, Settings, setting
 from tf_placer.planners.grouped_plans import GroupedPlans
 from tf_placer.planners.random_keys import children, devices_of_keys, joined, keys_of_devices
 from tf_placer.problem.problem import Problem
@@ -17,7 +17,7 @@ _ALIKE = 0.98  # mean share of elites that agree on a group's device
 
 
 @dataclasses.dataclass(frozen=True)
-class BrkgaConfig:
+class BrkgaConfig(Settings):
     """Settings.
 
     Attributes:
@@ -33,21 +33,13 @@ class BrkgaConfig:
       InputError: a value out of its range, or elites and mutants leave no room for children.
     """
 
-    population: int = 128
-    elites: float = 0.2
-    mutants: float = 0.1
-    bias: float = 0.7
-    mutation: float = 0.01
-    parts: int = 64
-    levels: int = 4
-
-    def __post_init__(self) -> None:
-        for name, least, most in (("population", 4, _MOST), ("parts", 1, _MOST), ("levels", 1, 16)):
-            arguments.whole_number(name, getattr(self, name), least=least, most=most)
-        arguments.number("elites", self.elites, least=0.001, most=0.5)
-        arguments.number("mutants", self.mutants, least=0.0, most=0.4)
-        arguments.number("bias", self.bias, least=0.5, most=1.0)
-        arguments.number("mutation", self.mutation, least=0.0, most=1.0)
+    population: int = setting(128, least=4, most=_MOST)
+    elites: float = setting(0.2, least=0.001, most=0.5)
+    mutants: float = setting(0.1, least=0, most=0.4)
+    bias: float = setting(0.7, least=0.5, most=1)
+    mutation: float = setting(0.01, least=0, most=1)
+    parts: int = setting(64, least=1, most=_MOST)
+    levels: int = setting(4, least=1, most=16)
 
 
 class Brkga:
@@ -160,3 +152,13 @@ class Brkga:
         self._keys, self._times = np.array(state["keys"], np.float64), np.array(state["times"], np.float64)
         self._best, self._best_s = np.array(state["best"], np.int32), float(state["best_s"])
         self._generator.bit_generator.state = state["generator"]
+
+
+SPEC = MethodSpec(
+    name="brkga",
+    kind=Kind.IMPROVING,
+    summary="Biased random-key genetic algorithm over groups of units (Goncalves & Resende 2011).",
+    build=Brkga,
+    config=BrkgaConfig,
+    ignores=("single units", "order"),
+)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tf_placer import arguments
+from tf_placer.method_spec import Kind, MethodSpec, Settings, setting
 from tf_placer.planners.cross_entropy import toward_elites
 from tf_placer.planners.grouped_plans import GroupedPlans
 from tf_placer.problem.problem import Problem
@@ -18,7 +18,7 @@ _KEPT = 0.7  # of the best plan, in the distribution that a finer level begins w
 
 
 @dataclasses.dataclass(frozen=True)
-class CemConfig:
+class CemConfig(Settings):
     """Settings.
 
     Attributes:
@@ -32,17 +32,11 @@ class CemConfig:
       InputError: a value out of its range.
     """
 
-    samples: int = 128
-    elites: float = 0.1
-    smoothing: float = 0.2
-    parts: int = 64
-    levels: int = 4
-
-    def __post_init__(self) -> None:
-        for name, least, most in (("samples", 2, _MOST), ("parts", 1, _MOST), ("levels", 1, 16)):
-            arguments.whole_number(name, getattr(self, name), least=least, most=most)
-        for name in ("elites", "smoothing"):
-            arguments.number(name, getattr(self, name), least=0.001, most=1.0)
+    samples: int = setting(128, least=2, most=_MOST)
+    elites: float = setting(0.1, least=0.001, most=1)
+    smoothing: float = setting(0.2, least=0.001, most=1)
+    parts: int = setting(64, least=1, most=_MOST)
+    levels: int = setting(4, least=1, most=16)
 
 
 class Cem:
@@ -128,3 +122,13 @@ class Cem:
         self._probability = np.array(state["probability"], np.float64)
         self._best, self._best_s = np.array(state["best"], np.int32), float(state["best_s"])
         self._generator.bit_generator.state = state["generator"]
+
+
+SPEC = MethodSpec(
+    name="cem",
+    kind=Kind.IMPROVING,
+    summary="Cross-entropy minimization over groups of units (Post: Gao et al. 2018).",
+    build=Cem,
+    config=CemConfig,
+    ignores=("single units", "order"),
+)

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tf_placer import arguments
 from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.method_spec import Kind, MethodSpec, Settings, setting
 from tf_placer.planners.solver_process import SolverProcess
 from tf_placer.planners.window import stretch, whole
 from tf_placer.planners.within_memory import WithinMemory
@@ -17,11 +17,9 @@ from tf_placer.problem.bounds import lower_bounds
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_order import order_of_use
 
-_MOST = 2**20
-
 
 @dataclasses.dataclass(frozen=True)
-class CpSatConfig:
+class CpSatConfig(Settings):
     """Settings.
 
     Attributes:
@@ -33,14 +31,9 @@ class CpSatConfig:
       InputError: a value out of its range.
     """
 
-    exact_ops: int = 100
-    window_ops: int = 40
-    effort: float = 0.5
-
-    def __post_init__(self) -> None:
-        arguments.whole_number("exact_ops", self.exact_ops, least=0, most=_MOST)
-        arguments.whole_number("window_ops", self.window_ops, least=1, most=_MOST)
-        arguments.number("effort", self.effort, least=0.001, most=3600.0)
+    exact_ops: int = setting(100, least=0, most=2**20)
+    window_ops: int = setting(40, least=1, most=2**20)
+    effort: float = setting(0.5, least=0.001, most=3600)
 
 
 class CpSat:
@@ -147,3 +140,14 @@ class CpSat:
         self._tried, self._effort = np.array(state["tried"], np.int32), float(state["effort"])
         self.proven_bound_ns = int(state["proven_bound_ns"])
         self._generator.bit_generator.state = state["generator"]
+
+
+SPEC = MethodSpec(
+    name="cp_sat",
+    kind=Kind.IMPROVING,
+    summary="Constraint programming (CP-SAT): proves small programs, places stretches of large ones anew.",
+    build=CpSat,
+    config=CpSatConfig,
+    ignores=("the simulator's order", "what devices do for messages", "peaks of memory"),
+    uses_start=True,
+)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tf_placer.errors import InputError
-from tf_placer.planners.planner import NoSettings
+from tf_placer.method_spec import Kind, MethodSpec, NoSettings
 from tf_placer.problem.problem import Problem
 
 
@@ -25,3 +25,13 @@ def cpu_only(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0)
             "method"
         )
     return problem.everything_on(host)[np.newaxis]
+
+
+SPEC = MethodSpec(
+    name="cpu_only",
+    kind=Kind.CONSTRUCTIVE,
+    summary="Everything on the host's CPU (a column of Mirhoseini et al. 2017).",
+    build=cpu_only,
+    ignores=("everything",),
+    goes_on=False,
+)

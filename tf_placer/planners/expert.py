@@ -6,7 +6,7 @@ import heapq
 
 import numpy as np
 
-from tf_placer.planners.planner import NoSettings
+from tf_placer.method_spec import Kind, MethodSpec, NoSettings, Role
 from tf_placer.planners.topological_fill import fitting, needs
 from tf_placer.planners.within_memory import WithinMemory
 from tf_placer.problem.problem import Problem
@@ -91,3 +91,14 @@ def _of_work(problem: Problem) -> np.ndarray:
     position = np.empty(problem.num_units)
     position[order] = (np.cumsum(work[order]) - work[order] / 2) / max(work.sum(), 1.0)
     return position
+
+
+SPEC = MethodSpec(
+    name="expert",
+    kind=Kind.CONSTRUCTIVE,
+    summary="A layer a device, attention and softmax with the last, as experts do (Mirhoseini et al. 2017).",
+    build=expert,
+    ignores=("how long layers take", "messages", "peaks of memory"),
+    roles=frozenset({Role.MEMBER}),
+    goes_on=False,
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tf_placer.planners.planner import NoSettings
+from tf_placer.method_spec import Kind, MethodSpec, NoSettings, Role
 from tf_placer.planners.schedule import Schedule, first_op_decides, scheduled
 from tf_placer.planners.topological_fill import fitting
 from tf_placer.problem.problem import Problem
@@ -37,3 +37,19 @@ def heft(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> 
         first_op_decides(problem, schedule, order, schedule.end_ns)
 
     return fitting(problem, scheduled(problem, fastest_devices(problem), run, gaps=True, queues=False))
+
+
+SPEC = MethodSpec(
+    name="heft",
+    kind=Kind.CONSTRUCTIVE,
+    summary="HEFT: by upward rank where each op ends first, gaps included (Topcuoglu, Hariri & Wu 2002).",
+    build=heft,
+    ignores=(
+        "later ops of a unit",
+        "messages that wait for each other",
+        "what cores do for messages",
+        "peaks of memory",
+    ),
+    roles=frozenset({Role.MEMBER}),
+    goes_on=False,
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tf_placer.planners.planner import NoSettings
+from tf_placer.method_spec import Kind, MethodSpec, NoSettings, Role
 from tf_placer.planners.schedule import Schedule, first_op_decides, scheduled
 from tf_placer.planners.topological_fill import fitting
 from tf_placer.problem.problem import Problem
@@ -42,3 +42,14 @@ def list_schedule(problem: Problem, config: NoSettings = NoSettings(), seed: int
     if len(quick) < len(every):
         rows += scheduled(problem, quick, run)
     return fitting(problem, rows)
+
+
+SPEC = MethodSpec(
+    name="list_schedule",
+    kind=Kind.CONSTRUCTIVE,
+    summary="List schedule: each op in order of urgency where it ends first (HEFT: Topcuoglu, Hariri & Wu 2002).",
+    build=list_schedule,
+    ignores=("later ops of a unit", "what cores do for messages", "peaks of memory"),
+    roles=frozenset({Role.BESIDE}),
+    goes_on=False,
+)

@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from tf_placer.method_spec import Kind, MethodSpec, Role
 from tf_placer.planners.local_search_config import LocalSearchConfig
 from tf_placer.planners.moves import Moves, move_tables
 from tf_placer.planners.random_bits import RandomBits
+from tf_placer.planners.simulated_local_search import SimulatedLocalSearch
 from tf_placer.problem.problem import Problem
 
 
@@ -85,3 +87,15 @@ class LocalSearch:
         self._late_s = np.array(state["late_s"], np.float64)
         self._rounds = int(state["rounds"])
         self._random = RandomBits(int(state["random_bits"]))
+
+
+SPEC = MethodSpec(
+    name="local_search",
+    kind=Kind.IMPROVING,
+    summary="Late acceptance: moves one connected piece of a plan at a time (Burke & Bykov 2017).",
+    build=LocalSearch,
+    config=LocalSearchConfig,
+    build_inside=SimulatedLocalSearch,
+    roles=frozenset({Role.PLAIN, Role.MEMBER}),
+    uses_start=True,
+)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import os
 
-from tf_placer import arguments
+from tf_placer.method_spec import Settings, setting
 
 _MOST = 2**20
 
 
 @dataclasses.dataclass(frozen=True)
-class LocalSearchConfig:
+class LocalSearchConfig(Settings):
     """How moves are drawn and accepted.
 
     Attributes:
@@ -30,19 +30,13 @@ class LocalSearchConfig:
       InputError: a value out of its range.
     """
 
-    chains: int = 0
-    late: int = 200
-    largest_piece: float = 0.25
-    crossing: float = 0.5
-    towards: float = 0.8
-    swaps: float = 0.3
-    one_kind: float = 0.5
-
-    def __post_init__(self) -> None:
-        arguments.whole_number("chains", self.chains, least=0, most=_MOST)
-        arguments.whole_number("late", self.late, least=1, most=_MOST)
-        for name in ("largest_piece", "crossing", "towards", "swaps", "one_kind"):
-            arguments.number(name, getattr(self, name), least=0.0, most=1.0)
+    chains: int = setting(0, least=0, most=_MOST)
+    late: int = setting(200, least=1, most=_MOST)
+    largest_piece: float = setting(0.25, least=0, most=1)
+    crossing: float = setting(0.5, least=0, most=1)
+    towards: float = setting(0.8, least=0, most=1)
+    swaps: float = setting(0.3, least=0, most=1)
+    one_kind: float = setting(0.5, least=0, most=1)
 
     @property
     def num_chains(self) -> int:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from tf_placer.method_spec import Kind, MethodSpec, NoSettings, Role
 from tf_placer.planners.earliest_start import EarliestStart
-from tf_placer.planners.planner import NoSettings
 from tf_placer.planners.schedule import Schedule, scheduled
 from tf_placer.planners.topological_fill import fitting
 from tf_placer.problem.problem import Problem
@@ -34,3 +34,20 @@ def m_etf(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) ->
         EarliestStart(problem, schedule).run()
 
     return fitting(problem, scheduled(problem, alike_devices(problem), run))
+
+
+SPEC = MethodSpec(
+    name="m_etf",
+    kind=Kind.CONSTRUCTIVE,
+    summary="m-ETF: the op that can start first, where it can (Baechi: Jeon et al. 2020).",
+    build=m_etf,
+    ignores=(
+        "how long an op takes there",
+        "what waits for an op",
+        "later ops of a unit",
+        "what cores do for messages",
+        "peaks of memory",
+    ),
+    roles=frozenset({Role.MEMBER}),
+    goes_on=False,
+)

@@ -7,7 +7,7 @@ import logging
 
 import numpy as np
 
-from tf_placer import arguments
+from tf_placer.method_spec import Kind, MethodSpec, Settings, setting
 from tf_placer.planners.earliest_start import EarliestStart
 from tf_placer.planners.favorite_children import favorite_children
 from tf_placer.planners.schedule import Schedule, scheduled
@@ -16,11 +16,10 @@ from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_order import alike_devices
 
 _LOG = logging.getLogger(__name__)
-_MOST = 2**20
 
 
 @dataclasses.dataclass(frozen=True)
-class MSctConfig:
+class MSctConfig(Settings):
     """How large the linear programs are.
 
     Attributes:
@@ -31,12 +30,8 @@ class MSctConfig:
       InputError: a value out of its range.
     """
 
-    window_edges: int = 20_000
-    limit_s: float = 60.0
-
-    def __post_init__(self) -> None:
-        arguments.whole_number("window_edges", self.window_edges, least=1, most=_MOST)
-        arguments.number("limit_s", self.limit_s, least=0.0)
+    window_edges: int = setting(20_000, least=1, most=2**20)
+    limit_s: float = setting(60.0, least=0, finite=False)
 
 
 def m_sct(problem: Problem, config: MSctConfig = MSctConfig(), seed: int = 0) -> np.ndarray:
@@ -68,3 +63,19 @@ def m_sct(problem: Problem, config: MSctConfig = MSctConfig(), seed: int = 0) ->
         EarliestStart(problem, schedule, favorite.child, favorite.transfer_ns).run()
 
     return fitting(problem, scheduled(problem, alike_devices(problem), run))
+
+
+SPEC = MethodSpec(
+    name="m_sct",
+    kind=Kind.CONSTRUCTIVE,
+    summary="m-SCT: m-ETF with each op's favorite reader beside it, by a linear program (Jeon et al. 2020).",
+    build=m_sct,
+    config=MSctConfig,
+    ignores=(
+        "how many devices there are, in its program",
+        "later ops of a unit",
+        "what cores do for messages",
+        "peaks of memory",
+    ),
+    goes_on=False,
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tf_placer.planners.planner import NoSettings
+from tf_placer.method_spec import Kind, MethodSpec, NoSettings
 from tf_placer.planners.topological_fill import fitting, needs
 from tf_placer.planners.within_memory import WithinMemory
 from tf_placer.problem.problem import Problem
@@ -57,3 +57,13 @@ def _shares(need: np.ndarray, capacity: np.ndarray, order: np.ndarray, devices: 
         held += amounts[unit]
         row[unit] = devices[place]
     return row
+
+
+SPEC = MethodSpec(
+    name="m_topo",
+    kind=Kind.CONSTRUCTIVE,
+    summary="m-TOPO: a like share of memory for each device, in topological order (Baechi: Jeon et al. 2020).",
+    build=m_topo,
+    ignores=("messages", "what could run at the same moment", "peaks of memory"),
+    goes_on=False,
+)

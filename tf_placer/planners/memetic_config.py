@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 
-from tf_placer import arguments
+from tf_placer.method_spec import Settings, setting
 
 _MOST = 2**20
 
@@ -14,7 +14,7 @@ LONGEST_LATE = _MOST
 
 
 @dataclasses.dataclass(frozen=True)
-class MemeticConfig:
+class MemeticConfig(Settings):
     """How long it stays at each coarseness, and how chains accept.
 
     Attributes:
@@ -39,28 +39,16 @@ class MemeticConfig:
       InputError: a value out of its range.
     """
 
-    chains: int = 0
-    late: int = 20
-    parts: int = 64
-    finer: int = 4
-    levels: int = 3
-    turn: int = 1000
-    setback: float = 0.01
-    path: float = 0.4
-    draws: int = 8
-    uniform: float = 0.6
-
-    def __post_init__(self) -> None:
-        arguments.whole_number("chains", self.chains, least=0, most=_MOST)
-        arguments.whole_number("late", self.late, least=1, most=_MOST)
-        arguments.whole_number("parts", self.parts, least=2, most=_MOST)
-        arguments.whole_number("finer", self.finer, least=2, most=_MOST)
-        arguments.whole_number("levels", self.levels, least=0, most=10)
-        arguments.whole_number("turn", self.turn, least=1, most=2**30)
-        arguments.number("setback", self.setback, least=0.0, most=1.0)
-        arguments.number("path", self.path, least=0.0, most=1.0)
-        arguments.whole_number("draws", self.draws, least=1, most=1024)
-        arguments.number("uniform", self.uniform, least=0.0, most=1.0)
+    chains: int = setting(0, least=0, most=_MOST)
+    late: int = setting(20, least=1, most=_MOST)
+    parts: int = setting(64, least=2, most=_MOST)
+    finer: int = setting(4, least=2, most=_MOST)
+    levels: int = setting(3, least=0, most=10)
+    turn: int = setting(1000, least=1, most=2**30)
+    setback: float = setting(0.01, least=0, most=1)
+    path: float = setting(0.4, least=0, most=1)
+    draws: int = setting(8, least=1, most=1024)
+    uniform: float = setting(0.6, least=0, most=1)
 
     @property
     def num_chains(self) -> int:

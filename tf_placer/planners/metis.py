@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from tf_placer.method_spec import Kind, MethodSpec, NoSettings
 from tf_placer.planners.partition import min_cut_partition
 from tf_placer.planners.partition_rows import accelerators, rows_of_partitions, usable_devices
-from tf_placer.planners.planner import NoSettings
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph
 
@@ -29,3 +29,13 @@ def metis(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) ->
         [accelerators(problem), usable_devices(problem)],
         lambda devices, shares: min_cut_partition(problem, graph, len(devices), shares),
     )
+
+
+SPEC = MethodSpec(
+    name="metis",
+    kind=Kind.CONSTRUCTIVE,
+    summary="Min-cut parts of like work, one for each device (METIS: Karypis & Kumar 1998).",
+    build=metis,
+    ignores=("the order of ops", "latencies", "peaks of memory"),
+    goes_on=False,
+)

@@ -6,7 +6,7 @@ import heapq
 
 import numpy as np
 
-from tf_placer.planners.planner import NoSettings
+from tf_placer.method_spec import Kind, MethodSpec, NoSettings, Role
 from tf_placer.planners.schedule import Schedule, first_op_decides, scheduled
 from tf_placer.planners.topological_fill import fitting
 from tf_placer.problem.problem import Problem
@@ -84,3 +84,19 @@ def ready_order(problem: Problem, rank: np.ndarray) -> np.ndarray:
             if not waits_for[reader]:
                 heapq.heappush(ready, (keys[reader], reader))
     return np.array(order, np.int64)
+
+
+SPEC = MethodSpec(
+    name="peft",
+    kind=Kind.CONSTRUCTIVE,
+    summary="PEFT: where an op's end and an optimistic rest of the step are least (Arabnejad & Barbosa 2014).",
+    build=peft,
+    ignores=(
+        "later ops of a unit",
+        "messages that wait for each other",
+        "what cores do for messages",
+        "peaks of memory",
+    ),
+    roles=frozenset({Role.MEMBER}),
+    goes_on=False,
+)

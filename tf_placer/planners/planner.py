@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from tf_placer.problem.problem import Problem
-
-
-@dataclasses.dataclass(frozen=True)
-class NoSettings:
-    """Of a method that has none."""
 
 
 class Constructive(Protocol):

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from tf_placer import arguments
+from tf_placer.method_spec import Kind, MethodSpec, Role, Settings, setting
 from tf_placer.planners.random_blocks import RandomBlocks
 from tf_placer.problem.problem import Problem
 
 
 @dataclasses.dataclass(frozen=True)
-class RandomSearchConfig:
+class RandomSearchConfig(Settings):
     """Settings.
 
     Attributes:
@@ -23,10 +23,7 @@ class RandomSearchConfig:
       InputError: it is no positive number.
     """
 
-    batch: int = 16
-
-    def __post_init__(self) -> None:
-        arguments.whole_number("batch", self.batch, least=1)
+    batch: int = setting(16, least=1)
 
 
 class RandomSearch:
@@ -52,3 +49,14 @@ class RandomSearch:
     def restore(self, state: dict[str, Any]) -> None:
         """Goes on from what ``state`` gave."""
         self._blocks.restore(state)
+
+
+SPEC = MethodSpec(
+    name="random",
+    kind=Kind.IMPROVING,
+    summary="Random search over block placements of every granularity.",
+    build=RandomSearch,
+    config=RandomSearchConfig,
+    ignores=("everything but memory",),
+    roles=frozenset({Role.CONTROL}),
+)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from tf_placer.method_spec import Kind, MethodSpec, NoSettings
 from tf_placer.planners.partition_rows import accelerators, rows_of_partitions, usable_devices
-from tf_placer.planners.planner import NoSettings
 from tf_placer.planners.scotch_program import static_mapping
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph
@@ -46,3 +46,23 @@ def _mapped(problem: Problem, devices: np.ndarray) -> np.ndarray:
     return rows_of_partitions(
         problem, [devices], lambda some, shares: static_mapping(problem, graph, some, shares)
     )
+
+
+MINCUT_SPEC = MethodSpec(
+    name="mincut",
+    kind=Kind.CONSTRUCTIVE,
+    summary="Scotch's mapping onto the accelerators alone (Pellegrini & Roman 1996).",
+    build=mincut,
+    ignores=("the order of ops", "latencies", "peaks of memory"),
+    goes_on=False,
+)
+
+
+SPEC = MethodSpec(
+    name="scotch",
+    kind=Kind.CONSTRUCTIVE,
+    summary="Scotch's mapping onto all devices by their speed (Pellegrini & Roman 1996).",
+    build=scotch,
+    ignores=("the order of ops", "latencies", "peaks of memory"),
+    goes_on=False,
+)

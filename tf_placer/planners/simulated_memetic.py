@@ -9,11 +9,13 @@ import numpy as np
 
 from tf_placer import arguments
 from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.method_spec import Kind, MethodSpec, Role
 from tf_placer.ops.local_search import NEVER, Chains, ChainSearch
 from tf_placer.planners.cheap_starts import cheap_starts
 from tf_placer.planners.coarse_problem import coarse_problem
 from tf_placer.planners.edit_weights import edit_weights
 from tf_placer.planners.local_search_config import LocalSearchConfig
+from tf_placer.planners.memetic import memetic
 from tf_placer.planners.memetic_config import LONGEST_LATE, MemeticConfig
 from tf_placer.planners.moves import chance, move_tables
 from tf_placer.planners.random_bits import RandomBits
@@ -320,3 +322,16 @@ def _parts(problem: Problem, config: MemeticConfig) -> list[int]:
     """Parts of the min cut of each level that is worth a turn: well below the units, where there is a choice."""
     parts = [config.parts * config.finer**level for level in range(config.levels)]
     return [one for one in parts if _FEWEST_UNITS * one <= problem.num_units]
+
+
+SPEC = MethodSpec(
+    name="memetic",
+    kind=Kind.IMPROVING,
+    summary="Late acceptance over groups, then finer ones, then units; chains cross over (Moscato 1989).",
+    build=memetic,
+    config=MemeticConfig,
+    build_inside=SimulatedMemetic,
+    roles=frozenset({Role.MEMBER, Role.LEAD}),
+    uses_start=True,
+    versions={"memetic": STATE_VERSION},
+)

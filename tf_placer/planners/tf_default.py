@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from colocation.op_facts import having
-from tf_placer.planners.planner import NoSettings
+from tf_placer.method_spec import Kind, MethodSpec, NoSettings
 from tf_placer.problem.problem import Problem
 
 _METADATA = sorted(having("metadata"))
@@ -51,3 +51,13 @@ def _move(problem: Problem, row: np.ndarray, op: int, others: np.ndarray) -> Non
     devices = np.unique(row[others])
     if len(devices) == 1 and problem.allowed[problem.unit_of_op[op], devices[0]]:
         row[problem.unit_of_op[op]] = devices[0]
+
+
+SPEC = MethodSpec(
+    name="tf_default",
+    kind=Kind.CONSTRUCTIVE,
+    summary="TensorFlow's own placer: the first GPU where there is a kernel, else the CPU (Abadi et al. 2016).",
+    build=tf_default,
+    ignores=("everything but kernels and colocation",),
+    goes_on=False,
+)

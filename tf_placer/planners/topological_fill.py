@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tf_placer.planners.planner import NoSettings
+from tf_placer.method_spec import Kind, MethodSpec, NoSettings, Role
 from tf_placer.planners.within_memory import WithinMemory
 from tf_placer.problem.footprint import held_bytes
 from tf_placer.problem.problem import Problem
@@ -72,3 +72,14 @@ def _filled(
     device_of_unit = np.empty(problem.num_units, np.int32)
     device_of_unit[order] = devices[part]
     return problem.legalized(device_of_unit, devices)
+
+
+SPEC = MethodSpec(
+    name="topological_fill",
+    kind=Kind.CONSTRUCTIVE,
+    summary="Devices filled in topological order, the fastest first, several ways (m-TOPO, Jeon et al. 2020).",
+    build=topological_fill,
+    ignores=("messages", "what could run at the same moment", "peaks of memory"),
+    roles=frozenset({Role.BESIDE}),
+    goes_on=False,
+)

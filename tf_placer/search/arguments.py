@@ -11,11 +11,11 @@ import numpy as np
 from tf_placer import arguments
 from tf_placer.arguments import MAX_SEED
 from tf_placer.errors import InputError
+from tf_placer.method_spec import MethodSpec
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
 from tf_placer.search.round import Method
-from tf_placer.search.spec import MethodSpec
 
 
 def seed_of(seed: int) -> int:

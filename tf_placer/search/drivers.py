@@ -13,9 +13,9 @@ import tensorflow as tf
 from tf_placer.agents.learner import Beginning, SimulateFn
 from tf_placer.evaluation.any_order import simulator_beside
 from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.method_spec import Kind, MethodSpec
 from tf_placer.planners.planner import Proving
 from tf_placer.search.round import Context, Round, evaluated
-from tf_placer.search.spec import Kind, MethodSpec
 
 # A burst inside the simulator: long enough to cost nothing, short enough for progress and Ctrl-C.
 _BURST_S = 0.25

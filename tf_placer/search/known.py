@@ -9,43 +9,43 @@ from tf_placer.errors import InputError
 
 _TABLE = "tf_placer.search.methods"
 
-# Of all that come with tf_placer, and those with a role that flags have as their defaults. A test holds all of it
-# equal to the table of methods.
-BUILT_IN = (
-    "auto",
-    "brkga",
-    "cem",
-    "colocrl",
-    "cp_sat",
-    "cpu_only",
-    "expert",
-    "go",
-    "go_zero_shot",
-    "hdp",
-    "heft",
-    "learned_list",
-    "list_schedule",
-    "local_search",
-    "m_etf",
-    "m_sct",
-    "m_topo",
-    "mars",
-    "memetic",
-    "metis",
-    "mincut",
-    "peft",
-    "placeto",
-    "post",
-    "random",
-    "regal",
-    "scotch",
-    "single",
-    "tabular",
-    "tf_default",
-    "topological_fill",
-)
+# Those that come with tf_placer, beside the portfolio of them: the module where each has its row, a ``MethodSpec``.
+MODULES = {
+    "brkga": "planners.brkga",
+    "cem": "planners.cem",
+    "colocrl": "agents.colocrl.learner",
+    "cp_sat": "planners.cp_sat",
+    "cpu_only": "planners.cpu_only",
+    "expert": "planners.expert",
+    "go": "agents.go.learner",
+    "go_zero_shot": "agents.go.zero_shot",
+    "hdp": "agents.hdp.learner",
+    "heft": "planners.heft",
+    "learned_list": "agents.learned_list.planner",
+    "list_schedule": "planners.list_schedule",
+    "local_search": "planners.local_search",
+    "m_etf": "planners.m_etf",
+    "m_sct": "planners.m_sct",
+    "m_topo": "planners.m_topo",
+    "mars": "agents.mars.learner",
+    "memetic": "planners.simulated_memetic",
+    "metis": "planners.metis",
+    "mincut": "planners.scotch",
+    "peft": "planners.peft",
+    "placeto": "agents.placeto.learner",
+    "post": "agents.post.learner",
+    "random": "planners.random_search",
+    "regal": "agents.regal.learner",
+    "scotch": "planners.scotch",
+    "single": "planners.single_device",
+    "tabular": "agents.tabular.learner",
+    "tf_default": "planners.tf_default",
+    "topological_fill": "planners.topological_fill",
+}
+# Those with a role that flags have as their defaults; a test holds them equal to the rows.
 DEFAULT = "auto"
 COMPARED = ("single", "random", DEFAULT)
+BUILT_IN = tuple(sorted([*MODULES, DEFAULT]))
 
 
 def methods() -> tuple[str, ...]:

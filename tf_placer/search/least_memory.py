@@ -13,6 +13,7 @@ import numpy as np
 
 from tf_placer.evaluation.any_order import search_simulator
 from tf_placer.evaluation.measurement import Status
+from tf_placer.method_spec import MethodSpec, Role
 from tf_placer.planners.topological_fill import topological_fill
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.memory_bounds import accelerators, fullest_share, least_share
@@ -26,7 +27,6 @@ from tf_placer.search.objective import Objective
 from tf_placer.search.progress import Progress
 from tf_placer.search.result import HistoryEntry, LeastMemory, SearchResult
 from tf_placer.search.settings import configured
-from tf_placer.search.spec import MethodSpec, Role
 
 Find = Callable[..., SearchResult]
 

@@ -12,6 +12,7 @@ import numpy as np
 from tf_placer.calibration.refit import Correction, refit
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator
+from tf_placer.method_spec import Role
 from tf_placer.planners.single_device import single_device_placements
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement
@@ -24,7 +25,6 @@ from tf_placer.search.ctrl_c import patient
 from tf_placer.search.progress import Progress
 from tf_placer.search.result import SearchResult
 from tf_placer.search.search import NothingFits, evaluate_given, search
-from tf_placer.search.spec import Role
 from tf_placer.waiting.wait import Wait
 from tf_placer.workers.local_workers import WorkerError
 from tf_placer.workers.remote_workers import UnreachableServer

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import math
 
+from tf_placer.method_spec import Role
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.race import TURN_S
 from tf_placer.runtime.timing import RuntimeConfig
 from tf_placer.search import methods
 from tf_placer.search.budget import Budget
 from tf_placer.search.live import MEASURE, RACE, LiveConfig, searching
-from tf_placer.search.spec import Role
 from tf_placer.waiting.durations import Durations
 from tf_placer.waiting.wait import Wait
 from tf_placer.waiting.work import Phase

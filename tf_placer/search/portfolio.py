@@ -9,12 +9,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from tf_placer import arguments
+from tf_placer.method_spec import Kind, MethodSpec, Role, Settings, setting
 from tf_placer.search.checkpoint import Checkpoint
 from tf_placer.search.drivers import rounds
 from tf_placer.search.round import Context, Round, evaluated
 from tf_placer.search.settings import configured
-from tf_placer.search.spec import Kind, MethodSpec, Role
 
 # Of what a race keeps: one that was saved with another cannot go on.
 RACE_VERSION = 3
@@ -24,7 +23,7 @@ _LONGER = 3  # each time that an arm gained nothing it waits so many times as lo
 
 
 @dataclasses.dataclass(frozen=True)
-class PortfolioConfig:
+class PortfolioConfig(Settings):
     """How a portfolio spends its budget.
 
     Attributes:
@@ -40,22 +39,13 @@ class PortfolioConfig:
       InputError: a value out of its range.
     """
 
-    slices: int = 25
-    opening: int = 256
-    opening_share: float = 0.1
-    cheap: float = 0.1
-    head: float = 0.75
-    leads: float = 0.01
-    behind: float = 0.01
-
-    def __post_init__(self) -> None:
-        arguments.number("cheap", self.cheap, least=0.0, most=1.0)
-        arguments.whole_number("opening", self.opening, least=0)
-        arguments.number("opening_share", self.opening_share, least=0.0, most=1.0)
-        arguments.whole_number("slices", self.slices, least=1, most=10_000)
-        arguments.number("head", self.head, least=0.0, most=1.0)
-        arguments.number("leads", self.leads, least=0.0)
-        arguments.number("behind", self.behind, least=0.0)
+    slices: int = setting(25, least=1, most=10_000)
+    opening: int = setting(256, least=0)
+    opening_share: float = setting(0.1, least=0, most=1)
+    cheap: float = setting(0.1, least=0, most=1)
+    head: float = setting(0.75, least=0, most=1)
+    leads: float = setting(0.01, least=0, finite=False)
+    behind: float = setting(0.01, least=0, finite=False)
 
 
 class Portfolio:

@@ -22,6 +22,7 @@ from tf_placer.evaluation.journaled import JournaledEvaluator
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.folders import reserved
+from tf_placer.method_spec import Kind, MethodSpec, Role
 from tf_placer.problem.bounds import lower_bounds
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement
@@ -41,7 +42,6 @@ from tf_placer.search.result import SearchResult
 from tf_placer.search.room import room_needed
 from tf_placer.search.round import Context, Method, Round, evaluated
 from tf_placer.search.settings import configured, recorded
-from tf_placer.search.spec import Kind, MethodSpec, Role
 from tf_placer.search.starts import Starts
 
 JOURNAL = "measured.jsonl"

@@ -12,11 +12,11 @@ from tf_placer.evaluation.any_order import simulator_beside
 from tf_placer.evaluation.evaluator import Evaluator
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.method_spec import MethodSpec, Role
 from tf_placer.planners.single_device import single_device_placements
 from tf_placer.planners.within_memory import WithinMemory
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_order import order_of_use
-from tf_placer.search.spec import MethodSpec, Role
 
 
 class Starts:

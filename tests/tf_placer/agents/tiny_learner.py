@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from tf_placer.agents.learner import Beginning, Proposal
+from tf_placer.method_spec import Kind, MethodSpec
 from tf_placer.problem.problem import Problem
-from tf_placer.search.spec import Kind, MethodSpec
 
 
 @dataclasses.dataclass(frozen=True)

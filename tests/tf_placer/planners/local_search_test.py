@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from tests.tf_placer.problem.small_problems import branches_optimum_ns, branches_problem, problem_of
-from tf_placer.errors import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planners.local_search import LocalSearch
 from tf_placer.planners.local_search_config import LocalSearchConfig
@@ -134,20 +133,3 @@ def test_random_numbers_are_those_of_splitmix64():
         9817491932198370423,
     ]
     assert {RandomBits(state).below(3) for state in range(50)} == {0, 1, 2}
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("chains", -1),
-        ("chains", 1.5),
-        ("late", 0),
-        ("largest_piece", -0.1),
-        ("crossing", 2),
-        ("towards", "a"),
-        ("swaps", float("nan")),
-    ],
-)
-def test_refuses_wrong_settings(name, value):
-    with pytest.raises(InputError, match=name):
-        LocalSearchConfig(**{name: value})

@@ -2,11 +2,8 @@
 
 import logging
 
-import pytest
-
 from tests.tf_placer.planners.published_graphs import FORK
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of
-from tf_placer.errors import InputError
 from tf_placer.planners.m_etf import m_etf
 from tf_placer.planners.m_sct import MSctConfig, m_sct
 
@@ -34,18 +31,3 @@ def test_without_time_it_is_m_etf_and_says_so(caplog):
         rows = m_sct(problem, MSctConfig(limit_s=0.0))
     assert rows.tolist() == m_etf(problem).tolist()
     assert "limit_s=0 ended before 1 of the linear programs" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("window_edges", 0),
-        ("window_edges", 1.5),
-        ("window_edges", "9"),
-        ("limit_s", -1),
-        ("limit_s", float("nan")),
-    ],
-)
-def test_a_wrong_setting_is_refused(name, value):
-    with pytest.raises(InputError, match=name):
-        MSctConfig(**{name: value})

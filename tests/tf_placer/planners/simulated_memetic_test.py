@@ -16,7 +16,6 @@ from tests.tf_placer.problem.small_problems import (
     random_problem,
     sparse_problem,
 )
-from tf_placer.errors import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planners.cheap_starts import cheap_starts
 from tf_placer.planners.cp_sat import CpSat, CpSatConfig
@@ -170,26 +169,6 @@ def test_the_network_decides_what_is_tried() -> None:
     ]
     np.testing.assert_array_equal(found[0].device_of_unit, found[1].device_of_unit)
     assert (found[0].device_of_unit != found[2].device_of_unit).any()
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("chains", -1),
-        ("late", 0),
-        ("parts", 1),
-        ("finer", 1.5),
-        ("levels", 11),
-        ("turn", 0),
-        ("setback", float("nan")),
-        ("path", 1.5),
-        ("draws", 0),
-        ("uniform", -0.1),
-    ],
-)
-def test_refuses_wrong_settings(name: str, value: float) -> None:
-    with pytest.raises(InputError, match=name):
-        MemeticConfig(**{name: value})
 
 
 @pytest.mark.slow

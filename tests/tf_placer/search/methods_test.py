@@ -8,12 +8,12 @@ import pytest
 import tf_placer
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.errors import InputError
+from tf_placer.method_spec import Role
 from tf_placer.planners.random_search import RandomSearchConfig
 from tf_placer.problem.multi_branch import multi_branch_problem
 from tf_placer.search import methods
 from tf_placer.search.round import evaluated
 from tf_placer.search.search import search
-from tf_placer.search.spec import Role
 
 
 def test_names_are_found_and_described():

@@ -14,12 +14,11 @@ from tests.tf_placer.problem.small_problems import (
     problem_of,
     random_problem,
 )
-from tf_placer.planners.planner import NoSettings
+from tf_placer.method_spec import Kind, MethodSpec, NoSettings, Role
 from tf_placer.problem.problem import Problem
 from tf_placer.search import drivers, methods
 from tf_placer.search.portfolio import PortfolioConfig, portfolio_rounds
 from tf_placer.search.search import search
-from tf_placer.search.spec import Kind, MethodSpec, Role
 
 BRANCHES, LENGTH = 4, 2
 PROBLEM = branches_problem(BRANCHES, LENGTH)

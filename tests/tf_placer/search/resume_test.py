@@ -18,10 +18,10 @@ from tf_placer.errors import InputError
 from tf_placer.evaluation.journaled import JournaledEvaluator
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.folders import reserved
+from tf_placer.method_spec import Role
 from tf_placer.search import methods, recorder
 from tf_placer.search.progress import Silent
 from tf_placer.search.search import JOURNAL, NothingFits, search
-from tf_placer.search.spec import Role
 from tf_placer.search.starts import Starts
 
 PROBLEM = branches_problem(3, 4)

@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 
 from tf_placer.errors import InputError
+from tf_placer.method_spec import Kind, MethodSpec
 from tf_placer.search.settings import configured, recorded
-from tf_placer.search.spec import Kind, MethodSpec
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import re
 
-from tf_placer import arguments
-from tf_placer.agents.presets import OF_PRESET, fill_in
+from tf_placer.agents.entropy import check_steering
 from tf_placer.errors import InputError
+from tf_placer.method_spec import Settings, setting
 
 # What Keras calls what belongs to one convolution; layers that the papers' workloads repeat.
 _LAYERS = (
@@ -16,43 +16,11 @@ _LAYERS = (
     r"|((?:max|average)_pooling2d(?:_\d+)*)/|(concatenate(?:_\d+)*)/|(mixed\d+(?:_\d+)*)/"
 )
 _STEPS = r"(?:^|/)(?:step|combine)/"
-
-PRESETS = {
-    "ours": {
-        "largest_share": 0.1,
-        "max_groups": 256,
-        "work_features": True,
-        "hidden": 64,
-        "start_probability": 0.9,
-        "controllers": 1,
-        "placements": 64,
-        "learning_rate": 2e-3,
-        "baseline_starts_failing": False,
-        "standardize": True,
-        "elite_share": 0.1,
-        "entropy_start": 0.3,
-        "valid_only_after": 500,
-    },
-    "paper": {
-        "largest_share": 1.0,
-        "max_groups": 1024,
-        "work_features": False,
-        "hidden": 256,
-        "start_probability": 0.0,
-        "controllers": 20,
-        "placements": 8,
-        "learning_rate": 0.1,
-        "baseline_starts_failing": True,
-        "standardize": False,
-        "elite_share": 0.0,
-        "entropy_start": 0.0,
-        "valid_only_after": 5000,
-    },
-}
+_PATTERN = 'give a regular expression, or "" for none'
 
 
 @dataclasses.dataclass(frozen=True)
-class ColocRlConfig:
+class ColocRlConfig(Settings):
     """Mirhoseini et al. 2017, "Device Placement Optimization with Reinforcement Learning", section 3.
 
     ``preset="paper"`` sets what the paper says, and departs from it no further than this:
@@ -110,82 +78,38 @@ class ColocRlConfig:
       InputError: a field of the wrong type or out of range.
     """
 
-    max_groups: int = OF_PRESET
-    preset: str = "ours"
-    colocate: bool = True
-    step_pattern: str = _STEPS
-    layer_pattern: str = _LAYERS
-    largest_share: float = OF_PRESET
-    work_features: bool = OF_PRESET
-    hidden: int = OF_PRESET
-    tanh_constant: float = 5.0
-    temperature: float = 10.0
-    start_probability: float = OF_PRESET
-    controllers: int = OF_PRESET
-    placements: int = OF_PRESET
-    learning_rate: float = OF_PRESET
-    gradient_clip: float = 1.0
-    baseline_decay: float = 0.9
-    baseline_starts_failing: bool = OF_PRESET
-    standardize: bool = OF_PRESET
-    elite_share: float = OF_PRESET
-    entropy_start: float = OF_PRESET
-    entropy_end: float = 0.02
-    entropy_updates: int = 400
-    entropy_rate: float = 0.1
-    valid_only_after: int = OF_PRESET
-    failing_reward: float = -10.0
+    max_groups: int = setting(256, paper=1024, least=1)
+    preset: str = setting("ours", words=("ours", "paper"))
+    colocate: bool = setting(True)
+    step_pattern: str = setting(_STEPS, remedy=_PATTERN)
+    layer_pattern: str = setting(_LAYERS, remedy=_PATTERN)
+    largest_share: float = setting(0.1, paper=1.0, above=0, most=1)
+    work_features: bool = setting(True, paper=False)
+    hidden: int = setting(64, paper=256, least=1, even=True)
+    tanh_constant: float = setting(5.0, above=0)
+    temperature: float = setting(10.0, above=0)
+    start_probability: float = setting(0.9, paper=0.0, least=0, below=1)
+    controllers: int = setting(1, paper=20, least=1)
+    placements: int = setting(64, paper=8, least=1)
+    learning_rate: float = setting(2e-3, paper=0.1, least=0)
+    gradient_clip: float = setting(1.0, above=0)
+    baseline_decay: float = setting(0.9, least=0, most=1)
+    baseline_starts_failing: bool = setting(False, paper=True)
+    standardize: bool = setting(True, paper=False)
+    elite_share: float = setting(0.1, paper=0.0, least=0, most=1)
+    entropy_start: float = setting(0.3, paper=0.0, least=0)
+    entropy_end: float = setting(0.02, least=0)
+    entropy_updates: int = setting(400, least=0)
+    entropy_rate: float = setting(0.1, least=0)
+    valid_only_after: int = setting(500, paper=5000, least=0)
+    failing_reward: float = setting(-10.0, below=0)
 
     def __post_init__(self) -> None:
-        fill_in(self, PRESETS)
-        for field in _COUNTS:
-            self._keep(field, arguments.whole_number(field, getattr(self, field), 1))
-        for field in _COUNTS_OR_NONE:
-            self._keep(field, arguments.whole_number(field, getattr(self, field), 0))
-        for field, limits in _NUMBERS.items():
-            self._keep(field, arguments.number(field, getattr(self, field), finite=True, **limits))
-        for field in _TRUTHS:
-            self._keep(field, arguments.truth(field, getattr(self, field)))
+        super().__post_init__()
+        check_steering(self.entropy_start, self.entropy_end)
         for field in ("step_pattern", "layer_pattern"):
-            self._check_pattern(field, getattr(self, field))
-        if self.hidden % 2:
-            raise InputError(
-                f"hidden is {self.hidden}; give an even number, half for each direction of the encoder"
-            )
-        if self.entropy_start and not self.entropy_end:
-            raise InputError(
-                f"entropy_end is {self.entropy_end:g}; give a number above 0, which steering divides by, or "
-                "entropy_start=0 for none"
-            )
-
-    def _keep(self, field: str, value: object) -> None:
-        """Stores a field as Python's own type."""
-        object.__setattr__(self, field, value)
-
-    @staticmethod
-    def _check_pattern(field: str, pattern: object) -> None:
-        if pattern == "":
-            return
-        try:
-            re.compile(arguments.text(field, pattern, 'give a regular expression, or "" for none'))
-        except re.error as error:
-            raise InputError(f"{field} is {pattern!r} ({error}); give a regular expression") from None
-
-
-_COUNTS = ("max_groups", "hidden", "controllers", "placements")
-_COUNTS_OR_NONE = ("entropy_updates", "valid_only_after")
-_TRUTHS = ("colocate", "work_features", "baseline_starts_failing", "standardize")
-_NUMBERS: dict[str, dict[str, float]] = {
-    "largest_share": {"above": 0, "most": 1},
-    "tanh_constant": {"above": 0},
-    "temperature": {"above": 0},
-    "start_probability": {"least": 0, "below": 1},
-    "learning_rate": {"least": 0},
-    "gradient_clip": {"above": 0},
-    "baseline_decay": {"least": 0, "most": 1},
-    "elite_share": {"least": 0, "most": 1},
-    "entropy_start": {"least": 0},
-    "entropy_end": {"least": 0},
-    "entropy_rate": {"least": 0},
-    "failing_reward": {"below": 0},
-}
+            pattern = getattr(self, field)
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise InputError(f"{field} is {pattern!r} ({error}); give a regular expression") from None

@@ -10,8 +10,7 @@ import tensorflow as tf
 from tf_placer.agents.colocrl.config import ColocRlConfig
 from tf_placer.agents.colocrl.group_embeddings import group_embeddings
 from tf_placer.agents.colocrl.groups import ColocatedGroups
-from tf_placer.agents.features import device_features, device_numbers
-from tf_placer.agents.leaning import bounded_leaning
+from tf_placer.agents.leaning import leaning_choices
 from tf_placer.agents.learner import Beginning
 from tf_placer.placer.device_scorer import DeviceChoices
 from tf_placer.problem.footprint import held_bytes
@@ -46,17 +45,11 @@ def colocrl_inputs(
       device_of_group: [G] the start, legal.
     """
     width = max(config.max_groups, groups.count)
-    choices = DeviceChoices(
-        features=tf.constant(device_features(problem.cluster)),
-        number=tf.constant(device_numbers(problem.cluster)),
-        legal=tf.constant(groups.legal),
-        leaning=tf.constant(leaning(device_of_group, groups.legal, config)),
-    )
     return ColocRlInputs(
         embeddings=tf.constant(group_embeddings(problem, groups, width, config.work_features)),
         group_of_unit=tf.constant(groups.group_of_unit),
         only_device=tf.constant(groups.only_device),
-        choices=choices,
+        choices=leaning_choices(problem, groups.legal, device_of_group, config),
     )
 
 
@@ -77,19 +70,6 @@ def start_of(problem: Problem, groups: ColocatedGroups, beginning: Beginning) ->
     runtime_s, fits = beginning.simulate(groups.rows(np.array(devices)))
     best: np.ndarray = devices[int(np.argmin(np.where(fits, runtime_s, np.inf)))].astype(np.int32)
     return best
-
-
-def leaning(device_of_group: np.ndarray, legal: np.ndarray, config: ColocRlConfig) -> np.ndarray:
-    """[G, D] float32, added to untrained logits: see ``bounded_leaning``.
-
-    Args:
-      device_of_group: [G].
-      legal: [G, D] bool.
-      config: start_probability p, where 0 leans to nothing; tanh_constant C and temperature T.
-    """
-    return bounded_leaning(
-        device_of_group, legal, config.start_probability, config.tanh_constant, config.temperature
-    )
 
 
 def _share(amounts: np.ndarray) -> np.ndarray:

@@ -1,40 +1,32 @@
-"""REINFORCE for ColocRL: propose, learn."""
+"""REINFORCE for ColocRL."""
 
 from __future__ import annotations
 
-import sonnet as snt
 import tensorflow as tf
 
 from tf_placer.agents.baselines import elites, standardized_advantage
 from tf_placer.agents.colocrl.config import ColocRlConfig
 from tf_placer.agents.colocrl.controllers import ControllerBaselines
 from tf_placer.agents.colocrl.groups import colocated_groups
-from tf_placer.agents.colocrl.inputs import ColocRlInputs, colocrl_inputs, start_of
+from tf_placer.agents.colocrl.inputs import colocrl_inputs, start_of
 from tf_placer.agents.colocrl.policy import ColocRlPolicy
+from tf_placer.agents.descent import adam, descend
 from tf_placer.agents.entropy import EntropySteering
-from tf_placer.agents.learner import Beginning, Proposal
+from tf_placer.agents.features import FEATURES_VERSION
+from tf_placer.agents.learner import Beginning, PolicyLearner, Proposal
 from tf_placer.agents.losses import cross_entropy_loss, reinforce_loss
-from tf_placer.agents.moments import make_moments
-from tf_placer.agents.rewards import square_root_reward
 from tf_placer.errors import InputError
+from tf_placer.method_spec import Kind, MethodSpec
 from tf_placer.placer.seq2seq import Decoded
 from tf_placer.problem.problem import Problem
 
-# Of the network's shape: variables that were saved with another one cannot be restored.
-NETWORK_VERSION = 1
 
-
-class ColocRlLearner(snt.Module):
-    """Trains a ``ColocRlPolicy`` on one problem (Mirhoseini et al. 2017, section 3); a ``Learner``.
-
-        proposal = learner.propose()
-        learner.learn(proposal.actions, runtime_s, valid)
+class ColocRlLearner(PolicyLearner):
+    """Trains a ``ColocRlPolicy`` on one problem (Mirhoseini et al. 2017, section 3).
 
     gradient = 1/K sum_i A_i grad log p(P_i),   A = R - B_c,   R = -sqrt(r / r_ref)
 
     Controllers c take turns: update n is of controller n mod C, with its own baseline and the shared weights.
-    Everything that the next update depends on is in variables, and what is drawn depends on the seed and the count of
-    updates alone: a learner with restored variables goes on as the saved one would have.
     """
 
     def __init__(
@@ -57,7 +49,6 @@ class ColocRlLearner(snt.Module):
         Raises:
           InputError: the policy serves fewer groups than the problem has.
         """
-        super().__init__(name="colocrl_learner")
         groups = colocated_groups(problem, config)
         width = max(config.max_groups, groups.count)
         policy = ColocRlPolicy(config, seed, groups.count) if policy is None else policy
@@ -66,51 +57,23 @@ class ColocRlLearner(snt.Module):
                 f"policy is for {policy.max_groups} groups and problem {problem.name!r} for {width}; give a policy of "
                 "the same max_groups"
             )
-        self.policy = policy
         inputs = colocrl_inputs(problem, groups, config, start_of(problem, groups, beginning))
-        self._of_problem = _Untracked(inputs)
-        self._config = config
-        self._reference_s = beginning.reference_s
-        self._seed = tf.constant([seed, 0xC01], tf.int32)
-        self._optimizer = snt.optimizers.Adam(config.learning_rate)
-        make_moments(self._optimizer, policy.trainable_variables)
-        self.updates = tf.Variable(0, trainable=False, name="updates")
-        self.baselines = ControllerBaselines(
-            config.controllers,
-            config.baseline_decay,
-            config.failing_reward if config.baseline_starts_failing else None,
-        )
+        super().__init__("colocrl_learner", policy, config, beginning, [seed, 0xC01], inputs=inputs)
+        self._optimizer = adam(config.learning_rate, policy.trainable_variables)
+        first = config.failing_reward if config.baseline_starts_failing else None
+        self.baselines = ControllerBaselines(config.controllers, config.baseline_decay, first)
         self.steering = EntropySteering(config.entropy_rate)
 
-    @property
-    def samples_per_update(self) -> int:
-        """K."""
-        return self._config.placements
+    def _draw(self, seed: tf.Tensor) -> Proposal:
+        device_of_group = self.policy.sample(self.inputs, self._config.placements, seed).actions[0]  # [K, G]
+        return Proposal(device_of_group, self.policy.placements(self.inputs, device_of_group))
 
-    @tf.function(autograph=False)
-    def propose(self) -> Proposal:
-        """Draws K placements; the same ones until ``learn`` is called."""
-        inputs, seed = self._of_problem.inputs, tf.random.fold_in(self._seed, self.updates)
-        device_of_group = self.policy.sample(inputs, self._config.placements, seed).actions[0]
-        return Proposal(device_of_group, self.policy.placements(inputs, device_of_group))
+    def _update(self, actions: tf.Tensor, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
+        def loss() -> tf.Tensor:
+            return self._loss(self.policy.score(self.inputs, actions), reward, valid)
 
-    @tf.function(autograph=False)
-    def learn(self, actions: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
-        """Takes one optimizer step, by teacher forcing of what was executed.
-
-        Args:
-          actions: what ``propose`` gave last: [K, G] devices of groups.
-          runtime_s: [K] step times of its placements; not read where not valid.
-          valid: [K] bool.
-        """
-        reward = square_root_reward(runtime_s, valid, self._reference_s, self._config.failing_reward)
-        variables = self.policy.trainable_variables
-        with tf.GradientTape() as tape:
-            decoded = self.policy.score(self._of_problem.inputs, actions)
-            loss = self._loss(decoded, reward, valid)
-        gradients, _ = tf.clip_by_global_norm(tape.gradient(loss, variables), self._config.gradient_clip)
-        self._optimizer.apply(gradients, variables)
-        self.updates.assign_add(1)
+        steps = [(self.policy.trainable_variables, self._optimizer)]
+        descend(loss, steps, self._config.gradient_clip)
 
     def _loss(self, decoded: Decoded, reward: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
         """A placement that fails teaches, policy and baseline, only in the first updates."""
@@ -125,14 +88,18 @@ class ColocRlLearner(snt.Module):
             count = max(1, round(config.elite_share * config.placements))
             loss += cross_entropy_loss(log_prob, elites(reward, tf.cast(valid, tf.float32), count))
         if config.entropy_start:
-            fade = tf.maximum(0.0, 1.0 - tf.cast(self.updates, tf.float32) / max(config.entropy_updates, 1))
-            target = config.entropy_end + (config.entropy_start - config.entropy_end) * fade
-            loss -= self.steering.bonus(tf.reduce_mean(decoded.entropy()) / decoded.actions.shape[2], target)
+            entropy = tf.reduce_mean(decoded.entropy()) / decoded.actions.shape[2]
+            loss -= self.steering.bonus(entropy, self._entropy_target())
         return loss
 
 
-class _Untracked:
-    """Keeps the problem out of the module's own state: checkpoints and weights are of the policy alone."""
-
-    def __init__(self, inputs: ColocRlInputs):
-        self.inputs = inputs
+SPEC = MethodSpec(
+    name="colocrl",
+    kind=Kind.LEARNED,
+    summary="ColocRL: groups by co-location rules, placed by attention with REINFORCE (Mirhoseini et al. 2017).",
+    build=ColocRlLearner,
+    config=ColocRlConfig,
+    ignores=("single units of a group",),
+    uses_start=True,
+    versions={"network": 1, "features": FEATURES_VERSION},
+)

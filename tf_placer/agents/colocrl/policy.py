@@ -9,9 +9,9 @@ from tf_placer.agents.colocrl.config import ColocRlConfig
 from tf_placer.agents.colocrl.group_embeddings import embedding_width
 from tf_placer.agents.colocrl.inputs import ColocRlInputs
 from tf_placer.agents.features import DEVICE_NUMBERS
-from tf_placer.agents.features.device_features import DEVICE_WIDTH
+from tf_placer.agents.graph_inputs import placements_of
 from tf_placer.agents.initialization import draw_weights
-from tf_placer.placer.device_scorer import DeviceChoices
+from tf_placer.agents.leaning import one_device
 from tf_placer.placer.seq2seq import Decoded, Seq2SeqPlacer
 
 
@@ -37,9 +37,7 @@ class ColocRlPolicy(snt.Module):
         # Widths are the same for every problem: the layers can be made now.
         self._network.greedy(
             tf.zeros([1, 2, embedding_width(self.max_groups)]),
-            DeviceChoices(
-                tf.zeros([1, DEVICE_WIDTH]), tf.constant([0]), tf.ones([2, 1], tf.bool), tf.zeros([2, 1])
-            ),
+            one_device(2),
         )
         draw_weights(self, seed)
 
@@ -60,7 +58,4 @@ class ColocRlPolicy(snt.Module):
 
     def placements(self, inputs: ColocRlInputs, device_of_group: tf.Tensor) -> tf.Tensor:
         """[K, U] int32: a unit goes where its group [K, G] goes, or to its only legal device."""
-        # A column for the units of no group, whose devices are put there afterwards.
-        device = tf.gather(tf.pad(device_of_group, [[0, 0], [0, 1]]), inputs.group_of_unit, axis=1)
-        grouped = inputs.group_of_unit < device_of_group.shape[1]
-        return tf.where(grouped, device, inputs.only_device)
+        return placements_of(device_of_group, inputs.group_of_unit, inputs.only_device)

@@ -1,6 +1,7 @@
 """What every agent sees of a problem: columns and names that mean the same on every graph and cluster."""
 
 from tf_placer.agents.features.device_features import DEVICE_NUMBERS
+from tf_placer.agents.features.device_features import DEVICE_WIDTH
 from tf_placer.agents.features.device_features import device_features
 from tf_placer.agents.features.device_features import device_numbers
 from tf_placer.agents.features.levels import Levels
@@ -16,6 +17,7 @@ from tf_placer.agents.features.unit_features import unit_features
 
 __all__ = [
     "DEVICE_NUMBERS",
+    "DEVICE_WIDTH",
     "FEATURES_VERSION",
     "NUM_TYPES",
     "RELATIVE_VERSION",

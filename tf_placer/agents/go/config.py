@@ -4,65 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 
-from tf_placer import arguments
-from tf_placer.agents.presets import OF_PRESET, fill_in
+from tf_placer.agents.weights import WEIGHTS_REMEDY
 from tf_placer.errors import InputError
+from tf_placer.method_spec import Settings, setting
 from tf_placer.placer.segment_attention import MODULATIONS
 
 GRANULARITIES = ("groups", "units")
 BEGIN = ("best", "plan", "nothing")
 
-PRESETS: dict[str, dict[str, object]] = {
-    "ours": {
-        "granularity": "groups",
-        "graph_width": 32,
-        "width": 32,
-        "heads": 2,
-        "head_width": 16,
-        "inner_width": 64,
-        "segment": 64,
-        "passes": 1,
-        "device_state": True,
-        "begin": "best",
-        "keep_probability": 0.985,
-        "exploration": 0.005,
-        "rollouts": 32,
-        "minibatches": 1,
-        "epochs": 3,
-        "learning_rate": 3e-3,
-        "standardize": True,
-        "elite_share": 0.1,
-        "failing_reward": -2.0,
-    },
-    "paper": {
-        "granularity": "units",
-        "graph_width": 128,
-        "width": 64,
-        "heads": 3,
-        "head_width": 25,
-        "inner_width": 256,
-        "segment": 256,
-        "passes": 3,
-        "device_state": False,
-        "begin": "nothing",
-        "keep_probability": 0.0,
-        "exploration": 0.0,
-        "rollouts": 800,
-        "minibatches": 40,
-        "epochs": 20,
-        "learning_rate": 1e-4,
-        "standardize": False,
-        "elite_share": 0.0,
-        "failing_reward": -10.0,
-    },
-}
-
 
 @dataclasses.dataclass(frozen=True)
-class GoConfig:
+class GoConfig(Settings):
     """Zhou et al. 2020, "Transferable Graph Optimizers for ML Compilers" (GO), sections 3 and 4: devices alone.
 
-    ``preset="paper"`` gives the paper's values, each named below as (paper: ...), as far as they are known and can
+    ``preset="paper"`` gives the paper's values, ``paper=`` below, as far as they are known and can
     work; we could not check them against its text. One of Adam's steps at the printed learning rate of 0.5 is longer
     than the weights are, and what its entropy weight of 0.5 multiplies is not said: learning_rate 1e-4, entropy 0.01,
     gradient_clip 0.5, passes 3 and segment 256 are those of a published reproduction.
@@ -101,21 +56,21 @@ class GoConfig:
       segment: S, how many nodes attend to each other and to as many before.
       modulation: how the graph as a whole changes each layer, one of ``MODULATIONS`` (paper: "product").
       passes: T, of refinement; all of them are drawn and have a part in the probability.
-      device_state: score devices by what they hold, too (paper: no).
+      device_state: score devices by what they hold, too.
       begin: what the first pass sees: the "best" placement so far, the "plan" that the search begins with, or
         "nothing" (paper).
       keep_probability: how often an untrained policy leaves a node where the pass before, or what was begun with, had
         it; 0 leaves it unbiased (paper).
       exploration: share of each decision's probability that all legal devices have in equal parts.
-      rollouts: B, placements of an update (paper: 800).
-      minibatches: that they are split into for PPO's steps; divides them (paper: 40).
-      epochs: how often each sample teaches (paper: 20).
+      rollouts: B, placements of an update.
+      minibatches: that they are split into for PPO's steps; divides them.
+      epochs: how often each sample teaches.
       clip: of PPO's ratios (paper: 0.2).
       learning_rate: Adam's (paper: 0.5 as printed, which cannot be).
       gradient_clip: global norm of the gradient.
       entropy: weight of the mean entropy of a decision (paper: 0.5 as printed).
       standardize: advantages by batch; else the mean of all earlier trials is the baseline (paper).
-      elite_share: share of each batch's samples that the policy also imitates (paper: 0).
+      elite_share: share of each batch's samples that the policy also imitates.
       failing_reward: reward of a placement that does not run, below 0.
       weights: file that `train` wrote, whose weights it begins with, "shipped" for those that come with tf_placer, or
         "" for new ones. With weights the first placements are made from nothing (``committed``), and refinement begins
@@ -126,47 +81,38 @@ class GoConfig:
       InputError: a field of the wrong type or out of range.
     """
 
-    granularity: str = OF_PRESET
-    num_groups: int = 160
-    type_embedding: int = 16
-    graph_width: int = OF_PRESET
-    graph_layers: int = 2
-    width: int = OF_PRESET
-    layers: int = 2
-    heads: int = OF_PRESET
-    head_width: int = OF_PRESET
-    inner_width: int = OF_PRESET
-    segment: int = OF_PRESET
-    modulation: str = "product"
-    passes: int = OF_PRESET
-    device_state: bool = OF_PRESET
-    begin: str = OF_PRESET
-    keep_probability: float = OF_PRESET
-    exploration: float = OF_PRESET
-    rollouts: int = OF_PRESET
-    minibatches: int = OF_PRESET
-    epochs: int = OF_PRESET
-    clip: float = 0.2
-    learning_rate: float = OF_PRESET
-    gradient_clip: float = 0.5
-    entropy: float = 0.01
-    standardize: bool = OF_PRESET
-    elite_share: float = OF_PRESET
-    failing_reward: float = OF_PRESET
-    weights: str = ""
-    preset: str = "ours"
+    granularity: str = setting("groups", paper="units", words=GRANULARITIES)
+    num_groups: int = setting(160, least=1)
+    type_embedding: int = setting(16, least=1)
+    graph_width: int = setting(32, paper=128, least=1)
+    graph_layers: int = setting(2, least=1)
+    width: int = setting(32, paper=64, least=1)
+    layers: int = setting(2, least=1)
+    heads: int = setting(2, paper=3, least=1)
+    head_width: int = setting(16, paper=25, least=1)
+    inner_width: int = setting(64, paper=256, least=1)
+    segment: int = setting(64, paper=256, least=1)
+    modulation: str = setting("product", words=MODULATIONS)
+    passes: int = setting(1, paper=3, least=1)
+    device_state: bool = setting(True, paper=False)
+    begin: str = setting("best", paper="nothing", words=BEGIN)
+    keep_probability: float = setting(0.985, paper=0.0, least=0, below=1)
+    exploration: float = setting(0.005, paper=0.0, least=0, below=1)
+    rollouts: int = setting(32, paper=800, least=1)
+    minibatches: int = setting(1, paper=40, least=1)
+    epochs: int = setting(3, paper=20, least=1)
+    clip: float = setting(0.2, above=0)
+    learning_rate: float = setting(3e-3, paper=1e-4, least=0)
+    gradient_clip: float = setting(0.5, above=0)
+    entropy: float = setting(0.01, least=0)
+    standardize: bool = setting(True, paper=False)
+    elite_share: float = setting(0.1, paper=0.0, least=0, most=1)
+    failing_reward: float = setting(-2.0, paper=-10.0, below=0)
+    weights: str = setting("", remedy=WEIGHTS_REMEDY)
+    preset: str = setting("ours", words=("ours", "paper"))
 
     def __post_init__(self) -> None:
-        fill_in(self, PRESETS)
-        for field in _COUNTS:
-            self._keep(field, arguments.whole_number(field, getattr(self, field), 1))
-        for field, limits in _NUMBERS.items():
-            self._keep(field, arguments.number(field, getattr(self, field), finite=True, **limits))
-        arguments.instance_of("weights", self.weights, str, "give the path of a file that `train` wrote")
-        for field in ("device_state", "standardize"):
-            self._keep(field, arguments.truth(field, getattr(self, field)))
-        for field, words in (("granularity", GRANULARITIES), ("modulation", MODULATIONS), ("begin", BEGIN)):
-            arguments.one_of(field, getattr(self, field), words)
+        super().__post_init__()
         if self.rollouts % self.minibatches:
             raise InputError(
                 f"minibatches is {self.minibatches}; give a divisor of rollouts, which is {self.rollouts}"
@@ -176,35 +122,3 @@ class GoConfig:
     def most_nodes(self) -> int | None:
         """How many nodes there are at most (``nodes_of``); None where each unit is one."""
         return self.num_groups if self.granularity == "groups" else None
-
-    def _keep(self, field: str, value: object) -> None:
-        """Stores a field as Python's own type."""
-        object.__setattr__(self, field, value)
-
-
-_COUNTS = (
-    "num_groups",
-    "type_embedding",
-    "graph_width",
-    "graph_layers",
-    "width",
-    "layers",
-    "heads",
-    "head_width",
-    "inner_width",
-    "segment",
-    "passes",
-    "rollouts",
-    "minibatches",
-    "epochs",
-)
-_NUMBERS: dict[str, dict[str, float]] = {
-    "keep_probability": {"least": 0, "below": 1},
-    "exploration": {"least": 0, "below": 1},
-    "clip": {"above": 0},
-    "learning_rate": {"least": 0},
-    "gradient_clip": {"above": 0},
-    "entropy": {"least": 0},
-    "elite_share": {"least": 0, "most": 1},
-    "failing_reward": {"below": 0},
-}

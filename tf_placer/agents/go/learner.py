@@ -1,27 +1,27 @@
-"""Proximal policy optimization for GO: propose, learn."""
+"""Proximal policy optimization for GO."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 import numpy as np
-import sonnet as snt
 import tensorflow as tf
 
 from tf_placer.agents.baselines import elites, standardized_advantage
+from tf_placer.agents.descent import adam, summed_gradients
+from tf_placer.agents.features import FEATURES_VERSION, RELATIVE_VERSION
 from tf_placer.agents.go.committed import committed
 from tf_placer.agents.go.config import GoConfig
-from tf_placer.agents.go.inputs import GoInputs, go_inputs
-from tf_placer.agents.go.kind import go_kind
-from tf_placer.agents.go.policy import NOWHERE, Chain, GoPolicy
-from tf_placer.agents.learner import Beginning, Proposal
+from tf_placer.agents.go.inputs import go_inputs
+from tf_placer.agents.go.policy import NETWORK_VERSION, NOWHERE, Chain, GoPolicy, go_kind
+from tf_placer.agents.go.student import GoStudent
+from tf_placer.agents.learner import Beginning, PolicyLearner, Proposal, executed_times
 from tf_placer.agents.losses import ppo_loss, reinforce_loss
-from tf_placer.agents.moments import make_moments
 from tf_placer.agents.nodes import nodes_of
-from tf_placer.agents.rewards import square_root_reward
 from tf_placer.agents.trial_average import TrialAverage
-from tf_placer.agents.weights import restore_weights, weights_path
+from tf_placer.agents.weights import SHIPPED, restore_weights, weights_path
 from tf_placer.errors import InputError
+from tf_placer.method_spec import Kind, MethodSpec
 from tf_placer.problem.problem import Problem
 
 _STEPS, _TEMPERATURE = 12, 0.5  # of placements by weights that were taught elsewhere
@@ -35,17 +35,12 @@ class Drawn(NamedTuple):
     log_prob: tf.Tensor
 
 
-class GoLearner(snt.Module):
-    """Trains a ``GoPolicy`` on one problem (Zhou et al. 2020, section 3.4); a ``Learner``.
-
-        proposal = learner.propose()
-        learner.learn(proposal.actions, runtime_s, valid)
+class GoLearner(PolicyLearner):
+    """Trains a ``GoPolicy`` on one problem (Zhou et al. 2020, section 3.4).
 
     objective = mean_b sum_decisions min(r A, clip(r) A) + weight * mean entropy,   r = p / old p of each decision
 
-    A is the reward less the mean of all earlier trials of the graph, or standardized by batch. Everything that the
-    next update depends on is in variables, and what is drawn depends on the seed and the count of updates alone: a
-    learner with restored variables goes on as the saved one would have.
+    A is the reward less the mean of all earlier trials of the graph, or standardized by batch.
     """
 
     def __init__(
@@ -70,7 +65,6 @@ class GoLearner(snt.Module):
           InputError: the policy draws chains of another length, or ``config.weights`` is no file of weights for such a
             policy.
         """
-        super().__init__(name="go_learner")
         if policy is not None and policy.config.passes != config.passes:
             raise InputError(
                 f"passes is {config.passes} and the policy draws chains of {policy.config.passes}; give as many"
@@ -83,23 +77,13 @@ class GoLearner(snt.Module):
             policy = GoPolicy(config, seed)
             if config.weights:
                 restore_weights(weights_path(config.weights, __file__), go_kind(config), policy)
-        self.policy = policy
-        self._of_problem = _Untracked(go_inputs(problem, nodes))
-        self._config = config
-        self._reference_s = beginning.reference_s
-        self._seed = tf.constant([seed, 0x60], tf.int32)
-        self._optimizer = snt.optimizers.Adam(config.learning_rate)
-        make_moments(self._optimizer, self.policy.trainable_variables)
-        self.updates = tf.Variable(0, trainable=False, name="updates")
+        inputs = go_inputs(problem, nodes)
+        super().__init__("go_learner", policy, config, beginning, [seed, 0x60], inputs=inputs)
+        self._optimizer = adam(config.learning_rate, policy.trainable_variables)
         self.begin = tf.Variable(begin, trainable=False, name="begin")  # [V]
         self.begin_s = tf.Variable(np.inf, trainable=False, dtype=tf.float64, name="begin_s")
         self.baseline = TrialAverage()
         self._chunk = chunk_of(config, nodes.count)
-
-    @property
-    def inputs(self) -> GoInputs:
-        """The problem as the policy sees it."""
-        return self._of_problem.inputs
 
     def propose(self) -> Proposal:
         """Draws B placements; the same ones until ``learn`` is called."""
@@ -109,7 +93,7 @@ class GoLearner(snt.Module):
     @tf.function(autograph=False)
     def _refined(self) -> Proposal:
         """Draws chains from where refinement begins."""
-        config, seed = self._config, tf.random.fold_in(self._seed, self.updates)
+        config, seed = self._config, self._now()
         begin = tf.convert_to_tensor(self.begin)
 
         def draw(one: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -131,17 +115,8 @@ class GoLearner(snt.Module):
         chain = Chain(begin, self._with_begin(begin, devices))
         return Proposal(Drawn(chain, log_prob), self.inputs.placements(chain.executed))
 
-    @tf.function(autograph=False)
-    def learn(self, actions: Drawn, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
-        """Takes PPO's steps, by teacher forcing of what was executed.
-
-        Args:
-          actions: what ``propose`` gave last.
-          runtime_s: [B] step times of its placements; not read where not valid.
-          valid: [B] bool.
-        """
+    def _update(self, actions: Drawn, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
         config = self._config
-        reward = square_root_reward(runtime_s, valid, self._reference_s, config.failing_reward)
         drawn = self._is_drawn()
         advantage = drawn * self.baseline.advantage(reward)
         if config.standardize:
@@ -151,8 +126,7 @@ class GoLearner(snt.Module):
         )
         chain = actions.chain
         self._steps(chain.begin, (chain.devices, actions.log_prob, advantage, elite))
-        self._remember(chain, tf.where(valid, tf.cast(runtime_s, tf.float64), np.inf))
-        self.updates.assign_add(1)
+        self._remember(chain, executed_times(runtime_s, valid))
 
     @tf.function(autograph=False)
     def entropy(self) -> tf.Tensor:
@@ -172,7 +146,7 @@ class GoLearner(snt.Module):
 
     def _taught(self) -> Proposal:
         """What weights that were taught elsewhere make of the problem: the likeliest, then draws."""
-        count, seed = self._config.rollouts, tf.random.fold_in(self._seed, self.updates)
+        count, seed = self._config.rollouts, self._now()
         cold, warm = (
             committed(self.policy, self.inputs, some, _STEPS, tf.constant(temperature), seed)
             for some, temperature in ((1, 0.0), (count - 1, _TEMPERATURE))
@@ -204,7 +178,7 @@ class GoLearner(snt.Module):
 
     def _order(self, epoch: tf.Tensor) -> tf.Tensor:
         """[B] a permutation of this update and epoch."""
-        seed = tf.random.fold_in(tf.random.fold_in(self._seed, self.updates), 1 + epoch)
+        seed = tf.random.fold_in(self._now(), 1 + epoch)
         return tf.argsort(tf.random.stateless_uniform([self._config.rollouts], seed), stable=True)
 
     def _step(self, begin: tf.Tensor, lesson: list[tf.Tensor], size: int) -> None:
@@ -214,23 +188,14 @@ class GoLearner(snt.Module):
         self._optimizer.apply(clipped, self.policy.trainable_variables)
 
     def _gradients(self, begin: tf.Tensor, lesson: list[tf.Tensor], size: int) -> list[tf.Tensor]:
-        """Of a minibatch's loss, added up over chunks of samples, so that memory stays small."""
-        variables = self.policy.trainable_variables
+        """Of a minibatch's loss, added up over chunks of samples."""
         chunk = min(self._chunk, size)
 
-        def add(first: tf.Tensor, *total: tf.Tensor) -> tuple:
-            with tf.GradientTape() as tape:
-                devices, *told = (one[first : first + chunk] for one in lesson)
-                loss = self._loss(Chain(begin, devices), *told) * (chunk / size)
-            gradients = tape.gradient(loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-            return first + chunk, *(
-                one + tf.convert_to_tensor(more) for one, more in zip(total, gradients, strict=True)
-            )
+        def loss(first: tf.Tensor) -> tf.Tensor:
+            devices, *told = (one[first : first + chunk] for one in lesson)
+            return self._loss(Chain(begin, devices), *told) * (chunk / size)
 
-        begun = (tf.constant(0), *(tf.zeros_like(variable) for variable in variables))
-        if chunk == size:
-            return list(add(*begun)[1:])
-        return list(tf.while_loop(lambda first, *_: first < size, add, begun, parallel_iterations=1)[1:])
+        return summed_gradients(loss, self.policy.trainable_variables, size, chunk)
 
     def _loss(
         self, chain: Chain, old_log_prob: tf.Tensor, advantage: tf.Tensor, elite: tf.Tensor
@@ -262,8 +227,15 @@ def chunk_of(config: GoConfig, nodes: int) -> int:
     return max(divisor for divisor in range(1, size + 1) if size % divisor == 0 and divisor <= most)
 
 
-class _Untracked:
-    """Keeps the problem out of the module's own state: checkpoints and weights are of the policy alone."""
-
-    def __init__(self, inputs: GoInputs):
-        self.inputs = inputs
+SPEC = MethodSpec(
+    name="go",
+    kind=Kind.LEARNED,
+    summary="GO: devices for all nodes at once, by GraphSAGE, attention and PPO (Zhou et al. 2020).",
+    build=GoLearner,
+    config=GoConfig,
+    default=GoConfig(weights=SHIPPED),
+    ignores=("what does not fit in its groups",),
+    uses_start=True,
+    versions={"network": NETWORK_VERSION, "features": FEATURES_VERSION, "relative": RELATIVE_VERSION},
+    student=GoStudent,
+)

@@ -8,12 +8,13 @@ import sonnet as snt
 import tensorflow as tf
 
 from tf_placer import masked
-from tf_placer.agents.features import DEVICE_NUMBERS, NUM_TYPES, RELATIVE_WIDTH
-from tf_placer.agents.features.device_features import DEVICE_WIDTH
+from tf_placer.agents.features import DEVICE_NUMBERS, NUM_TYPES, RELATIVE_VERSION, RELATIVE_WIDTH
 from tf_placer.agents.go.config import GoConfig
 from tf_placer.agents.go.decided import DECIDED_WIDTH, Decided, decided
 from tf_placer.agents.go.inputs import NODE_NUMBERS, GoInputs
 from tf_placer.agents.initialization import draw_weights
+from tf_placer.agents.leaning import one_device
+from tf_placer.agents.weights import PolicyKind
 from tf_placer.encoder.graph_sage import GraphSage
 from tf_placer.placer.device_scorer import DeviceChoices, DeviceScorer, EmbeddedDevices
 from tf_placer.placer.segment_attention import SegmentAttention
@@ -21,7 +22,6 @@ from tf_placer.placer.segment_attention import SegmentAttention
 NOWHERE = -1
 """The device of a node of which nothing is decided yet."""
 
-_LEAST = 1e-30  # probability, where there is no exploration: its logarithm is a number
 _FAINT = 0.1  # of the weights of the last layer: what devices hold says little at first
 
 
@@ -106,8 +106,7 @@ class GoPolicy(snt.Module):
         self._nodes(tf.zeros([1, config.graph_width + NODE_NUMBERS]))
         self._around(tf.zeros([1, 3 * width]))
         states = self._attention(tf.zeros([1, 1, width]), graph[0])
-        one = tf.ones([1, 1], tf.bool)
-        choices = DeviceChoices(tf.zeros([1, DEVICE_WIDTH]), tf.constant([0]), one, tf.zeros([1, 1]))
+        choices = one_device(1)
         self._devices.score(states, self._devices.embed(choices))
         if config.device_state:
             self._of_state(tf.zeros([1, width]))
@@ -205,7 +204,9 @@ class GoPolicy(snt.Module):
             held = tf.tensordot(seen.of_devices(inputs), of_device[:DECIDED_WIDTH], 1)  # [B, V, D, H]
             alike = tf.matmul(devices.embedding, of_device[DECIDED_WIDTH:])[tf.newaxis, tf.newaxis]
             logits += tf.tensordot(tf.nn.relu(each + held + alike), self._by_state.w, 1)[..., 0]
-        return self._mixed(logits + self._leaning(inputs, seen), inputs.legal)
+        logits = masked.masked(logits + self._leaning(inputs, seen), inputs.legal)
+        share = self.config.exploration
+        return masked.mixed(logits, inputs.legal, share) if share else logits
 
     def _leaning(self, inputs: GoInputs, seen: Decided) -> tf.Tensor:
         """[B, V, D], for a node to stay with all other logits equal: log(p / q), q each other device's in 1 - p."""
@@ -216,14 +217,26 @@ class GoPolicy(snt.Module):
         others = tf.maximum(choices - 1.0, 1.0)
         return seen.here * tf.math.log(probability * others / (1.0 - probability))
 
-    def _mixed(self, logits: tf.Tensor, legal: tf.Tensor) -> tf.Tensor:
-        """Logits of (1 - e) p + e / (number of legal devices), masked."""
-        share = self.config.exploration
-        logits = masked.masked(logits, legal)
-        if not share:
-            return logits
-        uniform = tf.cast(legal, tf.float32) / tf.reduce_sum(
-            tf.cast(legal, tf.float32), axis=1, keepdims=True
-        )
-        mixed = (1.0 - share) * tf.nn.softmax(logits) + share * uniform
-        return masked.masked(tf.math.log(tf.where(legal, tf.maximum(mixed, _LEAST), 1.0)), legal)
+
+# Of the networks' shape: variables that were saved with another one cannot be restored.
+NETWORK_VERSION = 1
+
+_SHAPING = (
+    "type_embedding",
+    "graph_width",
+    "graph_layers",
+    "width",
+    "layers",
+    "heads",
+    "head_width",
+    "inner_width",
+    "modulation",
+    "device_state",
+)
+
+
+def go_kind(config: GoConfig) -> PolicyKind:
+    """The kind of a ``GoPolicy`` with these settings."""
+    settings = {name: getattr(config, name) for name in _SHAPING}
+    versions = {"network": NETWORK_VERSION, "relative features": RELATIVE_VERSION}
+    return PolicyKind(GoPolicy.__name__, versions, settings)

@@ -10,12 +10,11 @@ import sonnet as snt
 import tensorflow as tf
 
 from tf_placer import masked
+from tf_placer.agents.descent import adam
 from tf_placer.agents.go.config import GoConfig
 from tf_placer.agents.go.inputs import GoInputs, go_inputs
-from tf_placer.agents.go.kind import go_kind
-from tf_placer.agents.go.policy import NOWHERE, GoPolicy
+from tf_placer.agents.go.policy import NOWHERE, GoPolicy, go_kind
 from tf_placer.agents.graph_inputs import GraphInputs
-from tf_placer.agents.moments import make_moments
 from tf_placer.agents.nodes import nodes_of
 from tf_placer.cluster.device import MAX_DEVICES
 from tf_placer.problem.problem import Problem
@@ -57,8 +56,7 @@ class GoStudent(snt.Module):
         self._repeats = repeats
         self._seed = tf.constant([seed, 0x57D], tf.int32)
         self._step_length = tf.Variable(config.learning_rate, trainable=False, name="step_length")
-        self._optimizer = snt.optimizers.Adam(self._step_length)
-        make_moments(self._optimizer, self.policy.trainable_variables)
+        self._optimizer = adam(self._step_length, self.policy.trainable_variables)
         self.updates = tf.Variable(0, trainable=False, name="updates")
 
     def groups_of(self, problem: Problem) -> np.ndarray:

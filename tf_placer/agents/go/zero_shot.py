@@ -11,10 +11,10 @@ from tf_placer import arguments
 from tf_placer.agents.go.committed import committed
 from tf_placer.agents.go.config import GoConfig
 from tf_placer.agents.go.inputs import go_inputs
-from tf_placer.agents.go.kind import go_kind
-from tf_placer.agents.go.policy import GoPolicy
+from tf_placer.agents.go.policy import GoPolicy, go_kind
 from tf_placer.agents.nodes import nodes_of
-from tf_placer.agents.weights import restore_weights, weights_path
+from tf_placer.agents.weights import WEIGHTS_REMEDY, restore_weights, weights_path
+from tf_placer.method_spec import Kind, MethodSpec, Settings, setting
 from tf_placer.planners.topological_fill import fitting, needs
 from tf_placer.planners.within_memory import WithinMemory
 from tf_placer.problem.problem import Problem
@@ -22,7 +22,7 @@ from tf_placer.problem.unit_order import order_of_use
 
 
 @dataclasses.dataclass(frozen=True)
-class GoZeroShotConfig:
+class GoZeroShotConfig(Settings):
     """What ``go_zero_shot`` makes.
 
     Attributes:
@@ -36,16 +36,14 @@ class GoZeroShotConfig:
       InputError: a field of the wrong type or out of range.
     """
 
-    weights: str = "shipped"
-    samples: int = 64
-    steps: int = 12
-    temperature: float = 0.5
+    weights: str = setting("shipped", remedy=WEIGHTS_REMEDY)
+    samples: int = setting(64, least=1)
+    steps: int = setting(12, least=1)
+    temperature: float = setting(0.5, least=0)
 
     def __post_init__(self) -> None:
-        arguments.text("weights", self.weights, 'give the path of a file that `train` wrote, or "shipped"')
-        for field in ("samples", "steps"):
-            arguments.whole_number(field, getattr(self, field), least=1)
-        arguments.number("temperature", self.temperature, least=0, finite=True)
+        super().__post_init__()
+        arguments.text("weights", self.weights, f'{WEIGHTS_REMEDY}, or "shipped"')
 
 
 def go_zero_shot(
@@ -81,3 +79,14 @@ def go_zero_shot(
     order = order_of_use(problem)
     certain, likely = (WithinMemory(problem, need, order, reserve) for need, reserve in needs(problem))
     return fitting(problem, [certain(likely(row)) for row in rows])
+
+
+SPEC = MethodSpec(
+    name="go_zero_shot",
+    kind=Kind.CONSTRUCTIVE,
+    summary="GO's policy as it was taught on other graphs, without rewards (Zhou et al. 2020, section 4.4).",
+    build=go_zero_shot,
+    config=GoZeroShotConfig,
+    ignores=("single units of a group", "the simulator's order", "peaks of memory"),
+    goes_on=False,
+)

@@ -10,7 +10,7 @@ import tensorflow as tf
 from tf_placer.agents.graph_inputs import GraphInputs, graph_inputs
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.start import HdpStart
-from tf_placer.agents.leaning import bounded_leaning
+from tf_placer.agents.leaning import leaning_choices
 from tf_placer.placer.device_scorer import DeviceChoices
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph
@@ -66,7 +66,6 @@ def hdp_inputs(problem: Problem, config: HdpConfig, start: HdpStart, seed: int) 
       seed: of the landmarks.
     """
     graph = graph_inputs(problem, config.landmarks, seed)
-    legal = start.legal_of_group
     return HdpInputs(
         graph=graph,
         dense=tf.constant(_standardized(graph.unit_features.numpy())),
@@ -74,12 +73,7 @@ def hdp_inputs(problem: Problem, config: HdpConfig, start: HdpStart, seed: int) 
         only_device=tf.constant(start.classes.first_legal),
         class_of_group=tf.constant(start.class_of_group),
         group_leaning=tf.constant(group_leaning(problem, start, config.group_probability)),
-        choices=DeviceChoices(
-            features=graph.device_features,
-            number=graph.device_numbers,
-            legal=tf.constant(legal),
-            leaning=tf.constant(leaning(start.device_of_group, legal, config)),
-        ),
+        choices=leaning_choices(problem, start.legal_of_group, start.device_of_group, config),
     )
 
 
@@ -113,19 +107,6 @@ def group_leaning(problem: Problem, start: HdpStart, probability: float) -> np.n
 def _rows(amounts: np.ndarray) -> np.ndarray:
     """Each row over its sum; zeros stay."""
     return amounts / np.maximum(amounts.sum(axis=1, keepdims=True), 1e-12)
-
-
-def leaning(device_of_group: np.ndarray, legal: np.ndarray, config: HdpConfig) -> np.ndarray:
-    """[G, D] float32, added to untrained logits: see ``bounded_leaning``.
-
-    Args:
-      device_of_group: [G].
-      legal: [G, D] bool.
-      config: start_probability p, where 0 leans to nothing; tanh_constant C and temperature T.
-    """
-    return bounded_leaning(
-        device_of_group, legal, config.start_probability, config.tanh_constant, config.temperature
-    )
 
 
 def _standardized(columns: np.ndarray) -> np.ndarray:

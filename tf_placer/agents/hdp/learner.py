@@ -1,9 +1,7 @@
-"""REINFORCE for the Hierarchical planner: propose, learn."""
+"""REINFORCE for the Hierarchical planner."""
 
 from __future__ import annotations
 
-import numpy as np
-import sonnet as snt
 import tensorflow as tf
 
 from tf_placer.agents.baselines import (
@@ -12,7 +10,9 @@ from tf_placer.agents.baselines import (
     elites,
     standardized_advantage,
 )
+from tf_placer.agents.descent import adam, descend
 from tf_placer.agents.entropy import EntropySteering
+from tf_placer.agents.features import FEATURES_VERSION
 from tf_placer.agents.hdp.changes import Changes, Executed
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.elite_rows import shift_to_elites
@@ -22,27 +22,20 @@ from tf_placer.agents.hdp.objective import Lesson, grouping_loss, placer_loss, r
 from tf_placer.agents.hdp.policy import HdpPolicy, Noise, Scores
 from tf_placer.agents.hdp.regrouping import Regrouping, exchanged
 from tf_placer.agents.hdp.start import HdpStart
-from tf_placer.agents.learner import Beginning, Proposal
-from tf_placer.agents.moments import make_moments
+from tf_placer.agents.learner import Beginning, PolicyLearner, Proposal, executed_times
 from tf_placer.agents.placement_bytes import (
-    PlacementBytes,
     crossing_share,
     excess_share,
     placement_bytes,
 )
-from tf_placer.agents.rewards import penalized_reward, square_root_reward
+from tf_placer.agents.rewards import penalized_reward
 from tf_placer.errors import InputError
+from tf_placer.method_spec import Kind, MethodSpec
 from tf_placer.problem.problem import Problem
 
-# Of the networks' shape: variables that were saved with another one cannot be restored.
-NETWORK_VERSION = 4
 
-
-class HdpLearner(snt.Module):
-    """Trains an ``HdpPolicy`` on one problem (Mirhoseini et al. 2018, section 3.2); a ``Learner``.
-
-        proposal = learner.propose()
-        learner.learn(proposal.actions, runtime_s, valid)
+class HdpLearner(PolicyLearner):
+    """Trains an ``HdpPolicy`` on one problem (Mirhoseini et al. 2018, section 3.2).
 
     gradient_groups  = 1/m sum_i grad log p(g_i) 1/k sum_j A_ij
     gradient_devices = 1/m sum_i 1/k sum_j grad log p(d_j | g_i) A_ij,   A = R - moving average of R
@@ -56,9 +49,6 @@ class HdpLearner(snt.Module):
     devices, and after ``regroup_after`` updates most move units between its groups (``Regrouping``). The gradient of
     the log-probability of those moves, times what they gain, is then the Grouper's. What it leans to follows the
     groups of the best plan, and with ``cross_entropy`` the Placer imitates its devices.
-
-    Everything that the next update depends on is in variables, and what is drawn depends on them, the seed and the
-    count of updates alone: a learner with restored variables goes on as the saved one would have.
     """
 
     def __init__(
@@ -81,7 +71,6 @@ class HdpLearner(snt.Module):
         Raises:
           InputError: the policy has too few groups for the problem.
         """
-        super().__init__(name="hdp_learner")
         start = HdpStart.from_plans(problem, config, beginning.plans, beginning.simulate)
         inputs = hdp_inputs(problem, config, start, seed)
         groups = len(start.class_of_group)
@@ -94,31 +83,30 @@ class HdpLearner(snt.Module):
                 f"policy has {policy.num_groups} groups and problem {problem.name!r} needs {groups}; give a policy "
                 "with at least as many"
             )
-        self.policy = policy
+        penalizes = config.excess_penalty > 0 or config.crossing_penalty > 0
+        super().__init__(
+            "hdp_learner",
+            policy,
+            config,
+            beginning,
+            [seed, 0x4D5],
+            inputs=inputs,
+            bytes=placement_bytes(problem) if penalizes else None,
+            first_group=tf.constant(start.group_of_unit),
+        )
         self.start = start
-        self._config = config
-        self._reference_s = beginning.reference_s
-        self._seed = tf.constant([seed, 0x4D5], tf.int32)
-        placer = self.policy.placer
-        self._steps = [
-            (placer.network_variables, snt.optimizers.Adam(config.learning_rate)),
-            (self.policy.grouper.trainable_variables, snt.optimizers.Adam(config.grouper_learning_rate)),
+        placer = policy.placer
+        trained = [
+            (placer.network_variables, config.learning_rate),
+            (policy.grouper.trainable_variables, config.grouper_learning_rate),
         ]
         self._rows_follow = config.loss == "cross_entropy" and config.row_rate > 0 and config.row_step > 0
         if config.row_rate and not self._rows_follow:
-            self._steps.append((placer.row_variables, snt.optimizers.Adam(config.row_rate)))
-        for variables, optimizer in self._steps:
-            make_moments(optimizer, variables)
+            trained.append((placer.row_variables, config.row_rate))
+        self._steps = [(variables, adam(rate, variables)) for variables, rate in trained]
         self.incumbent = Incumbent(start.group_of_unit, start.device_of_group)
         regrouping = Regrouping(problem, start.classes) if config.incumbent else None
-        penalizes = config.excess_penalty > 0 or config.crossing_penalty > 0
-        self._of_problem = _Untracked(
-            inputs,
-            placement_bytes(problem) if penalizes else None,
-            tf.constant(start.group_of_unit),
-            Changes(self.incumbent, regrouping, inputs.choices.legal, config),
-        )
-        self.updates = tf.Variable(0, trainable=False, name="updates")
+        self._of_problem.changes = Changes(self.incumbent, regrouping, inputs.choices.legal, config)
         self.baseline = MovingAverageBaseline(config.baseline_decay, config.normalize_advantage)
         self.steering = EntropySteering(config.entropy_rate)
 
@@ -127,67 +115,49 @@ class HdpLearner(snt.Module):
         """B = (m + 1) k where a part of the samples changes the incumbent, else m k."""
         return (self._config.groupings + self._config.incumbent) * self._config.placements
 
-    @tf.function(autograph=False)
-    def propose(self) -> Proposal:
-        """Draws B placements; the same ones until ``learn`` is called."""
+    def _draw(self, seed: tf.Tensor) -> Proposal:
         inputs = self._inputs()
-        noise, seeds = self._draw()
+        noise, seeds = self._noise(seed)
         drawn, scores = self.policy.sample(inputs, noise, seeds[0])
         changes = self._of_problem.changes
         actions = changes.execute(drawn, scores.network_logits, self.updates, seeds[1])
         return Proposal(actions, changes.placements(self.policy, inputs, actions))
 
-    @tf.function(autograph=False)
-    def learn(self, actions: Executed, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
-        """Takes an optimizer step or several, by teacher forcing of what was executed.
-
-        Args:
-          actions: what ``propose`` gave last.
-          runtime_s: [B] step times of its placements; not read where not valid.
-          valid: [B] bool.
-        """
-        noise, _ = self._draw()
+    def _update(self, actions: Executed, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
+        noise, _ = self._noise(self._now())
         inputs, drawn = self._inputs(), actions.drawn
-        reward = square_root_reward(runtime_s, valid, self._reference_s, self._config.failing_reward)
-        reward = self._less_penalties(reward, valid, actions)
-        lesson = self._lesson(reward, runtime_s, valid, actions)
-        logits = old_log_prob = tf.constant(0.0)  # of the first epoch, as they were drawn
-        for epoch in range(self._config.epochs):
-            with tf.GradientTape() as tape:
-                scores = self.policy.score(inputs, drawn, noise)
-                if not epoch:
-                    logits, old_log_prob = scores.decision_logits, tf.stop_gradient(scores.decision_log_prob)
-                loss = self._loss(scores, lesson, old_log_prob, actions)
-            every = [variables for variables, _ in self._steps]
-            for (variables, optimizer), gradients in zip(
-                self._steps, tape.gradient(loss, every), strict=True
-            ):
-                clipped, _ = tf.clip_by_global_norm(gradients, self._config.gradient_clip)
-                optimizer.apply(clipped, variables)
+        lesson = self._lesson(self._less_penalties(reward, valid, actions), runtime_s, valid, actions)
+        epochs: list[Scores] = []  # the first is of the policy that drew
+
+        def loss() -> tf.Tensor:
+            epochs.append(self.policy.score(inputs, drawn, noise))
+            return self._loss(epochs[-1], lesson, tf.stop_gradient(epochs[0].decision_log_prob), actions)
+
+        for _ in range(self._config.epochs):
+            descend(loss, self._steps, self._config.gradient_clip)
         if self._rows_follow:
-            shape = [self.samples_per_update, *self._of_problem.inputs.choices.legal.shape]
+            shape = [self.samples_per_update, *inputs.choices.legal.shape]
             shift = shift_to_elites(
-                tf.reshape(logits, shape),
+                tf.reshape(epochs[0].decision_logits, shape),
                 tf.reshape(drawn.device_of_group, shape[:2]),
                 lesson.elite,
                 self._config.row_step,
             )
             self.policy.placer.shift_rows(shift, inputs.choices.number)
-        times = tf.where(valid, tf.cast(runtime_s, tf.float64), np.inf)
+        times = executed_times(runtime_s, valid)
         best = tf.argmin(times, output_type=tf.int32)
         self.incumbent.take(self._of_problem.changes.decided(actions, best), times[best])
-        self.updates.assign_add(1)
 
     @tf.function(autograph=False)
     def entropy(self) -> tf.Tensor:
         """Mean entropy of a group's device in nats, by the policy as it is."""
-        noise, seeds = self._draw()
+        noise, seeds = self._noise(self._now())
         _, scores = self.policy.sample(self._inputs(), noise, seeds[0])
         return tf.reduce_mean(scores.device_entropy)
 
     def _inputs(self) -> HdpInputs:
         """The problem, with a Grouper that leans to the groups of the incumbent where that is changed."""
-        inputs, of_problem = self._of_problem.inputs, self._of_problem
+        inputs, of_problem = self.inputs, self._of_problem
         if not of_problem.changes.any:
             return inputs
         leaning = exchanged(inputs.group_leaning, of_problem.first_group, self.incumbent.group_of_unit)
@@ -198,7 +168,7 @@ class HdpLearner(snt.Module):
         config, of_bytes = self._config, self._of_problem.bytes
         if of_bytes is None:
             return reward
-        placements = self._of_problem.changes.placements(self.policy, self._of_problem.inputs, actions)
+        placements = self._of_problem.changes.placements(self.policy, self.inputs, actions)
         return penalized_reward(
             reward,
             valid,
@@ -208,12 +178,12 @@ class HdpLearner(snt.Module):
             config.crossing_penalty,
         )
 
-    def _draw(self) -> tuple[Noise, tf.Tensor]:
-        """This update's exploration noise, and two seeds of its samples."""
+    def _noise(self, seed: tf.Tensor) -> tuple[Noise, tf.Tensor]:
+        """An update's exploration noise, and two seeds of its samples."""
         config = self._config
-        seeds = tf.random.split(tf.random.fold_in(self._seed, self.updates), 3)
+        seeds = tf.random.split(seed, 3)
         amplitude = config.noise_amplitude * self._fade(config.noise_updates)
-        return self.policy.draw_noise(self._of_problem.inputs, amplitude, seeds[0]), seeds[1:]
+        return self.policy.draw_noise(self.inputs, amplitude, seeds[0]), seeds[1:]
 
     def _lesson(self, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor, actions: Executed) -> Lesson:
         """What a batch says; an invalid sample teaches, networks and baseline, only in the first updates."""
@@ -248,27 +218,17 @@ class HdpLearner(snt.Module):
         else:
             loss += grouping_loss(scores, lesson)
         if config.entropy_start:
-            fade = self._fade(config.entropy_updates)
-            target = config.entropy_end + (config.entropy_start - config.entropy_end) * fade
-            loss -= self.steering.bonus(tf.reduce_mean(scores.device_entropy), target)
+            loss -= self.steering.bonus(tf.reduce_mean(scores.device_entropy), self._entropy_target())
         return loss
 
-    def _fade(self, updates: int) -> tf.Tensor:
-        """Goes from 1 to 0 over that many updates."""
-        return tf.maximum(0.0, 1.0 - tf.cast(self.updates, tf.float32) / max(updates, 1))
 
-
-class _Untracked:
-    """Keeps the problem out of the module's own state: checkpoints and weights are of the policy alone."""
-
-    def __init__(
-        self,
-        inputs: HdpInputs,
-        of_bytes: PlacementBytes | None,
-        first_group: tf.Tensor,
-        changes: Changes,
-    ):
-        self.inputs = inputs
-        self.bytes = of_bytes
-        self.first_group = first_group  # [U]
-        self.changes = changes
+SPEC = MethodSpec(
+    name="hdp",
+    kind=Kind.LEARNED,
+    summary="Hierarchical planner: Grouper and Placer trained with REINFORCE (Mirhoseini et al. 2018).",
+    build=HdpLearner,
+    config=HdpConfig,
+    ignores=("what does not fit in its groups",),
+    uses_start=True,
+    versions={"network": 4, "features": FEATURES_VERSION},
+)

@@ -10,15 +10,14 @@ import tensorflow as tf
 
 from tf_placer import masked
 from tf_placer.agents.features import DEVICE_NUMBERS, NUM_TYPES
-from tf_placer.agents.features.device_features import DEVICE_WIDTH
 from tf_placer.agents.features.unit_features import FIXED_WIDTH
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.group_embeddings import embedding_width, group_embeddings
 from tf_placer.agents.hdp.imitation import imitate_partition
 from tf_placer.agents.hdp.inputs import HdpInputs
 from tf_placer.agents.initialization import draw_weights
+from tf_placer.agents.leaning import one_device
 from tf_placer.grouper.feed_forward import FeedForwardGrouper
-from tf_placer.placer.device_scorer import DeviceChoices
 from tf_placer.placer.seq2seq import Decoded, Seq2SeqPlacer
 
 
@@ -94,9 +93,7 @@ class HdpPolicy(snt.Module):
         self.grouper(tf.zeros([1], tf.int32), tf.zeros([1, FIXED_WIDTH + config.landmarks]))
         self.placer.greedy(
             tf.zeros([1, 2, embedding_width(self.num_groups)]),
-            DeviceChoices(
-                tf.zeros([1, DEVICE_WIDTH]), tf.constant([0]), tf.ones([2, 1], tf.bool), tf.zeros([2, 1])
-            ),
+            one_device(2),
         )
         draw_weights(self, seed)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 
-from tf_placer import arguments
+from tf_placer.agents.weights import WEIGHTS_REMEDY
+from tf_placer.method_spec import Settings, setting
 
 _MOST = 2**20
 
 
 @dataclasses.dataclass(frozen=True)
-class LearnedListConfig:
+class LearnedListConfig(Settings):
     """How rules of list scheduling are drawn, and how the search moves to those that fare well.
 
     Attributes:
@@ -29,21 +30,12 @@ class LearnedListConfig:
       InputError: a field of the wrong type or out of range.
     """
 
-    num_groups: int = 320
-    passes: int = 3
-    rules: int = 16
-    elites: int = 3
-    spread: float = 1.0
-    step: float = 0.4
-    spread_step: float = 0.05
-    least_spread: float = 0.02
-    weights: str = "shipped"
-
-    def __post_init__(self) -> None:
-        for field, least in (("num_groups", 1), ("passes", 1), ("rules", 2), ("elites", 1)):
-            arguments.whole_number(field, getattr(self, field), least=least, most=_MOST)
-        arguments.number("spread", self.spread, above=0.0, finite=True)
-        arguments.number("step", self.step, above=0.0, most=1.0)
-        arguments.number("spread_step", self.spread_step, least=0.0, most=1.0)
-        arguments.number("least_spread", self.least_spread, least=0.0, finite=True)
-        arguments.instance_of("weights", self.weights, str, "give the path of a file that `train` wrote")
+    num_groups: int = setting(320, least=1, most=_MOST)
+    passes: int = setting(3, least=1, most=_MOST)
+    rules: int = setting(16, least=2, most=_MOST)
+    elites: int = setting(3, least=1, most=_MOST)
+    spread: float = setting(1.0, above=0)
+    step: float = setting(0.4, above=0, most=1)
+    spread_step: float = setting(0.05, least=0, most=1)
+    least_spread: float = setting(0.02, least=0)
+    weights: str = setting("shipped", remedy=WEIGHTS_REMEDY)

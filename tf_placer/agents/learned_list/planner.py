@@ -7,15 +7,13 @@ from typing import Any
 import numpy as np
 
 from tf_placer.agents.learned_list.config import LearnedListConfig
-from tf_placer.agents.learned_list.kind import learned_list_kind
 from tf_placer.agents.learned_list.placer import ListPlacer
-from tf_placer.agents.learned_list.policy import RulePrior
+from tf_placer.agents.learned_list.policy import RulePrior, learned_list_kind
 from tf_placer.agents.learned_list.rules import Rules
+from tf_placer.agents.learned_list.student import LearnedListStudent
 from tf_placer.agents.weights import restore_weights, weights_path
+from tf_placer.method_spec import Kind, MethodSpec, Role
 from tf_placer.problem.problem import Problem
-
-# Of what a search keeps: one that was saved with another cannot go on.
-STATE_VERSION = 1
 
 
 class LearnedList:
@@ -89,3 +87,16 @@ class LearnedList:
         self._rules.mean = np.array(state["mean"], np.float64)
         self._rules.spread = np.array(state["spread"], np.float64)
         self._updates = int(state["updates"])
+
+
+SPEC = MethodSpec(
+    name="learned_list",
+    kind=Kind.IMPROVING,
+    summary="A list scheduler; its rule was learned on other programs, and is searched for on this one.",
+    build=LearnedList,
+    config=LearnedListConfig,
+    ignores=("single units of a group", "the simulator's order", "peaks of memory"),
+    roles=frozenset({Role.MEMBER, Role.OPENING}),
+    versions={"rules": 1},
+    student=LearnedListStudent,
+)

@@ -6,6 +6,8 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
+from tf_placer.agents.learned_list.inputs import INPUTS_VERSION
+from tf_placer.agents.weights import PolicyKind
 from tf_placer.ops.list_policy import CONTEXT, FEATURES, NUM_COEFFICIENTS
 
 # What a rule looks at before it was taught anything: where the op is fast, what crosses, and what is full.
@@ -40,3 +42,12 @@ class RulePrior(snt.Module):
         order = NUM_COEFFICIENTS - mean.size
         self.mean = tf.Variable(np.append(mean, np.zeros(order)), name="mean")
         self.spread = np.append(spread, np.full(order, _SPREAD_OF_ORDER))
+
+
+# Of what a rule computes: coefficients that were taught for another one cannot be used.
+RULE_VERSION = 1
+
+
+def learned_list_kind() -> PolicyKind:
+    """The kind of a ``RulePrior``."""
+    return PolicyKind(RulePrior.__name__, {"rule": RULE_VERSION, "inputs": INPUTS_VERSION}, {})

@@ -9,9 +9,8 @@ import sonnet as snt
 import tensorflow as tf
 
 from tf_placer.agents.learned_list.config import LearnedListConfig
-from tf_placer.agents.learned_list.kind import learned_list_kind
 from tf_placer.agents.learned_list.placer import ListPlacer
-from tf_placer.agents.learned_list.policy import RulePrior
+from tf_placer.agents.learned_list.policy import RulePrior, learned_list_kind
 from tf_placer.agents.learned_list.rules import Rules
 from tf_placer.agents.nodes import nodes_of
 from tf_placer.evaluation.any_order import search_simulator

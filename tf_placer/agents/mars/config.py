@@ -4,56 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 
-from tf_placer import arguments
-from tf_placer.agents.presets import OF_PRESET, fill_in
 from tf_placer.agents.unit_groups import KINDS
+from tf_placer.agents.weights import WEIGHTS_REMEDY
 from tf_placer.errors import InputError
-
-PRESETS: dict[str, dict[str, object]] = {
-    "ours": {
-        "num_groups": 160,
-        "encoder_width": 32,
-        "encoder_goes_on": False,
-        "pretrain_iterations": 100,
-        "hidden": 64,
-        "segment": 64,
-        "groups_per_step": 16,
-        "start_probability": 0.9,
-        "placements": 32,
-        "decisions_apart": True,
-        "minibatches": 2,
-        "entropy": 0.1,
-        "learning_rate": 5e-3,
-        "standardize": True,
-        "elites": 8,
-        "failing_reward": -2.0,
-    },
-    "paper": {
-        "num_groups": 0,
-        "encoder_width": 256,
-        "encoder_goes_on": True,
-        "pretrain_iterations": 1000,
-        "hidden": 512,
-        "segment": 128,
-        "groups_per_step": 1,
-        "start_probability": 0.0,
-        "placements": 10,
-        "decisions_apart": False,
-        "minibatches": 4,
-        "entropy": 1e-3,
-        "learning_rate": 3e-4,
-        "standardize": False,
-        "elites": 0,
-        "failing_reward": -10.0,
-    },
-}
+from tf_placer.method_spec import Settings, setting
 
 
 @dataclasses.dataclass(frozen=True)
-class MarsConfig:
+class MarsConfig(Settings):
     """Lan et al. 2021, "Mars: Memory-based Reinforcement Learning for Device Placement".
 
-    ``preset="paper"`` gives the paper's values, each named below as (paper: ...); what we could not find in it is
+    ``preset="paper"`` gives the paper's values, ``paper=`` below; what we could not find in it is
     marked as a guess. Departures of "ours", each undone by its field:
 
     - num_groups 160 for 0: decides for min-cut parts split by slack, not unit by unit.
@@ -80,27 +41,27 @@ class MarsConfig:
       groups: what is decided for: ``slack``, min-cut parts split by slack, or ``min_cut``.
       num_groups: most groups; more where a problem has more kinds of units; 0 decides for each unit (paper).
       type_embedding: width of an op type's row.
-      encoder_width: H of the GCN (paper: 256).
+      encoder_width: H of the GCN.
       encoder_layers: of the GCN (paper: 3).
       encoder_goes_on: the encoder learns by rewards too, with the placer (paper); else it is not changed any more.
-      pretrain_iterations: steps of Deep Graph Infomax before the first proposal (paper: 1000); 0 for none, which is the
+      pretrain_iterations: steps of Deep Graph Infomax before the first proposal; 0 for none, which is the
         paper's ablation.
       pretrain_rate: Adam's, for these.
       weights: file that `train` wrote, whose encoder it begins with, instead of pre-training one; "" for none.
-      hidden: width of the placer's LSTMs (paper: 512).
-      segment: groups of a segment (paper: 128).
-      groups_per_step: that the placer reads and places in one step (paper: 1).
+      hidden: width of the placer's LSTMs.
+      segment: groups of a segment.
+      groups_per_step: that the placer reads and places in one step.
       tanh_constant: C of the bounded logits.
       temperature: T of the bounded logits.
       start_probability: how often an untaught placer chooses each group's device of the plan that it starts from; 0
         leaves it unbiased (paper).
-      placements: B, drawn for an update (paper: about 10).
+      placements: B, drawn for an update.
       clip: of PPO's ratios (paper: 0.2).
       decisions_apart: clip the ratio of each decision; else that of the whole plan (paper: a guess).
       epochs: over the placements of an update (paper: a guess).
-      minibatches: of an epoch, an optimizer step each (paper: 4).
-      entropy: weight of the mean entropy of a decision (paper: 1e-3).
-      learning_rate: Adam's (paper: 3e-4).
+      minibatches: of an epoch, an optimizer step each.
+      entropy: weight of the mean entropy of a decision.
+      learning_rate: Adam's.
       gradient_clip: global norm of the gradient (paper: 1).
       standardize: advantages by batch; else a moving average is the baseline (paper).
       baseline_decay: of that average (paper: 0.99).
@@ -112,85 +73,39 @@ class MarsConfig:
       InputError: a field of the wrong type or out of range.
     """
 
-    preset: str = "ours"
-    groups: str = "slack"
-    num_groups: int = OF_PRESET
-    type_embedding: int = 16
-    encoder_width: int = OF_PRESET
-    encoder_layers: int = 3
-    encoder_goes_on: bool = OF_PRESET
-    pretrain_iterations: int = OF_PRESET
-    pretrain_rate: float = 1e-3
-    weights: str = ""
-    hidden: int = OF_PRESET
-    segment: int = OF_PRESET
-    groups_per_step: int = OF_PRESET
-    tanh_constant: float = 5.0
-    temperature: float = 10.0
-    start_probability: float = OF_PRESET
-    placements: int = OF_PRESET
-    clip: float = 0.2
-    decisions_apart: bool = OF_PRESET
-    epochs: int = 3
-    minibatches: int = OF_PRESET
-    entropy: float = OF_PRESET
-    learning_rate: float = OF_PRESET
-    gradient_clip: float = 1.0
-    standardize: bool = OF_PRESET
-    baseline_decay: float = 0.99
-    elites: int = OF_PRESET
-    elite_weight: float = 1.0
-    failing_reward: float = OF_PRESET
+    preset: str = setting("ours", words=("ours", "paper"))
+    groups: str = setting("slack", words=KINDS)
+    num_groups: int = setting(160, paper=0, least=0)
+    type_embedding: int = setting(16, least=1)
+    encoder_width: int = setting(32, paper=256, least=1)
+    encoder_layers: int = setting(3, least=1)
+    encoder_goes_on: bool = setting(False, paper=True)
+    pretrain_iterations: int = setting(100, paper=1000, least=0)
+    pretrain_rate: float = setting(1e-3, least=0)
+    weights: str = setting("", remedy=WEIGHTS_REMEDY)
+    hidden: int = setting(64, paper=512, least=1, even=True)
+    segment: int = setting(64, paper=128, least=1)
+    groups_per_step: int = setting(16, paper=1, least=1)
+    tanh_constant: float = setting(5.0, above=0)
+    temperature: float = setting(10.0, above=0)
+    start_probability: float = setting(0.9, paper=0.0, least=0, below=1)
+    placements: int = setting(32, paper=10, least=1)
+    clip: float = setting(0.2, above=0)
+    decisions_apart: bool = setting(True, paper=False)
+    epochs: int = setting(3, least=1)
+    minibatches: int = setting(2, paper=4, least=1)
+    entropy: float = setting(0.1, paper=1e-3, least=0)
+    learning_rate: float = setting(5e-3, paper=3e-4, least=0)
+    gradient_clip: float = setting(1.0, above=0)
+    standardize: bool = setting(True, paper=False)
+    baseline_decay: float = setting(0.99, least=0, most=1)
+    elites: int = setting(8, paper=0, least=0)
+    elite_weight: float = setting(1.0, least=0)
+    failing_reward: float = setting(-2.0, paper=-10.0, below=0)
 
     def __post_init__(self) -> None:
-        fill_in(self, PRESETS)
-        if self.groups not in KINDS:
-            raise InputError(f"groups is {arguments.shown(self.groups)}; give {' or '.join(KINDS)}")
-        for field in _COUNTS:
-            self._keep(field, arguments.whole_number(field, getattr(self, field), 1))
-        for field in _COUNTS_OR_NONE:
-            self._keep(field, arguments.whole_number(field, getattr(self, field), 0))
-        for field, limits in _NUMBERS.items():
-            self._keep(field, arguments.number(field, getattr(self, field), finite=True, **limits))
-        arguments.instance_of("weights", self.weights, str, "give the path of a file that `train` wrote")
-        for field in ("encoder_goes_on", "decisions_apart", "standardize"):
-            self._keep(field, arguments.truth(field, getattr(self, field)))
-        if self.hidden % 2:
-            raise InputError(
-                f"hidden is {self.hidden}; give an even number, half for each direction of the encoder"
-            )
+        super().__post_init__()
         if self.minibatches > self.placements:
             raise InputError(
                 f"minibatches is {self.minibatches}; give at most placements, which is {self.placements}"
             )
-
-    def _keep(self, field: str, value: object) -> None:
-        """Stores a field as Python's own type."""
-        object.__setattr__(self, field, value)
-
-
-_COUNTS = (
-    "type_embedding",
-    "encoder_width",
-    "encoder_layers",
-    "hidden",
-    "segment",
-    "groups_per_step",
-    "placements",
-    "epochs",
-    "minibatches",
-)
-_COUNTS_OR_NONE = ("num_groups", "pretrain_iterations", "elites")
-_NUMBERS: dict[str, dict[str, float]] = {
-    "pretrain_rate": {"least": 0},
-    "tanh_constant": {"above": 0},
-    "temperature": {"above": 0},
-    "start_probability": {"least": 0, "below": 1},
-    "clip": {"above": 0},
-    "entropy": {"least": 0},
-    "learning_rate": {"least": 0},
-    "gradient_clip": {"above": 0},
-    "baseline_decay": {"least": 0, "most": 1},
-    "elite_weight": {"least": 0},
-    "failing_reward": {"below": 0},
-}

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tf_placer.agents.features import RELATIVE_WIDTH
 from tf_placer.agents.graph_inputs import GraphInputs, graph_inputs
-from tf_placer.agents.leaning import bounded_leaning
+from tf_placer.agents.leaning import leaning_choices
 from tf_placer.agents.mars.config import MarsConfig
 from tf_placer.agents.mars.groups import MarsGroups
 from tf_placer.placer.device_scorer import DeviceChoices
@@ -58,20 +58,7 @@ def mars_inputs(problem: Problem, groups: MarsGroups, config: MarsConfig, seed: 
         only_device=tf.constant(groups.only_device),
         share_of_unit=tf.constant(share, tf.float32),
         summaries=tf.constant(_summaries(problem, groups, share, graph.relative_features.numpy())),
-        choices=DeviceChoices(
-            features=graph.device_features,
-            number=graph.device_numbers,
-            legal=tf.constant(groups.legal),
-            leaning=tf.constant(
-                bounded_leaning(
-                    groups.device_of_group,
-                    groups.legal,
-                    config.start_probability,
-                    config.tanh_constant,
-                    config.temperature,
-                )
-            ),
-        ),
+        choices=leaning_choices(problem, groups.legal, groups.device_of_group, config),
     )
 
 

@@ -1,4 +1,4 @@
-"""Proximal policy optimization for Mars: propose, learn."""
+"""Proximal policy optimization for Mars."""
 
 from __future__ import annotations
 
@@ -7,22 +7,23 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-import sonnet as snt
 import tensorflow as tf
 
 from tf_placer.agents.baselines import MovingAverageBaseline, standardized_advantage
 from tf_placer.agents.best_plans import BestPlans
-from tf_placer.agents.learner import Beginning, Proposal
+from tf_placer.agents.descent import adam, descend
+from tf_placer.agents.features import FEATURES_VERSION, RELATIVE_VERSION
+from tf_placer.agents.learner import Beginning, PolicyLearner, Proposal, executed_times
 from tf_placer.agents.losses import cross_entropy_loss, ppo_loss
 from tf_placer.agents.mars.config import MarsConfig
 from tf_placer.agents.mars.groups import mars_groups
-from tf_placer.agents.mars.inputs import MarsInputs, mars_inputs
-from tf_placer.agents.mars.kind import mars_kind
+from tf_placer.agents.mars.inputs import mars_inputs
 from tf_placer.agents.mars.policy import MarsPolicy
 from tf_placer.agents.mars.pretraining import Pretraining
-from tf_placer.agents.moments import make_moments
-from tf_placer.agents.rewards import square_root_reward
+from tf_placer.agents.mars.student import MarsStudent
+from tf_placer.agents.mars.unit_encoder import NETWORK_VERSION, mars_kind
 from tf_placer.agents.weights import restore_weights
+from tf_placer.method_spec import Kind, MethodSpec
 from tf_placer.placer.seq2seq import Decoded
 from tf_placer.problem.problem import Problem
 
@@ -34,11 +35,8 @@ class Executed(NamedTuple):
     log_prob: tf.Tensor
 
 
-class MarsLearner(snt.Module):
-    """Trains a ``MarsPolicy`` on one problem (Lan et al. 2021, section 3); a ``Learner``.
-
-        proposal = learner.propose()
-        learner.learn(proposal.actions, runtime_s, valid)
+class MarsLearner(PolicyLearner):
+    """Trains a ``MarsPolicy`` on one problem (Lan et al. 2021, section 3).
 
     maximizes   mean_b min(r_b A_b, clip(r_b) A_b) + weight entropy,   r = p / p that drew,   A = R - baseline
 
@@ -46,9 +44,6 @@ class MarsLearner(snt.Module):
     best plans so far. What a sample's p was is known from its draw; teacher forcing gives the same. Before the first
     proposal the encoder is pre-trained on the graph itself, unless the policy is given. It then goes on to learn with
     the placer, or, without ``encoder_goes_on``, the groups are embedded here once and kept.
-
-    Everything that the next update depends on is in variables, and what is drawn depends on the seed and the count of
-    updates alone: a learner with restored variables goes on as the saved one would have.
     """
 
     def __init__(
@@ -72,14 +67,9 @@ class MarsLearner(snt.Module):
         Raises:
           InputError: ``config.weights`` is no file of weights for such an encoder.
         """
-        super().__init__(name="mars_learner")
         groups = mars_groups(problem, config, beginning)
         inputs = mars_inputs(problem, groups, config, seed)
-        self._of_problem = _Untracked(inputs)
-        self._config = config
-        self._reference_s = beginning.reference_s
-        self._seed = tf.constant([seed, 0x3A5], tf.int32)
-        self._pretrain_accuracy: float | None = None
+        accuracy: float | None = None
         if policy is None:
             policy = MarsPolicy(config, seed)
             if config.weights:
@@ -87,79 +77,64 @@ class MarsLearner(snt.Module):
             elif config.pretrain_iterations:
                 pretraining = Pretraining(policy.encoder, config.pretrain_rate, seed)
                 pretraining.run([inputs.graph], config.pretrain_iterations)
-                self._pretrain_accuracy = float(pretraining.accuracy(inputs.graph))
-        self.policy = policy
+                accuracy = float(pretraining.accuracy(inputs.graph))
+        super().__init__("mars_learner", policy, config, beginning, [seed, 0x3A5], inputs=inputs)
+        self._pretrain_accuracy = accuracy
         # Where the encoder goes on they are of no use, and none are kept.
         kept = 0 if config.encoder_goes_on else groups.count
         self.groups = tf.Variable(policy.embed(inputs)[:kept], trainable=False, name="groups")
         self._variables = (policy if config.encoder_goes_on else policy.placer).trainable_variables
-        self._optimizer = snt.optimizers.Adam(config.learning_rate)
-        make_moments(self._optimizer, self._variables)
-        self.updates = tf.Variable(0, trainable=False, name="updates")
+        self._optimizer = adam(config.learning_rate, self._variables)
         self.baseline = MovingAverageBaseline(config.baseline_decay, normalize=False)
         self.best = BestPlans(groups.device_of_group, config.elites)
-
-    @property
-    def samples_per_update(self) -> int:
-        """B."""
-        return self._config.placements
 
     @property
     def pretrain_accuracy(self) -> float | None:
         """How well the pre-trained encoder tells the graph from itself mixed up; None where it was not taught that."""
         return self._pretrain_accuracy
 
-    @tf.function(autograph=False)
-    def propose(self) -> Proposal:
-        """Draws B placements; the same ones until ``learn`` is called."""
-        drawn = self._drawn()
-        placements = self.policy.placements(self._of_problem.inputs, drawn.actions[0])
+    def _draw(self, seed: tf.Tensor) -> Proposal:
+        drawn = self._drawn(seed)
+        placements = self.policy.placements(self.inputs, drawn.actions[0])
         return Proposal(Executed(drawn.actions[0], drawn.decision_log_prob()[0]), placements)
 
     def learn(self, actions: Executed, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
-        """Takes an optimizer step for each minibatch, by teacher forcing of what was executed.
+        """Takes an optimizer step for each minibatch, which are traced one by one; see ``Learner``."""
+        self._learn(actions, runtime_s, valid)
 
-        Args:
-          actions: what ``propose`` gave last.
-          runtime_s: [B] step times of its placements; not read where not valid.
-          valid: [B] bool.
-        """
-        config = self._config
-        reward = square_root_reward(runtime_s, valid, self._reference_s, config.failing_reward)
-        everyone = tf.ones_like(reward)
+    def _update(self, actions: Executed, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
+        config, everyone = self._config, tf.ones_like(reward)
         if config.standardize:
             advantage = standardized_advantage(reward, everyone)
         else:
             advantage = self.baseline.advantage(reward, everyone)
         if config.elites:
-            times = tf.cast(runtime_s, tf.float64)
-            self.best.take(actions.device_of_group, tf.where(valid, times, tf.constant(np.inf, tf.float64)))
+            self.best.take(actions.device_of_group, executed_times(runtime_s, valid))
         for rows, weight in self._minibatches():
             self._step(*(tf.gather(each, rows) for each in (*actions, advantage)), weight)
-        self.updates.assign_add(1)
 
     @tf.function(autograph=False)
     def entropy(self) -> tf.Tensor:
         """Mean entropy of a group's device in nats, by the policy as it is."""
-        drawn = self._drawn()
+        drawn = self._drawn(self._now())
         return tf.reduce_mean(drawn.entropy()) / drawn.actions.shape[2]
 
-    def _drawn(self) -> Decoded:
-        """This update's B placements."""
-        seed = tf.random.split(tf.random.fold_in(self._seed, self.updates))[0]
-        inputs = self._of_problem.inputs
-        return self.policy.sample(inputs, self._embedded(), self._config.placements, seed)
+    def _drawn(self, seed: tf.Tensor) -> Decoded:
+        """This update's B placements, by its seed."""
+        return self.policy.sample(
+            self.inputs, self._embedded(), self._config.placements, tf.random.split(seed)[0]
+        )
 
     def _embedded(self) -> tf.Tensor:
         """[G, F] the groups, by the encoder as it is."""
         if self._config.encoder_goes_on:
-            return self.policy.embed(self._of_problem.inputs)
+            return self.policy.embed(self.inputs)
         return tf.convert_to_tensor(self.groups)
 
     def _minibatches(self) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
         """Positions [b] of the samples of each minibatch of each epoch, and [b] 1 for those that are not padding."""
         config = self._config
-        seed = tf.random.split(tf.random.fold_in(self._seed, self.updates))[1]
+        seed = tf.random.split(self._now())[1]
         size = -(-config.placements // config.minibatches)
         for epoch in range(config.epochs):
             order = tf.random.experimental.stateless_shuffle(
@@ -175,12 +150,11 @@ class MarsLearner(snt.Module):
         self, actions: tf.Tensor, old_log_prob: tf.Tensor, advantage: tf.Tensor, weight: tf.Tensor
     ) -> None:
         """One optimizer step on actions [b, G], drawn with [b, G], of advantages [b]."""
-        with tf.GradientTape() as tape:
-            loss = self._loss(actions, old_log_prob, advantage, weight)
-        gradients, _ = tf.clip_by_global_norm(
-            tape.gradient(loss, self._variables), self._config.gradient_clip
+        descend(
+            lambda: self._loss(actions, old_log_prob, advantage, weight),
+            [(self._variables, self._optimizer)],
+            self._config.gradient_clip,
         )
-        self._optimizer.apply(gradients, self._variables)
 
     def _loss(
         self, actions: tf.Tensor, old_log_prob: tf.Tensor, advantage: tf.Tensor, weight: tf.Tensor
@@ -188,7 +162,7 @@ class MarsLearner(snt.Module):
         """Of a minibatch, and of the best plans, which are scored beside it."""
         config, samples = self._config, actions.shape[0]
         every = tf.concat([actions, self.best.device_of_group], axis=0)
-        decoded = self.policy.score(self._of_problem.inputs, self._embedded(), every)
+        decoded = self.policy.score(self.inputs, self._embedded(), every)
         log_prob = decoded.decision_log_prob()[0]
         now = log_prob[:samples]
         if not config.decisions_apart:
@@ -201,8 +175,18 @@ class MarsLearner(snt.Module):
         return loss - config.entropy * tf.reduce_sum(weight * entropy) / tf.reduce_sum(weight)
 
 
-class _Untracked:
-    """Keeps the problem out of the module's own state: checkpoints and weights are of the policy alone."""
-
-    def __init__(self, inputs: MarsInputs):
-        self.inputs = inputs
+SPEC = MethodSpec(
+    name="mars",
+    kind=Kind.LEARNED,
+    summary="Mars: a graph encoder taught by contrast, a placer of segments, PPO (Lan et al. 2021).",
+    build=MarsLearner,
+    config=MarsConfig,
+    ignores=("single units of a group",),
+    uses_start=True,
+    versions={
+        "network": NETWORK_VERSION,
+        "features": FEATURES_VERSION,
+        "relative features": RELATIVE_VERSION,
+    },
+    student=MarsStudent,
+)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import sonnet as snt
 import tensorflow as tf
 
-from tf_placer.agents.features import DEVICE_NUMBERS, RELATIVE_WIDTH
-from tf_placer.agents.features.device_features import DEVICE_WIDTH
-from tf_placer.agents.graph_inputs import GraphInputs
+from tf_placer.agents.features import DEVICE_NUMBERS, DEVICE_WIDTH, RELATIVE_WIDTH
+from tf_placer.agents.graph_inputs import GraphInputs, placements_of
 from tf_placer.agents.initialization import draw_weights
+from tf_placer.agents.leaning import one_device
 from tf_placer.agents.mars.config import MarsConfig
 from tf_placer.agents.mars.inputs import SUMMARY_WIDTH, MarsInputs
 from tf_placer.agents.mars.unit_encoder import UnitEncoder
-from tf_placer.placer.device_scorer import DeviceChoices
 from tf_placer.placer.segment_seq2seq import SegmentSeq2SeqPlacer
 from tf_placer.placer.seq2seq import Decoded
 
@@ -47,9 +46,7 @@ class MarsPolicy(snt.Module):
         self.encoder.encode(self.encoder.features(_one_unit()), _one_unit())
         self.placer.greedy(
             tf.zeros([1, 2, 2 * config.encoder_width + SUMMARY_WIDTH]),
-            DeviceChoices(
-                tf.zeros([1, DEVICE_WIDTH]), tf.constant([0]), tf.ones([2, 1], tf.bool), tf.zeros([2, 1])
-            ),
+            one_device(2),
         )
         draw_weights(self, seed)
 
@@ -68,10 +65,7 @@ class MarsPolicy(snt.Module):
 
     def placements(self, inputs: MarsInputs, device_of_group: tf.Tensor) -> tf.Tensor:
         """[K, U] int32: a unit goes where its group [K, G] goes, or to its only legal device."""
-        # A column for the units of no group, whose devices are put there afterwards.
-        device = tf.gather(tf.pad(device_of_group, [[0, 0], [0, 1]]), inputs.group_of_unit, axis=1)
-        grouped = inputs.group_of_unit < device_of_group.shape[1]
-        return tf.where(grouped, device, inputs.only_device)
+        return placements_of(device_of_group, inputs.group_of_unit, inputs.only_device)
 
     def embed(self, inputs: MarsInputs) -> tf.Tensor:
         """[G, F] the groups, embedded: all that the placer sees of the graph."""

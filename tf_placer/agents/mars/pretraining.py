@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import sonnet as snt
 import tensorflow as tf
 
+from tf_placer.agents.descent import adam, descend
 from tf_placer.agents.graph_inputs import GraphInputs
 from tf_placer.agents.initialization import draw_weights
 from tf_placer.agents.mars.unit_encoder import UnitEncoder
-from tf_placer.agents.moments import make_moments
 from tf_placer.encoder.deep_graph_infomax import (
     DeepGraphInfomax,
     infomax_accuracy,
@@ -42,8 +42,7 @@ class Pretraining(snt.Module):
         draw_weights(self._discriminator, seed)
         self._learning_rate = learning_rate
         self._step_length = tf.Variable(learning_rate, trainable=False, name="step_length")
-        self._optimizer = snt.optimizers.Adam(self._step_length)
-        make_moments(self._optimizer, self._variables())
+        self._optimizer = adam(self._step_length, self._variables())
         self._seed = tf.constant([seed, 0xD61], tf.int32)
         self.iterations = tf.Variable(0, trainable=False, name="iterations")
 
@@ -70,11 +69,10 @@ class Pretraining(snt.Module):
           graph: to learn from.
           rate: scalar float32, the length of the step as a share of the learning rate.
         """
-        variables = self._variables()
-        with tf.GradientTape() as tape:
-            loss = infomax_loss(self._logits(graph, tf.random.fold_in(self._seed, self.iterations)))
+        seed = tf.random.fold_in(self._seed, self.iterations)
         self._step_length.assign(self._learning_rate * rate)
-        self._optimizer.apply(tape.gradient(loss, variables), variables)
+        steps = [(self._variables(), self._optimizer)]
+        loss = descend(lambda: infomax_loss(self._logits(graph, seed)), steps)
         self.iterations.assign_add(1)
         return loss
 

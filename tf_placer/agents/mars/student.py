@@ -10,9 +10,9 @@ import tensorflow as tf
 
 from tf_placer.agents.graph_inputs import GraphInputs, graph_inputs
 from tf_placer.agents.mars.config import MarsConfig
-from tf_placer.agents.mars.kind import mars_kind
 from tf_placer.agents.mars.policy import MarsPolicy
 from tf_placer.agents.mars.pretraining import Pretraining
+from tf_placer.agents.mars.unit_encoder import mars_kind
 from tf_placer.problem.problem import Problem
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import sonnet as snt
 import tensorflow as tf
 
-from tf_placer.agents.features import NUM_TYPES
+from tf_placer.agents.features import NUM_TYPES, RELATIVE_VERSION
 from tf_placer.agents.graph_inputs import GraphInputs
+from tf_placer.agents.mars.config import MarsConfig
+from tf_placer.agents.weights import PolicyKind
 from tf_placer.encoder.graph_convolution import GraphConvolution
 
 
@@ -42,3 +44,16 @@ class UnitEncoder(snt.Module):
     def __call__(self, graph: GraphInputs) -> tf.Tensor:
         """[U, H]."""
         return self.encode(self.features(graph), graph)
+
+
+# Of the networks' shape: variables that were saved with another one cannot be restored.
+NETWORK_VERSION = 1
+
+_SHAPING = ("type_embedding", "encoder_width", "encoder_layers")
+
+
+def mars_kind(config: MarsConfig) -> PolicyKind:
+    """The kind of the encoder of a ``MarsPolicy`` with these settings."""
+    settings = {name: getattr(config, name) for name in _SHAPING}
+    versions = {"network": NETWORK_VERSION, "relative features": RELATIVE_VERSION}
+    return PolicyKind(UnitEncoder.__name__, versions, settings)

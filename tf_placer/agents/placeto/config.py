@@ -4,44 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 
-from tf_placer import arguments
-from tf_placer.agents.presets import OF_PRESET, fill_in
+from tf_placer.method_spec import Settings, setting
 
 EMBED_EVERY = ("step", "episode")
 BEGIN = ("plan", "best", "anywhere")
 REWARDS = ("drop", "end")
-PRESETS: dict[str, dict[str, object]] = {
-    "ours": {
-        "landmarks": 16,
-        "width": 32,
-        "rounds": 3,
-        "embed_every": "episode",
-        "device_state": True,
-        "begin": "best",
-        "keep_probability": 0.9,
-        "discount": 0.5,
-        "normalize_advantage": True,
-        "learning_rate": 3e-3,
-        "learning_rate_end": 3e-4,
-    },
-    "paper": {
-        "landmarks": 0,
-        "width": 8,
-        "rounds": 8,
-        "embed_every": "step",
-        "device_state": False,
-        "begin": "plan",
-        "keep_probability": 0.0,
-        "discount": 1.0,
-        "normalize_advantage": False,
-        "learning_rate": 1e-3,
-        "learning_rate_end": 1e-4,
-    },
-}
 
 
 @dataclasses.dataclass(frozen=True)
-class PlacetoConfig:
+class PlacetoConfig(Settings):
     """Addanki et al. 2019, "Placeto: Learning Generalizable Device Placement Algorithms", sections 3 and 4.
 
     ``preset="paper"`` gives every field that is not given the value of the paper and its published code.
@@ -70,13 +41,13 @@ class PlacetoConfig:
 
     Attributes:
       parts: of the min cut that the groups are made of, each split by slack.
-      landmarks: units to which every group's distance is a feature (code: 0).
+      landmarks: units to which every group's distance is a feature.
       width: H, of all hidden layers and embeddings (code: as many as there are features, 5 + D).
-      rounds: of message passing, k (code: 8).
+      rounds: of message passing, k.
       relatives: most ancestors, descendants and parallel groups that a group looks at, of each kind, the nearest in
         start time; 0 for all (paper).
       embed_every: "step", messages pass anew before each step (paper), or "episode".
-      device_state: score devices by what they hold at the step, too (paper: no).
+      device_state: score devices by what they hold at the step, too.
       begin: what an episode begins with: "plan", where the search begins; "best", the fastest so far; "anywhere",
         drawn anew for each.
       keep_probability: how often an untrained policy leaves a group where it is; 0 leaves it unbiased (paper).
@@ -85,10 +56,10 @@ class PlacetoConfig:
       episodes: B, of an update (code: 4 to 8 workers).
       reward: "drop" of the time at each step, or the time at the "end" alone, where only the last placements are
         evaluated (the code has both).
-      discount: of later rewards (code: 1).
+      discount: of later rewards.
       baseline_episodes: that the turn-based baseline is the mean of (code: 10).
-      normalize_advantage: divide by the deviation of the update's (paper: no).
-      learning_rate, learning_rate_end: Adam's, from one to the other (code: 1e-3 to 1e-4).
+      normalize_advantage: divide by the deviation of the update's.
+      learning_rate, learning_rate_end: Adam's, from one to the other.
       learning_rate_updates: over this many updates.
       gradient_clip: global norm of the gradient (code: 1.25).
       entropy, entropy_end: weight of a decision's entropy in the objective, from one to the other.
@@ -100,59 +71,27 @@ class PlacetoConfig:
       InputError: a field of the wrong type or out of range.
     """
 
-    parts: int = 64
-    landmarks: int = OF_PRESET
-    width: int = OF_PRESET
-    rounds: int = OF_PRESET
-    relatives: int = 0
-    embed_every: str = OF_PRESET
-    device_state: bool = OF_PRESET
-    begin: str = OF_PRESET
-    keep_probability: float = OF_PRESET
-    exploration: float = 0.02
-    episodes: int = 8
-    reward: str = "drop"
-    discount: float = OF_PRESET
-    baseline_episodes: int = 10
-    normalize_advantage: bool = OF_PRESET
-    learning_rate: float = OF_PRESET
-    learning_rate_end: float = OF_PRESET
-    learning_rate_updates: int = 400
-    gradient_clip: float = 1.25
-    entropy: float = 0.01
-    entropy_end: float = 0.001
-    entropy_updates: int = 400
-    failing_reward: float = -2.0
-    preset: str = "ours"
-
-    def __post_init__(self) -> None:
-        fill_in(self, PRESETS)
-        for field in _COUNTS:
-            self._keep(field, arguments.whole_number(field, getattr(self, field), 1))
-        for field in _COUNTS_OR_NONE:
-            self._keep(field, arguments.whole_number(field, getattr(self, field), 0))
-        for field, limits in _NUMBERS.items():
-            self._keep(field, arguments.number(field, getattr(self, field), finite=True, **limits))
-        for field in ("device_state", "normalize_advantage"):
-            self._keep(field, arguments.truth(field, getattr(self, field)))
-        for field, words in (("embed_every", EMBED_EVERY), ("begin", BEGIN), ("reward", REWARDS)):
-            arguments.one_of(field, getattr(self, field), words)
-
-    def _keep(self, field: str, value: object) -> None:
-        """Stores a field as Python's own type."""
-        object.__setattr__(self, field, value)
-
-
-_COUNTS = ("parts", "width", "rounds", "episodes", "baseline_episodes")
-_COUNTS_OR_NONE = ("landmarks", "relatives", "learning_rate_updates", "entropy_updates")
-_NUMBERS: dict[str, dict[str, float]] = {
-    "keep_probability": {"least": 0, "below": 1},
-    "exploration": {"least": 0, "below": 1},
-    "discount": {"least": 0, "most": 1},
-    "learning_rate": {"least": 0},
-    "learning_rate_end": {"least": 0},
-    "gradient_clip": {"above": 0},
-    "entropy": {"least": 0},
-    "entropy_end": {"least": 0},
-    "failing_reward": {"below": 0},
-}
+    parts: int = setting(64, least=1)
+    landmarks: int = setting(16, paper=0, least=0)
+    width: int = setting(32, paper=8, least=1)
+    rounds: int = setting(3, paper=8, least=1)
+    relatives: int = setting(0, least=0)
+    embed_every: str = setting("episode", paper="step", words=EMBED_EVERY)
+    device_state: bool = setting(True, paper=False)
+    begin: str = setting("best", paper="plan", words=BEGIN)
+    keep_probability: float = setting(0.9, paper=0.0, least=0, below=1)
+    exploration: float = setting(0.02, least=0, below=1)
+    episodes: int = setting(8, least=1)
+    reward: str = setting("drop", words=REWARDS)
+    discount: float = setting(0.5, paper=1.0, least=0, most=1)
+    baseline_episodes: int = setting(10, least=1)
+    normalize_advantage: bool = setting(True, paper=False)
+    learning_rate: float = setting(3e-3, paper=1e-3, least=0)
+    learning_rate_end: float = setting(3e-4, paper=1e-4, least=0)
+    learning_rate_updates: int = setting(400, least=0)
+    gradient_clip: float = setting(1.25, above=0)
+    entropy: float = setting(0.01, least=0)
+    entropy_end: float = setting(0.001, least=0)
+    entropy_updates: int = setting(400, least=0)
+    failing_reward: float = setting(-2.0, below=0)
+    preset: str = setting("ours", words=("ours", "paper"))

@@ -8,18 +8,14 @@ import numpy as np
 import tensorflow as tf
 
 from tf_placer.agents.features.unit_features import FIXED_WIDTH, UNIT_COLUMNS
-from tf_placer.agents.graph_inputs import graph_inputs
+from tf_placer.agents.graph_inputs import graph_inputs, loads_on_devices
 from tf_placer.agents.placeto.config import PlacetoConfig
 from tf_placer.agents.placeto.group_graph import GroupGraph
 from tf_placer.agents.placeto.relatives import relatives
 from tf_placer.placer.device_scorer import DeviceChoices
-from tf_placer.problem.footprint import held_bytes
 from tf_placer.problem.problem import Problem
 
 GROUP_NUMBERS = 6  # features of a group beside its landmarks
-_SLOWEST = (
-    3.0  # decades: a device that takes longer than that for a group is as bad as one that takes so long
-)
 
 
 class Mean(NamedTuple):
@@ -100,7 +96,7 @@ def placeto_inputs(problem: Problem, config: PlacetoConfig, graph: GroupGraph, s
     units = graph_inputs(problem, config.landmarks, seed)
     turn_of_group = np.full(graph.num_groups, len(graph.visited), np.int32)
     turn_of_group[graph.visited] = np.arange(len(graph.visited))
-    load, slowness = _on_devices(problem, graph)
+    load, slowness = loads_on_devices(problem, graph.group_of_unit, graph.legal)
     kin = relatives(problem, graph.leader, graph.start, config.relatives)
     reading = graph.edges[:, ::-1]
     reading = reading[np.lexsort((reading[:, 1], reading[:, 0]))]
@@ -154,19 +150,6 @@ def _features(problem: Problem, graph: GroupGraph, unit_features: np.ndarray) ->
 
 def _over_largest(amounts: np.ndarray) -> np.ndarray:
     return amounts / max(float(amounts.max(initial=0)), 1.0)
-
-
-def _on_devices(problem: Problem, graph: GroupGraph) -> tuple[np.ndarray, np.ndarray]:
-    """``load`` and ``slowness`` of ``PlacetoInputs``."""
-    time_ns = np.zeros(graph.legal.shape)
-    np.add.at(time_ns, graph.group_of_unit[problem.unit_of_op], problem.compute_ns)
-    held = graph.sums(problem.resident_bytes + held_bytes(problem))
-    share = time_ns / max(float(problem.work_ns().sum()), 1.0)
-    memory = held[:, np.newaxis] / np.maximum(problem.cluster.capacity_bytes(), 1)
-    fastest_ns = np.where(graph.legal, time_ns, np.inf).min(axis=1, keepdims=True)
-    slowness = np.clip(np.log10((time_ns + 1) / (fastest_ns + 1)), 0, _SLOWEST)
-    load = np.minimum(np.stack([share, memory], axis=2), 10.0**_SLOWEST)
-    return load.astype(np.float32), slowness.astype(np.float32)
 
 
 def _mean(pairs: np.ndarray, groups: int) -> Mean:

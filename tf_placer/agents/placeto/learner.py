@@ -5,24 +5,21 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import sonnet as snt
 import tensorflow as tf
 
 from tf_placer import masked
-from tf_placer.agents.learner import Beginning, Proposal
-from tf_placer.agents.moments import make_moments
+from tf_placer.agents.descent import adam, summed_gradients
+from tf_placer.agents.features import FEATURES_VERSION
+from tf_placer.agents.learner import Beginning, PolicyLearner, Proposal
 from tf_placer.agents.placeto.config import PlacetoConfig
 from tf_placer.agents.placeto.group_graph import group_graph
-from tf_placer.agents.placeto.inputs import PlacetoInputs, placeto_inputs
+from tf_placer.agents.placeto.inputs import placeto_inputs
 from tf_placer.agents.placeto.policy import Actions, PlacetoPolicy, episode_states
 from tf_placer.agents.placeto.start import grouped_plan
 from tf_placer.agents.returns import discounted_returns, gains
-from tf_placer.agents.rewards import square_root_reward
 from tf_placer.agents.turn_baseline import TurnBaseline
+from tf_placer.method_spec import Kind, MethodSpec
 from tf_placer.problem.problem import Problem
-
-# Of the networks' shape: variables that were saved with another one cannot be restored.
-NETWORK_VERSION = 1
 
 
 class Proposed(NamedTuple):
@@ -37,11 +34,8 @@ class Proposed(NamedTuple):
     row: np.ndarray
 
 
-class PlacetoLearner(snt.Module):
-    """Trains a ``PlacetoPolicy`` on one problem (Addanki et al. 2019, section 3.3); a ``Learner``.
-
-        proposal = learner.propose()
-        learner.learn(proposal.actions, runtime_s, valid)
+class PlacetoLearner(PolicyLearner):
+    """Trains a ``PlacetoPolicy`` on one problem (Addanki et al. 2019, section 3.3).
 
     gradient = 1/(B T) sum_b sum_t grad log p(a_bt | s_bt) A_bt,   A_bt = return from t on - its mean in episodes before
 
@@ -66,19 +60,13 @@ class PlacetoLearner(snt.Module):
           seed: fixes everything random.
           policy: goes on with these weights, of any problem, and changes them; None draws new ones.
         """
-        super().__init__(name="placeto_learner")
         graph = group_graph(problem, config.parts)
         plan = grouped_plan(problem, graph, beginning.plans, beginning.simulate)
         inputs = placeto_inputs(problem, config, graph, seed)
-        self.policy = PlacetoPolicy(config, seed) if policy is None else policy
-        self._of_problem = _Untracked(inputs)
-        self._config = config
-        self._reference_s = beginning.reference_s
-        self._seed = tf.constant([seed, 0x91ACE], tf.int32)
+        policy = PlacetoPolicy(config, seed) if policy is None else policy
+        super().__init__("placeto_learner", policy, config, beginning, [seed, 0x91ACE], inputs=inputs)
         self._rate = tf.Variable(config.learning_rate, trainable=False, name="rate")
-        self._optimizer = snt.optimizers.Adam(self._rate)
-        make_moments(self._optimizer, self.policy.trainable_variables)
-        self.updates = tf.Variable(0, trainable=False, name="updates")
+        self._optimizer = adam(self._rate, policy.trainable_variables)
         self.begin = tf.Variable(plan, trainable=False, name="begin")  # [G]
         self.begin_reward = tf.Variable(-np.inf, trainable=False, dtype=tf.float32, name="begin_reward")
         self.baseline = TurnBaseline(config.baseline_episodes, len(graph.visited))
@@ -88,25 +76,21 @@ class PlacetoLearner(snt.Module):
         episodes, states = self._episodes()
         groups = states.shape[2]
         rows, row = np.unique(states.numpy().reshape(-1, groups), axis=0, return_inverse=True)
-        placements = tf.gather(tf.constant(rows), self._of_problem.inputs.group_of_unit, axis=1)
+        placements = tf.gather(tf.constant(rows), self.inputs.group_of_unit, axis=1)
         return Proposal(Proposed(episodes, row.reshape(states.shape[:2]).astype(np.int32)), placements)
 
     def learn(self, actions: Proposed, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
-        """Takes one optimizer step, by teacher forcing of what was executed.
+        """Takes one optimizer step, traced but for the values of states; see ``Learner``."""
+        self._learn(actions, runtime_s, valid)
 
-        Args:
-          actions: what ``propose`` gave last.
-          runtime_s: [K] step times of its placements; not read where not valid.
-          valid: [K] bool.
-        """
-        value = square_root_reward(runtime_s, valid, self._reference_s, self._config.failing_reward)
-        self._learn(actions.episodes, tf.gather(value, actions.row))
+    def _update(self, actions: Proposed, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
+        self._step(actions.episodes, tf.gather(reward, actions.row))
 
     @tf.function(autograph=False)
     def _episodes(self) -> tuple[Actions, tf.Tensor]:
         """This update's episodes, and the states of them that are evaluated [B, S, G]."""
-        config, inputs = self._config, self._of_problem.inputs
-        seeds = tf.random.split(tf.random.fold_in(self._seed, self.updates), 2)
+        config, inputs = self._config, self.inputs
+        seeds = tf.random.split(self._now(), 2)
         begin = tf.tile(self.begin[tf.newaxis], [config.episodes, 1])
         if config.begin == "anywhere":
             legal = inputs.choices.legal
@@ -116,7 +100,7 @@ class PlacetoLearner(snt.Module):
         return episodes, states if config.reward == "drop" else states[:, -1:]
 
     @tf.function(autograph=False)
-    def _learn(self, episodes: Actions, value: tf.Tensor) -> None:
+    def _step(self, episodes: Actions, value: tf.Tensor) -> None:
         """One step; ``value`` [B, S] is the reward of each evaluated state."""
         config = self._config
         self._remember(episodes, value)
@@ -127,13 +111,12 @@ class PlacetoLearner(snt.Module):
             self._between(config.learning_rate, config.learning_rate_end, config.learning_rate_updates)
         )
         self._optimizer.apply(clipped, variables)
-        self.updates.assign_add(1)
 
     def _remember(self, episodes: Actions, value: tf.Tensor) -> None:
         """Keeps the best state of all, where episodes begin there."""
         if self._config.begin != "best":
             return
-        states = episode_states(self._of_problem.inputs, episodes)[:, -value.shape[1] :]
+        states = episode_states(self.inputs, episodes)[:, -value.shape[1] :]
         best = tf.argmax(tf.reshape(value, [-1]))
         reward = tf.reduce_max(value)
         better = reward > self.begin_reward
@@ -156,29 +139,17 @@ class PlacetoLearner(snt.Module):
     def _gradients(
         self, episodes: Actions, advantage: tf.Tensor, variables: tuple[tf.Variable, ...]
     ) -> list[tf.Tensor]:
-        """Of the loss; some turns after the other where messages pass at every step, so that memory stays small."""
-        inputs = self._of_problem.inputs
-        turns = int(inputs.visited.shape[0])
-        count = self.policy.steps_at_once(inputs)
+        """Of the loss; turn after turn where messages pass at every step."""
+        count = self.policy.steps_at_once(self.inputs)
         weight = self._between(self._config.entropy, self._config.entropy_end, self._config.entropy_updates)
         by_turn = tf.transpose(tf.stop_gradient(advantage))
 
-        def some(first: tf.Tensor, *total: tf.Tensor) -> tuple:
-            with tf.GradientTape() as tape:
-                scores = self.policy.score(inputs, episodes, first, count)
-                taught = tf.transpose(by_turn[first : first + count]) * scores.log_prob
-                loss = -tf.reduce_sum(taught + weight * scores.entropy) / tf.cast(
-                    tf.size(advantage), tf.float32
-                )
-            gradients = tape.gradient(loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-            return first + count, *(
-                one + tf.convert_to_tensor(more) for one, more in zip(total, gradients, strict=True)
-            )
+        def loss(first: tf.Tensor) -> tf.Tensor:
+            scores = self.policy.score(self.inputs, episodes, first, count)
+            taught = tf.transpose(by_turn[first : first + count]) * scores.log_prob
+            return -tf.reduce_sum(taught + weight * scores.entropy) / tf.cast(tf.size(advantage), tf.float32)
 
-        total = [tf.zeros_like(variable) for variable in variables]
-        if count == turns:
-            return list(some(tf.constant(0), *total)[1:])
-        return list(tf.while_loop(lambda first, *_: first < turns, some, (tf.constant(0), *total))[1:])
+        return summed_gradients(loss, variables, int(self.inputs.visited.shape[0]), count)
 
     def _between(self, start: float, end: float, updates: int) -> tf.Tensor:
         """From one number to the other over that many updates."""
@@ -186,8 +157,13 @@ class PlacetoLearner(snt.Module):
         return start + (end - start) * share
 
 
-class _Untracked:
-    """Keeps the problem out of the module's own state: checkpoints and weights are of the policy alone."""
-
-    def __init__(self, inputs: PlacetoInputs):
-        self.inputs = inputs
+SPEC = MethodSpec(
+    name="placeto",
+    kind=Kind.LEARNED,
+    summary="Placeto: a device for one group after the other, by message passing (Addanki et al. 2019).",
+    build=PlacetoLearner,
+    config=PlacetoConfig,
+    ignores=("what does not fit in its groups",),
+    uses_start=True,
+    versions={"network": 1, "features": FEATURES_VERSION},
+)

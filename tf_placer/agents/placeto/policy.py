@@ -9,16 +9,15 @@ import tensorflow as tf
 
 from tf_placer import masked
 from tf_placer.agents.features import DEVICE_NUMBERS
-from tf_placer.agents.features.device_features import DEVICE_WIDTH
 from tf_placer.agents.initialization import draw_weights
+from tf_placer.agents.leaning import one_device
 from tf_placer.agents.placeto.config import PlacetoConfig
 from tf_placer.agents.placeto.device_state import STATE_WIDTH, device_states, placement_at
 from tf_placer.agents.placeto.inputs import GROUP_NUMBERS, Mean, PlacetoInputs
 from tf_placer.agents.placeto.message_passing import MessagePassing, TriAggregation
-from tf_placer.placer.device_scorer import DeviceChoices, DeviceScorer, EmbeddedDevices
+from tf_placer.placer.device_scorer import DeviceScorer, EmbeddedDevices
 
 _BITS = 3  # of a group at a step: is it done, is it its turn, how long until it starts
-_LEAST = 1e-30  # probability, where there is no exploration: its logarithm is a number
 _FAINT = 0.1  # of the weights of the last layer: what devices hold says little at first
 
 
@@ -66,10 +65,7 @@ class PlacetoPolicy(snt.Module):
     def _make(self, seed: int) -> None:
         """Makes the layers now, whose widths are the same for every problem."""
         width = self.config.width
-        devices = DeviceChoices(
-            tf.zeros([1, DEVICE_WIDTH]), tf.constant([0]), tf.ones([1, 1], tf.bool), tf.zeros([1, 1])
-        )
-        embedded = self._devices.embed(devices)
+        embedded = self._devices.embed(one_device(1))
         features = tf.zeros([1, 1, GROUP_NUMBERS + self.config.landmarks + _BITS + width])
         nobody = Mean(tf.zeros([0, 2], tf.int64), tf.zeros([0]))
         vectors = self._aggregation([nobody] * 3, self._passing(nobody, nobody, self._groups(features)))
@@ -189,16 +185,7 @@ class PlacetoPolicy(snt.Module):
             by_state = self._by_state(tf.reshape(rows, [-1, rows.shape[3]]))
             logits += tf.reshape(by_state, tf.shape(logits))
         legal = tf.gather(inputs.choices.legal, group)[:, tf.newaxis]
-        return self._mixed(masked.masked(logits, legal), legal)
-
-    def _mixed(self, logits: tf.Tensor, legal: tf.Tensor) -> tf.Tensor:
-        """Logits of (1 - e) p + e / (number of legal devices): no choice is ever as good as gone."""
-        uniform = tf.cast(legal, tf.float32) / tf.reduce_sum(
-            tf.cast(legal, tf.float32), axis=-1, keepdims=True
-        )
-        share = self.config.exploration
-        mixed = (1.0 - share) * tf.nn.softmax(logits) + share * uniform
-        return masked.masked(tf.math.log(tf.where(legal, tf.maximum(mixed, _LEAST), 1.0)), legal)
+        return masked.mixed(masked.masked(logits, legal), legal, self.config.exploration)
 
 
 def episode_end(inputs: PlacetoInputs, actions: Actions) -> tf.Tensor:

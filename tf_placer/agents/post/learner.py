@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 import numpy as np
-import sonnet as snt
 import tensorflow as tf
 
 from tf_placer import masked
 from tf_placer.agents.baselines import MovingAverageBaseline
 from tf_placer.agents.kl_penalty import KlPenalty
-from tf_placer.agents.learner import Beginning, Proposal
+from tf_placer.agents.learner import Beginning, PolicyLearner, Proposal, executed_times
 from tf_placer.agents.losses import ppo_loss
 from tf_placer.agents.post.config import PostConfig
 from tf_placer.agents.post.policy import PostPolicy
-from tf_placer.agents.rewards import square_root_reward
+from tf_placer.method_spec import Kind, MethodSpec
 from tf_placer.planners.cross_entropy import toward_elites
 from tf_placer.planners.grouped_plans import GroupedPlans
 from tf_placer.problem.problem import Problem
-
-# Of the variables' meaning: those that were saved with another one cannot be restored.
-TABLE_VERSION = 1
 
 _UNCLIPPED = 1e6
 _CONVERGED = 0.98  # mean probability of the likeliest device
 _KEPT = 0.7  # of the best plan, in the table that a finer level begins with
 
 
-class PostLearner(snt.Module):
-    """Trains a ``PostPolicy`` on one problem (Gao, Chen & Li 2018, algorithm 1); a ``Learner``.
-
-        proposal = learner.propose()
-        learner.learn(proposal.actions, runtime_s, valid)
+class PostLearner(PolicyLearner):
+    """Trains a ``PostPolicy`` on one problem (Gao, Chen & Li 2018, algorithm 1).
 
     After each batch of K samples, several gradient steps on
 
@@ -57,13 +50,10 @@ class PostLearner(snt.Module):
           seed: fixes everything random.
           policy: goes on with this table, of the same groups, and changes it.
         """
-        super().__init__(name="post_learner")
-        self._config = config
-        self._reference_s = beginning.reference_s
-        self._seed = tf.constant([seed, 0x905], tf.int32)
-        self._plans = _Untracked(GroupedPlans(problem, config.parts, config.levels, one_kind=True))
+        plans = GroupedPlans(problem, config.parts, config.levels, one_kind=True)
+        table = PostPolicy(problem.num_devices) if policy is None else policy
+        super().__init__("post_learner", table, config, beginning, [seed, 0x905], plans=plans)
         self.level = tf.Variable(0, trainable=False, name="level")
-        self.updates = tf.Variable(0, trainable=False, name="updates")
         self.best = tf.Variable(problem.everything_on(0), trainable=False, name="best")  # [U]
         self.best_s = tf.Variable(np.inf, trainable=False, name="best_s", dtype=tf.float64)
         self.baseline = MovingAverageBaseline(config.baseline_decay, config.normalize_advantage)
@@ -79,49 +69,39 @@ class PostLearner(snt.Module):
         self.times = tf.Variable(
             tf.fill([batches, config.samples], tf.constant(np.inf, tf.float64)), trainable=False, name="times"
         )
-        self.policy = PostPolicy(problem.num_devices) if policy is None else policy
         if policy is None:
             self.policy.become(self._uniform())
         self._clear()
 
-    @property
-    def samples_per_update(self) -> int:
-        """K."""
-        return self._config.samples
-
     def propose(self) -> Proposal:
         """Draws K placements; the same ones until ``learn`` is called."""
-        actions = self._draw(tf.constant(self._legal))
-        rows = self._plans.of.rows(int(self.level), actions.numpy())
+        actions = self._drawn(tf.constant(self._legal))
+        rows = self._of_problem.plans.rows(int(self.level), actions.numpy())
         return Proposal(actions, tf.constant(rows))
 
     def learn(self, actions: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
-        """Takes PPO steps on this batch, and the cross-entropy step when it is due.
-
-        Args:
-          actions: [K, G] what ``propose`` gave last.
-          runtime_s: [K] step times of its placements; not read where not valid.
-          valid: [K] bool.
-        """
-        config = self._config
-        times = np.where(valid, tf.cast(runtime_s, tf.float64), np.inf)
-        self._keep_best(actions, times)
-        number = int(self.updates) % max(config.cross_every, 1)
-        self.drawn[number].assign(actions)
-        self.times[number].assign(times)
-        if config.epochs:
-            self._proximal_steps(tf.constant(self._legal), actions, runtime_s, valid)
-        self.updates.assign_add(1)
-        if config.cross_every and number == config.cross_every - 1:
+        """Takes PPO steps on this batch, and the cross-entropy step when it is due; see ``Learner``."""
+        config, batches = self._config, self.times.shape[0]
+        self._learn(actions, tf.convert_to_tensor(runtime_s), valid)
+        if config.cross_every and not int(self.updates) % batches:
             self._cross_entropy_step()
             self._clear()
         if config.levels > 1 and self._probability().max(axis=1).mean() > _CONVERGED:
             self._go_on()
 
+    def _update(self, actions: tf.Tensor, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
+        times = executed_times(runtime_s, valid).numpy()
+        self._keep_best(actions, times)
+        number = int(self.updates) % self.times.shape[0]
+        self.drawn[number].assign(actions)
+        self.times[number].assign(times)
+        if self._config.epochs:
+            self._proximal_steps(tf.constant(self._legal), actions, reward)
+
     @property
     def _legal(self) -> np.ndarray:
         """[G, D] bool of the level."""
-        return self._plans.of.level(int(self.level)).allowed
+        return self._of_problem.plans.level(int(self.level)).allowed
 
     def _probability(self) -> np.ndarray:
         """[G, D] float64."""
@@ -133,17 +113,12 @@ class PostLearner(snt.Module):
         return legal / legal.sum(axis=1, keepdims=True)
 
     @tf.function(autograph=False, input_signature=[tf.TensorSpec([None, None], tf.bool)])
-    def _draw(self, legal: tf.Tensor) -> tf.Tensor:
+    def _drawn(self, legal: tf.Tensor) -> tf.Tensor:
         """[K, G] of this update."""
-        return self.policy.sample(legal, self._config.samples, tf.random.fold_in(self._seed, self.updates))
+        return self.policy.sample(legal, self._config.samples, self._now())
 
-    def _proximal_steps(
-        self, legal: tf.Tensor, actions: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor
-    ) -> None:
+    def _proximal_steps(self, legal: tf.Tensor, actions: tf.Tensor, reward: tf.Tensor) -> None:
         """Some gradient steps from the policy that drew."""
-        reward = square_root_reward(
-            tf.convert_to_tensor(runtime_s), valid, self._reference_s, self._config.failing_reward
-        )
         advantage = self.baseline.advantage(reward, tf.ones_like(reward))
         old = tf.identity(self.policy.logits)
         for _ in range(self._config.epochs):
@@ -204,16 +179,16 @@ class PostLearner(snt.Module):
         """Remembers the fastest plan of all."""
         fastest = int(np.argmin(times))
         if times[fastest] < float(self.best_s):
-            rows = self._plans.of.rows(int(self.level), actions.numpy())
+            rows = self._of_problem.plans.rows(int(self.level), actions.numpy())
             self.best.assign(rows[fastest])
             self.best_s.assign(times[fastest])
 
     def _go_on(self) -> None:
         """With finer groups near the best plan, after the finest ones anew with the coarsest."""
-        self.level.assign((self.level + 1) % self._plans.of.count)
+        self.level.assign((self.level + 1) % self._of_problem.plans.count)
         probability = self._uniform()
         if int(self.level):
-            best = self._plans.of.devices_of(int(self.level), self.best.numpy())
+            best = self._of_problem.plans.devices_of(int(self.level), self.best.numpy())
             chosen = best[:, np.newaxis] == np.arange(probability.shape[1])
             probability += _KEPT * (chosen - probability)
         self.policy.become(probability)
@@ -226,8 +201,12 @@ class PostLearner(snt.Module):
         self.times.assign(tf.fill([batches, samples], tf.constant(np.inf, tf.float64)))
 
 
-class _Untracked:
-    """Keeps the problem out of the module's own state."""
-
-    def __init__(self, of: GroupedPlans):
-        self.of = of
+SPEC = MethodSpec(
+    name="post",
+    kind=Kind.LEARNED,
+    summary="Post: a table of probabilities, cross-entropy minimization and PPO steps (Gao, Chen & Li 2018).",
+    build=PostLearner,
+    config=PostConfig,
+    ignores=("single units", "order"),
+    versions={"table": 1},
+)

@@ -4,27 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from tf_placer import arguments
-from tf_placer.agents.presets import OF_PRESET, fill_in
-
-PRESETS: dict[str, dict[str, object]] = {
-    "ours": {
-        "generations": 4,
-        "actions_apart": True,
-        "keep_elites": True,
-        "mutants": 0.2,
-    },
-    "paper": {
-        "generations": 20,
-        "actions_apart": False,
-        "keep_elites": False,
-        "mutants": 0.1,
-    },
-}
+from tf_placer.method_spec import Settings, setting
 
 
 @dataclasses.dataclass(frozen=True)
-class RegalConfig:
+class RegalConfig(Settings):
     """Paliwal et al. 2020, "Reinforced Genetic Algorithm Learning for Optimizing Computation Graphs".
 
     ``preset="paper"`` gives the paper's values where they are known to us, named below as (paper: ...). Departures
@@ -58,8 +42,8 @@ class RegalConfig:
       learning_rate: Adam's.
       gradient_clip: global norm of the gradient.
       entropy_weight: of the mean entropy of a decision.
-      actions_apart: see above (paper: no).
-      keep_elites: see above (paper: no).
+      actions_apart: see above.
+      keep_elites: see above.
       baseline_decay: of the moving-average baseline of a run's reward.
       preset: "ours" or "paper"; says what the fields are that are not given.
 
@@ -67,59 +51,25 @@ class RegalConfig:
       InputError: a field of the wrong type or out of range.
     """
 
-    population: int = 64
-    generations: int = OF_PRESET
-    plain_runs: int = 1
-    parts: int = 64
-    elites: float = 0.2
-    mutants: float = OF_PRESET
-    bias: float = 0.7
-    mutation: float = 0.01
-    hidden: int = 32
-    rounds: int = 3
-    learning_rate: float = 5e-3
-    gradient_clip: float = 1.0
-    entropy_weight: float = 1e-2
-    actions_apart: bool = OF_PRESET
-    keep_elites: bool = OF_PRESET
-    baseline_decay: float = 0.9
-    preset: str = "ours"
-
-    def __post_init__(self) -> None:
-        fill_in(self, PRESETS)
-        for field, (least, most) in _COUNTS.items():
-            self._keep(field, arguments.whole_number(field, getattr(self, field), least=least, most=most))
-        for field, limits in _NUMBERS.items():
-            self._keep(field, arguments.number(field, getattr(self, field), finite=True, **limits))
-        for field in ("actions_apart", "keep_elites"):
-            self._keep(field, arguments.truth(field, getattr(self, field)))
-
-    def _keep(self, field: str, value: object) -> None:
-        """Stores a field as Python's own type."""
-        object.__setattr__(self, field, value)
+    population: int = setting(64, least=4, most=2**20)
+    generations: int = setting(4, paper=20, least=1, most=2**20)
+    plain_runs: int = setting(1, least=1, most=2**20)
+    parts: int = setting(64, least=1, most=2**20)
+    elites: float = setting(0.2, least=0.001, most=0.5)
+    mutants: float = setting(0.2, paper=0.1, least=0, most=0.4)
+    bias: float = setting(0.7, least=0.5, most=1)
+    mutation: float = setting(0.01, least=0, most=1)
+    hidden: int = setting(32, least=1, most=4096)
+    rounds: int = setting(3, least=0, most=64)
+    learning_rate: float = setting(5e-3, least=0)
+    gradient_clip: float = setting(1.0, above=0)
+    entropy_weight: float = setting(1e-2, least=0)
+    actions_apart: bool = setting(True, paper=False)
+    keep_elites: bool = setting(True, paper=False)
+    baseline_decay: float = setting(0.9, least=0, most=1)
+    preset: str = setting("ours", words=("ours", "paper"))
 
     @property
     def num_elites(self) -> int:
         """Plans of a generation that live on."""
         return max(1, round(self.elites * self.population))
-
-
-_MOST = 2**20
-_COUNTS = {
-    "population": (4, _MOST),
-    "generations": (1, _MOST),
-    "plain_runs": (1, _MOST),
-    "parts": (1, _MOST),
-    "hidden": (1, 4096),
-    "rounds": (0, 64),
-}
-_NUMBERS: dict[str, dict[str, float]] = {
-    "elites": {"least": 0.001, "most": 0.5},
-    "mutants": {"least": 0, "most": 0.4},
-    "bias": {"least": 0.5, "most": 1},
-    "mutation": {"least": 0, "most": 1},
-    "learning_rate": {"least": 0},
-    "gradient_clip": {"above": 0},
-    "entropy_weight": {"least": 0},
-    "baseline_decay": {"least": 0, "most": 1},
-}

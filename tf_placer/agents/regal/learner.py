@@ -10,17 +10,16 @@ import tensorflow as tf
 
 from tf_placer import masked
 from tf_placer.agents.baselines import MovingAverageBaseline
+from tf_placer.agents.descent import adam, descend
+from tf_placer.agents.features import FEATURES_VERSION
 from tf_placer.agents.losses import reinforce_loss
-from tf_placer.agents.moments import make_moments
 from tf_placer.agents.regal.config import RegalConfig
 from tf_placer.agents.regal.inputs import regal_inputs
 from tf_placer.agents.regal.policy import Choices, RegalPolicy, draw_actions, draw_keys, score
+from tf_placer.method_spec import Kind, MethodSpec
 from tf_placer.planners.grouped_plans import GroupedPlans
 from tf_placer.planners.random_keys import children, joined
 from tf_placer.problem.problem import Problem
-
-# Of the network's shape: variables that were saved with another one cannot be restored.
-NETWORK_VERSION = 1
 
 _NO_ACTIONS = -1  # of a plan that the policy did not draw
 
@@ -63,8 +62,7 @@ class RegalLearner(snt.Module):
         self._inputs = regal_inputs(problem, self._plans.level(0))
         self._generator = np.random.default_rng([seed, 0x4E6A])
         self.policy = RegalPolicy(config.hidden, config.rounds, seed) if policy is None else policy
-        self.optimizer = snt.optimizers.Adam(config.learning_rate)
-        make_moments(self.optimizer, self.policy.trainable_variables)
+        self.optimizer = adam(config.learning_rate, self.policy.trainable_variables)
         self.baseline = MovingAverageBaseline(config.baseline_decay, normalize=True)
         self._runs = 0  # that have ended
         self._reference_s = np.inf  # the best of runs without the policy
@@ -156,14 +154,16 @@ class RegalLearner(snt.Module):
             actions = self._actions[:1]
             reward = tf.constant(self._rewards(self._times[:1]), tf.float32)
             advantage = self.baseline.advantage(reward, tf.ones(1)).numpy()
-        variables = self.policy.trainable_variables
-        with tf.GradientTape() as tape:
+
+        def loss() -> tf.Tensor:
             choices = self.policy(self._inputs)
             log_prob = score(choices, tf.constant(actions)) / self._legal.size
-            loss = reinforce_loss(log_prob, tf.constant(advantage, tf.float32), tf.ones(len(actions)))
-            loss -= config.entropy_weight * sum(tf.reduce_mean(masked.entropy(one)) for one in choices)
-        gradients, _ = tf.clip_by_global_norm(tape.gradient(loss, variables), config.gradient_clip)
-        self.optimizer.apply(gradients, variables)
+            taught = reinforce_loss(log_prob, tf.constant(advantage, tf.float32), tf.ones(len(actions)))
+            return taught - config.entropy_weight * sum(
+                tf.reduce_mean(masked.entropy(one)) for one in choices
+            )
+
+        descend(loss, [(self.policy.trainable_variables, self.optimizer)], config.gradient_clip)
 
     def _rewards(self, runtime_s: np.ndarray) -> np.ndarray:
         """[S] 1 - t / t_plain; of what does not run that of a time twice as long as the slowest that does."""
@@ -205,3 +205,14 @@ class RegalLearner(snt.Module):
 def _standardized(rewards: np.ndarray) -> np.ndarray:
     """With mean 0 and deviation 1; 0 where all are alike."""
     return (rewards - rewards.mean()) / (rewards.std() + 1e-9)
+
+
+SPEC = MethodSpec(
+    name="regal",
+    kind=Kind.IMPROVING,
+    summary="REGAL: a genetic algorithm whose keys are drawn as a graph network says (Paliwal et al. 2020).",
+    build=RegalLearner,
+    config=RegalConfig,
+    ignores=("single units", "order"),
+    versions={"network": 1, "features": FEATURES_VERSION},
+)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 
-from tf_placer import arguments
 from tf_placer.agents.unit_groups import KINDS
-from tf_placer.errors import InputError
+from tf_placer.method_spec import Settings, setting
 
 LOSSES = ("reinforce", "cross_entropy")
 
 
 @dataclasses.dataclass(frozen=True)
-class TabularConfig:
+class TabularConfig(Settings):
     """A device for each group from one row of logits, without a network.
 
     An agent that loses to it, at as many evaluations and over the same groups, has a network that hurts.
@@ -36,32 +35,13 @@ class TabularConfig:
       InputError: a field of the wrong type or out of range.
     """
 
-    loss: str = "reinforce"
-    groups: str = "slack"
-    num_groups: int = 160
-    samples: int = 64
-    learning_rate: float = 0.05
-    elites: float = 0.1
-    smoothing: float = 0.2
-    exploration: float = 0.0
-    start_probability: float = 0.0
-    failing_reward: float = -10.0
-
-    def __post_init__(self) -> None:
-        for name, values in (("loss", LOSSES), ("groups", KINDS)):
-            if getattr(self, name) not in values:
-                raise InputError(
-                    f"{name} is {arguments.shown(getattr(self, name))}; give {' or '.join(values)}"
-                )
-        for name, least in (("num_groups", 1), ("samples", 2)):
-            object.__setattr__(self, name, arguments.whole_number(name, getattr(self, name), least))
-        limits: dict[str, dict[str, float]] = {
-            "learning_rate": {"least": 0},
-            "elites": {"above": 0, "most": 1},
-            "smoothing": {"least": 0, "most": 1},
-            "exploration": {"least": 0, "most": 1},
-            "start_probability": {"least": 0, "below": 1},
-            "failing_reward": {"below": 0},
-        }
-        for name, limit in limits.items():
-            object.__setattr__(self, name, arguments.number(name, getattr(self, name), finite=True, **limit))
+    loss: str = setting("reinforce", words=LOSSES)
+    groups: str = setting("slack", words=KINDS)
+    num_groups: int = setting(160, least=1)
+    samples: int = setting(64, least=2)
+    learning_rate: float = setting(0.05, least=0)
+    elites: float = setting(0.1, above=0, most=1)
+    smoothing: float = setting(0.2, least=0, most=1)
+    exploration: float = setting(0.0, least=0, most=1)
+    start_probability: float = setting(0.0, least=0, below=1)
+    failing_reward: float = setting(-10.0, below=0)

@@ -1,14 +1,12 @@
 """Where ColocRL begins."""
 
-import math
-
 import numpy as np
 import pytest
 
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of, small_cluster
 from tf_placer.agents.colocrl.config import ColocRlConfig
 from tf_placer.agents.colocrl.groups import colocated_groups
-from tf_placer.agents.colocrl.inputs import colocrl_inputs, leaning, start_of
+from tf_placer.agents.colocrl.inputs import colocrl_inputs, start_of
 from tf_placer.agents.learner import Beginning
 
 CONFIG = ColocRlConfig(largest_share=0.3, max_groups=12)
@@ -54,15 +52,6 @@ def test_a_start_is_legal():
     plan = np.array([[1, 2]], np.int32)
     start = start_of(problem, groups, Beginning(plan, 1.0, lambda rows: (np.ones(1), np.ones(1, bool))))
     np.testing.assert_array_equal(start, [1, 2])
-
-
-def test_leaning_is_of_the_bounded_logits():
-    # 0.9 against one other: log 9 apart, 5 tanh(u / 10) on either side of 0.
-    config = ColocRlConfig(start_probability=0.9)
-    (row,) = leaning(np.array([1]), np.ones((1, 2), bool), config)
-    bounded = 5 * np.tanh(row / 10)
-    assert bounded[1] - bounded[0] == pytest.approx(math.log(9), rel=1e-5)
-    assert not leaning(np.array([1]), np.ones((1, 2), bool), ColocRlConfig(preset="paper")).any()
 
 
 def test_the_adjacency_is_as_wide_as_what_the_weights_are_for(problem, groups):

@@ -79,12 +79,3 @@ def test_weights_that_are_none_are_told(tmp_path):
     path.write_bytes(b"none")
     with pytest.raises(InputError, match=r"weights\.npz"):
         go_zero_shot(branches_problem(2, 2), dataclasses.replace(FEW, weights=str(path)))
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [{"weights": 3}, {"samples": 0}, {"steps": 1.5}, {"temperature": -1}, {"temperature": float("inf")}],
-)
-def test_wrong_settings_are_told(wrong):
-    with pytest.raises(InputError, match=next(iter(wrong))):
-        GoZeroShotConfig(**wrong)

@@ -3,34 +3,12 @@
 import dataclasses
 
 import numpy as np
-import pytest
 import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of
 from tf_placer.agents.hdp.config import HdpConfig
-from tf_placer.agents.hdp.inputs import group_leaning, hdp_inputs, leaning
+from tf_placer.agents.hdp.inputs import group_leaning, hdp_inputs
 from tf_placer.agents.hdp.start import HdpStart
-
-
-@pytest.mark.parametrize("probability", [0.2, 0.5, 0.9])
-def test_a_leaning_is_a_probability(probability):
-    config = HdpConfig(start_probability=probability)
-    legal = np.array([[True, True, True], [True, False, True]])
-    rows = leaning(np.array([1, 2]), legal, config)
-    logits = config.tanh_constant * np.tanh(rows / config.temperature)
-    p = np.where(legal, np.exp(logits), 0)
-    p /= p.sum(axis=1, keepdims=True)
-    np.testing.assert_allclose([p[0, 1], p[1, 2]], probability, rtol=1e-5)
-
-
-def test_no_leaning_and_the_strongest_there_is():
-    legal = np.ones((2, 3), bool)
-    assert not leaning(np.array([1, 2]), legal, HdpConfig(start_probability=0.0)).any()
-    # One in a million is beyond C = 1: as near as that allows.
-    config = HdpConfig(start_probability=1 - 1e-6, tanh_constant=1.0)
-    np.testing.assert_allclose(
-        np.tanh(leaning(np.array([1, 2]), legal, config)[0] / 10), [-0.99, 0.99, -0.99]
-    )
 
 
 def test_dense_columns_have_mean_0_and_deviation_1():

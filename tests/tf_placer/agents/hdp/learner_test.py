@@ -116,7 +116,7 @@ def test_each_call_is_traced_once(learner):
 def test_what_is_scored_is_what_was_drawn(learner):
     # With the noise of this very update, also after some.
     inputs = learner._of_problem.inputs
-    noise, seeds = learner._draw()
+    noise, seeds = learner._noise(learner._now())
     actions, scores = learner.policy.sample(inputs, noise, seeds[0])
     proposal = learner.propose()
     for ours, theirs in zip(proposal.actions.drawn, actions, strict=True):
@@ -383,7 +383,7 @@ def test_each_loss_by_hand():
         CONFIG, noise_amplitude=0.0, elites=1 / 3, standardize=True, entropy_start=0.0
     )
     learner = learner_from(0, shared)
-    noise, seeds = learner._draw()
+    noise, seeds = learner._noise(learner._now())
     actions, scores = learner.policy.sample(learner._of_problem.inputs, noise, seeds[0])
     reward = -np.arange(1.0, 7.0, dtype=np.float32)  # m = 2 groupings of k = 3
     every, groups = scores.device_log_prob.numpy().ravel(), scores.group_log_prob.numpy()
@@ -410,7 +410,7 @@ def test_the_loss_after_regroupings_by_hand():
         update(learner, weighted_devices)
     proposal = learner.propose()
     changes, drawn = learner._of_problem.changes, proposal.actions.drawn
-    inputs, noise = learner._inputs(), learner._draw()[0]
+    inputs, noise = learner._inputs(), learner._noise(learner._now())[0]
     scores = learner.policy.score(inputs, drawn, noise)
     # 8 of its own, and 8 changes of a best plan that took 5 s: the tenth and the last are faster.
     learner.incumbent.runtime_s.assign(5.0)
@@ -452,7 +452,7 @@ def test_penalties_for_bytes_are_of_the_executed_placements():
 
 def test_the_entropy_is_the_policys_and_asking_changes_nothing(learner):
     before = learner.propose()
-    noise, seeds = learner._draw()
+    noise, seeds = learner._noise(learner._now())
     _, scores = learner.policy.sample(learner._of_problem.inputs, noise, seeds[0])
     assert float(learner.entropy()) == pytest.approx(float(tf.reduce_mean(scores.device_entropy)), rel=1e-4)
     np.testing.assert_array_equal(learner.propose().placements, before.placements)

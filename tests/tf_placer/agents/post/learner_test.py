@@ -48,7 +48,6 @@ def test_a_proposal_stays_until_it_is_learned_from(learner):
     first, again = learner.propose(), learner.propose()
     np.testing.assert_array_equal(first.placements, again.placements)
     assert first.placements.shape == (64, PROBLEM.num_units)
-    assert learner.samples_per_update == 64
     update(learner)
     assert not np.array_equal(learner.propose().placements, first.placements)
 

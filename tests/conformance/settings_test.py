@@ -1,0 +1,203 @@
+"""What holds of the settings of every method: a setting is a line that says default, paper's value and limits."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tf_placer.errors import InputError
+from tf_placer.method_spec import Settings
+from tf_placer.search import methods
+from tf_placer.search.settings import configured
+
+CONFIGS = {spec.name: spec.config for spec in methods.SPECS if issubclass(spec.config, Settings)}
+FIELDS = [(name, field) for name, config in CONFIGS.items() for field in dataclasses.fields(config)]
+EVERY = pytest.mark.parametrize(
+    ("name", "field"), FIELDS, ids=lambda one: one if isinstance(one, str) else one.name
+)
+
+
+def wrong_values(field: dataclasses.Field[Any]) -> Iterator[Any]:
+    """What no setting of this type and these limits can be."""
+    limits = field.metadata["limits"]
+    if field.type == "bool":
+        yield from (1, "yes", None if field.metadata["paper"] is None else 0)
+    elif field.type == "str":
+        yield from (7, b"slack", *(["nothing such"] if field.metadata["words"] else []))
+    else:
+        yield from (True, "fast", 0.5 if field.type == "int" else math.nan)
+        beyond = {"least": -1, "most": 1, "above": 0, "below": 0}
+        yield from (limit + beyond[name] for name, limit in limits.items() if name in beyond)
+        if field.metadata["even"]:
+            yield field.metadata["default"] + 1
+
+
+def test_all_settings_are_lines() -> None:
+    described = [spec.config for spec in methods.SPECS if dataclasses.fields(spec.config)]
+    assert all(issubclass(config, Settings) for config in described)
+
+
+@EVERY
+def test_a_setting_says_what_it_is(name: str, field: dataclasses.Field[Any]) -> None:
+    assert field.type in ("bool", "float", "int", "str")
+    limits, default, paper = (field.metadata[key] for key in ("limits", "default", "paper"))
+    assert bool(limits) == (field.type in ("float", "int")), "what are its limits?"
+    assert paper != default, "the paper's value is the default: leave it out"
+    assert paper is None or "preset" in {one.name for one in dataclasses.fields(CONFIGS[name])}
+    # A row for it in the docstring, where several may share one.
+    rows = str(CONFIGS[name].__doc__).partition("Attributes:")[2].splitlines()
+    assert any(field.name in row.partition(":")[0].strip().split(", ") for row in rows), "what does it do?"
+
+
+@EVERY
+def test_wrong_values_are_refused_in_one_line(name: str, field: dataclasses.Field[Any]) -> None:
+    for value in wrong_values(field):
+        with pytest.raises(InputError, match=rf"^{field.name} is .*; give ") as caught:
+            CONFIGS[name](**{field.name: value})
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_values_of_numpy_are_taken_as_pythons_own(name: str) -> None:
+    config = configured(methods.find(name))
+    of_numpy = {"bool": np.bool_, "int": np.int64, "float": np.float64, "str": np.str_}
+    fields = dataclasses.fields(config)
+    given = {field.name: of_numpy[field.type](getattr(config, field.name)) for field in fields}
+    again = type(config)(**given)
+    assert again == config
+    assert {type(getattr(again, field.name)).__name__ for field in fields if field.type != "str"} <= set(
+        of_numpy
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "told"),
+    [
+        (
+            "go",
+            {"rollouts": 32, "minibatches": 3},
+            "minibatches is 3; give a divisor of rollouts, which is 32",
+        ),
+        ("mars", {"minibatches": 33}, "minibatches is 33; give at most placements, which is 32"),
+        (
+            "hdp",
+            {"entropy_start": 0.3, "entropy_end": 0},
+            "entropy_end is 0; give a number above 0, which steering",
+        ),
+        (
+            "colocrl",
+            {"entropy_end": 0},
+            "entropy_end is 0; give a number above 0, which steering divides by, or",
+        ),
+        (
+            "colocrl",
+            {"step_pattern": "("},
+            "step_pattern is '(' (missing ), unterminated subpattern at position 0)",
+        ),
+        ("go_zero_shot", {"weights": ""}, "weights is ''; give the path of a file that `train` wrote, or"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused(name: str, given: dict[str, Any], told: str) -> None:
+    with pytest.raises(InputError) as caught:
+        CONFIGS[name](**given)
+    assert str(caught.value).startswith(told)
+
+
+# What the papers say, in the sections that the docstrings of the settings name.
+PAPERS = {
+    # 256 groups, hidden 256, one grouping of 4 placements, learning rates 0.1, a moving average, no start.
+    "hdp": {
+        "num_groups": 256,
+        "placer_hidden": 256,
+        "groupings": 1,
+        "placements": 4,
+        "loss": "reinforce",
+        "learning_rate": 0.1,
+        "grouper_learning_rate": 0.1,
+        "groups_per_step": 1,
+        "standardize": False,
+        "incumbent": False,
+        "row_rate": 0,
+        "start_probability": 0,
+    },
+    # Adam 0.1, clipped at 1, C = 5, T = 10; 20 controllers of 8 workers; baselines begin at the failing signal; after
+    # 5,000 steps what fails does not teach.
+    "colocrl": {
+        "learning_rate": 0.1,
+        "gradient_clip": 1,
+        "tanh_constant": 5,
+        "temperature": 10,
+        "controllers": 20,
+        "placements": 8,
+        "baseline_starts_failing": True,
+        "valid_only_after": 5000,
+        "start_probability": 0,
+    },
+    # Ops one by one, 800 rollouts, 40 minibatches, 20 epochs, clip 0.2, GraphSAGE of width 128, two layers of three
+    # heads of 25 on width 64, inner width 256; what fails is worth -10; a mean of all trials before.
+    "go": {
+        "granularity": "units",
+        "rollouts": 800,
+        "minibatches": 40,
+        "epochs": 20,
+        "clip": 0.2,
+        "layers": 2,
+        "graph_width": 128,
+        "heads": 3,
+        "head_width": 25,
+        "width": 64,
+        "inner_width": 256,
+        "failing_reward": -10,
+        "standardize": False,
+        "begin": "nothing",
+        "elite_share": 0,
+    },
+    # GCN 3 x 256; 1,000 iterations; 512; segments of 128; PPO 0.2, 1e-3, 3e-4, 1.0, 4 minibatches of 10 placements;
+    # moving average 0.99; unit by unit.
+    "mars": {
+        "encoder_layers": 3,
+        "encoder_width": 256,
+        "pretrain_iterations": 1000,
+        "hidden": 512,
+        "segment": 128,
+        "groups_per_step": 1,
+        "num_groups": 0,
+        "clip": 0.2,
+        "entropy": 1e-3,
+        "learning_rate": 3e-4,
+        "gradient_clip": 1,
+        "minibatches": 4,
+        "placements": 10,
+        "baseline_decay": 0.99,
+        "standardize": False,
+        "elites": 0,
+        "start_probability": 0,
+    },
+    "placeto": {
+        "width": 8,
+        "rounds": 8,
+        "embed_every": "step",
+        "learning_rate": 1e-3,
+        "learning_rate_end": 1e-4,
+    },
+    # Five of fifty: ten samples a batch, five batches a cross-entropy step, a tenth are elites.
+    "post": {"samples": 10, "cross_every": 5, "elites": 0.1, "smoothing": 1, "clip": 0, "kl_target": 0.03},
+    "regal": {"generations": 20, "actions_apart": False, "keep_elites": False, "mutants": 0.1},
+}
+
+
+def test_every_paper_that_is_a_preset_is_here() -> None:
+    assert PAPERS.keys() == {
+        name for name, field in FIELDS if field.name == "preset" and "paper" in field.metadata["words"]
+    }
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_the_papers_settings_are_a_preset(name: str) -> None:
+    paper = configured(methods.find(name), {"preset": "paper"})
+    assert {field: getattr(paper, field) for field in PAPERS[name]} == PAPERS[name]

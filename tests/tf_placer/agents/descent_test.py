@@ -1,0 +1,38 @@
+"""Steps down a loss: moments that are made early change nothing, and parts add up to the whole."""
+
+import numpy as np
+import pytest
+import sonnet as snt
+import tensorflow as tf
+
+from tf_placer.agents.descent import adam, descend, summed_gradients
+
+
+def test_moments_that_are_there_from_the_start_leave_no_trace():
+    ready, fresh = tf.Variable([1.0, -2.0]), tf.Variable([1.0, -2.0])
+    with_moments, without = adam(0.1, (ready,)), snt.optimizers.Adam(0.1)
+    assert len(with_moments.m) == 1 and ready.numpy().tolist() == [1.0, -2.0]
+    for optimizer, variable in ((with_moments, ready), (without, fresh)):
+        for gradient in (tf.constant([0.5, -1.0]), tf.constant([0.1, 3.0])):
+            optimizer.apply([gradient], [variable])
+    np.testing.assert_array_equal(ready, fresh)
+
+
+def test_each_optimizer_clips_by_a_norm_of_its_own():
+    # loss = 3 a + 4 b + 0.1 c: the gradient of the first two has norm 5, that of the third 0.1.
+    one, other = [tf.Variable(0.0), tf.Variable(0.0)], [tf.Variable(0.0)]
+    steps = [(one, snt.optimizers.SGD(1.0)), (other, snt.optimizers.SGD(1.0))]
+    value = descend(lambda: 7.0 + 3.0 * one[0] + 4.0 * one[1] + 0.1 * other[0], steps, clip=1.0)
+    assert float(value) == 7.0, "of before the step"
+    assert [float(variable) for variable in (*one, *other)] == pytest.approx([-0.6, -0.8, -0.1])
+
+
+@pytest.mark.parametrize("part", [1, 2, 6])
+def test_gradients_of_parts_add_up(part):
+    weight, unused = tf.Variable(2.0), tf.Variable([1.0])
+    rows = tf.constant([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+    found = summed_gradients(
+        lambda first: tf.reduce_sum(tf.square(weight * rows[first : first + part])), [weight, unused], 6, part
+    )
+    assert float(found[0]) == 2 * 2.0 * 91  # d/dw w^2 sum r^2, sum of squares 91
+    assert found[1].numpy().tolist() == [0.0]
