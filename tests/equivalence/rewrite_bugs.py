@@ -240,7 +240,7 @@ BUGS: dict[str, Bug] = {
     ),
     "renamed_inconsistently": Bug(
         "functions in lists (the branches of a switch) keep their names",
-        ((functions, "_functions_of"),),
+        ((functions, "functions_in"),),
         lambda right: lambda value: [] if value.WhichOneof("value") == "list" else right(value),
     ),
     "handles_without_device": _restored_wrongly(

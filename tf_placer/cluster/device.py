@@ -103,6 +103,16 @@ class Link:
         arguments.text("channel", self.channel, "give the name of the channel")
 
 
+def links_between(count: int, latency_ns: int, bytes_per_s: float, channel: str) -> tuple[Link, ...]:
+    """Equal links between so many devices; in ``channel``, ``{source}`` and ``{target}`` stand for their positions."""
+    return tuple(
+        Link(source, target, latency_ns, bytes_per_s, channel.format(source=source, target=target))
+        for source in range(count)
+        for target in range(count)
+        if source != target
+    )
+
+
 def full_device_name(name: str) -> str:
     """Completes a device name: ``"GPU:0"`` -> ``"/job:localhost/replica:0/task:0/device:GPU:0"``.
 

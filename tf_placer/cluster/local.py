@@ -12,7 +12,7 @@ from typing import Any
 
 from tf_placer import arguments
 from tf_placer.cluster import cpu_probe, gpu_probe
-from tf_placer.cluster.device import Device, Link
+from tf_placer.cluster.device import Device, Link, links_between
 from tf_placer.errors import InputError
 
 _WORKER = "/job:worker/replica:0/task:"
@@ -61,7 +61,7 @@ def local_devices(cores: int | None = None) -> tuple[tuple[Device, ...], tuple[L
     devices = tuple(
         _cpu_device(f"{_WORKER}{task}/device:CPU:0", memory_bytes, usable[:1]) for task in range(count)
     )
-    return devices, _links(count, _GRPC_LATENCY_NS, _GRPC_BYTES_PER_S, "grpc")
+    return devices, links_between(count, _GRPC_LATENCY_NS, _GRPC_BYTES_PER_S, "grpc:{source}->{target}")
 
 
 def check_cores(cores: object) -> int:
@@ -96,7 +96,9 @@ def _gpu_devices(cores: tuple[int, ...]) -> tuple[tuple[Device, ...], tuple[Link
             "repair the driver, or ask for CPU workers with cores="
         )
     host = _cpu_device(f"{_WORKER}0/device:CPU:0", _available_memory_bytes() // 2, cores)
-    return (*gpus, host), _links(len(gpus) + 1, _PCIE_LATENCY_NS, _PCIE_BYTES_PER_S, "pcie")
+    return (*gpus, host), links_between(
+        len(gpus) + 1, _PCIE_LATENCY_NS, _PCIE_BYTES_PER_S, "pcie:{source}->{target}"
+    )
 
 
 def _cpu_device(name: str, memory_bytes: int, cores: tuple[int, ...] | list[int]) -> Device:
@@ -117,15 +119,6 @@ def _cpu_device(name: str, memory_bytes: int, cores: tuple[int, ...] | list[int]
 def _peak(reached: float, share: float) -> float:
     """The rate that ``reached`` is a share of, to two digits."""
     return float(f"{reached / share:.1e}")
-
-
-def _links(count: int, latency_ns: int, bytes_per_s: float, kind: str) -> tuple[Link, ...]:
-    return tuple(
-        Link(source, target, latency_ns, bytes_per_s, channel=f"{kind}:{source}->{target}")
-        for source in range(count)
-        for target in range(count)
-        if source != target
-    )
 
 
 @functools.cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from tf_placer import arguments
-from tf_placer.cluster.device import MAX_DEVICES, Device, Link, full_device_name
+from tf_placer.cluster.device import MAX_DEVICES, Device, Link, full_device_name, links_between
 
 # Estimates for one general-purpose core. Logical devices share one thread pool, so no number here can make
 # a time true; they only have to be positive and equal for all of them.
@@ -36,10 +36,4 @@ def logical_devices(n: int) -> tuple[tuple[Device, ...], tuple[Link, ...]]:
         )
         for i in range(n)
     )
-    links = tuple(
-        Link(source, target, _LATENCY_NS, _MEMORY_BYTES_PER_S, "memory")
-        for source in range(n)
-        for target in range(n)
-        if source != target
-    )
-    return devices, links
+    return devices, links_between(n, _LATENCY_NS, _MEMORY_BYTES_PER_S, "memory")

@@ -12,6 +12,7 @@ from colocation.tensorflow_internals import graph_of_function_def
 from tf_placer.errors import InputError
 from tf_placer.graph.program.functions import functions_of
 from tf_placer.graph.sizes.called_shapes import keep_callbacks_from_running
+from tf_placer.graph.sizes.open_loops import is_handle
 from tf_placer.graph.sizes.output_specs import OutputSpec, tensor_bytes
 from tf_placer.tensorflow_message import told
 
@@ -58,7 +59,7 @@ class FunctionLibrary:
 
     def _instantiate(self, name: str, inputs: tuple[OutputSpec, ...]) -> FunctionBody:
         # A handle's own shape would be taken for that of the variable behind it.
-        shapes = [None if _is_handle(spec) else tf.TensorShape(spec.shape) for spec in inputs]
+        shapes = [None if is_handle(spec) else tf.TensorShape(spec.shape) for spec in inputs]
         try:
             graph = self._rebuilt(name, shapes)
         except (ValueError, RuntimeError, tf.errors.OpError) as error:  # RuntimeError: an unknown op
@@ -91,8 +92,4 @@ def _spec(tensor: tf.Tensor) -> OutputSpec:
 
 def _is_known(tensor: tf.Tensor) -> bool:
     """Whether the tensor's bytes are known; a handle or a list counts 0 bytes whatever its shape."""
-    return _is_handle(tensor) or tensor.shape.is_fully_defined()
-
-
-def _is_handle(tensor: tf.Tensor | OutputSpec) -> bool:
-    return tensor.dtype in (tf.resource, tf.variant)
+    return is_handle(tensor) or tensor.shape.is_fully_defined()

@@ -13,7 +13,7 @@ from tf_placer.data_parallel.gradients import Gradients, Readers
 from tf_placer.data_parallel.ring import gather_graph, given, received, ring_graph
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
-from tf_placer.graph.program import renamed_input, renamed_node
+from tf_placer.graph.program import renamed_node, with_nodes
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.rewrite import rewrite
@@ -90,19 +90,16 @@ def _split(value: np.ndarray, shape: tuple[int, ...], count: int) -> list[np.nda
 
 def _prefixed(program: GraphProgram, prefix: str) -> GraphProgram:
     """The program under other names, so that its ops, variables and values are its own."""
-    graph_def = tf.compat.v1.GraphDef()
-    graph_def.CopyFrom(program.graph_def)
-    new_name = {node.name: f"{prefix}/{node.name}" for node in graph_def.node}
-    for node in graph_def.node:
-        node.name = new_name[node.name]
-        node.input[:] = [renamed_input(text, new_name) for text in node.input]
+    new_name = {node.name: f"{prefix}/{node.name}" for node in program.graph_def.node}
+    nodes = [renamed_node(node, new_name) for node in program.graph_def.node]
+    for node in nodes:
         node.attr.pop("_class", None)  # devices are full already
         if "frame_name" in node.attr:
             node.attr["frame_name"].s = f"{prefix}/{node.attr['frame_name'].s.decode()}".encode()
         if node.attr["shared_name"].s if "shared_name" in node.attr else b"":
             node.attr["shared_name"].s = node.name.encode()
     return GraphProgram(
-        graph_def,
+        with_nodes(program.graph_def, nodes),
         tuple(_renamed(assignment, prefix) for assignment in program.assignments),
         tuple(new_name[op] for op in program.step_ops),
     )

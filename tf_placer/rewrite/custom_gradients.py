@@ -16,6 +16,7 @@ from tensorflow.core.framework import node_def_pb2
 
 from colocation.tensorflow_internals import FuncGraph, call_flat, registered_gradient
 from tf_placer.errors import InputError
+from tf_placer.graph.program.functions import function_names
 
 _ATTRIBUTE = "_gradient_op_type"
 _DO_NOT_SAVE = "save with tf.saved_model.SaveOptions(experimental_custom_gradients=False)"
@@ -164,15 +165,11 @@ class _Copy:
         return found if found.type == traced.type or traced.type == "Placeholder" else None
 
     def _check_can_be_copied(self, op: tf.Operation) -> None:
-        if op.type == "Placeholder" or op.op_def.is_stateful or any(_names_function(op)):
+        if op.type == "Placeholder" or op.op_def.is_stateful or len(function_names(op.node_def)) > 1:
             raise InputError(
                 f"the custom gradient of {self._op.name!r} needs {op.name!r} ({op.type}), which no result of the "
                 "placed function needs; return it, too, or take the gradient inside the function"
             )
-
-
-def _names_function(op: tf.Operation) -> Iterable[bool]:
-    return (value.HasField("func") or bool(value.list.func) for value in op.node_def.attr.values())
 
 
 def _position(inputs: Sequence[tf.Tensor], tensor: tf.Tensor) -> int:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 import tensorflow as tf
-from tensorflow.core.framework import attr_value_pb2, node_def_pb2, types_pb2
+from tensorflow.core.framework import node_def_pb2, types_pb2
 
 from colocation.tensorflow_internals import FuncGraph, called_graph, get_resource_handle_data
 from tf_placer.graph.program import fresh_name
-from tf_placer.graph.program.functions import functions_of
+from tf_placer.graph.program.functions import functions_in, functions_of
 
 
 def with_functions_renamed(graph_def: tf.compat.v1.GraphDef, suffix: str) -> tf.compat.v1.GraphDef:
@@ -35,7 +35,7 @@ def with_references_renamed(nodes: Iterable[node_def_pb2.NodeDef], new_name: Map
     for node in nodes:
         node.op = new_name.get(node.op, node.op)
         for value in node.attr.values():
-            for function in _functions_of(value):
+            for function in functions_in(value):
                 function.name = new_name.get(function.name, function.name)
 
 
@@ -88,7 +88,7 @@ def with_functions_of_their_own(graph_def: tf.compat.v1.GraphDef) -> tf.compat.v
 
     def own(node: node_def_pb2.NodeDef) -> None:
         for value in node.attr.values():
-            for called in _functions_of(value):
+            for called in functions_in(value):
                 if called.name not in originals:
                     continue
                 if called.name not in used:
@@ -104,10 +104,3 @@ def with_functions_of_their_own(graph_def: tf.compat.v1.GraphDef) -> tf.compat.v
     for node in result.node:
         own(node)
     return result
-
-
-def _functions_of(value: attr_value_pb2.AttrValue) -> list[attr_value_pb2.NameAttrList]:
-    kind = value.WhichOneof("value")
-    if kind == "func":
-        return [value.func]
-    return list(value.list.func) if kind == "list" else []

@@ -56,7 +56,7 @@ def called_functions(
 
 def function_names(node: node_def_pb2.NodeDef) -> list[str]:
     """Returns the names of the functions a node may call: in its attributes, and its own op type."""
-    return [node.op, *(name for value in node.attr.values() for name in _names_in(value))]
+    return [node.op, *(function.name for value in node.attr.values() for function in functions_in(value))]
 
 
 def returned_functions(node: node_def_pb2.NodeDef) -> list[str]:
@@ -70,10 +70,9 @@ def returned_functions(node: node_def_pb2.NodeDef) -> list[str]:
     return [node.attr[key].func.name for key in ("then_branch", "else_branch")]
 
 
-def _names_in(value: attr_value_pb2.AttrValue) -> list[str]:
+def functions_in(value: attr_value_pb2.AttrValue) -> list[attr_value_pb2.NameAttrList]:
+    """Returns the functions that an attribute names, to be read or changed."""
     kind = value.WhichOneof("value")
     if kind == "func":
-        return [value.func.name]
-    if kind == "list":
-        return [function.name for function in value.list.func]
-    return []
+        return [value.func]
+    return list(value.list.func) if kind == "list" else []
