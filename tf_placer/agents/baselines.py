@@ -63,46 +63,148 @@ def above_quantile(reward: tf.Tensor, weight: tf.Tensor, count: int) -> tf.Tenso
 class MovingAverageBaseline(snt.Module):
     """Exponential moving average of rewards (Mirhoseini et al. 2017, section 3.1; 2018, section 3.2).
 
-    A = R - B, B <- decay B + (1 - decay) mean R; the first batch's mean is the first B. Each problem has a B of its
-    own: what is a good reward on one graph is a bad one on another.
+    A = R - B, B <- decay B + (1 - decay) mean R; the first batch's mean is the first B.
     """
 
-    def __init__(self, decay: float, normalize: bool, problems: int = 1):
+    def __init__(self, decay: float, normalize: bool):
         """Creates the averages.
 
         Args:
           decay: of both averages.
           normalize: divide A by the root of the moving average of A^2 (a departure: gradients
             keep their size while the policy's samples draw closer to each other).
-          problems: P, how many problems are learned from.
         """
         super().__init__(name="baseline")
         self._decay = decay
         self._normalize = normalize
-        self._started = tf.Variable([False] * problems, trainable=False, name="started")
-        self.average = tf.Variable(tf.zeros([problems]), trainable=False, name="average")  # [P]
-        self._square = tf.Variable(tf.ones([problems]), trainable=False, name="square")
+        self._started = tf.Variable([False], trainable=False, name="started")
+        self.average = tf.Variable(tf.zeros([1]), trainable=False, name="average")
+        self._square = tf.Variable(tf.ones([1]), trainable=False, name="square")
 
-    def advantage(self, reward: tf.Tensor, weight: tf.Tensor, problem: int = 0) -> tf.Tensor:
+    def advantage(self, reward: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
         """Compares rewards with the baseline so far, which then takes them in.
 
         Args:
-          reward: [B], all of one problem.
+          reward: [B].
           weight: [B] 1 where the sample may teach; the others leave both averages alone.
-          problem: which one, in [0, P).
 
         Returns:
           [B] advantages.
         """
-        started = self._started[problem]
+        started = self._started[0]
         count = tf.reduce_sum(weight)
         mean = tf.math.divide_no_nan(tf.reduce_sum(weight * reward), count)
-        average = tf.where(started, self.average[problem], mean)
+        average = tf.where(started, self.average[0], mean)
         advantage = reward - average
         mean_square = tf.math.divide_no_nan(tf.reduce_sum(weight * tf.square(advantage)), count)
-        square = tf.where(started, self._square[problem], mean_square)
+        square = tf.where(started, self._square[0], mean_square)
         keep = tf.where(count > 0, self._decay, 1.0)
-        self.average[problem].assign(keep * average + (1.0 - keep) * mean)
-        self._square[problem].assign(keep * square + (1.0 - keep) * mean_square)
-        self._started[problem].assign(tf.logical_or(started, count > 0))
+        self.average[0].assign(keep * average + (1.0 - keep) * mean)
+        self._square[0].assign(keep * square + (1.0 - keep) * mean_square)
+        self._started[0].assign(tf.logical_or(started, count > 0))
         return advantage / (tf.sqrt(square) + 1e-6) if self._normalize else advantage
+
+
+class TrialAverage(snt.Module):
+    """A = R - mean of the rewards of all earlier trials of that graph (GO: Zhou et al. 2020, section 3.4).
+
+    The first trials are compared with their own mean.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(name="trial_average")
+        self.count = tf.Variable(tf.zeros([1]), trainable=False, name="count")
+        self.average = tf.Variable(tf.zeros([1]), trainable=False, name="average")
+
+    def advantage(self, reward: tf.Tensor) -> tf.Tensor:
+        """Compares rewards [B] with the mean so far, which then takes them in; [B]."""
+        before, average = self.count[0], self.average[0]
+        mean, more = tf.reduce_mean(reward), tf.cast(tf.size(reward), tf.float32)
+        advantage = reward - tf.where(before > 0, average, mean)
+        self.average[0].assign((before * average + more * mean) / (before + more))
+        self.count[0].assign(before + more)
+        return advantage
+
+
+class TurnBaseline(snt.Module):
+    """The mean return at each step over the last episodes (Addanki et al. 2019, section 3.3).
+
+    What is still to be gained differs from step to step, so each step has a mean of its own. The first update is
+    compared with its own means.
+    """
+
+    def __init__(self, episodes: int, steps: int):
+        """Creates the memory.
+
+        Args:
+          episodes: W, that are remembered.
+          steps: T, of an episode.
+        """
+        super().__init__(name="turn_baseline")
+        self.returns = tf.Variable(tf.zeros([episodes, steps]), trainable=False, name="returns")  # [W, T]
+        self.count = tf.Variable(0, trainable=False, name="count")
+
+    def advantage(self, returns: tf.Tensor) -> tf.Tensor:
+        """Compares returns with the episodes before, which they then push out.
+
+        Args:
+          returns: [B, T].
+
+        Returns:
+          [B, T] returns minus baseline.
+        """
+        window = self.returns.shape[0]
+        known = tf.cast(tf.minimum(self.count, window), tf.float32)
+        baseline = tf.where(
+            known > 0,
+            tf.reduce_sum(self.returns, axis=0) / tf.maximum(known, 1.0),
+            tf.reduce_mean(returns, axis=0),
+        )
+        advantage = returns - baseline
+        self.returns.assign(tf.concat([self.returns, returns], axis=0)[-window:])
+        self.count.assign(tf.minimum(self.count + returns.shape[0], window))
+        return advantage
+
+
+class ControllerBaselines(snt.Module):
+    """A moving average of rewards for each controller (Mirhoseini et al. 2017, section 3.1).
+
+    A = R - B_c, B_c <- decay B_c + (1 - decay) mean R of what may teach. B_c begins at the failing signal, so that
+    at first whatever runs is reinforced; or at the controller's first mean.
+    """
+
+    def __init__(self, controllers: int, decay: float, first: float | None):
+        """Creates the averages.
+
+        Args:
+          controllers: C.
+          decay: of the averages.
+          first: where they begin; None for the first mean of each.
+        """
+        super().__init__(name="baselines")
+        self._decay = decay
+        self._started = tf.Variable([first is not None] * controllers, trainable=False, name="started")
+        self.average = tf.Variable([first or 0.0] * controllers, trainable=False, name="average")  # [C]
+
+    def advantage(self, reward: tf.Tensor, weight: tf.Tensor, controller: tf.Tensor) -> tf.Tensor:
+        """Compares rewards with one controller's baseline so far, which then takes them in.
+
+        Args:
+          reward: [B], all of that controller.
+          weight: [B] 1 where the sample may teach; the others leave the average alone.
+          controller: scalar int32 in [0, C).
+
+        Returns:
+          [B] advantages.
+        """
+        count = tf.reduce_sum(weight)
+        mean = tf.math.divide_no_nan(tf.reduce_sum(weight * reward), count)
+        average = tf.where(self._started[controller], self.average[controller], mean)
+        keep = tf.where(count > 0, self._decay, 1.0)
+        self._put(self.average, controller, keep * average + (1.0 - keep) * mean)
+        self._put(self._started, controller, tf.logical_or(self._started[controller], count > 0))
+        return reward - average
+
+    @staticmethod
+    def _put(variable: tf.Variable, position: tf.Tensor, value: tf.Tensor) -> None:
+        variable.scatter_nd_update([[position]], [value])

@@ -5,7 +5,10 @@ import pytest
 import tensorflow as tf
 
 from tf_placer.agents.baselines import (
+    ControllerBaselines,
     MovingAverageBaseline,
+    TrialAverage,
+    TurnBaseline,
     above_quantile,
     elites,
     standardized_advantage,
@@ -58,14 +61,6 @@ def test_what_may_not_teach_does_not_move_the_baseline():
     assert float(baseline.average[0]) == pytest.approx(-1.0)
 
 
-def test_each_problem_has_a_baseline_of_its_own():
-    baseline = MovingAverageBaseline(0.9, False, problems=2)
-    baseline.advantage(tf.constant([-10.0]), tf.ones(1), problem=1)
-    # The other problem has seen nothing: its first batch is its own baseline.
-    np.testing.assert_allclose(baseline.advantage(tf.constant([-1.0, -3.0]), tf.ones(2)), [1.0, -1.0])
-    assert baseline.average.numpy().tolist() == [-2.0, -10.0]
-
-
 def test_a_batch_is_standardized_by_those_that_may_teach():
     # Of -1 and -3: mean -2, deviation 1.
     reward, weight = tf.constant([-1.0, -3.0, -10.0]), tf.constant([1.0, 1.0, 0.0])
@@ -96,3 +91,75 @@ def test_above_the_quantile_by_hand():
     # Where no more than four may teach, over the worst of them.
     np.testing.assert_allclose(above_quantile(reward, weight, 4), [2.0, 3.0, 0, 0, 2.5])
     assert above_quantile(reward, tf.zeros(5), 2).numpy().tolist() == [0] * 5
+
+
+def test_a_trial_average_is_the_mean_of_all_earlier_trials():
+    average = TrialAverage()
+    # The first are compared with their own mean, 2; the next with it; then there were four, of mean 3.
+    np.testing.assert_allclose(average.advantage(tf.constant([1.0, 3.0])), [-1, 1])
+    np.testing.assert_allclose(average.advantage(tf.constant([2.0, 6.0])), [0, 4])
+    np.testing.assert_allclose(average.advantage(tf.constant([3.0])), [0])
+    np.testing.assert_allclose([average.average[0], average.count[0]], [3, 5])
+
+
+def test_the_first_update_is_its_own_baseline_step_by_step():
+    baseline = TurnBaseline(episodes=3, steps=2)
+    # Means 2 and 20.
+    np.testing.assert_allclose(
+        baseline.advantage(tf.constant([[1.0, 10.0], [3.0, 30.0]])), [[-1, -10], [1, 10]]
+    )
+
+
+def test_later_ones_are_compared_with_the_episodes_before():
+    baseline = TurnBaseline(episodes=3, steps=2)
+    baseline.advantage(tf.constant([[1.0, 10.0], [3.0, 30.0]]))
+    # Against (1 + 3) / 2 and (10 + 30) / 2, not against themselves.
+    np.testing.assert_allclose(baseline.advantage(tf.constant([[5.0, 0.0], [8.0, 20.0]])), [[3, -20], [6, 0]])
+    # Three are remembered: (3 + 5 + 8) / 3 = 16 / 3 and (30 + 0 + 20) / 3 = 50 / 3.
+    np.testing.assert_allclose(baseline.advantage(tf.constant([[0.0, 0.0]])), [[-16 / 3, -50 / 3]], rtol=1e-6)
+    assert int(baseline.count) == 3
+
+
+def test_an_update_may_have_more_episodes_than_are_remembered():
+    baseline = TurnBaseline(episodes=2, steps=1)
+    baseline.advantage(tf.constant([[1.0], [2.0], [4.0]]))
+    np.testing.assert_allclose(baseline.advantage(tf.constant([[3.0]])), [[0.0]])  # (2 + 4) / 2
+
+
+def of_controller(baselines, reward, controller, weight=None):
+    weight = np.ones(len(reward)) if weight is None else np.array(weight)
+    reward, weight = (tf.constant(one, tf.float32) for one in (reward, weight))
+    return baselines.advantage(reward, weight, tf.constant(controller)).numpy()
+
+
+def test_each_controller_has_its_own():
+    baselines = ControllerBaselines(2, 0.5, None)
+    np.testing.assert_allclose(
+        of_controller(baselines, [-1.0, -3.0], 0), [1, -1]
+    )  # the first mean is the baseline
+    np.testing.assert_allclose(of_controller(baselines, [-8.0, -10.0], 1), [1, -1])
+    np.testing.assert_allclose(of_controller(baselines, [-1.0, -1.0], 0), [1, 1])  # of -2
+    np.testing.assert_allclose(baselines.average, [-1.5, -9])  # (-2 - 1) / 2
+
+
+def test_a_controllers_may_begin_at_the_failing_signal():
+    baselines = ControllerBaselines(2, 0.9, -10.0)
+    np.testing.assert_allclose(of_controller(baselines, [-1.0, -10.0], 1), [9, 0])
+    assert baselines.average.numpy() == pytest.approx([-10, 0.9 * -10 + 0.1 * -5.5])
+
+
+def test_what_may_not_teach_leaves_a_controllers_alone():
+    baselines = ControllerBaselines(1, 0.5, None)
+    of_controller(baselines, [-10.0, -10.0], 0, [0, 0])
+    np.testing.assert_allclose(of_controller(baselines, [-2.0, -9.0], 0, [1, 0]), [0, -7])
+    np.testing.assert_allclose(of_controller(baselines, [-4.0, -9.0], 0, [1, 0]), [-2, -7])
+    np.testing.assert_allclose(baselines.average, [-3])
+
+
+def test_they_are_traced_with_the_controller_as_a_tensor():
+    baselines = ControllerBaselines(3, 0.5, 0.0)
+    step = tf.function(lambda controller: baselines.advantage(tf.constant([2.0]), tf.ones([1]), controller))
+    for controller in (0, 2, 2):
+        step(tf.constant(controller))
+    np.testing.assert_allclose(baselines.average, [1, 0, 1.5])
+    assert step.experimental_get_tracing_count() == 1

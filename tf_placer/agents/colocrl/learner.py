@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from tf_placer.agents.baselines import elites, standardized_advantage
+from tf_placer.agents.baselines import ControllerBaselines, elites, standardized_advantage
 from tf_placer.agents.colocrl.config import ColocRlConfig
-from tf_placer.agents.colocrl.controllers import ControllerBaselines
 from tf_placer.agents.colocrl.groups import colocated_groups
 from tf_placer.agents.colocrl.inputs import colocrl_inputs, start_of
 from tf_placer.agents.colocrl.policy import ColocRlPolicy

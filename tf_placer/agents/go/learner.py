@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tf_placer.agents.baselines import elites, standardized_advantage
+from tf_placer.agents.baselines import TrialAverage, elites, standardized_advantage
 from tf_placer.agents.descent import adam, summed_gradients
 from tf_placer.agents.features import FEATURES_VERSION, RELATIVE_VERSION
 from tf_placer.agents.go.committed import committed
@@ -18,7 +18,6 @@ from tf_placer.agents.go.student import GoStudent
 from tf_placer.agents.learner import Beginning, PolicyLearner, Proposal, executed_times
 from tf_placer.agents.losses import ppo_loss, reinforce_loss
 from tf_placer.agents.nodes import nodes_of
-from tf_placer.agents.trial_average import TrialAverage
 from tf_placer.agents.weights import SHIPPED, restore_weights, weights_path
 from tf_placer.errors import InputError
 from tf_placer.method_spec import Kind, MethodSpec

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_placer import masked
+from tf_placer.agents.baselines import TurnBaseline
 from tf_placer.agents.descent import adam, summed_gradients
 from tf_placer.agents.features import FEATURES_VERSION
 from tf_placer.agents.learner import Beginning, PolicyLearner, Proposal
@@ -16,8 +17,7 @@ from tf_placer.agents.placeto.group_graph import group_graph
 from tf_placer.agents.placeto.inputs import placeto_inputs
 from tf_placer.agents.placeto.policy import Actions, PlacetoPolicy, episode_states
 from tf_placer.agents.placeto.start import grouped_plan
-from tf_placer.agents.returns import discounted_returns, gains
-from tf_placer.agents.turn_baseline import TurnBaseline
+from tf_placer.agents.rewards import discounted_returns, gains
 from tf_placer.method_spec import Kind, MethodSpec
 from tf_placer.problem.problem import Problem
 
