@@ -18,20 +18,19 @@ from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
 from tf_placer.planners.single_device import single_device_placements
+from tf_placer.planning.live import MEASURE, RACE
+from tf_placer.planning.live_phases import START
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.plan_file import PlanFile
 from tf_placer.problem.problem import Problem
-from tf_placer.quantities import known, milliseconds, ratio
+from tf_placer.quantities import known, milliseconds
+from tf_placer.report.sentences import in_turn_sentence
 from tf_placer.rewrite.rewrite import check_can_be_written
 from tf_placer.runtime.audit import Audit
-from tf_placer.runtime.statistics import clearly_slower
-from tf_placer.search.live import MEASURE, RACE
-from tf_placer.search.live_phases import START
 from tf_placer.workers.local_workers import import_meanwhile
 
 _TURNS = 20
-_CONFIDENCE = 0.95
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +73,7 @@ class Timed:
                 }
                 for row, name in enumerate(self.names)
             ],
-            "verdict": self.why_not or verdict(self.samples),
+            "verdict": self.why_not or in_turn_sentence(self.samples),
             "audit": None
             if audit is None
             else {
@@ -106,7 +105,7 @@ def measure(request: Request, plan: PlanFile, console: rich.console.Console) -> 
     """
     timed = _time(request, plan, console)
     console.print(_table(timed))
-    console.print(timed.why_not or verdict(timed.samples), soft_wrap=True)
+    console.print(timed.why_not or in_turn_sentence(timed.samples), soft_wrap=True)
     if timed.audit is not None:
         console.print(f"audit of {plan.source}: {timed.audit.summary()}", soft_wrap=True)
         timed.audit.check()
@@ -136,20 +135,6 @@ def _time(request: Request, plan: PlanFile, console: rich.console.Console) -> Ti
                 samples, why_not = _in_turn(evaluator, plans, measured)
     names = (plan.source, *(f"everything on {device.name}" for device in devices))
     return Timed(problem, names, simulated, measured, samples, why_not, found)
-
-
-def verdict(samples: dict[int, list[float]]) -> str:
-    """One sentence on a plan and the single devices that it took turns with.
-
-    Args:
-      samples: row -> its step times; row 0 is the plan's.
-    """
-    best = min((row for row in samples if row != 0), key=lambda row: float(np.median(samples[row])))
-    plan, single = samples[0], samples[best]
-    fraction = float(np.median(np.array(plan) / np.array(single)))
-    differs = clearly_slower(single, plan, _CONFIDENCE) or clearly_slower(plan, single, _CONFIDENCE)
-    noise = "" if differs else ", which is within the noise"
-    return f"in turn, {len(plan)} turns each: the plan takes {ratio(fraction)} of the best single device's time{noise}"
 
 
 def _in_turn(

@@ -40,6 +40,11 @@ class LayerRow:
     resident_bytes: int
     output_bytes: int
 
+    @property
+    def compute_s(self) -> float:
+        """Seconds of all of its ops, one after the other."""
+        return float(self.compute_ns.sum() / 1e9)
+
     def on(self, names: Sequence[str]) -> str:
         """Where it is: a device, or several with the share of the time that each has; of ops where nothing costs.
 

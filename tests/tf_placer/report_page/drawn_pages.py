@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from tf_placer.cluster.cluster import Cluster
+from tf_placer.problem.bounds import MEANING
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.quantities import milliseconds
 from tf_placer.report_page.draw_step import draw_step
-from tf_placer.report_page.lower_bounds import shown_bounds
-from tf_placer.report_page.page import Curve, HowTo, Page, Section, StepTime
+from tf_placer.report_page.page import Bound, Curve, HowTo, Page, Section, StepTime
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>&\"'`<!--\u2028"
 
@@ -67,7 +67,10 @@ def page_of(problem: Problem, placement: Placement | None = None) -> Page:
             StepTime("single device", 2 * step_s, 2.1 * step_s, is_single=True),
             StepTime("none", None, note="OUT_OF_MEMORY"),
         ),
-        bounds=shown_bounds([("total_work", step_s / 2), ("critical_path", step_s / 3)], "total_work"),
+        bounds=(
+            Bound("total_work", step_s / 2, True, MEANING["total_work"]),
+            Bound("critical_path", step_s / 3, False, MEANING["critical_path"]),
+        ),
         plan=view,
         curves=(
             Curve("plan", (0.1, 1.0), (2 * step_s, step_s), True),
