@@ -16,7 +16,6 @@ from tf_placer.command_line.cache_contents import clear_cache
 from tf_placer.command_line.compare import compare
 from tf_placer.command_line.doctor import examine
 from tf_placer.command_line.explain import explain
-from tf_placer.command_line.explain_layer import explain_layer
 from tf_placer.command_line.list_methods import list_methods
 from tf_placer.command_line.list_workloads import list_workloads
 from tf_placer.command_line.measure import measure
@@ -190,7 +189,7 @@ def _write_meta_graph(
 
 def _measure(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any]:
     plan = PlanFile.read(values.placement)  # before this machine is probed
-    return measure(flag_values.request(values, Budget(evaluations=1)), plan, console).as_data()
+    return measure(flag_values.request(values, Budget(evaluations=1)), plan, console)
 
 
 def _profile(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any]:
@@ -224,9 +223,7 @@ def _explain(values: flags.FlagValues, console: rich.console.Console) -> dict[st
     plan = PlanFile.read(values.plan)
     flag_values.recall(values, plan)
     request = flag_values.request(values, Budget(evaluations=1))
-    if values.layer is not None:
-        return dataclasses.asdict(explain_layer(request, plan, values.layer, console))
-    return dataclasses.asdict(explain(request, plan, values.op, console))
+    return explain(request, plan, values.op, values.layer, console)
 
 
 def _workloads(values: flags.FlagValues, console: rich.console.Console) -> list[dict[str, Any]]:

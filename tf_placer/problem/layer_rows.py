@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tf_placer.cluster.cluster import Cluster
 from tf_placer.problem.layer_lines import with_units_whole
 from tf_placer.problem.layers import ROOT, Layers
 from tf_placer.problem.problem import Problem
@@ -59,13 +58,6 @@ class LayerRow:
         if len(seen) == 1:
             return ", ".join([names[seen[0]], *free])
         return ", ".join([*(f"{names[d]} {percentage(float(share[d]))}" for d in seen), *free])
-
-
-def device_labels(cluster: Cluster) -> list[str]:
-    """[D] short names of devices, such as ``GPU:0``; whole ones where the short ones would be the same."""
-    names = [device.name for device in cluster.devices]
-    short = [name.rpartition("/device:")[2] for name in names]
-    return short if len(set(short)) == len(short) else names
 
 
 def layer_rows(

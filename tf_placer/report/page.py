@@ -19,7 +19,7 @@ from tf_placer.report.how_to import how_to
 from tf_placer.report.sentences import capital, remarks, split_batch_sentence, use_of_plan, verdict
 from tf_placer.report.text import split_batch_row
 from tf_placer.report_page.draw_step import draw_step
-from tf_placer.report_page.page import Bound, Curve, HowTo, Page, Section, StepTime
+from tf_placer.report_page.page import HowTo, Page, Row, Section
 from tf_placer.search import methods
 
 _END = re.compile(r"(?<=[.!?])\s+")  # of a sentence
@@ -114,7 +114,12 @@ def _section(
         figures=_figures(outcome),
         step_times=_step_times(outcome, split),
         bounds=tuple(
-            Bound(bound, bound_s, bound == outcome.tightest_bound, MEANING[bound])
+            {
+                "name": bound,
+                "bound_s": bound_s,
+                "is_tightest": bound == outcome.tightest_bound,
+                "about": MEANING[bound],
+            }
             for bound, bound_s in outcome.bounds
         ),
         plan=draw_step(problem, outcome.placement.decisions),
@@ -148,31 +153,31 @@ def _figures(outcome: Outcome) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def _step_times(outcome: Outcome, split: DataParallel | None) -> tuple[StepTime, ...]:
+def _step_times(outcome: Outcome, split: DataParallel | None) -> tuple[Row, ...]:
     """All that was timed, the fastest first: by what was measured, where something was."""
     rows = [*outcome.candidates, *_whole_layers(outcome), *split_batch_row(split)]
     rows.sort(key=lambda row: row.measured_s or row.simulated_s or math.inf)
     return tuple(_step_time(outcome, row) for row in rows)
 
 
-def _step_time(outcome: Outcome, row: Timed) -> StepTime:
+def _step_time(outcome: Outcome, row: Timed) -> Row:
     notes = ["proven optimal"] if outcome.is_optimal(row) else []
     if row.status_name != "OK":
         notes.append("not run" if row.status_name == NOT_RUN else row.status_name)
     notes += [row.message] if row.message else []
     is_whole = outcome.layers is not None and outcome.whole is not None
-    return StepTime(
-        name=row.title,
-        simulated_s=row.simulated_s,
-        measured_s=row.measured_s,
-        spread_s=row.spread_s,
-        evaluations=row.evaluations,
-        peak_bytes=row.fullest_bytes,
-        is_single=row.is_single,
-        is_written=row.name == _WHOLE_LAYERS if is_whole else row is outcome.written,
-        note="; ".join(notes),
-        about=_about(row),
-    )
+    return {
+        "name": row.title,
+        "simulated_s": row.simulated_s,
+        "measured_s": row.measured_s,
+        "spread_s": row.spread_s,
+        "evaluations": row.evaluations,
+        "peak_bytes": row.fullest_bytes,
+        "is_single": row.is_single,
+        "is_written": row.name == _WHOLE_LAYERS if is_whole else row is outcome.written,
+        "note": "; ".join(notes),
+        "about": _about(row),
+    }
 
 
 def _about(row: Timed) -> str:
@@ -198,12 +203,12 @@ def _whole_layers(outcome: Outcome) -> tuple[Timed, ...]:
     return (Timed(_WHOLE_LAYERS, simulated_s=whole.runtime_s, peak_bytes=peaks),)
 
 
-def _curves(outcome: Outcome) -> tuple[Curve, ...]:
+def _curves(outcome: Outcome) -> tuple[Row, ...]:
     """Of every candidate's search; of a live search, of each that it made, by method and number."""
 
-    def curve(progress: SearchCurve, is_written: bool = False) -> Curve:
+    def curve(progress: SearchCurve, is_written: bool = False) -> Row:
         name, elapsed_s, best_s = progress
-        return Curve(name, tuple(elapsed_s), tuple(best_s), is_written)
+        return {"name": name, "elapsed_s": elapsed_s, "best_s": best_s, "is_written": is_written}
 
     if outcome.progress:
         return tuple(map(curve, outcome.progress))

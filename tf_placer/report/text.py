@@ -12,7 +12,7 @@ from tf_placer.data_parallel.data_parallel import DataParallel
 from tf_placer.evaluation.measurement import Status
 from tf_placer.planning.outcome import CALLED, NOT_RUN, RACED, UNPLACED, UNPLACED_CALLED, Outcome, Timed
 from tf_placer.problem.crossings import crossings
-from tf_placer.problem.layer_rows import MOST_ROWS, LayerRow, device_labels, layer_rows
+from tf_placer.problem.layer_rows import MOST_ROWS, LayerRow, layer_rows
 from tf_placer.problem.layers import Layers, layers_of
 from tf_placer.problem.placement import Placement
 from tf_placer.quantities import excess, in_unit, milliseconds, percentage, ratio
@@ -80,7 +80,7 @@ def layer_cells(
 ) -> Iterator[tuple[LayerRow, list[str]]]:
     """Each layer that there is room for, the one that takes longest opened first, with its ``LAYER_COLUMNS``."""
     problem = placement.problem
-    labels = device_labels(problem.cluster)
+    labels = problem.cluster.labels
     for row in layer_rows(problem, layers, placement.device_of_unit, most):
         sizes = (in_unit(num_bytes, "MB") for num_bytes in (row.resident_bytes, row.output_bytes))
         yield row, [row.name, row.on(labels), str(row.num_ops), milliseconds(row.compute_s), *sizes]
@@ -142,7 +142,7 @@ def plan_report(name: str, outcome: Outcome, is_used: bool | None, split: DataPa
             f"variables {in_unit(resident_bytes, 'MB')}, at its peak "
             f"{in_unit(written.peak_bytes[device.name], 'MB')} of {in_unit(device.memory_bytes, 'MB')}"
         )
-    labels = device_labels(problem.cluster)
+    labels = problem.cluster.labels
     lines += [
         f"layer {one.name}: {one.on(labels)}; {one.num_ops} ops, {milliseconds(one.compute_s)} of work"
         for one in layer_rows(problem, layers_of(problem), row, _LAYERS)

@@ -173,7 +173,7 @@ def test_a_step_on_two_workers_stands_beside_the_simulated_one(warm_workers, tmp
     write_timeline(tmp_path / "timeline.json", Placement(problem, device_of_unit), evaluator)
     events = events_of((tmp_path / "timeline.json").read_text())
     names, spans = row_names(events, MEASURED_PID), of_kind(events, "X", MEASURED_PID)
-    workers = [device.name for device in problem.cluster.devices]
+    workers = problem.cluster.labels
     row_of = {span["name"]: names[span["tid"]] for span in spans if span["cat"] == "op"}
     assert row_of["block/here"].startswith(workers[0]) and row_of["block/there"].startswith(workers[1])
     [there] = [span for span in spans if (span["name"], span["cat"]) == ("block/there", "op")]

@@ -44,8 +44,8 @@ def test_what_is_simulated_is_said_to_be(plan: Outcome) -> None:
     section = section_of_plan("train_step", 1, plan, is_used=True)
     assert section.headline.startswith("Placed: ") and section.headline.endswith("in the simulator.")
     assert section.plan is not None and section.plan.step_ns == round(1e9 * plan.written.simulated_s)
-    assert [row.simulated_s for row in section.step_times] == [plan.written.simulated_s, 0.5]
-    assert section.curves[0].best_s == (0.3, 0.2)
+    assert [row["simulated_s"] for row in section.step_times] == [plan.written.simulated_s, 0.5]
+    assert section.curves[0]["best_s"] == [0.3, 0.2]
     assert section.notes == ("The fastest in the simulator.",)
 
 
@@ -67,7 +67,7 @@ def test_what_was_raced_has_the_last_word_and_its_spread(placement: Placement, k
         "Kept as it was: the plan takes 200 ms a step, 100 ms the function takes as it is."
     )
     assert section.notes[0].startswith("It is not clearly faster than the function as it is")
-    assert {row.name: row.spread_s for row in section.step_times if row.spread_s} == {
+    assert {row["name"]: row["spread_s"] for row in section.step_times if row["spread_s"]} == {
         RACED: (0.19, 0.22),
         UNPLACED: (0.09, 0.11),
     }
@@ -83,8 +83,8 @@ def test_the_batch_split_instead_is_a_note_and_a_row(plan: Outcome) -> None:
     split = DataParallel(("a/device:GPU:0", "a/device:GPU:1"), 8, 4, step_s=plan.written.simulated_s / 2)
     section = section_of_plan("train_step", 1, plan, is_used=True, split=split)
     assert section.notes[1].startswith("Split the batch instead: ") and "50.0% less" in section.notes[1]
-    (row,) = (row for row in section.step_times if row.name == "data parallel x2")
-    assert row.simulated_s == plan.written.simulated_s / 2
+    (row,) = (row for row in section.step_times if row["name"] == "data parallel x2")
+    assert row["simulated_s"] == plan.written.simulated_s / 2
     why_not = dataclasses.replace(split, step_s=None, why_not="9 examples do not divide by 2 devices")
     section = section_of_plan("train_step", 1, plan, is_used=True, split=why_not)
     assert "cannot be split" in section.notes[1] and len(section.step_times) == 2
@@ -96,7 +96,7 @@ def test_calls_have_the_last_word(placement: Placement, kept: dict[str, Any]) ->
     assert section.headline == (
         "Kept as it was: the plan takes 300 ms a step, 250 ms the function takes as it is."
     )
-    assert {row.name: row.measured_s for row in section.step_times}.items() >= {
+    assert {row["name"]: row["measured_s"] for row in section.step_times}.items() >= {
         (CALLED, 0.3),
         (UNPLACED_CALLED, 0.25),
     }

@@ -103,8 +103,8 @@ def test_the_verdict_is_whole_and_the_fastest_comes_first(report: Outcome, tmp_p
 
 def test_the_curve_ends_at_the_plan(report: Outcome, tmp_path: pathlib.Path) -> None:
     page = page_of_run(report, tmp_path, ["placement.json"], MADE_FOR)
-    curves = {curve.name: curve for curve in page.sections[0].curves}
-    assert curves["random"].best_s[-1] == report.search.runtime_s and curves["random"].is_written
+    curves = {curve["name"]: curve for curve in page.sections[0].curves}
+    assert curves["random"]["best_s"][-1] == report.search.runtime_s and curves["random"]["is_written"]
 
 
 def test_what_to_type_names_files_that_are_there() -> None:
