@@ -59,7 +59,9 @@ def measure(request: Request, plan: PlanFile, console: rich.console.Console) -> 
     return found
 
 
-def _time(request: Request, plan: PlanFile, console: rich.console.Console) -> dict[str, Any]:
+def _time(
+    request: Request, plan: PlanFile, console: rich.console.Console
+) -> tuple[dict[str, Any], Audit | None]:
     check_runs_on("measure", request.cluster.name, request.cluster.is_live)
 
     def check(_: Item, problem: Problem) -> None:
