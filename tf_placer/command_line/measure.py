@@ -26,6 +26,7 @@ from tf_placer.problem.problem import Problem
 from tf_placer.quantities import known, milliseconds
 from tf_placer.report.sentences import in_turn_sentence
 from tf_placer.rewrite.rewrite import check_can_be_written
+from tf_placer.runtime.audit import Audit
 from tf_placer.workers.local_workers import import_meanwhile
 
 _TURNS = 20
