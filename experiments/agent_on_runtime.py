@@ -32,6 +32,7 @@ from tf_placer.agents.placeto.config import PlacetoConfig
 from tf_placer.evaluation.journaled import JournaledEvaluator
 from tf_placer.files import write_atomically
 from tf_placer.folders import reserved
+from tf_placer.method_spec import MethodSpec
 from tf_placer.planners.single_device import single_device_placements
 from tf_placer.runtime.race import race_times_s
 from tf_placer.runtime.statistics import clearly_slower
@@ -40,7 +41,6 @@ from tf_placer.search import methods
 from tf_placer.search.budget import Budget
 from tf_placer.search.progress import ConsoleProgress
 from tf_placer.search.result import SearchResult
-from tf_placer.search.spec import MethodSpec
 
 # For some hundred samples instead of a hundred thousand: small policies that take few, large steps.
 CONFIGS = {

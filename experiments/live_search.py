@@ -19,12 +19,14 @@ from absl import flags
 import tf_placer
 from experiments.main_program import run
 from tf_placer import workloads
+from tf_placer.calibration.refit import Correction
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.files import write_atomically
+from tf_placer.planning.live import search_live
+from tf_placer.planning.outcome import SINGLE, Timed
 from tf_placer.problem.decisions import Decisions
 from tf_placer.runtime.race import race_times_s
 from tf_placer.search.budget import Budget
-from tf_placer.search.live import Trial, search_live
 
 FLAGS = flags.FLAGS
 flags.DEFINE_list(
@@ -43,38 +45,33 @@ def one_run(name: str, seed: int) -> dict:
     problem = tf_placer.build_problem(item, tf_placer.Cluster.local())
     with RuntimeEvaluator(item, problem) as evaluator:
         found = search_live(problem, evaluator, FLAGS.method, Budget(FLAGS.budget_s), seed=10 * seed)
-    assert found.single is not None, "every workload here fits on one device"
-    plans = Decisions.joined([found.single.decisions, found.recommended.decisions])
+    single, recommended = found.single, found.written
+    assert single is not None and single.placement is not None, "every workload here fits on one device"
+    plans = Decisions.joined([single.placement.decisions, found.placement.decisions])
     with RuntimeEvaluator(item, problem) as evaluator:
         single_s, recommended_s = race_times_s(evaluator.race(plans, FLAGS.rounds, confidence=1.0))
-    raced = [trial for trial in found.trials if trial.raced and trial is not found.single]
-    simulated_s = {
-        trial: found.as_search_result(trial).runtime_s for trial in (found.single, found.recommended, *raced)
-    }
 
-    def fraction(trial: Trial) -> float:
-        """Of the single device, in the race of the search."""
-        assert found.single is not None
-        assert trial.measured_s is not None and found.single.measured_s is not None, "both ran"
-        return trial.measured_s / found.single.measured_s
+    def fractions(trial: Timed) -> dict:
+        """Of the single device, in the race of the search and in the fitted simulator."""
+        assert trial.measured_s and single.measured_s and trial.simulated_s and single.simulated_s, "both ran"
+        return {
+            "fraction": trial.measured_s / single.measured_s,
+            "simulated_fraction": trial.simulated_s / single.simulated_s,
+        }
 
     return {
         "workload": name,
         "seed": seed,
-        "recommended": found.recommended.method,
+        "recommended": recommended.name,
         "fraction": recommended_s / single_s,
-        "fraction_in_its_own_race": fraction(found.recommended),
-        "simulated_fraction": simulated_s[found.recommended] / simulated_s[found.single],
+        "fraction_in_its_own_race": fractions(recommended)["fraction"],
+        "simulated_fraction": fractions(recommended)["simulated_fraction"],
         "raced": [
-            {
-                "method": trial.method,
-                "fraction": fraction(trial),
-                "simulated_fraction": simulated_s[trial] / simulated_s[found.single],
-                "evaluations": trial.evaluations,
-            }
-            for trial in raced
+            {"method": trial.name, **fractions(trial), "evaluations": trial.evaluations}
+            for trial in found.trials
+            if trial.is_raced and trial.name != SINGLE
         ],
-        "correction": dataclasses.asdict(found.correction),
+        "correction": dataclasses.asdict(found.correction or Correction()),
         "single_s": single_s,
         "why": found.why,
     }

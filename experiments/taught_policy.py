@@ -29,13 +29,13 @@ from tf_placer.agents.learned_list.planner import LearnedList
 from tf_placer.evaluation.any_order import search_simulator
 from tf_placer.evaluation.measurement import Status
 from tf_placer.files import write_atomically
+from tf_placer.method_spec import Role
 from tf_placer.planners.peft import ready_order
 from tf_placer.planners.schedule import Schedule, first_op_decides, scheduled
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_order import alike_devices, fastest_devices
 from tf_placer.search import methods
 from tf_placer.search.search import search
-from tf_placer.search.spec import Role
 
 _SEEDS = flags.DEFINE_integer("seeds", 3, "Of each, from 100 on.", lower_bound=1)
 _LONG_S = flags.DEFINE_float("long_s", 30.0, "Seconds of plain search.", lower_bound=1.0)

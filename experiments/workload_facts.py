@@ -8,7 +8,6 @@ again, it goes on where it was killed.
 
 from __future__ import annotations
 
-import dataclasses
 import multiprocessing
 import pathlib
 import sys
@@ -18,8 +17,8 @@ from absl import flags
 from experiments.main_program import run
 from tf_placer import workloads
 from tf_placer.command_line.list_workloads import as_markdown
-from tf_placer.command_line.shipped_facts import FILE, ship, shipped
-from tf_placer.command_line.workload_facts import WorkloadFacts, find_facts
+from tf_placer.command_line.workload_facts import WorkloadFacts, find_facts, ship, shipped
+from tf_placer.workloads.known import FACTS
 
 _WORKLOADS = flags.DEFINE_list("workloads", [], "Which; without it all.")
 _AGAIN = flags.DEFINE_bool(
@@ -30,12 +29,12 @@ flags.DEFINE_string("out", _OUT, "Folder for the file.")
 
 
 def main(out: pathlib.Path) -> None:
-    file = out / FILE.name
+    file = out / FACTS.name
     names = _WORKLOADS.value or workloads.names()
     missing = [name for name in names if _AGAIN.value or shipped(name, file) is None]
     for position, name in enumerate(missing, 1):
         sys.stderr.write(f"{position} of {len(missing)}: {name} ...\n")
-        ship({name: dataclasses.asdict(_in_its_own_process(name))}, file)
+        ship({name: _in_its_own_process(name)}, file)
     print(as_markdown(names, file))
 
 

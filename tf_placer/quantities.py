@@ -21,15 +21,14 @@ _LARGE_SHARE = 0.9995  # of which tenths of a percent are a fourth digit
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", re.ASCII)
 
 
-def milliseconds(seconds: float | None, signed: bool = False, digits: int | None = None) -> str:
-    """``"703 ms"``, ``"4.82 ms"``, ``"0.012 ms"``; ``"-"`` for what is not known.
+def milliseconds(seconds: float | None, signed: bool = False) -> str:
+    """``"703 ms"``, ``"4.82 ms"``, ``"0.012 ms"``, to the microsecond at most; ``"-"`` for what is not known.
 
     Args:
       seconds: None, nan or infinite where there is no time.
       signed: a difference: ``"+1.25 ms"``.
-      digits: after the point; None for three that count, to the microsecond at most.
     """
-    return _shown(None if seconds is None else 1e3 * seconds, signed, digits, " ms")
+    return _shown(None if seconds is None else 1e3 * seconds, signed, None, " ms")
 
 
 def percentage(fraction: float | None, signed: bool = False) -> str:
@@ -56,16 +55,17 @@ def excess(time: float, than: float) -> float:
 
 
 def amount(number: float) -> str:
-    """``"26"``, ``"1.5K"``, ``"181.3M"``: with K, M, G, T and P for thousands, millions and so on.
+    """``"26"``, ``"1.5K"``, ``"181M"``: with K, M, G, T and P for thousands, millions and so on.
 
     Args:
       number: not negative.
     """
-    for suffix in ("", "K", "M", "G", "T"):
-        if round(number, 1) < 1000:
-            return f"{number:.1f}{suffix}" if suffix else f"{number:.0f}"
+    for suffix in ("", "K", "M", "G", "T", "P"):
+        shown = float(f"{number:.3g}")
+        if shown < 1000 or suffix == "P":
+            break
         number /= 1000
-    return f"{number:.1f}P"
+    return f"{shown:g}{suffix}"
 
 
 def size(num_bytes: float | None) -> str:

@@ -24,13 +24,13 @@ from tf_placer.errors import InputError
 from tf_placer.evaluation.any_order import search_simulator
 from tf_placer.evaluation.measurement import Status
 from tf_placer.files import write_atomically
+from tf_placer.method_spec import Kind, Role
 from tf_placer.problem.bounds import lower_bounds
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
 from tf_placer.search.result import SearchResult
 from tf_placer.search.search import NothingFits, search
 from tf_placer.search.settings import configured, recorded
-from tf_placer.search.spec import Kind, Role
 
 OK, OUT_OF_MEMORY, NOT_RUN = Status.OK.name, Status.OUT_OF_MEMORY.name, "NOT_RUN"
 POINTS = 100

@@ -16,8 +16,8 @@ from tests.docs.pages import blocks, pages, read, table_rows
 from tf_placer import __main__ as command_line
 from tf_placer.cluster import cluster_file
 from tf_placer.command_line.parse_flags import parse_flags
-from tf_placer.command_line.reporting import write_report
 from tf_placer.errors import InputError
+from tf_placer.report.files import RESULTS
 
 PAGE = pathlib.Path("docs") / "command_line.md"
 
@@ -138,8 +138,8 @@ def test_the_page_has_the_exit_statuses(root: pathlib.Path) -> None:
 def test_the_page_has_the_files_of_a_run(root: pathlib.Path) -> None:
     rows = table_rows(root / PAGE)
     first = next(i for i, row in enumerate(rows) if row[0] == "file in `--out`")
-    listed = {code(row[0])[0] for row in rows[first + 1 :][: len(write_report.RESULTS)]}
-    assert listed == set(write_report.RESULTS)
+    listed = {code(row[0])[0] for row in rows[first + 1 :][: len(RESULTS)]}
+    assert listed == set(RESULTS)
 
 
 def test_the_page_has_the_keys_of_a_cluster_file(root: pathlib.Path) -> None:

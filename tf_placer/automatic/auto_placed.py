@@ -29,15 +29,16 @@ from colocation.tensorflow_internals import (
 )
 from tf_placer import arguments
 from tf_placer.automatic.config import AutoPlaceConfig
-from tf_placer.automatic.plan import Plan, keep
+from tf_placer.automatic.plan import keep
 from tf_placer.automatic.signature import Signature, placed_signature
 from tf_placer.automatic.smaller_call import is_tracing
 from tf_placer.automatic.strategies import why_a_strategy_decides
-from tf_placer.automatic.verdict import why_not_used
 from tf_placer.errors import InputError
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.files import write_atomically
+from tf_placer.planning.outcome import CALLED, Outcome
 from tf_placer.problem.placement import Placement
+from tf_placer.report.sentences import why_not_used
 from tf_placer.report_page.html import page_html
 from tf_placer.report_page.page import Page
 from tf_placer.runtime.audit import Audit
@@ -185,7 +186,7 @@ class AutoPlaced(WrappingFunction):
                 return  # by another thread
             settled = self._signatures[id(concrete)] = signature.settled()
         assert settled.plan is not None  # it was tried
-        if settled.plan.placed_call_s is not None:
+        if settled.plan.named(CALLED) is not None:
             keep(settled.plan, self._config)
         self._tell_of_the_plan(settled)
 
@@ -268,7 +269,7 @@ class AutoPlaced(WrappingFunction):
         found.check()
         return found
 
-    def _last(self) -> tuple[Signature, Plan]:
+    def _last(self) -> tuple[Signature, Outcome]:
         self._check_called()
         for signature in reversed(self._signatures.values()):
             if signature.item is not None and signature.plan is not None:

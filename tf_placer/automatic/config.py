@@ -15,11 +15,11 @@ from tf_placer.cluster.cluster import Cluster, given_cluster
 from tf_placer.cluster.memory_limit import limited, limits_by_device
 from tf_placer.errors import InputError
 from tf_placer.folders import check_writable
+from tf_placer.method_spec import Role
 from tf_placer.problem.pins import Pin
 from tf_placer.search import methods
 from tf_placer.search.budget import BUDGETS, WHOLE
 from tf_placer.search.objective import SLOW_DOWN, TIME, Objective
-from tf_placer.search.spec import Role
 
 VARIABLES = ("move", "stay")
 _LIMIT = "memory_limit"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 import json
 import pathlib
@@ -20,15 +19,27 @@ from tf_placer.automatic.respect_devices import respect_devices
 from tf_placer.automatic.waits import PROFILE, UNPLACED, FirstCall
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.calibration.cache import Cache
-from tf_placer.calibration.refit import Correction
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.errors import InputError
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator, UnplacedFailed
-from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
+from tf_placer.method_spec import Role
 from tf_placer.planners.single_device import single_device_placements
-from tf_placer.problem.bounds import LowerBounds, lower_bounds
+from tf_placer.planning.live import MEASURE, search_live, searching
+from tf_placer.planning.live_phases import START
+from tf_placer.planning.outcome import (
+    CALLED,
+    SINGLE,
+    UNPLACED_CALLED,
+    Outcome,
+    SearchCurve,
+    Timed,
+    in_words,
+    kept_of_plan,
+    outcome_of_plan,
+    progress_of,
+)
 from tf_placer.problem.decisions import UNDECIDED, Decisions
 from tf_placer.problem.memory_bounds import fullest_share
 from tf_placer.problem.pins import Pin, with_fixed_ops, with_pins
@@ -36,106 +47,19 @@ from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.requested import narrowed_units
 from tf_placer.quantities import milliseconds, percentage
-from tf_placer.report_page.search_curves import search_curve
 from tf_placer.runtime.race import race_spreads_s, race_times_s
 from tf_placer.runtime.statistics import clearly_slower
 from tf_placer.search import methods
 from tf_placer.search.budget import WHOLE, Budget
 from tf_placer.search.ctrl_c import patient
-from tf_placer.search.live import MEASURE, search_live, searching
-from tf_placer.search.live_phases import START
 from tf_placer.search.objective import MEMORY
 from tf_placer.search.progress import Progress
 from tf_placer.search.result import SearchResult
 from tf_placer.search.search import evaluate_given, search
-from tf_placer.search.spec import Role
 from tf_placer.user_cache import user_cache_folder
 from tf_placer.workers.fork_server import end_unused
 
 ProgressFactory = Callable[[str, Budget], Progress]
-
-_CONFIDENCE = 0.95  # that a plan is faster than the function as it is
-
-
-def _how(is_worth_it: bool) -> str:
-    return "clearly faster" if is_worth_it else "not clearly faster"
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Plan:
-    """Where the ops of one program go, and why.
-
-    Attributes:
-      placement: the plan.
-      predicted_s: step time in the simulator, of the plan and of the best single device.
-      single_predicted_s: of the best single device there; None where none holds the step.
-      measured_s, single_measured_s: on the runtime; None where there is none to ask.
-      raced_s, unplaced_s: of the plan and of the function as it is, on the whole machine, timed in turn; None where
-        that could not be.
-      is_worth_it: the plan is clearly faster than the function as it is, or that cannot be told.
-      why: one sentence: it among other plans.
-      from_cache: it was found by an earlier process.
-      beside_unplaced: one sentence: it beside the function as it is; empty where that is not known.
-      placed_call_s, unplaced_call_s: of a call by the plan and as it is, by a trial on a user's own calls; None where
-        there was none.
-      searched: method, ``budget_s`` and seconds of the method's searches, for each time that it was searched.
-      correction: of the simulator that predicts, as fields of ``Correction``; empty where nothing was measured.
-      raced_spread_s, unplaced_spread_s: lower and upper quartile of ``raced_s`` and ``unplaced_s``.
-      progress: (name, seconds, best step) of each search: when it found something better, and how long that takes.
-    """
-
-    placement: Placement
-    predicted_s: float
-    single_predicted_s: float | None
-    measured_s: float | None
-    single_measured_s: float | None
-    raced_s: float | None
-    unplaced_s: float | None
-    is_worth_it: bool
-    why: str
-    from_cache: bool
-    beside_unplaced: str = ""
-    placed_call_s: float | None = None
-    unplaced_call_s: float | None = None
-    searched: Sequence[tuple[str, float, float]] = ()
-    correction: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    raced_spread_s: Sequence[float] | None = None
-    unplaced_spread_s: Sequence[float] | None = None
-    progress: Sequence[tuple[str, Sequence[float], Sequence[float]]] = ()
-
-    @functools.cached_property
-    def fitted_problem(self) -> Problem:
-        """The problem with the costs that the plan is predicted with: all numbers that are told are of it."""
-        return Correction(**self.correction).apply(self.placement.problem)
-
-    @functools.cached_property
-    def bounds(self) -> LowerBounds:
-        """What no placement can take less than, by the costs that the plan is predicted with."""
-        return lower_bounds(self.fitted_problem)
-
-    def answers(self, config: AutoPlaceConfig) -> bool:
-        """Whether it was searched at least as long as is asked for, by the method that is asked for or the default."""
-        known = (config.method, methods.the(Role.DEFAULT).name)
-        return any(
-            method in known and (asked_s if config.budget_of == WHOLE else searched_s) >= config.budget_s
-            for method, asked_s, searched_s in self.searched
-        )
-
-    def tried(self, is_worth_it: bool, placed_call_s: float, unplaced_call_s: float) -> Plan:
-        """The plan after a trial on a user's own calls, which has the last word."""
-        return dataclasses.replace(
-            self,
-            is_worth_it=is_worth_it,
-            beside_unplaced=f"{_how(is_worth_it)} than the function as it is, call by call in its own process",
-            placed_call_s=placed_call_s,
-            unplaced_call_s=unplaced_call_s,
-        )
-
-
-# What the cache keeps of a plan beside its devices.
-_KEPT = tuple(
-    field.name for field in dataclasses.fields(Plan) if field.name not in ("placement", "from_cache")
-)
 
 
 def default_plan_folder() -> pathlib.Path:
@@ -151,10 +75,10 @@ def find_plan(
     progress: ProgressFactory | None = None,
     console: rich.console.Console | None = None,
     before_search: Callable[[Problem], None] = lambda problem: None,
-) -> Plan:
+) -> Outcome:
     """Takes the plan that was kept for such a program and cluster, or searches one and keeps it.
 
-    A kept plan is taken where it answers what is asked for (``Plan.answers``). Else the search begins with it, and the
+    A kept plan is taken where it answers what is asked for (``answers``). Else the search begins with it, and the
     better of the two is kept.
 
     Args:
@@ -188,7 +112,7 @@ def find_plan(
         if config.respect_devices:
             problem = respect_devices(item, problem, narrowed_units(built, with_pins(item, built, pins)))
         kept = _cache(config).load(_key(problem, config), lambda found: _kept_plan(found, problem))
-        if kept is not None and kept.answers(config):
+        if kept is not None and answers(kept, config):
             if config.keep_unplaced and not kept.is_worth_it:
                 end_unused()
             return kept
@@ -201,11 +125,19 @@ def find_plan(
     return plan
 
 
-def keep(plan: Plan, config: AutoPlaceConfig) -> None:
+def answers(kept: Outcome, config: AutoPlaceConfig) -> bool:
+    """Whether a plan was searched at least as long as is asked for, by the method asked for or the default."""
+    known = (config.method, methods.the(Role.DEFAULT).name)
+    return any(
+        method in known and (asked_s if config.budget_of == WHOLE else searched_s) >= config.budget_s
+        for method, asked_s, searched_s in kept.searched
+    )
+
+
+def keep(plan: Outcome, config: AutoPlaceConfig) -> None:
     """Keeps a plan, for later processes, in place of what was kept for the same question."""
-    decided = _by_position(plan.placement)
     _cache(config).save(
-        _key(plan.placement.problem, config), {**decided, **{name: getattr(plan, name) for name in _KEPT}}
+        _key(plan.placement.problem, config), {**_by_position(plan.placement), **kept_of_plan(plan)}
     )
 
 
@@ -213,14 +145,21 @@ def _cache(config: AutoPlaceConfig) -> Cache:
     return Cache(pathlib.Path(config.cache_dir) if config.cache_dir else default_plan_folder())
 
 
-def _with_what_was_known(plan: Plan, kept: Plan) -> Plan:
+def _with_what_was_known(plan: Outcome, kept: Outcome) -> Outcome:
     """A plan that a search gave which began with a kept one; where it is the same, what a trial said holds."""
     plan = dataclasses.replace(plan, searched=(*kept.searched, *plan.searched))
     problem = plan.placement.problem
     same = plan.placement.decisions.digest(0, problem) == kept.placement.decisions.digest(0, problem)
-    if not same or kept.placed_call_s is None or kept.unplaced_call_s is None:
+    placed, unplaced = kept.named(CALLED), kept.named(UNPLACED_CALLED)
+    if (
+        not same
+        or placed is None
+        or unplaced is None
+        or placed.measured_s is None
+        or unplaced.measured_s is None
+    ):
         return plan
-    return plan.tried(kept.is_worth_it, kept.placed_call_s, kept.unplaced_call_s)
+    return plan.tried(kept.is_worth_it, placed.measured_s, unplaced.measured_s)
 
 
 def _by_position(placement: Placement) -> dict[str, list[int]]:
@@ -231,7 +170,7 @@ def _by_position(placement: Placement) -> dict[str, list[int]]:
     return {name: value.tolist() for name, value in decided.items() if value is not None}
 
 
-def _kept_plan(found: Any, problem: Problem) -> Plan:
+def _kept_plan(found: Any, problem: Problem) -> Outcome:
     """A plan from the cache for a program of the same structure, whatever its ops are called.
 
     Keras and TensorFlow number layers and ops, so that a model that is built again has other names. Its fingerprint is
@@ -246,10 +185,7 @@ def _kept_plan(found: Any, problem: Problem) -> Plan:
     placement = Placement(problem, device_of_unit, *(found.get(name) for name in UNDECIDED))
     if (placement.device_of_op != device_of_op).any():
         raise InputError("it parts ops that must share a device")
-    kept = {name: found[name] for name in _KEPT if name in found}
-    # A plan of before it was kept what had been searched answers nothing, and is where a search begins.
-    kept["searched"] = [(str(method), float(s), float(of_s)) for method, s, of_s in found.get("searched", ())]
-    return Plan(placement, **kept, from_cache=True)
+    return dataclasses.replace(outcome_of_plan(placement, found), from_cache=True)
 
 
 def _search(
@@ -258,8 +194,8 @@ def _search(
     config: AutoPlaceConfig,
     progress: ProgressFactory | None,
     call: FirstCall,
-    kept: Plan | None,
-) -> Plan:
+    kept: Outcome | None,
+) -> Outcome:
     # Methods decide devices alone, and so does where they begin.
     start = None if kept is None else Placement(problem, kept.placement.device_of_unit)
     if config.objective == MEMORY:
@@ -276,20 +212,15 @@ def _search(
         single_s = search(
             problem, methods.the(Role.REFERENCE), budget_evaluations=problem.num_devices
         ).runtime_s
-        return Plan(
-            placement=result.placement,
-            predicted_s=result.runtime_s,
-            single_predicted_s=single_s,
-            measured_s=None,
-            single_measured_s=None,
-            raced_s=None,
-            unplaced_s=None,
-            is_worth_it=True,
-            why="the fastest in the simulator; "
-            + (item.why_not_standalone or "these devices are not for timing"),
-            from_cache=False,
-            searched=searched,
-            progress=_progress([result]),
+        return outcome_of_plan(
+            result.placement,
+            {
+                "predicted_s": result.runtime_s,
+                "single_predicted_s": single_s,
+                "why": f"the fastest in the simulator; {item.why_not_standalone or 'these devices are not for timing'}",
+                "searched": searched,
+                "progress": _progress([result]),
+            },
         )
     with RuntimeEvaluator(item, problem) as evaluator:
         with patient(), call.wait.phase(START):
@@ -307,34 +238,28 @@ def _search(
             start=start,
         )
         with call.wait.phase(UNPLACED):
-            race = _beside_unplaced(evaluator, found.recommended.decisions, live_config.rounds)
-    plans = [found.recommended.decisions]
-    plans += [found.single.decisions] if found.single is not None else []
-    predicted_s = SimulatedEvaluator(found.problem).evaluate(Decisions.joined(plans)).runtime_s
-    return Plan(
-        placement=Placement.from_decisions(problem, found.recommended.decisions),
-        predicted_s=float(predicted_s[0]),
-        single_predicted_s=float(predicted_s[-1]),
-        measured_s=found.recommended.measured_s,
-        single_measured_s=found.single.measured_s if found.single is not None else None,
-        raced_s=race.times_s[0],
-        unplaced_s=race.times_s[1],
-        is_worth_it=race.is_worth_it,
-        why=found.why,
-        from_cache=False,
-        beside_unplaced=race.why,
-        searched=_searched(config, budget, found.interrupted),
-        correction=dataclasses.asdict(found.correction),
-        raced_spread_s=race.spreads_s[0],
-        unplaced_spread_s=race.spreads_s[1],
-        progress=_progress(found.searches),
+            race = _beside_unplaced(evaluator, found.placement.decisions, live_config.rounds)
+    single = found.single or Timed(SINGLE)
+    return outcome_of_plan(
+        Placement.from_decisions(problem, found.placement.decisions),
+        {
+            "predicted_s": found.written.simulated_s,
+            "single_predicted_s": single.simulated_s,
+            "measured_s": found.written.measured_s,
+            "single_measured_s": single.measured_s,
+            "why": found.why,
+            "searched": _searched(config, budget, found.search.interrupted),
+            "correction": None if found.correction is None else dataclasses.asdict(found.correction),
+            "progress": _progress(found.searches),
+            **race,
+        },
     )
 
 
 def _searched(
     config: AutoPlaceConfig, budget: Budget, is_interrupted: bool
 ) -> tuple[tuple[str, float, float], ...]:
-    """For ``Plan.searched``; nothing where somebody ended it early."""
+    """For ``Outcome.searched``; nothing where somebody ended it early."""
     return () if is_interrupted else ((config.method, config.budget_s, budget.seconds),)
 
 
@@ -345,7 +270,7 @@ def _least_memory(
     progress: ProgressFactory | None,
     call: FirstCall,
     start: Placement | None,
-) -> Plan:
+) -> Outcome:
     """The plan that takes the least memory in the simulator; measured once where the devices are there.
 
     Such a search begins nowhere, so a plan that was kept is only held against what it finds.
@@ -383,48 +308,45 @@ def _least_memory(
         measured_s, how = float(measured.runtime_s[0]), "in the simulator, and measured once"
         singles_s = measured.runtime_s[1:][measured.status[1:] == Status.OK]
         single_measured_s = float(singles_s.min()) if len(singles_s) else None
-    return Plan(
-        placement=result.placement,
-        predicted_s=result.runtime_s,
-        single_predicted_s=found.fastest.single_device_s,
-        measured_s=measured_s,
-        single_measured_s=single_measured_s,
-        raced_s=None,
-        unplaced_s=None,
-        is_worth_it=True,
-        why=f"the least memory, {percentage(found.share)} of the fullest device, at "
-        f"{milliseconds(result.runtime_s)} beside {milliseconds(found.fastest.runtime_s)} of the fastest plan, {how}",
-        from_cache=False,
-        searched=searched,
-        progress=_progress([found.fastest]),  # from there on memory is what falls
+    return outcome_of_plan(
+        result.placement,
+        {
+            "predicted_s": result.runtime_s,
+            "single_predicted_s": found.fastest.single_device_s,
+            "measured_s": measured_s,
+            "single_measured_s": single_measured_s,
+            "why": f"the least memory, {percentage(found.share)} of the fullest device, at "
+            f"{milliseconds(result.runtime_s)} beside {milliseconds(found.fastest.runtime_s)} of the fastest plan, "
+            f"{how}",
+            "searched": searched,
+            "progress": _progress([found.fastest]),  # from there on memory is what falls
+        },
     )
 
 
-def _progress(searches: Sequence[SearchResult]) -> list[tuple[str, Sequence[float], Sequence[float]]]:
-    curves = [search_curve(f"{one.method}, search {i}", one.history) for i, one in enumerate(searches, 1)]
-    return [(curve.name, curve.elapsed_s, curve.best_s) for curve in curves]
+def _progress(searches: Sequence[SearchResult]) -> list[SearchCurve]:
+    return [progress_of(f"{one.method}, search {i}", one.history) for i, one in enumerate(searches, 1)]
 
 
-@dataclasses.dataclass(frozen=True)
-class _Race:
-    """Whether the plan is worth it, and why; times and spreads of the plan and of the program as it is."""
-
-    is_worth_it: bool
-    why: str
-    times_s: Sequence[float | None] = (None, None)
-    spreads_s: Sequence[tuple[float, float] | None] = (None, None)
-
-
-def _beside_unplaced(evaluator: RuntimeEvaluator, plan: Decisions, rounds: int) -> _Race:
+def _beside_unplaced(evaluator: RuntimeEvaluator, plan: Decisions, rounds: int) -> dict[str, Any]:
+    """Whether the plan is worth it, why, and its times beside those of the function as it is, as they are kept."""
     try:
         samples = evaluator.race_unplaced(plan, rounds)
     except UnplacedFailed as error:
-        return _Race(True, f"used because the function does not run as it is ({error})")
+        return {"beside_unplaced": f"used because the function does not run as it is ({error})"}
     except RaceFailed as error:
-        return _Race(False, f"not run to its end beside the function as it is ({error})")
-    is_worth_it = clearly_slower(samples[1], samples[0], _CONFIDENCE)
-    why = f"{_how(is_worth_it)} than the function as it is, on the whole machine"
-    return _Race(is_worth_it, why, race_times_s(samples), race_spreads_s(samples))
+        why = f"not run to its end beside the function as it is ({error})"
+        return {"is_worth_it": False, "beside_unplaced": why}
+    is_worth_it = clearly_slower(samples[1], samples[0])
+    times_s, spreads_s = race_times_s(samples), race_spreads_s(samples)
+    return {
+        "is_worth_it": is_worth_it,
+        "beside_unplaced": f"{in_words(is_worth_it)} than the function as it is, on the whole machine",
+        "raced_s": times_s[0],
+        "unplaced_s": times_s[1],
+        "raced_spread_s": spreads_s[0],
+        "unplaced_spread_s": spreads_s[1],
+    }
 
 
 def _key(problem: Problem, config: AutoPlaceConfig) -> dict[str, str]:

@@ -14,9 +14,7 @@ import tensorflow as tf
 from colocation.tensorflow_internals import ConcreteFunction, Function, host_address_space
 from tf_placer.automatic.config import AutoPlaceConfig
 from tf_placer.automatic.eager_devices import attach, check_attachable, is_attached, names_here
-from tf_placer.automatic.page_section import page_section
-from tf_placer.automatic.plan import Plan, find_plan
-from tf_placer.automatic.report import report
+from tf_placer.automatic.plan import find_plan
 from tf_placer.automatic.smaller_call import smaller_call
 from tf_placer.automatic.trial import Trial
 from tf_placer.cluster.cluster import Cluster
@@ -26,8 +24,11 @@ from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
 from tf_placer.graph.program.values import large_constants
 from tf_placer.graph.reading.from_function import variable_value
+from tf_placer.planning.outcome import CALLED, RACED, Outcome
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
+from tf_placer.report.page import section_of_plan
+from tf_placer.report.text import plan_report
 from tf_placer.report_page.page import Section
 from tf_placer.rewrite.placed_function import (
     captured_handles,
@@ -61,7 +62,7 @@ class Signature:
     traced: ConcreteFunction
     concrete: ConcreteFunction
     item: Item | None = None
-    plan: Plan | None = None
+    plan: Outcome | None = None
     smaller: Splittable | None = None
     staying: tuple[str, ...] = ()
     trial: Trial | None = None
@@ -98,7 +99,7 @@ class Signature:
         """
         if self.item is None or self.plan is None:
             return ""
-        text = report(self.item.name, self.plan, self.is_used, self._split(split_batch))
+        text = plan_report(self.item.name, self.plan, self.is_used, self._split(split_batch))
         return "\n".join([text, *self.staying])
 
     def page_section(self, number: int, split_batch: bool = True) -> Section | None:
@@ -110,7 +111,7 @@ class Signature:
         """
         if self.item is None or self.plan is None:
             return None
-        return page_section(self.item.name, number, self.plan, self.is_used, self._split(split_batch))
+        return section_of_plan(self.item.name, number, self.plan, self.is_used, self._split(split_batch))
 
     def item_with_values(self) -> Item:
         """The item with the values that its variables and constants have now.
@@ -147,7 +148,7 @@ class Signature:
         Found when a report first wants it: the function is traced for it, and a call that places takes long enough.
         """
         assert self.plan is not None  # asked for beside a plan
-        return data_parallel(self.item, self.plan.fitted_problem, self.smaller)
+        return data_parallel(self.item, self.plan.problem, self.smaller)
 
 
 def placed_signature(
@@ -210,7 +211,7 @@ def placed_signature(
         move_variables(concrete, to_place, devices)
         return placed_concrete_function(concrete, to_place, plan.placement, devices)
 
-    if config.keep_unplaced and plan.raced_s is not None and plan.placed_call_s is None:
+    if config.keep_unplaced and plan.named(RACED) is not None and plan.named(CALLED) is None:
         trial = Trial(concrete, place, lambda: move_back(concrete, kept, were))
         return Signature(concrete, concrete, kept, plan, smaller, staying, trial, were)
     return Signature(concrete, place(), kept, plan, smaller, staying, home=were)

@@ -18,7 +18,6 @@ from tf_placer.runtime.statistics import clearly_slower
 WARMUP_STEPS = 2
 TIMED_STEPS = 9  # eight of them faster is clear
 MOST_STEPS = 5 * (WARMUP_STEPS + TIMED_STEPS)  # of each; where steps overlap there may never be enough
-_CONFIDENCE = 0.95  # that steps by the plan are faster
 
 # The trials whose variables are where their plans have them, of which there is one at a time: functions share variables
 # (a step to train and one to test), and each puts them back to where it found them.
@@ -166,7 +165,7 @@ class Trial:
 
     def _decide(self) -> None:
         unplaced_s, placed_s = (self._samples_s[is_placed][-TIMED_STEPS:] for is_placed in (False, True))
-        is_used = clearly_slower(unplaced_s, placed_s, _CONFIDENCE)
+        is_used = clearly_slower(unplaced_s, placed_s)
         self._leave()
         if not is_used:
             self._move_back()

@@ -8,12 +8,12 @@ from tf_placer.automatic.config import AutoPlaceConfig
 from tf_placer.calibration.profile import awaited_s
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item
+from tf_placer.planning.live import MEASURE, LiveConfig, searching
+from tf_placer.planning.live_phases import Size, config_within, live_budget, live_phases, searchers
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.race import TURN_S
 from tf_placer.search.budget import WHOLE, Budget
 from tf_placer.search.compiling import compile_within, compiling
-from tf_placer.search.live import MEASURE, LiveConfig, searching
-from tf_placer.search.live_phases import Size, config_within, live_budget, live_phases, searchers
 from tf_placer.search.objective import MEMORY
 from tf_placer.waiting.durations import Durations
 from tf_placer.waiting.wait import Wait

@@ -12,7 +12,7 @@ import numpy as np
 
 from tf_placer import arguments
 from tf_placer.cluster.cluster_file import read_cluster_file
-from tf_placer.cluster.device import CHORES, Device, Link, check_devices, check_links
+from tf_placer.cluster.device import CHORES, Device, Link, check_devices, check_links, device_labels
 from tf_placer.cluster.local import local_devices
 from tf_placer.cluster.logical import logical_devices
 from tf_placer.cluster.memory_limit import limited, limits_by_device
@@ -140,6 +140,11 @@ class Cluster:
     def _of_devices(self, field: str, dtype: type) -> np.ndarray:
         """[D] a field of each device."""
         return np.array([getattr(device, field) for device in self.devices], dtype)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """[D] short names of the devices, such as ``GPU:0``."""
+        return device_labels([device.name for device in self.devices])
 
     def capacity_bytes(self) -> np.ndarray:
         """[D] int64, memory of each device."""

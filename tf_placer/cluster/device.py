@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Sequence
 
 from tf_placer import arguments
 from tf_placer.errors import InputError
@@ -152,6 +153,16 @@ def task_of(name: str) -> str:
 def short_device_name(name: str) -> str:
     """The part after ``device:`` of a full device name: ``"GPU:0"``."""
     return name.rpartition("device:")[2]
+
+
+def device_labels(names: Sequence[str]) -> tuple[str, ...]:
+    """Short names of devices, as long as it takes to tell them apart: ``GPU:0``, or ``task 1 CPU:0``."""
+    parts = [found for found in map(_NAME.match, names) if found]
+    for shape in ("{type}:{index}", "task {task} {type}:{index}", "{job} {task} {type}:{index}"):
+        labels = tuple(shape.format(**part.groupdict()) + part.string[part.end() :] for part in parts)
+        if len(set(labels)) == len(names):
+            return labels
+    return tuple(names)
 
 
 def check_devices(devices: tuple[Device, ...]) -> None:

@@ -8,18 +8,18 @@ import rich.console
 
 from tf_placer.command_line.choices import LAYER
 from tf_placer.command_line.described import read_problem
-from tf_placer.command_line.reporting.by_layer import in_layers
-from tf_placer.command_line.reporting.candidate import Candidate, measure_candidates, try_candidate
-from tf_placer.command_line.reporting.report import Report, fastest
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.waits import searched, share_out, wait_to_compare
 from tf_placer.errors import InputError
+from tf_placer.planning.by_layer import in_layers
+from tf_placer.planning.candidates import measure_candidates, try_candidate
+from tf_placer.planning.outcome import Outcome, Timed, fastest
 from tf_placer.problem.problem import Problem
 from tf_placer.waiting.wait import Wait
 
 
-def compare(request: Request, names: Sequence[str], console: rich.console.Console) -> Report:
-    """Gives every method the same budget; the report's ``chosen`` is the fastest.
+def compare(request: Request, names: Sequence[str], console: rich.console.Console) -> Outcome:
+    """Gives every method the same budget; the fastest is ``written``.
 
     That is its share of the whole wait, or all of it, as ``Request.budget_of`` says.
 
@@ -36,13 +36,13 @@ def compare(request: Request, names: Sequence[str], console: rich.console.Consol
     chosen = fastest(found)
     if chosen is None:
         raise InputError(found[0].message)
-    report = Report(item, problem, chosen, tuple(c for c in found if c is not chosen))
-    return in_layers(report, request.seed) if request.by == LAYER else report
+    outcome = Outcome(item, problem, chosen, tuple(c for c in found if c is not chosen))
+    return in_layers(outcome, request.seed) if request.by == LAYER else outcome
 
 
 def _found(
     problem: Problem, request: Request, names: Sequence[str], console: rich.console.Console, wait: Wait
-) -> list[Candidate]:
+) -> list[Timed]:
     budgets = share_out(wait, request, names, problem.num_ops)
     found = []
     for name in names:

@@ -28,8 +28,6 @@ from tf_placer.user_cache import WORKLOADS_LIMIT, user_cache_folder, workloads_l
 from tf_placer.version import VERSION
 from tf_placer.workers.loopback import are_workers_open, loopback_library, preloading
 
-_GIB = 2**30
-
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
@@ -117,10 +115,10 @@ def _devices() -> tuple[Cluster | None, list[Finding]]:
         return None, [Finding(about, "nothing", f"this machine could not be probed ({error}); {remedy}")]
     gpus = [device for device in cluster.devices if device.type == "GPU"]
     if gpus:
-        shown = ", ".join(f"{gpu.model} with {gpu.memory_bytes / _GIB:.1f} GiB" for gpu in gpus)
+        shown = ", ".join(f"{gpu.model} with {size(gpu.memory_bytes)}" for gpu in gpus)
         return cluster, [Finding(about, f"{len(gpus)} GPUs ({shown}) and the host's CPU")]
     count, each_bytes = len(cluster.devices), cluster.devices[0].memory_bytes
-    found = f"{count} CPU workers of a core and {each_bytes / _GIB:.1f} GiB each; no GPU"
+    found = f"{count} CPU workers of a core and {size(each_bytes)} each; no GPU"
     problem = (
         "" if count > 1 else "one device leaves nothing to place; give this process more cores, or a GPU"
     )
@@ -181,8 +179,8 @@ def _machine() -> list[Finding]:
                 f"workers are started on {cores.usable} cores and share a quota of {cores.quota:g}, so what is "
                 f"measured sways; pin this process: taskset --cpu-list 0-{max(int(cores.quota), 1) - 1} tf-placer ..."
             )
-    available = f"{memory.available_bytes / _GIB:.1f} of {memory.present_bytes / _GIB:.1f} GiB available"
-    limit = "" if memory.limit_bytes is None else f", a limit of {memory.limit_bytes / _GIB:.1f} GiB"
+    available = f"{size(memory.available_bytes)} of {size(memory.present_bytes)} available"
+    limit = "" if memory.limit_bytes is None else f", a limit of {size(memory.limit_bytes)}"
     return [Finding("cores", found, problem), Finding("memory", available + limit)]
 
 

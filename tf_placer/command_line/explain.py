@@ -1,8 +1,10 @@
-"""Says of one op why it is where a plan puts it: its unit, why the unit is one, what moving it would cost."""
+"""Reasons why an op or a layer is where a plan has it: what ties it, what crosses, what moving it would cost."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import rich.console
@@ -10,149 +12,302 @@ import rich.table
 
 from tf_placer.arguments import nearest
 from tf_placer.command_line.described import described
-from tf_placer.command_line.moves import LISTED, Move, Sent, moves, moves_table, sent, sent_lines
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.waits import wait_for
 from tf_placer.errors import InputError
+from tf_placer.evaluation.measurement import Status
+from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import units_of
-from tf_placer.problem.crossings import crossings
+from tf_placer.problem.crossings import Crossing, crossings
+from tf_placer.problem.decisions import Decisions
+from tf_placer.problem.layer_lines import layer_of_unit
+from tf_placer.problem.layers import layers_of
 from tf_placer.problem.pins import why_not_allowed
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.plan_file import PlanFile
 from tf_placer.problem.problem import Problem
-from tf_placer.quantities import milliseconds
+from tf_placer.quantities import excess, in_unit, known, milliseconds, percentage
+
+_LISTED = 8
 
 
-@dataclasses.dataclass(frozen=True)
-class Tie:
-    """Why two ops are in one unit: one sentence, and the rule's name."""
-
-    reason: str
-    rule: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Explanation:
-    """Why an op is where a plan puts it.
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Answer:
+    """What is said of an op or a layer.
 
     Attributes:
-      op, type: its name and type.
-      gives: shapes of its outputs.
-      device: where it is.
-      compute_s: what it takes there.
-      unit: names of the ops that must be together with it, itself among them.
-      ties: why they must, those of the op itself first.
-      sends, receives: what the unit does, the largest first.
-      moves: one for each device.
+      name, what: its name; ``"unit"`` of an op, else ``"layer"``.
+      about: what it is, as JSON.
+      lines: that in sentences.
+      units: positions of those that move with it.
+      sends, receives: what crosses because of it.
+      why_not: says of a device, by position, why none of the units can be there.
     """
 
-    op: str
-    type: str
-    gives: tuple[tuple[int, ...], ...]
-    device: str
-    compute_s: float
-    unit: tuple[str, ...]
-    ties: tuple[Tie, ...]
-    sends: tuple[Sent, ...]
-    receives: tuple[Sent, ...]
-    moves: tuple[Move, ...]
+    name: str
+    what: str
+    about: dict[str, Any]
+    lines: Sequence[str]
+    units: np.ndarray
+    sends: Sequence[Crossing]
+    receives: Sequence[Crossing]
+    why_not: Callable[[int], str]
 
 
-def explain(request: Request, plan: PlanFile, op_name: str, console: rich.console.Console) -> Explanation:
-    """Prints an op's unit, the rules that make it one, what it sends and receives, and a table of moves.
+@dataclasses.dataclass(frozen=True)
+class Move:
+    """The step with some units on a device, all else as planned.
+
+    Attributes:
+      on: name of the device.
+      is_planned: they are there by the plan.
+      work_s: of these units alone; None where they may not be there.
+      step_s: in the simulator; None where they may not be there or it does not fit.
+      change_s: compared with the plan's step; None where there is no ``step_s``.
+      status: of the simulation; ``ILLEGAL`` where they may not be there.
+      message: why there is no step, "" where there is one.
+    """
+
+    on: str
+    is_planned: bool
+    work_s: float | None
+    step_s: float | None
+    change_s: float | None
+    status: str
+    message: str
+
+
+def explain(
+    request: Request, plan: PlanFile, op: str | None, layer: str | None, console: rich.console.Console
+) -> dict[str, Any]:
+    """Prints of an op or a layer where it is and why, what it sends and receives, and a table of moves.
 
     Args:
       request: the program and the devices that the plan was made for; budget and seed are not used.
       plan: for that program.
-      op_name: the op.
+      op: name of an op; None where a layer is given.
+      layer: name of a layer; those inside it are part of it.
       console: is shown the answer.
 
+    Returns:
+      The same as JSON: of an op its unit and ``ties``, the rules that make it one; of a layer its ``devices``, the
+      layers ``inside`` it and ``apart``, the first ops of units that are not where most are; of both ``sends`` and
+      ``receives``, the largest first, and ``moves``, one for each device.
+
     Raises:
-      InputError: the plan does not fit, or the graph has no such op.
+      InputError: the plan does not fit, or the program has no such op or layer.
     """
 
     def check(item: Item, problem: Problem) -> None:
         Placement.from_plan(plan, problem)
-        if op_name not in item.index.id_of_name:
-            remedy = nearest(op_name, problem.op_names)
-            raise InputError(f"--op={op_name}: {problem.name!r} has no such op; {remedy}")
+        what, name = ("op", op) if layer is None else ("layer", layer)
+        names = problem.op_names if layer is None else layers_of(problem).names
+        if name is not None and name not in names:
+            raise InputError(f"--{what}={name}: {problem.name!r} has no such {what}; {nearest(name, names)}")
 
     with wait_for(request, console) as wait:
         item, problem = described(request, console, wait, check)
     placement = Placement.from_plan(plan, problem)
-    explanation = explained(item, placement, item.index.id_of_name[op_name])
+    answer = _of_op(item, placement, str(op)) if layer is None else _of_layer(placement, layer)
+    sends, receives = _by_name(problem, answer.sends), _by_name(problem, answer.receives)
+    moves = _moves(placement, answer.units, answer.why_not) if len(answer.units) else ()
+    it = "Its unit" if answer.what == "unit" else "It"
     for line in (
-        *_about_unit(explanation),
-        *sent_lines("Its unit sends", explanation.sends),
-        *sent_lines("Its unit receives", explanation.receives),
+        *answer.lines,
+        *_crossing_lines(f"{it} sends", sends),
+        *_crossing_lines(f"{it} receives", receives),
     ):
         console.print(line, soft_wrap=True, markup=False)
-    console.print(moves_table(explanation.moves, f"{explanation.op} and its unit elsewhere", "unit"))
-    return explanation
+    if moves:
+        moved = f"{answer.name} and its unit" if answer.what == "unit" else f"all of {answer.name}"
+        console.print(_moves_table(moves, f"{moved} elsewhere", answer.what))
+    crossing = {"sends": sends, "receives": receives}
+    return {**answer.about, **crossing, "moves": [dataclasses.asdict(move) for move in moves]}
 
 
-def explained(item: Item, placement: Placement, op: int) -> Explanation:
-    """What there is to say of an op.
-
-    Args:
-      item: the program.
-      placement: of it.
-      op: position of the op.
-    """
+def _of_op(item: Item, placement: Placement, name: str) -> _Answer:
     problem = placement.problem
+    op = item.index.id_of_name[name]
+    unit = int(problem.unit_of_op[op])
     units = units_of(item)
     members = units.members(int(units.unit_of_op[op]))
     inside = set(members.tolist()) if len(members) > 1 else set()
     merges = [merge for merge in units.merges if merge.op_a in inside]
-    # What ties the op itself comes first.
-    merges.sort(key=lambda merge: op not in (merge.op_a, merge.op_b))
+    merges.sort(key=lambda merge: op not in (merge.op_a, merge.op_b))  # what ties the op itself comes first
     here = int(placement.device_of_op[op])
-
-    def why_not(device: int) -> str:
-        return why_not_allowed(item, problem, op, device)
-
-    sends, receives = _tensors(placement, int(problem.unit_of_op[op]))
-    return Explanation(
-        op=problem.op_names[op],
-        type=problem.op_types[op],
-        gives=problem.output_shapes[op],
-        device=problem.cluster.devices[here].name,
-        compute_s=float(problem.compute_ns[op, here] / 1e9),
-        unit=tuple(problem.op_names[member] for member in members),
-        ties=tuple(Tie(merge.reason, merge.rule) for merge in merges),
-        sends=sends,
-        receives=receives,
-        moves=moves(placement, problem.unit_of_op[[op]], why_not),
+    device, compute_s = problem.cluster.devices[here].name, float(problem.compute_ns[op, here] / 1e9)
+    shapes = ", ".join(str(list(shape)) for shape in problem.output_shapes[op]) or "nothing"
+    lines = [
+        f"{name} ({problem.op_types[op]}, gives {shapes}) is on {device}, where it takes {milliseconds(compute_s)}."
+    ]
+    if len(members) == 1:
+        lines.append("It is a unit by itself: nothing ties it to another op.")
+    else:
+        lines.append(f"It is one of {len(members)} ops that must be together:")
+        lines += [f"  {merge.reason} ({merge.rule})" for merge in merges[:_LISTED]]
+        lines += [f"  and {len(merges) - _LISTED} more ties"] if len(merges) > _LISTED else []
+    readers = problem.unit_of_op[problem.consumer_op] == unit
+    reads = set(np.unique(problem.op_graph.producer[readers]).tolist())
+    found = crossings(problem, placement.device_of_unit)
+    return _Answer(
+        name=name,
+        what="unit",
+        about={
+            "op": name,
+            "type": problem.op_types[op],
+            "gives": problem.output_shapes[op],
+            "device": device,
+            "compute_s": compute_s,
+            "unit": [problem.op_names[member] for member in members],
+            "ties": [{"reason": merge.reason, "rule": merge.rule} for merge in merges],
+        },
+        lines=lines,
+        units=np.array([unit]),
+        sends=[one for one in found if problem.unit_of_op[one.op] == unit],
+        receives=[one for one in found if one.op in reads and one.target == placement.device_of_unit[unit]],
+        why_not=lambda d: why_not_allowed(item, problem, op, d),
     )
 
 
-def _tensors(placement: Placement, unit: int) -> tuple[tuple[Sent, ...], tuple[Sent, ...]]:
-    """What a unit sends, and what it receives."""
-    problem = placement.problem
-    reads = set(_producers_for(problem, unit).tolist())
-    found = crossings(problem, placement.device_of_unit)
-    here = placement.device_of_unit[unit]
-    sends = [one for one in found if problem.unit_of_op[one.op] == unit]
-    receives = [one for one in found if one.op in reads and one.target == here]
-    return sent(problem, sends), sent(problem, receives)
-
-
-def _producers_for(problem: Problem, unit: int) -> np.ndarray:
-    """Ops whose tensors the unit reads."""
-    readers = problem.unit_of_op[problem.consumer_op] == unit
-    return np.unique(problem.op_graph.producer[readers])
-
-
-def _about_unit(said: Explanation) -> list[str]:
-    shapes = ", ".join(str(list(shape)) for shape in said.gives) or "nothing"
-    lines = [
-        f"{said.op} ({said.type}, gives {shapes}) is on {said.device}, where it takes {milliseconds(said.compute_s)}.",
+def _of_layer(placement: Placement, name: str) -> _Answer:
+    problem, device = placement.problem, placement.device_of_op
+    layers = layers_of(problem)
+    layer = layers.names.index(name)
+    units = np.flatnonzero(layers.is_inside(layer)[layer_of_unit(problem, layers)])
+    member = np.isin(problem.unit_of_op, units)
+    on = placement.device_of_unit[units]
+    most = int(np.bincount(on).argmax()) if len(units) else 0
+    apart = [problem.name_of_unit(int(unit)) for unit in units[on != most]]
+    inside = [layers.names[child] for child in layers.children[layer]]
+    elsewhere = int((layers.inside(layer) & ~member).sum())
+    devices = {}
+    for d in np.unique(device[member]).tolist():
+        here = member & (device == d)
+        compute_s = float(problem.compute_ns[here, d].sum() / 1e9)
+        devices[problem.cluster.devices[d].name] = {"ops": int(here.sum()), "compute_s": compute_s}
+    lines = [f"{name} has {int(member.sum())} ops in {len(units)} units."]
+    if elsewhere:
+        lines.append(
+            f"{elsewhere} more of its ops must be with ops that are mostly of other layers, and go there."
+        )
+    lines += [
+        f"{one['ops']} ops are on {where}, where they take {milliseconds(one['compute_s'])}."
+        for where, one in devices.items()
     ]
-    if len(said.unit) == 1:
-        return [*lines, "It is a unit by itself: nothing ties it to another op."]
-    lines.append(f"It is one of {len(said.unit)} ops that must be together:")
-    lines += [f"  {tie.reason} ({tie.rule})" for tie in said.ties[:LISTED]]
-    if len(said.ties) > LISTED:
-        lines.append(f"  and {len(said.ties) - LISTED} more ties")
-    return lines
+    lines += [f"Layers inside it: {_some(inside)}."] if inside else []
+    lines += [f"{len(apart)} units are not where most are: {_some(apart)}."] if apart else []
+    graph = problem.op_graph
+    read = member[graph.consumer] & ~member[graph.producer]
+    wanted = set(zip(graph.producer[read].tolist(), device[graph.consumer[read]].tolist(), strict=True))
+    found = crossings(problem, placement.device_of_unit)
+    return _Answer(
+        name=name,
+        what="layer",
+        about={
+            "layer": name,
+            "ops": int(member.sum()),
+            "units": len(units),
+            "tied_elsewhere": elsewhere,
+            "devices": devices,
+            "inside": inside,
+            "apart": apart,
+        },
+        lines=lines,
+        units=units,
+        sends=[one for one in found if member[one.op]],
+        receives=[one for one in found if (one.op, one.target) in wanted],
+        why_not=lambda _: "no op of it can be",
+    )
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return ", ".join(names[:_LISTED]) + more
+
+
+def _by_name(problem: Problem, found: Iterable[Crossing]) -> list[dict[str, Any]]:
+    """Tensors that cross in every step: the op that makes each, from and to which device."""
+    devices = [device.name for device in problem.cluster.devices]
+    return [
+        {
+            "op": problem.op_names[one.op],
+            "source": devices[one.source],
+            "target": devices[one.target],
+            "num_bytes": int(one.num_bytes),
+        }
+        for one in found
+    ]
+
+
+def _crossing_lines(what: str, found: Sequence[dict[str, Any]]) -> list[str]:
+    """How many tensors cross, how many bytes, and the first of them."""
+    num_bytes = sum(one["num_bytes"] for one in found)
+    return [f"{what} {len(found)} tensors, {in_unit(num_bytes, 'MB')} a step."] + [
+        f"  {in_unit(one['num_bytes'], 'MB')} of {one['op']}, {one['source']} -> {one['target']}"
+        for one in found[:_LISTED]
+    ]
+
+
+def _moves(placement: Placement, units: np.ndarray, why_not: Callable[[int], str]) -> tuple[Move, ...]:
+    """The step with units on every device, each unit as far as it may be there.
+
+    Args:
+      placement: the plan.
+      units: positions of those that move together, at least one.
+      why_not: says of a device, by position, why none of them can be there.
+    """
+    problem = placement.problem
+    now = placement.device_of_unit
+    legal = np.flatnonzero(problem.allowed[units].any(axis=0)).tolist()
+    rows = np.repeat(now[np.newaxis], len(legal) + 1, axis=0)  # the plan itself is the last
+    for row, d in enumerate(legal):
+        rows[row, units] = np.where(problem.allowed[units, d], d, now[units])
+    decided = Decisions.joined([placement.decisions] * len(rows))
+    simulated = SimulatedEvaluator(problem).evaluate(dataclasses.replace(decided, device_of_unit=rows))
+    now_s = simulated.runtime_s[-1]
+    ops = np.flatnonzero(np.isin(problem.unit_of_op, units))
+    found = []
+    for d, device in enumerate(problem.cluster.devices):
+        if d not in legal:
+            found.append(Move(device.name, False, None, None, None, Status.ILLEGAL.name, why_not(d)))
+            continue
+        row = legal.index(d)
+        work_ns = problem.compute_ns[ops, rows[row][problem.unit_of_op[ops]]].sum()
+        found.append(
+            Move(
+                on=device.name,
+                is_planned=bool((rows[row] == now).all()),
+                work_s=float(work_ns / 1e9),
+                step_s=known(simulated.runtime_s[row]),
+                change_s=known(simulated.runtime_s[row] - now_s),
+                status=Status(int(simulated.status[row])).name,
+                message=simulated.messages[row],
+            )
+        )
+    return tuple(found)
+
+
+def _moves_table(found: Sequence[Move], title: str, what: str) -> rich.table.Table:
+    """A row for each device; ``what`` moves is at the head of the column of its work."""
+    table = rich.table.Table(title=title)
+    table.add_column("on", overflow="fold")
+    table.add_column(f"{what}'s work", justify="right")
+    table.add_column("step, simulated", justify="right")
+    table.add_column("change", overflow="fold")
+    for move in found:
+        table.add_row(move.on, milliseconds(move.work_s), milliseconds(move.step_s), _change(move))
+    return table
+
+
+def _change(move: Move) -> str:
+    if move.status == Status.ILLEGAL.name:
+        return f"not there: {move.message}"
+    if move.status != Status.OK.name:
+        return f"{move.status}: {move.message}"
+    if move.is_planned:
+        return "as planned"
+    share = None
+    if move.step_s is not None and move.change_s is not None:
+        share = excess(move.step_s, move.step_s - move.change_s)
+    return f"{milliseconds(move.change_s, signed=True)} ({percentage(share, signed=True)})"

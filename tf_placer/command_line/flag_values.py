@@ -22,13 +22,13 @@ from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
 from tf_placer.errors import InputError
 from tf_placer.folders import check_writable
+from tf_placer.method_spec import Role
 from tf_placer.op_libraries import load_op_libraries
 from tf_placer.problem.pins import Pin
 from tf_placer.problem.plan_file import PlanFile
 from tf_placer.search import methods
 from tf_placer.search.budget import WHOLE, Budget
 from tf_placer.search.objective import Objective
-from tf_placer.search.spec import Role
 from tf_placer.workers.loopback import are_workers_open, loopback_library
 
 _SOURCES = ("workload", "script", "saved_model", "meta_graph", "graph")

@@ -6,9 +6,9 @@ from typing import Any
 
 import rich.console
 
+from tf_placer.method_spec import MethodSpec
 from tf_placer.search import methods
 from tf_placer.search.settings import configured, recorded
-from tf_placer.search.spec import MethodSpec
 
 
 def list_methods(console: rich.console.Console) -> list[dict[str, Any]]:

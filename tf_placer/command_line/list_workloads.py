@@ -8,18 +8,18 @@ from collections.abc import Sequence
 import rich.console
 
 from tf_placer import workloads
-from tf_placer.command_line.shipped_facts import FILE, shipped
 from tf_placer.command_line.workload_facts import (
     WorkloadFacts,
-    facts_from,
     find_facts,
     kept_facts,
     known_facts,
+    shipped,
 )
 from tf_placer.quantities import UNKNOWN, amount, milliseconds
 from tf_placer.waiting.durations import Durations
 from tf_placer.waiting.wait import Wait
 from tf_placer.waiting.work import Phase, Work
+from tf_placer.workloads.known import FACTS
 
 ALL = "all"
 _FACTS_S = 30.0  # of a workload that was never built on this machine, on two idle cores
@@ -72,7 +72,7 @@ def _work(names: Sequence[str]) -> Work:
     return Work(tuple(Phase(name, durations.known(key, _FACTS_S), key) for name, key in keys.items()))
 
 
-def as_markdown(names: Sequence[str], file: pathlib.Path = FILE) -> str:
+def as_markdown(names: Sequence[str], file: pathlib.Path = FACTS) -> str:
     """The table of what came, of some workloads.
 
     Args:
@@ -81,8 +81,7 @@ def as_markdown(names: Sequence[str], file: pathlib.Path = FILE) -> str:
     """
     lines = [COLUMNS, ("---", *["---:"] * (len(COLUMNS) - 2), "---")]
     for name in names:
-        found = shipped(name, file)
-        lines.append(row(name, None if found is None else facts_from(found)))
+        lines.append(row(name, shipped(name, file)))
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
@@ -109,8 +108,8 @@ def row(name: str, facts: WorkloadFacts | None) -> tuple[str, ...]:
         amount(facts.parameters),
         amount(facts.flops),
         amount(facts.num_bytes),
-        milliseconds(facts.critical_path_ns / 1e9, digits=1),
-        milliseconds(facts.total_work_ns / 1e9, digits=1),
+        milliseconds(facts.critical_path_ns / 1e9),
+        milliseconds(facts.total_work_ns / 1e9),
         ", ".join(facts.does_not_fit) or "(fits all)",
     )
 

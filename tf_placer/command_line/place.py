@@ -16,12 +16,13 @@ from tf_placer.command_line.described import read_problem
 from tf_placer.command_line.place_least_memory import place_least_memory
 from tf_placer.command_line.place_live import place_live
 from tf_placer.command_line.place_simulated import made_at_once, place_simulated
-from tf_placer.command_line.reporting.by_layer import beside_layers, in_layers
-from tf_placer.command_line.reporting.candidate import GIVEN, Candidate, measure_candidates
-from tf_placer.command_line.reporting.report import Report
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.waits import Kind, wait_to_place, work_to_place
 from tf_placer.graph.item import Item
+from tf_placer.method_spec import Role
+from tf_placer.planning.by_layer import beside_layers, in_layers
+from tf_placer.planning.candidates import measure_candidates
+from tf_placer.planning.outcome import GIVEN, Outcome, Timed
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.pins import pins_of_each
 from tf_placer.problem.problem import Problem
@@ -29,14 +30,13 @@ from tf_placer.rewrite.saved_model import plans_in
 from tf_placer.search import methods
 from tf_placer.search.budget import WHOLE
 from tf_placer.search.search import evaluate_given
-from tf_placer.search.spec import Role
 from tf_placer.waiting.begun import begins_at, begun_s
 from tf_placer.waiting.wait import Wait
 from tf_placer.workers.local_workers import import_meanwhile
 
 
-def place(request: Request, method: str, console: rich.console.Console) -> Report:
-    """Finds one method's placement, and those of plainer ones beside it; the fastest is ``chosen``.
+def place(request: Request, method: str, console: rich.console.Console) -> Outcome:
+    """Finds one method's placement, and those of plainer ones beside it; the fastest is ``written``.
 
     Random search gets as many evaluations, but no more than a tenth of the time, or, where the budget is of each
     search, than that. With ``--write=method`` the method's own is chosen; with ``--by=layer`` the plan that is written
@@ -52,11 +52,11 @@ def place(request: Request, method: str, console: rich.console.Console) -> Repor
     Raises:
       InputError: bad input, or nothing fits in the cluster's memory.
     """
-    report = _place(request, method, console)
-    return (in_layers if request.by == LAYER else beside_layers)(report, request.seed)
+    outcome = _place(request, method, console)
+    return (in_layers if request.by == LAYER else beside_layers)(outcome, request.seed)
 
 
-def _place(request: Request, method: str, console: rich.console.Console) -> Report:
+def _place(request: Request, method: str, console: rich.console.Console) -> Outcome:
     methods.find(method)
     with wait_to_place(request, method, console) as wait:
         if not request.objective.is_memory:  # that asks the devices in the end
@@ -83,7 +83,7 @@ def _place(request: Request, method: str, console: rich.console.Console) -> Repo
 
 def place_signatures(
     request: Request, method: str, console: rich.console.Console
-) -> Iterator[tuple[str, Report]]:
+) -> Iterator[tuple[str, Outcome]]:
     """Places signatures of a SavedModel, one after the other; what they share is where the first has it.
 
     Signatures that the model was exported with, but for those placed anew, come before all of these.
@@ -125,11 +125,14 @@ def place_signatures(
 
 def _place_given(
     item: Item, problem: Problem, request: Request, console: rich.console.Console, wait: Wait
-) -> Report:
+) -> Outcome:
     """Every op is pinned: the one placement there is, beside the best single device without pins."""
     free = build_problem(item, request.cluster, request.costs)
-    plan = Candidate(GIVEN, evaluate_given(free, Decisions([problem.allowed.argmax(axis=1)]), GIVEN))
-    candidates = [plan, made_at_once(free, methods.the(Role.REFERENCE).name, request, console)]
+    given = evaluate_given(free, Decisions([problem.allowed.argmax(axis=1)]), GIVEN)
+    candidates = [
+        Timed.of_search(GIVEN, given),
+        made_at_once(free, methods.the(Role.REFERENCE).name, request, console),
+    ]
     if free.cluster.is_live:
         candidates = measure_candidates(item, free, candidates, console, operator.itemgetter(0), wait)
-    return Report(item, free, candidates[0], tuple(candidates[1:]))
+    return Outcome(item, free, candidates[0], tuple(candidates[1:]))

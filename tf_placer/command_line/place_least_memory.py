@@ -7,11 +7,11 @@ import operator
 import rich.console
 
 from tf_placer.command_line.place_simulated import beside, made_at_once
-from tf_placer.command_line.reporting.candidate import find_candidate, measure_candidates
-from tf_placer.command_line.reporting.report import Report
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.waits import AT_ONCE, searched, share_beside_control
 from tf_placer.graph.item import Item
+from tf_placer.planning.candidates import find_candidate, measure_candidates
+from tf_placer.planning.outcome import Outcome
 from tf_placer.problem.problem import Problem
 from tf_placer.waiting.wait import Wait
 
@@ -23,7 +23,7 @@ def place_least_memory(
     method: str,
     console: rich.console.Console,
     wait: Wait,
-) -> Report:
+) -> Outcome:
     """The plan of least memory, found in the simulator; on live devices it and the others are timed once."""
     settings = request.settings.get(method)
     with wait.phase(AT_ONCE):
@@ -34,4 +34,4 @@ def place_least_memory(
     found = [own, *others]
     if item is not None and problem.cluster.is_live and item.runs_standalone:
         found = measure_candidates(item, problem, found, console, operator.itemgetter(0), wait)
-    return Report(item, problem, found[0], tuple(found[1:]))
+    return Outcome(item, problem, found[0], tuple(found[1:]))

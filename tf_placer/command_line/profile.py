@@ -123,7 +123,7 @@ def _print_op_times(
     model: str, times: OpTimes, type_of: dict[str, str], console: rich.console.Console
 ) -> None:
     table = rich.table.Table(
-        title=f"{model}: {milliseconds(times.step_s, digits=1)} a step, {len(times.op_ns)} ops measured"
+        title=f"{model}: {milliseconds(times.step_s)} a step, {len(times.op_ns)} ops measured"
     )
     table.add_column("costliest ops", overflow="fold")
     table.add_column("type")

@@ -16,25 +16,12 @@ from tf_placer.command_line.cache_contents import clear_cache
 from tf_placer.command_line.compare import compare
 from tf_placer.command_line.doctor import examine
 from tf_placer.command_line.explain import explain
-from tf_placer.command_line.explain_layer import explain_layer
 from tf_placer.command_line.list_methods import list_methods
 from tf_placer.command_line.list_workloads import list_workloads
 from tf_placer.command_line.measure import measure
 from tf_placer.command_line.method_settings import method_settings
 from tf_placer.command_line.place import place, place_signatures
 from tf_placer.command_line.profile import show_profile
-from tf_placer.command_line.reporting.print_report import print_report
-from tf_placer.command_line.reporting.report import Report
-from tf_placer.command_line.reporting.summary import summary
-from tf_placer.command_line.reporting.tensorboard_run import write_tensorboard
-from tf_placer.command_line.reporting.write_report import (
-    META_GRAPH,
-    META_GRAPH_TEXT,
-    SAVED_MODEL,
-    reserved_out,
-    write_comparison,
-    write_report,
-)
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
 from tf_placer.command_line.split_batch import split_batch_within
@@ -43,9 +30,21 @@ from tf_placer.command_line.waits import writing
 from tf_placer.errors import InputError
 from tf_placer.files import replacing
 from tf_placer.graph.item import Item
+from tf_placer.planning.outcome import Outcome
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.plan_file import PlanFile
 from tf_placer.quantities import known
+from tf_placer.report.files import (
+    META_GRAPH,
+    META_GRAPH_TEXT,
+    SAVED_MODEL,
+    reserved_out,
+    summary,
+    write_comparison,
+    write_report,
+)
+from tf_placer.report.tensorboard import write_tensorboard
+from tf_placer.report.text import print_report
 from tf_placer.rewrite.saved_model import export_placed, export_saved_model, plan_file
 from tf_placer.search import methods
 from tf_placer.search.budget import Budget
@@ -60,11 +59,11 @@ def _place(values: flags.FlagValues, console: rich.console.Console) -> dict[str,
         request = flag_values.request(values, flag_values.budget(values))
         if request.source.saved_model:
             return _place_saved_model(request, values, out, console)
-        report = split_batch_within(place(request, values.method, console), request, console)
-        also = functools.partial(_write_meta_graph, request.source, report, console)
+        outcome = split_batch_within(place(request, values.method, console), request, console)
+        also = functools.partial(_write_meta_graph, request.source, outcome, console)
         also_written = also if request.source.meta_graph else None
-        told = _finish(report, out, flag_values.made_for(values), console, also_written)
-        _write_tensorboard(report, values, console)
+        told = _finish(outcome, out, flag_values.made_for(values), console, also_written)
+        _write_tensorboard(outcome, values, console)
         return told
 
 
@@ -78,7 +77,7 @@ def _place_saved_model(
     told: dict[str, Any] = {}
     placements: dict[str, Placement] = {}
     items: dict[str, Item] = {}
-    reports: dict[str, Report] = {}
+    outcomes: dict[str, Outcome] = {}
     request = dataclasses.replace(request, source=request.source.with_model())
     model = request.source.model
     assert model is not None  # just read
@@ -99,23 +98,23 @@ def _place_saved_model(
     several = "," in values.signature
     for name, placed in place_signatures(request, values.method, console):
         of_one = dataclasses.replace(request, source=dataclasses.replace(request.source, signature=name))
-        report = split_batch_within(placed, of_one, console)
-        assert report.item is not None  # a SavedModel's
-        placements[name], items[name] = report.placement, report.item
+        outcome = split_batch_within(placed, of_one, console)
+        assert outcome.item is not None  # a SavedModel's
+        placements[name], items[name] = outcome.placement, outcome.item
         if not several:
-            only = _finish(report, out, _made_for_signature(values, name), console, export)
-            _write_tensorboard(report, values, console)
+            only = _finish(outcome, out, _made_for_signature(values, name), console, export)
+            _write_tensorboard(outcome, values, console)
             return only
-        print_report(report, console)
-        reports[name] = report
-    for name, report in reports.items():
+        print_report(outcome, console)
+        outcomes[name] = outcome
+    for name, outcome in outcomes.items():
         folder = out / plan_file(name).stem
-        told[name] = _written(report, folder, _made_for_signature(values, name), console)
+        told[name] = _written(outcome, folder, _made_for_signature(values, name), console)
     with replacing(out, (SAVED_MODEL,)) as unfinished:
         export(unfinished)
     console.print(f"wrote {out / SAVED_MODEL}", soft_wrap=True)
-    for name, report in reports.items():
-        _write_tensorboard(report, values, console, plan_file(name).stem)
+    for name, outcome in outcomes.items():
+        _write_tensorboard(outcome, values, console, plan_file(name).stem)
     return {"signatures": told, "files": [str(out / SAVED_MODEL)]}
 
 
@@ -129,15 +128,15 @@ def _compare(values: flags.FlagValues, console: rich.console.Console) -> dict[st
     out = pathlib.Path(values.out)
     with reserved_out(out):
         request = flag_values.request(values, flag_values.budget(values))
-        report = split_batch_within(compare(request, values.methods, console), request, console)
-        also = functools.partial(write_comparison, report)
-        told = _finish(report, out, flag_values.made_for(values), console, also)
-        _write_tensorboard(report, values, console)
+        outcome = split_batch_within(compare(request, values.methods, console), request, console)
+        also = functools.partial(write_comparison, outcome)
+        told = _finish(outcome, out, flag_values.made_for(values), console, also)
+        _write_tensorboard(outcome, values, console)
         return told
 
 
 def _finish(
-    report: Report,
+    outcome: Outcome,
     out: pathlib.Path,
     made_for: Mapping[str, Any],
     console: rich.console.Console,
@@ -145,43 +144,43 @@ def _finish(
 ) -> dict[str, Any]:
     """Prints and writes what was found; returns the summary and which files were written."""
     with patient() as ctrl_c, ctrl_c.shielded():  # what was searched for is not lost for a Ctrl-C now
-        print_report(report, console)
-        return _written(report, out, made_for, console, also)
+        print_report(outcome, console)
+        return _written(outcome, out, made_for, console, also)
 
 
 def _written(
-    report: Report,
+    outcome: Outcome,
     out: pathlib.Path,
     made_for: Mapping[str, Any],
     console: rich.console.Console,
     also: Callable[[pathlib.Path], None] | None = None,
 ) -> dict[str, Any]:
     """Writes what was found; returns the summary and which files were written."""
-    timing = Durations().timing(writing(report.problem.name))
+    timing = Durations().timing(writing(outcome.problem.name))
     with patient() as ctrl_c, ctrl_c.shielded(), timing:
-        written = write_report(report, out, made_for, also)
+        written = write_report(outcome, out, made_for, also)
     for path in written:
         console.print(f"wrote {path}", soft_wrap=True)
-    return {**summary(report), "files": [str(path) for path in written]}
+    return {**summary(outcome), "files": [str(path) for path in written]}
 
 
 def _write_tensorboard(
-    report: Report, values: flags.FlagValues, console: rich.console.Console, signature: str = ""
+    outcome: Outcome, values: flags.FlagValues, console: rich.console.Console, signature: str = ""
 ) -> None:
     """Where it is asked for; of several signatures each in a folder of its own."""
     if values.tensorboard is None:
         return
     folder = pathlib.Path(values.tensorboard) / signature
     with patient() as ctrl_c, ctrl_c.shielded(), console.status("writing the TensorBoard run"):
-        write_tensorboard(report, folder)
+        write_tensorboard(outcome, folder)
     console.print(f"wrote {folder}: tensorboard --logdir={values.tensorboard}", soft_wrap=True)
 
 
 def _write_meta_graph(
-    source: Source, report: Report, console: rich.console.Console, folder: pathlib.Path
+    source: Source, outcome: Outcome, console: rich.console.Console, folder: pathlib.Path
 ) -> None:
     try:
-        file = source.placed_meta_graph(report.placement)
+        file = source.placed_meta_graph(outcome.placement)
         (folder / (META_GRAPH_TEXT if file.is_text else META_GRAPH)).write_bytes(file.content())
     except InputError as error:
         text = f"{META_GRAPH} is not written: {error}; placed_graph.pb has it inlined"
@@ -190,7 +189,7 @@ def _write_meta_graph(
 
 def _measure(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any]:
     plan = PlanFile.read(values.placement)  # before this machine is probed
-    return measure(flag_values.request(values, Budget(evaluations=1)), plan, console).as_data()
+    return measure(flag_values.request(values, Budget(evaluations=1)), plan, console)
 
 
 def _profile(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any]:
@@ -224,9 +223,7 @@ def _explain(values: flags.FlagValues, console: rich.console.Console) -> dict[st
     plan = PlanFile.read(values.plan)
     flag_values.recall(values, plan)
     request = flag_values.request(values, Budget(evaluations=1))
-    if values.layer is not None:
-        return dataclasses.asdict(explain_layer(request, plan, values.layer, console))
-    return dataclasses.asdict(explain(request, plan, values.op, console))
+    return explain(request, plan, values.op, values.layer, console)
 
 
 def _workloads(values: flags.FlagValues, console: rich.console.Console) -> list[dict[str, Any]]:

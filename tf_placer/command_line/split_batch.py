@@ -10,11 +10,11 @@ import time
 import rich.console
 import rich.text
 
-from tf_placer.command_line.reporting.report import Report
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
 from tf_placer.command_line.waits import WRITE, splitting, writing_s
 from tf_placer.data_parallel.data_parallel import data_parallel
+from tf_placer.planning.outcome import Outcome
 from tf_placer.search.budget import WHOLE
 from tf_placer.waiting.begun import begun_s
 from tf_placer.waiting.durations import Durations
@@ -25,20 +25,20 @@ _OVER = 0.1  # of a whole budget, by which an estimate may be more than what is 
 _ROUNDED_S = 10
 
 
-def split_batch_within(report: Report, request: Request, console: rich.console.Console) -> Report:
-    """As ``beside_split_batch``, where what is left of the budget has room for it; else the report says why not.
+def split_batch_within(outcome: Outcome, request: Request, console: rich.console.Console) -> Outcome:
+    """As ``beside_split_batch``, where what is left of the budget has room for it; else the outcome says why not.
 
     Searches have left room for it unless it takes longer than they do (``waits``).
 
     Args:
-      report: of a run.
+      outcome: of a run.
       request: what it was asked.
       console: is shown what goes on.
     """
     durations = Durations()
-    phase = None if report.item is None else splitting(request, durations, report.problem.num_ops)
-    if report.result.interrupted or phase is None or phase.seconds is None:
-        return beside_split_batch(report, request.source, console)
+    phase = None if outcome.item is None else splitting(request, durations, outcome.problem.num_ops)
+    if outcome.search.interrupted or phase is None or phase.seconds is None:
+        return beside_split_batch(outcome, request.source, console)
     closing_s = writing_s(request, durations)
     gone_s = time.monotonic() - begun_s()
     budget_s = request.budget.seconds if request.budget_of == WHOLE else math.inf
@@ -49,38 +49,38 @@ def split_batch_within(report: Report, request: Request, console: rich.console.C
             f"Splitting the batch over the devices instead was left out: that takes {roughly(phase.seconds)}; "
             f"--budget_s={enough_s} has room for it."
         )
-        return dataclasses.replace(report, why_not_split=why_not)
+        return dataclasses.replace(outcome, why_not_split=why_not)
     with (
         contextlib.suppress(KeyboardInterrupt),  # the plan is there, and counts more
         Wait(Work((phase, Phase(WRITE, closing_s))), console, durations) as wait,
         wait.phase(phase.name),
     ):
-        return _split(report, request.source)
-    return report
+        return _split(outcome, request.source)
+    return outcome
 
 
-def beside_split_batch(report: Report, source: Source, console: rich.console.Console) -> Report:
-    """The report with data parallelism beside it, by the costs that its plan was simulated with.
+def beside_split_batch(outcome: Outcome, source: Source, console: rich.console.Console) -> Outcome:
+    """The outcome with data parallelism beside it, by the costs that its plan was simulated with.
 
     The step of a smaller batch is traced for that, so after Ctrl-C there is none.
 
     Args:
-      report: of a run.
+      outcome: of a run.
       source: what it placed.
       console: is shown what goes on.
     """
-    if report.result.interrupted:
-        return report
+    if outcome.search.interrupted:
+        return outcome
     with (
         contextlib.suppress(KeyboardInterrupt),  # the plan is there, and counts more
         console.status(rich.text.Text(f"splitting the batch of {source.name}")),
     ):
-        return _split(report, source)
-    return report
+        return _split(outcome, source)
+    return outcome
 
 
-def _split(report: Report, source: Source) -> Report:
-    placement = report.result.placement
-    plan = None if report.chosen.measured_s is None else placement.decisions
-    found = data_parallel(report.item, placement.problem, source.splittable(), plan)
-    return dataclasses.replace(report, data_parallel=found)
+def _split(outcome: Outcome, source: Source) -> Outcome:
+    written = outcome.written
+    plan = None if written.measured_s is None or written.placement is None else written.placement.decisions
+    found = data_parallel(outcome.item, outcome.problem, source.splittable(), plan)
+    return dataclasses.replace(outcome, data_parallel=found)

@@ -20,6 +20,7 @@ from tf_placer.errors import InputError
 from tf_placer.files import write_atomically
 from tf_placer.folders import check_writable
 from tf_placer.problem.analytic_problem import analytic_problem
+from tf_placer.quantities import milliseconds
 from tf_placer.search import methods
 from tf_placer.search.compiling import compile_within, compiling
 from tf_placer.search.settings import configured, recorded
@@ -163,7 +164,7 @@ def _lessons(
             folder = user_cache_folder() / "lessons"
             lesson, plans = lesson_of(student, problem, training.searches, training.evaluations, folder)
             lessons.append(lesson)
-            found = "" if plans is None else f": a plan of {plans.runtime_s[0]:.4g} s"
+            found = "" if plans is None else f": a plan of {milliseconds(plans.runtime_s[0])}"
             console.print(f"{name} on {cluster.name}{found}", soft_wrap=True)
     return lessons
 

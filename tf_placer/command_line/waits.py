@@ -13,12 +13,9 @@ import rich.console
 
 from tf_placer.command_line.request import Request
 from tf_placer.data_parallel.all_reduce import replicas_of
-from tf_placer.problem.problem import Problem
-from tf_placer.search import methods
-from tf_placer.search.budget import WHOLE, Budget
-from tf_placer.search.compiling import compiling
-from tf_placer.search.live import MEASURE, RACE, LiveConfig, searching
-from tf_placer.search.live_phases import (
+from tf_placer.method_spec import Role
+from tf_placer.planning.live import MEASURE, RACE, LiveConfig, searching
+from tf_placer.planning.live_phases import (
     CONTROL_SHARE,
     Size,
     config_within,
@@ -28,7 +25,10 @@ from tf_placer.search.live_phases import (
     size_name,
     starting,
 )
-from tf_placer.search.spec import Role
+from tf_placer.problem.problem import Problem
+from tf_placer.search import methods
+from tf_placer.search.budget import WHOLE, Budget
+from tf_placer.search.compiling import compiling
 from tf_placer.waiting.durations import Durations
 from tf_placer.waiting.wait import Wait
 from tf_placer.waiting.work import Phase, Work

@@ -1,18 +1,27 @@
-"""What a workload is, in numbers: found by tracing and estimating it, kept in the user's cache; most come with us."""
+"""Facts of workloads in numbers: found by tracing and estimating, kept in the user's cache; most ship with tf_placer.
+
+A row that ships is of the settings and of the versions of TensorFlow and Keras that it was found with; with others it
+is stale and as good as none. Changes of the code are not in the key: a test builds workloads and compares.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import logging
+import math
 import pathlib
 import re
+from collections.abc import Mapping
 from typing import Any
+
+import keras
+import tensorflow as tf
 
 from tf_placer import workloads
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.preset import preset_names
-from tf_placer.command_line.shipped_facts import shipped
 from tf_placer.errors import InputError
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
@@ -23,6 +32,7 @@ from tf_placer.problem.bounds import lower_bounds
 from tf_placer.problem.problem import Problem
 from tf_placer.user_cache import user_cache_folder
 from tf_placer.workloads.kept_items import digest_of_settings, digest_of_what_makes
+from tf_placer.workloads.known import FACTS
 from tf_placer.workloads.registry import settings_of
 
 _LOG = logging.getLogger(__name__)
@@ -59,12 +69,8 @@ class WorkloadFacts:
 
 
 def known_facts(name: str) -> WorkloadFacts | None:
-    """What is known of a workload that is not built: as it was kept, or as it came; None where nothing is."""
-    kept = kept_facts(name)
-    if kept is not None:
-        return kept
-    came = shipped(name)
-    return None if came is None else facts_from(came)
+    """Facts of a workload that is not built: as they were kept, or as they shipped; None where nothing is known."""
+    return kept_facts(name) or shipped(name)
 
 
 def kept_facts(name: str) -> WorkloadFacts | None:
@@ -73,14 +79,71 @@ def kept_facts(name: str) -> WorkloadFacts | None:
     if path is None or not path.is_file():
         return None
     try:
-        return facts_from(json.loads(path.read_text(encoding="utf8")))
+        return _from_json(json.loads(path.read_text(encoding="utf8")))
     except (OSError, ValueError, TypeError, LookupError) as error:
         _LOG.warning("%s cannot be read (%s); what it says is found again", path, error)
         return None
 
 
-def facts_from(found: dict[str, Any]) -> WorkloadFacts:
-    """Facts that were kept as JSON."""
+def shipped(name: str, file: pathlib.Path | None = None) -> WorkloadFacts | None:
+    """The facts of a workload as they were written; None where there are none, or stale ones.
+
+    Args:
+      name: of the workload.
+      file: where they are; None: where tf_placer's own are.
+
+    Raises:
+      InputError: no such workload, or a damaged file.
+    """
+    row, wanted = shipped_rows(FACTS if file is None else file).get(name), _found_with(name)
+    if wanted is None or row is None or row["found_with"] != wanted:
+        return None
+    return _from_json(row["facts"])
+
+
+def ship(found: Mapping[str, WorkloadFacts], file: pathlib.Path) -> None:
+    """Writes facts of workloads into a file, beside those of others that it has; rows of workloads that are gone go.
+
+    Args:
+      found: name -> facts.
+      file: made if need be.
+
+    Raises:
+      InputError: a damaged file, or one that cannot be written.
+    """
+    rows = {name: row for name, row in shipped_rows(file).items() if name in workloads.names()}
+    for name, facts in found.items():
+        rows[name] = {"found_with": _found_with(name), "facts": dataclasses.asdict(facts)}
+    lines = [f"{json.dumps(name)}: {json.dumps(rows[name])}" for name in sorted(rows)]
+    write_atomically(file, ("{\n" + ",\n".join(lines) + "\n}\n").encode())
+    shipped_rows.cache_clear()
+
+
+def _found_with(name: str) -> dict[str, str] | None:
+    """What facts depend on beside the code; None where nothing tells when that changes."""
+    settings = settings_of(name)
+    if settings is None:
+        return None
+    versions = {"tensorflow": tf.__version__, "keras": keras.__version__}
+    minor = {library: ".".join(version.split(".")[:2]) for library, version in versions.items()}
+    return {"settings": digest_of_settings(settings), **minor}
+
+
+@functools.cache
+def shipped_rows(file: pathlib.Path) -> dict[str, Any]:
+    """Name -> facts, and what they were found with, of all that a file has."""
+    if not file.is_file():
+        return {}
+    try:
+        rows = json.loads(file.read_text(encoding="utf8"))
+        if all({"found_with", "facts"} <= row.keys() for row in rows.values()):
+            return rows
+    except (OSError, ValueError, AttributeError) as error:
+        raise InputError(f"{file} cannot be read ({error}); take it from the repository again") from None
+    raise InputError(f"{file} has rows without found_with or facts; take it from the repository again")
+
+
+def _from_json(found: Mapping[str, Any]) -> WorkloadFacts:
     return WorkloadFacts(**{**found, "does_not_fit": tuple(found["does_not_fit"])})
 
 
@@ -108,20 +171,13 @@ def facts_of(item: Item) -> WorkloadFacts:
     return WorkloadFacts(
         ops=problem.num_ops,
         units=problem.num_units,
-        parameters=sum(_size(v.shape) for v in item.variables if not _SLOT.match(v.node)),
+        parameters=sum(math.prod(v.shape) for v in item.variables if not _SLOT.match(v.node)),
         flops=float(problem.work.flops.sum()),
         num_bytes=float(problem.work.num_bytes.sum()),
         critical_path_ns=lower_bounds(problem).critical_path_ns,
         total_work_ns=int(problem.compute_ns[:, _accelerator(problem.cluster)].sum()),
         does_not_fit=_does_not_fit(item),
     )
-
-
-def _size(shape: tuple[int, ...]) -> int:
-    size = 1
-    for length in shape:
-        size *= length
-    return size
 
 
 def _does_not_fit(item: Item) -> tuple[str, ...]:

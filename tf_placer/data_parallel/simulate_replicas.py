@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from typing import Any
 
 import numpy as np
 
@@ -13,23 +13,10 @@ from tf_placer.graph.item import Item
 from tf_placer.problem.problem import Problem
 
 
-@dataclasses.dataclass(frozen=True)
-class SimulatedReplicas:
-    """A step of all replicas; the fields are those of ``DataParallel``."""
-
-    step_s: float
-    replica_s: float
-    all_reduce_s: float
-    overlapped_s: float
-    gradient_bytes: int
-    peak_bytes: dict[str, int]
-    over_bytes: int
-
-
 def simulate_replicas(
     part: Item, gradients: Gradients, problem: Problem, replicas: tuple[int, ...]
-) -> SimulatedReplicas:
-    """Simulates a step in which every replica runs all of ``part`` on its device, and all agree on the gradients.
+) -> dict[str, Any]:
+    """Fields of ``DataParallel`` of a step that each replica runs on its device before all agree on gradients.
 
     The all-reduce begins when the last gradient is there, and updates wait for it. A device has the same to do with
     it or without, so it adds to the step. Ops that only the host can run are there for all replicas, and what one of
@@ -58,15 +45,15 @@ def simulate_replicas(
         at_s = max(at_s, ready_s) + all_reduce_s(cluster, replicas, num_bytes)
     peaks = _peak_bytes(problem, rows, np.asarray(times.peak_bytes), replicas, sum(dense_bytes))
     over = [peaks[d] - cluster.devices[d].memory_bytes for d in replicas]
-    return SimulatedReplicas(
-        step_s=step_s,
-        replica_s=replica_s,
-        all_reduce_s=packed_s + gathered_s,
-        overlapped_s=float(min(max(replica_s, at_s) + gathered_s, step_s)),
-        gradient_bytes=sum(dense_bytes) + sparse_bytes,
-        peak_bytes={cluster.devices[d].name: peak for d, peak in peaks.items()},
-        over_bytes=max(0, *over),
-    )
+    return {
+        "step_s": step_s,
+        "replica_s": replica_s,
+        "all_reduce_s": packed_s + gathered_s,
+        "overlapped_s": float(min(max(replica_s, at_s) + gathered_s, step_s)),
+        "gradient_bytes": sum(dense_bytes) + sparse_bytes,
+        "peak_bytes": {cluster.devices[d].name: peak for d, peak in peaks.items()},
+        "over_bytes": max(0, *over),
+    }
 
 
 def _peak_bytes(

@@ -7,9 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-from tf_placer.evaluation.step_spans import NEVER_NS, StepSpans
+from tf_placer.evaluation.step_spans import NEVER_NS, ON_DEVICES, Kind, StepSpans
 
-Kind = Literal["op", "send", "transfer", "receive"]
 Cause = Literal["input", "device", "channel", "start"]
 
 
@@ -47,23 +46,16 @@ class _Path:
         self._read_begin = problem.op_graph.in_offset
         pairs = zip(spans.transfer_tensor.tolist(), spans.transfer_target.tolist(), strict=True)
         self._transfer_of = {pair: k for k, pair in enumerate(pairs)}
-        self._times = {
-            "op": (spans.start_ns, spans.end_ns),
-            "send": (spans.send_start_ns, spans.send_end_ns),
-            "transfer": (spans.transfer_start_ns, spans.transfer_end_ns),
-            "receive": (spans.receive_start_ns, spans.receive_end_ns),
-        }
         self._ends_on_device: dict[tuple[int, int], tuple[Kind, int]] = {}
-        self._add_ends(self._ends_on_device, "op", spans.device_of_op)
-        self._add_ends(self._ends_on_device, "send", spans.transfer_source)
-        self._add_ends(self._ends_on_device, "receive", spans.transfer_target)
+        for kind in ON_DEVICES:
+            self._add_ends(self._ends_on_device, kind, spans.device_of(kind))
         self._ends_on_channel: dict[tuple[int, int], tuple[Kind, int]] = {}
         self._channel = spans.transfer_channel
         self._add_ends(self._ends_on_channel, "transfer", self._channel)
 
     def _add_ends(self, ends: dict[tuple[int, int], tuple[Kind, int]], kind: Kind, where: np.ndarray) -> None:
         """Of what takes time: what takes none keeps nothing busy."""
-        start_ns, end_ns = self._times[kind]
+        start_ns, end_ns = self._spans.times_ns(kind)
         for i in np.flatnonzero(end_ns > start_ns).tolist():
             ends.setdefault((int(where[i]), int(end_ns[i])), (kind, i))
 
@@ -72,7 +64,7 @@ class _Path:
         kind: Kind = "op"
         index = int(self._spans.end_ns.argmax())
         while True:
-            start_ns, end_ns = (int(times[index]) for times in self._times[kind])
+            start_ns, end_ns = (int(times[index]) for times in self._spans.times_ns(kind))
             before = self._input(kind, index, start_ns)
             cause: Cause = "input"
             if before is None and start_ns > 0:
@@ -86,14 +78,12 @@ class _Path:
         """What ended there as this began: it was ready before, or an input would have ended then."""
         if kind == "transfer":
             return self._ends_on_channel[int(self._channel[index]), start_ns], "channel"
-        spans = self._spans
-        where = {"op": spans.device_of_op, "send": spans.transfer_source, "receive": spans.transfer_target}
-        return self._ends_on_device[int(where[kind][index]), start_ns], "device"
+        return self._ends_on_device[int(self._spans.device_of(kind)[index]), start_ns], "device"
 
     def _input(self, kind: Kind, index: int, start_ns: int) -> tuple[Kind, int] | None:
         """What it waits for that ended as it began."""
         for before in self._waits_for(kind, index):
-            if self._times[before[0]][1][before[1]] == start_ns:
+            if self._spans.times_ns(before[0])[1][before[1]] == start_ns:
                 return before
         return None
 

@@ -21,6 +21,7 @@ from tf_placer.graph.item import Item
 from tf_placer.problem.decisions import Decisions, decisions_of
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
+from tf_placer.quantities import in_unit
 from tf_placer.rewrite.rewrite import check_can_be_written, rewrite
 from tf_placer.runtime.audit import Audit, AuditError, audit
 from tf_placer.runtime.graph_program import GraphProgram, build_program, empty_program
@@ -387,8 +388,8 @@ class RuntimeEvaluator:
         for device in self._problem.cluster.devices:
             if resident.get(device.name, 0) > device.memory_bytes:
                 return (
-                    f"{device.name} has {device.memory_bytes / 1e6:.1f} MB, and the variables and inputs there take "
-                    f"{resident[device.name] / 1e6:.1f} MB"
+                    f"{device.name} has {in_unit(device.memory_bytes, 'MB')}, and the variables and inputs there take "
+                    f"{in_unit(resident[device.name], 'MB')}"
                 )
         return ""
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Literal
 
 import numpy as np
 
 from tf_placer.problem.problem import Problem
 
+Kind = Literal["op", "send", "transfer", "receive"]
+ON_DEVICES: tuple[Kind, ...] = ("op", "send", "receive")
 NEVER_NS = -1  # stands for the start and end of what did not happen
 
 
@@ -46,6 +49,17 @@ class StepSpans:
     send_end_ns: np.ndarray
     receive_start_ns: np.ndarray
     receive_end_ns: np.ndarray
+
+    def times_ns(self, kind: Kind) -> tuple[np.ndarray, np.ndarray]:
+        """Starts and ends of all ops, or of one part of all transfers: sending, on the way, receiving."""
+        if kind == "op":
+            return self.start_ns, self.end_ns
+        return getattr(self, f"{kind}_start_ns"), getattr(self, f"{kind}_end_ns")
+
+    def device_of(self, kind: Kind) -> np.ndarray:
+        """The device of every op, or the one at which a part of every transfer takes time: not on its way."""
+        where = {"op": self.device_of_op, "send": self.transfer_source, "receive": self.transfer_target}
+        return where[kind]
 
     @property
     def num_transfers(self) -> int:

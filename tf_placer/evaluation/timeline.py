@@ -11,7 +11,7 @@ from tf_placer.errors import InputError
 from tf_placer.evaluation.critical_path import Stretch, critical_path
 from tf_placer.evaluation.memory_curves import MemoryCurve, memory_curves
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.evaluation.step_spans import StepSpans
+from tf_placer.evaluation.step_spans import ON_DEVICES, StepSpans
 from tf_placer.ops.simulator import simulate_step
 from tf_placer.problem.decisions import Decisions, decisions_of
 from tf_placer.problem.problem import Problem
@@ -39,9 +39,8 @@ class StepTimeline(StepSpans):
     @functools.cached_property
     def busy_ns(self) -> np.ndarray:
         """[D] int64, time in which each device runs an op or works for a transfer."""
-        device = np.concatenate([self.device_of_op, self.transfer_source, self.transfer_target])
-        start_ns = np.concatenate([self.start_ns, self.send_start_ns, self.receive_start_ns])
-        end_ns = np.concatenate([self.end_ns, self.send_end_ns, self.receive_end_ns])
+        device = np.concatenate([self.device_of(kind) for kind in ON_DEVICES])
+        start_ns, end_ns = np.concatenate([self.times_ns(kind) for kind in ON_DEVICES], axis=1)
         return _covered_ns(device, start_ns, end_ns, self.problem.num_devices)
 
     @property

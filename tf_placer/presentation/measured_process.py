@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_placer.cluster.device import short_device_name
+from tf_placer.cluster.device import device_labels
 from tf_placer.presentation.trace_process import Event, Span, TraceProcess, scope_of
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.audit import owner
@@ -43,8 +43,7 @@ def measured_process(problem: Problem, trace: tf.compat.v1.RunMetadata, pid: int
     begin_ns = min((span.start_ns for span in spans), default=0)
     process = TraceProcess(pid, "measured")
     names = sorted({*ran, *received, *order}, key=lambda name: (order.get(name, len(order)), name))
-    short = [short_device_name(name) for name in names]
-    for name, label in zip(names, short if len({*short}) == len(short) else names, strict=True):
+    for name, label in zip(names, device_labels(names), strict=True):
         process.add_spans(label, _shifted(ran[name], begin_ns))
         if received[name]:
             process.add_spans(f"received by {label}", _shifted(received[name], begin_ns))

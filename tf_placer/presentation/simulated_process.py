@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from tf_placer.evaluation.critical_path import Kind
+from tf_placer.evaluation.step_spans import ON_DEVICES, Kind
 from tf_placer.evaluation.timeline import StepTimeline
 from tf_placer.presentation.trace_process import Event, Span, TraceProcess, scope_of
-from tf_placer.problem.layer_rows import device_labels
 
 
 def simulated_process(timeline: StepTimeline, pid: int) -> list[Event]:
@@ -27,13 +26,7 @@ class _SimulatedProcess:
         self._process = TraceProcess(pid, "simulated")
         self._critical = {(stretch.kind, stretch.index) for stretch in timeline.critical_path}
         self._row_of: dict[tuple[Kind, int], int] = {}
-        self._devices = device_labels(self._problem.cluster)
-        self._times: dict[Kind, tuple[np.ndarray, np.ndarray]] = {
-            "op": (timeline.start_ns, timeline.end_ns),
-            "send": (timeline.send_start_ns, timeline.send_end_ns),
-            "transfer": (timeline.transfer_start_ns, timeline.transfer_end_ns),
-            "receive": (timeline.receive_start_ns, timeline.receive_end_ns),
-        }
+        self._devices = self._problem.cluster.labels
 
     def events(self) -> list[Event]:
         timeline = self._timeline
@@ -46,9 +39,7 @@ class _SimulatedProcess:
         for device, name in enumerate(self._devices):
             self._add_row(
                 name,
-                ("op", timeline.device_of_op == device),
-                ("send", timeline.transfer_source == device),
-                ("receive", timeline.transfer_target == device),
+                *((kind, timeline.device_of(kind) == device) for kind in ON_DEVICES),
             )
         for channel, name in enumerate(timeline.channel_names):
             if (timeline.transfer_channel == channel).any():
@@ -71,7 +62,7 @@ class _SimulatedProcess:
         self._row_of |= dict(zip(parts, rows, strict=True))
 
     def _takes_time(self, kind: Kind, index: int) -> bool:
-        start_ns, end_ns = self._times[kind]
+        start_ns, end_ns = self._timeline.times_ns(kind)
         return bool(end_ns[index] > start_ns[index])
 
     def _span(self, kind: Kind, index: int) -> Span:
@@ -90,7 +81,7 @@ class _SimulatedProcess:
                 "from": self._devices[self._timeline.transfer_source[index]],
                 "to": self._devices[self._timeline.transfer_target[index]],
             }
-        start_ns, end_ns = (int(times[index]) for times in self._times[kind])
+        start_ns, end_ns = (int(times[index]) for times in self._timeline.times_ns(kind))
         return Span(name if kind in ("op", "transfer") else f"{kind} {name}", kind, start_ns, end_ns, args)
 
     def _add_arrow(self, transfer: int) -> None:
@@ -109,7 +100,7 @@ class _SimulatedProcess:
         ways: tuple[Kind, ...] = ("send", "transfer", "receive")
         for kind in ways:
             if self._takes_time(kind, transfer):
-                points.append((self._row_of[kind, transfer], int(self._times[kind][0][transfer])))
+                points.append((self._row_of[kind, transfer], int(self._timeline.times_ns(kind)[0][transfer])))
         if readers:
             first = min(readers, key=lambda op: int(timeline.start_ns[op]))
             points.append((self._row_of["op", first], int(timeline.start_ns[first])))

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tf_placer.cluster.cluster import Cluster
 from tf_placer.problem.layer_lines import with_units_whole
 from tf_placer.problem.layers import ROOT, Layers
 from tf_placer.problem.problem import Problem
@@ -40,6 +39,11 @@ class LayerRow:
     resident_bytes: int
     output_bytes: int
 
+    @property
+    def compute_s(self) -> float:
+        """Seconds of all of its ops, one after the other."""
+        return float(self.compute_ns.sum() / 1e9)
+
     def on(self, names: Sequence[str]) -> str:
         """Where it is: a device, or several with the share of the time that each has; of ops where nothing costs.
 
@@ -54,13 +58,6 @@ class LayerRow:
         if len(seen) == 1:
             return ", ".join([names[seen[0]], *free])
         return ", ".join([*(f"{names[d]} {percentage(float(share[d]))}" for d in seen), *free])
-
-
-def device_labels(cluster: Cluster) -> list[str]:
-    """[D] short names of devices, such as ``GPU:0``; whole ones where the short ones would be the same."""
-    names = [device.name for device in cluster.devices]
-    short = [name.rpartition("/device:")[2] for name in names]
-    return short if len(set(short)) == len(short) else names
 
 
 def layer_rows(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -25,7 +24,6 @@ from tf_placer.report_page.step_view import (
 )
 
 _SLICES = 400  # of the step, in each of which the page has the most memory in use
-_TASK = re.compile(r"/job:(\w+)/replica:\d+/task:(\d+)/device:(\w+:\d+)")
 
 
 def draw_step(problem: Problem, decisions: Decisions) -> StepView:
@@ -36,7 +34,7 @@ def draw_step(problem: Problem, decisions: Decisions) -> StepView:
     """
     timeline = simulated_timeline(problem, decisions)
     devices = problem.cluster.devices
-    labels = device_labels([device.name for device in devices])
+    labels = problem.cluster.labels
     layers = layers_of(problem)
     types = tuple(dict.fromkeys(problem.op_types))
     scopes, scope_of_op, leaves = _split_names(problem.op_names)
@@ -78,18 +76,6 @@ def draw_step(problem: Problem, decisions: Decisions) -> StepView:
         memory=tuple(thinned(curve, timeline.runtime_ns) for curve in timeline.memory),
         path_links=_path_links(timeline),
     )
-
-
-def device_labels(names: Sequence[str]) -> tuple[str, ...]:
-    """Short names of devices, as long as it takes to tell them apart: ``GPU:0``, or ``task 1 CPU:0``."""
-    parts = [_TASK.fullmatch(name) for name in names]
-    found = [part.groups() for part in parts if part]
-    choices = (
-        [device for _, _, device in found],
-        [f"task {task} {device}" for _, task, device in found],
-        [f"{job} {task} {device}" for job, task, device in found],
-    )
-    return tuple(next((labels for labels in choices if len(set(labels)) == len(names)), names))
 
 
 def _split_names(names: Sequence[str]) -> tuple[tuple[str, ...], np.ndarray, tuple[str, ...]]:
@@ -164,12 +150,7 @@ def _path_links(timeline: StepTimeline) -> tuple[tuple[int, int, int], ...]:
     def place(stretch: Stretch) -> int:
         if stretch.kind == "transfer":
             return timeline.problem.num_devices + int(timeline.transfer_channel[stretch.index])
-        where = {
-            "op": timeline.device_of_op,
-            "send": timeline.transfer_source,
-            "receive": timeline.transfer_target,
-        }
-        return int(where[stretch.kind][stretch.index])
+        return int(timeline.device_of(stretch.kind)[stretch.index])
 
     pairs = itertools.pairwise(timeline.critical_path)
     links = [(after.start_ns, place(before), place(after)) for before, after in pairs]

@@ -10,6 +10,7 @@ import html
 import json
 import pathlib
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,8 @@ def _plain(value: Any) -> Any:
         return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
+    if isinstance(value, Mapping):
+        return {name: _plain(item) for name, item in value.items()}
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
     return value

@@ -51,6 +51,11 @@ def clearly_slower(samples: Sequence[float], reference: Sequence[float], confide
     return median_interval(ratios.tolist(), confidence)[0] > 1
 
 
+def clearly_differ(samples: Sequence[float], others: Sequence[float]) -> bool:
+    """Whether one of two programs that were timed in turn is ``clearly_slower`` than the other."""
+    return clearly_slower(samples, others) or clearly_slower(others, samples)
+
+
 def hopeless(
     samples: Sequence[float], incumbent: Sequence[float], false_stop_rate: float = 0.005, margin: float = 0.1
 ) -> bool:

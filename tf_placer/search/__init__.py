@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from tf_placer.search.round import Method
     from tf_placer.search.round import Round
     from tf_placer.search.search import search
-    from tf_placer.search.spec import Kind
-    from tf_placer.search.spec import MethodSpec
-    from tf_placer.search.spec import Role
+    from tf_placer.method_spec import Kind
+    from tf_placer.method_spec import MethodSpec
+    from tf_placer.method_spec import Role
 
 __all__ = [
     "Budget",

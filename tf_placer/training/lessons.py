@@ -13,11 +13,11 @@ from tf_placer.agents.student import Student
 from tf_placer.array_file import array_file_bytes, read_array_file
 from tf_placer.errors import InputError
 from tf_placer.files import write_atomically
+from tf_placer.method_spec import Role
 from tf_placer.planners.coarse_problem import coarse_problem
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
 from tf_placer.search.search import search
-from tf_placer.search.spec import Role
 
 SCHEMA_VERSION = 1
 _KIND = "good plans of a tf_placer problem"

@@ -9,6 +9,7 @@ import threading
 import time
 
 from tf_placer.cluster.device import Device
+from tf_placer.quantities import in_unit
 from tf_placer.workers import worker_process
 from tf_placer.workers.fork_server import ForkedProcess
 
@@ -110,8 +111,8 @@ class WorkerMemory:
             self._acquitted_bytes = resident - self._start_bytes
             return None
         return (
-            f"{self.device.name} has {self.device.memory_bytes / 1e6:.1f} MB, and the program took "
-            f"{used / 1e6:.1f} MB"
+            f"{self.device.name} has {in_unit(self.device.memory_bytes, 'MB')}, and the program took "
+            f"{in_unit(used, 'MB')}"
         )
 
     def _steady_bytes(self) -> int | None:

@@ -15,6 +15,7 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.errors import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
+from tf_placer.planning.outcome import CALLED, RACED, UNPLACED_CALLED
 from tf_placer.problem.placement import Placement
 from tf_placer.search import methods
 
@@ -106,7 +107,7 @@ def test_a_plan_of_least_memory(tmp_path):
     settings = {"cluster": CLUSTER, "method": "random", "budget_s": 1.0, "cache_dir": tmp_path}
     sought = AutoPlaceConfig(**settings, objective="memory", slow_down=1.0)
     plan = find_plan(item, CLUSTER, sought)
-    assert plan.is_worth_it and plan.measured_s is None and plan.raced_s is None
+    assert plan.is_worth_it and plan.written.measured_s is None and plan.named(RACED) is None
     assert plan.why.startswith("the least memory, ") and plan.why.endswith("in the simulator")
     problem = plan.placement.problem
     rows = np.stack([plan.placement.device_of_unit, problem.everything_on(0)])
@@ -158,7 +159,8 @@ def crossing(item, folder, step_s):
     found = find_plan(item, CLUSTER, config(folder))
     problem = found.placement.problem
     row = problem.legalized(np.arange(problem.num_units) % 2)
-    keep(dataclasses.replace(found, placement=Placement(problem, row), predicted_s=step_s), config(folder))
+    crossed = dataclasses.replace(found.written, placement=Placement(problem, row), simulated_s=step_s)
+    keep(dataclasses.replace(found, written=crossed), config(folder))
     return row
 
 
@@ -199,14 +201,14 @@ def test_what_a_trial_has_said_is_kept_and_holds_for_the_same_plan(item, tmp_pat
     keep(plan.tried(False, 0.2, 0.1), config(tmp_path))
     kept = find_plan(item, CLUSTER, config(tmp_path))
     assert kept.from_cache and not kept.is_worth_it
-    assert (kept.placed_call_s, kept.unplaced_call_s) == (0.2, 0.1)
+    assert (kept.named(CALLED).measured_s, kept.named(UNPLACED_CALLED).measured_s) == (0.2, 0.1)
     longer = dataclasses.replace(config(tmp_path), budget_s=9.0)
     again = find_plan(item, CLUSTER, longer)
     assert (
         not again.from_cache
         and again.placement.device_of_unit.tolist() == plan.placement.device_of_unit.tolist()
     )
-    assert not again.is_worth_it and again.placed_call_s == 0.2
+    assert not again.is_worth_it and again.named(CALLED).measured_s == 0.2
 
 
 def test_what_keeps_a_plan_from_use_is_known_before_a_search(item, tmp_path):

@@ -6,9 +6,10 @@ import pytest
 import tensorflow as tf
 
 from tf_placer.automatic.config import AutoPlaceConfig
-from tf_placer.automatic.plan import Plan, find_plan
+from tf_placer.automatic.plan import find_plan
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item
+from tf_placer.planning.outcome import Outcome
 
 
 @tf.function
@@ -32,12 +33,12 @@ def item() -> Item:
     return Item.from_function(step, tf.constant([1.0, 2.0]), name="step")
 
 
-def plan_of(item: Item, tmp_path, fixed=None, **settings) -> Plan:
+def plan_of(item: Item, tmp_path, fixed=None, **settings) -> Outcome:
     config = AutoPlaceConfig(method="random", budget_s=0.05, cache_dir=tmp_path, **settings)
     return find_plan(item, Cluster.logical(3), config, fixed)
 
 
-def device_of(plan: Plan, op: str) -> str:
+def device_of(plan: Outcome, op: str) -> str:
     return plan.placement.device_names[op].rpartition("device:")[2]
 
 

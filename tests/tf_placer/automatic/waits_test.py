@@ -13,10 +13,11 @@ from tf_placer.automatic.waits import PROFILE, UNPLACED, FirstCall
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.local import local_devices
 from tf_placer.graph.item import Item
-from tf_placer.search import compiling, live_phases
+from tf_placer.planning import live_phases
+from tf_placer.planning.live import searching
+from tf_placer.planning.live_phases import START
+from tf_placer.search import compiling
 from tf_placer.search.compiling import COMPILE
-from tf_placer.search.live import searching
-from tf_placer.search.live_phases import START
 from tf_placer.waiting import durations
 
 LIVE = Cluster("local", *local_devices(1), kind="local")

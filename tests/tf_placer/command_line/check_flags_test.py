@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from tf_placer.__main__ import COMMANDS
+from tf_placer.method_spec import Role
 from tf_placer.search import known as known_methods
 from tf_placer.search import methods
-from tf_placer.search.spec import Role
 from tf_placer.workloads import known as known_workloads
 from tf_placer.workloads import registry
 

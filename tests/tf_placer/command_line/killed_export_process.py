@@ -22,13 +22,12 @@ from collections.abc import Callable, Iterator
 import tensorflow as tf
 
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.command_line.reporting.candidate import Candidate
-from tf_placer.command_line.reporting.report import Report
-from tf_placer.command_line.reporting.write_report import RESULTS, SAVED_MODEL, write_report
 from tf_placer.graph.item import Item
+from tf_placer.planning.outcome import Outcome, Timed
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.bounds import lower_bounds
 from tf_placer.problem.placement import Placement
+from tf_placer.report.files import RESULTS, SAVED_MODEL, write_report
 from tf_placer.rewrite.saved_model import export_saved_model
 from tf_placer.search.result import SearchResult
 
@@ -172,11 +171,11 @@ def exports(folder: pathlib.Path, source: pathlib.Path, placement: Placement, ki
     return found
 
 
-def a_report(item: Item, placement: Placement, step_s: float) -> Report:
+def a_report(item: Item, placement: Placement, step_s: float) -> Outcome:
     """What a search that found this placement reports."""
     bounds = lower_bounds(placement.problem)
     result = SearchResult(placement, "single", 0, "simulated", step_s, {}, bounds, step_s, 1, 0.0, False, ())
-    return Report(item, placement.problem, Candidate("single", result), ())
+    return Outcome(item, placement.problem, Timed.of_search("single", result), ())
 
 
 def check_results(out: pathlib.Path, sets: dict[str, Tree], found: Found) -> None:
@@ -191,12 +190,12 @@ def check_results(out: pathlib.Path, sets: dict[str, Tree], found: Found) -> Non
 
 
 def replaced_results(
-    out: pathlib.Path, source: pathlib.Path, old: Report, new: Report, kills: int, seed: int
+    out: pathlib.Path, source: pathlib.Path, old: Outcome, new: Outcome, kills: int, seed: int
 ) -> Found:
     """Kills what replaces an earlier run's results: there is the old set, the new set or no whole one."""
 
-    def write(report: Report) -> None:
-        placement = report.result.placement
+    def write(report: Outcome) -> None:
+        placement = report.search.placement
         write_report(
             report, out, None, lambda folder: export_saved_model(source, folder / SAVED_MODEL, placement)
         )

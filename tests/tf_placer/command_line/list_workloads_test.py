@@ -8,7 +8,7 @@ import rich.console
 
 from tf_placer import workloads
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.command_line import shipped_facts, workload_facts
+from tf_placer.command_line import workload_facts
 from tf_placer.command_line.list_workloads import list_workloads
 from tf_placer.errors import InputError
 from tf_placer.problem.analytic_problem import analytic_problem
@@ -18,7 +18,7 @@ from tf_placer.problem.analytic_problem import analytic_problem
 def cache(tmp_path, monkeypatch):
     """An empty one, and no facts that came."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(shipped_facts, "FILE", tmp_path / "facts.json")
+    monkeypatch.setattr(workload_facts, "FACTS", tmp_path / "facts.json")
     return tmp_path / "tf_placer" / "workload_facts"
 
 
@@ -57,7 +57,7 @@ def test_what_is_damaged_is_found_again(cache):
 
 def test_what_came_is_listed_and_what_is_asked_for_is_found_anew(monkeypatch, cache):
     came = workload_facts.WorkloadFacts(1234, 2, 3, 4.0, 5.0, 6, 7, ())
-    shipped_facts.ship({"dense_small": dataclasses.asdict(came)}, shipped_facts.FILE)
+    workload_facts.ship({"dense_small": came}, workload_facts.FACTS)
     assert listed()["dense_small"][0] == "1,234"
     assert not cache.exists()
     monkeypatch.setattr(workload_facts.workloads, "build", lambda name: name)

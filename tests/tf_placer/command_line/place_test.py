@@ -11,7 +11,7 @@ import rich.console
 import tensorflow as tf
 
 from tf_placer.__main__ import run
-from tf_placer.command_line.reporting.write_report import META_GRAPH
+from tf_placer.report.files import META_GRAPH
 
 
 @pytest.fixture(scope="module")

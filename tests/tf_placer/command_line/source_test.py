@@ -16,13 +16,13 @@ import tensorflow as tf
 from tests.tf_placer.rewrite.saved_models import several_signatures
 from tf_placer.__main__ import run
 from tf_placer.command_line import place as placing
-from tf_placer.command_line.reporting.report import Report
 from tf_placer.command_line.request import Request
 from tf_placer.errors import InputError
 from tf_placer.graph import item
 from tf_placer.graph.item import Item
 from tf_placer.graph.program import Program
 from tf_placer.graph.reading import from_graph_def, saved_model
+from tf_placer.planning.outcome import Outcome
 
 Place = Callable[..., tuple[int, str]]
 
@@ -229,7 +229,7 @@ def test_nothing_is_written_before_all_signatures_are_placed(
     assert not (tmp_path / "out").exists()
     placed = placing.place
 
-    def fails(request: Request, *others: Any) -> Report:
+    def fails(request: Request, *others: Any) -> Outcome:
         if request.source.signature == "scaled":
             raise InputError("this one cannot be placed")
         return placed(request, *others)

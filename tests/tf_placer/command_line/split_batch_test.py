@@ -12,16 +12,15 @@ import rich.console
 from tests.tf_placer.problem.small_problems import problem_of
 from tf_placer.__main__ import run
 from tf_placer.command_line import split_batch
-from tf_placer.command_line.reporting.candidate import Candidate
-from tf_placer.command_line.reporting.print_report import print_report
-from tf_placer.command_line.reporting.report import Report
-from tf_placer.command_line.reporting.split_batch import split_batch_row, split_batch_verdict
-from tf_placer.command_line.reporting.summary import summary
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
 from tf_placer.command_line.split_batch import beside_split_batch, split_batch_within
 from tf_placer.data_parallel.data_parallel import DataParallel
+from tf_placer.planning.outcome import Outcome, Timed
 from tf_placer.quantities import milliseconds
+from tf_placer.report.files import summary
+from tf_placer.report.sentences import split_batch_sentences
+from tf_placer.report.text import print_report
 from tf_placer.search.budget import Budget
 from tf_placer.search.search import search
 from tf_placer.waiting.begun import begins_at
@@ -33,12 +32,14 @@ FOUND = DataParallel(GPUS, 8, 4, step_s=1e-9, peak_bytes=dict.fromkeys(GPUS, 1 <
 
 
 @pytest.fixture
-def report() -> Report:
+def report() -> Outcome:
     problem = problem_of([100, 300], [])
-    return Report(None, problem, Candidate("random", search(problem, "random", budget_evaluations=4)), ())
+    return Outcome(
+        None, problem, Timed.of_search("random", search(problem, "random", budget_evaluations=4)), ()
+    )
 
 
-def printed(report: Report) -> str:
+def printed(report: Outcome) -> str:
     console = rich.console.Console(file=io.StringIO(), width=200)
     print_report(report, console)
     return console.file.getvalue()  # type: ignore[attr-defined]
@@ -55,23 +56,23 @@ def test_a_run_says_what_splitting_the_batch_would_take(tmp_path: pathlib.Path, 
     assert "tf.distribute.MirroredStrategy over 2 GPUs" in " ".join(shown.split())
 
 
-def test_what_is_not_known_is_not_said(report: Report) -> None:
+def test_what_is_not_known_is_not_said(report: Outcome) -> None:
     assert "data parallel" not in printed(report) and summary(report)["data_parallel"] is None
 
 
-def test_a_reason_is_a_sentence_and_no_row(report: Report) -> None:
+def test_a_reason_is_a_sentence_and_no_row(report: Outcome) -> None:
     why_not = DataParallel(GPUS, 7, why_not="7 examples do not divide by 2 devices")
     shown = printed(dataclasses.replace(report, data_parallel=why_not))
     assert "cannot be split over 2 GPUs instead: 7 examples" in shown and "data parallel x" not in shown
 
 
-def test_after_ctrl_c_nothing_is_traced(report: Report) -> None:
-    result = dataclasses.replace(report.result, interrupted=True)
-    ended = dataclasses.replace(report, chosen=dataclasses.replace(report.chosen, result=result))
+def test_after_ctrl_c_nothing_is_traced(report: Outcome) -> None:
+    search_ = dataclasses.replace(report.search, interrupted=True)
+    ended = dataclasses.replace(report, written=dataclasses.replace(report.written, search=search_))
     assert beside_split_batch(ended, Source("dense_small"), rich.console.Console()) is ended
 
 
-def test_ctrl_c_while_it_is_traced_keeps_the_plan(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_while_it_is_traced_keeps_the_plan(report: Outcome, monkeypatch: pytest.MonkeyPatch) -> None:
     def pressed(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -79,12 +80,12 @@ def test_ctrl_c_while_it_is_traced_keeps_the_plan(report: Report, monkeypatch: p
     assert beside_split_batch(report, Source("dense_small"), rich.console.Console()) is report
 
 
-def request_of(report: Report, budget_s: float) -> Request:
+def request_of(report: Outcome, budget_s: float) -> Request:
     return Request(Source("dense_small"), report.problem.cluster, Budget(budget_s), 0)
 
 
 def test_a_split_batch_that_does_not_fit_in_what_is_left_is_left_out(
-    report: Report, monkeypatch: pytest.MonkeyPatch
+    report: Outcome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Begun 50 s ago: of 60 s, with a tenth more, 16 s are left."""
     monkeypatch.setattr(split_batch, "splitting", lambda *_: Phase("splitting the batch", 40.0, "split"))
@@ -92,7 +93,7 @@ def test_a_split_batch_that_does_not_fit_in_what_is_left_is_left_out(
     with begins_at(time.monotonic() - 50.0):
         found = split_batch_within(report, request_of(report, 60.0), rich.console.Console())
     assert found.data_parallel is None
-    assert split_batch_verdict(found) == [
+    assert split_batch_sentences(found) == [
         "Splitting the batch over the devices instead was left out: that takes about 40 s; --budget_s=140 has room "
         "for it."
     ]
@@ -100,7 +101,7 @@ def test_a_split_batch_that_does_not_fit_in_what_is_left_is_left_out(
 
 @pytest.mark.parametrize(("budget_s", "budget_of"), [(60.0, "whole"), (1.0, "search")])
 def test_a_split_batch_that_fits_is_found_and_what_it_took_is_kept(
-    report: Report, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, budget_s: float, budget_of: str
+    report: Outcome, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, budget_s: float, budget_of: str
 ) -> None:
     kept = Durations(tmp_path / "durations.json")
     monkeypatch.setattr(split_batch, "Durations", lambda: kept)
@@ -113,11 +114,16 @@ def test_a_split_batch_that_fits_is_found_and_what_it_took_is_kept(
     assert kept.of("split") is not None
 
 
-def test_a_row() -> None:
-    assert split_batch_row(FOUND, 2e-9)[:5] == ("data parallel x2", "0 ms", "-50.0%", "-", "")
-    assert split_batch_row(FOUND, 2e-9)[5] == "1.00 GiB"
-    too_large = dataclasses.replace(FOUND, over_bytes=1)
-    assert split_batch_row(too_large, 2e-9)[1:3] == ("OOM", "-")
+def test_a_row(report: Outcome) -> None:
+    found = dataclasses.replace(FOUND, step_s=report.search.single_device_s / 2)
+    row = next(
+        line
+        for line in printed(dataclasses.replace(report, data_parallel=found)).splitlines()
+        if "x2" in line
+    )
+    assert "data parallel x2" in row and "-50.0%" in row and "1.00 GiB" in row
+    too_large = dataclasses.replace(report, data_parallel=dataclasses.replace(found, over_bytes=1))
+    assert "OOM" in printed(too_large)
 
 
 @pytest.mark.parametrize(

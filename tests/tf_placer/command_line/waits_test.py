@@ -26,10 +26,10 @@ from tf_placer.command_line.waits import (
     work_to_place,
 )
 from tf_placer.errors import InputError
+from tf_placer.planning.live import searching
 from tf_placer.search import compiling
 from tf_placer.search.budget import SEARCH, Budget
 from tf_placer.search.compiling import COMPILE
-from tf_placer.search.live import searching
 from tf_placer.waiting import durations
 from tf_placer.waiting.durations import Durations
 from tf_placer.waiting.wait import Wait

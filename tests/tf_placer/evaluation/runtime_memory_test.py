@@ -161,7 +161,7 @@ def test_values_that_cannot_fit_are_not_sent():
         measured = evaluator.evaluate(everything_on(problem, 1))
         assert evaluator.worker_pids == (), "nothing was started for it"
         assert measured.status.tolist() == [Status.OUT_OF_MEMORY]
-        assert "the variables and inputs there take 104.9 MB" in measured.messages[0]
+        assert "the variables and inputs there take 105 MB" in measured.messages[0]
         assert measured.peak_bytes is None
         both = evaluator.evaluate(everything_on(problem, 1, 0))
     assert both.status.tolist() == [Status.OUT_OF_MEMORY, Status.OK]

@@ -173,20 +173,20 @@ def test_a_step_on_two_workers_stands_beside_the_simulated_one(warm_workers, tmp
     write_timeline(tmp_path / "timeline.json", Placement(problem, device_of_unit), evaluator)
     events = events_of((tmp_path / "timeline.json").read_text())
     names, spans = row_names(events, MEASURED_PID), of_kind(events, "X", MEASURED_PID)
-    workers = [device.name for device in problem.cluster.devices]
+    workers = problem.cluster.labels
     row_of = {span["name"]: names[span["tid"]] for span in spans if span["cat"] == "op"}
     assert row_of["block/here"].startswith(workers[0]) and row_of["block/there"].startswith(workers[1])
     [there] = [span for span in spans if (span["name"], span["cat"]) == ("block/there", "op")]
     assert there["args"]["type"] == "MatMul" and there["args"]["scope"] == "block"
     assert there["args"]["unit"] == problem.unit_of_op[item.index.names.index("block/there")]
-    crossed = set()
+    crossed, targets = set(), {device.name for device in problem.cluster.devices}
     for _ in range(20):  # the runtime leaves now and then out of a trace what a worker received
         crossed |= {span["args"]["to"] for span in spans if span["cat"] == "transfer"}
-        if crossed == set(workers):
+        if crossed == targets:
             break
         write_timeline(tmp_path / "again.json", Placement(problem, device_of_unit), evaluator)
         spans = of_kind(events_of((tmp_path / "again.json").read_text()), "X", MEASURED_PID)
-    assert crossed == set(workers)
+    assert crossed == targets
     assert min(span["ts"] for span in spans) < 1000  # from the same 0 on as the simulated step
     assert {event["pid"] for event in events} == {SIMULATED_PID, MEASURED_PID}
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.tf_placer.problem.small_problems import problem_of
-from tf_placer.problem.layer_rows import device_labels, layer_rows
+from tf_placer.problem.layer_rows import layer_rows
 from tf_placer.problem.layers import layers_of
 
 NAMES = ["a/x/1", "a/x/2", "a/y/1", "b/1", "b/2", "alone"]
@@ -31,7 +31,7 @@ def test_a_row_has_all_that_is_inside_it() -> None:
         "(no layer)": (1, [0, 0], 32, 0),
     }
     assert [row.depth for row in rows] == [0, 1, 1, 0, 0]
-    labels = device_labels(problem.cluster)
+    labels = problem.cluster.labels
     parted = ["GPU:0 71.4%, GPU:1 28.6%", "GPU:1 66.7%, GPU:0 33.3%"]
     assert [row.on(labels) for row in rows] == [*parted, "GPU:0", "GPU:1", "GPU:0"]
 

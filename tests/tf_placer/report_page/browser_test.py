@@ -139,8 +139,8 @@ def test_its_numbers_are_those_of_the_data(tab, page: Page) -> None:
         "#step-times > .scroll tbody tr", "all => all.map((row) => row.innerText)"
     )
     for row, shown in zip(section.step_times, rows, strict=True):
-        assert shown.startswith(row.name)
-        for seconds in (row.simulated_s, row.measured_s):
+        assert shown.startswith(row["name"])
+        for seconds in (row["simulated_s"], row["measured_s"]):
             assert milliseconds(seconds) in shown
     assert "-50.0%" in rows[0] and "1,234" in rows[0] and "1.00 GB" in rows[0]
     assert tab.inner_text(".verdict") == section.headline
@@ -263,10 +263,10 @@ def test_tables_scroll_on_a_phone_and_nothing_is_cut(opened: Callable) -> None:
 
 def test_names_and_bounds_are_explained_where_they_stand(tab, page: Page) -> None:
     [section] = page.sections
-    [tightest] = [bound for bound in section.bounds if bound.is_tightest]
-    assert f"(total work: {tightest.about})" in tab.inner_text("#step-times > .soft")
+    [tightest] = [bound for bound in section.bounds if bound["is_tightest"]]
+    assert f"(total work: {tightest['about']})" in tab.inner_text("#step-times > .soft")
     for bound in section.bounds:
-        assert bound.about and bound.about in tab.text_content("#step-times details")
+        assert bound["about"] and bound["about"] in tab.text_content("#step-times details")
     assert "What the plan is." in tab.inner_text("#step-times > .scroll tbody tr")
 
 

@@ -10,7 +10,7 @@ from tests.tf_placer.report_page.drawn_pages import layered_problem, striped
 from tf_placer.evaluation.memory_curves import MemoryCurve
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.problem.decisions import Decisions
-from tf_placer.report_page.draw_step import device_labels, draw_step, thinned
+from tf_placer.report_page.draw_step import draw_step, thinned
 
 
 @pytest.fixture(scope="module")
@@ -68,14 +68,6 @@ def test_sends_and_receives_are_chores_of_their_devices():
         assert (view.chores.duration_ns > 0).all()
         seen += len(view.chores.critical)
     assert seen > 0
-
-
-def test_labels_are_as_long_as_it_takes():
-    gpus = [f"/job:localhost/replica:0/task:0/device:GPU:{i}" for i in range(2)]
-    assert device_labels(gpus) == ("GPU:0", "GPU:1")
-    workers = [f"/job:worker/replica:0/task:{i}/device:CPU:0" for i in range(2)]
-    assert device_labels(workers) == ("task 0 CPU:0", "task 1 CPU:0")
-    assert device_labels(["first", "second"]) == ("first", "second")
 
 
 def test_a_thinned_curve_keeps_the_peak_of_every_slice():

@@ -5,14 +5,21 @@ from __future__ import annotations
 import numpy as np
 
 from tf_placer.cluster.cluster import Cluster
+from tf_placer.problem.bounds import MEANING
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.quantities import milliseconds
 from tf_placer.report_page.draw_step import draw_step
-from tf_placer.report_page.lower_bounds import shown_bounds
-from tf_placer.report_page.page import Curve, HowTo, Page, Section, StepTime
+from tf_placer.report_page.page import HowTo, Page, Section
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>&\"'`<!--\u2028"
+
+_ROW = dict.fromkeys(("simulated_s", "measured_s", "spread_s", "evaluations", "peak_bytes")) | {
+    "is_single": False,
+    "is_written": False,
+    "note": "",
+    "about": "",
+}
 
 
 def layered_problem(num_ops: int, seed: int = 0) -> Problem:
@@ -54,24 +61,34 @@ def page_of(problem: Problem, placement: Placement | None = None) -> Page:
         notes=(f"A note about {HOSTILE}",),
         figures=(("step, simulated", milliseconds(step_s)),),
         step_times=(
-            StepTime(
-                "plan",
-                step_s,
-                1.1 * step_s,
-                (1.05 * step_s, 1.2 * step_s),
-                1234,
-                10**9,
-                is_written=True,
-                about="What the plan is.",
-            ),
-            StepTime("single device", 2 * step_s, 2.1 * step_s, is_single=True),
-            StepTime("none", None, note="OUT_OF_MEMORY"),
+            {
+                **_ROW,
+                "name": "plan",
+                "simulated_s": step_s,
+                "measured_s": 1.1 * step_s,
+                "spread_s": (1.05 * step_s, 1.2 * step_s),
+                "evaluations": 1234,
+                "peak_bytes": 10**9,
+                "is_written": True,
+                "about": "What the plan is.",
+            },
+            {
+                **_ROW,
+                "name": "single device",
+                "simulated_s": 2 * step_s,
+                "measured_s": 2.1 * step_s,
+                "is_single": True,
+            },
+            {**_ROW, "name": "none", "note": "OUT_OF_MEMORY"},
         ),
-        bounds=shown_bounds([("total_work", step_s / 2), ("critical_path", step_s / 3)], "total_work"),
+        bounds=tuple(
+            {"name": name, "bound_s": bound_s, "is_tightest": i == 0, "about": MEANING[name]}
+            for i, (name, bound_s) in enumerate((("total_work", step_s / 2), ("critical_path", step_s / 3)))
+        ),
         plan=view,
         curves=(
-            Curve("plan", (0.1, 1.0), (2 * step_s, step_s), True),
-            Curve("random", (0.2,), (3 * step_s,)),
+            {"name": "plan", "elapsed_s": (0.1, 1.0), "best_s": (2 * step_s, step_s), "is_written": True},
+            {"name": "random", "elapsed_s": (0.2,), "best_s": (3 * step_s,), "is_written": False},
         ),
         apply=(HowTo("Type:", f"tf-placer place --out={HOSTILE}"),),
     )

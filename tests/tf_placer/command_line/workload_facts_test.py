@@ -1,0 +1,77 @@
+"""The facts that come with tf_placer: those of what is there now, and no stale ones."""
+
+import dataclasses
+
+import pytest
+
+from tf_placer import workloads
+from tf_placer.command_line import workload_facts
+from tf_placer.command_line.list_workloads import row
+from tf_placer.command_line.workload_facts import facts_of, ship, shipped, shipped_rows
+from tf_placer.errors import InputError
+from tf_placer.workloads.known import FACTS
+
+ONE = workload_facts.WorkloadFacts(1, 2, 3, 4.0, 5.0, 6, 7, ("k40x2",))
+TWO = dataclasses.replace(ONE, ops=2)
+
+
+def test_what_comes_is_what_is_found_now():
+    assert shipped("dense_small") == facts_of(workloads.build("dense_small"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in workloads.names() if "_small" in name])
+def test_what_comes_of_every_small_workload_is_what_is_found_now(name):
+    assert shipped(name) == facts_of(workloads.build(name))
+
+
+def test_no_row_is_stale():
+    rows = shipped_rows(FACTS)
+    assert [name for name in rows if name not in workloads.names() or shipped(name) is None] == []
+
+
+def test_every_row_can_be_shown():
+    names = list(shipped_rows(FACTS))
+    assert "dense_small" in names
+    for name in names:
+        assert "-" not in row(name, shipped(name))
+
+
+def test_other_settings_or_versions_make_a_row_stale(tmp_path, monkeypatch):
+    file = tmp_path / "facts.json"
+    ship({"dense_small": ONE}, file)
+    ship({"two_towers": TWO}, file)
+    assert (shipped("dense_small", file), shipped("two_towers", file)) == (ONE, TWO)
+    assert shipped("branches_small", file) is None
+    settings = workload_facts.settings_of
+    with monkeypatch.context() as patch:
+        patch.setattr(workload_facts, "settings_of", lambda name: {**settings(name), "batch": 7})
+        assert shipped("dense_small", file) is None
+    for library in (workload_facts.tf, workload_facts.keras):
+        with monkeypatch.context() as patch:
+            patch.setattr(library, "__version__", "2.99.0")
+            assert shipped("dense_small", file) is None
+
+
+def test_rows_of_workloads_that_are_gone_go(tmp_path, monkeypatch):
+    file = tmp_path / "facts.json"
+    ship({"dense_small": ONE, "two_towers": TWO}, file)
+    monkeypatch.setattr(workload_facts.workloads, "names", lambda: ("two_towers",))
+    ship({}, file)
+    assert "dense_small" not in file.read_text()
+    assert shipped("two_towers", file) == TWO
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", '{"dense_small": 3}', '{"dense_small": {"facts": {}}}'])
+def test_a_damaged_file_is_told(tmp_path, text):
+    file = tmp_path / "facts.json"
+    file.write_text(text)
+    with pytest.raises(InputError, match=r"facts\.json .*; take it from the repository again"):
+        shipped("dense_small", file)
+
+
+def test_what_is_written_can_be_read_back(tmp_path):
+    facts = shipped("dense_small")
+    file = tmp_path / "facts.json"
+    ship({"dense_small": facts}, file)
+    assert shipped("dense_small", file) == facts

@@ -1,0 +1,209 @@
+"""``--by=layer``, and what is explained of a layer, from the command line."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import pathlib
+
+import numpy as np
+import pytest
+import rich.console
+
+from tests.tf_placer.command_line.live_reports import report_of
+from tests.tf_placer.problem.small_problems import branches_problem, problem_of
+from tests.tf_placer.search.other_machine import OtherMachine
+from tf_placer import workloads
+from tf_placer.__main__ import run
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.planning.by_layer import beside_layers, in_layers
+from tf_placer.planning.outcome import GIVEN, Outcome, Timed
+from tf_placer.problem.analytic_problem import analytic_problem
+from tf_placer.problem.layer_lines import layer_of_unit
+from tf_placer.problem.layers import layers_of
+from tf_placer.problem.placement import Placement
+from tf_placer.problem.problem import Problem
+from tf_placer.quantities import milliseconds, percentage
+from tf_placer.report.files import summary
+from tf_placer.report.sentences import verdict
+from tf_placer.search.search import search
+
+SOURCE = ("--workload=two_towers", "--cluster=k40x2")
+CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
+
+
+def command(*argv: str) -> tuple[int, str]:
+    console = rich.console.Console(file=io.StringIO(), width=200)
+    return run(argv, console), console.file.getvalue()
+
+
+@pytest.fixture(scope="module")
+def problem() -> Problem:
+    return analytic_problem(workloads.build("two_towers"), Cluster.preset("k40x2"))
+
+
+@pytest.fixture(scope="module")
+def placed(tmp_path_factory: pytest.TempPathFactory) -> tuple[pathlib.Path, str]:
+    out = tmp_path_factory.mktemp("by_layer")
+    argv = ("place", *SOURCE, "--method=random", "--budget_evaluations=64", "--write=method", "--by=layer")
+    status, text = command(*argv, f"--out={out}")
+    assert status == 0, text
+    return out, text
+
+
+def test_place_writes_whole_layers_and_says_what_they_cost(placed, problem: Problem) -> None:
+    out, text = placed
+    told = json.loads((out / "summary.json").read_text())
+    plan = json.loads((out / "placement.json").read_text())
+    assert len(plan["layers"]) <= 30 and "functional" in plan["layers"]
+    placement = Placement.load(out / "placement.json", problem)
+    simulated = SimulatedEvaluator(problem).evaluate(placement.decisions)
+    assert simulated.runtime_s[0] == pytest.approx(told["by_layer_s"])
+    layers = layers_of(problem)
+    home = layer_of_unit(problem, layers)
+    assert told["layers"] == len(set(home.tolist()))
+    free = problem.allowed.all(axis=1)
+    devices = {
+        layer: set(placement.device_of_unit[free & (home == layer)].tolist()) for layer in set(home.tolist())
+    }
+    assert all(len(on) <= 1 for on in devices.values())
+    slower = told["by_layer_s"] / told["runtime_s"] - 1
+    words = "more" if slower > 0 else "less"
+    assert f"With whole layers ({told['layers']} of them) the step takes" in text
+    assert f"{abs(100 * slower):.1f}% {words} than with a place for every op" in text
+    assert "│ functional/dense_16 " in text
+
+
+def test_an_edited_line_is_applied_and_explained(placed, tmp_path: pathlib.Path, problem: Problem) -> None:
+    plan = json.loads((placed[0] / "placement.json").read_text())
+    plan["layers"]["functional/dense_16"] = CPU
+    file = tmp_path / "edited.json"
+    file.write_text(json.dumps(plan))
+    out = tmp_path / "out"
+    status, text = command("place", *SOURCE, f"--plan={file}", f"--out={out}", "--by=layer")
+    assert status == 0, text
+    assert "The plan was given" in text
+    again = Placement.load(out / "placement.json", problem)
+    assert again.device_of_unit.tolist() == Placement.load(file, problem).device_of_unit.tolist()
+    assert json.loads((out / "summary.json").read_text())["by_layer_s"] is None
+    layers = layers_of(problem)
+    moved = layer_of_unit(problem, layers) == layers.names.index("functional/dense_16")
+    assert (again.device_of_unit[moved] == 2).all()
+    status, text = command("explain", f"--plan={file}", "--layer=functional/dense_16")
+    assert status == 0, text
+    assert f"ops are on {CPU}" in text and "as planned" in text
+    assert "It sends" in text and "It receives" in text
+    assert text.count("device:GPU") >= 2
+
+
+def test_a_layer_around_others_is_explained_with_them(placed) -> None:
+    status, text = command("explain", f"--plan={placed[0] / 'placement.json'}", "--layer=functional")
+    assert status == 0, text
+    assert "Layers inside it: " in text and " more." in text
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--layer=functional/dense_99"], "has no such layer; did you mean"),
+        (["--layer=functional", "--op=x"], "--op and --layer are given; give one of them"),
+        ([], "needs --op or --layer"),
+    ],
+)
+def test_what_cannot_be_explained_is_one_line(
+    placed, capsys: pytest.CaptureFixture[str], argv, message
+) -> None:
+    status, _ = command("explain", f"--plan={placed[0] / 'placement.json'}", *argv)
+    error = capsys.readouterr().err
+    assert status == 2 and message in error and len(error.splitlines()) == 1
+
+
+def test_a_line_of_an_unknown_layer_is_one_line(
+    placed, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], problem: Problem
+) -> None:
+    plan = json.loads((placed[0] / "placement.json").read_text())
+    plan["layers"]["functional/dense_99"] = CPU
+    file = tmp_path / "edited.json"
+    file.write_text(json.dumps(plan))
+    status, _ = command("place", *SOURCE, f"--plan={file}", f"--out={tmp_path / 'out'}")
+    error = capsys.readouterr().err
+    assert status == 2 and "'functional/dense_99'" in error and len(error.splitlines()) == 1
+    status, text = command(
+        "place", *SOURCE, f"--plan={file}", "--complete_plan", "--method=single", f"--out={tmp_path / 'out'}"
+    )
+    assert status == 0, text
+    assert f"says where {problem.num_ops} of {problem.num_ops} ops go" in text
+
+
+def test_compare_writes_layers_too(tmp_path: pathlib.Path) -> None:
+    argv = ("compare", *SOURCE, "--methods=single,list_schedule", "--by=layer", f"--out={tmp_path}")
+    status, text = command(*argv)
+    assert status == 0, text
+    assert "With whole layers" in text
+    assert json.loads((tmp_path / "placement.json").read_text())["schema_version"] == 3
+
+
+def test_beside_single_ops_stands_what_whole_layers_take_at_most(problem: Problem) -> None:
+    chosen = Timed.of_search("random", search(problem, "random", budget_evaluations=64))
+    report = beside_layers(Outcome(None, problem, chosen, ()), seed=0)
+    whole = report.whole
+    assert whole is not None and report.layers is None
+    assert report.placement is report.written.placement  # what is written is the plan of single ops
+    assert summary(report)["whole_layers_s"] == whole.runtime_s
+    simulated_s = SimulatedEvaluator(problem).evaluate(whole.device_of_unit[None]).runtime_s
+    assert simulated_s[0] == whole.runtime_s
+    slower = round(whole.slower, 3)
+    takes = f"A plan of whole layers (--by=layer) takes {milliseconds(whole.runtime_s)} or less, at most "
+    no_more = "A plan of whole layers takes no more than that of single ops (--by=layer writes it)."
+    assert verdict(report).splitlines()[-1] == (
+        f"{takes}{percentage(slower)} more than that of single ops." if slower > 0 else no_more
+    )
+    dearer = dataclasses.replace(report, whole=dataclasses.replace(whole, op_level_s=whole.runtime_s / 1.25))
+    assert verdict(dearer).endswith(f"{takes}25.0% more than that of single ops.")
+    cheaper = dataclasses.replace(report, whole=dataclasses.replace(whole, op_level_s=2 * whole.runtime_s))
+    assert verdict(cheaper).endswith(no_more)
+
+
+@pytest.mark.parametrize("change", [{"method": GIVEN}, {"method": "single"}, {"interrupted": True}])
+def test_whole_layers_are_not_looked_for_where_they_say_nothing(problem: Problem, change: dict) -> None:
+    chosen = Timed.of_search(
+        change.get("method", "random"), search(problem, "random", budget_evaluations=4), message="kept"
+    )
+    result = dataclasses.replace(chosen.search, interrupted=change.get("interrupted", False))
+    report = Outcome(None, problem, dataclasses.replace(chosen, search=result))
+    assert beside_layers(report, seed=0) is report and summary(report)["whole_layers_s"] is None
+
+
+def test_a_program_without_layers_has_none() -> None:
+    problem = problem_of([100, 300, 200], [])
+    report = Outcome(
+        None, problem, Timed.of_search("random", search(problem, "random", budget_evaluations=4)), ()
+    )
+    assert beside_layers(report, seed=0) is report
+
+
+def test_place_says_it(tmp_path: pathlib.Path) -> None:
+    status, text = command(
+        "place", *SOURCE, "--method=random", "--budget_evaluations=64", "--write=method", f"--out={tmp_path}"
+    )
+    assert status == 0, text
+    told = json.loads((tmp_path / "summary.json").read_text())
+    assert told["whole_layers_s"] > 0 and "A plan of whole layers" in text
+    assert json.loads((tmp_path / "placement.json").read_text())["schema_version"] == 1
+
+
+def test_on_live_devices_what_layers_cost_is_said_to_be_simulated() -> None:
+    problem = branches_problem(4, 6)
+    names = [f"layer_{op % 4}/op_{op}" for op in range(problem.num_ops)]
+    problem = dataclasses.replace(problem, op_names=tuple(names))
+    report = in_layers(report_of(problem, OtherMachine(problem)), seed=0)
+    assert report.layers is not None and report.whole is not None
+    assert "\nIn the simulator, with whole layers (4 of them)" in verdict(report)
+    assert summary(report)["by_layer_s"] == report.whole.runtime_s
+    assert report.placement.problem is report.search.placement.problem
+    on = report.placement.device_of_op
+    assert all(len(np.unique(on[layer::4])) == 1 for layer in range(4))
+    beside = beside_layers(dataclasses.replace(report, layers=None, whole=None), seed=0)
+    assert beside.whole is not None and "\nIn the simulator, a plan of whole layers" in verdict(beside)

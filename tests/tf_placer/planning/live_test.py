@@ -1,0 +1,182 @@
+"""Live searches on a runtime that is a simulator with other constants, so that its truth is known."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tests.tf_placer.problem.small_problems import branches_problem
+from tests.tf_placer.search.other_machine import OtherMachine
+from tf_placer.calibration.refit import Correction
+from tf_placer.evaluation.measurement import Status
+from tf_placer.evaluation.runtime import RaceFailed
+from tf_placer.planning.live import LiveConfig, search_live
+from tf_placer.problem.decisions import Decisions
+from tf_placer.problem.placement import Placement
+from tf_placer.search.budget import Budget
+from tf_placer.search.search import NothingFits, search
+from tf_placer.workers.local_workers import WorkerError
+
+
+@pytest.fixture(scope="module")
+def problem():
+    problem = branches_problem(4, 6)
+    links = tuple(
+        dataclasses.replace(link, latency_ns=20, send_ns=10, receive_ns=10) for link in problem.cluster.links
+    )
+    return dataclasses.replace(problem, cluster=dataclasses.replace(problem.cluster, links=links))
+
+
+def live(problem, machine, method="random", evaluations=600):
+    return search_live(
+        problem, machine, method, Budget(evaluations=evaluations), config=LiveConfig(rounds=15)
+    )
+
+
+def is_single(row):
+    return len(set(row.tolist())) == 1
+
+
+def test_the_fastest_in_the_race_is_recommended_and_the_simulator_corrected(problem):
+    truth = Correction(compute=1.3, alone=3.0).apply(problem)
+    found = live(problem, OtherMachine(truth))
+    assert found.written.name in ("random", "local_search")
+    assert found.written.is_raced
+    assert found.written.measured_s < 0.9 * found.single.measured_s
+    assert found.correction.compute == pytest.approx(1.3, rel=0.1)
+    assert found.written.simulated_s == pytest.approx(found.written.measured_s, rel=0.1)
+    assert found.written.simulated_s == found.search.runtime_s
+    assert found.search.evaluations == 200, "a third of the budget"
+    assert "clearly faster" in found.why
+    assert [one.method for one in found.searches] == ["random", "local_search"] * 3
+
+
+@pytest.mark.parametrize("alone", [0.5, 2.0])
+def test_the_race_has_the_last_word_on_the_simulator_too(problem, alone):
+    found = live(problem, OtherMachine(problem, alone=alone))
+    for trial in found.trials:
+        if trial.is_raced:
+            ratio = trial.simulated_s / trial.measured_s
+            assert 0.67 < ratio < 1.5, f"{alone} from the measurements before the race"
+    assert found.single.is_raced, "also where the device that did not race was faster alone"
+
+
+def test_ctrl_c_in_the_last_refit_keeps_the_race(problem, monkeypatch):
+    machine = OtherMachine(problem)
+    race = machine.race
+
+    def race_then_interrupt(rows, rounds=20):
+        monkeypatch.setitem(search_live.__globals__, "refit", interrupt)
+        return race(rows, rounds)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    machine.race = race_then_interrupt
+    found = live(problem, machine)
+    assert found.search.interrupted
+    assert found.written.is_raced
+    assert found.written.name != "single"
+    assert "clearly faster" in found.why
+
+
+def test_the_last_search_goes_on_from_the_best_that_its_method_had_measured(problem):
+    found = live(problem, OtherMachine(problem), "local_search", evaluations=120)
+    climbs = [one for one in found.searches if one.method == "local_search"]
+    assert climbs[0].runtime_s < 0.95 * climbs[0].single_device_s, "it has climbed"
+    assert climbs[1].history[0].best_s > climbs[0].runtime_s, "anew"
+    best_s = min(one.runtime_s for one in climbs[:2])
+    assert climbs[2].history[0].best_s == pytest.approx(best_s, rel=0.05)
+
+
+def test_plain_methods_get_as_many_evaluations_as_the_one_asked_for(problem):
+    found = live(problem, OtherMachine(problem), "local_search")
+    assert [one.method for one in found.searches] == ["local_search"] * 3 + ["random"]
+    assert {one.evaluations for one in found.searches} == {200}
+
+
+def test_a_gain_within_noise_is_no_gain(problem):
+    truth = Correction(alone=1e4).apply(problem)
+    found = live(problem, OtherMachine(truth))
+    assert found.written.name == "single"
+    assert "best single device" in found.why
+    assert found.written is found.single
+
+
+def test_a_placement_is_measured_once(problem):
+    machine = OtherMachine(problem)
+    found = live(problem, machine, evaluations=3000)
+    rows = {trial.placement.device_of_unit.tobytes() for trial in found.trials}
+    assert len(rows) == len(found.trials) == machine.evaluated
+
+
+def test_two_schedules_of_the_same_devices_are_two_trials(problem, monkeypatch):
+    """``random`` decides no order, ``local_search`` one, and the method that was asked for the opposite one."""
+    orders = {"random": None, "local_search": np.arange(problem.num_ops), "hdp": -np.arange(problem.num_ops)}
+
+    def one_plan(problem, method, *_, **__):
+        found = search(problem, "single", budget_evaluations=2)
+        placement = Placement(problem, np.arange(problem.num_units) % 2, orders[method])
+        return dataclasses.replace(found, method=method, placement=placement)
+
+    monkeypatch.setitem(search_live.__globals__, "search", one_plan)
+    found = live(problem, OtherMachine(problem), "hdp")
+    plans = [trial for trial in found.trials if trial.name != "single"]
+    assert [trial.name for trial in plans] == ["hdp", "local_search", "random"], "each is measured once"
+    assert len({trial.placement.device_of_unit.tobytes() for trial in plans}) == 1
+    for trial in plans:
+        wanted = Decisions(trial.placement.device_of_unit[np.newaxis], _one_row(orders[trial.name]))
+        assert trial.placement.decisions.digest(0, problem) == wanted.digest(0, problem)
+        assert found.named(trial.name).placement.decisions.digest(0, problem) == wanted.digest(0, problem)
+
+
+def _one_row(order):
+    return None if order is None else order[np.newaxis]
+
+
+def test_without_a_single_device_that_runs_the_fastest_plan_is_recommended(problem):
+    found = live(problem, OtherMachine(problem, fails=is_single))
+    assert found.single is None
+    assert not is_single(found.placement.device_of_unit)
+    assert "no single device runs" in found.why
+    assert [trial.status for trial in found.trials[:2]] == [Status.OUT_OF_MEMORY] * 2
+
+
+def test_nothing_that_runs_is_said_with_the_reason(problem):
+    with pytest.raises(NothingFits, match="OUT_OF_MEMORY: too large"):
+        live(problem, OtherMachine(problem, fails=lambda row: True))
+
+
+@pytest.mark.parametrize(
+    ("error", "why"), [(RaceFailed("worker 1 died"), "worker 1 died"), (KeyboardInterrupt(), "interrupted")]
+)
+def test_a_race_that_does_not_end_recommends_nothing_new(problem, error, why):
+    found = live(problem, OtherMachine(problem, race_error=error))
+    assert found.written.name == "single"
+    assert why in found.why
+    assert found.search.interrupted == isinstance(error, KeyboardInterrupt)
+    assert found.named("random").measured_s is not None
+
+
+def test_workers_that_cannot_be_started_again_end_it_with_what_was_measured(problem):
+    machine = OtherMachine(problem)
+    evaluate = machine.evaluate
+
+    def evaluate_twice(rows):
+        if machine.evaluated == 2:
+            raise WorkerError("worker 0 did not listen")
+        return evaluate(rows)
+
+    machine.evaluate = evaluate_twice
+    found = live(problem, machine)
+    assert found.written.name == "single"
+    assert "worker 0 did not listen" in found.why
+    machine.evaluated = 2
+    with pytest.raises(WorkerError):
+        live(problem, machine)
+
+
+def test_method_single_only_measures_the_devices(problem):
+    found = live(problem, OtherMachine(problem), "single")
+    assert [trial.name for trial in found.trials] == ["single", "single"]
+    assert found.written.name == "single"

@@ -1,0 +1,125 @@
+"""The page of a placed function, from plans made by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from tests.tf_placer.report_page.drawn_pages import layered_problem, striped
+from tf_placer.data_parallel.data_parallel import DataParallel
+from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.planning.outcome import CALLED, RACED, UNPLACED, UNPLACED_CALLED, Outcome, outcome_of_plan
+from tf_placer.problem.bounds import lower_bounds
+from tf_placer.problem.placement import Placement
+from tf_placer.report.page import section_of_plan
+from tf_placer.report.sentences import use_of_plan
+from tf_placer.report.text import plan_report
+
+
+@pytest.fixture(scope="module")
+def placement() -> Placement:
+    return striped(layered_problem(100))
+
+
+@pytest.fixture(scope="module")
+def kept(placement: Placement) -> dict[str, Any]:
+    """A plan that was only simulated, as its file has it."""
+    predicted_s = SimulatedEvaluator(placement.problem).evaluate(placement.decisions).runtime_s
+    return {
+        "predicted_s": float(predicted_s[0]),
+        "single_predicted_s": 0.5,
+        "why": "the fastest in the simulator",
+        "progress": [("auto, search 1", [0.5, 2.0], [0.3, 0.2])],
+    }
+
+
+@pytest.fixture(scope="module")
+def plan(placement: Placement, kept: dict[str, Any]) -> Outcome:
+    return outcome_of_plan(placement, kept)
+
+
+def test_what_is_simulated_is_said_to_be(plan: Outcome) -> None:
+    section = section_of_plan("train_step", 1, plan, is_used=True)
+    assert section.headline.startswith("Placed: ") and section.headline.endswith("in the simulator.")
+    assert section.plan is not None and section.plan.step_ns == round(1e9 * plan.written.simulated_s)
+    assert [row["simulated_s"] for row in section.step_times] == [plan.written.simulated_s, 0.5]
+    assert section.curves[0]["best_s"] == [0.3, 0.2]
+    assert section.notes == ("The fastest in the simulator.",)
+
+
+def test_what_was_raced_has_the_last_word_and_its_spread(placement: Placement, kept: dict[str, Any]) -> None:
+    raced = outcome_of_plan(
+        placement,
+        {
+            **kept,
+            "raced_s": 0.2,
+            "unplaced_s": 0.1,
+            "raced_spread_s": [0.19, 0.22],
+            "unplaced_spread_s": [0.09, 0.11],
+            "correction": {"compute": 2.0},
+            "beside_unplaced": "not clearly faster than the function as it is, on the whole machine",
+        },
+    )
+    section = section_of_plan("train_step", 1, raced, is_used=False)
+    assert section.headline == (
+        "Kept as it was: the plan takes 200 ms a step, 100 ms the function takes as it is."
+    )
+    assert section.notes[0].startswith("It is not clearly faster than the function as it is")
+    assert {row["name"]: row["spread_s"] for row in section.step_times if row["spread_s"]} == {
+        RACED: (0.19, 0.22),
+        UNPLACED: (0.09, 0.11),
+    }
+    assert section.plan is not None
+    assert (
+        section.plan.ops.duration_ns.sum()
+        == 2 * placement.problem.compute_ns[range(100), placement.device_of_op].sum()
+    )
+    assert "keep_unplaced=False" in section.apply[0].text
+
+
+def test_the_batch_split_instead_is_a_note_and_a_row(plan: Outcome) -> None:
+    split = DataParallel(("a/device:GPU:0", "a/device:GPU:1"), 8, 4, step_s=plan.written.simulated_s / 2)
+    section = section_of_plan("train_step", 1, plan, is_used=True, split=split)
+    assert section.notes[1].startswith("Split the batch instead: ") and "50.0% less" in section.notes[1]
+    (row,) = (row for row in section.step_times if row["name"] == "data parallel x2")
+    assert row["simulated_s"] == plan.written.simulated_s / 2
+    why_not = dataclasses.replace(split, step_s=None, why_not="9 examples do not divide by 2 devices")
+    section = section_of_plan("train_step", 1, plan, is_used=True, split=why_not)
+    assert "cannot be split" in section.notes[1] and len(section.step_times) == 2
+
+
+def test_calls_have_the_last_word(placement: Placement, kept: dict[str, Any]) -> None:
+    tried = outcome_of_plan(placement, {**kept, "raced_s": 0.1, "unplaced_s": 0.2}).tried(False, 0.3, 0.25)
+    section = section_of_plan("train_step", 1, tried, is_used=False)
+    assert section.headline == (
+        "Kept as it was: the plan takes 300 ms a step, 250 ms the function takes as it is."
+    )
+    assert {row["name"]: row["measured_s"] for row in section.step_times}.items() >= {
+        (CALLED, 0.3),
+        (UNPLACED_CALLED, 0.25),
+    }
+    assert "call by call" in section.notes[0]
+
+
+def test_while_the_first_calls_are_to_decide_that_is_said(plan: Outcome) -> None:
+    section = section_of_plan("train_step", 1, plan, is_used=None)
+    assert section.headline.startswith("On trial, the first calls decide: the plan takes ")
+    assert "first calls decide" in section.apply[0].text
+
+
+@pytest.mark.parametrize("is_used", [True, False, None])
+def test_text_and_page_tell_the_same_bound_and_the_verdict_first(
+    placement: Placement, kept: dict[str, Any], is_used: bool | None
+) -> None:
+    fitted = outcome_of_plan(placement, {**kept, "correction": {"compute": 2.0}})
+    (shown,) = (
+        value for name, value in section_of_plan("step", 1, fitted, is_used).figures if name == "lower bound"
+    )
+    text = plan_report("step", fitted, is_used)
+    assert f"no placement can take less than {shown} there" in text
+    assert text.splitlines()[0] == f"step is {use_of_plan(fitted, is_used)}"
+    assert lower_bounds(placement.problem).best_s != pytest.approx(fitted.lower_bound_s), (
+        "or it proves nothing"
+    )

@@ -1,0 +1,137 @@
+"""report.html says what summary.json says, and names the files that are there."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+import re
+
+import pytest
+
+from tests.tf_placer.report_page.drawn_pages import layered_problem
+from tf_placer.evaluation.measurement import Status
+from tf_placer.planning.outcome import Outcome, Timed
+from tf_placer.problem.bounds import MEANING, LowerBounds
+from tf_placer.report.files import write_report
+from tf_placer.report.how_to import how_to
+from tf_placer.report.page import page_of_run
+from tf_placer.report.sentences import verdict
+from tf_placer.search import methods
+from tf_placer.search.search import search
+
+MADE_FOR = {"workload": "layered", "cluster": "k40x2", "batch_size": 32}
+
+
+@pytest.fixture(scope="module")
+def report() -> Outcome:
+    problem = layered_problem(200)
+    random = search(problem, "random", budget_evaluations=64, seed=1)
+    single = search(problem, "single", budget_evaluations=3)
+    return Outcome(
+        None,
+        problem,
+        Timed.of_search(
+            "random",
+            random,
+            measured_s=1.5 * random.runtime_s,
+            spread_s=(random.runtime_s, 2 * random.runtime_s),
+        ),
+        (
+            Timed.of_search("single", single, measured_s=single.runtime_s),
+            Timed("m_etf", status=Status.OUT_OF_MEMORY, message="nothing fits"),
+        ),
+    )
+
+
+def written(report: Outcome, out: pathlib.Path) -> tuple[dict, dict]:
+    """The page's section and the summary of one run."""
+    paths = write_report(report, out, MADE_FOR)
+    assert out / "report.html" in paths
+    text = (out / "report.html").read_text(encoding="utf8")
+    data = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    assert data is not None
+    [section] = json.loads(data[1])["sections"]
+    return section, json.loads((out / "summary.json").read_text(encoding="utf8"))
+
+
+def test_its_numbers_are_those_of_the_summary(report: Outcome, tmp_path: pathlib.Path) -> None:
+    section, summary = written(report, tmp_path)
+    assert section["plan"]["step_ns"] == round(1e9 * summary["runtime_s"])
+    peaks = {
+        d["name"]: m["peak_bytes"]
+        for d, m in zip(section["plan"]["devices"], section["plan"]["memory"], strict=True)
+    }
+    assert peaks == summary["peak_bytes"]
+    bounds = {f"{bound['name']}_s": bound["bound_s"] for bound in section["bounds"]}
+    assert bounds == summary["lower_bounds"]
+    [tightest] = [bound for bound in section["bounds"] if bound["is_tightest"]]
+    assert (tightest["name"], tightest["bound_s"]) == (summary["tightest_bound"], summary["lower_bound_s"])
+    rows = {row["name"]: row for row in section["step_times"]}
+    assert rows["random"]["is_written"] and rows["random"]["simulated_s"] == summary["runtime_s"]
+    assert rows["random"]["measured_s"] == summary["measured_s"]
+    assert rows["random"]["evaluations"] == summary["evaluations"]
+    assert rows["single device"]["simulated_s"] == summary["baselines"]["single"]
+    assert rows["m_etf"]["simulated_s"] is summary["baselines"]["m_etf"] is None
+    assert rows["m_etf"]["note"] == "OUT_OF_MEMORY; nothing fits"
+
+
+def test_terms_are_explained_where_they_stand(report: Outcome, tmp_path: pathlib.Path) -> None:
+    section, _ = written(report, tmp_path)
+    assert section["title"].endswith(" units (ops that must share a device are one unit)")
+    rows = {row["name"]: row["about"] for row in section["step_times"]}
+    assert rows["random"] == methods.describe("random") and rows["m_etf"] == methods.describe("m_etf")
+    assert all(rows.values())
+    assert {bound["name"]: bound["about"] for bound in section["bounds"]} == MEANING
+    inside = dataclasses.replace(report.written.search, method="auto", found_by="learned_list")
+    chosen = Timed.of_search("auto", inside)
+    section, _ = written(dataclasses.replace(report, written=chosen), tmp_path)
+    [about] = [row["about"] for row in section["step_times"] if row["name"] == "auto (learned_list)"]
+    assert about == f"{methods.describe('auto')} Here learned_list: {methods.describe('learned_list')}"
+
+
+def test_every_bound_has_a_meaning() -> None:
+    assert {field.name.removesuffix("_ns") for field in dataclasses.fields(LowerBounds)} == MEANING.keys()
+
+
+def test_the_verdict_is_whole_and_the_fastest_comes_first(report: Outcome, tmp_path: pathlib.Path) -> None:
+    section, _ = written(report, tmp_path)
+    assert " ".join([section["headline"], *section["notes"]]) == verdict(report)
+    measured = [row["measured_s"] for row in section["step_times"]]
+    assert measured[:2] == sorted(measured[:2]) and measured[2] is None
+
+
+def test_the_curve_ends_at_the_plan(report: Outcome, tmp_path: pathlib.Path) -> None:
+    page = page_of_run(report, tmp_path, ["placement.json"], MADE_FOR)
+    curves = {curve["name"]: curve for curve in page.sections[0].curves}
+    assert curves["random"]["best_s"][-1] == report.search.runtime_s and curves["random"]["is_written"]
+
+
+def test_what_to_type_names_files_that_are_there() -> None:
+    out = pathlib.Path("out with space")
+    files = ["placement.json", "placed_graph.pb"]
+    text = "\n".join(f"{step.text}\n{step.code}" for step in how_to(out, files, MADE_FOR))
+    assert "--plan='out with space/placement.json'" in text and "--batch_size" not in text
+    assert "Cluster.preset('k40x2')" in text and "saved_model" not in text and "meta_graph" not in text
+    model = how_to(out, [*files, "saved_model"], {"saved_model": "m", "batch_size": 4, "cluster": "local:2"})
+    assert model[0].code == "model = tf_placer.load_saved_model('out with space/saved_model')"
+    assert "--batch_size=4" in "".join(step.code for step in model)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "python"),
+    [
+        ("local", "Cluster.local()"),
+        ("local:2", "Cluster.local(2)"),
+        ("p100x4", "Cluster.preset('p100x4')"),
+        ("my.toml", "Cluster.from_file('my.toml')"),
+    ],
+)
+def test_the_cluster_is_what_the_flag_means(cluster: str, python: str) -> None:
+    steps = how_to(pathlib.Path("out"), ["placement.json", "placed_graph.pb"], {"cluster": cluster})
+    assert f"tf_placer.{python})" in "".join(step.code for step in steps)
+
+
+def test_a_profiled_graph_has_no_program_to_type_for() -> None:
+    [step] = how_to(pathlib.Path("out"), ["placement.json"], {"graph": "g.json", "cluster": "k40x2"})
+    assert "no program" in step.text and step.code == ""

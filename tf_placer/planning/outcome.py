@@ -1,0 +1,403 @@
+"""Outcome of a run: one plan with its times, beside the others, for every producer and every reader."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tf_placer.calibration.refit import Correction
+from tf_placer.data_parallel.data_parallel import DataParallel
+from tf_placer.errors import InputError
+from tf_placer.evaluation.measurement import Measurement, Status
+from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.graph.item import Item
+from tf_placer.method_spec import Role
+from tf_placer.planners.whole_layers import WholeLayers
+from tf_placer.problem.bounds import LowerBounds, lower_bounds
+from tf_placer.problem.layers import Layers
+from tf_placer.problem.placement import Placement
+from tf_placer.problem.problem import Problem
+from tf_placer.runtime.race import race_spreads_s, race_times_s
+from tf_placer.search import methods
+from tf_placer.search.result import PROVEN, SIMULATED, HistoryEntry, SearchResult, takes_no_more
+from tf_placer.search.room import Room, room_needed
+
+SINGLE = methods.the(Role.REFERENCE).name
+NOT_RUN = "NOT_RUN"
+GIVEN = "plan"
+"""Name of a plan that was given and not searched, in place of a method's."""
+PLAN = "the plan"
+# Rows of a plan beside the function as it is: raced on the whole machine, and by a user's own calls.
+RACED, UNPLACED = "the plan, whole machine", "as it is, whole machine"
+CALLED, UNPLACED_CALLED = "the plan, called", "as it is, called"
+
+SearchCurve = tuple[str, Sequence[float], Sequence[float]]
+"""Name of a search, the seconds at which it found something better, and those step times."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Timed:
+    """One plan with its times.
+
+    Attributes:
+      name: of the method that proposed it, or what tables call it.
+      placement: the plan; None where none fits in memory, and of the function as it is.
+      simulated_s: step time in the simulator, None where it is not known.
+      measured_s: step time on the runtime, None where it was not measured or failed there.
+      spread_s: lower and upper quartile of ``measured_s``; None where they are not known.
+      peak_bytes: device name -> most memory in use, simulated; empty where it is not known.
+      status: of the simulator, or of the runtime once measured; ILLEGAL where the method cannot place the problem.
+      message: one line about a failure, "" where there is nothing to say.
+      found_by: the method that found it inside the one of its name.
+      evaluations: placements tried; None where nothing was.
+      search_s: seconds of its search.
+      search: the search, None of a plan that was not searched.
+      is_raced: ``measured_s`` is of a race.
+      traced: one step of it on the runtime; of the plan that is written.
+    """
+
+    name: str
+    placement: Placement | None = None
+    simulated_s: float | None = None
+    measured_s: float | None = None
+    spread_s: tuple[float, float] | None = None
+    peak_bytes: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    status: Status = Status.OK
+    message: str = ""
+    found_by: str = ""
+    evaluations: int | None = None
+    search_s: float = 0.0
+    search: SearchResult | None = None
+    is_raced: bool = False
+    traced: tf.compat.v1.RunMetadata | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "found_by", self.found_by or self.name)
+
+    @staticmethod
+    def of_search(name: str, search: SearchResult, **more: Any) -> Timed:
+        """The plan that a search found; ``more`` are other fields."""
+        found = {field: getattr(search, field) for field in _OF_SEARCH}
+        return Timed(name, simulated_s=search.runtime_s, search=search, **{**found, **more})
+
+    def measured(self, times: Measurement) -> Timed:
+        """With the time that the plan takes by itself, or with the reason why it does not run.
+
+        Args:
+          times: of this plan alone.
+        """
+        status = Status(int(times.status[0]))
+        measured_s = float(times.runtime_s[0]) if status == Status.OK else None
+        return dataclasses.replace(self, measured_s=measured_s, status=status, message=times.messages[0])
+
+    @property
+    def fullest_bytes(self) -> int | None:
+        """Most memory in use on any one device, None where it is not known."""
+        return max(self.peak_bytes.values(), default=None)
+
+    @property
+    def status_name(self) -> str:
+        """The status, or ``NOT_RUN`` of a method that could not even begin; ``message`` says why."""
+        return NOT_RUN if self.placement is None and self.status == Status.ILLEGAL else self.status.name
+
+    @property
+    def step_s(self) -> float | None:
+        """The time that counts: measured where something was, else simulated; None where it does not run."""
+        if self.status != Status.OK:
+            return None
+        return self.simulated_s if self.measured_s is None else self.measured_s
+
+    @property
+    def is_single(self) -> bool:
+        """Whether it is the best single device, the reference of all others."""
+        return self.name == SINGLE
+
+    @property
+    def title(self) -> str:
+        """Its name in tables: the method, and the one that found the plan inside it."""
+        if self.is_single:
+            return "single device"
+        return self.name if self.found_by == self.name else f"{self.name} ({self.found_by})"
+
+
+_OF_SEARCH = ("placement", "peak_bytes", "found_by", "evaluations", "search_s")
+
+
+def fastest(candidates: Sequence[Timed], asked: str = "") -> Timed | None:
+    """The candidate with the shortest step, measured where something was; None where none runs.
+
+    On a tie the single device wins: a plan that gains nothing is not worth having. Then the method that was asked for.
+
+    Args:
+      candidates: all measured, or none.
+      asked: the method that was asked for.
+    """
+    ran = [c for c in candidates if c.step_s is not None]
+    return min(ran, key=lambda c: (c.step_s, not c.is_single, c.name != asked), default=None)
+
+
+def with_race(
+    candidates: Sequence[Timed], racing: Sequence[int], samples: Sequence[Sequence[float]]
+) -> list[Timed]:
+    """The candidates, those that raced with the times of the race.
+
+    Args:
+      candidates: those that raced and others.
+      racing: positions of those that raced.
+      samples: their turns, from ``race_steps``.
+    """
+    found = list(candidates)
+    for i, measured_s, spread_s in zip(racing, race_times_s(samples), race_spreads_s(samples), strict=True):
+        found[i] = dataclasses.replace(found[i], measured_s=measured_s, spread_s=spread_s, is_raced=True)
+    return found
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Outcome:
+    """The plan that is written, or used, beside the others that were found.
+
+    Attributes:
+      item: the program; None of a profiled graph, which has none to write.
+      problem: the program on the cluster, with the costs that the plans are simulated with.
+      written: the plan.
+      beside: the other candidates.
+      asked: the method that was asked for; that of ``written`` where it is not given.
+      why: one clause that says why this plan and no other, where the runtime decided.
+      decided: the candidate that the runtime recommends; None where the times of the candidates decide.
+      trials: every plan that a live search measured, in order; those of its race with the race's times.
+      searches: of a live search, in order.
+      correction: of the simulator, by all that was measured; None where nothing was.
+      layers: of the program, where the plan is written by layer.
+      whole: the fastest plan found of whole layers: what is written where there are ``layers``, else beside it.
+      data_parallel: the batch split instead; None where nobody asked.
+      why_not_split: a sentence, where nobody asked because there was no time.
+      is_worth_it: of a function's plan: it is clearly faster than the function as it is, or that cannot be known.
+      beside_unplaced: one clause that compares it with the function as it is; "" where that is not known.
+      from_cache: it was found by an earlier process.
+      searched: method, ``budget_s`` and seconds of the method's searches, for each time that it was searched.
+      progress: of each search of a function's plan.
+
+    Raises:
+      InputError: there is no plan to write; the message is that of ``written``.
+    """
+
+    item: Item | None
+    problem: Problem
+    written: Timed
+    beside: tuple[Timed, ...] = ()
+    asked: str = ""
+    why: str = ""
+    decided: Timed | None = None
+    trials: tuple[Timed, ...] = ()
+    searches: tuple[SearchResult, ...] = ()
+    correction: Correction | None = None
+    layers: Layers | None = None
+    whole: WholeLayers | None = None
+    data_parallel: DataParallel | None = None
+    why_not_split: str = ""
+    is_worth_it: bool = True
+    beside_unplaced: str = ""
+    from_cache: bool = False
+    searched: Sequence[tuple[str, float, float]] = ()
+    progress: Sequence[SearchCurve] = ()
+
+    def __post_init__(self) -> None:
+        if self.written.placement is None:
+            raise InputError(self.written.message)
+
+    @property
+    def method(self) -> str:
+        """The method that was asked for."""
+        return self.asked or self.written.name
+
+    @property
+    def search(self) -> SearchResult:
+        """The search behind ``written``."""
+        assert self.written.search is not None, "asked of plans that were searched in this process"
+        return self.written.search
+
+    @functools.cached_property
+    def placement(self) -> Placement:
+        """The plan that is written."""
+        found = self.written.placement
+        assert found is not None  # checked when made
+        if self.layers is None or self.whole is None:
+            return found
+        return Placement(found.problem, self.whole.device_of_unit)
+
+    @property
+    def num_layers(self) -> int:
+        """How many layers have ops of their own, beside those of layers inside them."""
+        return 0 if self.layers is None else len(np.unique(self.layers.layer_of_op))
+
+    @property
+    def candidates(self) -> tuple[Timed, ...]:
+        """All of them, the written one last."""
+        return (*self.beside, self.written)
+
+    @property
+    def recommended(self) -> Timed:
+        """What a live search has decided, the plan of least memory where that was sought, or else the fastest."""
+        if self.decided is not None:
+            return self.decided
+        if self.written.search is not None and self.written.search.least_memory is not None:
+            return self.written
+        return fastest(self.candidates) or self.written
+
+    @property
+    def single(self) -> Timed | None:
+        """The best single device, where it was tried."""
+        return next((one for one in self.candidates if one.is_single), None)
+
+    def named(self, name: str) -> Timed | None:
+        """The candidate of this name, the first where there are several."""
+        return next((one for one in self.candidates if one.name == name), None)
+
+    def with_written(self, candidate: Timed, changed: Timed | None = None) -> Outcome:
+        """The outcome with another of its candidates written, and that one changed if need be."""
+        written = changed or candidate
+        return dataclasses.replace(
+            self,
+            written=written,
+            beside=tuple(one for one in self.candidates if one is not candidate),
+            decided=written if self.decided is candidate else self.decided,
+        )
+
+    @functools.cached_property
+    def room(self) -> Room | None:
+        """What the step needs of a single device; None where one holds it."""
+        return room_needed(self.problem)
+
+    @functools.cached_property
+    def _lower_bounds(self) -> LowerBounds:
+        found = self.written.search
+        return lower_bounds(self.problem) if found is None else found.bounds
+
+    @property
+    def _proven_s(self) -> float:
+        """What one method proves holds for all."""
+        return max((one.search.proven_s for one in self.candidates if one.search is not None), default=0.0)
+
+    @property
+    def bounds(self) -> list[tuple[str, float]]:
+        """(name, seconds) of every lower bound, and of what a method has proven beyond them."""
+        rows = [(name, bound_ns / 1e9) for name, bound_ns in self._lower_bounds.rows]
+        return rows + ([(PROVEN, self._proven_s)] if self.tightest_bound == PROVEN else [])
+
+    @property
+    def tightest_bound(self) -> str:
+        """The name of the largest of ``bounds``."""
+        return PROVEN if self._proven_s > self._lower_bounds.best_s else self._lower_bounds.tightest
+
+    @property
+    def lower_bound_s(self) -> float:
+        """No placement takes less in the simulator."""
+        return max(self._lower_bounds.best_s, self._proven_s)
+
+    def is_optimal(self, candidate: Timed) -> bool:
+        """Whether it is proven that no placement that fits is faster in the simulator."""
+        by_simulator = candidate.search is not None and candidate.search.evaluator == SIMULATED
+        return by_simulator and takes_no_more(candidate.simulated_s or 0.0, self.lower_bound_s)
+
+    def tried(self, is_worth_it: bool, placed_s: float, unplaced_s: float) -> Outcome:
+        """A function's plan after a trial on a user's own calls, which has the last word.
+
+        Args:
+          is_worth_it: calls run by the plan.
+          placed_s, unplaced_s: seconds of a call by the plan, and as it is.
+        """
+        before = tuple(one for one in self.beside if one.name not in (CALLED, UNPLACED_CALLED))
+        called = (Timed(CALLED, measured_s=placed_s), Timed(UNPLACED_CALLED, measured_s=unplaced_s))
+        return dataclasses.replace(
+            self,
+            is_worth_it=is_worth_it,
+            beside_unplaced=f"{in_words(is_worth_it)} than the function as it is, call by call in its own process",
+            beside=(*before, *called),
+        )
+
+
+def in_words(is_worth_it: bool) -> str:
+    """``"clearly faster"``, or that it is not."""
+    return "clearly faster" if is_worth_it else "not clearly faster"
+
+
+def progress_of(name: str, history: Sequence[HistoryEntry]) -> SearchCurve:
+    """The moments at which a search found something better, and its end."""
+    elapsed_s: list[float] = []
+    best_s: list[float] = []
+    for i, entry in enumerate(history):
+        is_better = not best_s or entry.best_s < best_s[-1]
+        if not math.isnan(entry.best_s) and (is_better or i == len(history) - 1):
+            elapsed_s.append(entry.elapsed_s)
+            best_s.append(entry.best_s)
+    return name, elapsed_s, best_s
+
+
+# The times of a function's plan as its file has them: key -> row and field.
+_KEPT_TIMES = {
+    "predicted_s": (PLAN, "simulated_s"),
+    "single_predicted_s": (SINGLE, "simulated_s"),
+    "measured_s": (PLAN, "measured_s"),
+    "single_measured_s": (SINGLE, "measured_s"),
+    "raced_s": (RACED, "measured_s"),
+    "unplaced_s": (UNPLACED, "measured_s"),
+    "placed_call_s": (CALLED, "measured_s"),
+    "unplaced_call_s": (UNPLACED_CALLED, "measured_s"),
+    "raced_spread_s": (RACED, "spread_s"),
+    "unplaced_spread_s": (UNPLACED, "spread_s"),
+}
+_KEPT = ("is_worth_it", "why", "beside_unplaced", "searched", "progress")
+
+
+def outcome_of_plan(placement: Placement, kept: Mapping[str, Any], item: Item | None = None) -> Outcome:
+    """The outcome for a function's plan, from what its file has of it.
+
+    Args:
+      placement: the plan, on the problem with the costs that were profiled.
+      kept: as ``kept_of_plan`` makes it; times that are not known may be missing, but for ``predicted_s``.
+      item: the program.
+
+    Raises:
+      LookupError, TypeError, ValueError, AttributeError: it is damaged.
+    """
+    rows: dict[str, dict[str, Any]] = {}
+    for key, (row, field) in _KEPT_TIMES.items():
+        found = kept["predicted_s"] if key == "predicted_s" else kept.get(key)
+        if found is not None:
+            rows.setdefault(row, {})[field] = tuple(found) if field == "spread_s" else float(found)
+    correction = Correction(**kept["correction"]) if kept.get("correction") else None
+    problem = placement.problem if correction is None else correction.apply(placement.problem)
+    peak_bytes = SimulatedEvaluator(problem).evaluate(placement.decisions).peak_bytes
+    assert peak_bytes is not None, "the simulator counts memory"
+    peaks = {
+        device.name: int(peak) for device, peak in zip(problem.cluster.devices, peak_bytes[0], strict=True)
+    }
+    others = [SINGLE, *(row for row in rows if row not in (PLAN, SINGLE))]
+    more = {name: kept[name] for name in _KEPT if name in kept}
+    # A file of before it had what was searched answers nothing, and a search begins with its plan.
+    more["searched"] = tuple(
+        (str(method), float(s), float(of_s)) for method, s, of_s in kept.get("searched", ())
+    )
+    return Outcome(
+        item,
+        problem,
+        Timed(PLAN, placement, peak_bytes=peaks, **rows[PLAN]),
+        tuple(Timed(row, **rows.get(row, {})) for row in others),
+        correction=correction,
+        **more,
+    )
+
+
+def kept_of_plan(outcome: Outcome) -> dict[str, Any]:
+    """What the file of a function's plan has beside its devices."""
+    times = {
+        key: getattr(outcome.named(row) or Timed(row), field) for key, (row, field) in _KEPT_TIMES.items()
+    }
+    correction = {} if outcome.correction is None else dataclasses.asdict(outcome.correction)
+    return times | {name: getattr(outcome, name) for name in _KEPT} | {"correction": correction}

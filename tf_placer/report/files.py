@@ -1,0 +1,270 @@
+"""Files of an outcome: what `place` and `compare` leave in ``--out``, all of it or nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import dataclasses
+import io
+import json
+import math
+import pathlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import matplotlib.axes
+from matplotlib.figure import Figure
+
+from tf_placer.errors import InputError
+from tf_placer.files import replacing
+from tf_placer.folders import reserved
+from tf_placer.planning.outcome import Outcome
+from tf_placer.presentation.chrome_trace import chrome_trace
+from tf_placer.report.page import page_of_run
+from tf_placer.report_page.html import page_html
+from tf_placer.rewrite.rewrite import apply_placement
+
+# What a run writes, in the order in which it appears.
+SAVED_MODEL, META_GRAPH, PAGE = "saved_model", "placed_meta_graph.pb", "report.html"
+META_GRAPH_TEXT = "placed_meta_graph.pbtxt"  # where the program is a text
+TABLE, PICTURE = "compare.csv", "progress.png"
+RESULTS = (
+    SAVED_MODEL,
+    META_GRAPH,
+    META_GRAPH_TEXT,
+    "placement.json",
+    "placed_graph.pb",
+    TABLE,
+    PICTURE,
+    "timeline.json",
+    PAGE,
+    "summary.json",
+)
+COLUMNS = (
+    "method",
+    "simulated_s",
+    "measured_s",
+    "evaluations",
+    "search_s",
+    "peak_bytes",
+    "lower_bound_s",
+    "status",
+)
+
+
+def write_report(
+    outcome: Outcome,
+    out: pathlib.Path,
+    made_for: Mapping[str, Any] | None = None,
+    also: Callable[[pathlib.Path], None] | None = None,
+) -> tuple[pathlib.Path, ...]:
+    """Writes placement.json, placed_graph.pb, timeline.json, report.html and summary.json into ``out``.
+
+    They appear together, in place of those of an earlier run, or nothing changes. Who is killed in the instant
+    between leaves no summary.json: where it lies, the rest is complete and of the same run.
+
+    Args:
+      outcome: what was found.
+      out: the folder.
+      made_for: the flags that the plan remembers.
+      also: writes more of ``RESULTS`` into the folder that it is given.
+
+    Returns:
+      The paths of all that is there.
+
+    Raises:
+      InputError: what ``also`` raises.
+    """
+    placed = None if outcome.item is None else apply_placement(outcome.item, outcome.placement)
+    with replacing(out, RESULTS) as unfinished:
+        if also is not None:
+            also(unfinished)
+        outcome.placement.save(unfinished / "placement.json", made_for, by_layer=outcome.layers is not None)
+        if placed is not None:
+            (unfinished / "placed_graph.pb").write_bytes(placed.SerializeToString(deterministic=True))
+        ran = outcome.placement is outcome.written.placement  # what was traced is what is written
+        timeline = chrome_trace(outcome.placement, outcome.written.traced if ran else None)
+        (unfinished / "timeline.json").write_text(timeline, encoding="utf8")
+        files = [name for name in RESULTS if (unfinished / name).exists()]
+        page = page_html(page_of_run(outcome, out, files, made_for or {}))
+        (unfinished / PAGE).write_text(page, encoding="utf8")
+        text = json.dumps(summary(outcome), indent=1, allow_nan=False) + "\n"
+        (unfinished / "summary.json").write_text(text, encoding="utf8")
+    return tuple(out / name for name in RESULTS if (out / name).exists())
+
+
+def reserved_out(
+    out: pathlib.Path, saved_model: str | None = None
+) -> contextlib.AbstractContextManager[None]:
+    """Where results of this run, and of no other at the same time, can be written to ``out``: see ``reserved``.
+
+    Args:
+      out: where they go.
+      saved_model: folder of the SavedModel that they are made of, which they must not replace.
+
+    Raises:
+      InputError: they would replace it.
+    """
+    if saved_model:
+        model, results = pathlib.Path(saved_model).resolve(), out.resolve()
+        if results.is_relative_to(model) or model.is_relative_to(results / "saved_model"):
+            raise InputError(
+                f"--out={out} would be written into --saved_model={saved_model}; give another folder"
+            )
+    return reserved(out, f"--out={out}")
+
+
+def summary(outcome: Outcome) -> dict[str, Any]:
+    """The content of summary.json: seconds are floats, what was not measured is None."""
+    written, search, problem = outcome.written, outcome.search, outcome.problem
+    beside = list(outcome.beside)
+    searched = [one for one in outcome.candidates if one.search is not None]
+    if written.is_single and outcome.method != written.name:
+        beside.append(written)
+    whole = outcome.whole if outcome.layers is None else None
+    return {
+        "workload": problem.name,
+        "cluster": problem.cluster.name,
+        "method": outcome.method,
+        "written": written.name,
+        "found_by": {one.name: one.found_by for one in searched},
+        "seed": search.seed,
+        "settings": {one.name: one.search.settings for one in searched if one.search},
+        "ops": problem.num_ops,
+        "units": problem.num_units,
+        "runtime_s": written.simulated_s,
+        "measured_s": written.measured_s,
+        "lower_bound_s": outcome.lower_bound_s,
+        "lower_bounds": {f"{name}_s": bound_s for name, bound_s in outcome.bounds},
+        "tightest_bound": outcome.tightest_bound,
+        "proven_optimal": [one.name for one in outcome.candidates if outcome.is_optimal(one)],
+        "single_device_s": search.single_device_s,
+        "baselines": {one.name: one.simulated_s for one in beside},
+        "baselines_measured": {one.name: one.measured_s for one in beside},
+        "baselines_evaluations": {one.name: one.evaluations for one in beside if one.search},
+        "peak_bytes": written.peak_bytes,
+        "status": written.status.name,
+        "evaluations": written.evaluations,
+        "search_s": written.search_s,
+        "interrupted": search.interrupted,
+        "recommended": outcome.recommended.name,
+        "whole_layers_s": None if whole is None else whole.runtime_s,
+        "data_parallel": dataclasses.asdict(outcome.data_parallel) if outcome.data_parallel else None,
+        "guessed_op_types": problem.guessed_op_types,
+        "estimated_sizes": problem.estimated_sizes,
+        **(_of_layers(outcome) if outcome.layers is not None else {}),
+        **_of_memory(outcome),
+        **(_of_trials(outcome) if outcome.trials else {}),
+    }
+
+
+def _of_layers(outcome: Outcome) -> dict[str, Any]:
+    """How many layers have ops, and what a plan of whole ones takes, if there is one."""
+    whole, devices = outcome.whole, [device.name for device in outcome.problem.cluster.devices]
+    return {
+        "layers": outcome.num_layers,
+        "by_layer_s": None if whole is None else whole.runtime_s,
+        "by_layer_peak_bytes": None
+        if whole is None
+        else dict(zip(devices, whole.peak_bytes.tolist(), strict=True)),
+    }
+
+
+def _of_memory(outcome: Outcome) -> dict[str, Any]:
+    """What the least memory cost, and what one device lacks; None where it does not apply."""
+    found, room = outcome.search.least_memory, outcome.room
+    return {
+        "objective": "time" if found is None else "memory",
+        "slow_down": None if found is None else found.slow_down,
+        "fastest_runtime_s": None if found is None else found.fastest.runtime_s,
+        "fastest_peak_bytes": None if found is None else found.fastest.peak_bytes,
+        "peak_share": None if found is None else found.share,
+        "peak_share_bound": None if found is None or math.isinf(found.bound_share) else found.bound_share,
+        "single_device_needs": None
+        if room is None
+        else {
+            "device": room.device,
+            "needed_bytes": room.needed_bytes,
+            "has_bytes": room.has_bytes,
+            "holders": dict(room.holders),
+            "smallest_preset": room.preset,
+        },
+    }
+
+
+def _of_trials(outcome: Outcome) -> dict[str, Any]:
+    assert outcome.correction is not None, "a live search has it"
+    return {
+        "why": outcome.why,
+        "correction": dataclasses.asdict(outcome.correction),
+        "trials": [
+            {
+                "method": trial.name,
+                "simulated_s": trial.simulated_s,
+                "measured_s": trial.measured_s,
+                "raced": trial.is_raced,
+                "status": trial.status.name,
+                "message": trial.message,
+                "evaluations": trial.evaluations,
+            }
+            for trial in outcome.trials
+        ],
+    }
+
+
+def write_comparison(outcome: Outcome, folder: pathlib.Path) -> None:
+    """Writes ``compare.csv`` and ``progress.png``, what ``compare`` has beyond ``write_report``, into a folder."""
+    (folder / TABLE).write_text(as_csv(outcome), encoding="utf8")
+    (folder / PICTURE).write_bytes(draw(outcome))
+
+
+def as_csv(outcome: Outcome) -> str:
+    """A line for each method; what is not known is empty. ``peak_bytes`` is the largest of any one device."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for one in outcome.candidates:
+        took = (None, None) if one.search is None else (one.evaluations, one.search_s)
+        row = [one.name, one.simulated_s, one.measured_s, *took, one.fullest_bytes, outcome.lower_bound_s]
+        writer.writerow([*row, one.status_name])
+    return text.getvalue()
+
+
+def draw(outcome: Outcome) -> bytes:
+    """A PNG: the best step so far against seconds and against evaluations, a line for each method that found one."""
+    figure = Figure(figsize=(11, 4.5), layout="constrained")
+    by_seconds, by_evaluations = figure.subplots(1, 2, sharey=True)
+    found = [(one.name, one.search.history) for one in outcome.candidates if one.search is not None]
+    for i, (name, whole) in enumerate(found):
+        history = [entry for entry in whole if not math.isnan(entry.best_s)]
+        best_ms = [1e3 * entry.best_s for entry in history]
+        style = {"color": f"C{i % 10}", "linestyle": ("-", "--", ":")[i // 10 % 3]}
+        _line(by_seconds, [entry.elapsed_s for entry in history], best_ms, style, name)
+        _line(by_evaluations, [float(entry.evaluations) for entry in history], best_ms, style)
+    best_s = [entry.best_s for _, history in found for entry in history]
+    is_positive = all(seconds > 0 for seconds in best_s if not math.isnan(seconds))  # a step may take no time
+    for axis in (by_seconds, by_evaluations):
+        axis.axhline(1e3 * outcome.lower_bound_s, color="black", linestyle=":", linewidth=1)
+        axis.set(xscale="log", yscale="log" if is_positive else "linear")
+    by_seconds.set(xlabel="seconds", ylabel="best step so far, simulated ms (dotted line: lower bound)")
+    by_evaluations.set(xlabel="placements tried")
+    if found:
+        figure.legend(loc="outside right upper", fontsize=8)
+    picture = io.BytesIO()
+    figure.savefig(picture, dpi=120, metadata={"Software": None})
+    return picture.getvalue()
+
+
+def _line(
+    axis: matplotlib.axes.Axes, at: list[float], best_ms: list[float], style: dict[str, str], label: str = ""
+) -> None:
+    """A stair: what was found holds until something better is."""
+    axis.plot(
+        at,
+        best_ms,
+        drawstyle="steps-post",
+        color=style["color"],
+        linestyle=style["linestyle"],
+        label=label or None,
+    )
+    axis.plot(at[-1:], best_ms[-1:], "o", color=style["color"], markersize=4)

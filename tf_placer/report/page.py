@@ -1,0 +1,227 @@
+"""Outcomes as sections of the page ``report.html``."""
+
+from __future__ import annotations
+
+import math
+import pathlib
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+
+from tf_placer.data_parallel.data_parallel import DataParallel
+from tf_placer.planning.outcome import NOT_RUN, Outcome, SearchCurve, Timed, progress_of
+from tf_placer.problem.bounds import MEANING
+from tf_placer.quantities import milliseconds
+from tf_placer.report.how_to import how_to
+from tf_placer.report.sentences import capital, remarks, split_batch_sentence, use_of_plan, verdict
+from tf_placer.report.text import split_batch_row
+from tf_placer.report_page.draw_step import draw_step
+from tf_placer.report_page.page import HowTo, Page, Row, Section
+from tf_placer.search import methods
+
+_END = re.compile(r"(?<=[.!?])\s+")  # of a sentence
+_SHORTEST = 40  # characters: "Recommended: auto." says too little by itself
+_WHOLE_LAYERS = "whole layers"
+_PLACED = "Calls of the function run by this plan already; the variables are where it has them."
+_UNPLACED = (
+    "The function is kept as it was: calls do not use this plan. keep_unplaced=False runs it all the same."
+)
+_ON_TRIAL = (
+    "The first calls decide whether this plan is used: some run as they are, and then as many by the plan."
+)
+_SAVE = 'train_step.placement.save("placement.json")  # a text file, to read and edit'
+_APPLY = """\
+placed = tf_placer.placed_function(train_step.unplaced, train_step.placement, *example_args)"""
+
+
+def page_of_run(
+    outcome: Outcome, out: pathlib.Path, files: Collection[str], made_for: Mapping[str, Any]
+) -> Page:
+    """The page of a run of `place` or `compare`.
+
+    Args:
+      outcome: what was found.
+      out: the folder that the results are written to.
+      files: names of those that are written there.
+      made_for: the flags that describe the program and the devices.
+    """
+    problem = outcome.problem
+    headline, notes = headline_and_notes(verdict(outcome))
+    section = _section(
+        outcome,
+        problem.name,
+        problem.name,
+        headline,
+        (*notes, *remarks(outcome)),
+        how_to(out, files, made_for),
+        outcome.data_parallel,
+    )
+    return Page(f"{problem.name} on {problem.cluster.name}", (section,))
+
+
+def section_of_plan(
+    name: str, number: int, outcome: Outcome, is_used: bool | None, split: DataParallel | None = None
+) -> Section:
+    """One signature of a placed function.
+
+    Args:
+      name: of the function.
+      number: of the signature, in the order of first calls.
+      outcome: its plan.
+      is_used: calls run by it; None where the first calls are still to decide.
+      split: the batch split instead; None where nobody asked.
+    """
+    applied = _ON_TRIAL if is_used is None else _PLACED if is_used else _UNPLACED
+    beside = f"it is {outcome.beside_unplaced}; " if outcome.beside_unplaced else ""
+    said = split_batch_sentence(split, outcome.written.simulated_s) if split is not None else ""
+    return _section(
+        outcome,
+        f"{name}, signature {number}: {outcome.problem.num_ops:,} ops",
+        name,
+        f"{capital(use_of_plan(outcome, is_used))}.",
+        tuple(note for note in (f"{capital(beside + outcome.why)}.", said) if note),
+        (
+            HowTo(applied),
+            HowTo("Keep the plan:", _SAVE),
+            HowTo("Place the function again, in this process or another:", _APPLY),
+        ),
+        split,
+    )
+
+
+def _section(
+    outcome: Outcome,
+    name: str,
+    program: str,
+    headline: str,
+    notes: tuple[str, ...],
+    apply: tuple[HowTo, ...],
+    split: DataParallel | None,
+) -> Section:
+    problem = outcome.problem
+    size = (
+        f"{problem.num_ops:,} ops in {problem.num_units:,} units (ops that must share a device are one unit)"
+    )
+    kept = ", by a plan that was kept" if outcome.from_cache else ""
+    return Section(
+        name=name,
+        title=f"{program} on {problem.cluster.name}: {size}{kept}",
+        headline=headline,
+        notes=notes,
+        figures=_figures(outcome),
+        step_times=_step_times(outcome, split),
+        bounds=tuple(
+            {
+                "name": bound,
+                "bound_s": bound_s,
+                "is_tightest": bound == outcome.tightest_bound,
+                "about": MEANING[bound],
+            }
+            for bound, bound_s in outcome.bounds
+        ),
+        plan=draw_step(problem, outcome.placement.decisions),
+        curves=_curves(outcome),
+        apply=apply,
+    )
+
+
+def headline_and_notes(said: str) -> tuple[str, tuple[str, ...]]:
+    """The first sentence, or the first two where that is only a few words, and a paragraph of the rest of each line."""
+    first, *lines = said.splitlines() or [""]
+    sentences = _END.split(first)
+    taken = 1 if len(sentences[0]) >= _SHORTEST else 2
+    rest = " ".join(sentences[taken:])
+    return " ".join(sentences[:taken]), tuple(line for line in (rest, *lines) if line)
+
+
+def _figures(outcome: Outcome) -> tuple[tuple[str, str], ...]:
+    """The numbers to remember: those of the plan that is written, and what it is compared with."""
+    written, single = outcome.written, outcome.single
+    whole = outcome.whole if outcome.layers is not None else None
+    found = [("step, simulated", milliseconds(written.simulated_s if whole is None else whole.runtime_s))]
+    if written.measured_s is not None and whole is None:
+        found.append(("step, measured", milliseconds(written.measured_s)))
+    if single is not None and single is not written:
+        how = "simulated" if single.measured_s is None else "measured"
+        found.append((f"best single device, {how}", milliseconds(single.step_s)))
+    used = len(np.unique(outcome.placement.device_of_op))
+    found.append(("lower bound", milliseconds(outcome.lower_bound_s)))
+    found.append(("devices used", f"{used} of {outcome.problem.num_devices}"))
+    return tuple(found)
+
+
+def _step_times(outcome: Outcome, split: DataParallel | None) -> tuple[Row, ...]:
+    """All that was timed, the fastest first: by what was measured, where something was."""
+    rows = [*outcome.candidates, *_whole_layers(outcome), *split_batch_row(split)]
+    rows.sort(key=lambda row: row.measured_s or row.simulated_s or math.inf)
+    return tuple(_step_time(outcome, row) for row in rows)
+
+
+def _step_time(outcome: Outcome, row: Timed) -> Row:
+    notes = ["proven optimal"] if outcome.is_optimal(row) else []
+    if row.status_name != "OK":
+        notes.append("not run" if row.status_name == NOT_RUN else row.status_name)
+    notes += [row.message] if row.message else []
+    is_whole = outcome.layers is not None and outcome.whole is not None
+    return {
+        "name": row.title,
+        "simulated_s": row.simulated_s,
+        "measured_s": row.measured_s,
+        "spread_s": row.spread_s,
+        "evaluations": row.evaluations,
+        "peak_bytes": row.fullest_bytes,
+        "is_single": row.is_single,
+        "is_written": row.name == _WHOLE_LAYERS if is_whole else row is outcome.written,
+        "note": "; ".join(notes),
+        "about": _about(row),
+    }
+
+
+def _about(row: Timed) -> str:
+    """Of a method what it does, and where another found its plan inside it, what that one does."""
+    if row.name == _WHOLE_LAYERS:
+        return "A plan that keeps every layer on one device."
+    if row.name.startswith("data parallel"):
+        return "The whole step on every device, each with a part of the batch; gradients are added up."
+    if row.name not in methods.names():  # no method's plan
+        return ""
+    by = row.found_by
+    inside = f" Here {by}: {methods.describe(by)}" if by != row.name and by in methods.names() else ""
+    return f"{methods.describe(row.name)}{inside}"
+
+
+def _whole_layers(outcome: Outcome) -> tuple[Timed, ...]:
+    """The plan of whole layers, where one was found."""
+    whole = outcome.whole
+    if whole is None:
+        return ()
+    names = (device.name for device in outcome.problem.cluster.devices)
+    peaks = dict(zip(names, whole.peak_bytes.tolist(), strict=True))
+    return (Timed(_WHOLE_LAYERS, simulated_s=whole.runtime_s, peak_bytes=peaks),)
+
+
+def _curves(outcome: Outcome) -> tuple[Row, ...]:
+    """Of every candidate's search; of a live search, of each that it made, by method and number."""
+
+    def curve(progress: SearchCurve, is_written: bool = False) -> Row:
+        name, elapsed_s, best_s = progress
+        return {"name": name, "elapsed_s": elapsed_s, "best_s": best_s, "is_written": is_written}
+
+    if outcome.progress:
+        return tuple(map(curve, outcome.progress))
+    if not outcome.searches:
+        return tuple(
+            curve(progress_of(one.title, one.search.history), one is outcome.written)
+            for one in outcome.candidates
+            if one.search is not None
+        )
+    count: Counter[str] = Counter()
+    curves = []
+    for found in outcome.searches:
+        count[found.method] += 1
+        progress = progress_of(f"{found.method}, search {count[found.method]}", found.history)
+        curves.append(curve(progress, found.method == outcome.written.name))
+    return tuple(curves)

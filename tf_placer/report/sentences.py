@@ -1,0 +1,315 @@
+"""Sentences of an outcome: the plan that won, by how much and how clearly, and what to know before believing it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tf_placer.cluster.device import short_device_name
+from tf_placer.data_parallel.data_parallel import DataParallel
+from tf_placer.planning.outcome import CALLED, GIVEN, RACED, UNPLACED, UNPLACED_CALLED, Outcome, Timed
+from tf_placer.problem.memory_bounds import accelerators
+from tf_placer.quantities import excess, gain, in_unit, milliseconds, percentage, ratio, size
+from tf_placer.runtime.statistics import clearly_differ
+from tf_placer.search.result import SearchResult
+
+_SAME = 0.005  # a share of the step time that nobody would change a program for
+
+
+def verdict(outcome: Outcome) -> str:
+    """What is gained over a single device, or that nothing is; what memory, layers and the batch have to do with it."""
+    return "\n".join(
+        [
+            _gained(outcome),
+            *fit_sentences(outcome),
+            *_layer_sentences(outcome),
+            *split_batch_sentences(outcome),
+        ]
+    )
+
+
+def remarks(outcome: Outcome) -> list[str]:
+    """Sentences about what was cut short and what is a guess; none where nothing was."""
+    problem = outcome.problem
+    found = []
+    if outcome.search.interrupted:
+        found.append("The search was interrupted; this is the best it had found.")
+    if problem.guessed_op_types:
+        guesses = ", ".join(f"{op} x {count}" for op, count in problem.guessed_op_types.items())
+        found.append(f"The cost of these ops is a guess: {guesses}.")
+    if problem.estimated_sizes:
+        rules = "; ".join(f"{count} {rule}" for rule, count in problem.estimated_sizes.items())
+        count = sum(problem.estimated_sizes.values())
+        found.append(f"The sizes of {count} tensors depend on data and are estimates: {rules}.")
+    return found
+
+
+def _gained(outcome: Outcome) -> str:
+    if outcome.search.least_memory is not None:
+        return least_memory_sentence(outcome.search)
+    if outcome.decided is not None:
+        return _decided(outcome, outcome.decided)
+    written = outcome.written
+    how = "in the simulator" if written.measured_s is None else "on the runtime"
+    if written.step_s is None:
+        return f"{written.name} did not run: {written.status.name}."
+    asked = outcome.named(outcome.method) or written
+    if asked.is_single:
+        return f"The best single device takes {milliseconds(written.step_s)} {how}; nothing here beats it."
+    return " ".join([_standing(asked, outcome.single, how), *_about_the_plan_written(outcome)])
+
+
+def _about_the_plan_written(outcome: Outcome) -> list[str]:
+    """Sentences that are needed where another method's plan is written, or would be the better one."""
+    written, best = outcome.written, outcome.recommended
+    advice = ["Leave the program on one device."] if best is outcome.single else []
+    takes = milliseconds(written.step_s)
+    if written.name != outcome.method:
+        if advice:
+            return [*advice, f"The plan written is that of the single device, {takes}."]
+        return [
+            f"{written.name} is the fastest, {takes}: the plan written is its "
+            f"(--write=method writes that of {outcome.method})."
+        ]
+    if best is written:
+        return []
+    advice = advice or [f"{best.name} is faster still, {milliseconds(best.step_s)}."]
+    return [*advice, f"The plan written is that of {written.name}."]
+
+
+def _standing(candidate: Timed, single: Timed | None, how: str) -> str:
+    """One sentence about a candidate beside the single device."""
+    if candidate.step_s is None:
+        return f"{candidate.name} did not run: {candidate.status.name}."
+    if single is None or single.step_s is None:
+        return f"No single device was timed; {candidate.name} takes {milliseconds(candidate.step_s)} {how}."
+    saved = round(-excess(candidate.step_s, single.step_s), 3)
+    if saved > 0:
+        return f"{candidate.name} is {percentage(saved)} faster than a single device {how}."
+    slower = f" ({percentage(-saved)} slower)" if saved and math.isfinite(saved) else ""
+    return f"{candidate.name} is NOT faster than a single device {how}{slower}."
+
+
+def _decided(outcome: Outcome, decided: Timed) -> str:
+    """A line on what a live search recommends, and one on each candidate."""
+    single, written = outcome.single, outcome.written
+    lines = [f"Recommended: {decided.title}. {capital(outcome.why)}."]
+    if written is not decided:
+        lines.append(f"The plan written is that of {written.title}, as --write=method asks.")
+    if single is None or single.measured_s is None:
+        return "\n".join(lines)
+    for one in (written, *outcome.beside):
+        if one.is_single or one.measured_s is None or one.simulated_s is None:
+            continue
+        measured = -excess(one.measured_s, single.measured_s)
+        simulated = None if single.simulated_s is None else -excess(one.simulated_s, single.simulated_s)
+        lines.append(
+            f"{one.name}: {gain(measured)} than the best single device on the runtime, "
+            f"{gain(simulated)} in the simulator fitted to what was measured."
+        )
+    return "\n".join(lines)
+
+
+def in_turn_sentence(samples: dict[int, list[float]]) -> str:
+    """A plan beside the best of the single devices that it took turns with.
+
+    Args:
+      samples: row -> its step times; row 0 is the plan's.
+    """
+    best = min((row for row in samples if row != 0), key=lambda row: float(np.median(samples[row])))
+    plan, single = samples[0], samples[best]
+    fraction = float(np.median(np.array(plan) / np.array(single)))
+    noise = "" if clearly_differ(plan, single) else ", which is within the noise"
+    return f"in turn, {len(plan)} turns each: the plan takes {ratio(fraction)} of the best single device's time{noise}"
+
+
+def capital(text: str) -> str:
+    """The text with its first letter large."""
+    return f"{text[:1].upper()}{text[1:]}"
+
+
+# --- Memory.
+
+
+def fit_sentences(outcome: Outcome) -> list[str]:
+    """Where no single accelerator holds the step: what it needs, what holds most, and how the plan written fits."""
+    if outcome.room is None:
+        return []
+    name, peak_bytes, has_bytes = _fullest(outcome.search)
+    return [
+        f"No single device holds the step: {outcome.room}.",
+        f"The plan of {outcome.written.name} fits: {short_device_name(name)}, its fullest device, takes "
+        f"{size(peak_bytes)} of {size(has_bytes)}, {percentage(1 - peak_bytes / has_bytes)} of it free.",
+    ]
+
+
+def least_memory_sentence(search: SearchResult) -> str:
+    """Of a search for the least memory: both plans' peaks, what the smaller one costs, and a lower bound."""
+    found = search.least_memory
+    assert found is not None, "the search was for it"
+    name, peak_bytes, has_bytes = _fullest(search)
+    _, fastest_bytes, fastest_has_bytes = _fullest(found.fastest)
+    of = "" if fastest_has_bytes == has_bytes else f" of {size(fastest_has_bytes)}"
+    slower = gain(-excess(search.runtime_s, found.fastest.runtime_s))
+    bound = (
+        f"; no plan that fast is below {percentage(found.bound_share)} of its fullest device"
+        if round(found.bound_share, 3)
+        else ""
+    )
+    return (
+        f"Smallest peak {size(peak_bytes)} of {size(has_bytes)} on {short_device_name(name)} (fastest plan: "
+        f"{size(fastest_bytes)}{of}), {slower}, where {percentage(found.slow_down)} is allowed; both are simulated"
+        f"{bound}."
+    )
+
+
+def _fullest(search: SearchResult) -> tuple[str, int, int]:
+    """Of the accelerator that takes the largest share of its memory: name, peak and memory in bytes."""
+    cluster = search.placement.problem.cluster
+    devices = [one for one, counts in zip(cluster.devices, accelerators(cluster), strict=True) if counts]
+    fullest = max(devices, key=lambda device: search.peak_bytes[device.name] / device.memory_bytes)
+    return fullest.name, search.peak_bytes[fullest.name], fullest.memory_bytes
+
+
+# --- Layers.
+
+
+def _layer_sentences(outcome: Outcome) -> list[str]:
+    """By how much a plan of whole layers is slower; none where that is not known and was not asked for."""
+    whole, is_simulated = outcome.whole, outcome.written.measured_s is None
+    if outcome.layers is None:
+        if whole is None:
+            return []
+        start = "A" if is_simulated else "In the simulator, a"
+        if round(whole.slower, 3) <= 0:
+            return [
+                f"{start} plan of whole layers takes no more than that of single ops (--by=layer writes it)."
+            ]
+        return [
+            f"{start} plan of whole layers (--by=layer) takes {milliseconds(whole.runtime_s)} or less, at most "
+            f"{percentage(round(whole.slower, 3))} more than that of single ops."
+        ]
+    if outcome.written.name == GIVEN:
+        return [
+            "The plan was given: it is written by layer, and lists the ops that are not where their layer is."
+        ]
+    if whole is None:
+        return [
+            "No plan of whole layers that fits in memory was found: the plan written is that of single ops, by layer, "
+            "and lists those that are not where their layer is."
+        ]
+    slower = round(whole.slower, 3)
+    share = f"{percentage(abs(slower))} {'more' if slower > 0 else 'less'}" if slower else "no more"
+    start = "With" if is_simulated else "In the simulator, with"
+    return [
+        f"{start} whole layers ({outcome.num_layers} of them) the step takes {milliseconds(whole.runtime_s)}, "
+        f"{share} than with a place for every op. The plan written is that of whole layers (--by=op writes the other)."
+    ]
+
+
+# --- The batch split instead of the step.
+
+
+def split_batch_sentences(outcome: Outcome) -> list[str]:
+    """The sentence on splitting the batch, none where nothing is known."""
+    if outcome.data_parallel is None:
+        return [outcome.why_not_split] if outcome.why_not_split else []
+    said = split_batch_sentence(outcome.data_parallel, outcome.written.simulated_s)
+    return [said] if said else []
+
+
+def split_batch_sentence(found: DataParallel, plan_s: float | None) -> str:
+    """One or two sentences that compare a split batch with a plan, empty where there is one device.
+
+    Args:
+      found: the split batch.
+      plan_s: step time of the plan in the simulator; None where there is none.
+    """
+    over = f"{len(found.devices)} {_types(found.devices)}"
+    if len(found.devices) < 2:
+        return ""
+    if found.step_s is None:
+        return f"The batch cannot be split over {over} instead: {found.why_not.rstrip('.')}."
+    if found.over_bytes:
+        return (
+            f"Splitting the batch over {over} instead does not fit: each needs the whole model, and one "
+            f"{in_unit(found.over_bytes, 'GiB')} more than it has."
+        )
+    if found.measured_s is not None and found.plan_measured_s is not None:
+        ran = f"a copy of the step on each of {over}"
+        if found.gradient_bytes:
+            ran += ", adding up gradients as tf.distribute.MirroredStrategy does,"
+        took = f"{ran} took {milliseconds(found.measured_s)} on the runtime, in turn with it"
+        return _compared(took, found.measured_s, found.plan_measured_s, found.is_clear)
+    if plan_s is None:
+        return f"Splitting the batch over {over} would take {milliseconds(found.step_s)} in the simulator."
+    would_take = (
+        f"tf.distribute.MirroredStrategy over {over} would take {milliseconds(found.step_s)} in the simulator"
+    )
+    said = _compared(would_take, found.step_s, plan_s, abs(excess(found.step_s, plan_s)) > _SAME)
+    said += f" It was {found.why_not}." if found.why_not else ""
+    if found.overlapped_s is not None and found.overlapped_s < plan_s * (1 - _SAME) <= found.step_s:
+        said += f" With gradients sent in small packs beside the backward pass, {milliseconds(found.overlapped_s)}."
+    return said
+
+
+def _compared(takes: str, split_s: float, plan_s: float, is_clear: bool) -> str:
+    if not is_clear:
+        return f"Splitting the batch instead gains nothing: {takes}, as this plan does."
+    if split_s < plan_s:
+        return (
+            f"Split the batch instead: {takes}, {percentage(-excess(split_s, plan_s))} less than this plan."
+        )
+    more = excess(split_s, plan_s)
+    than = f"{percentage(more)} more than this plan" if math.isfinite(more) else "and this plan no time"
+    return f"Splitting the batch gains no more: {takes}, {than}."
+
+
+def _types(devices: tuple[str, ...]) -> str:
+    if "device:GPU" in devices[0]:
+        return "GPUs"
+    return "CPUs" if "/job:localhost" in devices[0] else "CPU workers"
+
+
+# --- A function's plan.
+
+
+def use_of_plan(outcome: Outcome, is_used: bool | None) -> str:
+    """One clause that follows "the function is": placed, kept as it was, or not decided yet, with both times.
+
+    Args:
+      outcome: of the function.
+      is_used: calls run by the plan; None where the user's first calls are still to decide.
+    """
+    if is_used is None:
+        return f"on trial, the first calls decide: the plan takes {_last_times(outcome)}"
+    return (
+        f"placed: {_last_times(outcome)}"
+        if is_used
+        else f"kept as it was: the plan takes {_last_times(outcome)}"
+    )
+
+
+def why_not_used(outcome: Outcome) -> str:
+    """Why a plan was found and is not used, as the end of a warning."""
+    found = outcome.beside_unplaced or "not clearly faster than the function as it is"
+    return (
+        f"a plan was found and is {found} ({_last_times(outcome)}); keep_unplaced=False runs it all the same"
+    )
+
+
+def _last_times(outcome: Outcome) -> str:
+    """By what came last: called in place, raced on the whole machine, measured, or simulated."""
+    for row, other in ((CALLED, UNPLACED_CALLED), (RACED, UNPLACED)):
+        placed, unplaced = outcome.named(row), outcome.named(other)
+        if placed is not None and unplaced is not None:
+            as_it_is = milliseconds(unplaced.measured_s)
+            return f"{milliseconds(placed.measured_s)} a step, {as_it_is} the function takes as it is"
+    written, single = outcome.written, outcome.single or Timed("")
+    taken_s, other_s, where = written.measured_s, single.measured_s, ""
+    if taken_s is None:
+        taken_s, other_s, where = written.simulated_s, single.simulated_s, ", in the simulator"
+    other = f"{milliseconds(other_s)} the best single device takes{where}"
+    one_device = "no single device can run it" if other_s is None else other
+    return f"{milliseconds(taken_s)} a step, {one_device}"
