@@ -21,10 +21,10 @@ from experiments.into_folder import run
 from tf_placer import workloads
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.files import write_atomically
+from tf_placer.planning.live import Trial, search_live
 from tf_placer.problem.decisions import Decisions
 from tf_placer.runtime.race import race_times_s
 from tf_placer.search.budget import Budget
-from tf_placer.search.live import Trial, search_live
 
 FLAGS = flags.FLAGS
 flags.DEFINE_list(

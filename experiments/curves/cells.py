@@ -21,7 +21,8 @@ from tf_placer.errors import InputError
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
 from tf_placer.search.result import SearchResult
-from tf_placer.search.search import NothingFits, search
+from tf_placer.search.search import search
+from tf_placer.search.shortest import NothingFits
 from tf_placer.search.spec import Kind, Role
 
 POINTS = 100

@@ -19,7 +19,8 @@ from tf_placer.errors import InputError
 from tf_placer.evaluation.any_order import search_simulator
 from tf_placer.evaluation.measurement import Status
 from tf_placer.problem.bounds import lower_bounds
-from tf_placer.search.search import NothingFits, search
+from tf_placer.search.search import search
+from tf_placer.search.shortest import NothingFits
 
 OK, OUT_OF_MEMORY, NOT_RUN = Status.OK.name, Status.OUT_OF_MEMORY.name, "NOT_RUN"
 

@@ -9,10 +9,9 @@ import rich.console
 import rich.table
 
 from tf_placer.arguments import nearest
-from tf_placer.command_line.described import described
+from tf_placer.command_line.described import Reading
 from tf_placer.command_line.moves import LISTED, Move, Sent, moves, moves_table, sent, sent_lines
 from tf_placer.command_line.request import Request
-from tf_placer.command_line.waits import wait_for
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import units_of
@@ -78,8 +77,9 @@ def explain(request: Request, plan: PlanFile, op_name: str, console: rich.consol
             remedy = nearest(op_name, problem.op_names)
             raise InputError(f"--op={op_name}: {problem.name!r} has no such op; {remedy}")
 
-    with wait_for(request, console) as wait:
-        item, problem = described(request, console, wait, check)
+    road = Reading(request, console, check=check)
+    road.read()
+    item, problem = road.program, road.problem
     placement = Placement.from_plan(plan, problem)
     explanation = explained(item, placement, item.index.id_of_name[op_name])
     for line in (

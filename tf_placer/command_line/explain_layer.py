@@ -9,10 +9,9 @@ import numpy as np
 import rich.console
 
 from tf_placer.arguments import nearest
-from tf_placer.command_line.described import described
+from tf_placer.command_line.described import Reading
 from tf_placer.command_line.moves import LISTED, Move, Sent, moves, moves_table, sent, sent_lines
 from tf_placer.command_line.request import Request
-from tf_placer.command_line.waits import wait_for
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
 from tf_placer.problem.crossings import Crossing, crossings
@@ -81,9 +80,9 @@ def explain_layer(
             remedy = nearest(name, layers.names)
             raise InputError(f"--layer={name}: {problem.name!r} has no such layer; {remedy}")
 
-    with wait_for(request, console) as wait:
-        _, problem = described(request, console, wait, check)
-    found = explained_layer(Placement.from_plan(plan, problem), name)
+    road = Reading(request, console, check=check)
+    road.read()
+    found = explained_layer(Placement.from_plan(plan, road.problem), name)
     for line in (
         *_about(found),
         *sent_lines("It sends", found.sends),

@@ -10,7 +10,8 @@ from experiments.papers import cells as cells_module
 from experiments.papers.cells import NOT_RUN, OUT_OF_MEMORY, Cell, Filled, fill
 from experiments.papers.description import Description, Row
 from tf_placer.errors import InputError
-from tf_placer.search.search import NothingFits, search
+from tf_placer.search.search import search
+from tf_placer.search.shortest import NothingFits
 
 
 @pytest.fixture

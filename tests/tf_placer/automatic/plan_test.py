@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_placer.automatic import plan as plan_module
 from tf_placer.automatic.config import AutoPlaceConfig
 from tf_placer.automatic.plan import find_plan, keep
 from tf_placer.calibration.cache import Cache
@@ -15,6 +14,7 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.errors import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
+from tf_placer.planning import road
 from tf_placer.problem.placement import Placement
 from tf_placer.search import methods
 
@@ -167,9 +167,9 @@ def test_a_kept_plan_that_does_not_answer_is_where_the_search_begins(item, tmp_p
     """Also of a method that begins nowhere, which what it finds is then held against."""
     row = crossing(item, tmp_path, 1.0)
 
-    def found(problem, searching, **given):
+    def found(problem, searching, *more, **given):
         if searching != method:
-            return search(problem, searching, **given)
+            return search(problem, searching, *more, **given)
         begins = given.get("start")
         assert (begins is not None) == methods.find(method).uses_start
         assert begins is None or begins.device_of_unit.tolist() == row.tolist()
@@ -177,8 +177,8 @@ def test_a_kept_plan_that_does_not_answer_is_where_the_search_begins(item, tmp_p
         # Slower than what was kept: that is what stays.
         return dataclasses.replace(result, runtime_s=2.0)
 
-    search = plan_module.search
-    monkeypatch.setattr(plan_module, "search", found)
+    search = road.search
+    monkeypatch.setattr(road, "search", found)
     longer = AutoPlaceConfig(cluster=CLUSTER, method=method, budget_s=9.0, cache_dir=tmp_path)
     plan = find_plan(item, CLUSTER, longer)
     assert not plan.from_cache and plan.placement.device_of_unit.tolist() == row.tolist()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tf_placer.command_line.reporting.candidate import Candidate
 from tf_placer.command_line.reporting.report import Live, Report
+from tf_placer.planning.live import search_live
 from tf_placer.search.budget import Budget
-from tf_placer.search.live import search_live
 
 
 def report_of(problem, machine, method="random", written=None):

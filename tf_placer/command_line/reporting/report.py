@@ -11,11 +11,11 @@ from tf_placer.data_parallel.data_parallel import DataParallel
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
 from tf_placer.planners.whole_layers import WholeLayers
+from tf_placer.planning.live import LiveResult
 from tf_placer.problem.layers import Layers
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
-from tf_placer.search.live import LiveResult
 from tf_placer.search.result import PROVEN, SIMULATED, SearchResult, takes_no_more
 from tf_placer.search.room import Room, room_needed
 from tf_placer.search.spec import Role

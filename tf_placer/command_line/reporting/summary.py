@@ -9,8 +9,8 @@ from tf_placer.command_line.reporting.by_layer import layer_summary
 from tf_placer.command_line.reporting.fit_verdict import fit_summary
 from tf_placer.command_line.reporting.report import Report, is_single
 from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.planning.live import LiveResult
 from tf_placer.problem.decisions import Decisions
-from tf_placer.search.live import LiveResult
 
 
 def summary(report: Report) -> dict[str, Any]:

@@ -13,7 +13,6 @@ import rich.console
 from tests.tf_placer.problem.small_problems import problem_of, small_cluster
 from tests.tf_placer.warm_workers import WarmWorkers
 from tf_placer.command_line.place import place
-from tf_placer.command_line.reporting import candidate
 from tf_placer.command_line.reporting.candidate import Candidate
 from tf_placer.command_line.reporting.fit_verdict import fit_sentences, fit_summary, least_memory_sentence
 from tf_placer.command_line.reporting.report import Report
@@ -21,6 +20,7 @@ from tf_placer.command_line.reporting.summary import summary
 from tf_placer.command_line.reporting.verdict import verdict
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
+from tf_placer.planning import road
 from tf_placer.problem.problem import Problem
 from tf_placer.search.budget import Budget
 from tf_placer.search.objective import Objective
@@ -93,7 +93,7 @@ def test_a_bound_that_is_none_is_not_said() -> None:
 def test_on_live_devices_the_plan_of_least_memory_is_measured(
     warm_workers: WarmWorkers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(candidate, "RuntimeEvaluator", warm_workers.evaluator)
+    monkeypatch.setattr(road, "RuntimeEvaluator", warm_workers.evaluator)
     request = Request(
         Source("dense_small"),
         warm_workers.cluster,

@@ -10,11 +10,12 @@ from tests.tf_placer.search.other_machine import OtherMachine
 from tf_placer.calibration.refit import Correction
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RaceFailed
+from tf_placer.planning.live import LiveConfig, search_live
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement
 from tf_placer.search.budget import Budget
-from tf_placer.search.live import LiveConfig, search_live
-from tf_placer.search.search import NothingFits, search
+from tf_placer.search.search import search
+from tf_placer.search.shortest import NothingFits
 from tf_placer.workers.local_workers import WorkerError
 
 
