@@ -90,6 +90,7 @@ class Stages:
         self._weight_s: float | None = (
             None  # seconds of a share of 1, fixed when the first stage with a share begins
         )
+        self._is_announced = False
         self._left_out: set[str] = set()  # optional stages, fixed then too
         self._resources = contextlib.ExitStack()
 
@@ -122,11 +123,11 @@ class Stages:
         return Stage(name, run, self.durations.known(key, rule_s), key)
 
     def then(self, stages: Sequence[Stage]) -> None:
-        """Puts these in the place of all that follow the running stage; a much longer wait is told."""
+        """Puts these in the place of all that follow the running stage; a much longer wait than announced is told."""
         before_s = self.remaining_s
         self._ahead = list(stages)
         after_s = self.remaining_s
-        if self._running is not None and after_s > before_s * _MUCH + _MUCH_S:
+        if self._is_announced and after_s > before_s * _MUCH + _MUCH_S:
             self.tell(f"It is more than was thought: {roughly(after_s)} from here.")
 
     def until_the_end(self, context: contextlib.AbstractContextManager[T]) -> T:
@@ -135,6 +136,7 @@ class Stages:
 
     def announce(self, note: str = "") -> None:
         """Says in a line what will be done, and how long that takes with what went by before: imports, say."""
+        self._is_announced = True
         seconds: dict[str, float | None] = {}
         if self.elapsed_s >= _ENOUGH_S:
             seconds[_BEFORE] = self.elapsed_s
