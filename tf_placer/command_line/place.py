@@ -254,6 +254,7 @@ class _Placing(_Finding):
     def rest(self) -> list[Stage]:
         """What follows the problem, as far as it is known."""
         method, is_live = self.asked.method, self.asked.cluster.is_live
+        self._make_report = self._reported_first
         if self._is_given():
             stages = [self._at_once(self._take_given)]
             stages += self.measuring(2, operator.itemgetter(0), WHILE_BUILDING) if is_live else []
