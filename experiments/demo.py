@@ -21,7 +21,6 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.command_line.place import place
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
-from tf_placer.command_line.split_batch import beside_split_batch
 from tf_placer.method_spec import Role
 from tf_placer.report.files import write_report
 from tf_placer.report.text import print_report
@@ -49,7 +48,7 @@ def main(out: pathlib.Path) -> None:
         for device in cluster.devices:
             console.print(f"  {device.name}  {device.model}", soft_wrap=True)
         request = Request(Source(workload), cluster, Budget(budget_s), _SEED.value)
-        report = beside_split_batch(place(request, _METHOD, console), request.source, console)
+        report = place(request, _METHOD, console)
         print_report(report, console)
         for path in write_report(report, out / workload):
             console.print(f"wrote {path}", soft_wrap=True)

@@ -27,9 +27,9 @@ from tf_placer.command_line.list_clusters import list_clusters
 from tf_placer.command_line.parse_flags import parse_flags
 from tf_placer.command_line.remedies import of_no_command
 from tf_placer.errors import InputError
+from tf_placer.planning.stages import begins_at, begun_s, process_start_s
 from tf_placer.search.ctrl_c import patient
 from tf_placer.version import VERSION
-from tf_placer.waiting.begun import begins_at, begun_s, process_start_s
 from tf_placer.workers.loopback import workers_opened
 
 OK, OUR_FAILURE, BAD_INPUT = 0, 1, 2

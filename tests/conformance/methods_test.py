@@ -27,8 +27,9 @@ from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
 from tf_placer.search.progress import Silent
 from tf_placer.search.result import SearchResult
-from tf_placer.search.search import NothingFits, search
+from tf_placer.search.search import search
 from tf_placer.search.settings import configured, recorded
+from tf_placer.search.shortest import NothingFits
 
 BRANCHES, LENGTH = 4, 4
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import pathlib
@@ -16,18 +17,17 @@ import tensorflow as tf
 from colocation.tensorflow_internals import process_config
 from tf_placer.automatic.config import AutoPlaceConfig
 from tf_placer.automatic.respect_devices import respect_devices
-from tf_placer.automatic.waits import PROFILE, UNPLACED, FirstCall
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.calibration.cache import Cache
+from tf_placer.calibration.profile import awaited_s
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.errors import InputError
-from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator, UnplacedFailed
 from tf_placer.graph.item import Item
 from tf_placer.method_spec import Role
 from tf_placer.planners.single_device import single_device_placements
-from tf_placer.planning.live import MEASURE, search_live, searching
-from tf_placer.planning.live_phases import START
+from tf_placer.planning.live import config_within, live_stages
+from tf_placer.planning.measuring import Measuring
 from tf_placer.planning.outcome import (
     CALLED,
     SINGLE,
@@ -40,6 +40,8 @@ from tf_placer.planning.outcome import (
     outcome_of_plan,
     progress_of,
 )
+from tf_placer.planning.road import PROFILE, Asked, Road, compiling, searching
+from tf_placer.planning.stages import Stage
 from tf_placer.problem.decisions import UNDECIDED, Decisions
 from tf_placer.problem.memory_bounds import fullest_share
 from tf_placer.problem.pins import Pin, with_fixed_ops, with_pins
@@ -47,19 +49,21 @@ from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.requested import narrowed_units
 from tf_placer.quantities import milliseconds, percentage
-from tf_placer.runtime.race import race_spreads_s, race_times_s
+from tf_placer.runtime.race import TURN_S, race_spreads_s, race_times_s
 from tf_placer.runtime.statistics import clearly_slower
 from tf_placer.search import methods
 from tf_placer.search.budget import WHOLE, Budget
-from tf_placer.search.ctrl_c import patient
-from tf_placer.search.objective import MEMORY
-from tf_placer.search.progress import Progress
+from tf_placer.search.objective import MEMORY, Objective
+from tf_placer.search.progress import Progress, Silent
 from tf_placer.search.result import SearchResult
-from tf_placer.search.search import evaluate_given, search
+from tf_placer.search.shortest import evaluate_given
 from tf_placer.user_cache import user_cache_folder
 from tf_placer.workers.fork_server import end_unused
 
 ProgressFactory = Callable[[str, Budget], Progress]
+
+UNPLACED = "racing the function as it is"
+_LOAD_S = 1.0  # on two idle cores
 
 
 def default_plan_folder() -> pathlib.Path:
@@ -98,31 +102,220 @@ def find_plan(
             f"it cannot be timed on workers, because {item.why_not_standalone}; keep_unplaced=False takes the "
             "simulator's word for a plan"
         )
-    pins = [Pin(ops, device) for ops, device in config.pins.items()]
+    call = _FirstCall(item, cluster, config, fixed or {}, progress, console, before_search)
+    return call.run()
 
-    def decided(problem: Problem) -> Problem:
-        return with_fixed_ops(item, with_pins(item, problem, pins), fixed or {})
 
-    call = FirstCall(item, cluster, config, console)
-    with call.wait:
-        call.compile()
-        with call.wait.phase(PROFILE):
-            built = build_problem(item, cluster, check=decided)
-        problem = decided(built)
+class _FirstCall(Road):
+    """The stages of a first call; they are told once it is clear that no kept plan saves them.
+
+    Arguments as ``find_plan`` takes them.
+    """
+
+    def __init__(
+        self,
+        item: Item,
+        cluster: Cluster,
+        config: AutoPlaceConfig,
+        fixed: Mapping[int, int],
+        progress: ProgressFactory | None,
+        console: rich.console.Console | None,
+        before_search: Callable[[Problem], None],
+    ) -> None:
+        asked = Asked(
+            name=f"{item.name} {item.fingerprint[:8]}",
+            cluster=cluster,
+            method=config.method,
+            budget=Budget(config.budget_s),
+            budget_of=config.budget_of,
+            seed=config.seed,
+            objective=Objective(config.objective, config.slow_down),
+        )
+        super().__init__(asked, console or rich.console.Console(quiet=True), item)
+        self._config, self._fixed, self._before_search = config, fixed, before_search
+        self._progress = progress or (lambda title, budget: Silent())
+        self._pins = [Pin(ops, device) for ops, device in config.pins.items()]
+        self._kept: Outcome | None = None
+        self._plan: Outcome | None = None
+        self._live: Outcome | None = None
+        self._is_interrupted = False
+        self._profiling_s = awaited_s(item, cluster) if self.runs else 0.0
+
+    def run(self) -> Outcome:
+        """The plan."""
+        building = Stage(PROFILE, self._build, self._profiling_s)
+        if self._profiling_s:
+            note = "Profiles are kept: later calls need none of that time."
+            self.stages.run([*compiling(self.stages), building, *self._rest()], note=note)
+        else:
+            self.stages.run([building], is_announced=False)
+        return self.plan
+
+    @property
+    def plan(self) -> Outcome:
+        """What was found."""
+        assert self._plan is not None  # some stage found it
+        return self._plan
+
+    def _build(self, _: float) -> None:
+        """The problem, and the plan that was kept for it, if it answers what is asked for."""
+        item, config = self.program, self._config
+        built = build_problem(item, self.asked.cluster, check=self._decided)
+        problem = self._decided(built)
         if config.respect_devices:
-            problem = respect_devices(item, problem, narrowed_units(built, with_pins(item, built, pins)))
+            pinned = narrowed_units(built, with_pins(item, built, self._pins))
+            problem = respect_devices(item, problem, pinned)
+        self.built = problem
         kept = _cache(config).load(_key(problem, config), lambda found: _kept_plan(found, problem))
         if kept is not None and answers(kept, config):
             if config.keep_unplaced and not kept.is_worth_it:
                 end_unused()
-            return kept
-        call.built(problem)
-        before_search(problem)
-        plan = _search(item, problem, config, progress, call, kept)
-        if kept is not None:
-            plan = _with_what_was_known(plan, kept)
-        keep(plan, config)
-    return plan
+            self._plan = kept
+            self.stages.then([])
+            return
+        self._kept = kept
+        self.stages.then([*compiling(self.stages), *self._rest()])
+        if not self._profiling_s:
+            self.stages.announce()
+        self._before_search(problem)
+
+    def _decided(self, problem: Problem) -> Problem:
+        return with_fixed_ops(self.program, with_pins(self.program, problem, self._pins), self._fixed)
+
+    def _rest(self) -> list[Stage]:
+        if self.asked.objective.is_memory:
+            measuring = Measuring(self, self._least_and_singles, rounds=0)
+            count = 1 + len(self.asked.cluster.devices)
+            return [
+                self.searching(self._find_least, self.asked.method),
+                *(measuring.stages(count, self._take_measured) if self.runs else []),
+            ]
+        if not self.runs:
+            return [self.searching(self._find_simulated, self.asked.method)]
+        rounds = config_within(self).rounds
+        race_s = _LOAD_S + 2 * rounds * max(TURN_S, self.step_s)
+        race = functools.partial(self._race_unplaced, rounds)
+        return [
+            *live_stages(self, self._progress, self._take_live, start=self._start, beside_unplaced=True),
+            self.stages.kept(UNPLACED, race, race_s, f"racing {rounds} {self.asked.where} as it is"),
+        ]
+
+    @property
+    def _start(self) -> Placement | None:
+        """The kept plan; methods decide devices alone, and so does where they begin."""
+        return None if self._kept is None else Placement(self.problem, self._kept.placement.device_of_unit)
+
+    def _keep(self, plan: Outcome, is_interrupted: bool) -> None:
+        """Keeps what a search gave."""
+        if not is_interrupted:
+            method, asked_s = self.asked.method, self._config.budget_s
+            searched_s = min(self.stages.given_s(searching(method)), asked_s)
+            plan = dataclasses.replace(plan, searched=((method, asked_s, searched_s),))
+        self._plan = plan if self._kept is None else _with_what_was_known(plan, self._kept)
+        keep(self._plan, self._config)
+
+    def _find_simulated(self, seconds: float) -> None:
+        method, start = self.asked.method, self._start
+        begin = start if methods.find(method).uses_start else None
+        found = self.search(method, self.budget_in(seconds), start=begin)
+        best = found
+        if start is not None:
+            given = evaluate_given(self.problem, start.decisions, method)
+            best = min(found, given, key=lambda one: one.runtime_s)
+        single = self.search(methods.the(Role.REFERENCE).name, Budget(evaluations=self.problem.num_devices))
+        why_not = self.program.why_not_standalone or "these devices are not for timing"
+        plan = outcome_of_plan(
+            best.placement,
+            {
+                "predicted_s": best.runtime_s,
+                "single_predicted_s": single.runtime_s,
+                "why": f"the fastest in the simulator; {why_not}",
+                "progress": _progress([best]),
+            },
+        )
+        self._keep(plan, found.interrupted)
+
+    def _take_live(self, found: Outcome) -> None:
+        self._live = found
+
+    def _race_unplaced(self, rounds: int, _: float) -> None:
+        """The recommended plan beside the function as it is."""
+        found = self._live
+        assert found is not None  # the stage before
+        race = _beside_unplaced(self.runtime, found.placement.decisions, rounds)
+        self.stop()
+        single = found.single or Timed(SINGLE)
+        plan = outcome_of_plan(
+            Placement.from_decisions(self.problem, found.placement.decisions),
+            {
+                "predicted_s": found.written.simulated_s,
+                "single_predicted_s": single.simulated_s,
+                "measured_s": found.written.measured_s,
+                "single_measured_s": single.measured_s,
+                "why": found.why,
+                "correction": None if found.correction is None else dataclasses.asdict(found.correction),
+                "progress": _progress(found.searches),
+                **race,
+            },
+        )
+        self._keep(plan, found.search.interrupted)
+
+    def _find_least(self, seconds: float) -> None:
+        """The plan that takes the least memory in the simulator.
+
+        Such a search begins nowhere, so a plan that was kept is only held against what it finds.
+        """
+        budget, start, method = self.budget_in(seconds), self._start, self.asked.method
+        shown = self._progress(f"{method}, least memory", budget)
+        searched = best = self.search(method, budget, shown, objective=self.asked.objective)
+        found = best.least_memory
+        assert found is not None  # it was sought
+        if start is not None:
+            given = evaluate_given(self.problem, start.decisions, method)
+            peak_bytes = np.array(
+                [[given.peak_bytes[device.name] for device in self.problem.cluster.devices]]
+            )
+            share = float(fullest_share(self.problem.cluster, peak_bytes)[0])
+            if (
+                share < found.share
+                and given.runtime_s <= (1 + self._config.slow_down) * found.fastest.runtime_s
+            ):
+                best, found = given, dataclasses.replace(found, share=share)
+        self._plan = outcome_of_plan(
+            best.placement,
+            {
+                "predicted_s": best.runtime_s,
+                "single_predicted_s": found.fastest.single_device_s,
+                "why": f"the least memory, {percentage(found.share)} of the fullest device, at "
+                f"{milliseconds(best.runtime_s)} beside {milliseconds(found.fastest.runtime_s)} of the fastest plan, "
+                "in the simulator",
+                "progress": _progress([found.fastest]),  # from there on memory is what falls
+            },
+        )
+        if not self.runs:
+            self._keep(self._plan, searched.interrupted)
+        self._is_interrupted = searched.interrupted
+
+    def _least_and_singles(self) -> Decisions:
+        rows = [self.plan.placement.device_of_unit, *single_device_placements(self.problem)]
+        return Decisions(np.stack(rows))
+
+    def _take_measured(self, measuring: Measuring) -> None:
+        """The plan of least memory, measured once."""
+        least, *singles = (measuring.of(row) for row in range(1 + self.problem.num_devices))
+        if least["measured_s"] is None:
+            raise InputError(
+                f"the plan of least memory does not run: {least['message']}; give objective='time', or a larger "
+                "memory_limit"
+            )
+        times_s = [single["measured_s"] for single in singles if single["measured_s"] is not None]
+        told = {
+            **kept_of_plan(self.plan),
+            "measured_s": least["measured_s"],
+            "single_measured_s": min(times_s, default=None),
+            "why": f"{self.plan.why}, and measured once",
+        }
+        self._keep(outcome_of_plan(self.plan.placement, told), self._is_interrupted)
 
 
 def answers(kept: Outcome, config: AutoPlaceConfig) -> bool:
@@ -186,142 +379,6 @@ def _kept_plan(found: Any, problem: Problem) -> Outcome:
     if (placement.device_of_op != device_of_op).any():
         raise InputError("it parts ops that must share a device")
     return dataclasses.replace(outcome_of_plan(placement, found), from_cache=True)
-
-
-def _search(
-    item: Item,
-    problem: Problem,
-    config: AutoPlaceConfig,
-    progress: ProgressFactory | None,
-    call: FirstCall,
-    kept: Outcome | None,
-) -> Outcome:
-    # Methods decide devices alone, and so does where they begin.
-    start = None if kept is None else Placement(problem, kept.placement.device_of_unit)
-    if config.objective == MEMORY:
-        return _least_memory(item, problem, config, progress, call, start)
-    if not problem.cluster.is_live or not item.runs_standalone:
-        budget, _ = call.share(problem)
-        begin = start if methods.find(config.method).uses_start else None
-        with call.wait.phase(searching(config.method)):
-            result = search(problem, config.method, budget_s=budget.seconds, seed=config.seed, start=begin)
-        searched = _searched(config, budget, result.interrupted)
-        if start is not None:
-            given = evaluate_given(problem, start.decisions, result.method)
-            result = min(result, given, key=lambda one: one.runtime_s)
-        single_s = search(
-            problem, methods.the(Role.REFERENCE), budget_evaluations=problem.num_devices
-        ).runtime_s
-        return outcome_of_plan(
-            result.placement,
-            {
-                "predicted_s": result.runtime_s,
-                "single_predicted_s": single_s,
-                "why": f"the fastest in the simulator; {item.why_not_standalone or 'these devices are not for timing'}",
-                "searched": searched,
-                "progress": _progress([result]),
-            },
-        )
-    with RuntimeEvaluator(item, problem) as evaluator:
-        with patient(), call.wait.phase(START):
-            evaluator.start(beside_unplaced=True)
-        budget, live_config = call.share(problem)
-        found = search_live(
-            problem,
-            evaluator,
-            config.method,
-            budget,
-            config.seed,
-            progress,
-            live_config,
-            wait=call.wait,
-            start=start,
-        )
-        with call.wait.phase(UNPLACED):
-            race = _beside_unplaced(evaluator, found.placement.decisions, live_config.rounds)
-    single = found.single or Timed(SINGLE)
-    return outcome_of_plan(
-        Placement.from_decisions(problem, found.placement.decisions),
-        {
-            "predicted_s": found.written.simulated_s,
-            "single_predicted_s": single.simulated_s,
-            "measured_s": found.written.measured_s,
-            "single_measured_s": single.measured_s,
-            "why": found.why,
-            "searched": _searched(config, budget, found.search.interrupted),
-            "correction": None if found.correction is None else dataclasses.asdict(found.correction),
-            "progress": _progress(found.searches),
-            **race,
-        },
-    )
-
-
-def _searched(
-    config: AutoPlaceConfig, budget: Budget, is_interrupted: bool
-) -> tuple[tuple[str, float, float], ...]:
-    """For ``Outcome.searched``; nothing where somebody ended it early."""
-    return () if is_interrupted else ((config.method, config.budget_s, budget.seconds),)
-
-
-def _least_memory(
-    item: Item,
-    problem: Problem,
-    config: AutoPlaceConfig,
-    progress: ProgressFactory | None,
-    call: FirstCall,
-    start: Placement | None,
-) -> Outcome:
-    """The plan that takes the least memory in the simulator; measured once where the devices are there.
-
-    Such a search begins nowhere, so a plan that was kept is only held against what it finds.
-    """
-    budget, _ = call.share(problem)
-    shown = progress(f"{config.method}, least memory", budget) if progress else None
-    with call.wait.phase(searching(config.method)):
-        result = search(
-            problem,
-            config.method,
-            budget.seconds,
-            seed=config.seed,
-            progress=shown,
-            objective=MEMORY,
-            slow_down=config.slow_down,
-        )
-    searched = _searched(config, budget, result.interrupted)
-    found, measured_s, single_measured_s, how = result.least_memory, None, None, "in the simulator"
-    assert found is not None  # it was sought
-    if start is not None:
-        given = evaluate_given(problem, start.decisions, result.method)
-        peak_bytes = np.array([[given.peak_bytes[device.name] for device in problem.cluster.devices]])
-        share = float(fullest_share(problem.cluster, peak_bytes)[0])
-        if share < found.share and given.runtime_s <= (1 + config.slow_down) * found.fastest.runtime_s:
-            result, found = given, dataclasses.replace(found, share=share)
-    if problem.cluster.is_live and item.runs_standalone:
-        with RuntimeEvaluator(item, problem) as evaluator, call.wait.phase(MEASURE):
-            rows = [result.placement.device_of_unit, *single_device_placements(problem)]
-            measured = evaluator.evaluate(np.stack(rows))
-        if measured.status[0] != Status.OK:
-            raise InputError(
-                f"the plan of least memory does not run: {measured.messages[0]}; give objective='time', or a larger "
-                "memory_limit"
-            )
-        measured_s, how = float(measured.runtime_s[0]), "in the simulator, and measured once"
-        singles_s = measured.runtime_s[1:][measured.status[1:] == Status.OK]
-        single_measured_s = float(singles_s.min()) if len(singles_s) else None
-    return outcome_of_plan(
-        result.placement,
-        {
-            "predicted_s": result.runtime_s,
-            "single_predicted_s": found.fastest.single_device_s,
-            "measured_s": measured_s,
-            "single_measured_s": single_measured_s,
-            "why": f"the least memory, {percentage(found.share)} of the fullest device, at "
-            f"{milliseconds(result.runtime_s)} beside {milliseconds(found.fastest.runtime_s)} of the fastest plan, "
-            f"{how}",
-            "searched": searched,
-            "progress": _progress([found.fastest]),  # from there on memory is what falls
-        },
-    )
 
 
 def _progress(searches: Sequence[SearchResult]) -> list[SearchCurve]:

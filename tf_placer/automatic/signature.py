@@ -25,6 +25,7 @@ from tf_placer.graph.item import Item
 from tf_placer.graph.program.values import large_constants
 from tf_placer.graph.reading.from_function import variable_value
 from tf_placer.planning.outcome import CALLED, RACED, Outcome
+from tf_placer.planning.stages import begins_at
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.report.page import section_of_plan
@@ -41,7 +42,6 @@ from tf_placer.rewrite.rewrite import check_can_be_written
 from tf_placer.rewrite.variables import PLACED_BEFORE, why_variables_stay
 from tf_placer.search.budget import Budget
 from tf_placer.search.progress import ConsoleProgress
-from tf_placer.waiting.begun import begins_at
 from tf_placer.workers.local_workers import import_meanwhile
 
 

@@ -18,6 +18,7 @@ from tf_placer.calibration.refit import Correction
 from tf_placer.calibration.traffic import Traffic, measure_traffic, traffic_item
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import Device, task_of
+from tf_placer.durations import Durations
 from tf_placer.graph.item import Item
 from tf_placer.ops.build import library_name
 from tf_placer.problem.analytic_problem import analytic_problem
@@ -25,7 +26,6 @@ from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.rewrite import rewrite
 from tf_placer.runtime.timing import RuntimeConfig
-from tf_placer.waiting.durations import Durations
 from tf_placer.workers.workers import workers_of
 
 # What is measured, by the name that it is kept under: another number when that changes, or what it means.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import rich.console
@@ -11,79 +12,160 @@ import rich.text
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.calibration.profile import awaited_s
 from tf_placer.command_line.request import Request
-from tf_placer.command_line.waits import BUILD, PROFILE
+from tf_placer.data_parallel.all_reduce import replicas_of
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
 from tf_placer.graph_file.read import read_graph_file
+from tf_placer.planning.road import BUILD, PROFILE, Road, compiling
+from tf_placer.planning.stages import Stage, roughly
 from tf_placer.problem.pins import pinned, with_fixed_ops, with_pins
 from tf_placer.problem.plan_file import PlanFile
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.requested import narrowed_units, with_requested_devices
-from tf_placer.search.compiling import compile_within
-from tf_placer.waiting.wait import Wait
-from tf_placer.waiting.work import roughly
 from tf_placer.workers.workers import workers_of
+from tf_placer.workloads.kept_items import is_kept
+from tf_placer.workloads.registry import settings_of
+
+SPLIT = "splitting the batch"
+# Rules for what was never done on this machine, from an idle one with two cores.
+_TRACE_S, _READ_S, _PROFILE_S = 20.0, 3.0, 55.0
+_TRACE_S_PER_OP, _SPLIT_S_PER_OP = 1.5e-3, 2e-4
+_SPLIT_LIVE_S = 8.0  # workers start, and two programs race
 
 
-def read_problem(request: Request, console: rich.console.Console, wait: Wait) -> tuple[Item | None, Problem]:
-    """As ``described``; of a profiled graph there is no item."""
-    if request.source.graph:
-        compile_within(wait)
-        with wait.phase(BUILD):
-            return None, read_graph_file(request.source.graph).problem(request.cluster)
-    return described(request, console, wait)
+class Reading(Road):
+    """A command's request on its way: the program is built, profiled on live devices, and then what follows is done."""
 
+    def __init__(
+        self,
+        request: Request,
+        console: rich.console.Console,
+        method: str = "",
+        check: Callable[[Item, Problem], object] = lambda item, problem: None,
+    ) -> None:
+        """Begins.
 
-def described(
-    request: Request,
-    console: rich.console.Console,
-    wait: Wait,
-    check: Callable[[Item, Problem], object] = lambda item, problem: None,
-) -> tuple[Item, Problem]:
-    """Builds the program's graph and its problem on the cluster.
+        Args:
+          request: the program and the devices.
+          console: is shown what goes on.
+          method: that was asked for, if any.
+          check: is given the program and its problem with estimated costs before anything is measured, too.
+        """
+        super().__init__(request.asked(method), console)
+        self.request = request
+        self._check = check
+        workload = request.source.workload
+        self._is_traced = workload is not None and not is_kept(workload)  # once it was, it is kept
 
-    Pins and plans are held against the graph before it is profiled, which takes a minute.
+    def read(self, rest: Callable[[], Sequence[Stage]] = list) -> None:
+        """Builds the program's graph and its problem on the cluster, and runs the stages that follow.
 
-    Args:
-      request: the program and the devices.
-      console: is shown what goes on.
-      wait: has the phases of ``building``.
-      check: is given the program and its problem with estimated costs before anything is measured, too.
+        Pins and plans are held against the graph before it is profiled, which takes a minute.
 
-    Raises:
-      InputError: an unknown workload, one that the cluster cannot run, a pin or plan that is not for it, or a server
-        that does not answer; or what ``check`` raises.
-    """
-    if request.cluster.kind == "remote":
-        workers_of(request.cluster).start()  # before hours of search, not after
-    compile_within(wait)
-    with wait.phase(BUILD):
-        item = request.source.item()
+        Args:
+          rest: gives what follows, as far as it is known when it is called: at the start, and with the problem there.
 
-    def checked(problem: Problem) -> None:
-        _decided(request, item, problem)
-        check(item, problem)
-        if request.is_profiled and item.runs_standalone:
-            tell_of_profile(item, problem, wait)
+        Raises:
+          InputError: an unknown workload, one that the cluster cannot run, a pin or plan that is not for it, or a
+            server that does not answer; or what the check or one of the stages raises.
+        """
 
-    with wait.phase(PROFILE if request.is_profiled else BUILD):
+        def described(_: float) -> None:
+            self._describe()
+            self.stages.then(rest())
+
+        def built(seconds: float) -> None:
+            source, cluster = self.request.source, self.request.cluster
+            if source.graph:
+                self.built = read_graph_file(source.graph).problem(cluster)
+                self.stages.then(rest())
+                return
+            if cluster.kind == "remote":
+                workers_of(cluster).start()  # before hours of search, not after
+            self.item = source.item()
+            if not self.request.is_profiled:
+                described(seconds)
+
+        profiling = [self.profiling(described)] if self.request.is_profiled else []
+        self.stages.run([*compiling(self.stages), self.building(built), *profiling, *rest()])
+
+    def building(self, run: Callable[[float], object]) -> Stage:
+        """The stage that reads or traces the program."""
+        name = self.asked.name
+        if self._is_traced:
+            return self.stages.kept(BUILD, run, _TRACE_S, _anew(name))
+        return self.stages.kept(BUILD, run, _READ_S, _built(name))
+
+    def profiling(self, run: Callable[[float], object]) -> Stage:
+        """The stage that profiles it: as long as the last time, when what was measured was kept."""
+        return self.stages.kept(PROFILE, run, _PROFILE_S, f"profiling {self.asked.where}")
+
+    def tell_of_profile(self, problem: Problem) -> None:
+        """Says in that stage how long it takes where it is not kept, and what of it will be kept."""
+        seconds = awaited_s(self.program, problem.cluster)
+        self.stages.expect(seconds)
+        if seconds:
+            self.stages.tell(
+                f"Profiling takes {roughly(seconds)}, once; it is kept, and later runs need none of it."
+            )
+
+    def splitting(self, run: Callable[[float, float], object]) -> list[Stage]:
+        """The batch split over the devices beside the plan: a smaller step is traced, or read. Empty where none can be.
+
+        A step that was never traced here takes as long as the whole one, where that was just traced, too.
+
+        Args:
+          run: splits it; is given the seconds that it takes about, and those that are left for it.
+        """
+        source, parts = self.request.source, len(replicas_of(self.request.cluster.devices))
+        splittable = source.splittable()
+        if splittable is None or parts < 2 or splittable.batch % parts:
+            return []
+        is_traced, took_s = False, self.stages.took_s(BUILD)
+        if source.workload is not None:
+            whole = settings_of(source.workload)
+            part = None if whole is None else {**whole, "batch": splittable.batch // parts}
+            is_traced = part is None or not is_kept(source.workload, part)
+        if is_traced:
+            rule_s = self.stages.durations.known(
+                _anew(source.name), max(_TRACE_S, _TRACE_S_PER_OP * self.num_ops)
+            )
+        else:
+            rule_s = self.stages.durations.known(_built(source.name), _READ_S)
+        if took_s is not None and is_traced == self._is_traced:
+            rule_s = took_s
+        rule_s += _SPLIT_S_PER_OP * self.num_ops
+        rule_s += _SPLIT_LIVE_S if self.request.cluster.is_live else 0.0
+        key = f"splitting the batch of {source.name} over {parts} devices{' anew' if is_traced else ''}"
+        seconds = self.stages.durations.known(key, rule_s)
+        return [Stage(SPLIT, functools.partial(run, seconds), seconds, key, is_optional=True)]
+
+    def _describe(self) -> None:
+        request, item = self.request, self.program
+
+        def checked(problem: Problem) -> None:
+            _decided(request, item, problem)
+            self._check(item, problem)
+            if request.is_profiled and item.runs_standalone:
+                self.tell_of_profile(problem)
+
         built = build_problem(item, request.cluster, request.costs, check=checked)
-    problem = _decided(request, item, built)
-    if request.plan is not None and request.complete_plan:
-        _tell_what_is_searched(request.plan, problem, console)
-    if request.respect_devices is not None and item.requested_devices:
-        problem = _with_requests(
-            item, problem, narrowed_units(built, problem), request.respect_devices, console
-        )
-    return item, problem
+        problem = _decided(request, item, built)
+        console = self.stages.console
+        if request.plan is not None and request.complete_plan:
+            _tell_what_is_searched(request.plan, problem, console)
+        if request.respect_devices is not None and item.requested_devices:
+            decided = narrowed_units(built, problem)
+            problem = _with_requests(item, problem, decided, request.respect_devices, console)
+        self.built = problem
 
 
-def tell_of_profile(item: Item, problem: Problem, wait: Wait) -> None:
-    """Says how long profiling takes where it is not kept, and what of it will be kept."""
-    seconds = awaited_s(item, problem.cluster)
-    wait.expect({PROFILE: seconds})
-    if seconds:
-        wait.tell(f"Profiling takes {roughly(seconds)}, once; it is kept, and later runs need none of it.")
+def _built(name: str) -> str:
+    return f"building {name}"
+
+
+def _anew(name: str) -> str:
+    return f"{_built(name)} anew"
 
 
 def _decided(request: Request, item: Item, problem: Problem) -> Problem:

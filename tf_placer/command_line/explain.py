@@ -11,9 +11,8 @@ import rich.console
 import rich.table
 
 from tf_placer.arguments import nearest
-from tf_placer.command_line.described import described
+from tf_placer.command_line.described import Reading
 from tf_placer.command_line.request import Request
-from tf_placer.command_line.waits import wait_for
 from tf_placer.errors import InputError
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
@@ -106,8 +105,9 @@ def explain(
         if name is not None and name not in names:
             raise InputError(f"--{what}={name}: {problem.name!r} has no such {what}; {nearest(name, names)}")
 
-    with wait_for(request, console) as wait:
-        item, problem = described(request, console, wait, check)
+    road = Reading(request, console, check=check)
+    road.read()
+    item, problem = road.program, road.problem
     placement = Placement.from_plan(plan, problem)
     answer = _of_op(item, placement, str(op)) if layer is None else _of_layer(placement, layer)
     sends, receives = _by_name(problem, answer.sends), _by_name(problem, answer.receives)

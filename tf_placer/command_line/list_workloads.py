@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import pathlib
 from collections.abc import Sequence
 
@@ -15,10 +16,8 @@ from tf_placer.command_line.workload_facts import (
     known_facts,
     shipped,
 )
+from tf_placer.planning.stages import Stages
 from tf_placer.quantities import UNKNOWN, amount, milliseconds
-from tf_placer.waiting.durations import Durations
-from tf_placer.waiting.wait import Wait
-from tf_placer.waiting.work import Phase, Work
 from tf_placer.workloads.known import FACTS
 
 ALL = "all"
@@ -56,20 +55,20 @@ def list_workloads(find: Sequence[str], console: rich.console.Console) -> dict[s
     facts = {name: known_facts(name) for name in names}
     missing = [name for name in names if (name in find or ALL in find) and kept_facts(name) is None]
     if missing:
-        with Wait(_work(missing), console) as wait:
-            wait.announce()
-            for position, name in enumerate(missing, 1):
-                wait.tell(f"{position} of {len(missing)}: {name} ...")
-                with wait.phase(name):
-                    facts[name] = find_facts(name)
+        stages = Stages(console)
+
+        def find_one(position: int, name: str, _: float) -> None:
+            stages.tell(f"{position} of {len(missing)}: {name} ...")
+            facts[name] = find_facts(name)
+
+        stages.run(
+            [
+                stages.kept(name, functools.partial(find_one, i, name), _FACTS_S, f"finding facts of {name}")
+                for i, name in enumerate(missing, 1)
+            ]
+        )
     _print(facts, console)
     return facts
-
-
-def _work(names: Sequence[str]) -> Work:
-    durations = Durations()
-    keys = {name: f"finding facts of {name}" for name in names}
-    return Work(tuple(Phase(name, durations.known(key, _FACTS_S), key) for name, key in keys.items()))
 
 
 def as_markdown(names: Sequence[str], file: pathlib.Path = FACTS) -> str:

@@ -9,16 +9,14 @@ import rich.console
 import rich.table
 
 from tf_placer.command_line.choices import check_runs_on
-from tf_placer.command_line.described import described
+from tf_placer.command_line.described import Reading
 from tf_placer.command_line.request import Request
-from tf_placer.command_line.waits import WHILE_BUILDING, measuring, wait_for
 from tf_placer.evaluation.measurement import Measurement, Status
-from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
 from tf_placer.planners.single_device import single_device_placements
-from tf_placer.planning.live import MEASURE, RACE
-from tf_placer.planning.live_phases import START
+from tf_placer.planning.measuring import Measuring
+from tf_placer.planning.road import WHILE_BUILDING
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.plan_file import PlanFile
@@ -68,22 +66,29 @@ def _time(
     def check(_: Item, problem: Problem) -> None:
         check_can_be_written(Placement.from_plan(plan, problem).decisions)
 
-    devices = request.cluster.devices
-    with wait_for(request, console, *measuring(request, 1 + len(devices), WHILE_BUILDING)) as wait:
-        import_meanwhile(request.cluster)
-        item, problem = described(request, console, wait, check)
-        placement = Placement.from_plan(plan, problem)
-        plans = Decisions.joined([placement.decisions, Decisions(single_device_placements(problem))])
-        simulated = SimulatedEvaluator(problem).evaluate(plans)
-        with RuntimeEvaluator(item, problem) as evaluator:
-            with wait.phase(START):
-                evaluator.start()
-            with wait.phase(MEASURE):
-                measured = evaluator.evaluate(plans)
-                found = evaluator.audit(plans.row(0)) if measured.status[0] == Status.OK else None
-            with wait.phase(RACE):
-                samples, why_not = _in_turn(evaluator, plans, measured)
+    def plans() -> Decisions:
+        given = Placement.from_plan(plan, road.problem).decisions
+        return Decisions.joined([given, Decisions(single_device_placements(road.problem))])
+
+    def audited(measuring: Measuring) -> None:
+        if measuring.measured is not None and measuring.measured.status[0] == Status.OK:
+            audits.append(road.runtime.audit(plans().row(0)))
+
+    devices, audits = request.cluster.devices, list[Audit]()
+    road = Reading(request, console, check=check)
+    measuring = Measuring(road, plans, _TURNS, confidence=1.0)
+    import_meanwhile(request.cluster)
+    road.read(lambda: measuring.stages(1 + len(devices), audited, WHILE_BUILDING))
+    measured = measuring.measured
+    assert measured is not None  # that was a stage
     names = (plan.source, *(f"everything on {device.name}" for device in devices))
+    samples, why_not = measuring.samples, ""
+    if 0 not in samples or len(samples) == 1:
+        samples, why_not = {}, f"nothing took turns: {_why_nothing_did(measured)}"
+    if measuring.race_failed:  # each fits by itself; all of them together need not
+        why_not = f"they could not take turns: {measuring.race_failed}"
+    problem, audit = road.problem, next(iter(audits), None)
+    simulated = SimulatedEvaluator(problem).evaluate(plans())
     assert measured.spread_s is not None  # the runtime's steps differ
     return {
         "workload": problem.name,
@@ -102,28 +107,17 @@ def _time(
         ],
         "verdict": why_not or in_turn_sentence(samples),
         "audit": None
-        if found is None
+        if audit is None
         else {
-            "in_place": found.in_place,
-            "absent": {op: reason.name.lower() for op, reason in found.absent.items()},
-            "added": found.added,
+            "in_place": audit.in_place,
+            "absent": {op: reason.name.lower() for op, reason in audit.absent.items()},
+            "added": audit.added,
         },
-    }, found
+    }, audit
 
 
-def _in_turn(
-    evaluator: RuntimeEvaluator, plans: Decisions, measured: Measurement
-) -> tuple[dict[int, list[float]], str]:
-    """Row -> its times in turn with the others, and why there are none."""
-    ran = np.flatnonzero(measured.status == Status.OK).tolist()
-    if 0 not in ran or len(ran) == 1:
-        why = "no single device runs the program" if 0 in ran else "the plan does not run"
-        return {}, f"nothing took turns: {why}"
-    try:
-        samples = evaluator.race(Decisions.joined([plans.row(i) for i in ran]), _TURNS, confidence=1.0)
-    except RaceFailed as error:  # each fits by itself; all of them together need not
-        return {}, f"they could not take turns: {error}"
-    return dict(zip(ran, samples, strict=True)), ""
+def _why_nothing_did(measured: Measurement) -> str:
+    return "no single device runs the program" if measured.status[0] == Status.OK else "the plan does not run"
 
 
 def _table(found: dict[str, Any]) -> rich.table.Table:

@@ -1,89 +1,82 @@
-"""Places a workload with one method, beside plainer ones."""
+"""`place` and `compare`: lists of stages from a request to what is written."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
+import itertools
+import math
 import operator
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 
 import rich.console
-import rich.text
 
 from tf_placer.calibration.build_problem import build_problem
-from tf_placer.command_line.choices import LAYER
-from tf_placer.command_line.described import read_problem
-from tf_placer.command_line.place_least_memory import place_least_memory
-from tf_placer.command_line.place_live import place_live
-from tf_placer.command_line.place_simulated import made_at_once, place_simulated
+from tf_placer.command_line.choices import LAYER, METHOD
+from tf_placer.command_line.described import Reading
 from tf_placer.command_line.request import Request
-from tf_placer.command_line.waits import Kind, wait_to_place, work_to_place
-from tf_placer.graph.item import Item
+from tf_placer.data_parallel.data_parallel import data_parallel
+from tf_placer.errors import InputError
+from tf_placer.evaluation.measurement import Status
+from tf_placer.evaluation.runtime import TraceFailed
 from tf_placer.method_spec import Role
 from tf_placer.planning.by_layer import beside_layers, in_layers
-from tf_placer.planning.candidates import measure_candidates
-from tf_placer.planning.outcome import GIVEN, Outcome, Timed
+from tf_placer.planning.live import live_stages
+from tf_placer.planning.measuring import Measuring
+from tf_placer.planning.outcome import GIVEN, SINGLE, Outcome, Timed, fastest
+from tf_placer.planning.road import AT_ONCE, CONTROL_SHARE, FASTEST, WHILE_BUILDING, beside
+from tf_placer.planning.stages import Stage, begins_at, begun_s, roughly
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.pins import pins_of_each
-from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.saved_model import plans_in
 from tf_placer.search import methods
-from tf_placer.search.budget import WHOLE
-from tf_placer.search.search import evaluate_given
-from tf_placer.waiting.begun import begins_at, begun_s
-from tf_placer.waiting.wait import Wait
-from tf_placer.workers.local_workers import import_meanwhile
+from tf_placer.search.budget import WHOLE, Budget
+from tf_placer.search.objective import Objective
+from tf_placer.search.progress import ConsoleProgress
+from tf_placer.search.shortest import NothingFits, evaluate_given
+from tf_placer.workers.local_workers import WorkerError, import_meanwhile
+
+WRITE = "writing"
+_AT_ONCE_S, _WRITE_S = 1.0, 1.0  # where it was never done on this machine
+_FEW = 1000  # more plans than a method makes that does not go on
+_ROUNDED_S = 10
+
+Finish = Callable[[Outcome], object]
 
 
-def place(request: Request, method: str, console: rich.console.Console) -> Outcome:
+def place(
+    request: Request, method: str, console: rich.console.Console, finish: Finish = lambda outcome: None
+) -> Outcome:
     """Finds one method's placement, and those of plainer ones beside it; the fastest is ``written``.
 
     Random search gets as many evaluations, but no more than a tenth of the time, or, where the budget is of each
-    search, than that. With ``--write=method`` the method's own is chosen; with ``--by=layer`` the plan that is written
+    search, than that. With ``--write=method`` the method's own is written; with ``--by=layer`` the plan that is written
     is made of it, in whole layers, and without, what such a plan takes is told. On live devices the runtime has the
     last word: see ``search_live``. Where they cannot run the program (``Item.why_not_standalone``) the simulator has
-    it, and that is said.
+    it, and that is said. Beside the plan stands what splitting the batch takes, where there is time for that.
 
     Args:
       request: what to place where.
       method: a name of ``tf_placer.methods()``.
       console: is shown what goes on.
+      finish: tells and writes what was found, as the last stage.
 
     Raises:
       InputError: bad input, or nothing fits in the cluster's memory.
     """
-    outcome = _place(request, method, console)
-    return (in_layers if request.by == LAYER else beside_layers)(outcome, request.seed)
-
-
-def _place(request: Request, method: str, console: rich.console.Console) -> Outcome:
     methods.find(method)
-    with wait_to_place(request, method, console) as wait:
-        if not request.objective.is_memory:  # that asks the devices in the end
-            import_meanwhile(request.cluster)
-        item, problem = read_problem(request, console, wait)
-        if item is None:
-            how = place_least_memory if request.objective.is_memory else place_simulated
-            return how(None, problem, request, method, console, wait)
-        is_given = request.plan is not None or request.pins or request.respect_devices
-        if is_given and (problem.allowed.sum(axis=1) == 1).all():
-            wait.replan(work_to_place(request, method, Kind.APPLIED, problem))
-            return _place_given(item, problem, request, console, wait)
-        if request.objective.is_memory:
-            return place_least_memory(item, problem, request, method, console, wait)
-        if problem.cluster.is_live and item.runs_standalone:
-            wait.replan(work_to_place(request, method, Kind.LIVE, problem))
-            return place_live(item, problem, request, method, console, wait)
-        if problem.cluster.is_live:
-            why = f"No worker can run {item.name}: {item.why_not_standalone}."
-            wait.tell(f"{why} What follows is the simulator's word alone.")
-            wait.replan(work_to_place(request, method, Kind.SIMULATED, problem))
-        return place_simulated(item, problem, request, method, console, wait)
+    road = _Placing(request, console, finish, method)
+    if not request.objective.is_memory:  # that asks the devices in the end
+        import_meanwhile(request.cluster)
+    road.read(road.rest)
+    return road.outcome
 
 
 def place_signatures(
-    request: Request, method: str, console: rich.console.Console
-) -> Iterator[tuple[str, Outcome]]:
+    request: Request, method: str, console: rich.console.Console, finish: Callable[[str, Outcome], object]
+) -> None:
     """Places signatures of a SavedModel, one after the other; what they share is where the first has it.
 
     Signatures that the model was exported with, but for those placed anew, come before all of these.
@@ -92,9 +85,7 @@ def place_signatures(
       request: its source is a SavedModel and names the signatures, separated by commas; it is read unless it has been.
       method: as in ``place``.
       console: as in ``place``.
-
-    Yields:
-      The name of each signature and its report.
+      finish: as in ``place``, with the name of each signature.
 
     Raises:
       InputError: as ``place`` does; an unknown signature, and a pin that matches in none of them, is told before the
@@ -118,21 +109,290 @@ def place_signatures(
         of_one = dataclasses.replace(source, signature=name)
         one = dataclasses.replace(request, source=of_one, held=held, budget=budget, pins=pins[name])
         with begins_at(time.monotonic() if position else begun_s()):
-            report = place(one, method, console)
-        yield name, report
-        held = report.placement.device_names | held
+            outcome = place(one, method, console, functools.partial(finish, name))
+        held = outcome.placement.device_names | held
 
 
-def _place_given(
-    item: Item, problem: Problem, request: Request, console: rich.console.Console, wait: Wait
+def compare(
+    request: Request,
+    names: Sequence[str],
+    console: rich.console.Console,
+    finish: Finish = lambda outcome: None,
 ) -> Outcome:
-    """Every op is pinned: the one placement there is, beside the best single device without pins."""
-    free = build_problem(item, request.cluster, request.costs)
-    given = evaluate_given(free, Decisions([problem.allowed.argmax(axis=1)]), GIVEN)
-    candidates = [
-        Timed.of_search(GIVEN, given),
-        made_at_once(free, methods.the(Role.REFERENCE).name, request, console),
-    ]
-    if free.cluster.is_live:
-        candidates = measure_candidates(item, free, candidates, console, operator.itemgetter(0), wait)
-    return Outcome(item, free, candidates[0], tuple(candidates[1:]))
+    """Gives every method the same budget; the fastest is ``written``.
+
+    That is its share of the whole wait, or all of it, as ``Request.budget_of`` says.
+
+    A method that finds nothing that fits, cannot place this problem or wants a library is a line of the report.
+
+    Raises:
+      InputError: bad input, or no method found a placement that fits in the cluster's memory.
+    """
+    road = _Comparing(request, console, finish)
+    road.read(functools.partial(road.rest, names))
+    return road.outcome
+
+
+class _Finding(Reading):
+    """What `place` and `compare` share: candidates are found and timed, and a report of them is written.
+
+    Attributes:
+      found: so far.
+    """
+
+    def __init__(
+        self, request: Request, console: rich.console.Console, finish: Finish, method: str = ""
+    ) -> None:
+        super().__init__(request, console, method)
+        self.found: list[Timed] = []
+        self._finish = finish
+        self._outcome: Outcome | None = None
+
+    @property
+    def outcome(self) -> Outcome:
+        """Of what was found; made when all of it is there."""
+        if self._outcome is None:
+            self._outcome = self.reported()
+        return self._outcome
+
+    def reported(self) -> Outcome:
+        """The report of what was found."""
+        raise NotImplementedError
+
+    def find(self, method: str, budget: Budget, objective: Objective = FASTEST) -> Timed:
+        """Searches with one method; where nothing that it finds fits it is a candidate without result."""
+        console = self.stages.console
+        progress = ConsoleProgress(f"{method} on {self.problem.cluster.name}", budget, console)
+        try:
+            return Timed.of_search(method, self.search(method, budget, progress, objective=objective))
+        except NothingFits as error:
+            return Timed(method, status=Status.OUT_OF_MEMORY, message=str(error))
+
+    def measuring(
+        self, count: int, written: Callable[[Sequence[Timed]], Timed | None], meanwhile: str = ""
+    ) -> list[Stage]:
+        """Times every candidate that has a placement on the live devices, and traces a step of the one that is written.
+
+        A search is not thrown away because its result cannot be timed: after Ctrl-C, or when the workers do not start
+        or no longer answer, no candidate counts as measured, and each says why.
+
+        Args:
+          count: candidates.
+          written: of the candidates that were timed, the one whose plan is written.
+          meanwhile: as ``Road.starting`` takes it.
+        """
+
+        def plans() -> Decisions | None:
+            found = [one.placement.decisions for one in self.found if one.placement is not None]
+            return Decisions.joined(found) if found else None
+
+        def timed(measuring: Measuring) -> None:
+            rows = itertools.count()
+            timed = [
+                one if one.placement is None else dataclasses.replace(one, **measuring.of(next(rows)))
+                for one in self.found
+            ]
+            chosen = written(timed)
+            self.found = [self._traced(one) if one is chosen else one for one in timed]
+
+        def untimed(_: float) -> None:
+            why = measuring.why_not
+            self.found = [dataclasses.replace(one, message=one.message or why) for one in self.found]
+
+        measuring = Measuring(self, plans, may_fail=True)
+        stages = measuring.stages(count, timed, meanwhile)
+        return [*stages, Stage(stages[-1].name, untimed)]
+
+    def closing(self) -> list[Stage]:
+        """What follows the plan: the batch split over the devices instead, and telling and writing."""
+        key = f"writing {self.asked.name}"
+        return [*self.splitting(self._split), self.stages.kept(WRITE, self._write, _WRITE_S, key)]
+
+    def _split(self, about_s: float, left_s: float) -> None:
+        """The report with the batch split beside it, or with why not."""
+        outcome = self.outcome
+        written = outcome.written
+        if outcome.search.interrupted or outcome.item is None:
+            return
+        if about_s > left_s:
+            # With twice that more, the searches have no less than it.
+            enough_s = _ROUNDED_S * math.ceil((self.request.budget.seconds + 2 * about_s) / _ROUNDED_S)
+            why_not = (
+                f"Splitting the batch over the devices instead was left out: that takes {roughly(about_s)}; "
+                f"--budget_s={enough_s} has room for it."
+            )
+            self._outcome = dataclasses.replace(outcome, why_not_split=why_not)
+            return
+        with contextlib.suppress(KeyboardInterrupt):  # the plan is there, and counts more
+            plan = (
+                None
+                if written.measured_s is None or written.placement is None
+                else written.placement.decisions
+            )
+            found = data_parallel(outcome.item, outcome.problem, self.request.source.splittable(), plan)
+            self._outcome = dataclasses.replace(outcome, data_parallel=found)
+
+    def _write(self, _: float) -> None:
+        self._finish(self.outcome)
+
+    def _traced(self, candidate: Timed) -> Timed:
+        """With a step that the runtime traced; as it is where it did not run.
+
+        Where tracing fails a line says so, and nothing else is lost with it.
+        """
+        if candidate.placement is None or candidate.measured_s is None:
+            return candidate
+        console = self.stages.console
+        try:
+            with console.status("tracing a step on the runtime"):
+                traced = self.runtime.traced_step(candidate.placement.decisions)
+            return dataclasses.replace(candidate, traced=traced)
+        except KeyboardInterrupt:
+            why = "interrupted"
+        except (TraceFailed, WorkerError, InputError) as error:
+            why = str(error)
+        self.stages.tell(f"No step was traced ({why}): timeline.json has the simulated one alone.")
+        return candidate
+
+
+class _Placing(_Finding):
+    """`place`."""
+
+    def __init__(self, request: Request, console: rich.console.Console, finish: Finish, method: str) -> None:
+        super().__init__(request, console, finish, method)
+        self._make_outcome: Callable[[], Outcome] = self._reported_first
+
+    def reported(self) -> Outcome:
+        in_or_beside = in_layers if self.request.by == LAYER else beside_layers
+        return in_or_beside(self._make_outcome(), self.request.seed)
+
+    def rest(self) -> list[Stage]:
+        """What follows the problem, as far as it is known."""
+        method, is_live = self.asked.method, self.asked.cluster.is_live
+        self._make_outcome = self._reported_first
+        if self._is_given():
+            stages = [self._at_once(self._take_given)]
+            stages += self.measuring(2, operator.itemgetter(0), WHILE_BUILDING) if is_live else []
+        elif self.asked.objective.is_memory:
+            stages = [self._at_once(self._find_beside), self.searching(self._find_least, method)]
+            count = 1 + len(self.asked.cluster.devices)
+            stages += self.measuring(count, operator.itemgetter(0)) if self.runs else []
+        elif self.runs:
+            stages = live_stages(self, self._progress, self._take_live, WHILE_BUILDING)
+        else:
+            if is_live and self.item is not None:
+                why = f"No worker can run {self.item.name}: {self.item.why_not_standalone}."
+                self.stages.tell(f"{why} What follows is the simulator's word alone.")
+            # Those before the search, so that after Ctrl-C nothing is left but writing.
+            stages = [self._at_once(self._find_beside), *self._simulated()]
+            self._make_outcome = self._reported_fastest
+        return [*stages, *self.closing()]
+
+    def _is_given(self) -> bool:
+        """Every op has its place, by a plan or by pins; of pins that is known with the problem."""
+        request = self.request
+        if self.built is None:
+            return request.is_applied
+        is_given = request.plan is not None or request.pins or request.respect_devices
+        return self.item is not None and bool(is_given) and bool((self.built.allowed.sum(axis=1) == 1).all())
+
+    def _at_once(self, run: Callable[[float], object]) -> Stage:
+        return self.stages.kept(AT_ONCE, run, _AT_ONCE_S, f"{AT_ONCE} for {self.asked.name}")
+
+    def _find_beside(self, _: float) -> None:
+        """The best of the few plans of each method that does not go on."""
+        self.found += [self.find(name, Budget(evaluations=_FEW)) for name in beside(self.asked.method)]
+
+    def _take_given(self, _: float) -> None:
+        """The one placement there is, beside the best single device without pins."""
+        plan = Decisions([self.problem.allowed.argmax(axis=1)])
+        self.built = build_problem(self.program, self.asked.cluster, self.request.costs)
+        given = Timed.of_search(GIVEN, evaluate_given(self.problem, plan, GIVEN))
+        self.found = [given, self.find(SINGLE, Budget(evaluations=_FEW))]
+
+    def _find_least(self, seconds: float) -> None:
+        found = self.find(self.asked.method, self.budget_in(seconds), self.asked.objective)
+        self.found.insert(0, found)
+
+    def _simulated(self) -> list[Stage]:
+        """The search with the method, and then random search."""
+        method, control = self.asked.method, methods.the(Role.CONTROL).name
+        if not methods.find(method).goes_on:
+            return [self.searching(self._find_own, method, share=0.0)]
+        if method == control:
+            return [self.searching(self._find_own, method)]
+        return [
+            self.searching(self._find_own, method, 1 - CONTROL_SHARE),
+            self.searching(self._find_control, control, CONTROL_SHARE),
+        ]
+
+    def _find_own(self, seconds: float) -> None:
+        self.found.insert(0, self.find(self.asked.method, self.budget_in(seconds)))
+
+    def _find_control(self, seconds: float) -> None:
+        """As many evaluations as the method had, unless that found nothing or was ended early."""
+        own = self.found[0].search
+        if own is None or own.interrupted:
+            return
+        # Ctrl-C: it had found nothing yet; the method has.
+        with contextlib.suppress(KeyboardInterrupt):
+            budget = self.budget_in(seconds).capped(own.evaluations)
+            self.found.append(self.find(methods.the(Role.CONTROL).name, budget))
+
+    def _progress(self, title: str, budget: Budget) -> ConsoleProgress:
+        return ConsoleProgress(f"{title} on {self.problem.cluster.name}", budget, self.stages.console)
+
+    def _take_live(self, found: Outcome) -> None:
+        """The method's best and those of the plainer ones stand beside what is recommended.
+
+        Raises:
+          InputError: the method's own plan was asked for, and none of it ran.
+        """
+        method = self.asked.method
+        own = found.named(method)
+        if self.request.write == METHOD and own is None:
+            raise InputError(
+                f"no plan of {method} was measured, so --write={METHOD} has none to write; "
+                "leave it away for the fastest"
+            )
+        written = own if self.request.write == METHOD and own is not None else found.written
+        outcome = dataclasses.replace(found.with_written(written, self._traced(written)), item=self.item)
+        self._make_outcome = lambda: outcome
+        self.stop()
+
+    def _reported_first(self) -> Outcome:
+        return Outcome(self.item, self.problem, self.found[0], tuple(self.found[1:]))
+
+    def _reported_fastest(self) -> Outcome:
+        asked = self.found[0]
+        chosen = asked if self.request.write == METHOD else fastest(self.found, asked.name) or asked
+        others = tuple(one for one in self.found if one is not chosen)
+        return Outcome(self.item, self.problem, chosen, others, asked=asked.name)
+
+
+class _Comparing(_Finding):
+    """`compare`."""
+
+    def rest(self, names: Sequence[str]) -> list[Stage]:
+        """What follows the problem: methods that make a few plans and are done need no share of the budget."""
+        searches = [
+            self.searching(functools.partial(self._try, name), name, float(methods.find(name).goes_on))
+            for name in names
+        ]
+        is_live = self.asked.cluster.is_live
+        return [*searches, *(self.measuring(len(names), fastest) if is_live else []), *self.closing()]
+
+    def _try(self, name: str, seconds: float) -> None:
+        """A method that cannot place this problem, or wants a library, ends nothing."""
+        try:
+            self.found.append(self.find(name, self.budget_in(seconds)))
+        except InputError as error:
+            self.found.append(Timed(name, status=Status.ILLEGAL, message=str(error)))
+
+    def reported(self) -> Outcome:
+        chosen = fastest(self.found)
+        if chosen is None:
+            raise InputError(self.found[0].message)
+        others = tuple(one for one in self.found if one is not chosen)
+        outcome = Outcome(self.item, self.problem, chosen, others)
+        return in_layers(outcome, self.request.seed) if self.request.by == LAYER else outcome

@@ -15,13 +15,12 @@ from tf_placer.calibration.profile import Profile, calibrated, profile
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import Link
 from tf_placer.command_line.choices import check_runs_on
-from tf_placer.command_line.described import tell_of_profile
+from tf_placer.command_line.described import Reading
 from tf_placer.command_line.request import Request
-from tf_placer.command_line.waits import BUILD, PROFILE, wait_for
+from tf_placer.planning.road import compiling
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.problem import Problem
 from tf_placer.quantities import milliseconds, percentage
-from tf_placer.search.compiling import compile_within
 
 _COSTLIEST = 10
 _NAMED = 5
@@ -106,14 +105,18 @@ def show_profile(request: Request, console: rich.console.Console) -> Shown:
 def _profiled(request: Request, console: rich.console.Console) -> Shown:
     cluster = request.cluster
     check_runs_on("profile", cluster.name, cluster.is_live)
-    with wait_for(request, console) as wait:
-        compile_within(wait)
-        with wait.phase(BUILD):
-            item = request.source.item()
-            problem = analytic_problem(item, cluster)
-        tell_of_profile(item, problem, wait)
-        with wait.phase(PROFILE):
-            measured = profile(item, problem)
+    road, found = Reading(request, console), list[Profile]()
+
+    def build(_: float) -> None:
+        road.item = request.source.item()
+        road.built = analytic_problem(road.item, cluster)
+
+    def ask(_: float) -> None:
+        road.tell_of_profile(road.problem)
+        found.append(profile(road.program, road.problem))
+
+    road.stages.run([*compiling(road.stages), road.building(build), road.profiling(ask)])
+    item, problem, (measured,) = road.program, road.problem, found
     type_of = dict(zip(item.index.names, item.index.op_types, strict=True))
     has_links = measured.pair is not None and measured.traffic is not None
     return Shown(problem, type_of, measured, calibrated(problem, measured).cluster if has_links else cluster)

@@ -10,6 +10,7 @@ from tf_placer.command_line.choices import BY, FASTEST, OP, WRITE, check_not_run
 from tf_placer.command_line.method_settings import MethodSettings
 from tf_placer.command_line.source import Source
 from tf_placer.errors import InputError
+from tf_placer.planning.road import Asked
 from tf_placer.problem.pins import Pin
 from tf_placer.problem.plan_file import PlanFile
 from tf_placer.search.budget import BUDGETS, WHOLE, Budget
@@ -76,6 +77,19 @@ class Request:
             costs=self.costs,
         )
         check_not_run_on(self.source.graph, self.cluster.name, self.cluster.is_live)
+
+    def asked(self, method: str = "") -> Asked:
+        """What is searched for, by the method of that name."""
+        return Asked(
+            self.source.name,
+            self.cluster,
+            method,
+            self.budget,
+            self.budget_of,
+            self.seed,
+            self.objective,
+            self.settings,
+        )
 
     @property
     def is_profiled(self) -> bool:

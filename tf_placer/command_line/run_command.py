@@ -13,20 +13,17 @@ from absl import flags
 
 from tf_placer.command_line import flag_values
 from tf_placer.command_line.cache_contents import clear_cache
-from tf_placer.command_line.compare import compare
 from tf_placer.command_line.doctor import examine
 from tf_placer.command_line.explain import explain
 from tf_placer.command_line.list_methods import list_methods
 from tf_placer.command_line.list_workloads import list_workloads
 from tf_placer.command_line.measure import measure
 from tf_placer.command_line.method_settings import method_settings
-from tf_placer.command_line.place import place, place_signatures
+from tf_placer.command_line.place import compare, place, place_signatures
 from tf_placer.command_line.profile import show_profile
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
-from tf_placer.command_line.split_batch import split_batch_within
 from tf_placer.command_line.train import Training, train
-from tf_placer.command_line.waits import writing
 from tf_placer.errors import InputError
 from tf_placer.files import replacing
 from tf_placer.graph.item import Item
@@ -49,7 +46,6 @@ from tf_placer.rewrite.saved_model import export_placed, export_saved_model, pla
 from tf_placer.search import methods
 from tf_placer.search.budget import Budget
 from tf_placer.search.ctrl_c import patient
-from tf_placer.waiting.durations import Durations
 
 
 def _place(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any]:
@@ -59,11 +55,13 @@ def _place(values: flags.FlagValues, console: rich.console.Console) -> dict[str,
         request = flag_values.request(values, flag_values.budget(values))
         if request.source.saved_model:
             return _place_saved_model(request, values, out, console)
-        outcome = split_batch_within(place(request, values.method, console), request, console)
-        also = functools.partial(_write_meta_graph, request.source, outcome, console)
-        also_written = also if request.source.meta_graph else None
-        told = _finish(outcome, out, flag_values.made_for(values), console, also_written)
-        _write_tensorboard(outcome, values, console)
+        told: dict[str, Any] = {}
+
+        def finish(outcome: Outcome) -> None:
+            also = functools.partial(_write_meta_graph, request.source, outcome, console)
+            told.update(_finish(outcome, out, values, console, also if request.source.meta_graph else None))
+
+        place(request, values.method, console, finish)
         return told
 
 
@@ -96,20 +94,21 @@ def _place_saved_model(
             )
 
     several = "," in values.signature
-    for name, placed in place_signatures(request, values.method, console):
-        of_one = dataclasses.replace(request, source=dataclasses.replace(request.source, signature=name))
-        outcome = split_batch_within(placed, of_one, console)
+
+    def finish(name: str, outcome: Outcome) -> None:
         assert outcome.item is not None  # a SavedModel's
-        placements[name], items[name] = outcome.placement, outcome.item
-        if not several:
-            only = _finish(outcome, out, _made_for_signature(values, name), console, export)
-            _write_tensorboard(outcome, values, console)
-            return only
-        print_report(outcome, console)
-        outcomes[name] = outcome
+        placements[name], items[name], outcomes[name] = outcome.placement, outcome.item, outcome
+        if several:
+            print_report(outcome, console)
+        else:
+            told.update(_finish(outcome, out, values, console, export, name))
+
+    place_signatures(request, values.method, console, finish)
+    if not several:
+        return told
     for name, outcome in outcomes.items():
         folder = out / plan_file(name).stem
-        told[name] = _written(outcome, folder, _made_for_signature(values, name), console)
+        told[name] = _written(outcome, folder, _made_for(values, name), console)
     with replacing(out, (SAVED_MODEL,)) as unfinished:
         export(unfinished)
     console.print(f"wrote {out / SAVED_MODEL}", soft_wrap=True)
@@ -118,34 +117,38 @@ def _place_saved_model(
     return {"signatures": told, "files": [str(out / SAVED_MODEL)]}
 
 
-def _made_for_signature(values: flags.FlagValues, name: str) -> dict[str, Any]:
-    return flag_values.made_for(values) | {"signature": name}
+def _made_for(values: flags.FlagValues, signature: str) -> dict[str, Any]:
+    return flag_values.made_for(values) | ({"signature": signature} if signature else {})
 
 
 def _compare(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any]:
     for method in values.methods:
         methods.find(method)
     out = pathlib.Path(values.out)
+    told: dict[str, Any] = {}
+
+    def finish(outcome: Outcome) -> None:
+        told.update(_finish(outcome, out, values, console, functools.partial(write_comparison, outcome)))
+
     with reserved_out(out):
-        request = flag_values.request(values, flag_values.budget(values))
-        outcome = split_batch_within(compare(request, values.methods, console), request, console)
-        also = functools.partial(write_comparison, outcome)
-        told = _finish(outcome, out, flag_values.made_for(values), console, also)
-        _write_tensorboard(outcome, values, console)
+        compare(flag_values.request(values, flag_values.budget(values)), values.methods, console, finish)
         return told
 
 
 def _finish(
     outcome: Outcome,
     out: pathlib.Path,
-    made_for: Mapping[str, Any],
+    values: flags.FlagValues,
     console: rich.console.Console,
     also: Callable[[pathlib.Path], None] | None = None,
+    signature: str = "",
 ) -> dict[str, Any]:
     """Prints and writes what was found; returns the summary and which files were written."""
     with patient() as ctrl_c, ctrl_c.shielded():  # what was searched for is not lost for a Ctrl-C now
         print_report(outcome, console)
-        return _written(outcome, out, made_for, console, also)
+        told = _written(outcome, out, _made_for(values, signature), console, also)
+    _write_tensorboard(outcome, values, console)
+    return told
 
 
 def _written(
@@ -156,8 +159,7 @@ def _written(
     also: Callable[[pathlib.Path], None] | None = None,
 ) -> dict[str, Any]:
     """Writes what was found; returns the summary and which files were written."""
-    timing = Durations().timing(writing(outcome.problem.name))
-    with patient() as ctrl_c, ctrl_c.shielded(), timing:
+    with patient() as ctrl_c, ctrl_c.shielded():
         written = write_report(outcome, out, made_for, also)
     for path in written:
         console.print(f"wrote {path}", soft_wrap=True)

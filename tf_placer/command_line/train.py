@@ -19,17 +19,15 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.errors import InputError
 from tf_placer.files import write_atomically
 from tf_placer.folders import check_writable
+from tf_placer.planning.road import compiling
+from tf_placer.planning.stages import Stages
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.quantities import milliseconds
 from tf_placer.search import methods
-from tf_placer.search.compiling import compile_within, compiling
 from tf_placer.search.settings import configured, recorded
 from tf_placer.training.lessons import lesson_of
 from tf_placer.training.teach import Epoch, teach
 from tf_placer.user_cache import user_cache_folder
-from tf_placer.waiting.durations import Durations
-from tf_placer.waiting.wait import Wait
-from tf_placer.waiting.work import Phase, Work
 
 _LESSONS, _TEACHING = "finding plans to learn from", "teaching"
 # Rules for what was never done on this machine, from an idle one with two cores.
@@ -93,45 +91,44 @@ def train(training: Training, out: pathlib.Path, console: rich.console.Console) 
         _check_replaceable(out)
     check_writable(out.parent, f"--out={out}")
     student = spec.student(config, training.seed)
-    with Wait(_work(training), console) as wait:
-        wait.announce()
-        compile_within(wait)
-        with wait.phase(_LESSONS):
-            lessons, held_out = (
-                _lessons(student, names, clusters, training, console)
-                for names in (training.workloads, training.held_out)
-            )
-        with wait.phase(_TEACHING):
-            history = teach(
+    lessons: dict[bool, list[Any]] = {}  # whether they are held out -> them
+    history: list[Epoch] = []
+
+    def find(_: float) -> None:
+        for is_held_out, names in enumerate((training.workloads, training.held_out)):
+            lessons[bool(is_held_out)] = _lessons(student, names, clusters, training, console)
+
+    def teach_all(_: float) -> None:
+        history.extend(
+            teach(
                 student,
-                lessons,
-                held_out,
+                lessons[False],
+                lessons[True],
                 epochs=training.epochs,
                 seed=training.seed,
                 checkpoint=out.with_name(f"{out.name}.training"),
                 show=lambda epoch: console.print(_line(epoch, training.epochs), soft_wrap=True),
             )
+        )
+
+    # Plans and trainings of before are gone on with, so the same call may take less.
+    problems = (len(training.workloads) + len(training.held_out)) * len(clusters)
+    tries = problems * training.searches * training.evaluations
+    shown = training.epochs * len(training.workloads) * len(clusters)
+    what = f"{training.method} of {', '.join(training.workloads)}"
+    stages = Stages(console)
+    finding_s, teaching_s = problems * _BUILD_S + tries * _TRY_S, shown * _SHOW_S
+    stages.run(
+        [
+            *compiling(stages),
+            stages.kept(_LESSONS, find, finding_s, f"finding {tries} plans for {what}"),
+            stages.kept(_TEACHING, teach_all, teaching_s, f"teaching {shown} times {what}"),
+        ]
+    )
     told = {**dataclasses.asdict(training), "settings": recorded(config), "loss": history[-1].loss}
     write_atomically(out, weights_bytes(student.kind, student.policy, told))
     console.print(f"wrote {out}", soft_wrap=True)
     return history
-
-
-def _work(training: Training) -> Work:
-    """Plans and trainings of before are gone on with, so the same call may take less."""
-    problems = (len(training.workloads) + len(training.held_out)) * len(training.clusters)
-    tries = problems * training.searches * training.evaluations
-    shown = training.epochs * len(training.workloads) * len(training.clusters)
-    durations = Durations()
-    lessons = f"finding {tries} plans for {training.method} of {', '.join(training.workloads)}"
-    teaching = f"teaching {shown} times {training.method} of {', '.join(training.workloads)}"
-    return Work(
-        (
-            *compiling(durations),
-            Phase(_LESSONS, durations.known(lessons, problems * _BUILD_S + tries * _TRY_S), lessons),
-            Phase(_TEACHING, durations.known(teaching, shown * _SHOW_S), teaching),
-        )
-    )
 
 
 def _check_replaceable(out: pathlib.Path) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
+import functools
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -15,28 +16,32 @@ from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.method_spec import Role
 from tf_placer.planners.single_device import single_device_placements
 from tf_placer.planning.outcome import Outcome, Timed, with_race
+from tf_placer.planning.road import CONTROL_SHARE, MEASURE, RACE, Road, searching
+from tf_placer.planning.stages import Stage
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.quantities import known
+from tf_placer.runtime.race import TURN_S
 from tf_placer.runtime.statistics import clearly_slower
+from tf_placer.runtime.timing import RuntimeConfig
 from tf_placer.search import methods
 from tf_placer.search.budget import Budget
 from tf_placer.search.ctrl_c import patient
 from tf_placer.search.progress import Progress
 from tf_placer.search.result import SearchResult
-from tf_placer.search.search import NothingFits, evaluate_given, search
-from tf_placer.waiting.wait import Wait
+from tf_placer.search.search import search
+from tf_placer.search.shortest import NothingFits, evaluate_given
 from tf_placer.workers.local_workers import WorkerError
 from tf_placer.workers.remote_workers import UnreachableServer
 
-MEASURE, RACE = "measuring plans", "racing them"
 _START = "start"  # what proposed a plan that was there before the search
 
-
-def searching(method: str) -> str:
-    """What a search is called where it is waited for."""
-    return f"searching with {method}"
+# Rules for what was never done on this machine, from an idle one with two cores.
+_LOAD_S, _LOAD_S_PER_OP = 0.05, 5e-5
+_MOST_SHARE = 0.4  # of the whole budget, for measuring and racing
+# Turns of a race that can still tell, where there is little time.
+_FEWER = ((2, 15), (1, 10))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,14 +53,12 @@ class LiveConfig:
       finalists: the fastest plans, which race against the best single device and the best plan of each method.
       rounds: turns of each in the race.
       confidence: that a plan is faster, turn by turn, before it is recommended (``clearly_slower``).
-      control_s: most seconds of random search.
     """
 
     searches: int = 3
     finalists: int = 2
     rounds: int = 20
     confidence: float = 0.95
-    control_s: float = math.inf
 
 
 def _decisions(trial: Timed) -> Decisions:
@@ -97,7 +100,6 @@ def search_live(
     progress: Callable[[str, Budget], Progress] | None = None,
     config: LiveConfig = LiveConfig(),
     settings: Mapping[str, object] | None = None,
-    wait: Wait | None = None,
     start: Placement | None = None,
 ) -> Outcome:
     """Searches on the calibrated simulator and lets the runtime have the last word.
@@ -120,7 +122,6 @@ def search_live(
       progress: makes what shows a search, from its title and budget.
       config: how to spend the time.
       settings: method -> its settings, see ``search``.
-      wait: is told of each phase that begins; it has those of ``live_phases``.
       start: a plan of this problem that was found before: it is measured and raced beside those that are found, and
         the last search goes on from it if it is the best so far.
 
@@ -135,12 +136,133 @@ def search_live(
       WorkerError, UnreachableServer: the workers cannot be started or found, and nothing was measured before.
       KeyboardInterrupt: Ctrl-C before anything was measured.
     """
-    return _LiveSearch(problem, evaluator, seed, progress, config, settings or {}, wait, start).run(
-        method, budget
-    )
+    live = LiveSearch(problem, evaluator, seed, progress, config, settings or {}, start)
+    with patient():
+        for part in live_parts(method, config.searches):
+            live.do(part, budget.share(config.searches))
+    return live.result(method)
 
 
-class _LiveSearch:
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A part of a live search.
+
+    Attributes:
+      name: of its stage.
+      run: does it; a search has so much of a budget.
+      method: that searches; "" where it is no search.
+    """
+
+    name: str
+    run: Callable[[LiveSearch, Budget], None]
+    method: str = ""
+
+
+def searchers(method: str) -> tuple[str, ...]:
+    """Who searches where a method does: it, the plain search, if it stands beside it, and random search."""
+    roles = methods.find(method).roles
+    if Role.REFERENCE in roles:
+        return ()
+    # The default is made of such: no other stands beside it.
+    beside = () if Role.DEFAULT in roles else (methods.the(Role.PLAIN).name,)
+    return tuple(dict.fromkeys((method, *beside, methods.the(Role.CONTROL).name)))
+
+
+def live_parts(method: str, searches: int) -> list[Part]:
+    """What a live search does, in its order; random search only once, unless it is asked for."""
+    found = [Part(MEASURE, lambda live, _: live.measure_what_is_there())]
+    control = methods.the(Role.CONTROL).name
+    for turn in range(searches):
+        for name in searchers(method):
+            if name != control or method == control or turn == searches - 1:
+                propose = functools.partial(_propose, method=method, name=name, turn=turn, searches=searches)
+                found.append(Part(searching(name), propose, name))
+                found.append(Part(MEASURE, lambda live, _: live.measure_proposed()))
+    return [*found, Part(RACE, lambda live, _: live.race())]
+
+
+def _propose(live: LiveSearch, share: Budget, method: str, name: str, turn: int, searches: int) -> None:
+    live.propose(method, name, share, turn, searches)
+
+
+def live_stages(
+    road: Road,
+    progress: Callable[[str, Budget], Progress],
+    then: Callable[[Outcome], None],
+    meanwhile: str = "",
+    start: Placement | None = None,
+    beside_unplaced: bool = False,
+) -> list[Stage]:
+    """A live search of what a road asks for, from the start of the workers to the race.
+
+    Args:
+      road: its program on live devices.
+      progress: makes what shows a search, from its title and budget.
+      then: is given what was found, as the last part of the race, while the workers are still there.
+      meanwhile, beside_unplaced: as ``Road.starting`` takes them.
+      start: see ``search_live``.
+    """
+    asked, config = road.asked, config_within(road)
+    running: list[LiveSearch] = []
+
+    def do(part: Part, seconds: float) -> None:
+        if not running:
+            found = LiveSearch(
+                road.problem, road.runtime, asked.seed, progress, config, asked.settings, start
+            )
+            running.append(found)
+        share = asked.budget.share(config.searches)
+        running[0].do(part, Budget(min(share.seconds, seconds), share.evaluations))
+
+    parts = live_parts(asked.method, config.searches)
+    counts = Counter(part.name for part in parts)
+    where = f"{asked.where} with {asked.method}"
+    keys = {MEASURE: f"measuring {config.searches} {where}", RACE: f"racing {config.rounds} {where}"}
+    rules_s = {MEASURE: _measuring_s(road, config), RACE: _racing_s(road, config)}
+    control, names = methods.the(Role.CONTROL).name, searchers(asked.method)
+    shares = dict.fromkeys(names, 1 / max(len(names), 1))
+    if control != asked.method:
+        shares = dict.fromkeys(names, (1 - CONTROL_SHARE) / max(len(names) - 1, 1)) | {control: CONTROL_SHARE}
+    stages = [road.starting(meanwhile, beside_unplaced)]
+    for part in parts:
+        run = functools.partial(do, part)
+        if part.method:
+            stages.append(road.searching(run, part.method, shares[part.method], counts[part.name]))
+        else:
+            seconds = road.stages.durations.known(keys[part.name], rules_s[part.name]) / counts[part.name]
+            stages.append(Stage(part.name, run, seconds, keys[part.name]))
+    return [*stages, Stage(RACE, lambda _: then(running[0].result(asked.method)))]
+
+
+def config_within(road: Road) -> LiveConfig:
+    """The live search as it is meant to be, or with fewer searches and turns where measuring would take too much."""
+    config = LiveConfig()
+    if math.isfinite(road.asked.whole_s) and searchers(road.asked.method):
+        for searches, rounds in _FEWER:
+            if _measuring_s(road, config) + _racing_s(road, config) <= _MOST_SHARE * road.asked.whole_s:
+                break
+            config = dataclasses.replace(config, searches=searches, rounds=rounds)
+    return config
+
+
+def _load_s(road: Road) -> float:
+    return _LOAD_S + _LOAD_S_PER_OP * road.assumed_ops
+
+
+def _measuring_s(road: Road, config: LiveConfig) -> float:
+    plans = len(road.asked.cluster.devices) + config.searches * len(searchers(road.asked.method))
+    timing = RuntimeConfig()
+    return plans * (_load_s(road) + (timing.warmup_steps + timing.steps) * road.step_s)
+
+
+def _racing_s(road: Road, config: LiveConfig) -> float:
+    racers = config.finalists + 2  # the best single device, and the best of another method
+    return racers * (_load_s(road) + config.rounds * max(TURN_S, road.step_s))
+
+
+class LiveSearch:
+    """A live search, a part at a time, in the order of ``live_parts``: each is skipped where it has ended before."""
+
     def __init__(
         self,
         problem: Problem,
@@ -149,9 +271,9 @@ class _LiveSearch:
         progress: Callable[[str, Budget], Progress] | None,
         config: LiveConfig,
         settings: Mapping[str, object],
-        wait: Wait | None,
         start: Placement | None,
     ) -> None:
+        """Begins; arguments as ``search_live`` takes them."""
         self._start = start
         self._problem = problem
         self._evaluator = evaluator
@@ -159,98 +281,93 @@ class _LiveSearch:
         self._progress = progress
         self._config = config
         self._settings = settings
-        self._wait = wait
         self._single = methods.the(Role.REFERENCE).name
-        self._plain = methods.the(Role.PLAIN).name
-        self._control = methods.the(Role.CONTROL).name
         self._trials: list[Timed] = []
         self._searches: list[SearchResult] = []
+        self._turn_of: dict[
+            str, tuple[int, SearchResult | None]
+        ] = {}  # method -> its last turn, and what it found
+        self._proposed: Timed | None = None
         self._correction = Correction()
         self._samples: dict[int, list[float]] = {}  # trial -> its step times in the race
+        self._has_ended, self._is_interrupted, self._why = False, False, ""
 
-    def run(self, method: str, budget: Budget) -> Outcome:
-        with patient():
-            return self._run(method, budget)
+    def do(self, part: Part, share: Budget) -> None:
+        """Does one part, unless it has ended.
 
-    def _run(self, method: str, budget: Budget) -> Outcome:
-        interrupted, why = False, ""
+        Raises:
+          WorkerError, UnreachableServer: the workers cannot be started or found, and nothing was measured before.
+        """
+        if self._has_ended:
+            return
         try:
-            for row in single_device_placements(self._problem):
-                self._measure(Timed(self._single, Placement(self._problem, row), evaluations=1))
-            if self._start is not None and not self._is_known(self._start):
-                self._measure(Timed(_START, self._start, evaluations=1))
-            if method != self._single:
-                interrupted = self._search(method, budget)
-            with patient():  # a search that was ended is no reason why the race cannot be
-                self._race()
+            part.run(self, share)
         except KeyboardInterrupt:
-            interrupted, why = True, "interrupted before the race"
+            self._has_ended, self._is_interrupted, self._why = True, True, "interrupted before the race"
         except RaceFailed as error:
-            why = f"the race failed ({error})"
+            self._has_ended, self._why = True, f"the race failed ({error})"
         except (WorkerError, UnreachableServer) as error:
             if not self._ran():
                 raise
-            why = f"nothing more could be measured ({error})"
-        if interrupted and not self._ran():
-            raise KeyboardInterrupt
-        return self._outcome(method, why, interrupted)
+            self._has_ended, self._why = True, f"nothing more could be measured ({error})"
 
-    def _search(self, method: str, whole: Budget) -> bool:
-        """Searches and measures in turn; whether Ctrl-C ended that."""
-        count = self._config.searches
-        share = whole.share(count)
-        for i in range(count):
-            which, seed = f"search {i + 1} of {count}", self._seed + i
-            last = i == count - 1
-            found = self._propose(method, share, which, seed, go_on=last)
-            if found is None:
-                continue
-            # The default is made of such: no other stands beside it.
-            rivals = {} if Role.DEFAULT in methods.find(method).roles else {self._plain: share}
-            if last:
-                seconds = min(share.seconds, self._config.control_s)
-                rivals[self._control] = Budget(seconds, found.evaluations)
-            for rival, budget in rivals.items():
-                if rival != method and not self._searches[-1].interrupted:
-                    self._propose(rival, budget, which, seed, go_on=last)
-            if self._searches[-1].interrupted:
-                return True
-        return False
+    def measure_what_is_there(self) -> None:
+        """Measures every single device, and the plan that was there before."""
+        for row in single_device_placements(self._problem):
+            self._measure(Timed(self._single, Placement(self._problem, row), evaluations=1))
+        if self._start is not None and not self._is_known(self._start):
+            self._measure(Timed(_START, self._start, evaluations=1))
 
-    def _propose(
-        self, method: str, budget: Budget, which: str, seed: int, go_on: bool
-    ) -> SearchResult | None:
-        """Searches, anew or from the method's best, and measures what came of it, if it is new."""
-        start = self._best_plan_of(method) if go_on and methods.find(method).uses_start else None
-        shown = self._progress(f"{method}, {which}", budget) if self._progress else None
-        problem = self._correction.apply(self._problem)
+    def propose(self, method: str, name: str, share: Budget, turn: int, searches: int) -> None:
+        """Searches, anew or in the last turn from the method's best; after Ctrl-C in a search no other begins.
+
+        Args:
+          method: that was asked for.
+          name: the method that searches: that one or another beside it.
+          share: of the budget.
+          turn: which of its searches it is.
+          searches: how many there are.
+        """
+        own_turn, own = self._turn_of.get(method, (turn, None))
+        if self._is_interrupted or (name != method and (own is None or own_turn != turn)):
+            return
+        if own is not None and name == methods.the(Role.CONTROL).name:
+            share = share.capped(own.evaluations)
+        is_last = turn == searches - 1
+        start = self._best_plan_of(name) if is_last and methods.find(name).uses_start else None
+        title = f"{name}, search {turn + 1} of {searches}"
         try:
-            with self._phase(searching(method)):
-                found = search(
-                    problem,
-                    method,
-                    budget.seconds,
-                    budget.evaluations,
-                    seed,
-                    shown,
-                    start=start,
-                    config=self._settings.get(method),
-                )
+            found = search(
+                self._correction.apply(self._problem),
+                name,
+                share.seconds,
+                share.evaluations,
+                self._seed + turn,
+                self._progress(title, share) if self._progress else None,
+                start=start,
+                config=self._settings.get(name),
+            )
         except NothingFits:
-            return None
+            self._turn_of[name] = turn, None
+            return
+        self._turn_of[name] = turn, found
         self._searches.append(found)
+        self._is_interrupted = found.interrupted
         plan = Placement.from_decisions(self._problem, found.placement.decisions)
         if not self._is_known(plan):
-            self._measure(
-                Timed(
-                    method,
-                    plan,
-                    found_by=found.found_by,
-                    evaluations=found.evaluations,
-                    search_s=found.search_s,
-                )
+            self._proposed = Timed(
+                name,
+                plan,
+                evaluations=found.evaluations,
+                search_s=found.search_s,
+                found_by=found.found_by,
             )
-        return found
+
+    def measure_proposed(self) -> None:
+        """Measures what the last search found, if it is new."""
+        if self._proposed is not None:
+            self._measure(self._proposed)
+        self._proposed = None
 
     def _is_known(self, plan: Placement) -> bool:
         """Whether a plan was measured already."""
@@ -258,9 +375,7 @@ class _LiveSearch:
         return any(_decisions(trial).digest(0, self._problem) == digest for trial in self._trials)
 
     def _measure(self, trial: Timed) -> None:
-        with self._phase(MEASURE):
-            measured = self._evaluator.evaluate(_decisions(trial).plain)
-        self._trials.append(trial.measured(measured))
+        self._trials.append(trial.measured(self._evaluator.evaluate(_decisions(trial).plain)))
         self._refit()
 
     def _refit(self) -> None:
@@ -281,7 +396,7 @@ class _LiveSearch:
         ran = [i for i, trial in enumerate(self._trials) if trial.measured_s is not None]
         return sorted(ran, key=lambda i: _standing(self._trials[i]))
 
-    def _race(self) -> None:
+    def race(self) -> None:
         """Races the best single device and the best plans; the race has the last word on their times."""
         ran = self._ran()
         singles = [i for i in ran if self._trials[i].name == self._single][:1]
@@ -291,18 +406,25 @@ class _LiveSearch:
         best_of_each = {self._trials[i].name: i for i in reversed(plans)}
         racers = list(dict.fromkeys([*singles, *plans[: self._config.finalists], *best_of_each.values()]))
         plans_of_race = Decisions.joined([_decisions(self._trials[i]) for i in racers])
-        with self._phase(RACE):
-            samples = self._evaluator.race(plans_of_race.plain, self._config.rounds)
+        samples = self._evaluator.race(plans_of_race.plain, self._config.rounds)
         self._trials = with_race(self._trials, racers, samples)
         # Before the refit: Ctrl-C there loses no race.
         self._samples = dict(zip(racers, samples, strict=True))
         self._refit()
 
-    def _phase(self, name: str) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext() if self._wait is None else self._wait.phase(name)
+    def result(self, method: str) -> Outcome:
+        """What is recommended, and beside it the best of each method.
 
-    def _outcome(self, method: str, why: str, interrupted: bool) -> Outcome:
+        Args:
+          method: that was asked for.
+
+        Raises:
+          NothingFits: nothing ran.
+          KeyboardInterrupt: Ctrl-C before anything did.
+        """
         ran = self._ran()
+        if not ran and self._is_interrupted:
+            raise KeyboardInterrupt
         if not ran:
             first = self._trials[0]
             raise NothingFits(
@@ -320,10 +442,15 @@ class _LiveSearch:
             for trial, seconds in zip(self._trials, simulated_s, strict=True)
         ]
         single = next((i for i in ran if self._trials[i].name == self._single), None)
-        chosen, verdict = self._choose(single, ran, why)
-        names = dict.fromkeys((self._single, self._control, self._plain, method))
+        chosen, verdict = self._choose(single, ran, self._why)
+        names = dict.fromkeys(
+            (self._single, methods.the(Role.CONTROL).name, methods.the(Role.PLAIN).name, method)
+        )
         shown = [trial for name in names if (trial := self._best_of(name)) is not None]
-        seen = {trial: _as_simulated(trial, problem, interrupted) for trial in (*shown, self._trials[chosen])}
+        seen = {
+            trial: _as_simulated(trial, problem, self._is_interrupted)
+            for trial in (*shown, self._trials[chosen])
+        }
         written = seen.pop(self._trials[chosen])
         return Outcome(
             None,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -27,8 +26,7 @@ from tf_placer.search.objective import Objective
 from tf_placer.search.progress import Progress
 from tf_placer.search.result import HistoryEntry, LeastMemory, SearchResult
 from tf_placer.search.settings import configured
-
-Find = Callable[..., SearchResult]
+from tf_placer.search.shortest import shortest
 
 _FIRST_OF = 2  # the fastest plan is looked for in half of the budget; what sets a search up may take longer
 _FILLS = (
@@ -43,7 +41,6 @@ _BURST = 128  # placements tried for time, under the cap that the best plan sets
 
 
 def least_memory(
-    find: Find,
     problem: Problem,
     spec: MethodSpec,
     config: Any,
@@ -60,7 +57,6 @@ def least_memory(
     the best so far.
 
     Args:
-      find: ``search`` for time, which this is a part of.
       problem: what to place.
       spec, config: the method that finds the fastest plan.
       budget: of everything here together.
@@ -79,7 +75,7 @@ def least_memory(
     with progress, patient():
         first = budget.share(_FIRST_OF)
         shown = _EnteredAlready(progress)
-        fastest = find(problem, spec, first.seconds, first.evaluations, seed, shown, config=config)
+        fastest = shortest(problem, spec, config, first, seed, shown)
         lowering = _Lowering(problem, fastest, objective.slow_down)
         interrupted = fastest.interrupted
         try:

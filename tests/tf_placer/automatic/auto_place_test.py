@@ -10,7 +10,8 @@ import tensorflow as tf
 
 import tf_placer
 from tests.logical_devices import REPOSITORY, outcomes_of
-from tf_placer.automatic import plan, signature
+from tf_placer.automatic import signature
+from tf_placer.planning import road
 
 CHECKS = (
     "as_a_decorator_with_arguments",
@@ -180,7 +181,7 @@ def test_what_could_not_be_used_is_not_searched_for(tmp_path, monkeypatch):
     def searched(*_, **__):
         raise AssertionError("it was searched")
 
-    monkeypatch.setattr(plan, "search", searched)
+    monkeypatch.setattr(road, "search", searched)
 
     def refused(*_, **__):
         raise tf_placer.InputError("it cannot be rebuilt")

@@ -1,25 +1,36 @@
 """Plans are kept; one that cannot be kept or read costs a search and never ends the work."""
 
 import dataclasses
+import functools
+import io
 import json
+import time
 
 import numpy as np
 import pytest
+import rich.console
 import tensorflow as tf
 
+from tf_placer import durations
 from tf_placer.automatic import plan as plan_module
 from tf_placer.automatic.config import AutoPlaceConfig
-from tf_placer.automatic.plan import find_plan, keep
+from tf_placer.automatic.plan import UNPLACED, find_plan, keep
+from tf_placer.calibration.build_problem import build_problem
 from tf_placer.calibration.cache import Cache
 from tf_placer.cluster.cluster import Cluster
+from tf_placer.cluster.local import local_devices
 from tf_placer.errors import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
+from tf_placer.planning import road
 from tf_placer.planning.outcome import CALLED, RACED, UNPLACED_CALLED
+from tf_placer.planning.road import START, searching
+from tf_placer.planning.stages import begins_at
 from tf_placer.problem.placement import Placement
 from tf_placer.search import methods
 
 CLUSTER = Cluster.logical(2)
+LIVE = Cluster("local", *local_devices(1), kind="local")
 
 
 @pytest.fixture(scope="module")
@@ -169,9 +180,9 @@ def test_a_kept_plan_that_does_not_answer_is_where_the_search_begins(item, tmp_p
     """Also of a method that begins nowhere, which what it finds is then held against."""
     row = crossing(item, tmp_path, 1.0)
 
-    def found(problem, searching, **given):
+    def found(problem, searching, *more, **given):
         if searching != method:
-            return search(problem, searching, **given)
+            return search(problem, searching, *more, **given)
         begins = given.get("start")
         assert (begins is not None) == methods.find(method).uses_start
         assert begins is None or begins.device_of_unit.tolist() == row.tolist()
@@ -179,8 +190,8 @@ def test_a_kept_plan_that_does_not_answer_is_where_the_search_begins(item, tmp_p
         # Slower than what was kept: that is what stays.
         return dataclasses.replace(result, runtime_s=2.0)
 
-    search = plan_module.search
-    monkeypatch.setattr(plan_module, "search", found)
+    search = road.search
+    monkeypatch.setattr(road, "search", found)
     longer = AutoPlaceConfig(cluster=CLUSTER, method=method, budget_s=9.0, cache_dir=tmp_path)
     plan = find_plan(item, CLUSTER, longer)
     assert not plan.from_cache and plan.placement.device_of_unit.tolist() == row.tolist()
@@ -220,3 +231,63 @@ def test_what_keeps_a_plan_from_use_is_known_before_a_search(item, tmp_path):
     assert not list(tmp_path.glob("*")), "nothing was searched"
     find_plan(item, CLUSTER, config(tmp_path))
     assert find_plan(item, CLUSTER, config(tmp_path), before_search=refused).from_cache, "nor is it then"
+
+
+class Stopped(Exception):
+    """Raised where a search would begin."""
+
+
+def announced(item, tmp_path, monkeypatch, profiling_s, cluster, **settings):
+    """What a first call says before it searches, where profiling takes so long."""
+    monkeypatch.setattr(durations, "default_file", lambda: tmp_path / "durations.json")
+    monkeypatch.setattr(road, "has_forked", lambda: False)
+    monkeypatch.setattr(plan_module, "awaited_s", lambda item, cluster: profiling_s)
+    analytic = functools.partial(build_problem, costs="analytic")
+    monkeypatch.setattr(plan_module, "build_problem", analytic)
+    stream = io.StringIO()
+
+    def stop(problem):
+        raise Stopped
+
+    asked = AutoPlaceConfig(cluster=cluster, method="auto", cache_dir=tmp_path / "plans", **settings)
+    with pytest.raises(Stopped), begins_at(time.monotonic()):
+        find_plan(item, cluster, asked, console=rich.console.Console(file=stream), before_search=stop)
+    return stream.getvalue()
+
+
+def test_it_says_in_one_line_what_will_be_done_once_no_plan_is_kept(item, tmp_path, monkeypatch):
+    (line,) = announced(item, tmp_path, monkeypatch, 0.0, LIVE, budget_s=600.0).splitlines()
+    assert line.startswith("This takes about 10 min: ")
+    for name in (START, searching("auto"), searching("random"), UNPLACED):
+        assert name in line
+    assert "Profiles are kept" not in line
+
+
+def test_calibration_is_told_before_it_begins_and_is_in_the_whole_wait(item, tmp_path, monkeypatch):
+    (line,) = announced(item, tmp_path, monkeypatch, 30.0, LIVE, budget_s=600.0).splitlines()
+    assert line.startswith("This takes about 10 min: profiling ops and links 30 s, ")
+    assert line.endswith("Profiles are kept: later calls need none of that time.")
+
+
+def test_where_calibration_takes_more_than_there_is_the_searches_have_a_fifth(item, tmp_path, monkeypatch):
+    line = announced(item, tmp_path, monkeypatch, 90.0, LIVE, budget_s=60.0)
+    assert line.startswith("This takes about 2 min: profiling ops and links 90 s, ")
+    assert "searching with auto 11 s" in line  # of 12 s, nine tenths
+
+
+def test_a_budget_of_the_search_is_the_searchs_alone(item, tmp_path, monkeypatch):
+    assert "searching with auto 60 s" in announced(
+        item, tmp_path, monkeypatch, 30.0, LIVE, budget_s=60.0, budget_of="search"
+    )
+
+
+def test_compiling_is_told_with_its_time_and_is_in_the_whole_wait(item, tmp_path, monkeypatch):
+    monkeypatch.setattr(road, "is_built", lambda: False)
+    monkeypatch.setattr(road, "build_library", lambda: None)
+    line = announced(item, tmp_path, monkeypatch, 0.0, LIVE, budget_s=600.0)
+    assert line.startswith("This takes about 10 min: ") and f"{road.COMPILE} 40 s, starting workers" in line
+
+
+def test_where_nothing_can_be_measured_all_is_for_the_search(item, tmp_path, monkeypatch):
+    line = announced(item, tmp_path, monkeypatch, 30.0, CLUSTER, budget_s=600.0)
+    assert START not in line and "searching with auto 10 min" in line

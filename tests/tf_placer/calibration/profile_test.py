@@ -15,9 +15,9 @@ from tf_placer.calibration.profile import Profile, awaited_s, calibrated
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.local import local_devices
 from tf_placer.costs.op_work import OpWork
+from tf_placer.durations import Durations
 from tf_placer.graph.item import Item
 from tf_placer.runtime.timing import RuntimeConfig
-from tf_placer.waiting.durations import Durations
 
 
 def test_op_times_replace_estimates_and_work_stays():
@@ -38,7 +38,7 @@ def test_op_times_replace_estimates_and_work_stays():
 
 @pytest.fixture
 def durations(tmp_path, monkeypatch):
-    monkeypatch.setattr("tf_placer.waiting.durations.default_file", lambda: tmp_path / "durations.json")
+    monkeypatch.setattr("tf_placer.durations.default_file", lambda: tmp_path / "durations.json")
     return Durations()
 
 

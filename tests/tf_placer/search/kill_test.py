@@ -11,7 +11,7 @@ import time
 import pytest
 
 from tests.tf_placer.search.killable_search import run
-from tf_placer.search.search import JOURNAL
+from tf_placer.search.shortest import JOURNAL
 
 pytestmark = pytest.mark.slow
 

@@ -21,7 +21,8 @@ from tf_placer.folders import reserved
 from tf_placer.method_spec import Role
 from tf_placer.search import methods, recorder
 from tf_placer.search.progress import Silent
-from tf_placer.search.search import JOURNAL, NothingFits, search
+from tf_placer.search.search import search
+from tf_placer.search.shortest import JOURNAL, NothingFits
 from tf_placer.search.starts import Starts
 
 PROBLEM = branches_problem(3, 4)

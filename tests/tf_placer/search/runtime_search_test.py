@@ -18,7 +18,8 @@ from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.runtime.timing import RuntimeConfig
 from tf_placer.search import methods
 from tf_placer.search.progress import Silent
-from tf_placer.search.search import JOURNAL, search
+from tf_placer.search.search import search
+from tf_placer.search.shortest import JOURNAL
 
 pytestmark = [
     pytest.mark.slow,

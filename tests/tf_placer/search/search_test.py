@@ -17,7 +17,8 @@ from tf_placer.planners.random_blocks import RandomBlocks
 from tf_placer.search import methods
 from tf_placer.search.progress import Silent
 from tf_placer.search.round import evaluated
-from tf_placer.search.search import NothingFits, search
+from tf_placer.search.search import search
+from tf_placer.search.shortest import NothingFits
 
 # Two units of 100 and 300 ns, free to cross after 10 ns: 400 on one device, 300 + 0 apart (no edges).
 PAIR_NS = [100, 300]

@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from tf_placer.waiting import durations as module
-from tf_placer.waiting.durations import Durations
+from tf_placer import durations as module
+from tf_placer.durations import Durations
 
 
 @pytest.fixture

@@ -5,27 +5,28 @@ import io
 import json
 import pathlib
 import time
+from typing import Any
 
 import pytest
 import rich.console
 
 from tests.tf_placer.problem.small_problems import problem_of
 from tf_placer.__main__ import run
-from tf_placer.command_line import split_batch
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.command_line import place as placing
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
-from tf_placer.command_line.split_batch import beside_split_batch, split_batch_within
 from tf_placer.data_parallel.data_parallel import DataParallel
+from tf_placer.planning import road
 from tf_placer.planning.outcome import Outcome, Timed
+from tf_placer.planning.stages import begins_at
 from tf_placer.quantities import milliseconds
 from tf_placer.report.files import summary
 from tf_placer.report.sentences import split_batch_sentences
 from tf_placer.report.text import print_report
 from tf_placer.search.budget import Budget
+from tf_placer.search.result import SearchResult
 from tf_placer.search.search import search
-from tf_placer.waiting.begun import begins_at
-from tf_placer.waiting.durations import Durations
-from tf_placer.waiting.work import Phase
 
 GPUS = ("/job:localhost/replica:0/task:0/device:GPU:0", "/job:localhost/replica:0/task:0/device:GPU:1")
 FOUND = DataParallel(GPUS, 8, 4, step_s=1e-9, peak_bytes=dict.fromkeys(GPUS, 1 << 30))
@@ -66,52 +67,47 @@ def test_a_reason_is_a_sentence_and_no_row(report: Outcome) -> None:
     assert "cannot be split over 2 GPUs instead: 7 examples" in shown and "data parallel x" not in shown
 
 
-def test_after_ctrl_c_nothing_is_traced(report: Outcome) -> None:
-    search_ = dataclasses.replace(report.search, interrupted=True)
-    ended = dataclasses.replace(report, written=dataclasses.replace(report.written, search=search_))
-    assert beside_split_batch(ended, Source("dense_small"), rich.console.Console()) is ended
+def split_in(budget_s: float, monkeypatch: pytest.MonkeyPatch, **more: Any) -> Outcome:
+    """The report of a run whose split batch takes about 5 s."""
+    monkeypatch.setattr(placing, "data_parallel", lambda *_: FOUND)
+    monkeypatch.setattr("tf_placer.planning.stages.Durations.known", lambda self, key, rule_s: 5.0)
+    request = Request(Source("dense_small"), Cluster.preset("p100x2"), Budget(budget_s, 4), 0, **more)
+    with begins_at(time.monotonic()):
+        return placing.place(request, "single", rich.console.Console(quiet=True))
 
 
-def test_ctrl_c_while_it_is_traced_keeps_the_plan(report: Outcome, monkeypatch: pytest.MonkeyPatch) -> None:
-    def pressed(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Source, "splittable", pressed)
-    assert beside_split_batch(report, Source("dense_small"), rich.console.Console()) is report
-
-
-def request_of(report: Outcome, budget_s: float) -> Request:
-    return Request(Source("dense_small"), report.problem.cluster, Budget(budget_s), 0)
-
-
-def test_a_split_batch_that_does_not_fit_in_what_is_left_is_left_out(
-    report: Outcome, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Begun 50 s ago: of 60 s, with a tenth more, 16 s are left."""
-    monkeypatch.setattr(split_batch, "splitting", lambda *_: Phase("splitting the batch", 40.0, "split"))
-    report = dataclasses.replace(report, item=object())
-    with begins_at(time.monotonic() - 50.0):
-        found = split_batch_within(report, request_of(report, 60.0), rich.console.Console())
+def test_a_split_batch_that_does_not_fit_in_what_is_left_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = split_in(0.1, monkeypatch)
     assert found.data_parallel is None
     assert split_batch_sentences(found) == [
-        "Splitting the batch over the devices instead was left out: that takes about 40 s; --budget_s=140 has room "
-        "for it."
+        "Splitting the batch over the devices instead was left out: that takes about 5 s; --budget_s=20 has room for "
+        "it."
     ]
 
 
-@pytest.mark.parametrize(("budget_s", "budget_of"), [(60.0, "whole"), (1.0, "search")])
-def test_a_split_batch_that_fits_is_found_and_what_it_took_is_kept(
-    report: Outcome, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, budget_s: float, budget_of: str
+@pytest.mark.parametrize(("budget_s", "budget_of"), [(600.0, "whole"), (0.1, "search")])
+def test_a_split_batch_that_fits_is_found(
+    monkeypatch: pytest.MonkeyPatch, budget_s: float, budget_of: str
 ) -> None:
-    kept = Durations(tmp_path / "durations.json")
-    monkeypatch.setattr(split_batch, "Durations", lambda: kept)
-    monkeypatch.setattr(split_batch, "splitting", lambda *_: Phase("splitting the batch", 5.0, "split"))
-    monkeypatch.setattr(split_batch, "data_parallel", lambda *_: FOUND)
-    report = dataclasses.replace(report, item=object())
-    request = dataclasses.replace(request_of(report, budget_s), budget_of=budget_of)
-    found = split_batch_within(report, request, rich.console.Console())
+    found = split_in(budget_s, monkeypatch, budget_of=budget_of)
     assert found.data_parallel is FOUND and found.why_not_split == ""
-    assert kept.of("split") is not None
+
+
+@pytest.mark.parametrize("is_interrupted", [True, False])
+def test_ctrl_c_before_it_or_while_it_is_traced_keeps_the_plan(
+    is_interrupted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pressed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def ended(*given: Any, **more: Any) -> SearchResult:
+        return dataclasses.replace(search(*given, **more), interrupted=is_interrupted)
+
+    monkeypatch.setattr(road, "search", ended)
+    monkeypatch.setattr(placing, "data_parallel", pressed)
+    request = Request(Source("dense_small"), Cluster.preset("p100x2"), Budget(evaluations=4), 0)
+    found = placing.place(request, "single", rich.console.Console(quiet=True))
+    assert found.data_parallel is None and found.search.interrupted is is_interrupted
 
 
 def test_a_row(report: Outcome) -> None:

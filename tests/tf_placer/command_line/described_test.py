@@ -3,43 +3,35 @@
 import dataclasses
 import io
 import json
+import math
 import re
 import time
 
 import pytest
 import rich.console
 
+from tf_placer import durations
 from tf_placer.__main__ import run
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.command_line import waits
+from tf_placer.command_line import described
+from tf_placer.command_line.described import Reading
+from tf_placer.command_line.place import compare, place
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
-from tf_placer.command_line.waits import (
-    BUILD,
-    SPLIT,
-    Kind,
-    share_beside_control,
-    share_out,
-    splitting,
-    wait_to_compare,
-    wait_to_place,
-    work_to_place,
-)
+from tf_placer.durations import Durations
 from tf_placer.errors import InputError
-from tf_placer.planning.live import searching
-from tf_placer.search import compiling
+from tf_placer.planning import road as road_module
+from tf_placer.planning.road import COMPILE, searching
+from tf_placer.planning.stages import begins_at
+from tf_placer.problem.plan_file import PlanFile
 from tf_placer.search.budget import SEARCH, Budget
-from tf_placer.search.compiling import COMPILE
-from tf_placer.waiting import durations
-from tf_placer.waiting.durations import Durations
-from tf_placer.waiting.wait import Wait
 
 
 @pytest.fixture(autouse=True)
 def nothing_was_done_before(tmp_path, monkeypatch):
     """No durations of this machine's user, and no workload seems to be traced."""
     monkeypatch.setattr(durations, "default_file", lambda: tmp_path / "durations.json")
-    monkeypatch.setattr(waits, "is_kept", lambda *_: (tmp_path / "durations.json").exists())
+    monkeypatch.setattr(described, "is_kept", lambda *_: (tmp_path / "durations.json").exists())
 
 
 def request_of(budget_s=60.0, **more):
@@ -69,8 +61,8 @@ def test_the_first_line_names_every_phase(tmp_path):
 
 def test_compiling_is_told_with_its_time_and_done_in_its_phase(tmp_path, monkeypatch):
     built = []
-    monkeypatch.setattr(compiling, "is_built", lambda: bool(built))
-    monkeypatch.setattr(compiling, "build_library", lambda: built.append("ops"))
+    monkeypatch.setattr(road_module, "is_built", lambda: bool(built))
+    monkeypatch.setattr(road_module, "build_library", lambda: built.append("ops"))
     first = ran(tmp_path, "place", "--budget_s=1", "--method=random")
     assert (
         f": {COMPILE} 40 s, building the graph" in first or f", {COMPILE} 40 s, building the graph" in first
@@ -85,8 +77,8 @@ def test_compiling_is_told_with_its_time_and_done_in_its_phase(tmp_path, monkeyp
 def test_every_command_that_simulates_compiles_in_a_phase(command, tmp_path, monkeypatch):
     ran(tmp_path, "place", "--budget_evaluations=4", "--method=single")
     built = []
-    monkeypatch.setattr(compiling, "is_built", lambda: bool(built))
-    monkeypatch.setattr(compiling, "build_library", lambda: built.append("ops"))
+    monkeypatch.setattr(road_module, "is_built", lambda: bool(built))
+    monkeypatch.setattr(road_module, "build_library", lambda: built.append("ops"))
     flags = {
         "compare": [
             "--workload=dense_small",
@@ -114,47 +106,56 @@ def test_methods_share_the_whole_and_that_is_said(tmp_path):
     assert summary["search_s"] < 1.5
 
 
-@pytest.mark.parametrize("budget_s", [0.5, 60.0])
-def test_random_search_beside_another_has_a_tenth(budget_s):
-    request = request_of(budget_s)
-    wait = wait_to_place(request, "local_search", quiet())
-    budget, control_s = share_beside_control(wait, request, "local_search")
-    assert budget.seconds == pytest.approx(9 * control_s, rel=1e-3)
-    assert budget.seconds + control_s >= min(0.5, 0.2 * budget_s)
-    assert budget.seconds + control_s <= budget_s
+def budgets_of(run, monkeypatch):
+    """Method -> the most seconds of its search, and what was announced."""
+    given, search = {}, road_module.search
+
+    def short(problem, method, seconds, evaluations, *more, **settings):
+        given[method] = seconds
+        return search(problem, method, 10.0, min(evaluations or 4, 4), *more, **settings)
+
+    monkeypatch.setattr(road_module, "search", short)
+    console = quiet()
+    with begins_at(time.monotonic()):
+        run(console)
+    return given, console.file.getvalue().splitlines()[0]
 
 
-def test_methods_that_go_on_have_equal_shares():
-    request = request_of()
+@pytest.mark.parametrize("budget_s", [0.5, 600.0])
+def test_random_search_beside_another_has_a_tenth(budget_s, monkeypatch):
+    given, _ = budgets_of(lambda console: place(request_of(budget_s), "local_search", console), monkeypatch)
+    assert given["local_search"] == pytest.approx(9 * given["random"])
+    together_s = given["local_search"] + given["random"]
+    assert min(0.5, 0.2 * budget_s) - 1e-9 <= together_s <= budget_s
+    assert budget_s < 1.0 or together_s > 300.0
+    assert given["single"] == math.inf, "it makes few plans"
+
+
+def test_methods_that_go_on_have_equal_shares(monkeypatch):
     names = ("single", "random", "local_search")
-    wait = wait_to_compare(request, names, quiet())
-    shares = share_out(wait, request, names)
-    assert shares["random"] == shares["local_search"]
-    assert 0 < 2 * shares["random"].seconds < 60.0
-    assert wait.remaining_s == pytest.approx(60.0, rel=0.01)
+    given, told = budgets_of(lambda console: compare(request_of(600.0), names, console), monkeypatch)
+    assert given["random"] == given["local_search"] > 150.0
+    assert "This takes about 10 min" in told
 
 
-def test_a_budget_of_the_search_is_the_searchs_alone():
-    request = request_of(budget_of=SEARCH)
-    wait = wait_to_place(request, "local_search", quiet())
-    assert share_beside_control(wait, request, "local_search") == (Budget(60.0), 60.0)
-    assert wait.remaining_s > 120.0
-    names = ("random", "local_search")
-    wait = wait_to_compare(request, names, quiet())
-    assert share_out(wait, request, names) == dict.fromkeys(names, Budget(60.0))
-    assert wait.remaining_s > 120.0
+def test_a_budget_of_the_search_is_the_searchs_alone(monkeypatch):
+    request = request_of(600.0, budget_of=SEARCH)
+    given, told = budgets_of(lambda console: place(request, "local_search", console), monkeypatch)
+    assert given["local_search"] == given["random"] == 600.0
+    assert told.startswith(("This takes about 20 min", "This takes about 21 min"))
 
 
-def test_it_is_said_where_all_but_the_search_takes_longer_than_there_is():
-    request = request_of(10.0)  # a new graph takes twenty seconds
-    wait = wait_to_place(request, "local_search", quiet())
-    assert wait.work.seconds > 20.0 + 0.2 * 10.0
-    assert wait.work.sentence().startswith("This takes about 2")
+def test_it_is_said_where_all_but_the_search_takes_longer_than_there_is(monkeypatch):
+    _, told = budgets_of(lambda console: place(request_of(10.0), "local_search", console), monkeypatch)
+    seconds = int(re.match(r"This takes about (\d+) s", told)[1])
+    assert seconds >= 20.0 + 0.2 * 10.0, "a new graph takes twenty seconds"
 
 
-def test_a_plan_that_is_applied_is_not_searched():
-    names = [phase.name for phase in work_to_place(request_of(), "auto", Kind.APPLIED).phases]
-    assert not any(name.startswith(searching("")) for name in names)
+def test_a_plan_that_is_applied_is_not_searched(tmp_path, monkeypatch):
+    ran(tmp_path, "place", "--budget_evaluations=4", "--method=single")
+    plan = PlanFile.read(tmp_path / "out" / "placement.json")
+    given, told = budgets_of(lambda console: place(request_of(plan=plan), "auto", console), monkeypatch)
+    assert list(given) == ["single"] and searching("") not in told
 
 
 def test_a_budget_is_of_the_whole_or_of_the_search():
@@ -162,49 +163,46 @@ def test_a_budget_is_of_the_whole_or_of_the_search():
         request_of(budget_of="both")
 
 
-def split_after(request, took_s, monkeypatch):
-    """What a wait thinks of the split batch when the graph is built and that took some seconds."""
-    clock_s = [0.0]
-    monkeypatch.setattr(waits, "is_kept", lambda *_: False)
-    work = work_to_place(request, "local_search", Kind.SIMULATED)
-    wait = Wait(work, quiet(), clock=lambda: clock_s[0])
-    with wait.phase(BUILD):
-        clock_s[0] += took_s
-    share_beside_control(wait, request, "local_search", num_ops=100)
-    return wait.phase_of(SPLIT), wait.remaining_s
+def split_after(request, took_s=None):
+    """The stage of the split batch when the graph is built and that took some seconds."""
+    road = Reading(request, quiet())
+    if took_s is not None:
+        clock_s = [0.0]
+        road.stages = type(road.stages)(quiet(), clock=lambda: clock_s[0])
+
+        def build(_):
+            clock_s[0] += took_s
+
+        road.stages.run([road.building(build)])
+    (stage,) = road.splitting(lambda about_s, left_s: None)
+    return stage
 
 
 def test_the_split_batch_takes_as_long_as_the_graph_that_was_just_traced(monkeypatch):
-    phase, left_s = split_after(request_of(), 10.0, monkeypatch)
-    assert phase.seconds == pytest.approx(10.0, rel=0.01)
-    assert phase.key == "splitting the batch of dense_small over 2 devices anew"
-    assert left_s == pytest.approx(50.0, rel=0.01), "the searches have less, and the whole stays"
-
-
-@pytest.mark.parametrize(("took_s", "is_planned"), [(19.0, True), (20.0, False), (300.0, False)])
-def test_the_searches_have_no_less_than_the_split_batch(monkeypatch, took_s, is_planned):
-    # Of 60 s the graph takes some, plans that cost little 1 s and writing 1 s: 39 s or 38 s are left for both.
-    phase, _ = split_after(request_of(), took_s, monkeypatch)
-    assert (phase is not None) == is_planned
+    monkeypatch.setattr(described, "is_kept", lambda *_: False)
+    assert split_after(request_of()).seconds == 20.0
+    stage = split_after(request_of(), 10.0)
+    assert stage.seconds == 10.0 and stage.is_optional
+    assert stage.key == "splitting the batch of dense_small over 2 devices anew"
 
 
 def test_what_splitting_took_before_comes_before_rules(monkeypatch):
+    monkeypatch.setattr(described, "is_kept", lambda *_: False)
     Durations().keep("splitting the batch of dense_small over 2 devices anew", 3.0)
-    phase, _ = split_after(request_of(), 10.0, monkeypatch)
-    assert phase.seconds == 3.0
+    assert split_after(request_of(), 10.0).seconds == 3.0
 
 
 def test_a_smaller_step_that_is_kept_is_read(monkeypatch):
-    monkeypatch.setattr(waits, "is_kept", lambda *_: True)
+    monkeypatch.setattr(described, "is_kept", lambda *_: True)
     Durations().keep("building dense_small", 0.5)
-    phase = splitting(request_of(), Durations(), num_ops=0)
-    assert (phase.seconds, phase.key) == (0.5, "splitting the batch of dense_small over 2 devices")
+    stage = split_after(request_of())
+    assert (stage.seconds, stage.key) == (0.5, "splitting the batch of dense_small over 2 devices")
 
 
-def test_where_no_batch_is_split_there_is_no_phase():
+def test_where_no_batch_is_split_there_is_no_stage():
     one = dataclasses.replace(request_of(), cluster=Cluster.logical(1))
-    assert splitting(one, Durations()) is None
-    assert splitting(dataclasses.replace(one, source=Source(graph="x")), Durations()) is None
+    for request in (one, dataclasses.replace(one, source=Source(graph="x"))):
+        assert Reading(request, quiet()).splitting(lambda about_s, left_s: None) == []
 
 
 @pytest.mark.alone

@@ -1,0 +1,161 @@
+"""Plans that are timed: a search that was done is kept, whatever happens meanwhile."""
+
+import io
+
+import numpy as np
+import pytest
+import rich.console
+import tensorflow as tf
+
+from tests.tf_placer.problem.small_problems import problem_of
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.cluster.local import local_devices
+from tf_placer.command_line.place import compare
+from tf_placer.command_line.request import Request
+from tf_placer.command_line.source import Source
+from tf_placer.errors import InputError
+from tf_placer.evaluation.measurement import Measurement, Status
+from tf_placer.evaluation.runtime import RaceFailed, TraceFailed
+from tf_placer.planning import road as road_module
+from tf_placer.planning.measuring import Measuring
+from tf_placer.planning.road import Asked, Road
+from tf_placer.problem.decisions import Decisions
+from tf_placer.search.budget import Budget
+from tf_placer.workers.local_workers import WorkerError
+
+LIVE = Cluster("local", *local_devices(1), kind="local")
+PROBLEM = problem_of([100, 300], [])
+PLANS = Decisions([[0, 0], [0, 1], [1, 1]])
+
+
+class Machine:
+    """Times each plan by itself as 0.5 s, the second not at all; in the race each is slower than the one before."""
+
+    def __init__(self, error=None, fails=False):
+        self._error, self._fails = error, fails
+        self.traced, self.is_closed, self.raced_with = [], False, None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc_info):
+        self.is_closed = True
+
+    def start(self, beside_unplaced=False):
+        del beside_unplaced
+
+    def evaluate(self, rows):
+        if self._error is not None:
+            raise self._error
+        status = np.where(np.arange(len(rows)) == 1, Status.CRASHED, Status.OK).astype(np.int32)
+        messages = ["gone" if one != Status.OK else "" for one in status]
+        times_s = np.where(status == Status.OK, 0.5, np.nan)
+        return Measurement(times_s, None, status, tuple(messages))
+
+    def race(self, rows, rounds, confidence):
+        self.raced_with = rounds, confidence
+        if self._fails:
+            raise RaceFailed("CRASHED: gone")
+        return [[1.0 + i] * 3 for i in range(len(rows))]
+
+    def traced_step(self, decisions):
+        self.traced.append(decisions)
+        if self._fails:
+            raise TraceFailed("CRASHED: gone")
+        return tf.compat.v1.RunMetadata()
+
+
+@pytest.fixture
+def use(monkeypatch):
+    def used(machine):
+        monkeypatch.setattr(road_module, "RuntimeEvaluator", lambda item, problem: machine)
+        return machine
+
+    return used
+
+
+def measured(plans=PLANS, **more):
+    road = Road(Asked("small", LIVE, "", Budget(1.0)), rich.console.Console(quiet=True), item=object())
+    road.built = PROBLEM
+    measuring = Measuring(road, lambda: plans, **more)
+    ended = []
+    road.stages.run(measuring.stages(3, ended.append))
+    return measuring, ended
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (KeyboardInterrupt(), "not measured: interrupted"),
+        (WorkerError("worker 0 is gone"), "not measured: worker 0 is gone"),
+        (InputError("no server answers at a:1"), "not measured: no server answers at a:1"),
+    ],
+)
+def test_a_failure_is_told_or_raised(error, why, use):
+    machine = use(Machine(error))
+    measuring, ended = measured(may_fail=True)
+    assert (measuring.measured, measuring.samples, measuring.why_not) == (None, {}, why)
+    assert ended == [] and machine.is_closed
+    machine = use(Machine(error))
+    with pytest.raises(type(error)):
+        measured()
+    assert machine.is_closed
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_runs_is_raced_and_the_races_times_count(fails, use):
+    machine = use(Machine(fails=fails))
+    measuring, ended = measured(rounds=7, confidence=0.9)
+    assert machine.raced_with == (7, 0.9) and ended == [measuring] and machine.is_closed
+    first, second, third = (measuring.of(row) for row in range(3))
+    assert [first["measured_s"], third["measured_s"]] == ([0.5, 0.5] if fails else [1.0, 2.0])
+    assert (second["measured_s"], second["status"], second["message"]) == (None, Status.CRASHED, "gone")
+    assert all(("the race failed" in one["message"]) == fails for one in (first, third))
+    assert ("spread_s" in first) != fails
+
+
+def test_one_that_runs_has_no_race_and_nothing_is_nothing(use):
+    machine = use(Machine())
+    measuring, _ = measured(PLANS.row(0))
+    assert machine.raced_with is None and measuring.of(0)["measured_s"] == 0.5
+    measuring, ended = measured(None)
+    assert measuring.measured is None and ended == [measuring]
+
+
+def compared(machine, use, methods=("random", "single", "heft")):
+    use(machine)
+    request = Request(Source("dense_small"), LIVE, Budget(evaluations=4), 0, costs="analytic")
+    console = rich.console.Console(file=io.StringIO(), width=500)
+    return compare(request, methods, console), console.file.getvalue()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), WorkerError("worker 0 is gone")])
+def test_candidates_survive_and_none_counts_as_measured(error, use):
+    report, _ = compared(Machine(error), use)
+    # Half measured, half simulated would compare what cannot be compared.
+    assert [one.measured_s for one in report.candidates] == [None] * 3
+    assert all(one.message.startswith("not measured: ") and one.search for one in report.candidates)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_step_of_the_plan_that_is_written_is_traced_or_a_line_says_why_not(fails, use):
+    machine = Machine(fails=fails)
+    report, said = compared(machine, use)
+    assert len(machine.traced) == 1
+    assert (report.written.traced is None) == fails and not any(one.traced for one in report.beside)
+    line = "No step was traced (CRASHED: gone): timeline.json has the simulated one alone."
+    assert (line in said) == fails
+
+
+def test_a_method_that_cannot_run_is_a_candidate_that_says_why(monkeypatch, use):
+    search = road_module.search
+
+    def failing(problem, method, *more, **settings):
+        if method == "heft":
+            raise InputError("no library; install it")
+        return search(problem, method, *more, **settings)
+
+    monkeypatch.setattr(road_module, "search", failing)
+    report, _ = compared(Machine(), use)
+    (found,) = (one for one in report.candidates if one.name == "heft")
+    assert (found.search, found.status_name, found.message) == (None, "NOT_RUN", "no library; install it")

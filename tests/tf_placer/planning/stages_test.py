@@ -1,0 +1,246 @@
+"""Stages on a clock of the test's own."""
+
+import io
+import math
+import re
+import time
+
+import pytest
+import rich.console
+import rich.progress
+
+from tf_placer.durations import Durations
+from tf_placer.planning.stages import Stage, Stages, about, begins_at, begun_s, process_start_s, roughly
+
+
+class Work:
+    """Stages that take as long as they are told to, on a clock that stands still meanwhile."""
+
+    def __init__(self, tmp_path, budget_s=math.inf, terminal=False):
+        self.now_s = 100.0
+        self.durations = Durations(tmp_path / "durations.json")
+        self.stream = io.StringIO()
+        console = rich.console.Console(
+            file=self.stream, force_terminal=terminal, width=120, color_system=None
+        )
+        self.stages = Stages(console, budget_s, self.durations, lambda: self.now_s)
+        self.given_s = {}
+        self.seen = {}
+
+    def stage(self, name, seconds=0.0, took_s=None, kept=True, then=lambda: None, **more):
+        """A stage, and what is left in its middle."""
+        took_s = seconds if took_s is None else took_s
+
+        def run(given_s):
+            self.given_s.setdefault(name, []).append(given_s)
+            self.now_s += took_s / 2
+            self.seen[name] = self.stages.remaining_s
+            self.now_s += took_s / 2
+            then()
+
+        return Stage(name, run, seconds, f"{name} x" if kept else "", **more)
+
+    def run(self, *stages, **more):
+        self.stages.run(stages, **more)
+        return self.stream.getvalue()
+
+
+@pytest.fixture
+def work(tmp_path):
+    return Work(tmp_path)
+
+
+def test_they_run_in_their_order_and_are_told_as_one_line(work):
+    work.now_s += 3.0
+    told = work.run(
+        work.stage("reading", 4.0),
+        work.stage("searching", 10.0),
+        work.stage("measuring", 2.0),
+        work.stage("searching", 10.4),
+        work.stage("writing", 0.2),
+        note="Once.",
+    )
+    assert told == (
+        "This takes about 30 s: starting up 3 s, reading 4 s, searching 20 s, measuring 2 s, writing under 1 s. Once.\n"
+    )
+    assert list(work.seen.values()) == pytest.approx([24.6, 5.4, 11.6, 0.1], abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "sentence"),
+    [
+        ((0.0,), "This takes less than a second: a under 1 s."),
+        ((0.3, 0.4), "This takes less than a second: a under 1 s, b under 1 s."),
+        ((0.6, 0.6), "This takes about 1 s: a under 1 s, b under 1 s."),
+        ((200.0,), "This takes about 3 min: a 3 min."),
+        ((None,), "This takes a time not known: a for a time not known."),
+        ((0.2, None), "This takes a time not known: a under 1 s, b for a time not known."),
+        ((2.0, None), "This takes at least 2 s: a 2 s, b for a time not known."),
+    ],
+)
+def test_every_sentence_is_english(work, seconds, sentence):
+    stages = [work.stage(name, s, took_s=0.0) for name, s in zip("ab", seconds, strict=False)]
+    assert work.run(*stages) == f"{sentence}\n"
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1e-9, 0.3, 0.94, 0.95, 1.0, 42.0, 99.9, 100.0, 1e4])
+def test_a_time_is_never_nothing_and_never_about_under(seconds):
+    for text in (about(seconds), roughly(seconds), roughly(seconds, is_all=False)):
+        assert not re.search(r"about under|least under|\b0 s|\b0 min", text), text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.0, "under 1 s"),
+        (0.9, "under 1 s"),
+        (1.4, "1 s"),
+        (99.0, "99 s"),
+        (150.0, "2 min"),
+        (3600.0, "60 min"),
+    ],
+)
+def test_seconds_as_people_say_them(seconds, text):
+    assert about(seconds) == text
+
+
+def test_a_slow_machine_is_slow_for_what_comes_too_but_not_for_what_is_decided(work):
+    work.run(
+        work.stage("reading", 4.0, took_s=8.0),
+        work.stage("searching", 10.0, kept=False),
+        work.stage("measuring", 6.0, took_s=0.0),
+    )
+    assert work.seen["searching"] == 5.0 + 2 * 6.0
+
+
+@pytest.mark.parametrize("took_s", [0.0, 5.0, 1000.0])
+def test_what_is_left_is_never_negative_and_what_is_overdue_takes_a_little_more(work, took_s):
+    work.run(work.stage("reading", 4.0, took_s=took_s))
+    assert work.seen["reading"] == pytest.approx(max(4.0 - took_s / 2, 0.1 * took_s / 2))
+    assert work.stages.remaining_s == 0.0
+
+
+def test_shares_are_of_what_the_others_leave_and_fixed_when_the_first_begins(tmp_path):
+    work = Work(tmp_path, budget_s=30.0)
+    told = work.run(
+        work.stage("reading", 4.0, took_s=2.0),  # and so the rest takes half as long as was thought
+        work.stage("own", 1.0, took_s=3.0, share=0.75),
+        work.stage("other", 1.0, took_s=7.0, share=0.25),
+        work.stage("racing", 6.0),
+    )
+    assert told == "This takes about 30 s: reading 4 s, own 14 s, other 6 s, racing 6 s.\n"
+    room_s = 30.0 - 2.0 - 2 * 1.0 - 0.5 * 6.0
+    assert work.given_s["own"] == [0.75 * room_s] and work.given_s["other"] == [0.25 * room_s]
+    assert work.given_s["reading"] == [math.inf]
+    # What a search took longer than its share is its end.
+    assert work.durations.of("own x") is None
+    assert work.durations.of("other x") == pytest.approx(7.0 - 0.25 * room_s)
+    assert work.stages.given_s("own") == 0.75 * room_s
+
+
+@pytest.mark.parametrize(("budget_s", "least_s"), [(10.0, 2.0), (2.0, 1.0), (0.5, 0.5)])
+def test_a_search_gets_something_however_little_there_is(tmp_path, budget_s, least_s):
+    work = Work(tmp_path, budget_s=budget_s)
+    work.run(work.stage("reading", 4.0, took_s=30.0), work.stage("searching", share=1.0))
+    assert work.given_s["searching"] == [least_s]
+
+
+@pytest.mark.parametrize(("took_s", "is_planned"), [(4.0, True), (13.0, False)])
+def test_an_optional_stage_is_planned_where_the_shares_have_no_less(tmp_path, took_s, is_planned):
+    work = Work(tmp_path, budget_s=30.0)
+    reading = work.stage("reading", took_s, kept=False)
+    split = work.stage("splitting", 10.0, is_optional=True, kept=False)
+    searching = work.stage("searching", share=1.0, kept=False)
+    told = work.run(reading, searching, split, work.stage("writing", 1.0, kept=False))
+    assert ("splitting 10 s" in told) == is_planned
+    left_s = 30.0 - took_s - 1.0
+    assert work.given_s["searching"] == [left_s - 10.0 if is_planned else left_s]
+    # It runs in any case, and is told what is left for it, with a tenth more than the budget.
+    assert work.given_s["splitting"] == [pytest.approx(33.0 - took_s - 1.0)]
+
+
+def test_what_stages_took_is_kept_for_the_next_time(work):
+    work.run(
+        work.stage("reading", 4.0, took_s=3.0),
+        work.stage("measuring", 1.0),
+        work.stage("searching", 1.0, kept=False),
+        work.stage("measuring", 1.0, took_s=1.5),
+    )
+    assert work.durations.of("reading x") == 3.0
+    assert work.durations.of("measuring x") == 2.5
+    assert work.stages.took_s("measuring") == 2.5 and work.stages.took_s("racing") is None
+    assert work.stages.kept("reading", print, 9.0, "reading x").seconds == 3.0
+
+
+def test_what_was_broken_off_is_not_kept_and_ends_the_rest(work):
+    def broken():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        work.run(work.stage("reading", 4.0, then=broken), work.stage("racing", 2.0))
+    assert work.durations.of("reading x") is None and "racing" not in work.seen
+
+
+def test_others_take_the_place_of_what_follows_and_a_longer_wait_is_told(work):
+    def replace(seconds):
+        return lambda: work.stages.then([work.stage("racing", seconds)])
+
+    reading, others = work.stage("reading", 4.0, then=replace(54.0)), work.stage("searching", 10.0)
+    assert work.run(reading, others, is_announced=False) == "", "nothing was thought"
+    work.run(work.stage("reading", 4.0, then=replace(3.0)), others)
+    assert "more than" not in work.stream.getvalue() and list(work.seen) == ["reading", "racing"]
+    assert work.run(reading, others).endswith("It is more than was thought: about 54 s from here.\n")
+
+
+def test_a_stage_may_know_better_how_long_it_takes(work):
+    work.run(work.stage("reading", 4.0, kept=False, then=lambda: work.stages.expect(9.0)))
+    assert work.durations.of("reading x") is None
+
+
+def test_what_is_opened_is_closed_when_all_is_over(work):
+    closed = []
+
+    class Opened:
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *exc_info):
+            closed.append(list(work.seen))
+
+    work.run(
+        work.stage("reading", then=lambda: work.stages.until_the_end(Opened())), work.stage("racing", 2.0)
+    )
+    assert closed == [["reading", "racing"]]
+
+
+def test_a_terminal_shows_the_stage_and_what_is_left_beside_the_bar_of_a_search(tmp_path):
+    work = Work(tmp_path, terminal=True)
+
+    def show():
+        with rich.progress.Progress(console=work.stages.console) as bar:
+            bar.add_task("auto on local", total=1.0)
+            bar.refresh()
+
+    told = work.run(
+        work.stage("reading", 4.0),
+        work.stage("searching", 10.0, then=show),
+        work.stage("writing [it]", None, took_s=1.0),
+    )
+    assert "auto on local" in told and "2 of 3: searching, at least 1 s left" in told
+
+
+def test_it_begins_now_unless_somebody_said():
+    before_s = time.monotonic()
+    assert before_s <= begun_s() <= time.monotonic()
+    with begins_at(5.0):
+        assert begun_s() == 5.0
+        with begins_at(7.0):
+            assert begun_s() == 7.0
+        assert begun_s() == 5.0
+    assert begun_s() >= before_s
+
+
+def test_the_process_started_before_this_and_always_at_the_same_time():
+    first_s = process_start_s()
+    assert first_s < time.monotonic()
+    assert process_start_s() == pytest.approx(first_s, abs=0.1)

@@ -1,0 +1,249 @@
+"""The road from a request to a plan, whoever asks: what is known on the way, and the stages that it is made of."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+
+import rich.console
+
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.evaluation.runtime import RuntimeEvaluator
+from tf_placer.graph.item import Item
+from tf_placer.method_spec import Role
+from tf_placer.ops.build import build_library, is_built
+from tf_placer.planning.stages import Stage, Stages
+from tf_placer.problem.placement import Placement
+from tf_placer.problem.problem import Problem
+from tf_placer.search import methods
+from tf_placer.search.budget import WHOLE, Budget
+from tf_placer.search.ctrl_c import patient
+from tf_placer.search.objective import Objective
+from tf_placer.search.progress import Progress
+from tf_placer.search.result import SearchResult
+from tf_placer.search.search import search
+from tf_placer.workers.fork_server import has_forked
+
+FASTEST = Objective()
+COMPILE = "compiling the simulator (this once)"
+BUILD, PROFILE, AT_ONCE = "building the graph", "profiling ops and links", "plans that cost little"
+START, MEASURE, RACE = "starting workers", "measuring plans", "racing them"
+CONTROL_SHARE = 0.1  # of the time of all searches, for random search
+WHILE_BUILDING = " while the graph is built"
+
+# Rules for what was never done on this machine, from an idle one with two cores.
+_COMPILE_S, _START_S, _START_AGAIN_S, _OP_S = 40.0, 5.0, 1.0, 5e-5
+_COMPILING = "compiling the ops"
+_OPS = 2000  # of a program that was not read yet
+_END_S, _END_S_PER_OP = (
+    0.15,
+    6e-5,
+)  # every search ends with the bounds of the program, which are not in its budget
+
+
+def searching(method: str) -> str:
+    """The name of the stage of a search."""
+    return f"searching with {method}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """What a plan is searched for, where, and how long.
+
+    Attributes:
+      name: of the program, under which durations are kept.
+      cluster: the devices.
+      method: that was asked for; "" where nothing is searched.
+      budget: most seconds and evaluations.
+      budget_of: ``"whole"``: its seconds are of everything together; ``"search"``: of each search.
+      seed: of the search.
+      objective: what is sought.
+      settings: method -> its settings, of those that have other ones than their defaults.
+    """
+
+    name: str
+    cluster: Cluster
+    method: str
+    budget: Budget
+    budget_of: str = WHOLE
+    seed: int = 0
+    objective: Objective = FASTEST
+    settings: Mapping[str, object] = dataclasses.field(default_factory=dict)
+
+    @property
+    def whole_s(self) -> float:
+        """Seconds of everything together."""
+        return self.budget.seconds if self.budget_of == WHOLE else math.inf
+
+    @property
+    def where(self) -> str:
+        """What durations are kept under that the cluster matters for."""
+        return f"{self.name} on {self.cluster.name}"
+
+
+def compiling(stages: Stages) -> list[Stage]:
+    """The C++ ops compiled: an installed package has none until its first use. Nothing where they are there."""
+    if is_built():
+        return []
+    return [stages.kept(COMPILE, lambda _: None if is_built() else build_library(), _COMPILE_S, _COMPILING)]
+
+
+class Road:
+    """A program on its way to a plan.
+
+    Attributes:
+      asked: what a plan is searched for.
+      stages: run it.
+      item: the program; None before it is read, and of a profiled graph, which has none.
+      built: its problem; None before it is built.
+      evaluator: on the live devices, from ``starting`` until ``stop``.
+    """
+
+    def __init__(self, asked: Asked, console: rich.console.Console, item: Item | None = None) -> None:
+        """Begins.
+
+        Args:
+          asked: what is searched for.
+          console: is told.
+          item: the program, where it has been read.
+        """
+        self.asked = asked
+        self.stages = Stages(console, asked.whole_s)
+        self.item = item
+        self.built: Problem | None = None
+        self.evaluator: RuntimeEvaluator | None = None
+        self._workers = contextlib.ExitStack()
+
+    @property
+    def program(self) -> Item:
+        """The program, from when it is read, of all but profiled graphs."""
+        assert self.item is not None  # stages that ask for it come behind the one that reads it
+        return self.item
+
+    @property
+    def problem(self) -> Problem:
+        """The program on the cluster, from when it is built."""
+        assert self.built is not None  # stages that ask for it come behind the one that builds it
+        return self.built
+
+    @property
+    def runtime(self) -> RuntimeEvaluator:
+        """The evaluator, while it is started."""
+        assert self.evaluator is not None  # stages that ask for it come behind the one that starts it
+        return self.evaluator
+
+    @property
+    def runs(self) -> bool:
+        """The devices can be asked; taken for granted of a program that is not read yet."""
+        cluster, item = self.asked.cluster, self.item
+        return cluster.is_live and (self.built is None if item is None else item.runs_standalone)
+
+    @property
+    def num_ops(self) -> int:
+        """0 where it is not known yet."""
+        if self.built is not None:
+            return self.built.num_ops
+        return 0 if self.item is None else self.item.index.num_ops
+
+    @property
+    def assumed_ops(self) -> int:
+        """A guess where it is not known."""
+        return self.num_ops or _OPS
+
+    @property
+    def step_s(self) -> float:
+        """Of the best single device, as the costs have it, if ops follow each other; by a rule where none are known."""
+        if self.built is None:
+            return self.assumed_ops * _OP_S
+        return float(self.built.compute_ns.sum(axis=0).min()) / 1e9
+
+    def searching(
+        self, run: Callable[[float], object], method: str, share: float = 1.0, parts: int = 1
+    ) -> Stage:
+        """A search in the simulator, or one of several parts of it.
+
+        Args:
+          run: searches.
+          method: its name.
+          share: of what is left of a whole budget; 0 where it ends by itself.
+          parts: how many there are.
+        """
+        name, seconds = searching(method), self.asked.budget.seconds
+        if math.isinf(seconds):
+            key = f"{self.asked.budget.evaluations} evaluations of {method}, {self.asked.where}"
+            known_s = self.stages.durations.of(key)
+            return Stage(name, run, None if known_s is None else known_s / parts, key)
+        if math.isinf(self.asked.whole_s):
+            return Stage(name, run, seconds / parts)
+        ending = f"ending a search of {self.asked.name}"
+        end_s = self.stages.durations.known(ending, _END_S + _END_S_PER_OP * self.num_ops)
+        return Stage(name, run, end_s, ending if share else "", share=share / parts)
+
+    def budget_in(self, seconds: float) -> Budget:
+        """What was asked for, in no more than so many seconds."""
+        return Budget(min(seconds, self.asked.budget.seconds), self.asked.budget.evaluations)
+
+    def search(
+        self,
+        method: str,
+        budget: Budget,
+        progress: Progress | None = None,
+        start: Placement | None = None,
+        objective: Objective = FASTEST,
+    ) -> SearchResult:
+        """Searches in the simulator with the seed and the settings that were asked for.
+
+        Args:
+          method: its name.
+          budget: of this search.
+          progress: shows it.
+          start: where it begins.
+          objective: what is sought.
+
+        Raises:
+          InputError, NothingFits: as ``search``.
+        """
+        return search(
+            self.problem,
+            method,
+            budget.seconds,
+            budget.evaluations,
+            self.asked.seed,
+            progress,
+            start=start,
+            config=self.asked.settings.get(method),
+            objective=objective.name,
+            slow_down=objective.slow_down,
+        )
+
+    def starting(self, meanwhile: str = "", beside_unplaced: bool = False) -> Stage:
+        """The start of workers: by far the most of it is that TensorFlow is imported, which is done once.
+
+        Args:
+          meanwhile: what is done while it is imported, if that counts.
+          beside_unplaced: as ``RuntimeEvaluator.start`` takes it.
+        """
+
+        def start(_: float) -> None:
+            self.stages.until_the_end(self._workers)
+            self._workers.enter_context(patient())
+            self.evaluator = self._workers.enter_context(RuntimeEvaluator(self.program, self.problem))
+            self.evaluator.start(beside_unplaced)
+
+        again = has_forked()
+        key = f"starting workers {len(self.asked.cluster.devices)}{' again' if again else meanwhile}"
+        return self.stages.kept(START, start, _START_AGAIN_S if again else _START_S, key)
+
+    def stop(self) -> None:
+        """Ends the workers."""
+        self.evaluator = None
+        self._workers.close()
+
+
+def beside(method: str) -> tuple[str, ...]:
+    """Names of the methods whose few plans stand beside those of another."""
+    if Role.REFERENCE in methods.find(method).roles:
+        return ()
+    return tuple(spec.name for spec in methods.having(Role.BESIDE) if spec.name != method)

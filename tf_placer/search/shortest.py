@@ -1,0 +1,247 @@
+"""Runs a method against a budget and keeps the fastest placement it tried."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import os
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from tf_placer.eager import eagerly
+from tf_placer.errors import InputError
+from tf_placer.evaluation.any_order import search_simulator
+from tf_placer.evaluation.evaluator import Evaluator
+from tf_placer.evaluation.journaled import JournaledEvaluator
+from tf_placer.evaluation.measurement import Status
+from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.folders import reserved
+from tf_placer.method_spec import Kind, MethodSpec, Role
+from tf_placer.problem.bounds import lower_bounds
+from tf_placer.problem.decisions import Decisions
+from tf_placer.problem.placement import Placement
+from tf_placer.problem.problem import Problem
+from tf_placer.problem.shortage import shortage
+from tf_placer.search import methods
+from tf_placer.search.arguments import method_of, start_of
+from tf_placer.search.budget import Budget
+from tf_placer.search.checkpoint import Checkpoint
+from tf_placer.search.ctrl_c import CtrlC, patient
+from tf_placer.search.drivers import rounds
+from tf_placer.search.progress import Progress, Silent
+from tf_placer.search.recorder import Recorder
+from tf_placer.search.result import SearchResult
+from tf_placer.search.room import room_needed
+from tf_placer.search.round import Context, Round, evaluated
+from tf_placer.search.settings import configured, recorded
+from tf_placer.search.starts import Starts
+
+JOURNAL = "measured.jsonl"
+# Between two checkpoints of a simulated search; one that measures saves after every round.
+CHECKPOINT_EVERY_S = 10.0
+
+
+class NothingFits(InputError):
+    """No placement that was tried runs: in a simulated search, none fits in the devices' memory."""
+
+
+def shortest(
+    problem: Problem,
+    spec: MethodSpec,
+    settings: Any,
+    budget: Budget,
+    seed: int,
+    progress: Progress | None = None,
+    evaluator: Evaluator | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    start: Placement | np.ndarray | None = None,
+) -> SearchResult:
+    """The plan with the shortest step that is tried; arguments as ``search`` has checked them.
+
+    Raises:
+      InputError, NothingFits, KeyboardInterrupt, WorkerError: as ``search``.
+    """
+    begin = start_of(problem, start, spec)
+    with contextlib.ExitStack() as stack:
+        ctrl_c = stack.enter_context(patient())
+        folder = None if checkpoint is None else pathlib.Path(checkpoint)
+        if folder is not None:
+            stack.enter_context(reserved(folder, f"checkpoint={folder}"))
+        if evaluator is None:
+            evaluator = search_simulator(problem)
+        if isinstance(evaluator, SimulatedEvaluator) and (lacking := shortage(problem)):
+            raise NothingFits(_fits_nowhere(problem, lacking))
+        measures = not isinstance(evaluator, SimulatedEvaluator)
+        if folder is not None and measures and not isinstance(evaluator, JournaledEvaluator):
+            evaluator = stack.enter_context(JournaledEvaluator(evaluator, folder / JOURNAL))
+        identity = {"method": spec.name, "seed": seed, "problem": problem.digest(), **evaluator.identity}
+        if begin is not None:
+            identity["start"] = hashlib.sha256(begin.tobytes()).hexdigest()[:16]
+        kept = Checkpoint(folder, identity, 0.0 if measures else CHECKPOINT_EVERY_S)
+        if spec.kind != Kind.OWN_ROUNDS or recorded(settings):  # else it may say itself what it is set to
+            kept.settings_are({**spec.versions, **recorded(settings)})
+        return _run(spec, settings, evaluator, budget, seed, begin, progress or Silent(), kept, ctrl_c)
+
+
+def _run(
+    spec: MethodSpec,
+    settings: Any,
+    evaluator: Evaluator,
+    budget: Budget,
+    seed: int,
+    start: np.ndarray | None,
+    progress: Progress,
+    checkpoint: Checkpoint,
+    ctrl_c: CtrlC,
+) -> SearchResult:
+    """Asks the method for rounds until the budget is used up."""
+    problem = evaluator.problem
+    recorder = Recorder(budget)
+    recorder.restore(checkpoint.recorder)
+    starts = Starts(problem, evaluator, methods.having(Role.BESIDE))
+    context = Context(
+        problem=problem,
+        evaluator=evaluator,
+        starts=starts,
+        given=start,
+        seed=seed,
+        rounds=len(recorder.history),
+        checkpoint=checkpoint,
+        evaluations_left=lambda: budget.left(recorder.evaluations),
+        used=lambda: recorder.used,
+    )
+    interrupted = tried_all = False
+    with contextlib.ExitStack() as finishing:
+        with progress:
+            try:
+                # A search that begins makes one round, however little time it has.
+                for batch in (
+                    () if recorder.exhausted and recorder.history else rounds(spec, settings, context)
+                ):
+                    with ctrl_c.shielded():
+                        recorder.add(batch)
+                        interrupted = ctrl_c.asked > 0
+                        done = interrupted or recorder.exhausted
+                        checkpoint.save(len(recorder.history), recorder.state, last=done)
+                        progress.show(recorder.history[-1])
+                    if done:
+                        break
+                else:
+                    tried_all = not recorder.exhausted
+                    checkpoint.save(len(recorder.history), recorder.state, last=True)
+            except KeyboardInterrupt:
+                interrupted = True
+            finishing.enter_context(ctrl_c.shielded())
+        best = recorder.best
+        if best is None and interrupted:
+            raise KeyboardInterrupt
+        if best is None:
+            raise NothingFits(_found_nothing(spec.name, evaluator, recorder, starts, tried_all))
+        result = _result(
+            Placement.from_decisions(problem, best),
+            evaluator,
+            recorder,
+            spec.name,
+            seed,
+            starts.single_device_s,
+            interrupted,
+        )
+        return dataclasses.replace(
+            result, settings=recorded(settings), found_by=recorder.found_by or spec.name
+        )
+
+
+def _found_nothing(
+    name: str, evaluator: Evaluator, recorder: Recorder, starts: Starts, tried_all: bool
+) -> str:
+    """One line with a remedy that can help, and what is nearest to fitting."""
+    problem = evaluator.problem
+    simulated = isinstance(evaluator, SimulatedEvaluator)
+    plain = methods.the(Role.PLAIN).name
+    what = "fits in the memory of" if simulated else "runs on"
+    remedy = "give it a larger budget or more devices"
+    if simulated:
+        nearest = evaluator.evaluate(starts.plans[:1])
+        if nearest.status[0] == Status.OK:
+            remedy = f"try {plain}, which begins at a plan that fits"
+        else:
+            told = nearest.messages[0]
+            remedy = f"in the plan nearest to fitting that costs nothing to find {told}; give more devices"
+            remedy += "" if tried_all else " or a larger budget"
+    elif tried_all:
+        remedy = f"it makes no more; try {plain}, or give more devices"
+    return (
+        f"method {name!r} found no placement of {problem.name!r} that {what} cluster "
+        f"{problem.cluster.name!r} in {recorder.evaluations} tries; {remedy}{_room(problem) if simulated else ''}"
+    )
+
+
+def _fits_nowhere(problem: Problem, lacking: str) -> str:
+    return (
+        f"no placement of {problem.name!r} fits in the memory of cluster {problem.cluster.name!r}: {lacking}; "
+        f"give a smaller batch or model, or devices with more memory{_room(problem)}"
+    )
+
+
+def _room(problem: Problem) -> str:
+    """What the step needs of one device, and which machine would do, as the end of a line."""
+    room = room_needed(problem)
+    return "" if room is None else f": {room}"
+
+
+@eagerly()
+def evaluate_given(problem: Problem, plan: Decisions, name: str) -> SearchResult:
+    """One plan that needs no search, as the simulator sees it: the result of a search for it alone.
+
+    Raises:
+      NothingFits: it does not fit in memory.
+    """
+
+    def given(context: Context) -> Iterator[Round]:
+        yield evaluated(context, plan)
+
+    simulator, spec = SimulatedEvaluator(problem), method_of(given)
+    result = shortest(problem, spec, configured(spec), Budget(evaluations=1), 0, evaluator=simulator)
+    return dataclasses.replace(result, method=name, found_by=name)
+
+
+def _simulated(evaluator: Evaluator) -> SimulatedEvaluator:
+    """A simulator of the evaluator's problem: itself, or a new one."""
+    return evaluator if isinstance(evaluator, SimulatedEvaluator) else SimulatedEvaluator(evaluator.problem)
+
+
+def _result(
+    placement: Placement,
+    evaluator: Evaluator,
+    recorder: Recorder,
+    method: str,
+    seed: int,
+    single_device_s: float | None,
+    interrupted: bool,
+) -> SearchResult:
+    problem = placement.problem
+    final = _simulated(evaluator).evaluate(placement.decisions)
+    assert final.peak_bytes is not None  # simulated
+    # Simulated anew, because inside a learner's graph the last bit of a time may be another: a tie must be one.
+    is_simulated = isinstance(evaluator, SimulatedEvaluator)
+    names = [device.name for device in problem.cluster.devices]
+    return SearchResult(
+        placement=placement,
+        method=method,
+        seed=seed,
+        evaluator=evaluator.identity["evaluator"],
+        runtime_s=float(final.runtime_s[0]) if is_simulated else recorder.best_s,
+        peak_bytes={name: int(b) for name, b in zip(names, final.peak_bytes[0], strict=True)},
+        bounds=lower_bounds(problem),
+        single_device_s=single_device_s,
+        evaluations=recorder.evaluations,
+        search_s=recorder.elapsed_s,
+        interrupted=interrupted,
+        history=tuple(recorder.history),
+        # What is proven is in whole nanoseconds, which means over several orders are not.
+        proven_s=min(recorder.proven_s, float(final.runtime_s[0])),
+    )
