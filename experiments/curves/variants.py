@@ -11,7 +11,7 @@ from colocation.units import form_units
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item
-from tf_placer.planners.coarse_problem import coarse_problem
+from tf_placer.grouper.groups import Groups
 from tf_placer.problem.problem import Problem
 
 
@@ -31,7 +31,7 @@ def colocation_groups(item: Item, cluster: Cluster) -> Problem:
     group_of_unit = np.zeros(problem.num_units, np.int64)
     # Each unit lies in one group whole: the rules only merge.
     group_of_unit[problem.unit_of_op] = units.unit_of_op
-    return coarse_problem(problem, group_of_unit)[0]
+    return Groups.of(problem, group_of_unit).coarse_problem()
 
 
 VARIANTS: dict[str, Callable[[Item, Cluster], Problem]] = {

@@ -9,16 +9,16 @@ import numpy as np
 
 from tf_placer import arguments
 from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.grouper.groups import Groups, cut_by_plans
+from tf_placer.grouper.partition import slack_groups
 from tf_placer.ops.local_search import NEVER, Chains, ChainSearch
 from tf_placer.planners.cheap_starts import cheap_starts
-from tf_placer.planners.coarse_problem import coarse_problem
 from tf_placer.planners.edit_weights import edit_weights
 from tf_placer.planners.local_search_config import LocalSearchConfig
 from tf_placer.planners.memetic_config import LONGEST_LATE, MemeticConfig
 from tf_placer.planners.moves import chance, move_tables
 from tf_placer.planners.random_bits import RandomBits
 from tf_placer.planners.simulated_local_search import Burst
-from tf_placer.planners.slack_groups import slack_groups
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph
 
@@ -225,7 +225,7 @@ class SimulatedMemetic:
         self._turn, self._made = turn, 0
         if turn <= levels or self._relinks(turn):
             parts = self._parts[min(turn, levels) - 1]
-            self._level = self._level_of(self._cut(slack_groups(self._problem, parts)))
+            self._level = self._level_of(cut_by_plans(slack_groups(self._problem, parts), self._best))
         else:
             self._level = self._level_of(np.arange(self._problem.num_units, dtype=np.int32))
         self._chains = self._fresh_chains(self._setback() if again else 0.0)
@@ -263,13 +263,6 @@ class SimulatedMemetic:
             self._start_ns[row], self._best_ns[chain] = self._best_ns[chain], self._start_ns[row]
             self._restarts += 1
 
-    def _cut(self, group: np.ndarray) -> np.ndarray:
-        """[U] the groups, cut where any chain's plan has them on different devices."""
-        keys: np.ndarray = group.astype(np.int64)
-        for row in self._best:
-            keys = np.unique(keys * self._problem.num_devices + row, return_inverse=True)[1].reshape(-1)
-        return keys
-
     def _level_of(self, group: np.ndarray) -> _Level:
         """Groups as units; those of the units themselves are kept, because they come again."""
         whole = len(np.unique(group)) == self._problem.num_units
@@ -278,7 +271,8 @@ class SimulatedMemetic:
         if whole:
             coarse, unit = self._problem, np.arange(self._problem.num_units, dtype=np.int32)
         else:
-            coarse, unit = coarse_problem(self._problem, group)
+            groups = Groups.of(self._problem, group)
+            coarse, unit = groups.coarse_problem(), groups.group_of_unit
         orders = [
             dataclasses.replace(order, unit_of_op=coarse.unit_of_op, resident_bytes=coarse.resident_bytes)
             for order in self._simulator.orders

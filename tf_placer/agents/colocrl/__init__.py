@@ -1,11 +1,9 @@
 """ColocRL (Mirhoseini et al. 2017): devices of groups that co-location rules make."""
 
 from tf_placer.agents.colocrl.config import ColocRlConfig
-from tf_placer.agents.colocrl.groups import ColocatedGroups
-from tf_placer.agents.colocrl.groups import colocated_groups
 from tf_placer.agents.colocrl.inputs import ColocRlInputs
+from tf_placer.agents.colocrl.inputs import colocated_groups
 from tf_placer.agents.colocrl.inputs import colocrl_inputs
-from tf_placer.agents.colocrl.inputs import start_of
 from tf_placer.agents.colocrl.learner import ColocRlLearner
 from tf_placer.agents.colocrl.policy import ColocRlPolicy
 
@@ -14,8 +12,6 @@ __all__ = [
     "ColocRlInputs",
     "ColocRlLearner",
     "ColocRlPolicy",
-    "ColocatedGroups",
     "colocated_groups",
     "colocrl_inputs",
-    "start_of",
 ]

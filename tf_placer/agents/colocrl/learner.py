@@ -8,8 +8,7 @@ import tensorflow as tf
 from tf_placer.agents.baselines import elites, standardized_advantage
 from tf_placer.agents.colocrl.config import ColocRlConfig
 from tf_placer.agents.colocrl.controllers import ControllerBaselines
-from tf_placer.agents.colocrl.groups import colocated_groups
-from tf_placer.agents.colocrl.inputs import ColocRlInputs, colocrl_inputs, start_of
+from tf_placer.agents.colocrl.inputs import ColocRlInputs, colocated_groups, colocrl_inputs
 from tf_placer.agents.colocrl.policy import ColocRlPolicy
 from tf_placer.agents.entropy import EntropySteering
 from tf_placer.agents.learner import Beginning, Proposal
@@ -67,7 +66,8 @@ class ColocRlLearner(snt.Module):
                 "the same max_groups"
             )
         self.policy = policy
-        inputs = colocrl_inputs(problem, groups, config, start_of(problem, groups, beginning))
+        start = groups.best_of(beginning.plans, beginning.simulate)
+        inputs = colocrl_inputs(problem, groups, config, start)
         self._of_problem = _Untracked(inputs)
         self._config = config
         self._reference_s = beginning.reference_s

@@ -7,13 +7,13 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from tf_placer.agents.features import load_and_slowness
 from tf_placer.agents.graph_inputs import GraphInputs, graph_inputs
-from tf_placer.agents.nodes import Nodes
+from tf_placer.grouper.groups import Groups
 from tf_placer.problem.footprint import held_bytes
 from tf_placer.problem.problem import Problem
 
 NODE_NUMBERS = 3  # work, bytes that stay, bytes that are held
-_SLOWEST = 3.0  # decades: a device that takes longer than that for a node is as bad as one that takes so long
 
 
 class Flow(NamedTuple):
@@ -58,17 +58,16 @@ class GoInputs(NamedTuple):
         return tf.gather(device_of_node, self.node_of_unit, axis=1)
 
 
-def go_inputs(problem: Problem, nodes: Nodes) -> GoInputs:
+def go_inputs(problem: Problem, nodes: Groups) -> GoInputs:
     """Describes a problem, without names, places or landmarks, which have no meaning on another graph."""
-    held = held_bytes(problem)
-    amounts = (problem.work_ns(), problem.resident_bytes, held)
+    amounts = (problem.work_ns(), problem.resident_bytes, held_bytes(problem))
     numbers = [np.sqrt(nodes.sums(amount) / max(float(amount.sum()), 1.0)) for amount in amounts]
-    load, slowness = _on_devices(problem, nodes, held)
+    load, slowness = load_and_slowness(nodes)
     backward = nodes.edges[:, ::-1]
     order = np.lexsort((backward[:, 1], backward[:, 0]))
     return GoInputs(
         graph=graph_inputs(problem, landmarks=0, seed=0),
-        node_of_unit=tf.constant(nodes.node_of_unit),
+        node_of_unit=tf.constant(nodes.group_of_unit),
         node_numbers=tf.constant(np.stack(numbers, axis=1), tf.float32),
         legal=tf.constant(nodes.legal),
         reads=_flow(backward[order], nodes.edge_bytes[order], nodes.count),
@@ -83,16 +82,3 @@ def _flow(pairs: np.ndarray, size: np.ndarray, nodes: int) -> Flow:
     size = size.astype(np.float64) + 1e-3
     total = np.bincount(pairs[:, 0], size, nodes)
     return Flow(tf.constant(pairs, tf.int64), tf.constant(size / total[pairs[:, 0]], tf.float32))
-
-
-def _on_devices(problem: Problem, nodes: Nodes, held: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """``load`` and ``slowness`` of ``GoInputs``."""
-    time_ns = np.zeros(nodes.legal.shape)
-    np.add.at(time_ns, nodes.node_of_unit[problem.unit_of_op], problem.compute_ns)
-    share = time_ns / max(float(problem.work_ns().sum()), 1.0)
-    stays = nodes.sums(problem.resident_bytes + held)
-    memory = stays[:, np.newaxis] / np.maximum(problem.cluster.capacity_bytes(), 1)
-    fastest_ns = np.where(nodes.legal, time_ns, np.inf).min(axis=1, keepdims=True)
-    slowness = np.clip(np.log10((time_ns + 1) / (fastest_ns + 1)), 0, _SLOWEST)
-    load = np.minimum(np.stack([share, memory], axis=2), 10.0**_SLOWEST)
-    return load.astype(np.float32), slowness.astype(np.float32)

@@ -17,11 +17,11 @@ from tf_placer.agents.go.policy import NOWHERE, Chain, GoPolicy
 from tf_placer.agents.learner import Beginning, Proposal
 from tf_placer.agents.losses import ppo_loss, reinforce_loss
 from tf_placer.agents.moments import make_moments
-from tf_placer.agents.nodes import nodes_of
 from tf_placer.agents.rewards import square_root_reward
 from tf_placer.agents.trial_average import TrialAverage
 from tf_placer.agents.weights import restore_weights, weights_path
 from tf_placer.errors import InputError
+from tf_placer.grouper.groups import ordered_groups
 from tf_placer.problem.problem import Problem
 
 _STEPS, _TEMPERATURE = 12, 0.5  # of placements by weights that were taught elsewhere
@@ -75,10 +75,10 @@ class GoLearner(snt.Module):
             raise InputError(
                 f"passes is {config.passes} and the policy draws chains of {policy.config.passes}; give as many"
             )
-        nodes = nodes_of(problem, config.most_nodes)
+        nodes = ordered_groups(problem, config.most_nodes)
         begin = np.full(nodes.count, NOWHERE, np.int32)
         if config.begin != "nothing":
-            begin = nodes.best_of(problem, beginning.plans, beginning.simulate)
+            begin = nodes.best_of(beginning.plans, beginning.simulate)
         if policy is None:
             policy = GoPolicy(config, seed)
             if config.weights:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import dataclasses
 
 from tf_placer import arguments
-from tf_placer.agents.group_order import ORDERS
 from tf_placer.agents.presets import OF_PRESET, fill_in
-from tf_placer.agents.unit_groups import KINDS
 from tf_placer.errors import InputError
+from tf_placer.grouper.groups import KINDS, ORDERS
 
 LOSSES = ("reinforce", "ppo", "quantile", "cross_entropy")
 

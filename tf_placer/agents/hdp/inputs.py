@@ -71,7 +71,7 @@ def hdp_inputs(problem: Problem, config: HdpConfig, start: HdpStart, seed: int) 
         graph=graph,
         dense=tf.constant(_standardized(graph.unit_features.numpy())),
         class_of_unit=tf.constant(start.classes.class_of_unit),
-        only_device=tf.constant(start.classes.first_legal),
+        only_device=tf.constant(start.groups.only_device),
         class_of_group=tf.constant(start.class_of_group),
         group_leaning=tf.constant(group_leaning(problem, start, config.group_probability)),
         choices=DeviceChoices(

@@ -8,8 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_placer import masked
-from tf_placer.agents.legality import LegalityClasses
-from tf_placer.agents.unit_groups import unit_groups
+from tf_placer.grouper.groups import LegalityClasses, unit_groups
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph
 

@@ -6,11 +6,9 @@ import dataclasses
 
 import numpy as np
 
-from tf_placer.agents.group_order import renumbered
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.learner import SimulateFn
-from tf_placer.agents.legality import LegalityClasses
-from tf_placer.agents.unit_groups import UnitGroups, unit_groups
+from tf_placer.grouper.groups import Groups, LegalityClasses, legality_classes, unit_groups
 from tf_placer.problem.problem import Problem
 
 
@@ -23,13 +21,13 @@ class HdpStart:
       device_of_group: [G'] int32, what the Placer prefers; legal.
     """
 
-    groups: UnitGroups
+    groups: Groups
     device_of_group: np.ndarray
 
     @property
     def classes(self) -> LegalityClasses:
         """Of the units."""
-        return self.groups.classes
+        return legality_classes(self.groups.problem.allowed)
 
     @property
     def class_of_group(self) -> np.ndarray:
@@ -44,19 +42,19 @@ class HdpStart:
     @property
     def legal_of_group(self) -> np.ndarray:
         """[G', D] bool."""
-        return self.groups.legal_of_group
+        return self.groups.legal
 
     @staticmethod
     def on_device(problem: Problem, config: HdpConfig, device: int) -> HdpStart:
         """Every group on one device, or on its first legal one (the published planner begins unbiased)."""
         groups = _groups(problem, config)
-        legal = groups.legal_of_group
+        legal = groups.legal
         wanted = np.where(legal[:, device], device, legal.argmax(axis=1)).astype(np.int32)
         return HdpStart(groups, wanted)
 
     @staticmethod
     def from_plans(problem: Problem, config: HdpConfig, plans: np.ndarray, simulate: SimulateFn) -> HdpStart:
-        """The plan that is fastest once every group is on one device (``UnitGroups.best_of``).
+        """The plan that is fastest once every group is on one device (``Groups.best_of``).
 
         Args:
           problem: what is placed.
@@ -66,16 +64,16 @@ class HdpStart:
         """
         groups = _groups(problem, config)
         if config.imitation_steps or config.group_probability:
-            return HdpStart(groups, groups.best_of(problem, plans, simulate))
+            return HdpStart(groups, groups.best_of(plans, simulate))
         # The Grouper then begins with groups of its own, all of a class alike.
-        alike = groups.alike()
-        best = alike.best_of(problem, plans, simulate)
-        first = np.searchsorted(groups.class_of_group, groups.class_of_group)
+        first = np.searchsorted(groups.class_of_group, groups.class_of_group).astype(np.int32)
+        alike = dataclasses.replace(
+            groups, group_of_unit=np.append(first, groups.count)[groups.group_of_unit]
+        )
+        best = alike.best_of(plans, simulate)
         return HdpStart(groups, best[first])
 
 
-def _groups(problem: Problem, config: HdpConfig) -> UnitGroups:
+def _groups(problem: Problem, config: HdpConfig) -> Groups:
     """What the Grouper begins with, in the order in which the Placer comes by them."""
-    groups = unit_groups(problem, config.num_groups, config.groups)
-    order = renumbered(problem, groups.group_of_unit, groups.class_of_group, config.group_order)
-    return dataclasses.replace(groups, group_of_unit=order)
+    return unit_groups(problem, config.num_groups, config.groups, config.group_order)

@@ -6,8 +6,8 @@ import dataclasses
 
 from tf_placer import arguments
 from tf_placer.agents.presets import OF_PRESET, fill_in
-from tf_placer.agents.unit_groups import KINDS
 from tf_placer.errors import InputError
+from tf_placer.grouper.groups import KINDS
 
 PRESETS: dict[str, dict[str, object]] = {
     "ours": {

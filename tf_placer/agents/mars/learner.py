@@ -15,8 +15,7 @@ from tf_placer.agents.best_plans import BestPlans
 from tf_placer.agents.learner import Beginning, Proposal
 from tf_placer.agents.losses import cross_entropy_loss, ppo_loss
 from tf_placer.agents.mars.config import MarsConfig
-from tf_placer.agents.mars.groups import mars_groups
-from tf_placer.agents.mars.inputs import MarsInputs, mars_inputs
+from tf_placer.agents.mars.inputs import MarsInputs, mars_groups, mars_inputs
 from tf_placer.agents.mars.kind import mars_kind
 from tf_placer.agents.mars.policy import MarsPolicy
 from tf_placer.agents.mars.pretraining import Pretraining
@@ -73,8 +72,9 @@ class MarsLearner(snt.Module):
           InputError: ``config.weights`` is no file of weights for such an encoder.
         """
         super().__init__(name="mars_learner")
-        groups = mars_groups(problem, config, beginning)
-        inputs = mars_inputs(problem, groups, config, seed)
+        groups = mars_groups(problem, config)
+        start = groups.best_of(beginning.plans, beginning.simulate)
+        inputs = mars_inputs(problem, groups, start, config, seed)
         self._of_problem = _Untracked(inputs)
         self._config = config
         self._reference_s = beginning.reference_s
@@ -97,7 +97,7 @@ class MarsLearner(snt.Module):
         make_moments(self._optimizer, self._variables)
         self.updates = tf.Variable(0, trainable=False, name="updates")
         self.baseline = MovingAverageBaseline(config.baseline_decay, normalize=False)
-        self.best = BestPlans(groups.device_of_group, config.elites)
+        self.best = BestPlans(start, config.elites)
 
     @property
     def samples_per_update(self) -> int:

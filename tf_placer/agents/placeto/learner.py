@@ -12,10 +12,8 @@ from tf_placer import masked
 from tf_placer.agents.learner import Beginning, Proposal
 from tf_placer.agents.moments import make_moments
 from tf_placer.agents.placeto.config import PlacetoConfig
-from tf_placer.agents.placeto.group_graph import group_graph
-from tf_placer.agents.placeto.inputs import PlacetoInputs, placeto_inputs
+from tf_placer.agents.placeto.inputs import PlacetoInputs, group_graph, placeto_inputs
 from tf_placer.agents.placeto.policy import Actions, PlacetoPolicy, episode_states
-from tf_placer.agents.placeto.start import grouped_plan
 from tf_placer.agents.returns import discounted_returns, gains
 from tf_placer.agents.rewards import square_root_reward
 from tf_placer.agents.turn_baseline import TurnBaseline
@@ -68,7 +66,7 @@ class PlacetoLearner(snt.Module):
         """
         super().__init__(name="placeto_learner")
         graph = group_graph(problem, config.parts)
-        plan = grouped_plan(problem, graph, beginning.plans, beginning.simulate)
+        plan = graph.groups.best_of(beginning.plans, beginning.simulate)
         inputs = placeto_inputs(problem, config, graph, seed)
         self.policy = PlacetoPolicy(config, seed) if policy is None else policy
         self._of_problem = _Untracked(inputs)

@@ -14,16 +14,13 @@ from tf_placer.agents.losses import ppo_loss
 from tf_placer.agents.post.config import PostConfig
 from tf_placer.agents.post.policy import PostPolicy
 from tf_placer.agents.rewards import square_root_reward
-from tf_placer.planners.cross_entropy import toward_elites
-from tf_placer.planners.grouped_plans import GroupedPlans
+from tf_placer.grouper.group_search import CONVERGED, GroupedPlans, table_near, toward_elites
 from tf_placer.problem.problem import Problem
 
 # Of the variables' meaning: those that were saved with another one cannot be restored.
 TABLE_VERSION = 1
 
 _UNCLIPPED = 1e6
-_CONVERGED = 0.98  # mean probability of the likeliest device
-_KEPT = 0.7  # of the best plan, in the table that a finer level begins with
 
 
 class PostLearner(snt.Module):
@@ -81,7 +78,7 @@ class PostLearner(snt.Module):
         )
         self.policy = PostPolicy(problem.num_devices) if policy is None else policy
         if policy is None:
-            self.policy.become(self._uniform())
+            self.policy.become(table_near(self._legal, None))
         self._clear()
 
     @property
@@ -115,22 +112,17 @@ class PostLearner(snt.Module):
         if config.cross_every and number == config.cross_every - 1:
             self._cross_entropy_step()
             self._clear()
-        if config.levels > 1 and self._probability().max(axis=1).mean() > _CONVERGED:
+        if config.levels > 1 and self._probability().max(axis=1).mean() > CONVERGED:
             self._go_on()
 
     @property
     def _legal(self) -> np.ndarray:
         """[G, D] bool of the level."""
-        return self._plans.of.level(int(self.level)).allowed
+        return self._plans.of.level(int(self.level)).legal
 
     def _probability(self) -> np.ndarray:
         """[G, D] float64."""
         return self.policy.probability(tf.constant(self._legal)).numpy().astype(np.float64)
-
-    def _uniform(self) -> np.ndarray:
-        """[G, D] over what is legal."""
-        legal = self._legal
-        return legal / legal.sum(axis=1, keepdims=True)
 
     @tf.function(autograph=False, input_signature=[tf.TensorSpec([None, None], tf.bool)])
     def _draw(self, legal: tf.Tensor) -> tf.Tensor:
@@ -198,7 +190,7 @@ class PostLearner(snt.Module):
         )
         left = max(0.0, 1.0 - int(self.updates) / max(config.exploration_updates, 1))
         share = config.exploration * left
-        self.policy.become((1 - share) * probability + share * self._uniform())
+        self.policy.become((1 - share) * probability + share * table_near(self._legal, None))
 
     def _keep_best(self, actions: tf.Tensor, times: np.ndarray) -> None:
         """Remembers the fastest plan of all."""
@@ -211,12 +203,9 @@ class PostLearner(snt.Module):
     def _go_on(self) -> None:
         """With finer groups near the best plan, after the finest ones anew with the coarsest."""
         self.level.assign((self.level + 1) % self._plans.of.count)
-        probability = self._uniform()
-        if int(self.level):
-            best = self._plans.of.devices_of(int(self.level), self.best.numpy())
-            chosen = best[:, np.newaxis] == np.arange(probability.shape[1])
-            probability += _KEPT * (chosen - probability)
-        self.policy.become(probability)
+        level = int(self.level)
+        best = self._plans.of.devices_of(level, self.best.numpy()) if level else None
+        self.policy.become(table_near(self._legal, best))
         self._clear()
 
     def _clear(self) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from tf_placer import arguments
-from tf_placer.agents.unit_groups import KINDS
 from tf_placer.errors import InputError
+from tf_placer.grouper.groups import KINDS
 
 LOSSES = ("reinforce", "cross_entropy")
 

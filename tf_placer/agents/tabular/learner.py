@@ -13,7 +13,7 @@ from tf_placer.agents.rewards import square_root_reward
 from tf_placer.agents.tabular.config import TabularConfig
 from tf_placer.agents.tabular.inputs import TabularInputs, tabular_inputs
 from tf_placer.agents.tabular.policy import TabularPolicy
-from tf_placer.agents.unit_groups import unit_groups
+from tf_placer.grouper.groups import unit_groups
 from tf_placer.problem.problem import Problem
 
 # Of the table's shape: variables that were saved with another one cannot be restored.
@@ -40,7 +40,7 @@ class TabularLearner(snt.Module):
         """
         super().__init__(name="tabular_learner")
         groups = unit_groups(problem, config.num_groups, config.groups)
-        start = groups.best_of(problem, beginning.plans, beginning.simulate)
+        start = groups.best_of(beginning.plans, beginning.simulate)
         self._of_problem = _Untracked(tabular_inputs(groups, start, config.start_probability))
         self._config = config
         self._reference_s = beginning.reference_s

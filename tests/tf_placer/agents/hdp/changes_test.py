@@ -10,7 +10,7 @@ from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.incumbent import Incumbent
 from tf_placer.agents.hdp.policy import Actions
 from tf_placer.agents.hdp.regrouping import Regrouping
-from tf_placer.agents.legality import legality_classes
+from tf_placer.grouper.groups import legality_classes
 
 GROUP = np.array([0, 0, 1, 1, 2, 2], np.int32)
 DEVICE = np.array([0, 1, 1], np.int32)

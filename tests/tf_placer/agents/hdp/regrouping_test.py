@@ -7,7 +7,7 @@ import tensorflow as tf
 from tests.tf_placer.problem.small_problems import problem_of
 from tf_placer import masked
 from tf_placer.agents.hdp.regrouping import MOST_MOVES, Moves, Regrouping, exchanged
-from tf_placer.agents.legality import legality_classes
+from tf_placer.grouper.groups import legality_classes
 
 UNITS = 6
 # 0 1 | 2 3 | 4 5: three groups, the last two on one device.
