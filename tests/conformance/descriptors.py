@@ -19,9 +19,8 @@ from tf_placer.agents.go.inputs import GoInputs, go_inputs
 from tf_placer.agents.go.policy import NOWHERE, Chain, GoPolicy
 from tf_placer.agents.go.zero_shot import GoZeroShotConfig
 from tf_placer.agents.hdp.config import HdpConfig
-from tf_placer.agents.hdp.inputs import HdpInputs, hdp_inputs
+from tf_placer.agents.hdp.inputs import HdpInputs, HdpStart, hdp_groups, hdp_inputs
 from tf_placer.agents.hdp.policy import Actions, HdpPolicy
-from tf_placer.agents.hdp.start import HdpStart
 from tf_placer.agents.losses import cross_entropy_loss, ppo_loss, quantile_loss, reinforce_loss
 from tf_placer.agents.mars.config import MarsConfig
 from tf_placer.agents.mars.inputs import MarsInputs, mars_groups, mars_inputs
@@ -223,7 +222,8 @@ def _hdp(problem: Problem, **changes: int) -> tuple[HdpPolicy, HdpInputs]:
         incumbent=False,
     )
     config = dataclasses.replace(config, **changes)
-    inputs = hdp_inputs(problem, config, HdpStart.on_device(problem, config, 0), seed=0)
+    groups = hdp_groups(problem, config)
+    inputs = hdp_inputs(problem, config, HdpStart(groups, groups.legal.argmax(axis=1)), seed=0)
     return HdpPolicy(config, 0, max(config.num_groups, inputs.class_of_group.shape[0])), inputs
 
 

@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable
 
 import numpy as np
+import tensorflow as tf
 
 from tf_placer.grouper.partition import min_cut_partition, slack_groups
 from tf_placer.problem.footprint import held_bytes
@@ -181,6 +182,19 @@ class Groups:
             resident_bytes=resident_bytes,
             allowed=self.legal,
         )
+
+
+def expanded(device_of_group: tf.Tensor, group_of_unit: tf.Tensor, only_device: tf.Tensor) -> tf.Tensor:
+    """[B, U] int32: a unit goes where its group goes, or to its only legal device; ``Groups.expand`` of tensors.
+
+    Args:
+      device_of_group: [B, G] legal devices.
+      group_of_unit: [U], G for a unit of no group.
+      only_device: [U], where such a unit is.
+    """
+    # A column for the units of no group, whose devices are put there afterwards.
+    device = tf.gather(tf.pad(device_of_group, [[0, 0], [0, 1]]), group_of_unit, axis=1)
+    return tf.where(group_of_unit < device_of_group.shape[1], device, only_device)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -11,6 +11,7 @@ from tf_placer.agents.colocrl.inputs import ColocRlInputs
 from tf_placer.agents.features import DEVICE_NUMBERS
 from tf_placer.agents.features.device_features import DEVICE_WIDTH
 from tf_placer.agents.initialization import draw_weights
+from tf_placer.grouper.groups import expanded
 from tf_placer.placer.device_scorer import DeviceChoices
 from tf_placer.placer.seq2seq import Decoded, Seq2SeqPlacer
 
@@ -60,7 +61,4 @@ class ColocRlPolicy(snt.Module):
 
     def placements(self, inputs: ColocRlInputs, device_of_group: tf.Tensor) -> tf.Tensor:
         """[K, U] int32: a unit goes where its group [K, G] goes, or to its only legal device."""
-        # A column for the units of no group, whose devices are put there afterwards.
-        device = tf.gather(tf.pad(device_of_group, [[0, 0], [0, 1]]), inputs.group_of_unit, axis=1)
-        grouped = inputs.group_of_unit < device_of_group.shape[1]
-        return tf.where(grouped, device, inputs.only_device)
+        return expanded(device_of_group, inputs.group_of_unit, inputs.only_device)

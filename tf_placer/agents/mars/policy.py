@@ -12,6 +12,7 @@ from tf_placer.agents.initialization import draw_weights
 from tf_placer.agents.mars.config import MarsConfig
 from tf_placer.agents.mars.inputs import SUMMARY_WIDTH, MarsInputs
 from tf_placer.agents.mars.unit_encoder import UnitEncoder
+from tf_placer.grouper.groups import expanded
 from tf_placer.placer.device_scorer import DeviceChoices
 from tf_placer.placer.segment_seq2seq import SegmentSeq2SeqPlacer
 from tf_placer.placer.seq2seq import Decoded
@@ -68,10 +69,7 @@ class MarsPolicy(snt.Module):
 
     def placements(self, inputs: MarsInputs, device_of_group: tf.Tensor) -> tf.Tensor:
         """[K, U] int32: a unit goes where its group [K, G] goes, or to its only legal device."""
-        # A column for the units of no group, whose devices are put there afterwards.
-        device = tf.gather(tf.pad(device_of_group, [[0, 0], [0, 1]]), inputs.group_of_unit, axis=1)
-        grouped = inputs.group_of_unit < device_of_group.shape[1]
-        return tf.where(grouped, device, inputs.only_device)
+        return expanded(device_of_group, inputs.group_of_unit, inputs.only_device)
 
     def embed(self, inputs: MarsInputs) -> tf.Tensor:
         """[G, F] the groups, embedded: all that the placer sees of the graph."""

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from tf_placer import masked
 from tf_placer.agents.tabular.inputs import TabularInputs
+from tf_placer.grouper.groups import expanded
 
 
 class TabularPolicy(snt.Module):
@@ -51,7 +52,4 @@ class TabularPolicy(snt.Module):
 
     def placements(self, inputs: TabularInputs, device_of_group: tf.Tensor) -> tf.Tensor:
         """[B, U] int32: a unit goes where its group goes, or to its only legal device."""
-        # A column for the units of no group, whose devices are put there afterwards.
-        padded = tf.pad(device_of_group, [[0, 0], [0, 1]])
-        in_group = inputs.group_of_unit < device_of_group.shape[1]
-        return tf.where(in_group, tf.gather(padded, inputs.group_of_unit, axis=1), inputs.only_device)
+        return expanded(device_of_group, inputs.group_of_unit, inputs.only_device)

@@ -16,7 +16,9 @@ INPUTS = placeto_inputs(PROBLEM, PlacetoConfig(parts=6), GRAPH, seed=0)
 def episodes(count):
     """Legal begins and ends [B, G]; groups that are not visited stay."""
     generator = np.random.default_rng(1)
-    rows = [[generator.choice(np.flatnonzero(legal)) for legal in GRAPH.groups.legal] for _ in range(2 * count)]
+    rows = [
+        [generator.choice(np.flatnonzero(legal)) for legal in GRAPH.groups.legal] for _ in range(2 * count)
+    ]
     begin, end = np.array(rows[:count], np.int32), np.array(rows[count:], np.int32)
     return begin, end
 
