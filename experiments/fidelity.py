@@ -37,7 +37,7 @@ from tf_placer.calibration.refit import Correction
 from tf_placer.calibration.traffic import fit_traffic, traffic_item, traffic_placements
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.files import write_atomically
-from tf_placer.planners.partition import min_cut_partition
+from tf_placer.grouper.partition import min_cut_partition
 from tf_placer.planners.random_blocks import RandomBlocks
 from tf_placer.planners.single_device import single_device_placements
 from tf_placer.problem.problem import Problem

@@ -31,7 +31,7 @@ from tf_placer import workloads
 from tf_placer.evaluation.any_order import AnyOrderEvaluator
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.files import write_atomically
-from tf_placer.planners.partition import min_cut_partition
+from tf_placer.grouper.partition import min_cut_partition
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph
 from tf_placer.quantities import percentage

@@ -23,7 +23,7 @@ from tf_placer.cluster.preset import preset_path
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
 from tf_placer.method_spec import Kind, Role
-from tf_placer.planners.coarse_problem import coarse_problem
+from tf_placer.grouper.groups import Groups
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
 from tf_placer.search.settings import configured
@@ -52,7 +52,7 @@ def colocation_groups(item: Item, cluster: Cluster) -> Problem:
     group_of_unit = np.zeros(problem.num_units, np.int64)
     # Each unit lies in one group whole: the rules only merge.
     group_of_unit[problem.unit_of_op] = units.unit_of_op
-    return coarse_problem(problem, group_of_unit)[0]
+    return Groups.of(problem, group_of_unit).coarse_problem()
 
 
 VARIANTS: dict[str, Callable[[Item, Cluster], Problem]] = {

@@ -12,27 +12,21 @@ import sonnet as snt
 import tensorflow as tf
 
 from tf_placer.agents.colocrl.config import ColocRlConfig
-from tf_placer.agents.colocrl.groups import colocated_groups
-from tf_placer.agents.colocrl.inputs import ColocRlInputs, colocrl_inputs
+from tf_placer.agents.colocrl.inputs import ColocRlInputs, colocated_groups, colocrl_inputs
 from tf_placer.agents.colocrl.policy import ColocRlPolicy
 from tf_placer.agents.go.config import GoConfig
 from tf_placer.agents.go.inputs import GoInputs, go_inputs
 from tf_placer.agents.go.policy import NOWHERE, Chain, GoPolicy
 from tf_placer.agents.go.zero_shot import GoZeroShotConfig
 from tf_placer.agents.hdp.config import HdpConfig
-from tf_placer.agents.hdp.inputs import HdpInputs, hdp_inputs
+from tf_placer.agents.hdp.inputs import HdpInputs, HdpStart, hdp_groups, hdp_inputs
 from tf_placer.agents.hdp.policy import Actions, HdpPolicy
-from tf_placer.agents.hdp.start import HdpStart
-from tf_placer.agents.learner import Beginning
 from tf_placer.agents.losses import cross_entropy_loss, ppo_loss, quantile_loss, reinforce_loss
 from tf_placer.agents.mars.config import MarsConfig
-from tf_placer.agents.mars.groups import mars_groups
-from tf_placer.agents.mars.inputs import MarsInputs, mars_inputs
+from tf_placer.agents.mars.inputs import MarsInputs, mars_groups, mars_inputs
 from tf_placer.agents.mars.policy import MarsPolicy
-from tf_placer.agents.nodes import nodes_of
 from tf_placer.agents.placeto.config import PlacetoConfig
-from tf_placer.agents.placeto.group_graph import group_graph
-from tf_placer.agents.placeto.inputs import PlacetoInputs, placeto_inputs
+from tf_placer.agents.placeto.inputs import PlacetoInputs, group_graph, placeto_inputs
 from tf_placer.agents.placeto.policy import Actions as Episodes
 from tf_placer.agents.placeto.policy import PlacetoPolicy, episode_states
 from tf_placer.agents.post.config import PostConfig
@@ -41,11 +35,12 @@ from tf_placer.agents.regal.config import RegalConfig
 from tf_placer.agents.tabular.config import TabularConfig
 from tf_placer.agents.tabular.inputs import TabularInputs, tabular_inputs
 from tf_placer.agents.tabular.policy import TabularPolicy
-from tf_placer.agents.unit_groups import unit_groups
 from tf_placer.encoder.deep_graph_infomax import DeepGraphInfomax
 from tf_placer.encoder.graph_convolution import GraphConvolution
 from tf_placer.encoder.graph_sage import GraphSage
 from tf_placer.grouper.feed_forward import FeedForwardGrouper
+from tf_placer.grouper.group_search import GroupedPlans
+from tf_placer.grouper.groups import ordered_groups, unit_groups
 from tf_placer.placer.device_scorer import DeviceChoices, DeviceScorer
 from tf_placer.placer.projected_lstm import ProjectedLstm
 from tf_placer.placer.segment_attention import SegmentAttention
@@ -54,7 +49,6 @@ from tf_placer.placer.seq2seq import Seq2SeqPlacer
 from tf_placer.planners.brkga import BrkgaConfig
 from tf_placer.planners.cem import CemConfig
 from tf_placer.planners.cp_sat import CpSatConfig
-from tf_placer.planners.grouped_plans import GroupedPlans
 from tf_placer.planners.scotch_program import why_missing
 from tf_placer.problem.problem import Problem
 
@@ -228,7 +222,8 @@ def _hdp(problem: Problem, **changes: int) -> tuple[HdpPolicy, HdpInputs]:
         incumbent=False,
     )
     config = dataclasses.replace(config, **changes)
-    inputs = hdp_inputs(problem, config, HdpStart.on_device(problem, config, 0), seed=0)
+    groups = hdp_groups(problem, config)
+    inputs = hdp_inputs(problem, config, HdpStart(groups, groups.legal.argmax(axis=1)), seed=0)
     return HdpPolicy(config, 0, max(config.num_groups, inputs.class_of_group.shape[0])), inputs
 
 
@@ -312,7 +307,7 @@ def _go(problem: Problem) -> tuple[GoPolicy, GoInputs, tf.Tensor]:
         passes=2,
         keep_probability=0.5,
     )
-    inputs = go_inputs(problem, nodes_of(problem, config.most_nodes))
+    inputs = go_inputs(problem, ordered_groups(problem, config.most_nodes))
     first = tf.argmax(tf.cast(inputs.legal, tf.int32), axis=1, output_type=tf.int32)
     begin = tf.where(tf.range(first.shape[0]) % 3 > 0, first, NOWHERE)
     return GoPolicy(config, seed=0), inputs, begin
@@ -345,9 +340,8 @@ def _mars(problem: Problem) -> tuple[MarsPolicy, MarsInputs, tf.Tensor]:
         groups_per_step=1,
         start_probability=0.0,
     )
-    begin = problem.allowed.argmax(axis=1).astype(np.int32)[np.newaxis]
-    nothing = Beginning(begin, 1.0, lambda rows: (np.ones(1), np.ones(1, bool)))
-    inputs = mars_inputs(problem, mars_groups(problem, config, nothing), config, 0)
+    groups = mars_groups(problem, config)
+    inputs = mars_inputs(problem, groups, groups.legal.argmax(axis=1), config, 0)
     policy = MarsPolicy(config, 0)
     return policy, inputs, policy.embed(inputs)
 
@@ -370,7 +364,7 @@ def _whole_mars(problem: Problem) -> float:
 def _post(problem: Problem) -> tuple[PostPolicy, GroupedPlans, tf.Tensor]:
     """A table that is not uniform, and its groups."""
     plans = GroupedPlans(problem, parts=4, levels=1, one_kind=True)
-    policy, legal = PostPolicy(problem.num_devices), plans.level(0).allowed
+    policy, legal = PostPolicy(problem.num_devices), plans.level(0).legal
     policy.become(np.random.default_rng(0).uniform(0.1, 1, legal.shape))
     return policy, plans, tf.constant(legal)
 

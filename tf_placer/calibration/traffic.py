@@ -11,7 +11,7 @@ from tf_placer.calibration.refit import Correction, refit
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
-from tf_placer.planners.partition import min_cut_partition
+from tf_placer.grouper.partition import min_cut_partition
 from tf_placer.planners.random_blocks import RandomBlocks
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph

@@ -7,13 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from tf_placer.grouper.group_search import CONVERGED, CoarseToFine, children, joined
 from tf_placer.method_spec import Kind, MethodSpec, Settings, setting
-from tf_placer.planners.grouped_plans import GroupedPlans
-from tf_placer.planners.random_keys import children, devices_of_keys, joined, keys_of_devices
 from tf_placer.problem.problem import Problem
 
 _MOST = 2**20
-_ALIKE = 0.98  # mean share of elites that agree on a group's device
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +40,7 @@ class BrkgaConfig(Settings):
     levels: int = setting(4, least=1, most=16)
 
 
-class Brkga:
+class Brkga(CoarseToFine):
     """A vector of keys in [0, 1) for each plan, a key for each group (Goncalves & Resende 2011).
 
     A key k means the floor(k n)-th of the n devices that the group may be on. A generation is the elites of the last
@@ -59,17 +57,10 @@ class Brkga:
         """``start`` is not looked at."""
         del start
         self._config = config
-        self._plans = GroupedPlans(problem, config.parts, config.levels)
-        self._generator = np.random.default_rng(seed)
-        self._best_s, self._best = np.inf, problem.everything_on(0)
-        self._level = 0
-        self._keys = np.zeros((0, self._groups))  # [P, G] of the last generation, the fastest first
+        super().__init__(problem, config.parts, config.levels, seed)
+        self._keys = np.zeros((0, self._groups.count))  # [P, G] of the last generation, the fastest first
         self._times = np.zeros(0)  # [P]
         self._offered = np.zeros((0, 0))  # [B, G]
-
-    @property
-    def _groups(self) -> int:
-        return len(self._plans.level(self._level).allowed)
 
     def propose(self) -> np.ndarray:
         """[B, U] int32 legal placements: the first generation, then all of the next one but the elites."""
@@ -78,14 +69,12 @@ class Brkga:
 
     def learn(self, device_of_unit: np.ndarray, runtime_s: np.ndarray) -> None:
         """Joins what was proposed to the elites."""
-        fastest = int(np.argmin(runtime_s))
-        if runtime_s[fastest] < self._best_s:
-            self._best_s, self._best = float(runtime_s[fastest]), np.array(device_of_unit[fastest], np.int32)
+        self._keep_best(device_of_unit, runtime_s)
         elites = self._num_elites
         self._keys, self._times = joined(
             self._keys[:elites], self._times[:elites], self._offered, runtime_s, self._config.population
         )
-        if np.isfinite(self._times[:elites]).all() and self._likeness() > _ALIKE:
+        if np.isfinite(self._times[:elites]).all() and self._likeness() > CONVERGED:
             self._go_on()
 
     @property
@@ -94,18 +83,17 @@ class Brkga:
 
     def _first(self) -> np.ndarray:
         """[P, G]: random keys, each single device among them; near the best plan where there is one."""
-        keys = self._generator.random((self._config.population, self._groups))
-        allowed = self._plans.level(self._level).allowed
-        devices = allowed.shape[1]
-        if np.isfinite(self._best_s) and self._level:
-            best = self._keys_of(self._plans.devices_of(self._level, self._best))
+        keys = self._generator.random((self._config.population, self._groups.count))
+        legal, best_devices = self._groups.legal, self._best_devices()
+        if best_devices is not None:
+            best = keys_of_devices(best_devices, legal)
             # From a few groups that differ to most of them.
             differs = self._generator.random(len(keys)) ** 2
             keys = np.where(self._generator.random(keys.shape) < differs[:, np.newaxis], keys, best)
             keys[0] = best
             return keys
-        for device in range(min(devices, len(keys))):
-            keys[device] = self._keys_of(np.full(self._groups, device))
+        for device in range(min(legal.shape[1], len(keys))):
+            keys[device] = keys_of_devices(np.full(len(legal), device), legal)
         return keys
 
     def _children(self) -> np.ndarray:
@@ -115,15 +103,11 @@ class Brkga:
         mutants = round(config.mutants * config.population)
         count = config.population - self._num_elites - mutants
         keys = children(self._keys, elites, count, config.bias, config.mutation, generator)
-        return np.concatenate([generator.random((mutants, self._groups)), keys])
+        return np.concatenate([generator.random((mutants, self._groups.count)), keys])
 
     def _devices(self, keys: np.ndarray) -> np.ndarray:
         """[B, G] devices that keys stand for."""
-        return devices_of_keys(keys, self._plans.level(self._level).allowed)
-
-    def _keys_of(self, devices: np.ndarray) -> np.ndarray:
-        """[G] keys that stand for devices [G]."""
-        return keys_of_devices(devices, self._plans.level(self._level).allowed)
+        return devices_of_keys(keys, self._groups.legal)
 
     def _likeness(self) -> float:
         """Mean over groups of the share of elites on the device of most of them."""
@@ -132,26 +116,39 @@ class Brkga:
         return float(counts.max(axis=1).mean())
 
     def _go_on(self) -> None:
-        self._level = (self._level + 1) % self._plans.count
-        self._keys, self._times = np.zeros((0, self._groups)), np.zeros(0)
+        """With finer groups near the best plan, after the finest ones anew with the coarsest."""
+        super()._go_on()
+        self._keys, self._times = np.zeros((0, self._groups.count)), np.zeros(0)
 
     def state(self) -> dict[str, Any]:
         """The last generation, the best plan, and where the generator is."""
-        return {
-            "level": self._level,
-            "keys": self._keys,
-            "times": self._times,
-            "best": self._best,
-            "best_s": self._best_s,
-            "generator": self._generator.bit_generator.state,
-        }
+        return {**super().state(), "keys": self._keys, "times": self._times}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Goes on from what ``state`` gave."""
-        self._level = int(state["level"])
+        super().restore(state)
         self._keys, self._times = np.array(state["keys"], np.float64), np.array(state["times"], np.float64)
-        self._best, self._best_s = np.array(state["best"], np.int32), float(state["best_s"])
-        self._generator.bit_generator.state = state["generator"]
+
+
+def devices_of_keys(keys: np.ndarray, allowed: np.ndarray) -> np.ndarray:
+    """[B, G] devices: a key k means the floor(k n)-th of the n devices that its group may be on.
+
+    Args:
+      keys: [B, G] in [0, 1).
+      allowed: [G, D] bool, at least one True in each row.
+    """
+    nth = np.argsort(~allowed, axis=1, kind="stable")  # [G, D] allowed devices first
+    count = allowed.sum(axis=1)
+    position = np.minimum((keys * count).astype(np.int64), count - 1)
+    return nth[np.arange(len(allowed)), position]
+
+
+def keys_of_devices(devices: np.ndarray, allowed: np.ndarray) -> np.ndarray:
+    """[G] keys in the middle of what stands for devices [G]; for the first one where a group may not be there."""
+    group = np.arange(len(allowed))
+    position = (np.cumsum(allowed, axis=1) - 1)[group, devices]
+    position = np.where(allowed[group, devices], position, 0)
+    return (position + 0.5) / allowed.sum(axis=1)
 
 
 SPEC = MethodSpec(

@@ -7,14 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from tf_placer.grouper.group_search import CONVERGED, CoarseToFine, table_near, toward_elites
 from tf_placer.method_spec import Kind, MethodSpec, Settings, setting
-from tf_placer.planners.cross_entropy import toward_elites
-from tf_placer.planners.grouped_plans import GroupedPlans
 from tf_placer.problem.problem import Problem
 
 _MOST = 2**20
-_CONVERGED = 0.98  # mean probability of the likeliest device
-_KEPT = 0.7  # of the best plan, in the distribution that a finer level begins with
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +36,7 @@ class CemConfig(Settings):
     levels: int = setting(4, least=1, most=16)
 
 
-class Cem:
+class Cem(CoarseToFine):
     """A device for each group from a table of probabilities, which moves to the best draws (Post, Gao et al. 2018).
 
     The distribution that is nearest to the elites in cross entropy is their frequencies; p <- (1 - a) p + a frequency.
@@ -55,11 +52,9 @@ class Cem:
         """``start`` is not looked at."""
         del start
         self._config = config
-        self._plans = GroupedPlans(problem, config.parts, config.levels)
-        self._generator = np.random.default_rng(seed)
-        self._best_s, self._best = np.inf, problem.everything_on(0)
-        self._rounds, self._level = 0, 0
-        self._probability = self._uniform()
+        super().__init__(problem, config.parts, config.levels, seed)
+        self._rounds = 0
+        self._probability = table_near(self._groups.legal, None)
         self._drawn = np.zeros((0, 0), np.int64)  # [B, G]
         self._alone = 0  # of them that are single devices
 
@@ -77,51 +72,32 @@ class Cem:
     def learn(self, device_of_unit: np.ndarray, runtime_s: np.ndarray) -> None:
         """Moves the table to the fastest draws that run."""
         self._rounds += 1
-        fastest = int(np.argmin(runtime_s))
-        if not np.isfinite(runtime_s[fastest]):
+        if not np.isfinite(runtime_s).any():
             return
-        if runtime_s[fastest] < self._best_s:
-            self._best_s, self._best = float(runtime_s[fastest]), np.array(device_of_unit[fastest], np.int32)
+        self._keep_best(device_of_unit, runtime_s)
         # Single devices would draw the table to themselves before it has seen anything.
         first = self._alone if np.isfinite(runtime_s[self._alone :]).any() else 0
         elites = max(1, round(self._config.elites * self._config.samples))
         self._probability = toward_elites(
             self._probability, self._drawn[first:], runtime_s[first:], elites, self._config.smoothing
         )
-        if self._probability.max(axis=1).mean() > _CONVERGED:
+        if self._probability.max(axis=1).mean() > CONVERGED:
             self._go_on()
 
     def _go_on(self) -> None:
         """With finer groups near the best plan, after the finest ones anew with the coarsest."""
-        self._level = (self._level + 1) % self._plans.count
-        self._probability = self._uniform()
-        if self._level:
-            best = self._plans.devices_of(self._level, self._best)
-            chosen = best[:, np.newaxis] == np.arange(self._probability.shape[1])
-            self._probability += _KEPT * (chosen - self._probability)
-
-    def _uniform(self) -> np.ndarray:
-        allowed = self._plans.level(self._level).allowed
-        probability: np.ndarray = allowed / allowed.sum(axis=1, keepdims=True)
-        return probability
+        super()._go_on()
+        self._probability = table_near(self._groups.legal, self._best_devices())
 
     def state(self) -> dict[str, Any]:
         """The table, the best plan, and where the generator is."""
-        return {
-            "rounds": self._rounds,
-            "level": self._level,
-            "probability": self._probability.copy(),
-            "best": self._best,
-            "best_s": self._best_s,
-            "generator": self._generator.bit_generator.state,
-        }
+        return {**super().state(), "rounds": self._rounds, "probability": self._probability.copy()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Goes on from what ``state`` gave."""
-        self._rounds, self._level = int(state["rounds"]), int(state["level"])
+        super().restore(state)
+        self._rounds = int(state["rounds"])
         self._probability = np.array(state["probability"], np.float64)
-        self._best, self._best_s = np.array(state["best"], np.int32), float(state["best_s"])
-        self._generator.bit_generator.state = state["generator"]
 
 
 SPEC = MethodSpec(

@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 
 from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.grouper.memory_repair import repairs
 from tf_placer.method_spec import Kind, MethodSpec, Settings, setting
 from tf_placer.planners.solver_process import SolverProcess
 from tf_placer.planners.window import stretch, whole
-from tf_placer.planners.within_memory import WithinMemory
 from tf_placer.problem.bounds import lower_bounds
 from tf_placer.problem.problem import Problem
-from tf_placer.problem.unit_order import order_of_use
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +60,7 @@ class CpSat:
         self._problem, self._config = problem, config
         self._generator = np.random.default_rng(seed)
         self._whole = problem.num_ops <= config.exact_ops
-        self._within = WithinMemory(problem, problem.resident_bytes, order_of_use(problem))
+        self._certain, _ = repairs(problem)
         self._simulator = SimulatedEvaluator(problem)
         self._best, self._best_s = np.array(start, np.int32), math.inf
         self._tried = np.zeros((0, problem.num_units), np.int32)
@@ -121,7 +120,7 @@ class CpSat:
         rows = np.repeat(self._best[np.newaxis], max(len(devices), 1), axis=0)
         if len(devices):
             rows[:, window.units] = devices
-        return np.stack([self._within(row) for row in rows])
+        return np.stack([self._certain(row) for row in rows])
 
     def state(self) -> dict[str, Any]:
         """The best plan, what was tried and proven, and where the generator is."""

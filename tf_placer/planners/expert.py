@@ -6,9 +6,8 @@ import heapq
 
 import numpy as np
 
+from tf_placer.grouper.memory_repair import fitting, repairs
 from tf_placer.method_spec import Kind, MethodSpec, NoSettings, Role
-from tf_placer.planners.topological_fill import fitting, needs
-from tf_placer.planners.within_memory import WithinMemory
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph
 from tf_placer.problem.unit_order import fastest_devices, order_of_use, slowness
@@ -25,7 +24,7 @@ def expert(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -
     Where no stage is known, the topological order of units is cut into runs of equal work.
 
     Departures: a plan that does not fit is changed as little as possible until its variables do, once counting what
-    stays and once counting outputs too (``WithinMemory``).
+    stays and once counting outputs too (``MemoryRepair``).
 
     It ignores how long stages take, messages, and peaks of memory.
 
@@ -36,10 +35,8 @@ def expert(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -
     position = _of_stages(problem) if (problem.stage_of_op >= 0).any() else _of_work(problem)
     part = np.minimum((position * len(devices)).astype(np.int64), len(devices) - 1)
     row = problem.legalized(devices[part].astype(np.int32), fastest_devices(problem))
-    order = order_of_use(problem)
-    certain = WithinMemory(problem, problem.resident_bytes, order)
-    changed = [WithinMemory(problem, need, order, reserve)(row) for need, reserve in needs(problem)]
-    return fitting(problem, [certain(one) for one in (row, *changed)])
+    certain, likely = repairs(problem)
+    return fitting(problem, [certain(one) for one in (row, certain(row), likely(row))])
 
 
 def _used(problem: Problem) -> np.ndarray:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from tf_placer.grouper.memory_repair import fitting
 from tf_placer.method_spec import Kind, MethodSpec, NoSettings, Role
 from tf_placer.planners.earliest_start import EarliestStart
 from tf_placer.planners.schedule import Schedule, scheduled
-from tf_placer.planners.topological_fill import fitting
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_order import alike_devices
 
@@ -21,7 +21,7 @@ def m_etf(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) ->
 
     Departures: the first op of a unit decides for its unit where Baechi fuses before, a variable goes with its first
     reader, an op that costs nothing goes where its inputs are first, and where rooms are too small at the end units
-    are moved (``WithinMemory``).
+    are moved (``MemoryRepair``).
 
     It sees one op ahead: neither how long an op takes where it would start, nor what waits for it. Of memory it knows
     what stays; peaks are an estimate.

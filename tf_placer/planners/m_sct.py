@@ -7,11 +7,11 @@ import logging
 
 import numpy as np
 
+from tf_placer.grouper.memory_repair import fitting
 from tf_placer.method_spec import Kind, MethodSpec, Settings, setting
 from tf_placer.planners.earliest_start import EarliestStart
 from tf_placer.planners.favorite_children import favorite_children
 from tf_placer.planners.schedule import Schedule, scheduled
-from tf_placer.planners.topological_fill import fitting
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_order import alike_devices
 

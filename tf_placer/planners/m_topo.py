@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from tf_placer.grouper.memory_repair import fitting, repairs
 from tf_placer.method_spec import Kind, MethodSpec, NoSettings
-from tf_placer.planners.topological_fill import fitting, needs
-from tf_placer.planners.within_memory import WithinMemory
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_order import alike_devices, fastest_devices, order_of_use
 
@@ -21,7 +20,7 @@ def m_topo(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -
     Baechi's devices are alike, so D counts the fastest and those at most twice as slow, or all devices where those are
     too small together. What a unit needs is what stays with it and what its outputs hold at the fullest moment of a
     step. Departures: no device is filled beyond its memory, and what finds no room, or no kernel, goes where both are
-    (``WithinMemory``). ``topological_fill`` has shares in proportion to memory, and tries several.
+    (``MemoryRepair``). ``topological_fill`` has shares in proportion to memory, and tries several.
 
     It knows nothing of time: not what crosses, nor what could run at the same moment. Of memory it knows what stays;
     peaks are an estimate.
@@ -31,17 +30,16 @@ def m_topo(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -
       with half of the free memory kept free; K is 0 to 2.
     """
     order = order_of_use(problem)
-    (_, _), (need, reserve) = needs(problem)
-    within = WithinMemory(problem, need, order, reserve)
-    certain = WithinMemory(problem, problem.resident_bytes, order)
+    certain, likely = repairs(problem, order)
+    need = likely.need_bytes
     devices = alike_devices(problem)
     if problem.cluster.capacity_bytes()[devices].sum() < need.sum():
         devices = fastest_devices(problem)
     rows = []
-    for capacity in (problem.cluster.capacity_bytes(), within.capacity_bytes):
+    for capacity in (problem.cluster.capacity_bytes(), likely.capacity_bytes):
         row = _shares(need, capacity[devices], order, devices)
         rows.append(certain(problem.legalized(row, fastest_devices(problem))))
-    return fitting(problem, [rows[0], certain(within(rows[1]))])
+    return fitting(problem, [rows[0], certain(likely(rows[1]))])
 
 
 def _shares(need: np.ndarray, capacity: np.ndarray, order: np.ndarray, devices: np.ndarray) -> np.ndarray:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from tf_placer.grouper.partition import min_cut_partition
 from tf_placer.method_spec import Kind, MethodSpec, NoSettings
-from tf_placer.planners.partition import min_cut_partition
 from tf_placer.planners.partition_rows import accelerators, rows_of_partitions, usable_devices
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph
@@ -15,7 +15,7 @@ def metis(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) ->
     """Min-cut partitions of the unit graph by METIS (Karypis & Kumar 1998), a part for each device.
 
     Once over the accelerators and once over all devices; a device's share of the work goes with its speed. What may
-    not be where its part is, or has no room there, is moved (``WithinMemory``).
+    not be where its part is, or has no room there, is moved (``MemoryRepair``).
 
     It knows nothing of the order of ops: a min cut may well put one half of a chain behind the other, so that devices
     take turns. Of memory it knows what stays; peaks are an estimate.

@@ -6,10 +6,10 @@ import functools
 
 import numpy as np
 
+from tf_placer.grouper.partition import unit_slack
 from tf_placer.ops.local_search import MoveTables
 from tf_placer.planners.local_search_config import LocalSearchConfig
 from tf_placer.planners.random_bits import RandomBits
-from tf_placer.planners.slack_groups import unit_slack
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import local_edges, unit_graph
 

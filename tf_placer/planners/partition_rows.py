@@ -6,10 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tf_placer.planners.topological_fill import fitting, needs
-from tf_placer.planners.within_memory import WithinMemory
+from tf_placer.grouper.memory_repair import fitting, repairs
 from tf_placer.problem.problem import Problem
-from tf_placer.problem.unit_order import fastest_devices, order_of_use, slowness
+from tf_placer.problem.unit_order import fastest_devices, slowness
 
 
 def rows_of_partitions(
@@ -26,16 +25,14 @@ def rows_of_partitions(
     Returns:
       [R, U] int32 distinct legal placements whose variables fit; R may be 0.
     """
-    order, by_speed = order_of_use(problem), fastest_devices(problem)
+    by_speed, (certain, likely) = fastest_devices(problem), repairs(problem)
     slow, takes_time = slowness(problem), bool(problem.work_ns().any())  # else there is nothing to share
-    certain = WithinMemory(problem, problem.resident_bytes, order)
     rows = []
     for devices in device_sets:
         speed = 1 / slow[devices]
         part = split(devices, speed / speed.sum()) if takes_time else np.zeros(problem.num_units, np.int32)
         row = problem.legalized(devices[part], by_speed)
-        for need, reserve in needs(problem):
-            rows.append(certain(WithinMemory(problem, need, order, reserve)(row)))
+        rows += [certain(repair(row)) for repair in (certain, likely)]
     return fitting(problem, rows)
 
 

@@ -6,9 +6,9 @@ import heapq
 
 import numpy as np
 
+from tf_placer.grouper.memory_repair import fitting
 from tf_placer.method_spec import Kind, MethodSpec, NoSettings, Role
 from tf_placer.planners.schedule import Schedule, first_op_decides, scheduled
-from tf_placer.planners.topological_fill import fitting
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_order import fastest_devices
 

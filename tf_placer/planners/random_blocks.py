@@ -6,12 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from tf_placer.planners.within_memory import WithinMemory
-from tf_placer.problem.footprint import held_bytes
+from tf_placer.grouper.memory_repair import MemoryRepair, repairs
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import breadth_first_rank, unit_graph
-
-_RESERVE = 0.5  # of the memory that nothing needs
 
 
 class RandomBlocks:
@@ -22,18 +19,17 @@ class RandomBlocks:
     single one when all coins say no), and a device for each block from those.
 
     Where a device cannot hold what it has drawn, the units that have to go fill the others in that order
-    (``WithinMemory``); what fits stays. What stays with a unit counts in every draw; what outputs hold at the fullest
+    (``MemoryRepair``); what fits stays. What stays with a unit counts in every draw; what outputs hold at the fullest
     moment is an estimate and counts in two of three, in one of these with room to spare.
     """
 
     def __init__(self, problem: Problem, seed: int):
         self._problem = problem
         self._rank = breadth_first_rank(unit_graph(problem))
-        order, resident = np.argsort(self._rank), problem.resident_bytes
-        held = resident + held_bytes(problem)
-        certain = WithinMemory(problem, resident, order)
-        likely, roomy = (WithinMemory(problem, held, order, reserve) for reserve in (0.0, _RESERVE))
-        self._within = ((certain,), (likely, certain), (roomy, likely, certain))
+        order = np.argsort(self._rank)
+        certain, roomy = repairs(problem, order)
+        likely = MemoryRepair(problem, roomy.need_bytes, order)
+        self._repairs = ((certain,), (likely, certain), (roomy, likely, certain))
         self._drawn = 0
         self._generator = np.random.default_rng(seed)
 
@@ -61,7 +57,7 @@ class RandomBlocks:
         device_of_block = generator.choice(used, size=blocks)
         device = device_of_block[np.searchsorted(cuts, self._rank, side="right")]
         row = self._problem.legalized(device)
-        for within in self._within[self._drawn % len(self._within)]:
-            row = within(row)
+        for repair in self._repairs[self._drawn % len(self._repairs)]:
+            row = repair(row)
         self._drawn += 1
         return row

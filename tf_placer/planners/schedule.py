@@ -8,10 +8,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tf_placer.planners.topological_fill import needs
-from tf_placer.planners.within_memory import WithinMemory
+from tf_placer.grouper.memory_repair import repairs
 from tf_placer.problem.problem import Problem
-from tf_placer.problem.unit_order import order_of_use
 
 _MOST_GAPS = 64
 
@@ -243,14 +241,12 @@ def scheduled(
     Returns:
       One or two placements [U]; those whose variables cannot be made to fit are among them (``fitting``).
     """
-    order = order_of_use(problem)
-    certain = WithinMemory(problem, problem.resident_bytes, order)
+    certain, likely = repairs(problem)
     rows = []
-    for need, reserve in reversed(needs(problem)):
-        within = WithinMemory(problem, need, order, reserve)
-        schedule = Schedule(problem, need, within.capacity_bytes, devices, gaps, queues)
+    for repair in (likely, certain):
+        schedule = Schedule(problem, repair.need_bytes, repair.capacity_bytes, devices, gaps, queues)
         run(schedule)
-        rows.append(certain(within(schedule.row())))
+        rows.append(certain(repair(schedule.row())))
         if not schedule.was_full:
             break
     return rows

@@ -15,7 +15,7 @@ def scotch(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -
     """Maps the unit graph onto all devices with Scotch (Pellegrini & Roman 1996), a baseline of ColocRL and HDP.
 
     A device's share of the work goes with its speed. What may not be where it is mapped, or has no room there, is moved
-    (``WithinMemory``).
+    (``MemoryRepair``).
 
     It knows nothing of the order of ops, so devices may take turns; of memory it knows nothing, and what stays is seen
     to afterwards.

@@ -10,7 +10,7 @@ import tempfile
 import numpy as np
 
 from tf_placer.errors import InputError
-from tf_placer.planners.partition import adjacency, whole_shares
+from tf_placer.grouper.partition import adjacency, whole_shares
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import UnitGraph
 

@@ -82,8 +82,18 @@ class SimulatedLocalSearch:
 
     def state(self) -> dict[str, Any]:
         """Where every chain is."""
-        return {name: getattr(self._chains, name) for name in _STATE}
+        return chains_state(self._chains)
 
     def restore(self, state: dict[str, Any]) -> None:
         """Goes on from what ``state`` gave, with as many chains as there were."""
-        self._chains = Chains(**{name: np.array(state[name], kind) for name, kind in _STATE.items()})
+        self._chains = chains_of(state)
+
+
+def chains_state(chains: Chains, prefix: str = "") -> dict[str, Any]:
+    """Arrays by name, for ``chains_of``."""
+    return {prefix + name: getattr(chains, name) for name in _STATE}
+
+
+def chains_of(state: dict[str, Any], prefix: str = "") -> Chains:
+    """Chains as ``chains_state`` gave them."""
+    return Chains(**{name: np.array(state[prefix + name], kind) for name, kind in _STATE.items()})

@@ -9,18 +9,18 @@ import numpy as np
 
 from tf_placer import arguments
 from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.grouper.groups import Groups, cut_by_plans
+from tf_placer.grouper.partition import slack_groups
 from tf_placer.method_spec import Kind, MethodSpec, Role
 from tf_placer.ops.local_search import NEVER, Chains, ChainSearch
 from tf_placer.planners.cheap_starts import cheap_starts
-from tf_placer.planners.coarse_problem import coarse_problem
 from tf_placer.planners.edit_weights import edit_weights
 from tf_placer.planners.local_search_config import LocalSearchConfig
 from tf_placer.planners.memetic import memetic
 from tf_placer.planners.memetic_config import LONGEST_LATE, MemeticConfig
 from tf_placer.planners.moves import chance, move_tables
 from tf_placer.planners.random_bits import RandomBits
-from tf_placer.planners.simulated_local_search import Burst
-from tf_placer.planners.slack_groups import slack_groups
+from tf_placer.planners.simulated_local_search import Burst, chains_of, chains_state
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph
 
@@ -32,6 +32,8 @@ _FEWEST_UNITS = 2  # times as many units as parts, or a level is left out
 _MUCH_FASTER = 0.8
 # What is no gain of a turn of units: a share of the step's time.
 _GAIN = 1e-3
+_COUNTS = ("turn", "made", "before_ns", "doublings", "stalls", "restarts")
+_ARRAYS = {"starts": np.int32, "start_ns": np.int64, "best": np.int32, "best_ns": np.int64}
 _MOST_DOUBLED = 1000  # times, of a setback: long before that it is the whole step
 
 
@@ -130,44 +132,20 @@ class SimulatedMemetic:
 
     def state(self) -> dict[str, Any]:
         """Where every chain is, and where it was when its turn began."""
-        state = {
-            "turn": self._turn,
-            "made": self._made,
-            "before_ns": self._before_ns,
-            "doublings": self._doublings,
-            "stalls": self._stalls,
-            "restarts": self._restarts,
-            "starts": self._starts.copy(),
-            "start_ns": self._start_ns.copy(),
-            "best": self._best,
-            "best_ns": self._best_ns,
-        }
+        state = {name: getattr(self, f"_{name}") for name in (*_COUNTS, *_ARRAYS)}
+        state["starts"], state["start_ns"] = self._starts.copy(), self._start_ns.copy()
         if self._turn:
-            state.update(
-                unit=self._level.unit,
-                chains_device_of_unit=self._chains.device_of_unit,
-                chains_best_device_of_unit=self._chains.best_device_of_unit,
-                chains_late_ns=self._chains.late_ns,
-                chains_counts=self._chains.counts,
-            )
+            state.update(unit=self._level.unit, **chains_state(self._chains, "chains_"))
         return state
 
     def restore(self, state: dict[str, Any]) -> None:
         """Goes on from what ``state`` gave, with as many chains as there were."""
-        self._turn, self._made = int(state["turn"]), int(state["made"])
-        self._before_ns, self._doublings = int(state["before_ns"]), int(state["doublings"])
-        self._stalls, self._restarts = int(state["stalls"]), int(state["restarts"])
-        self._starts = np.array(state["starts"], np.int32)
-        self._start_ns = np.array(state["start_ns"], np.int64)
-        self._best = np.array(state["best"], np.int32)
-        self._best_ns = np.array(state["best_ns"], np.int64)
+        for name in _COUNTS:
+            setattr(self, f"_{name}", int(state[name]))
+        for name, kind in _ARRAYS.items():
+            setattr(self, f"_{name}", np.array(state[name], kind))
         if self._turn:
-            self._chains = Chains(
-                device_of_unit=np.array(state["chains_device_of_unit"], np.int32),
-                best_device_of_unit=np.array(state["chains_best_device_of_unit"], np.int32),
-                late_ns=np.array(state["chains_late_ns"], np.int64),
-                counts=np.array(state["chains_counts"], np.int64),
-            )
+            self._chains = chains_of(state, "chains_")
             self._level = self._level_of(np.array(state["unit"], np.int32))
 
     def _turn_length(self) -> int:
@@ -227,7 +205,7 @@ class SimulatedMemetic:
         self._turn, self._made = turn, 0
         if turn <= levels or self._relinks(turn):
             parts = self._parts[min(turn, levels) - 1]
-            self._level = self._level_of(self._cut(slack_groups(self._problem, parts)))
+            self._level = self._level_of(cut_by_plans(slack_groups(self._problem, parts), self._best))
         else:
             self._level = self._level_of(np.arange(self._problem.num_units, dtype=np.int32))
         self._chains = self._fresh_chains(self._setback() if again else 0.0)
@@ -265,13 +243,6 @@ class SimulatedMemetic:
             self._start_ns[row], self._best_ns[chain] = self._best_ns[chain], self._start_ns[row]
             self._restarts += 1
 
-    def _cut(self, group: np.ndarray) -> np.ndarray:
-        """[U] the groups, cut where any chain's plan has them on different devices."""
-        keys: np.ndarray = group.astype(np.int64)
-        for row in self._best:
-            keys = np.unique(keys * self._problem.num_devices + row, return_inverse=True)[1].reshape(-1)
-        return keys
-
     def _level_of(self, group: np.ndarray) -> _Level:
         """Groups as units; those of the units themselves are kept, because they come again."""
         whole = len(np.unique(group)) == self._problem.num_units
@@ -280,7 +251,8 @@ class SimulatedMemetic:
         if whole:
             coarse, unit = self._problem, np.arange(self._problem.num_units, dtype=np.int32)
         else:
-            coarse, unit = coarse_problem(self._problem, group)
+            groups = Groups.of(self._problem, group)
+            coarse, unit = groups.coarse_problem(), groups.group_of_unit
         orders = [
             dataclasses.replace(order, unit_of_op=coarse.unit_of_op, resident_bytes=coarse.resident_bytes)
             for order in self._simulator.orders

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from tf_placer.grouper.memory_repair import fitting, repairs
 from tf_placer.method_spec import Kind, MethodSpec, NoSettings, Role
-from tf_placer.planners.within_memory import WithinMemory
-from tf_placer.problem.footprint import held_bytes
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_order import fastest_devices, order_of_use
 
@@ -18,7 +17,7 @@ def topological_fill(problem: Problem, config: NoSettings = NoSettings(), seed: 
     the device's memory; it is tried with the fastest two devices, four and so on up to all, and with each filled to the
     brim before the next; what units need is once what stays with them, and once that and what their outputs hold at the
     fullest moment of a step, with half of the free memory kept free; and units larger than the room that is left go
-    where room is (``WithinMemory``).
+    where room is (``MemoryRepair``).
 
     It knows nothing of time but which devices are faster: not what crosses, nor what could run at the same moment. Of
     memory it knows what stays; peaks are an estimate, so a row may be over capacity while a step runs.
@@ -28,24 +27,12 @@ def topological_fill(problem: Problem, config: NoSettings = NoSettings(), seed: 
     """
     order, devices = order_of_use(problem), fastest_devices(problem)
     rows = []
-    certain = WithinMemory(problem, problem.resident_bytes, order)
-    for need, reserve in needs(problem):
-        within = WithinMemory(problem, need, order, reserve)
-        for limits in _limits(within.capacity_bytes[devices].astype(float), int(need.sum())):
-            rows.append(certain(within(_filled(problem, need, order, devices, limits))))
+    certain, likely = repairs(problem, order)
+    for repair in (certain, likely):
+        need = repair.need_bytes
+        for limits in _limits(repair.capacity_bytes[devices].astype(float), int(need.sum())):
+            rows.append(certain(repair(_filled(problem, need, order, devices, limits))))
     return fitting(problem, rows)
-
-
-def needs(problem: Problem) -> tuple[tuple[np.ndarray, float], ...]:
-    """What units need, [U], and what part of the free memory stays free: what is certain, and what is likely."""
-    return (problem.resident_bytes, 0.0), (problem.resident_bytes + held_bytes(problem), 0.5)
-
-
-def fitting(problem: Problem, rows: list[np.ndarray]) -> np.ndarray:
-    """[K, U] those of the rows [U] whose resident bytes fit, each once."""
-    within = WithinMemory(problem, problem.resident_bytes, np.arange(problem.num_units))
-    kept = {row.tobytes(): row for row in rows if within.fits(row)}
-    return np.array(list(kept.values()), np.int32).reshape(-1, problem.num_units)
 
 
 def _limits(capacity: np.ndarray, total_bytes: int) -> list[list[float]]:

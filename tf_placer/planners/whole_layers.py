@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.planners.coarse_problem import coarse_problem
+from tf_placer.grouper.groups import Groups
 from tf_placer.planners.local_search_config import LocalSearchConfig
 from tf_placer.planners.simulated_local_search import SimulatedLocalSearch
 from tf_placer.planners.single_device import single_device_placements
@@ -65,13 +65,11 @@ def whole_layers(
     Returns:
       None where no plan of whole layers that fits in memory was found.
     """
-    coarse, group_of_unit = coarse_problem(problem, layer_of_unit(problem, layers))
-    time_ns = np.zeros((coarse.num_units, problem.num_devices), np.int64)
-    np.add.at(time_ns, (group_of_unit, plan.device_of_unit[0]), problem.work_ns() + 1)
+    groups = Groups.of(problem, layer_of_unit(problem, layers))
+    coarse = groups.coarse_problem()
     # Where the time is comes first: it wins a tie.
-    starts = np.concatenate(
-        [coarse.legalized(time_ns.argmax(axis=1))[np.newaxis], single_device_placements(coarse)]
-    )
+    most = groups.project(plan.device_of_unit[:1], problem.work_ns() + 1)
+    starts = np.concatenate([most, single_device_placements(coarse)])
     simulator = SimulatedEvaluator(coarse)
     start = starts[np.argmin(simulator.evaluate(starts).runtime_s)]
     config = LocalSearchConfig(chains=_CHAINS)
@@ -80,7 +78,7 @@ def whole_layers(
     best = int(np.argmin(burst.runtime_s))
     if not np.isfinite(burst.runtime_s[best]):
         return None
-    device_of_unit = burst.device_of_unit[best][group_of_unit]
+    device_of_unit = groups.expand(burst.device_of_unit[best : best + 1])[0]
     both = np.stack([device_of_unit, plan.device_of_unit[0]])
     measured = SimulatedEvaluator(problem).evaluate(both)
     assert measured.peak_bytes is not None  # simulated

@@ -12,11 +12,10 @@ from tf_placer.evaluation.any_order import simulator_beside
 from tf_placer.evaluation.evaluator import Evaluator
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.grouper.memory_repair import repairs
 from tf_placer.method_spec import MethodSpec, Role
 from tf_placer.planners.single_device import single_device_placements
-from tf_placer.planners.within_memory import WithinMemory
 from tf_placer.problem.problem import Problem
-from tf_placer.problem.unit_order import order_of_use
 
 
 class Starts:
@@ -106,8 +105,8 @@ class Starts:
         self, simulator: SimulatedEvaluator, rows: np.ndarray, made_by: list[str]
     ) -> tuple[np.ndarray, float, tuple[str, ...]]:
         """The row, or single device less what does not fit there, that exceeds memory least; its time without limit."""
-        within = WithinMemory(self._problem, self._problem.resident_bytes, order_of_use(self._problem))
-        rows = np.concatenate([rows, [within(row) for row in self._singles]])
+        certain, _ = repairs(self._problem)
+        rows = np.concatenate([rows, [certain(row) for row in self._singles]])
         times = simulator.times(tf.constant(rows))
         over = np.maximum(times.peak_bytes.numpy() - self._problem.cluster.capacity_bytes(), 0).sum(axis=1)
         least = int(np.lexsort((times.runtime_s.numpy(), over))[0])

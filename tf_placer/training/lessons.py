@@ -14,7 +14,7 @@ from tf_placer.array_file import array_file_bytes, read_array_file
 from tf_placer.errors import InputError
 from tf_placer.files import write_atomically
 from tf_placer.method_spec import Role
-from tf_placer.planners.coarse_problem import coarse_problem
+from tf_placer.grouper.groups import Groups
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
 from tf_placer.search.search import search
@@ -68,13 +68,14 @@ def kept_plans(
     path = folder / f"{hashlib.sha256(repr(of).encode()).hexdigest()[:16]}.npz"
     if path.is_file():
         return _read(path, problem)
-    coarse, unit = coarse_problem(problem, group_of_unit)
+    whole = Groups.of(problem, group_of_unit)
+    coarse = whole.coarse_problem()
     found = [
         search(coarse, method=spec, budget_evaluations=evaluations, seed=seed) for seed in range(searches)
     ]
     found.sort(key=lambda one: one.runtime_s)
     plans = Plans(
-        np.array([one.placement.device_of_unit[unit] for one in found], np.int32),
+        whole.expand(np.array([one.placement.device_of_unit for one in found])),
         np.array([one.runtime_s for one in found]),
     )
     folder.mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,7 @@ from tests.tf_placer.problem.small_problems import problem_of, random_problem, s
 from tf_placer.agents.features import NUM_TYPES, RELATIVE_WIDTH
 from tf_placer.agents.features.device_features import DEVICE_WIDTH
 from tf_placer.agents.features.unit_features import FIXED_WIDTH
-from tf_placer.agents.graph_inputs import GraphInputs, graph_inputs, loads_on_devices, placements_of
+from tf_placer.agents.graph_inputs import GraphInputs, graph_inputs
 
 
 def test_sizes_are_the_problems_and_widths_are_not():
@@ -34,16 +34,3 @@ def test_it_goes_through_a_function_and_comes_back():
     assert isinstance(again, GraphInputs)
     for ours, theirs in zip(tf.nest.flatten(again), tf.nest.flatten(inputs), strict=True):
         np.testing.assert_array_equal(ours, theirs)
-
-
-def test_a_unit_goes_where_its_group_goes_or_to_its_only_device():
-    rows = placements_of(tf.constant([[1, 0], [2, 1]]), tf.constant([1, 2, 0]), tf.constant([9, 7, 9]))
-    assert rows.numpy().tolist() == [[0, 7, 1], [1, 7, 2]]
-
-
-def test_loads_are_shares_and_slowness_is_in_decades():
-    # Two units of a group: 30 ns on device 0, 300 on device 1, of 30 + 10 at best in all.
-    problem = problem_of([[10, 100], [20, 200], [10, 10]], [])
-    load, slowness = loads_on_devices(problem, np.array([0, 0, 1]), np.ones((2, 2), bool))
-    np.testing.assert_allclose(load[:, :, 0], [[30 / 40, 300 / 40], [10 / 40, 10 / 40]])
-    np.testing.assert_allclose(slowness, [[0, np.log10(301 / 31)], [0, 0]], rtol=1e-6)

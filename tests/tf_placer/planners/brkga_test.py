@@ -9,7 +9,7 @@ import pytest
 
 from tests.tf_placer.problem.small_problems import problem_of
 from tf_placer.errors import InputError
-from tf_placer.planners.brkga import Brkga, BrkgaConfig
+from tf_placer.planners.brkga import Brkga, BrkgaConfig, devices_of_keys, keys_of_devices
 from tf_placer.problem.problem import Problem
 
 
@@ -64,6 +64,19 @@ def test_elites_that_are_alike_go_on_with_finer_groups() -> None:
     planner.learn(rows, np.array([2.0, 1.0, 3.0, 4.0]))  # one elite is like itself
     assert planner.state()["level"] == 1
     assert planner.propose()[0].tolist() == rows[1].tolist()  # the best one is where the next level begins
+
+
+def test_a_key_is_a_share_of_what_is_allowed() -> None:
+    allowed = np.array([[True, True, True], [False, True, True], [False, False, True]])
+    keys = np.array([[0.0, 0.49, 0.0], [0.34, 0.5, 0.9], [0.99, 0.99, 0.5]])
+    devices = devices_of_keys(keys, allowed)
+    np.testing.assert_array_equal(devices, [[0, 1, 2], [1, 2, 2], [2, 2, 2]])
+    for row in devices:
+        np.testing.assert_array_equal(
+            devices_of_keys(keys_of_devices(row, allowed)[np.newaxis], allowed)[0], row
+        )
+    # Group 1 may not be on device 0: its first one is device 1, the lower half of its keys.
+    np.testing.assert_allclose(keys_of_devices(np.array([0, 0, 0]), allowed), [1 / 6, 1 / 4, 1 / 2])
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tf_placer.agents.colocrl.groups import ColocatedGroups
 from tf_placer.agents.features import NUM_TYPES, costliest_op, op_levels, type_numbers
+from tf_placer.grouper.groups import Groups
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph
 
@@ -19,9 +19,7 @@ def embedding_width(max_groups: int) -> int:
     return NUM_TYPES + _SIZES + _WORK + max_groups
 
 
-def group_embeddings(
-    problem: Problem, groups: ColocatedGroups, max_groups: int, work_features: bool
-) -> np.ndarray:
+def group_embeddings(problem: Problem, groups: Groups, max_groups: int, work_features: bool) -> np.ndarray:
     """Embeddings of groups (Mirhoseini et al. 2017, section 3.2): op types, output shapes, adjacency.
 
     - types: log(1 + count) of each op type; the layer that reads them has a trained vector for each type;
@@ -57,7 +55,7 @@ def group_embeddings(
     return np.concatenate(columns, axis=1).astype(np.float32)
 
 
-def _leaders(problem: Problem, groups: ColocatedGroups) -> np.ndarray:
+def _leaders(problem: Problem, groups: Groups) -> np.ndarray:
     """[G] the costliest op of each group; -1 for a group without units."""
     of_unit = costliest_op(problem)
     order = np.argsort(problem.fastest_ns()[of_unit], kind="stable")
@@ -76,15 +74,12 @@ def _sizes(problem: Problem, leader: np.ndarray) -> np.ndarray:
     return sizes.reshape(len(leader), _SIZES)
 
 
-def _work(problem: Problem, groups: ColocatedGroups, leader: np.ndarray) -> np.ndarray:
+def _work(problem: Problem, groups: Groups, leader: np.ndarray) -> np.ndarray:
     """[G, 6]."""
     levels = op_levels(problem)
     made = np.zeros(problem.num_units)
     np.add.at(made, problem.unit_of_op[problem.tensor_producer], problem.tensor_bytes)
-    amounts = [
-        np.bincount(groups.group_of_unit, amount, minlength=groups.count + 1)[: groups.count]
-        for amount in (problem.work_ns(), problem.resident_bytes, made)
-    ]
+    amounts = [groups.sums(amount) for amount in (problem.work_ns(), problem.resident_bytes, made)]
     shares = [amount / max(amount.sum(), 1.0) for amount in amounts[:2]]
     of_leader = [np.where(leader >= 0, level[leader], 0.0) for level in levels[:3]]
     return np.stack([*shares, np.log10(1 + amounts[2]) / 10, *of_leader], axis=1)

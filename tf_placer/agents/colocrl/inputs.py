@@ -9,11 +9,10 @@ import tensorflow as tf
 
 from tf_placer.agents.colocrl.config import ColocRlConfig
 from tf_placer.agents.colocrl.group_embeddings import group_embeddings
-from tf_placer.agents.colocrl.groups import ColocatedGroups
 from tf_placer.agents.leaning import leaning_choices
-from tf_placer.agents.learner import Beginning
+from tf_placer.grouper.groups import Groups
+from tf_placer.grouper.rules import tied_by_rules, tied_groups
 from tf_placer.placer.device_scorer import DeviceChoices
-from tf_placer.problem.footprint import held_bytes
 from tf_placer.problem.problem import Problem
 
 
@@ -34,7 +33,7 @@ class ColocRlInputs(NamedTuple):
 
 
 def colocrl_inputs(
-    problem: Problem, groups: ColocatedGroups, config: ColocRlConfig, device_of_group: np.ndarray
+    problem: Problem, groups: Groups, config: ColocRlConfig, device_of_group: np.ndarray
 ) -> ColocRlInputs:
     """Describes a problem and where to begin.
 
@@ -53,25 +52,9 @@ def colocrl_inputs(
     )
 
 
-def start_of(problem: Problem, groups: ColocatedGroups, beginning: Beginning) -> np.ndarray:
-    """[G] int32 devices of the plan that is fastest once each group is on one device: where most of its work is.
-
-    Args:
-      problem: what is placed.
-      groups: of its units.
-      beginning: plans, of which the first is taken where none fits as groups, and what times them.
-    """
-    weight = _share(problem.work_ns()) + _share(problem.resident_bytes + held_bytes(problem))
-    devices = []
-    for plan in beginning.plans:
-        votes = np.zeros((groups.count + 1, problem.num_devices))
-        np.add.at(votes, (groups.group_of_unit, plan), weight)
-        devices.append(np.where(groups.legal, votes[: groups.count], -1.0).argmax(axis=1))
-    runtime_s, fits = beginning.simulate(groups.rows(np.array(devices)))
-    best: np.ndarray = devices[int(np.argmin(np.where(fits, runtime_s, np.inf)))].astype(np.int32)
-    return best
-
-
-def _share(amounts: np.ndarray) -> np.ndarray:
-    """Each unit's share of the sum; a little for those that have none."""
-    return (amounts + 1e-9) / (amounts.sum() + 1e-9 * len(amounts))
+def colocated_groups(problem: Problem, config: ColocRlConfig) -> Groups:
+    """Groups the units by the configuration's rules; each unit by itself without them, as far as there are groups."""
+    tied = np.arange(problem.num_units)
+    if config.colocate:
+        tied = tied_by_rules(problem, config.step_pattern, config.layer_pattern, config.largest_share)
+    return tied_groups(problem, tied, config.max_groups)

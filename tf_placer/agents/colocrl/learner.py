@@ -6,8 +6,7 @@ import tensorflow as tf
 
 from tf_placer.agents.baselines import ControllerBaselines, elites, standardized_advantage
 from tf_placer.agents.colocrl.config import ColocRlConfig
-from tf_placer.agents.colocrl.groups import colocated_groups
-from tf_placer.agents.colocrl.inputs import colocrl_inputs, start_of
+from tf_placer.agents.colocrl.inputs import colocated_groups, colocrl_inputs
 from tf_placer.agents.colocrl.policy import ColocRlPolicy
 from tf_placer.agents.descent import adam, descend
 from tf_placer.agents.entropy import EntropySteering
@@ -56,7 +55,8 @@ class ColocRlLearner(PolicyLearner):
                 f"policy is for {policy.max_groups} groups and problem {problem.name!r} for {width}; give a policy of "
                 "the same max_groups"
             )
-        inputs = colocrl_inputs(problem, groups, config, start_of(problem, groups, beginning))
+        start = groups.best_of(beginning.plans, beginning.simulate)
+        inputs = colocrl_inputs(problem, groups, config, start)
         super().__init__("colocrl_learner", policy, config, beginning, [seed, 0xC01], inputs=inputs)
         self._optimizer = adam(config.learning_rate, policy.trainable_variables)
         first = config.failing_reward if config.baseline_starts_failing else None

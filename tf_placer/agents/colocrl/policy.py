@@ -9,9 +9,9 @@ from tf_placer.agents.colocrl.config import ColocRlConfig
 from tf_placer.agents.colocrl.group_embeddings import embedding_width
 from tf_placer.agents.colocrl.inputs import ColocRlInputs
 from tf_placer.agents.features import DEVICE_NUMBERS
-from tf_placer.agents.graph_inputs import placements_of
 from tf_placer.agents.initialization import draw_weights
 from tf_placer.agents.leaning import one_device
+from tf_placer.grouper.groups import expanded
 from tf_placer.placer.seq2seq import Decoded, Seq2SeqPlacer
 
 
@@ -58,4 +58,4 @@ class ColocRlPolicy(snt.Module):
 
     def placements(self, inputs: ColocRlInputs, device_of_group: tf.Tensor) -> tf.Tensor:
         """[K, U] int32: a unit goes where its group [K, G] goes, or to its only legal device."""
-        return placements_of(device_of_group, inputs.group_of_unit, inputs.only_device)
+        return expanded(device_of_group, inputs.group_of_unit, inputs.only_device)

@@ -4,6 +4,7 @@ from tf_placer.agents.features.device_features import DEVICE_NUMBERS
 from tf_placer.agents.features.device_features import DEVICE_WIDTH
 from tf_placer.agents.features.device_features import device_features
 from tf_placer.agents.features.device_features import device_numbers
+from tf_placer.agents.features.group_features import load_and_slowness
 from tf_placer.agents.features.levels import Levels
 from tf_placer.agents.features.levels import op_levels
 from tf_placer.agents.features.op_types import FEATURES_VERSION
@@ -26,6 +27,7 @@ __all__ = [
     "costliest_op",
     "device_features",
     "device_numbers",
+    "load_and_slowness",
     "op_levels",
     "relative_features",
     "type_numbers",

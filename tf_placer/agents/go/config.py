@@ -120,5 +120,5 @@ class GoConfig(Settings):
 
     @property
     def most_nodes(self) -> int | None:
-        """How many nodes there are at most (``nodes_of``); None where each unit is one."""
+        """How many nodes there are at most (``ordered_groups``); None where each unit is one."""
         return self.num_groups if self.granularity == "groups" else None

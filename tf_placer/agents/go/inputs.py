@@ -7,8 +7,9 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tf_placer.agents.graph_inputs import GraphInputs, graph_inputs, loads_on_devices
-from tf_placer.agents.nodes import Nodes
+from tf_placer.agents.features import load_and_slowness
+from tf_placer.agents.graph_inputs import GraphInputs, graph_inputs
+from tf_placer.grouper.groups import Groups
 from tf_placer.problem.footprint import held_bytes
 from tf_placer.problem.problem import Problem
 
@@ -57,16 +58,16 @@ class GoInputs(NamedTuple):
         return tf.gather(device_of_node, self.node_of_unit, axis=1)
 
 
-def go_inputs(problem: Problem, nodes: Nodes) -> GoInputs:
+def go_inputs(problem: Problem, nodes: Groups) -> GoInputs:
     """Describes a problem, without names, places or landmarks, which have no meaning on another graph."""
     amounts = (problem.work_ns(), problem.resident_bytes, held_bytes(problem))
     numbers = [np.sqrt(nodes.sums(amount) / max(float(amount.sum()), 1.0)) for amount in amounts]
-    load, slowness = loads_on_devices(problem, nodes.node_of_unit, nodes.legal)
+    load, slowness = load_and_slowness(nodes)
     backward = nodes.edges[:, ::-1]
     order = np.lexsort((backward[:, 1], backward[:, 0]))
     return GoInputs(
         graph=graph_inputs(problem, landmarks=0, seed=0),
-        node_of_unit=tf.constant(nodes.node_of_unit),
+        node_of_unit=tf.constant(nodes.group_of_unit),
         node_numbers=tf.constant(np.stack(numbers, axis=1), tf.float32),
         legal=tf.constant(nodes.legal),
         reads=_flow(backward[order], nodes.edge_bytes[order], nodes.count),

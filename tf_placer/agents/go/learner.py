@@ -17,9 +17,9 @@ from tf_placer.agents.go.policy import NETWORK_VERSION, NOWHERE, Chain, GoPolicy
 from tf_placer.agents.go.student import GoStudent
 from tf_placer.agents.learner import Beginning, PolicyLearner, Proposal, executed_times
 from tf_placer.agents.losses import ppo_loss, reinforce_loss
-from tf_placer.agents.nodes import nodes_of
 from tf_placer.agents.weights import SHIPPED, restore_weights, weights_path
 from tf_placer.errors import InputError
+from tf_placer.grouper.groups import ordered_groups
 from tf_placer.method_spec import Kind, MethodSpec
 from tf_placer.problem.problem import Problem
 
@@ -68,10 +68,10 @@ class GoLearner(PolicyLearner):
             raise InputError(
                 f"passes is {config.passes} and the policy draws chains of {policy.config.passes}; give as many"
             )
-        nodes = nodes_of(problem, config.most_nodes)
+        nodes = ordered_groups(problem, config.most_nodes)
         begin = np.full(nodes.count, NOWHERE, np.int32)
         if config.begin != "nothing":
-            begin = nodes.best_of(problem, beginning.plans, beginning.simulate)
+            begin = nodes.best_of(beginning.plans, beginning.simulate)
         if policy is None:
             policy = GoPolicy(config, seed)
             if config.weights:

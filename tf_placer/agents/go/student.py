@@ -15,8 +15,8 @@ from tf_placer.agents.go.config import GoConfig
 from tf_placer.agents.go.inputs import GoInputs, go_inputs
 from tf_placer.agents.go.policy import NOWHERE, GoPolicy, go_kind
 from tf_placer.agents.graph_inputs import GraphInputs
-from tf_placer.agents.nodes import nodes_of
 from tf_placer.cluster.device import MAX_DEVICES
+from tf_placer.grouper.groups import ordered_groups
 from tf_placer.problem.problem import Problem
 
 _FEWEST = 0.05  # share of the decisions that are asked for at least
@@ -61,13 +61,12 @@ class GoStudent(snt.Module):
 
     def groups_of(self, problem: Problem) -> np.ndarray:
         """[U] int32 nodes."""
-        return nodes_of(problem, self._config.most_nodes).node_of_unit
+        return ordered_groups(problem, self._config.most_nodes).group_of_unit
 
     def meets(self, problem: Problem, plans: np.ndarray) -> GoLesson:
         """A problem with good plans [K, U]; of units of one node the first says where it is."""
-        nodes = nodes_of(problem, self._config.most_nodes)
-        _, first = np.unique(nodes.node_of_unit, return_index=True)
-        return GoLesson(go_inputs(problem, nodes), tf.constant(plans[:, first], tf.int32))
+        nodes = ordered_groups(problem, self._config.most_nodes)
+        return GoLesson(go_inputs(problem, nodes), tf.constant(plans[:, nodes.first_unit], tf.int32))
 
     @tf.function(autograph=False, reduce_retracing=True)
     def learn(self, lesson: GoLesson, rate: tf.Tensor) -> tf.Tensor:

@@ -12,13 +12,11 @@ from tf_placer.agents.go.committed import committed
 from tf_placer.agents.go.config import GoConfig
 from tf_placer.agents.go.inputs import go_inputs
 from tf_placer.agents.go.policy import GoPolicy, go_kind
-from tf_placer.agents.nodes import nodes_of
 from tf_placer.agents.weights import WEIGHTS_REMEDY, restore_weights, weights_path
+from tf_placer.grouper.groups import ordered_groups
+from tf_placer.grouper.memory_repair import fitting, repairs
 from tf_placer.method_spec import Kind, MethodSpec, Settings, setting
-from tf_placer.planners.topological_fill import fitting, needs
-from tf_placer.planners.within_memory import WithinMemory
 from tf_placer.problem.problem import Problem
-from tf_placer.problem.unit_order import order_of_use
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +66,7 @@ def go_zero_shot(
     of_policy = GoConfig(keep_probability=0.0, exploration=0.0, weights="")
     policy = GoPolicy(of_policy, seed=0)
     restore_weights(weights_path(config.weights, __file__), go_kind(of_policy), policy)
-    nodes = nodes_of(problem, of_policy.most_nodes)
+    nodes = ordered_groups(problem, of_policy.most_nodes)
     inputs = go_inputs(problem, nodes)
     devices = [
         committed(policy, inputs, count, config.steps, tf.constant(temperature), tf.constant([seed, 0x25]))
@@ -76,8 +74,7 @@ def go_zero_shot(
         if count
     ]
     rows = inputs.placements(tf.concat(devices, axis=0)).numpy()
-    order = order_of_use(problem)
-    certain, likely = (WithinMemory(problem, need, order, reserve) for need, reserve in needs(problem))
+    certain, likely = repairs(problem)
     return fitting(problem, [certain(likely(row)) for row in rows])
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from tf_placer.agents.entropy import check_steering
-from tf_placer.agents.group_order import ORDERS
-from tf_placer.agents.unit_groups import KINDS
+from tf_placer.grouper.groups import KINDS, ORDERS
 from tf_placer.method_spec import Settings, setting
 
 LOSSES = ("reinforce", "ppo", "quantile", "cross_entropy")

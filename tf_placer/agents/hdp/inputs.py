@@ -1,7 +1,8 @@
-"""What goes into the Hierarchical planner's policy when it is called."""
+"""What goes into the Hierarchical planner's policy when it is called: a problem, and where the policy begins."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import NamedTuple
 
 import numpy as np
@@ -9,8 +10,9 @@ import tensorflow as tf
 
 from tf_placer.agents.graph_inputs import GraphInputs, graph_inputs
 from tf_placer.agents.hdp.config import HdpConfig
-from tf_placer.agents.hdp.start import HdpStart
 from tf_placer.agents.leaning import leaning_choices
+from tf_placer.agents.learner import SimulateFn
+from tf_placer.grouper.groups import Groups, legality_classes, unit_groups
 from tf_placer.placer.device_scorer import DeviceChoices
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph
@@ -56,6 +58,40 @@ class HdpInputs(NamedTuple):
         )
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class HdpStart:
+    """What an untrained policy leans to.
+
+    Attributes:
+      groups: that the Grouper imitates.
+      device_of_group: [G'] int32, what the Placer prefers; legal.
+    """
+
+    groups: Groups
+    device_of_group: np.ndarray
+
+    @property
+    def group_of_unit(self) -> np.ndarray:
+        """[U] int32; G' where there is nothing to decide."""
+        return self.groups.group_of_unit
+
+
+def hdp_groups(problem: Problem, config: HdpConfig) -> Groups:
+    """The groups that the Grouper begins with, in the order in which the Placer comes by them."""
+    return unit_groups(problem, config.num_groups, config.groups, config.group_order)
+
+
+def hdp_start(problem: Problem, config: HdpConfig, plans: np.ndarray, simulate: SimulateFn) -> HdpStart:
+    """The plan of plans [K, U] that is fastest once every group is on one device (``Groups.best_of``)."""
+    groups = hdp_groups(problem, config)
+    if config.imitation_steps or config.group_probability:
+        return HdpStart(groups, groups.best_of(plans, simulate))
+    # The Grouper then begins with groups of its own, all of a class alike: in the first one.
+    first = np.searchsorted(groups.class_of_group, groups.class_of_group).astype(np.int32)
+    alike = dataclasses.replace(groups, group_of_unit=np.append(first, groups.count)[groups.group_of_unit])
+    return HdpStart(groups, alike.best_of(plans, simulate)[first])
+
+
 def hdp_inputs(problem: Problem, config: HdpConfig, start: HdpStart, seed: int) -> HdpInputs:
     """Describes a problem and where to begin.
 
@@ -69,11 +105,11 @@ def hdp_inputs(problem: Problem, config: HdpConfig, start: HdpStart, seed: int) 
     return HdpInputs(
         graph=graph,
         dense=tf.constant(_standardized(graph.unit_features.numpy())),
-        class_of_unit=tf.constant(start.classes.class_of_unit),
-        only_device=tf.constant(start.classes.first_legal),
-        class_of_group=tf.constant(start.class_of_group),
+        class_of_unit=tf.constant(legality_classes(problem.allowed).class_of_unit),
+        only_device=tf.constant(start.groups.only_device),
+        class_of_group=tf.constant(start.groups.class_of_group),
         group_leaning=tf.constant(group_leaning(problem, start, config.group_probability)),
-        choices=leaning_choices(problem, start.legal_of_group, start.device_of_group, config),
+        choices=leaning_choices(problem, start.groups.legal, start.device_of_group, config),
     )
 
 
@@ -95,7 +131,8 @@ def group_leaning(problem: Problem, start: HdpStart, probability: float) -> np.n
     near = np.zeros((units, groups + 1))
     for one, other in (unit_graph(problem).edges.T, unit_graph(problem).edges[:, ::-1].T):
         np.add.at(near, (one, group[other]), 1.0)
-    others = (start.classes.class_of_unit[:, np.newaxis] == start.class_of_group).astype(np.float64)
+    class_of_unit = legality_classes(problem.allowed).class_of_unit
+    others = (class_of_unit[:, np.newaxis] == start.groups.class_of_group).astype(np.float64)
     inside = np.flatnonzero(group < groups)
     others[inside, group[inside]] = 0.0
     share = 0.9 * _rows(near[:, :groups] * others) + 0.1 * _rows(others)

@@ -17,11 +17,10 @@ from tf_placer.agents.hdp.changes import Changes, Executed
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.elite_rows import shift_to_elites
 from tf_placer.agents.hdp.incumbent import Incumbent
-from tf_placer.agents.hdp.inputs import HdpInputs, hdp_inputs
+from tf_placer.agents.hdp.inputs import HdpInputs, hdp_inputs, hdp_start
 from tf_placer.agents.hdp.objective import Lesson, grouping_loss, placer_loss, regrouping_loss
 from tf_placer.agents.hdp.policy import HdpPolicy, Noise, Scores
 from tf_placer.agents.hdp.regrouping import Regrouping, exchanged
-from tf_placer.agents.hdp.start import HdpStart
 from tf_placer.agents.learner import Beginning, PolicyLearner, Proposal, executed_times
 from tf_placer.agents.placement_bytes import (
     crossing_share,
@@ -71,9 +70,9 @@ class HdpLearner(PolicyLearner):
         Raises:
           InputError: the policy has too few groups for the problem.
         """
-        start = HdpStart.from_plans(problem, config, beginning.plans, beginning.simulate)
+        start = hdp_start(problem, config, beginning.plans, beginning.simulate)
         inputs = hdp_inputs(problem, config, start, seed)
-        groups = len(start.class_of_group)
+        groups = start.groups.count
         if policy is None:
             # A problem of more kinds of units than groups has more groups.
             policy = HdpPolicy(config, seed, max(config.num_groups, groups))
@@ -105,7 +104,7 @@ class HdpLearner(PolicyLearner):
             trained.append((placer.row_variables, config.row_rate))
         self._steps = [(variables, adam(rate, variables)) for variables, rate in trained]
         self.incumbent = Incumbent(start.group_of_unit, start.device_of_group)
-        regrouping = Regrouping(problem, start.classes) if config.incumbent else None
+        regrouping = Regrouping(problem) if config.incumbent else None
         self._of_problem.changes = Changes(self.incumbent, regrouping, inputs.choices.legal, config)
         self.baseline = MovingAverageBaseline(config.baseline_decay, config.normalize_advantage)
         self.steering = EntropySteering(config.entropy_rate)

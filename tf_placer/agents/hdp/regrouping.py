@@ -8,8 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_placer import masked
-from tf_placer.agents.legality import LegalityClasses
-from tf_placer.agents.unit_groups import unit_groups
+from tf_placer.grouper.groups import legality_classes, unit_groups
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph
 
@@ -45,17 +44,12 @@ class Regrouping:
     says of the Grouper is paid by what its own move was worth.
     """
 
-    def __init__(self, problem: Problem, classes: LegalityClasses):
-        """Finds pieces and neighbors.
-
-        Args:
-          problem: what is placed.
-          classes: of its units; neighbors of other classes have no group in common.
-        """
+    def __init__(self, problem: Problem):
+        """Finds pieces and neighbors of a problem; those of different legality have no group in common."""
         parts = [unit_groups(problem, count).group_of_unit for count in PIECES]
         self.pieces = tf.constant(np.stack([*parts, np.arange(problem.num_units)]), tf.int32)  # [L, U]
         edges = unit_graph(problem).edges.reshape(-1, 2)
-        of_class = classes.class_of_unit[edges]
+        of_class = legality_classes(problem.allowed).class_of_unit[edges]
         edges = edges[(of_class[:, 0] == of_class[:, 1]) & (of_class[:, 0] >= 0)]
         if not len(edges):
             edges = np.zeros((1, 2), np.int32)  # a border to itself moves nothing

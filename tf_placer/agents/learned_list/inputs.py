@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tf_placer.agents.nodes import Nodes
+from tf_placer.grouper.groups import Groups
 from tf_placer.ops.list_policy import ListInputs
 from tf_placer.problem.footprint import held_bytes
 from tf_placer.problem.problem import Problem
@@ -19,16 +19,15 @@ _MOST = 2.0  # of what a rule's coefficients depend on, either way
 _LITTLE = 1e-3
 
 
-def list_inputs(problem: Problem, nodes: Nodes) -> ListInputs:
+def list_inputs(problem: Problem, nodes: Groups) -> ListInputs:
     """Describes a problem of D devices as V nodes.
 
     Work is a share of what a fast device has to do where the work of a step is split evenly, messages of what a step
     takes at least: the longest chain, or all work split evenly.
     """
     graph, legal = problem.op_graph, nodes.legal
-    node_of_op = nodes.node_of_unit[problem.unit_of_op]
-    work_ns = np.zeros(legal.shape)
-    np.add.at(work_ns, node_of_op, problem.compute_ns)
+    node_of_op = nodes.group_of_unit[problem.unit_of_op]
+    work_ns = nodes.compute_ns()
     alone_ns = np.maximum(work_ns.sum(axis=0), 1.0)  # [D] all of it
     fast = alone_ns <= _FAST * alone_ns.min()
     share_ns = alone_ns.min() / fast.sum()
@@ -78,7 +77,7 @@ def list_inputs(problem: Problem, nodes: Nodes) -> ListInputs:
 
 
 def _context(
-    nodes: Nodes,
+    nodes: Groups,
     slack: np.ndarray,
     log_work: np.ndarray,
     own_bytes: np.ndarray,
@@ -110,7 +109,7 @@ def _context(
     )
 
 
-def _slack(problem: Problem, nodes: Nodes, node_of_op: np.ndarray, chain_ns: float) -> np.ndarray:
+def _slack(problem: Problem, nodes: Groups, node_of_op: np.ndarray, chain_ns: float) -> np.ndarray:
     """[V] in [0, 1]: for how much of the step a node's work could wait, weighted by the time of its ops."""
     graph = problem.op_graph
     slack = 1 - (graph.top_level_ns + graph.bottom_level_ns) / chain_ns
@@ -121,7 +120,7 @@ def _slack(problem: Problem, nodes: Nodes, node_of_op: np.ndarray, chain_ns: flo
     return of_node
 
 
-def _windows(problem: Problem, nodes: Nodes, node_of_op: np.ndarray, chain_ns: float) -> np.ndarray:
+def _windows(problem: Problem, nodes: Groups, node_of_op: np.ndarray, chain_ns: float) -> np.ndarray:
     """[V, T] shares of a node's work: half of it as early as can be, half as late."""
     graph = problem.op_graph
     half_ns = graph.op_ns / 2
@@ -148,7 +147,7 @@ def _mean_link(matrix: np.ndarray) -> float:
     return float(matrix.sum() / links) if links else 0.0
 
 
-def _neighbors(nodes: Nodes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _neighbors(nodes: Groups) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Offsets [V + 1], neighbors [E] and bytes [E]: every edge from both of its ends, the most bytes first."""
     here = nodes.edges.T.reshape(-1)
     there = nodes.edges[:, ::-1].T.reshape(-1)

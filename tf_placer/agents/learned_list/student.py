@@ -12,10 +12,10 @@ from tf_placer.agents.learned_list.config import LearnedListConfig
 from tf_placer.agents.learned_list.placer import ListPlacer
 from tf_placer.agents.learned_list.policy import RulePrior, learned_list_kind
 from tf_placer.agents.learned_list.rules import Rules
-from tf_placer.agents.nodes import nodes_of
 from tf_placer.evaluation.any_order import search_simulator
 from tf_placer.evaluation.evaluator import Evaluator
 from tf_placer.evaluation.measurement import Status
+from tf_placer.grouper.groups import ordered_groups
 from tf_placer.planners.single_device import single_device_placements
 from tf_placer.problem.problem import Problem
 
@@ -70,7 +70,7 @@ class LearnedListStudent(snt.Module):
 
     def groups_of(self, problem: Problem) -> np.ndarray:
         """[U] int32 nodes."""
-        return nodes_of(problem, self._config.num_groups).node_of_unit
+        return ordered_groups(problem, self._config.num_groups).group_of_unit
 
     def meets(self, problem: Problem, plans: np.ndarray | None = None) -> ListLesson:
         """The problem with what times its placements; plans are not looked at."""

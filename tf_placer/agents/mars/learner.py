@@ -16,8 +16,7 @@ from tf_placer.agents.features import FEATURES_VERSION, RELATIVE_VERSION
 from tf_placer.agents.learner import Beginning, PolicyLearner, Proposal, executed_times
 from tf_placer.agents.losses import cross_entropy_loss, ppo_loss
 from tf_placer.agents.mars.config import MarsConfig
-from tf_placer.agents.mars.groups import mars_groups
-from tf_placer.agents.mars.inputs import mars_inputs
+from tf_placer.agents.mars.inputs import mars_groups, mars_inputs
 from tf_placer.agents.mars.policy import MarsPolicy
 from tf_placer.agents.mars.pretraining import Pretraining
 from tf_placer.agents.mars.student import MarsStudent
@@ -67,8 +66,9 @@ class MarsLearner(PolicyLearner):
         Raises:
           InputError: ``config.weights`` is no file of weights for such an encoder.
         """
-        groups = mars_groups(problem, config, beginning)
-        inputs = mars_inputs(problem, groups, config, seed)
+        groups = mars_groups(problem, config)
+        start = groups.best_of(beginning.plans, beginning.simulate)
+        inputs = mars_inputs(problem, groups, start, config, seed)
         accuracy: float | None = None
         if policy is None:
             policy = MarsPolicy(config, seed)
@@ -86,7 +86,7 @@ class MarsLearner(PolicyLearner):
         self._variables = (policy if config.encoder_goes_on else policy.placer).trainable_variables
         self._optimizer = adam(config.learning_rate, self._variables)
         self.baseline = MovingAverageBaseline(config.baseline_decay, normalize=False)
-        self.best = BestPlans(groups.device_of_group, config.elites)
+        self.best = BestPlans(start, config.elites)
 
     @property
     def pretrain_accuracy(self) -> float | None:

@@ -6,12 +6,13 @@ import sonnet as snt
 import tensorflow as tf
 
 from tf_placer.agents.features import DEVICE_NUMBERS, DEVICE_WIDTH, RELATIVE_WIDTH
-from tf_placer.agents.graph_inputs import GraphInputs, placements_of
+from tf_placer.agents.graph_inputs import GraphInputs
 from tf_placer.agents.initialization import draw_weights
 from tf_placer.agents.leaning import one_device
 from tf_placer.agents.mars.config import MarsConfig
 from tf_placer.agents.mars.inputs import SUMMARY_WIDTH, MarsInputs
 from tf_placer.agents.mars.unit_encoder import UnitEncoder
+from tf_placer.grouper.groups import expanded
 from tf_placer.placer.segment_seq2seq import SegmentSeq2SeqPlacer
 from tf_placer.placer.seq2seq import Decoded
 
@@ -65,7 +66,7 @@ class MarsPolicy(snt.Module):
 
     def placements(self, inputs: MarsInputs, device_of_group: tf.Tensor) -> tf.Tensor:
         """[K, U] int32: a unit goes where its group [K, G] goes, or to its only legal device."""
-        return placements_of(device_of_group, inputs.group_of_unit, inputs.only_device)
+        return expanded(device_of_group, inputs.group_of_unit, inputs.only_device)
 
     def embed(self, inputs: MarsInputs) -> tf.Tensor:
         """[G, F] the groups, embedded: all that the placer sees of the graph."""

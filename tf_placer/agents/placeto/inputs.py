@@ -2,20 +2,56 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from tf_placer.agents.features.unit_features import FIXED_WIDTH, UNIT_COLUMNS
-from tf_placer.agents.graph_inputs import graph_inputs, loads_on_devices
+from tf_placer.agents.features import load_and_slowness, op_levels
+from tf_placer.agents.features.unit_features import FIXED_WIDTH, UNIT_COLUMNS, costliest_op
+from tf_placer.agents.graph_inputs import graph_inputs
 from tf_placer.agents.placeto.config import PlacetoConfig
-from tf_placer.agents.placeto.group_graph import GroupGraph
 from tf_placer.agents.placeto.relatives import relatives
+from tf_placer.grouper.groups import Groups
+from tf_placer.grouper.partition import slack_groups
 from tf_placer.placer.device_scorer import DeviceChoices
 from tf_placer.problem.problem import Problem
 
 GROUP_NUMBERS = 6  # features of a group beside its landmarks
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class GroupGraph:
+    """The graph that an episode walks over.
+
+    Attributes:
+      groups: of all units, of one kind each.
+      leader: [G] the costliest op of each group.
+      start: [G] float64, when its leader can start, as a share of the critical path.
+      visited: [T] int32, groups in the order of an episode: those with something to decide by start time; the first
+        group where there is none.
+    """
+
+    groups: Groups
+    leader: np.ndarray
+    start: np.ndarray
+    visited: np.ndarray
+
+
+def group_graph(problem: Problem, parts: int) -> GroupGraph:
+    """Groups the units by min-cut part, of which there are ``parts``, by slack, and by what is legal for them."""
+    groups = Groups.of(problem, slack_groups(problem, parts))
+    groups = groups.reordered(np.argsort(groups.first_unit))
+    # The costliest op of each group, the first of equals.
+    candidates = np.sort(costliest_op(problem))
+    group_of_op = groups.group_of_unit[problem.unit_of_op[candidates]]
+    order = np.lexsort((candidates, -problem.fastest_ns()[candidates], group_of_op))
+    leader = candidates[order[np.searchsorted(group_of_op[order], np.arange(groups.count))]]
+    start = op_levels(problem).top[leader]
+    order = np.lexsort((leader, start))
+    visited = order[groups.legal[order].sum(axis=1) > 1]
+    return GroupGraph(groups, leader, start, (visited if len(visited) else order[:1]).astype(np.int32))
 
 
 class Mean(NamedTuple):
@@ -94,31 +130,31 @@ def placeto_inputs(problem: Problem, config: PlacetoConfig, graph: GroupGraph, s
       seed: of the landmarks.
     """
     units = graph_inputs(problem, config.landmarks, seed)
-    turn_of_group = np.full(graph.num_groups, len(graph.visited), np.int32)
+    turn_of_group = np.full(graph.groups.count, len(graph.visited), np.int32)
     turn_of_group[graph.visited] = np.arange(len(graph.visited))
-    load, slowness = loads_on_devices(problem, graph.group_of_unit, graph.legal)
+    load, slowness = load_and_slowness(graph.groups)
     kin = relatives(problem, graph.leader, graph.start, config.relatives)
-    reading = graph.edges[:, ::-1]
+    reading = graph.groups.edges[:, ::-1]
     reading = reading[np.lexsort((reading[:, 1], reading[:, 0]))]
     return PlacetoInputs(
         features=tf.constant(_features(problem, graph, units.unit_features.numpy())),
         start=tf.constant(graph.start, tf.float32),
         visited=tf.constant(graph.visited),
         turn_of_group=tf.constant(turn_of_group),
-        group_of_unit=tf.constant(graph.group_of_unit),
-        producers=_mean(reading, graph.num_groups),
-        consumers=_mean(graph.edges, graph.num_groups),
-        ancestors=_mean(kin.ancestors, graph.num_groups),
-        descendants=_mean(kin.descendants, graph.num_groups),
-        parallel=_mean(kin.parallel, graph.num_groups),
+        group_of_unit=tf.constant(graph.groups.group_of_unit),
+        producers=_mean(reading, graph.groups.count),
+        consumers=_mean(graph.groups.edges, graph.groups.count),
+        ancestors=_mean(kin.ancestors, graph.groups.count),
+        descendants=_mean(kin.descendants, graph.groups.count),
+        parallel=_mean(kin.parallel, graph.groups.count),
         near=_near(graph, turn_of_group),
         load=tf.constant(load),
         slowness=tf.constant(slowness),
         choices=DeviceChoices(
             features=units.device_features,
             number=units.device_numbers,
-            legal=tf.constant(graph.legal),
-            leaning=tf.constant(staying(graph.legal, config.keep_probability)),
+            legal=tf.constant(graph.groups.legal),
+            leaning=tf.constant(staying(graph.groups.legal, config.keep_probability)),
         ),
     )
 
@@ -138,13 +174,13 @@ def staying(legal: np.ndarray, probability: float) -> np.ndarray:
 def _features(problem: Problem, graph: GroupGraph, unit_features: np.ndarray) -> np.ndarray:
     """[G, F]: work, bytes given, bytes that stay, as roots of shares of the largest; the leader's levels; landmarks."""
     leader = problem.unit_of_op[graph.leader]
-    given = np.zeros(graph.num_groups)
-    np.add.at(given, graph.edges[:, 0], graph.edge_bytes)
-    amounts = (graph.sums(problem.work_ns()), given, graph.sums(problem.resident_bytes))
-    members = np.bincount(graph.group_of_unit, minlength=graph.num_groups)
+    given = np.zeros(graph.groups.count)
+    np.add.at(given, graph.groups.edges[:, 0], graph.groups.edge_bytes)
+    amounts = (graph.groups.sums(problem.work_ns()), given, graph.groups.sums(problem.resident_bytes))
+    members = np.bincount(graph.groups.group_of_unit, minlength=graph.groups.count)
     columns = [np.sqrt(_over_largest(amount))[:, np.newaxis] for amount in amounts]
     columns += [unit_features[leader, UNIT_COLUMNS[name]] for name in ("top", "bottom", "slack")]
-    columns += [graph.sums(unit_features[:, FIXED_WIDTH:]) / members[:, np.newaxis]]
+    columns += [graph.groups.sums(unit_features[:, FIXED_WIDTH:]) / members[:, np.newaxis]]
     return np.concatenate(columns, axis=1).astype(np.float32)
 
 
@@ -159,10 +195,10 @@ def _mean(pairs: np.ndarray, groups: int) -> Mean:
 
 def _near(graph: GroupGraph, turn_of_group: np.ndarray) -> Near:
     """Each edge twice, for its consumer and for its producer."""
-    ends = np.concatenate([graph.edges[:, ::-1], graph.edges])
-    size = np.concatenate([graph.edge_bytes, graph.edge_bytes]).astype(np.float64)
-    gives = np.repeat([0, 1], len(graph.edges))
-    total = np.zeros((graph.num_groups, 2))
+    ends = np.concatenate([graph.groups.edges[:, ::-1], graph.groups.edges])
+    size = np.concatenate([graph.groups.edge_bytes, graph.groups.edge_bytes]).astype(np.float64)
+    gives = np.repeat([0, 1], len(graph.groups.edges))
+    total = np.zeros((graph.groups.count, 2))
     np.add.at(total, (ends[:, 0], gives), size)
     share = np.zeros((len(ends), 2))
     share[np.arange(len(ends)), gives] = size / np.maximum(total[ends[:, 0], gives], 1.0)

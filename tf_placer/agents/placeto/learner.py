@@ -13,10 +13,8 @@ from tf_placer.agents.descent import adam, summed_gradients
 from tf_placer.agents.features import FEATURES_VERSION
 from tf_placer.agents.learner import Beginning, PolicyLearner, Proposal
 from tf_placer.agents.placeto.config import PlacetoConfig
-from tf_placer.agents.placeto.group_graph import group_graph
-from tf_placer.agents.placeto.inputs import placeto_inputs
+from tf_placer.agents.placeto.inputs import group_graph, placeto_inputs
 from tf_placer.agents.placeto.policy import Actions, PlacetoPolicy, episode_states
-from tf_placer.agents.placeto.start import grouped_plan
 from tf_placer.agents.rewards import discounted_returns, gains
 from tf_placer.method_spec import Kind, MethodSpec
 from tf_placer.problem.problem import Problem
@@ -61,7 +59,7 @@ class PlacetoLearner(PolicyLearner):
           policy: goes on with these weights, of any problem, and changes them; None draws new ones.
         """
         graph = group_graph(problem, config.parts)
-        plan = grouped_plan(problem, graph, beginning.plans, beginning.simulate)
+        plan = graph.groups.best_of(beginning.plans, beginning.simulate)
         inputs = placeto_inputs(problem, config, graph, seed)
         policy = PlacetoPolicy(config, seed) if policy is None else policy
         super().__init__("placeto_learner", policy, config, beginning, [seed, 0x91ACE], inputs=inputs)

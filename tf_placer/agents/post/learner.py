@@ -12,14 +12,11 @@ from tf_placer.agents.learner import Beginning, PolicyLearner, Proposal, execute
 from tf_placer.agents.losses import ppo_loss
 from tf_placer.agents.post.config import PostConfig
 from tf_placer.agents.post.policy import PostPolicy
+from tf_placer.grouper.group_search import CONVERGED, GroupedPlans, table_near, toward_elites
 from tf_placer.method_spec import Kind, MethodSpec
-from tf_placer.planners.cross_entropy import toward_elites
-from tf_placer.planners.grouped_plans import GroupedPlans
 from tf_placer.problem.problem import Problem
 
 _UNCLIPPED = 1e6
-_CONVERGED = 0.98  # mean probability of the likeliest device
-_KEPT = 0.7  # of the best plan, in the table that a finer level begins with
 
 
 class PostLearner(PolicyLearner):
@@ -70,7 +67,7 @@ class PostLearner(PolicyLearner):
             tf.fill([batches, config.samples], tf.constant(np.inf, tf.float64)), trainable=False, name="times"
         )
         if policy is None:
-            self.policy.become(self._uniform())
+            self.policy.become(table_near(self._legal, None))
         self._clear()
 
     def propose(self) -> Proposal:
@@ -86,7 +83,7 @@ class PostLearner(PolicyLearner):
         if config.cross_every and not int(self.updates) % batches:
             self._cross_entropy_step()
             self._clear()
-        if config.levels > 1 and self._probability().max(axis=1).mean() > _CONVERGED:
+        if config.levels > 1 and self._probability().max(axis=1).mean() > CONVERGED:
             self._go_on()
 
     def _update(self, actions: tf.Tensor, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
@@ -101,16 +98,11 @@ class PostLearner(PolicyLearner):
     @property
     def _legal(self) -> np.ndarray:
         """[G, D] bool of the level."""
-        return self._of_problem.plans.level(int(self.level)).allowed
+        return self._of_problem.plans.level(int(self.level)).legal
 
     def _probability(self) -> np.ndarray:
         """[G, D] float64."""
         return self.policy.probability(tf.constant(self._legal)).numpy().astype(np.float64)
-
-    def _uniform(self) -> np.ndarray:
-        """[G, D] over what is legal."""
-        legal = self._legal
-        return legal / legal.sum(axis=1, keepdims=True)
 
     @tf.function(autograph=False, input_signature=[tf.TensorSpec([None, None], tf.bool)])
     def _drawn(self, legal: tf.Tensor) -> tf.Tensor:
@@ -173,7 +165,7 @@ class PostLearner(PolicyLearner):
         )
         left = max(0.0, 1.0 - int(self.updates) / max(config.exploration_updates, 1))
         share = config.exploration * left
-        self.policy.become((1 - share) * probability + share * self._uniform())
+        self.policy.become((1 - share) * probability + share * table_near(self._legal, None))
 
     def _keep_best(self, actions: tf.Tensor, times: np.ndarray) -> None:
         """Remembers the fastest plan of all."""
@@ -186,12 +178,9 @@ class PostLearner(PolicyLearner):
     def _go_on(self) -> None:
         """With finer groups near the best plan, after the finest ones anew with the coarsest."""
         self.level.assign((self.level + 1) % self._of_problem.plans.count)
-        probability = self._uniform()
-        if int(self.level):
-            best = self._of_problem.plans.devices_of(int(self.level), self.best.numpy())
-            chosen = best[:, np.newaxis] == np.arange(probability.shape[1])
-            probability += _KEPT * (chosen - probability)
-        self.policy.become(probability)
+        level = int(self.level)
+        best = self._of_problem.plans.devices_of(level, self.best.numpy()) if level else None
+        self.policy.become(table_near(self._legal, best))
         self._clear()
 
     def _clear(self) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_placer.agents.graph_inputs import GraphInputs, graph_inputs
-from tf_placer.planners.grouped_plans import Level
+from tf_placer.grouper.groups import Groups
 from tf_placer.problem.problem import Problem
 
 
@@ -30,19 +30,15 @@ class RegalInputs(NamedTuple):
     legal: tf.Tensor
 
 
-def regal_inputs(problem: Problem, level: Level) -> RegalInputs:
+def regal_inputs(problem: Problem, groups: Groups) -> RegalInputs:
     """Describes a problem and one way to group it; no landmarks, which have no meaning on another graph."""
     graph = graph_inputs(problem, landmarks=0, seed=0)
-    groups = len(level.allowed)
-    ends = level.group[graph.edges.numpy()].astype(np.int64)
-    crossing = ends[:, 0] != ends[:, 1]
-    keys, position = np.unique(ends[crossing] @ np.array([groups, 1]), return_inverse=True)
-    edge_bytes = np.bincount(position, graph.edge_bytes.numpy()[crossing], len(keys))
+    edge_bytes = groups.over_edges(graph.edge_bytes.numpy())
     share = np.log10((1 + edge_bytes) / (1 + edge_bytes.sum()))
     return RegalInputs(
         graph=graph,
-        group_of_unit=tf.constant(level.group),
-        edges=tf.constant(np.stack([keys // groups, keys % groups], axis=1), tf.int32),
+        group_of_unit=tf.constant(groups.group_of_unit),
+        edges=tf.constant(groups.edges, tf.int32),
         edge_share=tf.constant(share[:, np.newaxis], tf.float32),
-        legal=tf.constant(level.allowed),
+        legal=tf.constant(groups.legal),
     )

@@ -16,9 +16,8 @@ from tf_placer.agents.losses import reinforce_loss
 from tf_placer.agents.regal.config import RegalConfig
 from tf_placer.agents.regal.inputs import regal_inputs
 from tf_placer.agents.regal.policy import Choices, RegalPolicy, draw_actions, draw_keys, score
+from tf_placer.grouper.group_search import GroupedPlans, children, joined
 from tf_placer.method_spec import Kind, MethodSpec
-from tf_placer.planners.grouped_plans import GroupedPlans
-from tf_placer.planners.random_keys import children, joined
 from tf_placer.problem.problem import Problem
 
 _NO_ACTIONS = -1  # of a plan that the policy did not draw
@@ -58,7 +57,7 @@ class RegalLearner(snt.Module):
         del start
         self._config = config
         self._plans = GroupedPlans(problem, config.parts, 1, one_kind=True)
-        self._legal = self._plans.level(0).allowed  # [G, D]
+        self._legal = self._plans.level(0).legal  # [G, D]
         self._inputs = regal_inputs(problem, self._plans.level(0))
         self._generator = np.random.default_rng([seed, 0x4E6A])
         self.policy = RegalPolicy(config.hidden, config.rounds, seed) if policy is None else policy

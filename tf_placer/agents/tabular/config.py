@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from tf_placer.agents.unit_groups import KINDS
+from tf_placer.grouper.groups import KINDS
 from tf_placer.method_spec import Settings, setting
 
 LOSSES = ("reinforce", "cross_entropy")

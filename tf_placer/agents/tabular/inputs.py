@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tf_placer.agents.unit_groups import UnitGroups
+from tf_placer.grouper.groups import Groups
 
 
 class TabularInputs(NamedTuple):
@@ -26,9 +26,7 @@ class TabularInputs(NamedTuple):
     leaning: tf.Tensor
 
 
-def tabular_inputs(
-    groups: UnitGroups, device_of_group: np.ndarray, start_probability: float
-) -> TabularInputs:
+def tabular_inputs(groups: Groups, device_of_group: np.ndarray, start_probability: float) -> TabularInputs:
     """Describes groups and where to begin.
 
     Args:
@@ -36,7 +34,7 @@ def tabular_inputs(
       device_of_group: [G'], that the table leans to.
       start_probability: how strongly; 0 leans to nothing.
     """
-    legal = groups.legal_of_group
+    legal = groups.legal
     uniform = legal / legal.sum(axis=1, keepdims=True)
     chosen = device_of_group[:, np.newaxis] == np.arange(legal.shape[1])
     others = legal & ~chosen
@@ -45,7 +43,7 @@ def tabular_inputs(
     probability = leaning if start_probability else uniform
     return TabularInputs(
         group_of_unit=tf.constant(groups.group_of_unit),
-        only_device=tf.constant(groups.classes.first_legal),
+        only_device=tf.constant(groups.only_device),
         legal=tf.constant(legal),
         leaning=tf.constant(np.log(np.maximum(probability, 1e-9)), tf.float32),
     )

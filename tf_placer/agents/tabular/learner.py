@@ -11,7 +11,7 @@ from tf_placer.agents.losses import reinforce_loss
 from tf_placer.agents.tabular.config import TabularConfig
 from tf_placer.agents.tabular.inputs import tabular_inputs
 from tf_placer.agents.tabular.policy import TabularPolicy
-from tf_placer.agents.unit_groups import unit_groups
+from tf_placer.grouper.groups import unit_groups
 from tf_placer.method_spec import Kind, MethodSpec
 from tf_placer.problem.problem import Problem
 
@@ -32,7 +32,7 @@ class TabularLearner(PolicyLearner):
           seed: fixes everything random.
         """
         groups = unit_groups(problem, config.num_groups, config.groups)
-        start = groups.best_of(problem, beginning.plans, beginning.simulate)
+        start = groups.best_of(beginning.plans, beginning.simulate)
         policy = TabularPolicy(groups.count, problem.num_devices, config.exploration)
         inputs = tabular_inputs(groups, start, config.start_probability)
         super().__init__("tabular_learner", policy, config, beginning, [seed, 0x7AB], inputs=inputs)

@@ -6,8 +6,8 @@ import sonnet as snt
 import tensorflow as tf
 
 from tf_placer import masked
-from tf_placer.agents.graph_inputs import placements_of
 from tf_placer.agents.tabular.inputs import TabularInputs
+from tf_placer.grouper.groups import expanded
 
 
 class TabularPolicy(snt.Module):
@@ -52,4 +52,4 @@ class TabularPolicy(snt.Module):
 
     def placements(self, inputs: TabularInputs, device_of_group: tf.Tensor) -> tf.Tensor:
         """[B, U] int32: a unit goes where its group goes, or to its only legal device."""
-        return placements_of(device_of_group, inputs.group_of_unit, inputs.only_device)
+        return expanded(device_of_group, inputs.group_of_unit, inputs.only_device)

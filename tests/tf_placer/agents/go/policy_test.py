@@ -11,13 +11,13 @@ from tests.tf_placer.agents.go.small_go import SMALL, WIDE
 from tests.tf_placer.problem.small_problems import problem_of, small_cluster
 from tf_placer.agents.go.inputs import go_inputs
 from tf_placer.agents.go.policy import NOWHERE, GoPolicy
-from tf_placer.agents.nodes import nodes_of
+from tf_placer.grouper.groups import ordered_groups
 
 SEED = tf.constant([11, 12])
 
 
 def inputs_of(problem, config=CONFIG):
-    return go_inputs(problem, nodes_of(problem, config.most_nodes))
+    return go_inputs(problem, ordered_groups(problem, config.most_nodes))
 
 
 def nothing(inputs):

@@ -5,7 +5,7 @@ import dataclasses
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of, small_cluster
 from tf_placer.agents.go.config import GoConfig
 from tf_placer.agents.go.inputs import go_inputs
-from tf_placer.agents.nodes import nodes_of
+from tf_placer.grouper.groups import ordered_groups
 
 OF_UNITS = GoConfig(
     granularity="units",
@@ -47,4 +47,4 @@ _FLOWS = problem_of(
     cluster=small_cluster(2, memory_bytes=1000),
     resident_bytes=[0, 250, 250],
 )
-INPUTS = go_inputs(_FLOWS, nodes_of(_FLOWS, None))
+INPUTS = go_inputs(_FLOWS, ordered_groups(_FLOWS, None))

@@ -10,7 +10,6 @@ from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.incumbent import Incumbent
 from tf_placer.agents.hdp.policy import Actions
 from tf_placer.agents.hdp.regrouping import Regrouping
-from tf_placer.agents.legality import legality_classes
 
 GROUP = np.array([0, 0, 1, 1, 2, 2], np.int32)
 DEVICE = np.array([0, 1, 1], np.int32)
@@ -22,7 +21,7 @@ LATE = tf.constant(2)
 @pytest.fixture(name="changes")
 def _changes():
     problem = problem_of([1000] * 6, [(u, u + 1) for u in range(5)])
-    regrouping = Regrouping(problem, legality_classes(problem.allowed))
+    regrouping = Regrouping(problem)
     return Changes(Incumbent(GROUP, DEVICE), regrouping, tf.ones([3, 2], tf.bool), CONFIG)
 
 

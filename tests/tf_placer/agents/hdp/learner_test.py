@@ -336,7 +336,7 @@ def test_moved_units_make_plans_that_the_first_groups_cannot_say():
     config = dataclasses.replace(LEARNING, groups="min_cut", num_groups=3, regroup_after=10)
     learner = HdpLearner(problem, config, beginning_on(problem, 0), seed=17)
     every = np.array(list(itertools.product(range(2), repeat=3)), np.int32)
-    best_s = float(tf.reduce_min(simulator.times(learner.start.groups.rows(every)).runtime_s))
+    best_s = float(tf.reduce_min(simulator.times(learner.start.groups.expand(every)).runtime_s))
     for _ in range(60):
         proposal = learner.propose()
         times = simulator.times(proposal.placements)

@@ -10,9 +10,8 @@ import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of, small_cluster
 from tf_placer.agents.hdp.config import HdpConfig
-from tf_placer.agents.hdp.inputs import hdp_inputs
+from tf_placer.agents.hdp.inputs import HdpStart, hdp_groups, hdp_inputs
 from tf_placer.agents.hdp.policy import Actions, HdpPolicy, Noise
-from tf_placer.agents.hdp.start import HdpStart
 from tf_placer.agents.losses import reinforce_loss
 from tf_placer.problem.problem import Problem
 
@@ -34,8 +33,14 @@ CONFIG = HdpConfig(
 SEED = tf.constant([11, 12])
 
 
+def on_first(problem, config):
+    """Every group on its first legal device."""
+    groups = hdp_groups(problem, config)
+    return HdpStart(groups, groups.legal.argmax(axis=1))
+
+
 def inputs_of(problem, config=CONFIG):
-    return hdp_inputs(problem, config, HdpStart.on_device(problem, config, 0), seed=5)
+    return hdp_inputs(problem, config, on_first(problem, config), seed=5)
 
 
 def mixed_problem(units=4, devices=3):
@@ -245,7 +250,7 @@ def test_the_start_device_is_preferred_about_as_asked(inputs, policy, noise):
 
 def imitated(problem: Problem, config):
     """The start, and the groups of a policy fitted to it."""
-    start = HdpStart.on_device(problem, config, 0)
+    start = on_first(problem, config)
     inputs, policy = hdp_inputs(problem, config, start, seed=5), HdpPolicy(config, seed=5)
     policy.imitate(inputs, start.group_of_unit)
     return start, policy.greedy(inputs).group_of_unit[0].numpy()
@@ -309,7 +314,7 @@ def test_an_untrained_grouper_that_leans_keeps_most_units_where_they_begin(probl
     config = dataclasses.replace(
         CONFIG, num_groups=3, group_probability=0.8, grouper_sharpness=0.1, groupings=99
     )
-    start = HdpStart.on_device(problem, config, 0)
+    start = on_first(problem, config)
     inputs, policy = hdp_inputs(problem, config, start, seed=5), HdpPolicy(config, seed=5)
     policy.imitate(inputs, start.group_of_unit)
     actions, _ = policy.sample(inputs, policy.draw_noise(inputs, tf.constant(0.0), SEED), SEED)

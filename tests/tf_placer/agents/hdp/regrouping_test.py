@@ -7,7 +7,6 @@ import tensorflow as tf
 from tests.tf_placer.problem.small_problems import problem_of
 from tf_placer import masked
 from tf_placer.agents.hdp.regrouping import MOST_MOVES, Moves, Regrouping, exchanged
-from tf_placer.agents.legality import legality_classes
 
 UNITS = 6
 # 0 1 | 2 3 | 4 5: three groups, the last two on one device.
@@ -18,7 +17,7 @@ DEVICE = tf.constant([0, 1, 1])
 @pytest.fixture(scope="module")
 def regrouping():
     problem = problem_of([1000] * UNITS, [(u, u + 1) for u in range(UNITS - 1)])
-    made = Regrouping(problem, legality_classes(problem.allowed))
+    made = Regrouping(problem)
     assert made.borders.shape == (2 * (UNITS - 1), 2)
     return made
 
@@ -108,7 +107,7 @@ def test_its_gradient_is_that_of_numbers(regrouping):
 
 def test_nothing_to_move_moves_nothing():
     problem = problem_of([1000], [])
-    alone = Regrouping(problem, legality_classes(problem.allowed))
+    alone = Regrouping(problem)
     logits = alone.logits(tf.zeros([1, 1]), tf.constant([0]), tf.constant([0]))
     moves = alone.draw(logits, 3, tf.constant([1, 2]))
     assert alone.moved(tf.constant([0]), moves).numpy().tolist() == [[0]] * 3

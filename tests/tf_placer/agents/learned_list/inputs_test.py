@@ -7,7 +7,7 @@ import pytest
 
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of, small_cluster
 from tf_placer.agents.learned_list.inputs import list_inputs
-from tf_placer.agents.nodes import nodes_of
+from tf_placer.grouper.groups import ordered_groups
 from tf_placer.ops.list_policy import CONTEXT, ORDER
 from tf_placer.problem.problem import Problem
 
@@ -22,7 +22,7 @@ DIAMOND = problem_of(
 
 
 def inputs_of(problem: Problem, groups: int | None = None):
-    return list_inputs(problem, nodes_of(problem, groups))
+    return list_inputs(problem, ordered_groups(problem, groups))
 
 
 def test_work_is_a_share_of_what_a_fast_device_has_in_the_mean():

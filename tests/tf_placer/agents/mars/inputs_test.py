@@ -4,24 +4,19 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.tf_placer.problem.small_problems import problem_of
+from tests.tf_placer.problem.small_problems import branches_problem, problem_of, random_problem, small_cluster
 from tf_placer.agents.features import RELATIVE_WIDTH
 from tf_placer.agents.mars.config import MarsConfig
-from tf_placer.agents.mars.groups import MarsGroups
-from tf_placer.agents.mars.inputs import SUMMARY_WIDTH, mars_inputs
+from tf_placer.agents.mars.inputs import SUMMARY_WIDTH, mars_groups, mars_inputs
+from tf_placer.grouper.groups import Groups
 
 
 @pytest.fixture(scope="module")
 def inputs():
     # 0 -> 1 -> 2, of 10, 30 and 60 ns; 0 and 1 are one group.
     problem = problem_of([10, 30, 60], [(0, 1), (1, 2)], 0, resident_bytes=[0, 900, 2700])
-    groups = MarsGroups(
-        group_of_unit=np.array([0, 0, 1], np.int32),
-        only_device=np.zeros(3, np.int32),
-        legal=np.ones((2, 2), bool),
-        device_of_group=np.array([0, 1], np.int32),
-    )
-    return mars_inputs(problem, groups, MarsConfig(start_probability=0.9), seed=0)
+    groups = Groups.of(problem, np.array([0, 0, 1]))
+    return mars_inputs(problem, groups, np.array([0, 1]), MarsConfig(start_probability=0.9), seed=0)
 
 
 def test_shares_of_work_add_up_to_one_in_each_group(inputs):
@@ -46,3 +41,35 @@ def test_the_start_is_leaned_to_and_all_is_a_nest_of_tensors(inputs):
     again = tf.function(lambda given: given)(inputs)
     assert type(again) is type(inputs)
     assert all(tf.is_tensor(tensor) for tensor in tf.nest.flatten(again))
+
+
+def test_each_unit_is_a_group_in_the_order_of_the_step():
+    # A chain, whose third unit has one device: 0, 1, -, 3 are of two kinds.
+    allowed = np.array([[1, 1, 0], [0, 1, 1], [0, 0, 1], [1, 1, 0]], bool)
+    problem = problem_of([1] * 4, [(0, 1), (1, 2), (2, 3)], 8, cluster=small_cluster(3), allowed=allowed)
+    groups = mars_groups(problem, MarsConfig(num_groups=0))
+    np.testing.assert_array_equal(groups.group_of_unit, [0, 1, 3, 2])
+    np.testing.assert_array_equal(groups.legal, allowed[[0, 1, 3]])
+
+
+def test_groups_come_by_when_the_step_needs_them():
+    problem = branches_problem(4, 4)
+    groups = mars_groups(problem, MarsConfig(num_groups=8))
+    place = np.arange(problem.num_units)  # ops are in topological order
+    means = [place[groups.group_of_unit == group].mean() for group in range(groups.count)]
+    assert 4 <= groups.count <= 8 and means == sorted(means)
+
+
+@pytest.mark.parametrize("most", [1, 5, 40])
+def test_every_group_has_units_and_all_that_have_a_choice_are_in_one(most):
+    problem = random_problem(np.random.default_rng(2), 40, 3)  # with masks
+    groups = mars_groups(problem, MarsConfig(num_groups=most))
+    assert set(groups.group_of_unit) - {groups.count} == set(range(groups.count))
+    alone = problem.allowed.sum(axis=1) == 1
+    np.testing.assert_array_equal(groups.group_of_unit == groups.count, alone)
+
+
+def test_where_nothing_is_to_be_decided_there_is_one_group_without_units():
+    problem = problem_of([1, 2], [(0, 1)], 8, cluster=small_cluster(1))
+    groups = mars_groups(problem, MarsConfig(num_groups=0))
+    assert groups.count == 1 and groups.group_of_unit.tolist() == [1, 1]

@@ -7,10 +7,8 @@ import pytest
 import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of, small_cluster
-from tf_placer.agents.learner import Beginning
 from tf_placer.agents.mars.config import MarsConfig
-from tf_placer.agents.mars.groups import mars_groups
-from tf_placer.agents.mars.inputs import mars_inputs
+from tf_placer.agents.mars.inputs import mars_groups, mars_inputs
 from tf_placer.agents.mars.policy import MarsPolicy
 
 SIZES = {"encoder_width": 8, "encoder_layers": 2, "hidden": 8, "segment": 3, "groups_per_step": 1}
@@ -19,10 +17,8 @@ SEED = tf.constant([11, 12])
 
 
 def inputs_of(problem, config=CONFIG):
-    nothing = Beginning(
-        np.zeros((1, problem.num_units), np.int32), 1.0, lambda rows: (np.ones(1), np.ones(1, bool))
-    )
-    return mars_inputs(problem, mars_groups(problem, config, nothing), config, 0)
+    groups = mars_groups(problem, config)
+    return mars_inputs(problem, groups, groups.legal.argmax(axis=1), config, 0)
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,7 @@ import tensorflow as tf
 from tests.tf_placer.problem.small_problems import random_problem
 from tf_placer.agents.placeto.config import PlacetoConfig
 from tf_placer.agents.placeto.device_state import device_states, placement_at
-from tf_placer.agents.placeto.group_graph import group_graph
-from tf_placer.agents.placeto.inputs import placeto_inputs
+from tf_placer.agents.placeto.inputs import group_graph, placeto_inputs
 
 PROBLEM = random_problem(np.random.default_rng(5), 14, 3)
 GRAPH = group_graph(PROBLEM, parts=6)
@@ -17,7 +16,9 @@ INPUTS = placeto_inputs(PROBLEM, PlacetoConfig(parts=6), GRAPH, seed=0)
 def episodes(count):
     """Legal begins and ends [B, G]; groups that are not visited stay."""
     generator = np.random.default_rng(1)
-    rows = [[generator.choice(np.flatnonzero(legal)) for legal in GRAPH.legal] for _ in range(2 * count)]
+    rows = [
+        [generator.choice(np.flatnonzero(legal)) for legal in GRAPH.groups.legal] for _ in range(2 * count)
+    ]
     begin, end = np.array(rows[:count], np.int32), np.array(rows[count:], np.int32)
     return begin, end
 
@@ -25,7 +26,7 @@ def episodes(count):
 def flows_by_hand(now, group):
     """[D, 2] shares of what a group reads and gives, by where the other end is."""
     table = np.zeros((3, 2))
-    for (producer, consumer), size in zip(GRAPH.edges, GRAPH.edge_bytes, strict=True):
+    for (producer, consumer), size in zip(GRAPH.groups.edges, GRAPH.groups.edge_bytes, strict=True):
         if consumer == group:
             table[now[producer], 0] += size
         if producer == group:
@@ -46,7 +47,7 @@ def test_every_turn_finds_what_was_decided_before_it():
             np.testing.assert_array_equal(state[:, 0], np.arange(3) == now[group])
             np.testing.assert_allclose(state[:, 1:3], flows_by_hand(now, group), rtol=1e-5, atol=1e-6)
             for device in range(3):
-                others = [g for g in range(GRAPH.num_groups) if now[g] == device and g != group]
+                others = [g for g in range(GRAPH.groups.count) if now[g] == device and g != group]
                 expected = load[others, device].sum(axis=0)
                 np.testing.assert_allclose(state[device, 3:5], expected, rtol=1e-4, atol=1e-6)
             np.testing.assert_allclose(state[:, 5], INPUTS.slowness[group])

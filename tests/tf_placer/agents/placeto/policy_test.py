@@ -8,8 +8,7 @@ import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import problem_of, random_problem
 from tf_placer.agents.placeto.config import PlacetoConfig
-from tf_placer.agents.placeto.group_graph import group_graph
-from tf_placer.agents.placeto.inputs import Mean, placeto_inputs, staying
+from tf_placer.agents.placeto.inputs import Mean, group_graph, placeto_inputs, staying
 from tf_placer.agents.placeto.message_passing import MessagePassing, mean_over
 from tf_placer.agents.placeto.policy import Actions, PlacetoPolicy, episode_states
 

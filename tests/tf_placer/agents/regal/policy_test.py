@@ -15,7 +15,7 @@ from tf_placer.agents.regal.policy import (
     draw_keys,
     score,
 )
-from tf_placer.planners.grouped_plans import GroupedPlans
+from tf_placer.grouper.group_search import GroupedPlans
 
 
 def inputs_of(problem):

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from tf_placer.problem.footprint import held_bytes
 from tf_placer.problem.problem import Problem
-from tf_placer.problem.unit_order import fastest_devices
+from tf_placer.problem.unit_order import fastest_devices, order_of_use
+
+_RESERVE = 0.5  # of the memory that nothing needs, where outputs are counted, which are an estimate
 
 
-class WithinMemory:
+class MemoryRepair:
     """Moves units off devices that they overfill; what fits stays where it is.
 
     Largest units first, because the small ones find room between them (first fit decreasing, Johnson 1973): units
@@ -16,8 +19,12 @@ class WithinMemory:
     stays and what goes are runs of it. What has to go goes to the devices that the placement uses anyway, the roomiest
     first, and then to others, the fastest first. Units that need no memory go with the one before them.
 
-        within = WithinMemory(problem, need_bytes, order)
-        device_of_unit = within(device_of_unit)
+        repair = MemoryRepair(problem, need_bytes, order)
+        device_of_unit = repair(device_of_unit)
+
+    Attributes:
+      need_bytes: [U] int64, what each unit takes.
+      capacity_bytes: [D] int64, what devices are filled up to.
     """
 
     def __init__(
@@ -33,19 +40,19 @@ class WithinMemory:
             such as copies that are sent: a device that is full to the brim cannot run anything.
         """
         self._problem = problem
-        self._need = need_bytes.astype(np.int64)
+        self.need_bytes = need_bytes.astype(np.int64)
         self._order = order
-        self._capacity = _less(problem.cluster.capacity_bytes(), reserve, int(need_bytes.sum()))
+        self.capacity_bytes = _less(problem.cluster.capacity_bytes(), reserve, int(need_bytes.sum()))
         self._by_speed = fastest_devices(problem)
         self._rank = np.argsort(order)
         self._classes = self._size_classes()
 
     def __call__(self, device_of_unit: np.ndarray) -> np.ndarray:
         """[U] int32; units that find room nowhere stay where they are."""
-        if (self._load(device_of_unit) <= self._capacity).all():
+        if self.fits(device_of_unit):
             return device_of_unit
         moved = np.array(device_of_unit, np.int32)
-        room = self._capacity.copy()
+        room = self.capacity_bytes.copy()
         used = np.unique(device_of_unit)
         for units in self._classes:
             left = []
@@ -62,27 +69,19 @@ class WithinMemory:
         self._take_along(device_of_unit, moved)
         return moved
 
-    @property
-    def capacity_bytes(self) -> np.ndarray:
-        """[D] int64, what devices are filled up to."""
-        return self._capacity
-
     def fits(self, device_of_unit: np.ndarray) -> bool:
         """Whether no device is overfull."""
-        return bool((self._load(device_of_unit) <= self._capacity).all())
-
-    def _load(self, device_of_unit: np.ndarray) -> np.ndarray:
-        load = np.zeros(len(self._capacity), np.int64)
-        np.add.at(load, device_of_unit, self._need)
-        return load
+        load = np.zeros(len(self.capacity_bytes), np.int64)
+        np.add.at(load, device_of_unit, self.need_bytes)
+        return bool((load <= self.capacity_bytes).all())
 
     def _size_classes(self) -> list[np.ndarray]:
         """Units that need memory: first those that have no choice, then the others, the largest first."""
-        needy = self._order[self._need[self._order] > 0]
+        needy = self._order[self.need_bytes[self._order] > 0]
         if not len(needy):
             return []
         # Of the whole memory and not of a byte: the classes are the same in whatever unit bytes are counted.
-        size = np.floor(np.log2(self._need[needy] / float(self._capacity.sum()))).astype(np.int64)
+        size = np.floor(np.log2(self.need_bytes[needy] / float(self.capacity_bytes.sum()))).astype(np.int64)
         free = self._problem.allowed[needy].sum(axis=1) > 1
         classes = [needy[~free]] if not free.all() else []
         return classes + [needy[free & (size == one)] for one in np.unique(size[free])[::-1]]
@@ -97,10 +96,10 @@ class WithinMemory:
         taken = np.zeros(len(units), bool)
         waiting = np.flatnonzero(self._problem.allowed[units, device])
         while len(waiting):
-            waiting = waiting[self._need[units[waiting]] <= room[device]]
-            fitting = np.cumsum(self._need[units[waiting]]) <= room[device]
+            waiting = waiting[self.need_bytes[units[waiting]] <= room[device]]
+            fitting = np.cumsum(self.need_bytes[units[waiting]]) <= room[device]
             taken[waiting[fitting]] = True
-            room[device] -= int(self._need[units[waiting[fitting]]].sum())
+            room[device] -= int(self.need_bytes[units[waiting[fitting]]].sum())
             waiting = waiting[~fitting]
         return taken
 
@@ -108,13 +107,36 @@ class WithinMemory:
         """Units that need no memory follow the last one before them that was on the same device."""
         for device in np.unique(before):
             run = self._order[before[self._order] == device]
-            leads = self._need[run] > 0
+            leads = self.need_bytes[run] > 0
             last = np.maximum.accumulate(np.where(leads, np.arange(len(run)), -1))
             follows = ~leads & (last >= 0)
             target = moved[run[last[follows]]]
             unit = run[follows]
             may = self._problem.allowed[unit, target]
             moved[unit[may]] = target[may]
+
+
+def repairs(problem: Problem, order: np.ndarray | None = None) -> tuple[MemoryRepair, MemoryRepair]:
+    """Repairs by what is certain, and by what is likely.
+
+    What stays with a unit is certain. Likely it needs that and what its outputs hold at the fullest moment of a step;
+    then half of the free memory is kept free.
+
+    Args:
+      problem: what is placed.
+      order: [U] all units, neighbors near each other; ``order_of_use`` without.
+    """
+    order = order_of_use(problem) if order is None else order
+    need = problem.resident_bytes
+    likely = MemoryRepair(problem, need + held_bytes(problem), order, _RESERVE)
+    return MemoryRepair(problem, need, order), likely
+
+
+def fitting(problem: Problem, rows: list[np.ndarray]) -> np.ndarray:
+    """[K, U] those of the rows [U] whose resident bytes fit, each once."""
+    certain = MemoryRepair(problem, problem.resident_bytes, np.arange(problem.num_units))
+    kept = {row.tobytes(): row for row in rows if certain.fits(row)}
+    return np.array(list(kept.values()), np.int32).reshape(-1, problem.num_units)
 
 
 def _less(capacity: np.ndarray, reserve: float, needed: int) -> np.ndarray:

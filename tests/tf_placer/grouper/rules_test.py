@@ -5,7 +5,8 @@ import pytest
 
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of, random_problem, small_cluster
 from tf_placer.agents.colocrl.config import ColocRlConfig
-from tf_placer.agents.colocrl.groups import colocated_groups
+from tf_placer.agents.colocrl.inputs import colocated_groups
+from tf_placer.grouper.rules import tied_by_rules, tied_groups
 
 
 def grouped(problem, **changes):
@@ -38,8 +39,9 @@ def test_the_three_rules():
     # By name {conv, norm}, {mul, its gradient}, {loss, its gradient}. Then mul_1 has the loss alone, and that mul's
     # gradient; which has two readers, as {conv, norm} has.
     assert members(groups) == [{0, 1}, {2, 3, 4, 5, 6}, {7}, {8}]
-    assert groups.by_rules == 4
-    assert grouped(problem, colocate=False).by_rules == 9
+    tied = tied_by_rules(problem, ColocRlConfig().step_pattern, ColocRlConfig().layer_pattern, 1.0)
+    assert len(np.unique(tied)) == 4
+    assert grouped(problem, colocate=False).count == 9
     # Without the rules of layers and steps nothing ties conv and norm: both have two readers.
     plain = grouped(problem, largest_share=1.0, step_pattern="", layer_pattern="")
     assert members(plain) == [{0}, {1}, {2, 3, 4, 5, 6}, {7}, {8}]
@@ -68,17 +70,16 @@ def test_kinds_of_units_are_apart():
     groups = grouped(problem, largest_share=1.0)
     assert members(groups) == [{0, 3}, {1}]  # one chain; unit 2 has one device
     np.testing.assert_array_equal(groups.legal, allowed[:2])
-    np.testing.assert_array_equal(groups.rows(np.array([[1, 1], [0, 2]])), [[1, 1, 2, 1], [0, 2, 2, 0]])
+    np.testing.assert_array_equal(groups.expand(np.array([[1, 1], [0, 2]])), [[1, 1, 2, 1], [0, 2, 2, 0]])
 
 
 @pytest.mark.parametrize("most", [1, 5, 9])
 def test_too_many_are_folded(most):
     problem = random_problem(np.random.default_rng(2), 40, 3)  # with masks
     kinds = np.unique(problem.allowed[problem.allowed.sum(axis=1) > 1], axis=0)
-    groups = grouped(problem, colocate=False, max_groups=most)
-    assert groups.by_rules > most
+    groups = tied_groups(problem, np.arange(problem.num_units), most)
     assert len(kinds) <= groups.count <= max(most, len(kinds))
-    rows = groups.rows(np.stack([groups.legal.argmax(axis=1), 2 - groups.legal[:, ::-1].argmax(axis=1)]))
+    rows = groups.expand(np.stack([groups.legal.argmax(axis=1), 2 - groups.legal[:, ::-1].argmax(axis=1)]))
     for row in rows:
         problem.check_legal(row)
     assert all(members(groups)), "a group without units"
@@ -94,8 +95,8 @@ def test_folding_keeps_what_the_rules_tie():
 
 def test_where_nothing_is_to_be_decided_there_is_one_group_without_units():
     groups = grouped(problem_of([1, 2], [(0, 1)], 8, cluster=small_cluster(1)))
-    assert groups.count == 1 and groups.by_rules == 0 and members(groups) == [set()]
-    np.testing.assert_array_equal(groups.rows(np.array([[0]])), [[0, 0]])
+    assert groups.count == 1 and members(groups) == [set()]
+    np.testing.assert_array_equal(groups.expand(np.array([[0]])), [[0, 0]])
 
 
 def test_it_is_the_same_again():

@@ -5,12 +5,12 @@ import pytest
 
 from tests.tf_placer.planners.full_devices import full_problem, loads, sized_cluster
 from tests.tf_placer.problem.small_problems import problem_of
-from tf_placer.planners.within_memory import WithinMemory
+from tf_placer.grouper.memory_repair import MemoryRepair
 
 
 def within(problem, need=None):
     need = problem.resident_bytes if need is None else need
-    return WithinMemory(problem, need, np.arange(problem.num_units))
+    return MemoryRepair(problem, need, np.arange(problem.num_units))
 
 
 def test_what_fits_is_left_alone():

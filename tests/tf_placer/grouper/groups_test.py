@@ -1,0 +1,279 @@
+"""Groups of one legality each: how they are made, ordered and described, and what plans say of them."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.tf_placer.problem.small_problems import branches_problem, problem_of, random_problem, small_cluster
+from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.grouper import groups as groups_module
+from tf_placer.grouper.groups import (
+    ORDERS,
+    Groups,
+    cut_by_plans,
+    expanded,
+    group_shares,
+    legality_classes,
+    ordered_groups,
+    unit_groups,
+)
+
+# Units 1 and 3 have no choice, on device 2 and 0; the others are of one kind.
+ALLOWED = np.array([[1, 1, 0], [0, 0, 1], [1, 1, 0], [1, 0, 0], [1, 1, 0]], bool)
+MASKED = problem_of(
+    [1, 2, 3, 4, 5],
+    [(0, 2), (1, 2), (2, 3), (2, 4), (1, 4)],
+    [10, 20, 30, 40, 50],
+    cluster=small_cluster(3),
+    allowed=ALLOWED,
+)
+
+
+def mixed_problem():
+    """Ten units in a chain; the first three may run on devices 0 and 1, the last one on 2 alone, the rest anywhere."""
+    allowed = np.ones((10, 3), bool)
+    allowed[:3, 2] = False
+    allowed[9] = [False, False, True]
+    edges = [(u, u + 1) for u in range(9)]
+    return problem_of([10] * 10, edges, 100, cluster=small_cluster(3), allowed=allowed)
+
+
+def slack_problem():
+    """Four pairs in a chain, 100 ns an op; the second of each pair is of 1 ns and nobody waits for it.
+
+    Heavy edges keep the pairs together in a min cut; the critical path is 400 ns, and the second ones can wait for
+    all of it that is behind them, less 1 ns: 299, 199, 99 and (beside the end) -1 + 0 ns.
+    """
+    edges = [(0, 1), (1, 2), (2, 3), (0, 4), (1, 5), (2, 6)]
+    edge_bytes = np.array([1, 1, 1, 10**6, 10**6, 10**6])
+    return problem_of([100, 100, 100, 100, 1, 1, 1], edges, edge_bytes)
+
+
+def test_units_with_equal_keys_are_a_group_as_far_as_they_may_be_together():
+    groups = Groups.of(MASKED, np.array([7, 7, 7, 0, 0]))
+    # By key, then by legality: unit 3 and unit 4 of key 0, then unit 1 and the units 0 and 2 of key 7.
+    assert groups.group_of_unit.tolist() == [3, 2, 3, 0, 1] and groups.group_of_unit.dtype == np.int32
+    np.testing.assert_array_equal(groups.legal[groups.group_of_unit], ALLOWED)
+    mixed = Groups.of(MASKED, np.array([7, 7, 7, 0, 0]), one_kind=False)
+    assert mixed.group_of_unit.tolist() == [1, 1, 1, 0, 0]
+    assert mixed.legal.tolist() == [[True, True, False], [True] * 3]
+    # A unit that may not be where its group is goes to its first device.
+    assert mixed.expand(np.array([[1, 1]])).tolist() == [[1, 2, 1, 0, 1]]
+
+
+def test_plans_cut_what_they_have_apart():
+    cut = cut_by_plans(np.array([0, 0, 0, 1]), np.array([[0, 1, 1, 1], [0, 1, 0, 0]]))
+    assert len(set(cut)) == 4
+    assert cut_by_plans(np.array([0, 0, 1]), np.array([[1, 1, 1]])).tolist() == [0, 0, 1]
+
+
+def test_edges_and_sums_are_of_groups():
+    groups = Groups.of(MASKED, np.array([1, 0, 1, 2, 2]))
+    # Groups {1}, {0, 2}, {3}, {4}: 0 -> 2 is inside.
+    assert groups.edges.tolist() == [[0, 1], [0, 3], [1, 2], [1, 3]]
+    assert groups.edge_bytes.tolist() == [20, 50, 30, 40]
+    assert groups.sums(np.array([1, 2, 4, 8, 16])).tolist() == [2, 5, 8, 16]
+    assert Groups.of(problem_of([1] * 2, []), np.arange(2)).edges.shape == (0, 2)
+
+
+def test_groups_that_are_left_out_are_of_none():
+    groups = Groups.of(MASKED, np.array([1, 0, 1, 2, 2])).reordered(np.array([3, 1]))
+    assert (
+        groups.group_of_unit.tolist() == [1, 2, 1, 2, 0]
+        and groups.legal.tolist() == [[True, True, False]] * 2
+    )
+    assert groups.expand(np.array([[1, 0]])).tolist() == [[0, 2, 0, 0, 1]]
+
+
+def test_a_coarse_problem_holds_what_its_units_hold():
+    allowed = np.array([[True, True], [True, False], [True, True], [True, True]])
+    problem = problem_of(
+        [1] * 4, [(0, 1), (1, 2), (2, 3)], resident_bytes=np.array([1, 2, 4, 8]), allowed=allowed
+    )
+    groups = Groups.of(problem, np.array([0, 0, 0, 5]))
+    coarse, unit = groups.coarse_problem(), groups.group_of_unit
+    # Units 0 and 2 hold 1 + 4 bytes; unit 1 may only be on device 0.
+    assert unit[0] == unit[2] and len(set(unit.tolist())) == 3
+    assert coarse.resident_bytes[unit].tolist() == [5, 2, 5, 8]
+    np.testing.assert_array_equal(coarse.allowed[unit], allowed)
+
+
+def test_coarse_placements_take_as_long_and_as_much_memory():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        problem = random_problem(rng, 15, 3)
+        groups = Groups.of(problem, rng.integers(0, 5, problem.num_units))
+        coarse = groups.coarse_problem()
+        rows = np.stack(
+            [[rng.choice(np.flatnonzero(may)) for may in coarse.allowed] for _ in range(4)]
+        ).astype(np.int32)
+        whole = SimulatedEvaluator(problem).evaluate(groups.expand(rows))
+        parts = SimulatedEvaluator(coarse).evaluate(rows)
+        np.testing.assert_array_equal(whole.runtime_s, parts.runtime_s)
+        np.testing.assert_array_equal(whole.peak_bytes, parts.peak_bytes)
+
+
+def test_classes_by_hand():
+    allowed = np.array([[1, 1, 0], [1, 1, 1], [0, 0, 1], [1, 1, 1], [0, 1, 0], [1, 1, 0], [1, 1, 1]], bool)
+    classes = legality_classes(allowed)
+    # The one of three units first; units 2 and 4 have one device.
+    assert classes.legal.tolist() == [[True, True, True], [True, True, False]]
+    assert classes.class_of_unit.tolist() == [1, 0, -1, 0, -1, 1, 0]
+    assert classes.units_of_class.tolist() == [3, 2]
+
+
+def test_classes_of_random_tables():
+    for seed in range(20):
+        generator = np.random.default_rng(seed)
+        allowed = generator.random((30, 4)) < 0.5
+        allowed[np.arange(30), generator.integers(0, 4, 30)] = True
+        classes = legality_classes(allowed)
+        for row, number in zip(allowed, classes.class_of_unit, strict=True):
+            assert number == -1 if row.sum() == 1 else (classes.legal[number] == row).all()
+        assert len(np.unique(classes.legal, axis=0)) == len(classes.legal)
+
+
+def test_where_nothing_is_to_decide_one_class_without_units_is_left():
+    classes = legality_classes(np.array([[True, False], [False, True]]))
+    assert classes.legal.tolist() == [[True, True]] and classes.units_of_class.tolist() == [0]
+    assert classes.class_of_unit.tolist() == [-1, -1]
+
+
+def test_groups_hold_units_of_one_class():
+    groups = unit_groups(mixed_problem(), 3, "min_cut")
+    # Classes by number of units: anything (6 units), then devices 0 and 1 (3 units). One group more goes to the first.
+    assert groups.class_of_group.tolist() == [0, 0, 1] and groups.count == 3
+    assert set(groups.group_of_unit[3:9]) == {0, 1}
+    assert groups.group_of_unit[:3].tolist() == [2, 2, 2] and groups.group_of_unit[9] == 3
+    assert groups.legal.tolist() == [[True] * 3, [True] * 3, [True, True, False]]
+    assert groups.only_device[9] == 2
+
+
+def test_what_can_wait_has_groups_of_its_own():
+    problem = slack_problem()
+    cut, slack = (unit_groups(problem, 5, kind).group_of_unit for kind in ("min_cut", "slack"))
+    chain, waiting = [0, 1, 2, 3], [4, 5, 6]
+    assert not set(slack[chain]) & set(slack[waiting])
+    assert set(cut[chain]) & set(cut[waiting])
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 6, 9, 20, 100])
+def test_there_are_never_more_groups_than_asked_for(count):
+    problem = branches_problem(3, 6)
+    groups = unit_groups(problem, count, "slack")
+    assert groups.count == min(count, problem.num_units)
+    assert groups.group_of_unit.min() >= 0 and groups.group_of_unit.max() < groups.count
+    # About as many as asked for are made use of.
+    assert len(np.unique(groups.group_of_unit)) >= groups.count / 2
+
+
+@pytest.mark.parametrize(
+    ("units", "groups", "expected"),
+    [
+        ([100], 8, [8]),
+        ([5], 8, [5]),  # fewer units than groups
+        ([0], 8, [1]),  # nothing to decide
+        ([1, 1, 1], 3, [1, 1, 1]),
+        ([4, 4, 4], 2, [1, 1, 1]),  # more classes than groups
+        # One each; of the 6 left 60 : 30 : 3 of 93 are 3.87, 1.94 and 0.19: 3 and 1, and the largest remainders.
+        ([61, 31, 4], 9, [5, 3, 1]),
+    ],
+)
+def test_shares_by_hand(units, groups, expected):
+    shares = group_shares(np.array(units), groups)
+    assert shares.dtype == np.int32 and np.bincount(shares, minlength=len(units)).tolist() == expected
+    assert (np.diff(shares) >= 0).all()
+
+
+def test_no_class_has_more_groups_than_units():
+    generator = np.random.default_rng(0)
+    for _ in range(100):
+        units = generator.integers(1, 20, generator.integers(1, 6))
+        groups = int(generator.integers(len(units), 60))
+        shares = np.bincount(group_shares(units, groups), minlength=len(units))
+        assert shares.sum() == min(groups, units.sum()) and (shares >= 1).all() and (shares <= units).all()
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_in_every_order_groups_hold_what_they_held(order):
+    problem = mixed_problem()
+    cut, found, again = (unit_groups(problem, 6, "min_cut", one) for one in ("as_cut", order, order))
+    pairs = np.unique(np.stack([cut.group_of_unit, found.group_of_unit]), axis=1)
+    assert pairs.shape[1] == len(np.unique(cut.group_of_unit)) == len(np.unique(pairs[1]))
+    np.testing.assert_array_equal(found.class_of_group, cut.class_of_group)
+    np.testing.assert_array_equal(found.group_of_unit, again.group_of_unit)
+    if order == "topological":
+        # The chain's units are in order; a group keeps its class.
+        assert found.group_of_unit[3:9].tolist() == sorted(found.group_of_unit[3:9])
+        for number in (0, 1):
+            places = found.places[found.class_of_group == number]
+            assert places.tolist() == sorted(places)
+
+
+def test_a_group_without_units_has_a_legal_device_and_comes_last(monkeypatch):
+    # METIS may leave parts empty, for which no plan votes.
+    monkeypatch.setattr(
+        groups_module, "min_cut_partition", lambda problem, graph, parts: np.ones(4, np.int32)
+    )
+    problem = problem_of([1] * 4, [], cluster=small_cluster(3), allowed=np.array([[False, True, True]] * 4))
+    groups = unit_groups(problem, 2, "min_cut")
+    assert groups.group_of_unit.tolist() == [1] * 4 and groups.places.tolist() == [np.inf, 1.5]
+    assert groups.project(problem.everything_on(2)[np.newaxis]).tolist() == [[1, 2]]
+    assert unit_groups(problem, 2, "min_cut", "topological").group_of_unit.tolist() == [0] * 4
+
+
+def test_rows_are_where_groups_are():
+    groups = unit_groups(mixed_problem(), 3, "min_cut")
+    (row,) = groups.expand(np.array([[1, 0, 1]], np.int32))
+    assert row[:3].tolist() == [1] * 3 and row[9] == 2 and row.dtype == np.int32
+    assert row[3:9].tolist() == [1 - g for g in groups.group_of_unit[3:9]]
+
+
+def test_a_plan_is_where_most_of_each_group_is():
+    groups = ordered_groups(problem_of([1, 5, 2], [(0, 1), (1, 2)], 9), 1)
+    plans = np.array([[1, 0, 1], [0, 1, 1]])  # 5 of 8 on device 0, 7 of 8 on device 1
+    assert groups.project(plans).tolist() == [[0], [1]]
+    assert groups.project(plans, np.array([1, 1, 1])).tolist() == [[1], [1]]
+
+
+def test_the_fastest_plan_as_groups_is_taken_if_it_fits():
+    problem = mixed_problem()
+    groups = unit_groups(problem, 3, "min_cut")
+    plans = np.array([problem.everything_on(d) for d in range(3)])
+    # Plan 2 is fastest and does not fit; plan 1 has what may not be there on its first legal device.
+    times = np.array([3.0, 2.0, 1.0])
+    assert groups.best_of(plans, lambda rows: (times, np.array([True, True, False]))).tolist() == [1, 1, 1]
+    assert groups.best_of(plans, lambda rows: (times, np.zeros(3, bool))).tolist() == [0, 0, 0]
+
+
+def test_units_one_by_one_in_the_order_of_use():
+    groups = ordered_groups(MASKED, None)
+    # Unit 1 is first read where unit 0 is, and began later.
+    assert groups.group_of_unit.tolist() == [0, 1, 2, 3, 4]
+    np.testing.assert_array_equal(groups.legal, ALLOWED)
+    assert groups.edges.tolist() == [[0, 2], [1, 2], [1, 4], [2, 3], [2, 4]]
+    assert groups.edge_bytes.tolist() == [10, 20, 50, 30, 40]
+
+
+def test_what_has_no_choice_is_a_group_of_its_device():
+    allowed = np.array([[0, 1], [0, 1], [1, 1], [1, 0]], bool)
+    groups = ordered_groups(problem_of([1] * 4, [(0, 2), (1, 2), (2, 3)], [5, 6, 7], allowed=allowed), None)
+    assert groups.group_of_unit.tolist() == [0, 0, 1, 2] and groups.first_unit.tolist() == [0, 2, 3]
+    assert groups.legal.tolist() == [[False, True], [True, True], [True, False]]
+    assert groups.edges.tolist() == [[0, 1], [1, 2]] and groups.edge_bytes.tolist() == [11, 7]
+
+
+@pytest.mark.parametrize("count", [1, 4, 100])
+def test_ordered_groups_are_of_one_kind_and_come_in_the_order_of_use(count):
+    for problem in (MASKED, branches_problem(3, 4)):
+        groups = ordered_groups(problem, count)
+        assert sorted(set(groups.group_of_unit.tolist())) == list(range(groups.count)), "none is empty"
+        np.testing.assert_array_equal(groups.legal[groups.group_of_unit], problem.allowed)
+        assert groups.count <= count + problem.num_devices
+    # A source, three chains and a sink: the source's group comes first, the sink's last.
+    assert groups.group_of_unit[0] == 0 and groups.group_of_unit[-1] == groups.count - 1
+
+
+def test_a_unit_goes_where_its_group_goes_or_to_its_only_device():
+    rows = expanded(tf.constant([[1, 0], [2, 1]]), tf.constant([1, 2, 0]), tf.constant([9, 7, 9]))
+    assert rows.numpy().tolist() == [[0, 7, 1], [1, 7, 2]]

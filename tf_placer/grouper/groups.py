@@ -1,0 +1,325 @@
+"""Groups of units that are decided together, and the ways to make them."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+
+from tf_placer.grouper.partition import min_cut_partition, slack_groups
+from tf_placer.problem.footprint import held_bytes
+from tf_placer.problem.problem import Problem
+from tf_placer.problem.unit_graph import unit_graph
+from tf_placer.problem.unit_order import order_of_use
+
+KINDS = ("slack", "min_cut")
+"""Ways to cut units into groups: min-cut parts split by slack, or min-cut parts alone."""
+
+ORDERS = ("as_cut", "topological", "drawn")
+"""Orders of groups: as the partition numbers them, by when the step needs their units, or one random order."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Groups:
+    """Units in G groups, each of which is on one device.
+
+        groups = Groups.of(problem, slack_groups(problem, 64))
+        rows = groups.expand(device_of_group)  # [B, G] -> [B, U]
+        device_of_group = groups.project(rows)  # and back: where most of each group is
+
+    Attributes:
+      problem: whose units.
+      group_of_unit: [U] int32 in [0, G]; G for a unit of no group, which stays on its first legal device.
+      legal: [G, D] bool, at least one True in each row: where some unit of a group may be. Where the groups are of one
+        kind, that is where all its units may be.
+    """
+
+    problem: Problem
+    group_of_unit: np.ndarray
+    legal: np.ndarray
+
+    @staticmethod
+    def of(problem: Problem, keys: np.ndarray, one_kind: bool = True) -> Groups:
+        """Groups of the units that have equal keys, in the order of the keys.
+
+        Args:
+          problem: whose units.
+          keys: [U] whole numbers, from -1 on.
+          one_kind: split the groups until all units of each may be on the same devices.
+        """
+        keys = np.asarray(keys, np.int64)
+        if one_kind:
+            rows, kind = np.unique(problem.allowed, axis=0, return_inverse=True)
+            keys = keys * len(rows) + kind.reshape(-1)
+        group = np.unique(keys, return_inverse=True)[1].reshape(-1).astype(np.int32)
+        legal = np.zeros((int(group.max(initial=-1)) + 1, problem.num_devices), bool)
+        np.logical_or.at(legal, group, problem.allowed)
+        return Groups(problem, group, legal)
+
+    @property
+    def count(self) -> int:
+        """G."""
+        return len(self.legal)
+
+    @property
+    def only_device(self) -> np.ndarray:
+        """[U] int32, where a unit of no group is."""
+        return self.problem.allowed.argmax(axis=1).astype(np.int32)
+
+    @property
+    def first_unit(self) -> np.ndarray:
+        """[G] the first unit of each group, where every group has units and every unit has a group."""
+        return np.unique(self.group_of_unit, return_index=True)[1]
+
+    @property
+    def class_of_group(self) -> np.ndarray:
+        """[G] int32, of groups of one kind with a choice: their class (``legality_classes``)."""
+        classes = legality_classes(self.problem.allowed)
+        same = (self.legal[:, np.newaxis] == classes.legal).all(axis=2)
+        return same.argmax(axis=1).astype(np.int32)
+
+    def expand(self, device_of_group: np.ndarray) -> np.ndarray:
+        """[B, U] int32 legal placements of devices [B, G]; a unit that may not be there goes to its first device."""
+        padded = np.pad(device_of_group, ((0, 0), (0, 1)))
+        return self.problem.legalized(padded[:, self.group_of_unit])
+
+    def project(self, rows: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
+        """[B, G] int32: each group's legal device with most of its weight in placements.
+
+        Args:
+          rows: [B, U].
+          weight: [U]; a unit's share of all work and its share of all bytes without.
+        """
+        if weight is None:
+            problem = self.problem
+            weight = _share(problem.work_ns()) + _share(problem.resident_bytes + held_bytes(problem))
+        votes = np.zeros((len(rows), self.count + 1, self.problem.num_devices))
+        for row, table in zip(rows, votes, strict=True):
+            np.add.at(table, (self.group_of_unit, row), weight)
+        devices: np.ndarray = np.where(self.legal, votes[:, :-1], -1).argmax(axis=2)
+        return devices.astype(np.int32)
+
+    def best_of(
+        self, plans: np.ndarray, simulate: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+    ) -> np.ndarray:
+        """[G] int32 devices: the plan that is fastest once every group is on one device.
+
+        A plan that is scattered over neighbors is nothing that groups can say: it may be the fastest and the worst to
+        begin with.
+
+        Args:
+          plans: [K, U] int32, K >= 1; the first is taken where none fits as groups.
+          simulate: seconds [B] of placements [B, U], and whether each fits.
+        """
+        device_of_group = self.project(plans)
+        runtime_s, fits = simulate(self.expand(device_of_group))
+        best: np.ndarray = device_of_group[int(np.argmin(np.where(fits, runtime_s, np.inf)))]
+        return best
+
+    def sums(self, amounts: np.ndarray) -> np.ndarray:
+        """[G, ...] float64 of what each unit [U, ...] has."""
+        total = np.zeros((self.count + 1, *amounts.shape[1:]))
+        np.add.at(total, self.group_of_unit, amounts)
+        return total[:-1]
+
+    def compute_ns(self) -> np.ndarray:
+        """[G, D] float64, time that each group's ops take on each device."""
+        total = np.zeros((self.count + 1, self.problem.num_devices))
+        np.add.at(total, self.group_of_unit[self.problem.unit_of_op], self.problem.compute_ns)
+        return total[:-1]
+
+    @functools.cached_property
+    def places(self) -> np.ndarray:
+        """[G] float64 when the step needs a group: its units' mean place in ``order_of_use``; inf of no unit."""
+        place = np.empty(self.problem.num_units)
+        place[order_of_use(self.problem)] = np.arange(self.problem.num_units)
+        units = self.sums(np.ones(self.problem.num_units))
+        return np.divide(self.sums(place), units, out=np.full(self.count, np.inf), where=units > 0)
+
+    def reordered(self, order: np.ndarray) -> Groups:
+        """The groups [G'] of ``order``, in that order; units of a group that is left out are of none."""
+        number = np.full(self.count + 1, len(order), np.int32)
+        number[order] = np.arange(len(order), dtype=np.int32)
+        return Groups(self.problem, number[self.group_of_unit], self.legal[order])
+
+    @property
+    def edges(self) -> np.ndarray:
+        """[E', 2] int64 producer group, consumer group; sorted, distinct, of two groups each."""
+        keys, groups = self._between[0], self.count + 1
+        return np.stack([keys // groups, keys % groups], axis=1)
+
+    @property
+    def edge_bytes(self) -> np.ndarray:
+        """[E'] int64, of all units' edges between two groups."""
+        return self.over_edges(unit_graph(self.problem).edge_bytes).astype(np.int64)
+
+    def over_edges(self, amounts: np.ndarray) -> np.ndarray:
+        """[E'] float64, sums of what each edge between units [E] has."""
+        keys, position, crossing = self._between
+        return np.bincount(position, amounts[crossing], len(keys))
+
+    @functools.cached_property
+    def _between(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """A key for each of ``edges``, the position there of each crossing edge of units, and which cross [E]."""
+        ends = self.group_of_unit[unit_graph(self.problem).edges.reshape(-1, 2)].astype(np.int64)
+        crossing = ends[:, 0] != ends[:, 1]
+        keys, position = np.unique(ends[crossing] @ np.array([self.count + 1, 1]), return_inverse=True)
+        return keys, position.reshape(-1), crossing
+
+    def coarse_problem(self) -> Problem:
+        """A problem whose units are the groups, for groups of one kind that every unit is in.
+
+        Ops, tensors and what a step takes stay as they are: a placement of groups takes as long as ``expand`` of it.
+        """
+        resident_bytes = np.zeros(self.count, np.int64)
+        np.add.at(resident_bytes, self.group_of_unit, self.problem.resident_bytes)
+        return dataclasses.replace(
+            self.problem,
+            unit_of_op=self.group_of_unit[self.problem.unit_of_op],
+            resident_bytes=resident_bytes,
+            allowed=self.legal,
+        )
+
+
+def expanded(device_of_group: tf.Tensor, group_of_unit: tf.Tensor, only_device: tf.Tensor) -> tf.Tensor:
+    """[B, U] int32: a unit goes where its group goes, or to its only legal device; ``Groups.expand`` of tensors.
+
+    Args:
+      device_of_group: [B, G] legal devices.
+      group_of_unit: [U], G for a unit of no group.
+      only_device: [U], where such a unit is.
+    """
+    # A column for the units of no group, whose devices are put there afterwards.
+    device = tf.gather(tf.pad(device_of_group, [[0, 0], [0, 1]]), group_of_unit, axis=1)
+    return tf.where(group_of_unit < device_of_group.shape[1], device, only_device)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LegalityClasses:
+    """Units by the devices that they may run on, so that whatever is decided for several units is legal for all.
+
+    Attributes:
+      class_of_unit: [U] int32; -1 where there is one legal device and so nothing to decide.
+      legal: [C, D] bool, at least two devices a row, C >= 1. Where no unit has a choice there is one class without
+        units, of all devices.
+    """
+
+    class_of_unit: np.ndarray
+    legal: np.ndarray
+
+    @property
+    def units_of_class(self) -> np.ndarray:
+        """[C] int64, how many units each class has."""
+        return np.bincount(self.class_of_unit[self.class_of_unit >= 0], minlength=len(self.legal))
+
+
+def legality_classes(allowed: np.ndarray) -> LegalityClasses:
+    """Sorts units into classes, the most units first.
+
+    Args:
+      allowed: [U, D] bool, at least one True in each row.
+    """
+    rows, row_of_unit, count = np.unique(allowed, axis=0, return_inverse=True, return_counts=True)
+    choice = rows.sum(axis=1) > 1
+    kept = np.array([row for row in np.argsort(-count, kind="stable") if choice[row]], np.int64)
+    class_of_row = np.full(len(rows), -1, np.int32)
+    class_of_row[kept] = np.arange(len(kept))
+    legal = rows[kept] if len(kept) else np.ones((1, allowed.shape[1]), bool)
+    return LegalityClasses(class_of_row[row_of_unit.reshape(-1)], legal)
+
+
+def unit_groups(problem: Problem, num_groups: int, kind: str = "slack", order: str = "as_cut") -> Groups:
+    """Groups of the units that have a choice: each legality class cut into its share of groups.
+
+    A min cut keeps a weight gradient, which only an update waits for, with the activation that it reads; over such
+    groups no plan is better than 0.76 of one device on Inception-V3 and two K40. Split by slack they allow 0.67.
+
+    Args:
+      problem: whose units.
+      num_groups: G, most groups; more where there are more classes. Some may be left without units.
+      kind: one of ``KINDS``.
+      order: one of ``ORDERS``, among the groups of a class, which stay together. ``topological`` is by ``places``,
+        those without units last; ``drawn`` is one random order, the same each time.
+    """
+    classes = legality_classes(problem.allowed)
+    class_of_group = group_shares(classes.units_of_class, num_groups)
+    group_of_unit = np.full(problem.num_units, len(class_of_group), np.int32)
+    for number in range(len(classes.legal)):
+        members = classes.class_of_unit == number
+        groups = np.flatnonzero(class_of_group == number)
+        group_of_unit[members] = groups[_parts(problem, members, len(groups), kind)]
+    found = Groups(problem, group_of_unit, classes.legal[class_of_group])
+    if order == "as_cut":
+        return found
+    drawn = np.random.default_rng(0).permutation(found.count).astype(np.float64)
+    return found.reordered(np.lexsort((drawn if order == "drawn" else found.places, class_of_group)))
+
+
+def ordered_groups(problem: Problem, num_groups: int | None) -> Groups:
+    """Groups of all units in the order of use: ``unit_groups``, or each unit by itself where there is no number.
+
+    Units with one legal device are a group for each such device, of which nothing is decided: what others read from
+    there is seen like everything else.
+    """
+    if num_groups is None:
+        keys = np.where(problem.allowed.sum(axis=1) > 1, np.arange(problem.num_units), -1)
+    else:
+        keys = unit_groups(problem, num_groups).group_of_unit
+    groups = Groups.of(problem, keys)
+    return groups.reordered(np.lexsort((groups.first_unit, groups.places)))
+
+
+def cut_by_plans(keys: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """[U] keys of groups [U], cut where plans [K, U] have them on different devices: what all plans keep together."""
+    for row in rows:
+        keys = np.unique(keys.astype(np.int64) * (int(row.max()) + 1) + row, return_inverse=True)[1].reshape(
+            -1
+        )
+    return keys
+
+
+def group_shares(units_of_class: np.ndarray, num_groups: int) -> np.ndarray:
+    """Shares groups among legality classes by their numbers of units; every class gets one.
+
+    A group holds units of one class alone, so what is legal for a group is legal for all of it.
+
+    Args:
+      units_of_class: [C] int, C >= 1.
+      num_groups: G; as many as classes where that is more.
+
+    Returns:
+      [G'] int32 class of each group, ascending; G' is less than G where there are fewer units than groups.
+    """
+    classes = len(units_of_class)
+    num_groups = max(num_groups, classes)
+    more = np.maximum(units_of_class - 1, 0)
+    spare = min(num_groups - classes, int(more.sum()))
+    exact = spare * more / max(int(more.sum()), 1)
+    shares = np.floor(exact).astype(np.int64)
+    # Largest remainders; a class with a remainder has a unit left for it.
+    left = np.argsort(shares - exact, kind="stable")[: spare - int(shares.sum())]
+    shares[left] += 1
+    return np.repeat(np.arange(classes, dtype=np.int32), 1 + shares)
+
+
+def _parts(problem: Problem, members: np.ndarray, count: int, kind: str) -> np.ndarray:
+    """[members] the part of each, of at most ``count``."""
+    if members.sum() <= count:
+        return np.arange(members.sum())
+    parts = count if kind == "slack" else 0
+    while parts:
+        # Numbered without gaps among the members.
+        part = np.unique(slack_groups(problem, parts)[members], return_inverse=True)[1]
+        found = int(part.max()) + 1
+        if found <= count:
+            return part
+        parts = min(parts - 1, parts * count // found)
+    return min_cut_partition(problem, unit_graph(problem), count)[members]
+
+
+def _share(amounts: np.ndarray) -> np.ndarray:
+    """Each unit's share of the sum; a little for those that have none."""
+    return (amounts + 1e-9) / (amounts.sum() + 1e-9 * len(amounts))
