@@ -21,7 +21,7 @@ class _LazyFace(types.ModuleType):
         home = self.__dict__["_home_of"].get(name)
         if home is None:
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(f"{self.__name__}.{home}"), name)
+        value = getattr(importlib.import_module(home), name)
         self.__dict__[name] = value
         return value
 
@@ -41,7 +41,7 @@ def make_lazy(package: str, home_of: Mapping[str, str]) -> None:
 
     Args:
       package: its ``__name__``; it is being imported.
-      home_of: public name -> module that defines it, relative to the package.
+      home_of: public name -> module that defines it.
     """
     module = sys.modules[package]
     module.__dict__["_home_of"] = dict(home_of)

@@ -22,8 +22,8 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.preset import preset_path
 from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
-from tf_placer.method_spec import Kind, Role
 from tf_placer.grouper.groups import Groups
+from tf_placer.method_spec import Kind, Role
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
 from tf_placer.search.settings import configured

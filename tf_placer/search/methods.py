@@ -15,7 +15,7 @@ from tf_placer.search.round import Method
 
 def _row(name: str, module: str) -> MethodSpec:
     """The row of that name among what a module of tf_placer defines."""
-    found = vars(importlib.import_module(f"tf_placer.{module}")).values()
+    found = vars(importlib.import_module(module)).values()
     (spec,) = (one for one in found if isinstance(one, MethodSpec) and one.name == name)
     return spec
 

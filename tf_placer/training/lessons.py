@@ -13,8 +13,8 @@ from tf_placer.agents.student import Student
 from tf_placer.array_file import array_file_bytes, read_array_file
 from tf_placer.errors import InputError
 from tf_placer.files import write_atomically
-from tf_placer.method_spec import Role
 from tf_placer.grouper.groups import Groups
+from tf_placer.method_spec import Role
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
 from tf_placer.search.search import search

@@ -28,13 +28,13 @@ __all__ = [
 make_lazy(
     __name__,
     {
-        "Workload": "spec",
-        "batch_of": "registry",
-        "build": "registry",
-        "check_name": "known",
-        "find": "registry",
-        "function": "registry",
-        "names": "known",
-        "register": "registry",
+        "Workload": "tf_placer.workloads.spec",
+        "batch_of": "tf_placer.workloads.registry",
+        "build": "tf_placer.workloads.registry",
+        "check_name": "tf_placer.workloads.known",
+        "find": "tf_placer.workloads.registry",
+        "function": "tf_placer.workloads.registry",
+        "names": "tf_placer.workloads.known",
+        "register": "tf_placer.workloads.registry",
     },
 )
