@@ -5,7 +5,6 @@ import functools
 import itertools
 import json
 import math
-import sys
 import types
 
 import numpy as np
@@ -19,7 +18,7 @@ from tf_placer.evaluation.journaled import JournaledEvaluator
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.folders import reserved
 from tf_placer.method_spec import Role
-from tf_placer.search import methods, recorder
+from tf_placer.search import methods, recorder, shortest
 from tf_placer.search.progress import Silent
 from tf_placer.search.search import search
 from tf_placer.search.shortest import JOURNAL, NothingFits
@@ -135,7 +134,7 @@ def test_killed_at_any_evaluation_it_goes_on_and_measures_nothing_twice(method, 
 )
 def test_a_simulated_search_goes_on_too(method, kills, tmp_path, monkeypatch):
     expected = searched(method, None, None)
-    monkeypatch.setattr(sys.modules[search.__module__], "CHECKPOINT_EVERY_S", 0.0)
+    monkeypatch.setattr(shortest, "CHECKPOINT_EVERY_S", 0.0)
     for _ in range(kills):
         with pytest.raises(Kill):
             searched(method, tmp_path, None, progress=DiesAfter(1))
