@@ -1,8 +1,8 @@
 """Which ops of a TensorFlow graph must, or had better, share a device."""
 
 from colocation.constraints import Merge
-from colocation.graph_index import GraphIndex
-from colocation.graph_index import index_graph
+from colocation.op_facts import GraphIndex
+from colocation.op_facts import index_graph
 from colocation.heuristics import attach_constants
 from colocation.heuristics import attach_metadata
 from colocation.heuristics import attach_pools
@@ -13,7 +13,7 @@ from colocation.units import Heuristic
 from colocation.units import Units
 from colocation.units import extend_units
 from colocation.units import form_units
-from colocation.unrolled_calls import unrolled_calls
+from colocation.heuristics import unrolled_calls
 
 __all__ = [
     "GraphIndex",

@@ -19,23 +19,267 @@ that XLA must compile runs where the call is, so such a call is not exempt.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import functools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
-from tensorflow.core.framework import types_pb2
+import tensorflow as tf
+from tensorflow.core.framework import op_def_pb2, types_pb2
 
-from colocation.argument_types import (
-    input_types,
-    is_ref,
-    op_definition,
-    output_types,
-    takes_special_inputs,
-)
-from colocation.frames import outermost_loops
-from colocation.graph_index import GraphIndex
-from colocation.op_facts import having
-from colocation.references import Buffers
+from colocation.op_facts import ENTERS, EXITS, GraphIndex, having, reached
+from colocation.tensorflow_internals import registered_op
+
+# The dtype of each input and output of a NodeDef, as the op registry declares it.
+
+_REF_OFFSET = types_pb2.DT_FLOAT_REF - types_pb2.DT_FLOAT  # DT_X_REF = DT_X + 100, for every X
+
+
+@functools.cache
+def op_definition(op_type: str) -> op_def_pb2.OpDef | None:
+    """Returns the registered OpDef, or None for an op type that is not registered."""
+    return registered_op(op_type)
+
+
+@functools.cache
+def takes_special_inputs(op_type: str) -> bool:
+    """Returns whether some node of this type may take a resource, variant or ref input.
+
+    Most ops of a training step cannot: this spares them the walk over their arguments.
+    """
+    definition = op_definition(op_type)
+    if definition is None:
+        return False
+    return any(_may_be_special(arg, definition) for arg in definition.input_arg)
+
+
+def input_types(node: tf.compat.v1.NodeDef) -> list[int]:
+    """Returns the ``DataType`` number of each data input that a registered op expects.
+
+    It is the consumer's view: an ``Identity`` that reads a ref variable expects the plain
+    dtype (the runtime dereferences and may send the value), an ``Assign`` expects the ref.
+
+    Raises:
+      ValueError: the op is not registered, or an attribute that gives a dtype is missing.
+    """
+    definition = _known_definition(node)
+    return _types(node, definition, definition.input_arg)
+
+
+def output_types(node: tf.compat.v1.NodeDef) -> list[int]:
+    """Returns the ``DataType`` number of each output of a registered op; raises as ``input_types``."""
+    definition = _known_definition(node)
+    return _types(node, definition, definition.output_arg)
+
+
+def is_ref(dtype: int) -> bool:
+    """Returns whether a ``DataType`` number is one of the ref types of v1 variables."""
+    return dtype > _REF_OFFSET
+
+
+def _known_definition(node: tf.compat.v1.NodeDef) -> op_def_pb2.OpDef:
+    definition = op_definition(node.op)
+    if definition is None:
+        raise ValueError(f"node {node.name!r} has op type {node.op!r}, which TensorFlow does not know")
+    return definition
+
+
+def _types(
+    node: tf.compat.v1.NodeDef, definition: op_def_pb2.OpDef, args: Iterable[op_def_pb2.OpDef.ArgDef]
+) -> list[int]:
+    defaults = {attr.name: attr.default_value for attr in definition.attr if attr.HasField("default_value")}
+    types: list[int] = []
+    for arg in args:
+        if arg.type_list_attr:
+            of_arg = list(_attribute(node, defaults, arg.type_list_attr).list.type)
+        else:
+            dtype = arg.type if arg.type else _attribute(node, defaults, arg.type_attr).type
+            count = _attribute(node, defaults, arg.number_attr).i if arg.number_attr else 1
+            of_arg = [dtype] * count
+        types.extend(t + _REF_OFFSET if arg.is_ref and t < _REF_OFFSET else t for t in of_arg)
+    return types
+
+
+def _attribute(
+    node: tf.compat.v1.NodeDef, defaults: dict[str, tf.compat.v1.AttrValue], name: str
+) -> tf.compat.v1.AttrValue:
+    # node.attr[name] would *insert* an absent key: the graph is read-only here.
+    if name in node.attr:
+        return node.attr[name]
+    if name in defaults:
+        return defaults[name]
+    raise ValueError(f"node {node.name!r} ({node.op}) lacks the attribute {name!r}; the GraphDef is damaged")
+
+
+def _may_be_special(arg: op_def_pb2.OpDef.ArgDef, definition: op_def_pb2.OpDef) -> bool:
+    special = (types_pb2.DT_RESOURCE, types_pb2.DT_VARIANT)
+    if arg.is_ref or arg.type in special:
+        return True
+    name = arg.type_attr or arg.type_list_attr
+    if not name:
+        return False
+    attr = next(a for a in definition.attr if a.name == name)
+    allowed = attr.allowed_values.list.type
+    return not allowed or any(t in special for t in allowed)
+
+
+# References to the buffers of v1 variables: which tensors are such, and who reads and writes behind them.
+
+LEAVES_AS_IT_IS, _SAME_BUFFER = having("keeps_reference"), having("same_buffer")
+
+
+@dataclasses.dataclass(frozen=True)
+class References:
+    """The references in a graph.
+
+    Attributes:
+      made: (op, output) of those that are made or handed on.
+      taken: (op, input) of the inputs that take the reference itself. Any other that one leads to takes its value.
+    """
+
+    made: frozenset[tuple[int, int]]
+    taken: frozenset[tuple[int, int]]
+
+
+def references_of(index: GraphIndex) -> References:
+    """Finds the references of a graph; of functions that it calls by name none is asked."""
+    nodes = index.graph_def.node
+    made = frozenset(
+        (op, output)
+        for op, op_type in enumerate(index.op_types)
+        if _has_references(op_type)[1]
+        for output, dtype in enumerate(output_types(nodes[op]))
+        if is_ref(dtype)
+    )
+    taken = frozenset(
+        (op, position)
+        for op, op_type in enumerate(index.op_types)
+        if made and _has_references(op_type)[0]
+        for position, dtype in enumerate(input_types(nodes[op]))
+        if is_ref(dtype)
+    )
+    return References(made, taken)
+
+
+class Buffers:
+    """The buffers behind the references of a graph in topological order.
+
+    Attributes:
+      readers: (op with a reference, consumer that takes its value).
+    """
+
+    def __init__(self, index: GraphIndex) -> None:
+        self._index = index
+        self.readers: list[tuple[int, int]] = []
+        self._views: list[tuple[int, int]] = []  # (op that has handed a buffer on, consumer)
+        self._writers: dict[int, list[int]] = collections.defaultdict(list)  # of the variable
+        references = references_of(index)
+        self._variable = {op: op for op, _ in references.made}  # behind each op that gives its buffer
+        for producer, output, consumer, position in index.data_edges.tolist() if references.made else ():
+            if producer not in self._variable:
+                continue
+            variable, op_type = self._variable[producer], index.op_types[consumer]
+            if (consumer, position) in references.taken:
+                self._variable[consumer] = variable
+                if op_type not in LEAVES_AS_IT_IS:
+                    self._writers[variable].append(consumer)
+                continue
+            is_reference = (producer, output) in references.made
+            (self.readers if is_reference else self._views).append((producer, consumer))
+            if op_type in _SAME_BUFFER:
+                self._variable[consumer] = variable
+
+    def late_readers(self) -> Iterator[tuple[int, int]]:
+        """Yields (op that handed a buffer on, consumer) where the consumer is behind a write to it, the first not."""
+        behind = {
+            variable: reached(self._writers[variable], lambda op: self._index.consumers[op])
+            for variable in sorted({self._variable[view] for view, _ in self._views})
+        }
+        for view, consumer in self._views:
+            written = behind[self._variable[view]]
+            if consumer in written and view not in written:
+                yield view, consumer
+
+
+@functools.cache
+def _has_references(op_type: str) -> tuple[bool, bool]:
+    """Whether inputs, and outputs, of a type are references."""
+    definition = op_definition(op_type)
+    if definition is None:
+        return False, False
+    return any(a.is_ref for a in definition.input_arg), any(a.is_ref for a in definition.output_arg)
+
+
+# Frames of v1 loops: which loop each op is in.
+
+
+@dataclasses.dataclass(frozen=True)
+class Frames:
+    """The frames of a graph; frame 0 is the graph itself, and parents come before their children.
+
+    Attributes:
+      frame_of_op: [N]; -1 for an op on a cycle that nothing enters.
+      enter_of_frame: [F] the first ``Enter`` op of each frame; -1 of frame 0.
+      parent_of_frame: [F] the frame around each; 0 of frame 0.
+    """
+
+    frame_of_op: list[int]
+    enter_of_frame: list[int]
+    parent_of_frame: list[int]
+
+
+def outermost_loops(index: GraphIndex) -> list[int]:
+    """Finds for each op the outermost v1 loop around it.
+
+    Returns:
+      [N]: an ``Enter`` op that stands for the loop, or -1 outside of loops.
+    """
+    frames = find_frames(index)
+    outermost = list(frames.enter_of_frame)
+    for frame, parent in enumerate(frames.parent_of_frame):
+        if parent:
+            outermost[frame] = outermost[parent]
+    # Only a cycle that nothing enters is never reached (frame -1); it is in no loop.
+    return [outermost[max(frame, 0)] for frame in frames.frame_of_op]
+
+
+def find_frames(index: GraphIndex) -> Frames:
+    """Finds the frame of each op, in one breadth-first pass.
+
+    ``Enter`` opens a frame (one per parent frame and ``frame_name``) and belongs to it, so does
+    ``Exit``, whose output is outside. An op is in the frame of its inputs.
+    """
+    if not ENTERS.intersection(index.op_types):
+        return Frames([0] * index.num_ops, [-1], [0])
+    frame_of_op = [-1] * index.num_ops
+    enter_of_frame, parent_of_frame = [-1], [0]
+    frame_of_key: dict[tuple[int, bytes], int] = {}
+    queue: collections.deque[int] = collections.deque()
+
+    def visit(op: int, frame: int) -> None:
+        if index.op_types[op] in ENTERS:
+            key = (frame, index.graph_def.node[op].attr["frame_name"].s)
+            if key not in frame_of_key:
+                frame_of_key[key] = len(enter_of_frame)
+                enter_of_frame.append(op)
+                parent_of_frame.append(frame)
+            frame = frame_of_key[key]
+        frame_of_op[op] = frame
+        queue.append(op)
+
+    for op, node in enumerate(index.graph_def.node):
+        if not node.input:
+            visit(op, 0)
+    while queue:
+        op = queue.popleft()
+        frame = frame_of_op[op]
+        outside = parent_of_frame[frame] if index.op_types[op] in EXITS else frame
+        for successor in index.consumers[op]:
+            if frame_of_op[successor] < 0:
+                visit(successor, outside)
+    return Frames(frame_of_op, enter_of_frame, parent_of_frame)
+
 
 EXEMPT_OP_TYPES = having("forwards_resources")
 _CLASS_PREFIX = b"loc:@"

@@ -28,19 +28,16 @@ from experiments.main_program import run_program
 from tf_placer import workloads
 from tf_placer.agents.colocrl.config import ColocRlConfig
 from tf_placer.agents.hdp.config import HdpConfig
-from tf_placer.agents.placeto.config import PlacetoConfig
-from tf_placer.evaluation.journaled import JournaledEvaluator
-from tf_placer.files import write_atomically
-from tf_placer.folders import reserved
-from tf_placer.method_spec import MethodSpec
-from tf_placer.planners.single_device import single_device_placements
-from tf_placer.runtime.race import race_times_s
-from tf_placer.runtime.statistics import clearly_slower
-from tf_placer.runtime.timing import RuntimeConfig
+from tf_placer.agents.placeto.inputs import PlacetoConfig
+from tf_placer.base.files import reserved, write_atomically
+from tf_placer.base.method_spec import MethodSpec
+from tf_placer.evaluation.journal import JournaledEvaluator
+from tf_placer.planners.plain import single_device_placements
+from tf_placer.runtime.timing import RuntimeConfig, clearly_slower, race_times_s
 from tf_placer.search import methods
-from tf_placer.search.budget import Budget
+from tf_placer.search.known import Budget
 from tf_placer.search.progress import ConsoleProgress
-from tf_placer.search.result import SearchResult
+from tf_placer.search.recorder import SearchResult
 
 # For some hundred samples instead of a hundred thousand: small policies that take few, large steps.
 CONFIGS = {

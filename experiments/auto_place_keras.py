@@ -24,7 +24,7 @@ from absl import flags
 
 import tf_placer
 from experiments.main_program import run
-from tf_placer.files import write_atomically
+from tf_placer.base.files import write_atomically
 
 FLAGS = flags.FLAGS
 flags.DEFINE_enum("cluster", "local", ["local", "logical"], "where to place")

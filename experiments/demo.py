@@ -17,15 +17,15 @@ from absl import flags
 
 import experiments
 from experiments.main_program import run
+from tf_placer.base.method_spec import Role
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.command_line.place import place
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
-from tf_placer.method_spec import Role
 from tf_placer.report.files import write_report
 from tf_placer.report.text import print_report
 from tf_placer.search import methods
-from tf_placer.search.budget import Budget
+from tf_placer.search.known import Budget
 
 _METHOD = methods.the(Role.DEFAULT).name
 _DESCRIBED_S = flags.DEFINE_float(

@@ -20,8 +20,8 @@ from absl import flags
 from experiments.edits.searches import CHAINS, CLUSTERS, STEPS, TRAINED_ON, beginning, examples_of
 from experiments.edits.training import scores, told_apart, trained
 from experiments.main_program import run
-from tf_placer.files import write_atomically
-from tf_placer.planners.memetic_config import MemeticConfig
+from tf_placer.base.files import write_atomically
+from tf_placer.planners.memetic import MemeticConfig
 
 flags.DEFINE_string("out", "out/edit_scorer", "Folder that the weights are written to.")
 _EVALUATIONS = flags.DEFINE_integer("evaluations", 15000, "Evaluations of each search.", lower_bound=100)

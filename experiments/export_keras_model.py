@@ -13,7 +13,7 @@ from absl import flags
 
 import tf_placer
 from experiments.main_program import run_program
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError
 from tf_placer.graph.reading.saved_model import read_saved_model
 
 FLAGS = flags.FLAGS

@@ -31,23 +31,19 @@ from absl import flags
 import tf_placer
 from experiments.main_program import run
 from tf_placer import workloads
-from tf_placer.calibration.cache import Cache
-from tf_placer.calibration.profile import traffic_problem
-from tf_placer.calibration.refit import Correction
-from tf_placer.calibration.traffic import fit_traffic, traffic_item, traffic_placements
+from tf_placer.base.files import write_atomically
+from tf_placer.base.quantities import percentage
+from tf_placer.calibration.build_problem import Cache, traffic_problem
+from tf_placer.calibration.refit import Correction, fit_traffic, traffic_item, traffic_placements
 from tf_placer.evaluation.runtime import RuntimeEvaluator
-from tf_placer.files import write_atomically
-from tf_placer.grouper.partition import min_cut_partition
-from tf_placer.planners.random_blocks import RandomBlocks
-from tf_placer.planners.single_device import single_device_placements
+from tf_placer.grouper.groups import min_cut_partition
+from tf_placer.planners.plain import RandomBlocks, single_device_placements
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph
-from tf_placer.quantities import percentage
 from tf_placer.runtime.graph_program import GraphProgram
 from tf_placer.runtime.timing import RuntimeConfig
 from tf_placer.search import methods
-from tf_placer.search.drivers import rounds
-from tf_placer.search.round import Context, Round
+from tf_placer.search.round import Context, Round, rounds
 from tf_placer.search.settings import configured
 
 FLAGS = flags.FLAGS

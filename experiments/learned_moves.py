@@ -19,7 +19,7 @@ from absl import flags
 
 from experiments.edits.searches import CHAINS, CLUSTERS, STEPS, TRAINED_ON, Beginning, beginning, search_of
 from experiments.main_program import run_program
-from tf_placer.planners.memetic_config import MemeticConfig
+from tf_placer.planners.memetic import MemeticConfig
 
 _WORKLOADS = flags.DEFINE_list("workloads", list(STEPS), "Steps that are placed.")
 _EVALUATIONS = flags.DEFINE_integer("evaluations", 10000, "Of each search.", lower_bound=1000)

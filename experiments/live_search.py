@@ -19,14 +19,14 @@ from absl import flags
 import tf_placer
 from experiments.main_program import run
 from tf_placer import workloads
+from tf_placer.base.files import write_atomically
 from tf_placer.calibration.refit import Correction
 from tf_placer.evaluation.runtime import RuntimeEvaluator
-from tf_placer.files import write_atomically
 from tf_placer.planning.live import search_live
 from tf_placer.planning.outcome import SINGLE, Timed
 from tf_placer.problem.decisions import Decisions
-from tf_placer.runtime.race import race_times_s
-from tf_placer.search.budget import Budget
+from tf_placer.runtime.timing import race_times_s
+from tf_placer.search.known import Budget
 
 FLAGS = flags.FLAGS
 flags.DEFINE_list(

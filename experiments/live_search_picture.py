@@ -15,7 +15,7 @@ import numpy as np
 from absl import flags
 
 from experiments.main_program import run_program
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError
 
 _DOCS = pathlib.Path(__file__).parent.parent / "docs"
 _PAGE = flags.DEFINE_string("page", str(_DOCS / "results" / "live_search.md"), "page with the table")

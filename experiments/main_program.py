@@ -10,10 +10,10 @@ from absl import flags
 
 from experiments.pretraining.course import read_course, without
 from tf_placer import workloads
-from tf_placer.cluster.preset import preset_path
-from tf_placer.command_line.parse_flags import parse_flags
-from tf_placer.errors import InputError
-from tf_placer.folders import check_writable, reserved
+from tf_placer.base.arguments import InputError
+from tf_placer.base.files import check_writable, reserved
+from tf_placer.cluster.cluster_file import preset_path
+from tf_placer.command_line.check_flags import parse_flags
 from tf_placer.search import methods
 
 OK, BAD_INPUT = 0, 2

@@ -28,19 +28,16 @@ from absl import flags
 import tf_placer
 from experiments.main_program import run
 from tf_placer import workloads
-from tf_placer.evaluation.any_order import AnyOrderEvaluator
-from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.files import write_atomically
-from tf_placer.grouper.partition import min_cut_partition
+from tf_placer.base.files import write_atomically
+from tf_placer.base.quantities import percentage
+from tf_placer.evaluation.simulated import AnyOrderEvaluator, SimulatedEvaluator
+from tf_placer.grouper.groups import min_cut_partition
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph
-from tf_placer.quantities import percentage
 from tf_placer.rewrite.rewrite import rewrite
-from tf_placer.runtime.graph_program import GraphProgram, build_program
-from tf_placer.runtime.memory_watch import MemoryWatch
-from tf_placer.runtime.session import open_program, run_watched
-from tf_placer.runtime.traced_memory import readers_of, traced_peak_bytes
-from tf_placer.workers.workers import Workers, workers_of
+from tf_placer.runtime.graph_program import GraphProgram, build_program, open_program, run_watched
+from tf_placer.runtime.memory import MemoryWatch, readers_of, traced_peak_bytes
+from tf_placer.workers.local_workers import Workers, workers_of
 
 FLAGS = flags.FLAGS
 flags.DEFINE_list(

@@ -12,7 +12,7 @@ from absl import flags
 from experiments.main_program import run_program
 from experiments.studies.run import define_flags, run_study
 from experiments.studies.study import TABLES
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError
 
 _TABLE = flags.DEFINE_enum(
     "table", None, sorted(path.stem for path in TABLES.glob("*.toml")), "Of which paper."

@@ -25,16 +25,13 @@ from absl import flags
 from experiments.main_program import run_program
 from experiments.pretraining.course import Program, read_course, without
 from tf_placer import workloads
-from tf_placer.agents.student import Student
-from tf_placer.agents.weights import weights_bytes
-from tf_placer.errors import InputError
-from tf_placer.files import write_atomically
+from tf_placer.agents.weights import Student, weights_bytes
+from tf_placer.base.arguments import InputError
+from tf_placer.base.files import user_cache_folder, write_atomically
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.search import methods
 from tf_placer.search.settings import configured, recorded
-from tf_placer.training.lessons import lesson_of
-from tf_placer.training.teach import Epoch, teach
-from tf_placer.user_cache import user_cache_folder
+from tf_placer.training.teach import Epoch, lesson_of, teach
 
 _METHOD = flags.DEFINE_string("method", "go", "Whose policy.")
 _OUT = flags.DEFINE_string("out", None, "File of weights to write; the training is kept beside it.")

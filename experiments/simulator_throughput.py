@@ -23,11 +23,10 @@ from absl import flags
 import tf_placer
 from experiments.main_program import run_program
 from tf_placer import workloads
+from tf_placer.base.method_spec import Role
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.method_spec import Role
-from tf_placer.ops.simulator import simulate
-from tf_placer.ops.simulator_inputs import SimulatorInputs
-from tf_placer.planners.single_device import single_device_placements
+from tf_placer.ops.simulator import SimulatorInputs, simulate
+from tf_placer.planners.plain import single_device_placements
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
 from tf_placer.workloads.synthetic import random_layered_arrays

@@ -24,16 +24,14 @@ from experiments.studies.formats import header, line, machine_lines
 from experiments.studies.study import TABLES, Row, read_study
 from tf_placer import workloads
 from tf_placer.agents.go.zero_shot import GoZeroShotConfig, go_zero_shot
-from tf_placer.agents.learned_list.config import LearnedListConfig
-from tf_placer.agents.learned_list.planner import LearnedList
-from tf_placer.evaluation.any_order import search_simulator
+from tf_placer.agents.learned_list.learned_list import LearnedList, LearnedListConfig
+from tf_placer.base.files import write_atomically
+from tf_placer.base.method_spec import Role
 from tf_placer.evaluation.measurement import Status
-from tf_placer.files import write_atomically
-from tf_placer.method_spec import Role
-from tf_placer.planners.peft import ready_order
-from tf_placer.planners.schedule import Schedule, first_op_decides, scheduled
+from tf_placer.evaluation.simulated import search_simulator
+from tf_placer.planners.list_schedule import Schedule, first_op_decides, ready_order, scheduled
 from tf_placer.problem.problem import Problem
-from tf_placer.problem.unit_order import alike_devices, fastest_devices
+from tf_placer.problem.unit_graph import alike_devices, fastest_devices
 from tf_placer.search import methods
 from tf_placer.search.search import search
 

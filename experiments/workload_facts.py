@@ -16,8 +16,7 @@ from absl import flags
 
 from experiments.main_program import run
 from tf_placer import workloads
-from tf_placer.command_line.list_workloads import as_markdown
-from tf_placer.command_line.workload_facts import WorkloadFacts, find_facts, ship, shipped
+from tf_placer.command_line.list_workloads import WorkloadFacts, as_markdown, find_facts, ship, shipped
 from tf_placer.workloads.known import FACTS
 
 _WORKLOADS = flags.DEFINE_list("workloads", [], "Which; without it all.")

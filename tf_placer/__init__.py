@@ -3,13 +3,13 @@
 from typing import TYPE_CHECKING
 
 import tf_placer.native_log  # noqa: F401 - before everything that imports TensorFlow
-from tf_placer.lazy_face import make_lazy
+from tf_placer.base.lazy_face import make_lazy
 
 if TYPE_CHECKING:
-    from tf_placer.automatic.auto_place import auto_place
+    from tf_placer.automatic.auto_placed import auto_place
     from tf_placer.automatic.auto_placed import RunsAsItIs
     from tf_placer.cluster.cluster import Cluster
-    from tf_placer.errors import InputError
+    from tf_placer.base.arguments import InputError
     from tf_placer.evaluation.measurement import Measurement
     from tf_placer.evaluation.measurement import Status
     from tf_placer.evaluation.runtime import RuntimeEvaluator
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tf_placer.rewrite.placed_function import placed_function
     from tf_placer.rewrite.saved_model import export_saved_model
     from tf_placer.search.known import methods
-    from tf_placer.search.result import SearchResult
+    from tf_placer.search.recorder import SearchResult
     from tf_placer.search.search import search
 
 __all__ = [
@@ -59,18 +59,18 @@ make_lazy(
     {
         "Cluster": "tf_placer.cluster.cluster",
         "Decisions": "tf_placer.problem.decisions",
-        "InputError": "tf_placer.errors",
+        "InputError": "tf_placer.base.arguments",
         "Item": "tf_placer.graph.item",
         "Measurement": "tf_placer.evaluation.measurement",
         "Placement": "tf_placer.problem.placement",
         "Problem": "tf_placer.problem.problem",
         "RunsAsItIs": "tf_placer.automatic.auto_placed",
         "RuntimeEvaluator": "tf_placer.evaluation.runtime",
-        "SearchResult": "tf_placer.search.result",
+        "SearchResult": "tf_placer.search.recorder",
         "SimulatedEvaluator": "tf_placer.evaluation.simulated",
         "Status": "tf_placer.evaluation.measurement",
         "apply_placement": "tf_placer.rewrite.rewrite",
-        "auto_place": "tf_placer.automatic.auto_place",
+        "auto_place": "tf_placer.automatic.auto_placed",
         "build_problem": "tf_placer.calibration.build_problem",
         "export_saved_model": "tf_placer.rewrite.saved_model",
         "load_saved_model": "tf_placer.rewrite.load_saved_model",

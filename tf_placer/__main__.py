@@ -17,20 +17,18 @@ import rich.console
 from absl import flags
 
 from tf_placer import native_log, workloads
+from tf_placer.base.arguments import InputError
 from tf_placer.command_line import flag_sets
-from tf_placer.command_line.cache_contents import clear_cache
-from tf_placer.command_line.check_flags import check_flags, refuse_graph
+from tf_placer.command_line.check_flags import check_flags, of_no_command, parse_flags, refuse_graph
+from tf_placer.command_line.choices import list_clusters
 from tf_placer.command_line.completion import SHELLS, CommandWords, completion
+from tf_placer.command_line.flag_sets import clear_cache
 from tf_placer.command_line.help_text import help_text
 from tf_placer.command_line.json_output import standard_output_silenced, write_json
-from tf_placer.command_line.list_clusters import list_clusters
-from tf_placer.command_line.parse_flags import parse_flags
-from tf_placer.command_line.remedies import of_no_command
-from tf_placer.errors import InputError
 from tf_placer.planning.stages import begins_at, begun_s, process_start_s
 from tf_placer.search.ctrl_c import patient
 from tf_placer.version import VERSION
-from tf_placer.workers.loopback import workers_opened
+from tf_placer.workers.fork_server import workers_opened
 
 OK, OUR_FAILURE, BAD_INPUT = 0, 1, 2
 _SCRIPT = "script"

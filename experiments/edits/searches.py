@@ -9,15 +9,13 @@ import numpy as np
 
 import tf_placer
 from tf_placer import workloads
-from tf_placer.evaluation.any_order import search_simulator
-from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.method_spec import Role
+from tf_placer.base.method_spec import Role
+from tf_placer.evaluation.simulated import SimulatedEvaluator, search_simulator
 from tf_placer.ops.local_search import Chains, ChainSearch
-from tf_placer.planners.memetic_config import MemeticConfig
-from tf_placer.planners.simulated_memetic import SimulatedMemetic
+from tf_placer.planners.memetic import MemeticConfig, SimulatedMemetic
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
-from tf_placer.search.starts import Starts
+from tf_placer.search.round import Starts
 
 CLUSTERS = ("k40x2", "p100x4")
 

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from experiments.studies.toml_file import check_keys, keys_of, list_of, read_toml, table_of
-from tf_placer import arguments, workloads
-from tf_placer.arguments import nearest
+from tf_placer import workloads
+from tf_placer.base import arguments
+from tf_placer.base.arguments import InputError, nearest
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.cluster.preset import preset_path
-from tf_placer.errors import InputError
+from tf_placer.cluster.cluster_file import preset_path
 
 COURSE = pathlib.Path(__file__).parent / "course.toml"
 

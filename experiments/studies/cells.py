@@ -19,16 +19,16 @@ from experiments.studies.observed import Point, Seen, best_at, curve_of, observe
 from experiments.studies.study import ONE_ACCELERATOR, VARIANTS, Candidate, Row, Study
 from tf_placer import workloads
 from tf_placer.agents.weights import weights_path
+from tf_placer.base.arguments import InputError
+from tf_placer.base.files import write_atomically
+from tf_placer.base.method_spec import Kind, Role
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.errors import InputError
-from tf_placer.evaluation.any_order import search_simulator
 from tf_placer.evaluation.measurement import Status
-from tf_placer.files import write_atomically
-from tf_placer.method_spec import Kind, Role
+from tf_placer.evaluation.simulated import search_simulator
 from tf_placer.problem.bounds import lower_bounds
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
-from tf_placer.search.result import SearchResult
+from tf_placer.search.recorder import SearchResult
 from tf_placer.search.search import search
 from tf_placer.search.settings import configured, recorded
 from tf_placer.search.shortest import NothingFits

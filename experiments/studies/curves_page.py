@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 from experiments.studies.cells import NOT_RUN, OK, Cell, Filled
 from experiments.studies.formats import csv_text, header, line, machine_lines, png
 from experiments.studies.study import Candidate, Study
-from tf_placer.files import write_atomically
-from tf_placer.method_spec import Kind, Role
+from tf_placer.base.files import write_atomically
+from tf_placer.base.method_spec import Kind, Role
 from tf_placer.search import methods
 
 # Over the same groups, without a network: who is behind it has a network that hurts.

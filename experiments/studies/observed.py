@@ -12,8 +12,8 @@ import numpy as np
 import tensorflow as tf
 
 from tf_placer.agents.learner import Learner, Proposal
-from tf_placer.method_spec import MethodSpec
-from tf_placer.search.result import HistoryEntry
+from tf_placer.base.method_spec import MethodSpec
+from tf_placer.search.recorder import HistoryEntry
 
 # The entropy is asked for at a few updates only: at each that is so many times as late as the one before.
 _LATER = 1.15

@@ -13,7 +13,7 @@ from absl import flags
 from experiments.studies import curves_page, table_page
 from experiments.studies.cells import Filled, fill
 from experiments.studies.study import STUDIES, Study, read_study
-from tf_placer.folders import reserved
+from tf_placer.base.files import reserved
 
 COMPLETE, INTERRUPTED = 0, 1
 _CURVES, _TABLES = ("docs/results", "out/results"), ("docs/results/papers", "out/papers")

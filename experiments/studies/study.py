@@ -16,14 +16,15 @@ import numpy as np
 from colocation.heuristics import attach_constants, default_groups, single_consumer
 from colocation.units import form_units
 from experiments.studies.toml_file import check_keys, keys_of, list_of, read_toml, table_of
-from tf_placer import arguments, workloads
+from tf_placer import workloads
+from tf_placer.base import arguments
+from tf_placer.base.arguments import InputError
+from tf_placer.base.method_spec import Kind, Role
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.cluster.preset import preset_path
-from tf_placer.errors import InputError
+from tf_placer.cluster.cluster_file import preset_path
 from tf_placer.graph.item import Item
 from tf_placer.grouper.groups import Groups
-from tf_placer.method_spec import Kind, Role
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
 from tf_placer.search.settings import configured

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from experiments.studies.cells import NOT_RUN, OK, OUT_OF_MEMORY, Filled
 from experiments.studies.formats import csv_text, header, is_nan, line, png
 from experiments.studies.study import ONE_ACCELERATOR, Study
-from tf_placer.files import write_atomically
+from tf_placer.base.files import write_atomically
 
 _GIB = 2**30
 _MARKERS = "os^vD<>P*hX"

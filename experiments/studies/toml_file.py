@@ -8,8 +8,8 @@ import tomllib
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from tf_placer import arguments
-from tf_placer.errors import InputError
+from tf_placer.base import arguments
+from tf_placer.base.arguments import InputError
 
 _Made = TypeVar("_Made")
 

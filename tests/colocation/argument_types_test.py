@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.framework import types_pb2
 
-from colocation.argument_types import input_types, is_ref, output_types, takes_special_inputs
+from colocation.constraints import input_types, is_ref, output_types, takes_special_inputs
 from tests.colocation.random_graphs import random_graph
 
 

@@ -24,7 +24,7 @@ from colocation.constraints import (
     switch_inputs,
     variant_readers,
 )
-from colocation.graph_index import GraphIndex, index_graph
+from colocation.op_facts import GraphIndex, index_graph
 from tests.colocation.random_graphs import control_flow
 
 tf1 = tf.compat.v1

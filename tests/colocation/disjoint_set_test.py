@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from colocation.disjoint_set import DisjointSet
+from colocation.units import DisjointSet
 
 
 def test_union_reports_whether_it_joined():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from colocation.frames import outermost_loops
-from colocation.graph_index import index_graph
+from colocation.constraints import outermost_loops
+from colocation.op_facts import index_graph
 from tests.colocation.random_graphs import control_flow
 
 tf1 = tf.compat.v1

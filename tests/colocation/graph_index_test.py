@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from colocation.graph_index import topological_order
+from colocation.op_facts import topological_order
 
 
 def test_a_topological_numbering_is_kept():

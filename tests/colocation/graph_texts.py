@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from colocation.graph_index import GraphIndex, index_graph
+from colocation.op_facts import GraphIndex, index_graph
 from colocation.units import Heuristic, form_units
 
 tf1 = tf.compat.v1

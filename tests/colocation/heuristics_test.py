@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from colocation.graph_index import index_graph
 from colocation.heuristics import (
     attach_constants,
     attach_metadata,
@@ -15,6 +14,7 @@ from colocation.heuristics import (
     name_scope,
     single_consumer,
 )
+from colocation.op_facts import index_graph
 from colocation.units import form_units
 from tests.colocation.graph_texts import graph, groups, sets
 

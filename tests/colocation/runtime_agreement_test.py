@@ -16,7 +16,7 @@ import pytest
 import tensorflow as tf
 
 from colocation.constraints import RULES, Merge
-from colocation.graph_index import GraphIndex, index_graph
+from colocation.op_facts import GraphIndex, index_graph
 from colocation.units import Units, form_units
 from tests.colocation.random_graphs import GADGETS, RandomGraph, random_graph
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from colocation.heuristics import default_groups
+from colocation.heuristics import default_groups, unrolled_calls
 from colocation.units import form_units
-from colocation.unrolled_calls import unrolled_calls
 from tests.colocation.graph_texts import graph, groups, sets
 
 tf1 = tf.compat.v1

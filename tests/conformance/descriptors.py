@@ -12,43 +12,30 @@ import sonnet as snt
 import tensorflow as tf
 
 from tf_placer.agents.colocrl.config import ColocRlConfig
-from tf_placer.agents.colocrl.inputs import ColocRlInputs, colocated_groups, colocrl_inputs
-from tf_placer.agents.colocrl.policy import ColocRlPolicy
+from tf_placer.agents.colocrl.learner import ColocRlInputs, ColocRlPolicy, colocated_groups, colocrl_inputs
 from tf_placer.agents.go.config import GoConfig
-from tf_placer.agents.go.inputs import GoInputs, go_inputs
-from tf_placer.agents.go.policy import NOWHERE, Chain, GoPolicy
+from tf_placer.agents.go.policy import NOWHERE, Chain, GoInputs, GoPolicy, go_inputs
 from tf_placer.agents.go.zero_shot import GoZeroShotConfig
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.inputs import HdpInputs, HdpStart, hdp_groups, hdp_inputs
 from tf_placer.agents.hdp.policy import Actions, HdpPolicy
 from tf_placer.agents.losses import cross_entropy_loss, ppo_loss, quantile_loss, reinforce_loss
 from tf_placer.agents.mars.config import MarsConfig
-from tf_placer.agents.mars.inputs import MarsInputs, mars_groups, mars_inputs
-from tf_placer.agents.mars.policy import MarsPolicy
-from tf_placer.agents.placeto.config import PlacetoConfig
-from tf_placer.agents.placeto.inputs import PlacetoInputs, group_graph, placeto_inputs
+from tf_placer.agents.mars.policy import MarsInputs, MarsPolicy, mars_groups, mars_inputs
+from tf_placer.agents.placeto.inputs import PlacetoConfig, PlacetoInputs, group_graph, placeto_inputs
 from tf_placer.agents.placeto.policy import Actions as Episodes
 from tf_placer.agents.placeto.policy import PlacetoPolicy, episode_states
-from tf_placer.agents.post.config import PostConfig
-from tf_placer.agents.post.policy import PostPolicy
-from tf_placer.agents.regal.config import RegalConfig
-from tf_placer.agents.tabular.config import TabularConfig
-from tf_placer.agents.tabular.inputs import TabularInputs, tabular_inputs
-from tf_placer.agents.tabular.policy import TabularPolicy
-from tf_placer.encoder.deep_graph_infomax import DeepGraphInfomax
-from tf_placer.encoder.graph_convolution import GraphConvolution
-from tf_placer.encoder.graph_sage import GraphSage
+from tf_placer.agents.post.learner import PostConfig, PostPolicy
+from tf_placer.agents.regal.learner import RegalConfig
+from tf_placer.agents.tabular.learner import TabularConfig, TabularInputs, TabularPolicy, tabular_inputs
 from tf_placer.grouper.feed_forward import FeedForwardGrouper
 from tf_placer.grouper.group_search import GroupedPlans
 from tf_placer.grouper.groups import ordered_groups, unit_groups
-from tf_placer.placer.device_scorer import DeviceChoices, DeviceScorer
-from tf_placer.placer.projected_lstm import ProjectedLstm
-from tf_placer.placer.segment_attention import SegmentAttention
-from tf_placer.placer.segment_seq2seq import SegmentSeq2SeqPlacer
-from tf_placer.placer.seq2seq import Seq2SeqPlacer
-from tf_placer.planners.brkga import BrkgaConfig
-from tf_placer.planners.cem import CemConfig
+from tf_placer.networks.graph_encoders import DeepGraphInfomax, GraphConvolution, GraphSage
+from tf_placer.networks.segments import SegmentAttention, SegmentSeq2SeqPlacer
+from tf_placer.networks.seq2seq import DeviceChoices, DeviceScorer, ProjectedLstm, Seq2SeqPlacer
 from tf_placer.planners.cp_sat import CpSatConfig
+from tf_placer.planners.population import BrkgaConfig, CemConfig
 from tf_placer.planners.scotch_program import why_missing
 from tf_placer.problem.problem import Problem
 
@@ -426,7 +413,7 @@ POLICIES = (
 
 @dataclasses.dataclass(frozen=True)
 class NetworkDescriptor:
-    """One network: a Sonnet module of ``tf_placer/encoder``, ``tf_placer/grouper`` or ``tf_placer/placer``.
+    """One network: a Sonnet module of ``tf_placer/networks`` or ``tf_placer/grouper``.
 
     Attributes:
       make: builds it.

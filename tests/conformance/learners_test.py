@@ -14,8 +14,8 @@ from tests.conformance.descriptors import METHODS, MethodDescriptor
 from tests.tf_placer.agents.tiny_learner import TINY, TinyConfig
 from tests.tf_placer.problem.small_problems import branches_optimum_ns, branches_problem
 from tf_placer.agents.learner import Beginning
+from tf_placer.base.method_spec import Kind, MethodSpec
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.method_spec import Kind, MethodSpec
 from tf_placer.search import methods
 from tf_placer.search.search import search
 from tf_placer.search.settings import configured

@@ -19,14 +19,14 @@ from tests.tf_placer.problem.small_problems import (
     random_problem,
     small_cluster,
 )
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError
+from tf_placer.base.method_spec import Kind, MethodSpec, NoSettings, Role
 from tf_placer.evaluation.measurement import Measurement
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.method_spec import Kind, MethodSpec, NoSettings, Role
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
 from tf_placer.search.progress import Silent
-from tf_placer.search.result import SearchResult
+from tf_placer.search.recorder import SearchResult
 from tf_placer.search.search import search
 from tf_placer.search.settings import configured, recorded
 from tf_placer.search.shortest import NothingFits

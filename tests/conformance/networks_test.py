@@ -12,12 +12,11 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 
-import tf_placer.encoder
 import tf_placer.grouper
-import tf_placer.placer
+import tf_placer.networks
 from tests.conformance.descriptors import LOSSES, NETWORKS, LossDescriptor, NetworkDescriptor
 from tf_placer.agents import losses
-from tf_placer.agents.initialization import draw_weights
+from tf_placer.agents.leaning import draw_weights
 
 EVERY = pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.name)
 EVERY_LOSS = pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.loss.__name__)
@@ -33,7 +32,7 @@ def built(network: NetworkDescriptor, seed: int = 7) -> snt.Module:
 
 def test_the_list_is_complete() -> None:
     found = set()
-    for package in (tf_placer.encoder, tf_placer.grouper, tf_placer.placer):
+    for package in (tf_placer.networks, tf_placer.grouper):
         for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
             for name, value in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
                 if issubclass(value, snt.Module) and value.__module__ == module.name and name[0] != "_":

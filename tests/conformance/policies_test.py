@@ -7,7 +7,7 @@ import pytest
 
 from tests.conformance.descriptors import POLICIES, PolicyDescriptor
 from tests.tf_placer.problem.small_problems import problem_of, random_problem
-from tf_placer.method_spec import Kind
+from tf_placer.base.method_spec import Kind
 from tf_placer.search import methods
 
 EVERY = pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.method)

@@ -53,7 +53,7 @@ def homes(module: Module) -> dict[str, str] | None:
 
 def bound_names(module: Module) -> dict[str, str]:
     """Public name -> dotted origin of every import and definition at the top of a module."""
-    lazy = ("typing.TYPE_CHECKING", "tf_placer.lazy_face.make_lazy")
+    lazy = ("typing.TYPE_CHECKING", "tf_placer.base.lazy_face.make_lazy")
     origins: dict[str, str] = {}
     for node in top_level(module):
         if isinstance(node, ast.ImportFrom) and node.module != "__future__":

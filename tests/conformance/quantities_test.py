@@ -7,7 +7,7 @@ import pathlib
 
 from tools.module_map import source_modules
 
-ONE_PLACE = "tf_placer.quantities"
+ONE_PLACE = "tf_placer.base.quantities"
 
 
 def formats_of_its_own(tree: ast.AST) -> list[int]:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tf_placer.errors import InputError
-from tf_placer.method_spec import Settings
+from tf_placer.base.arguments import InputError
+from tf_placer.base.method_spec import Settings
 from tf_placer.search import methods
 from tf_placer.search.settings import configured
 

@@ -24,7 +24,7 @@ INTERNALS = "colocation.tensorflow_internals"
 # (module, private name) -> whose it is.
 OF_OTHERS = {
     ("experiments.simulator_throughput", "_asdict"): "of every namedtuple",
-    ("tf_placer.rewrite.holders", "_current_frames"): "of sys, which documents it",
+    ("tf_placer.rewrite.variables", "_current_frames"): "of sys, which documents it",
     ("tf_placer.workers.fork_server_process", "_exit"): "of os, which documents it",
 }
 

@@ -14,9 +14,9 @@ import tf_placer
 from tests.docs.lines import command_lines, flags_of
 from tests.docs.pages import blocks, pages, read, table_rows
 from tf_placer import __main__ as command_line
+from tf_placer.base.arguments import InputError
 from tf_placer.cluster import cluster_file
-from tf_placer.command_line.parse_flags import parse_flags
-from tf_placer.errors import InputError
+from tf_placer.command_line.check_flags import parse_flags
 from tf_placer.report.files import RESULTS
 
 PAGE = pathlib.Path("docs") / "command_line.md"

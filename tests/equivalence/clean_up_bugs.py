@@ -10,7 +10,9 @@ import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
 from tests.equivalence.bug import Bug
-from tf_placer.graph.cleaning import clean, clone_constants, inline_calls, prune, split_identity_n
+from tf_placer.graph.cleaning import clean, inline_calls, prune
+from tf_placer.graph.cleaning import clean as clone_constants
+from tf_placer.graph.cleaning import clean as split_identity_n
 from tf_placer.graph.program import Program, with_nodes
 from tf_placer.graph.program.functions import function_names
 from tf_placer.graph.reading import from_function

@@ -12,7 +12,7 @@ from tensorflow.python.eager import context
 
 from tests.equivalence.building import Built
 from tf_placer.graph.item import Item
-from tf_placer.runtime.session import session_config
+from tf_placer.runtime.graph_program import session_config
 
 CALLS = 3
 Observation = dict[str, Any]

@@ -10,7 +10,7 @@ import pytest
 from absl import flags
 
 import experiments
-from tests.tf_placer.warm_workers import WarmWorkers
+from tests.tf_placer.base.warm_workers import WarmWorkers
 
 
 @pytest.fixture(scope="module")

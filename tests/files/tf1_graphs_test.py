@@ -16,7 +16,7 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.bounds import lower_bounds
-from tf_placer.rewrite.meta_graph import place_meta_graph
+from tf_placer.rewrite.rewrite import place_meta_graph
 from tf_placer.search.search import search
 
 FOLDER = pathlib.Path(__file__).parent

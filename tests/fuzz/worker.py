@@ -20,7 +20,7 @@ from typing import Any
 from tests.fuzz.cases import make_case
 from tests.fuzz.originals import make_originals, plan_problem
 from tf_placer.__main__ import run
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError
 from tf_placer.problem.placement import Placement
 
 # What an input may make the process take, so that a bad one ends this process and not the machine.

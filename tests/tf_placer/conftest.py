@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.tf_placer.warm_workers import WarmWorkers
+from tests.tf_placer.base.warm_workers import WarmWorkers
 
 
 @pytest.fixture(scope="session")

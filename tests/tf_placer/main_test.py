@@ -22,17 +22,17 @@ from tensorflow.python.ops import resource_variable_ops
 from tests.tf_placer.rewrite.saved_models import several_signatures
 from tf_placer import workloads
 from tf_placer.__main__ import run
+from tf_placer.base.files import reserved
+from tf_placer.base.quantities import milliseconds
 from tf_placer.calibration import build_problem as calibration
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.folders import reserved
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement
-from tf_placer.quantities import milliseconds
 from tf_placer.rewrite.saved_model import plan_file
 from tf_placer.search import methods
 from tf_placer.search.round import Context, Round, evaluated
 from tf_placer.search.search import search
-from tf_placer.workers import loopback
+from tf_placer.workers import fork_server as loopback
 from tf_placer.workloads import registry
 from tf_placer.workloads.spec import WorkloadSpec
 

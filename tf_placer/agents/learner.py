@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from tf_placer.agents.rewards import square_root_reward
+from tf_placer.agents.losses import square_root_reward
 
 # [B, U] int32 placements -> step times [B] in seconds, and [B] bool: does it fit.
 SimulateFn = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -168,3 +168,111 @@ class PolicyLearner(snt.Module):
 def executed_times(runtime_s: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
     """[B] float64 step times, infinite where a placement does not run."""
     return tf.where(valid, tf.cast(runtime_s, tf.float64), tf.constant(np.inf, tf.float64))
+
+
+# Steps down a loss: optimizers that are whole before the first one, gradients clipped, gradients of parts.
+
+Variables = Sequence[tf.Variable]
+
+
+def adam(rate: float | tf.Variable, variables: Variables) -> snt.optimizers.Adam:
+    """Adam whose moments are there: the first update would make them and be traced twice, and a checkpoint lack them.
+
+    Updates of zero leave variables and moments as they are; the step that was counted is taken back.
+
+    Args:
+      rate: the learning rate.
+      variables: what it is going to change.
+    """
+    optimizer = snt.optimizers.Adam(rate)
+    optimizer.apply([tf.zeros_like(variable) for variable in variables], variables)
+    optimizer.step.assign(0)
+    return optimizer
+
+
+def descend(
+    loss: Callable[[], tf.Tensor],
+    steps: Sequence[tuple[Variables, snt.optimizers.Adam]],
+    clip: float | None = None,
+) -> tf.Tensor:
+    """Takes a step of each optimizer on its variables; the scalar loss before it.
+
+    Args:
+      loss: gives it, in terms of all variables.
+      steps: variables, and what changes them.
+      clip: global norm of each optimizer's gradient.
+    """
+    with tf.GradientTape() as tape:
+        value = loss()
+    every = tape.gradient(value, [variables for variables, _ in steps])
+    for (variables, optimizer), gradients in zip(steps, every, strict=True):
+        if clip is not None:
+            gradients, _ = tf.clip_by_global_norm(gradients, clip)
+        optimizer.apply(gradients, variables)
+    return value
+
+
+def summed_gradients(
+    loss_of: Callable[[tf.Tensor], tf.Tensor], variables: Variables, total: int, part: int
+) -> list[tf.Tensor]:
+    """Gradients of a sum of losses, one part after the other, so that memory stays small.
+
+    Args:
+      loss_of: of the part that begins at a position in [0, total).
+      variables: of all of them.
+      total: positions.
+      part: how many each part takes, a divisor.
+    """
+
+    def add(first: tf.Tensor, *sums: tf.Tensor) -> tuple:
+        with tf.GradientTape() as tape:
+            loss = loss_of(first)
+        gradients = tape.gradient(loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        return first + part, *(
+            one + tf.convert_to_tensor(more) for one, more in zip(sums, gradients, strict=True)
+        )
+
+    begun = (tf.constant(0), *(tf.zeros_like(variable) for variable in variables))
+    if part == total:
+        return list(add(*begun)[1:])
+    return list(tf.while_loop(lambda first, *_: first < total, add, begun, parallel_iterations=1)[1:])
+
+
+# The best plans of all updates, for policies that imitate them.
+
+
+class BestPlans(snt.Module):
+    """Keeps the E fastest decisions that were executed, in variables: self-imitation (Oh et al. 2018).
+
+    Of those that take the same time one is kept, the first: a policy that is sure draws the same plan again and again.
+    """
+
+    def __init__(self, device_of_group: np.ndarray, count: int):
+        """Begins with decisions whose time is not known.
+
+        Args:
+          device_of_group: [G] int32, legal: what stands where no plan is known yet.
+          count: E.
+        """
+        super().__init__(name="best_plans")
+        rows = np.tile(device_of_group, (count, 1))
+        self.device_of_group = tf.Variable(rows, trainable=False, dtype=tf.int32, name="device_of_group")
+        self.runtime_s = tf.Variable(np.full(count, np.inf), trainable=False, name="runtime_s")
+
+    def take(self, device_of_group: tf.Tensor, runtime_s: tf.Tensor) -> None:
+        """Takes in decisions [B, G] and their step times [B]; infinite where they do not run."""
+        count = self.runtime_s.shape[0]
+        rows = tf.concat([self.device_of_group, device_of_group], axis=0)
+        times = tf.concat([self.runtime_s, tf.cast(runtime_s, tf.float64)], axis=0)
+        order = tf.argsort(times, stable=True)
+        ranked = tf.gather(times, order)
+        again = tf.concat([[False], ranked[1:] == ranked[:-1]], axis=0)
+        ranked = tf.where(again, tf.constant(np.inf, tf.float64), ranked)
+        best = tf.argsort(ranked, stable=True)[:count]
+        self.device_of_group.assign(tf.gather(rows, tf.gather(order, best)))
+        self.runtime_s.assign(tf.gather(ranked, best))
+
+    @property
+    def known(self) -> tf.Tensor:
+        """[E] float32, 1 where there is a plan, 0 where there is none yet."""
+        return tf.cast(tf.math.is_finite(self.runtime_s), tf.float32)

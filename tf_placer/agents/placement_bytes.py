@@ -7,9 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tf_placer.problem.footprint import held_bytes
 from tf_placer.problem.problem import Problem
-from tf_placer.problem.unit_graph import unit_graph
+from tf_placer.problem.unit_graph import held_bytes, unit_graph
 
 
 class PlacementBytes(NamedTuple):

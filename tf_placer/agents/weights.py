@@ -5,13 +5,15 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import sonnet as snt
+import tensorflow as tf
 
-from tf_placer.array_file import array_file_bytes, read_array_file
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError
+from tf_placer.base.files import array_file_bytes, read_array_file
+from tf_placer.problem.problem import Problem
 
 SHIPPED = "shipped"
 """Stands for the file of weights that comes with tf_placer, which ``python -m experiments.pretrain`` makes."""
@@ -125,3 +127,47 @@ def _entry(header: Mapping[str, Any], part: str, name: str) -> Any:
     entries = header.get(part)
     value = entries.get(name) if isinstance(entries, dict) else None
     return value if isinstance(value, (int, float, bool)) else str(value)[:60]
+
+
+# What a policy is while it is taught on many problems: it is shown them, with good plans if it needs some.
+
+
+class Student(Protocol):
+    """A ``tf.Module`` with a policy for any problem, all of whose state is in variables.
+
+        group_of_unit = student.groups_of(problem)  # whoever looks for plans keeps to these
+        lesson = student.meets(problem, plans)
+        loss = student.learn(lesson, tf.constant(1.0))
+
+    What a step draws depends on the seed and the count of steps alone: a student with restored variables goes on as the
+    saved one would have.
+
+    Attributes:
+      policy: what is taught.
+      kind: says for which policies its weights are.
+      needs_plans: whether it learns from plans; else none are searched for it.
+    """
+
+    policy: snt.Module
+    kind: PolicyKind
+    needs_plans: bool
+
+    def groups_of(self, problem: Problem) -> np.ndarray:
+        """[U] int32, from 0 on: units that the policy can only place together have the same number."""
+
+    def meets(self, problem: Problem, plans: np.ndarray | None) -> Any:
+        """A problem with good plans [K, U], if it needs some, as the policy sees them."""
+
+    def learn(self, lesson: Any, rate: tf.Tensor) -> tf.Tensor:
+        """Takes one step: towards the plans, or towards what it finds by itself.
+
+        Args:
+          lesson: what ``meets`` gave.
+          rate: scalar float32, the length of the step as a share of the learning rate.
+
+        Returns:
+          Scalar float32, what is to become small, before the step: a mean -log p in nats, or the logarithm of a time.
+        """
+
+    def loss_of(self, lesson: Any) -> tf.Tensor:
+        """The same without a step: for problems that it is not taught."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import os
 import pathlib
@@ -10,7 +11,7 @@ import threading
 import types
 import warnings
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -27,23 +28,45 @@ from colocation.tensorflow_internals import (
     trace,
     untraced,
 )
-from tf_placer import arguments
 from tf_placer.automatic.config import AutoPlaceConfig
 from tf_placer.automatic.plan import keep
-from tf_placer.automatic.signature import Signature, placed_signature
-from tf_placer.automatic.smaller_call import is_tracing
-from tf_placer.automatic.strategies import why_a_strategy_decides
-from tf_placer.errors import InputError
+from tf_placer.automatic.signature import Signature, is_tracing, placed_signature
+from tf_placer.base import arguments
+from tf_placer.base.arguments import InputError
+from tf_placer.base.files import write_atomically
+from tf_placer.base.tensorflow_message import told
 from tf_placer.evaluation.runtime import RuntimeEvaluator
-from tf_placer.files import write_atomically
 from tf_placer.planning.outcome import CALLED, Outcome
 from tf_placer.problem.placement import Placement
 from tf_placer.report.sentences import why_not_used
-from tf_placer.report_page.html import page_html
-from tf_placer.report_page.page import Page
+from tf_placer.report_page.page import Page, page_html
 from tf_placer.runtime.audit import Audit
-from tf_placer.tensorflow_message import told
 from tf_placer.workers.local_workers import WorkerError
+
+# What a tf.distribute strategy decides itself, so that nothing is left to place.
+
+_CHOOSE = "a strategy splits the batch and placing splits the step: use one of them"
+
+
+def why_a_strategy_decides(args: Any = (), kwargs: Any = None) -> str:
+    """Why a call is not placed where it is made, or with what it is given; empty where it can be.
+
+    Args:
+      args, kwargs: what the function is called with.
+    """
+    if tf.distribute.has_strategy():
+        name = type(tf.distribute.get_strategy()).__name__
+        where = "is in scope" if tf.distribute.in_cross_replica_context() else "runs it in a replica"
+        return f"a tf.distribute strategy ({name}) {where}; {_CHOOSE}, and call it outside of the strategy for this one"
+    if any(
+        isinstance(value, tf.distribute.DistributedValues) for value in tf.nest.flatten((args, kwargs or {}))
+    ):
+        return (
+            f"it is given values of several replicas; {_CHOOSE}, and call it with plain tensors for this one, or by "
+            "strategy.run for the other"
+        )
+    return ""
+
 
 # TensorFlow's words, before anything runs, for a function whose ops cannot be where they are put.
 _FROM_THE_PLACER = ("Cannot assign a device for operation", "Unable to find any devices for spec")
@@ -375,3 +398,43 @@ def _frames_to_caller() -> int:
             break
         frame, level = frame.f_back, level + 1
     return level
+
+
+# auto_place: one call that makes of a function one that finds and keeps its own placement.
+
+
+def auto_place(fn: Callable | None = None, **settings: Any) -> Any:
+    """Wraps a ``tf.function`` so that its first call finds a placement for it and later calls run that.
+
+        @tf_placer.auto_place(cluster="local", budget_s=60)
+        @tf.function
+        def train_step(x, y): ...
+
+    It is the same function otherwise. Where it cannot be placed it runs as it is, with one warning (``RunsAsItIs``)
+    that says why; with ``strict=True`` that is an ``InputError``.
+
+    Args:
+      fn: a ``tf.function``, or what one can be made of: a Python function, a bound method, a Keras model. Without, a
+        decorator is returned.
+      **settings: fields of ``AutoPlaceConfig``.
+
+    Raises:
+      InputError: ``fn`` is not a function, or a setting is not possible.
+    """
+    known = {field.name for field in dataclasses.fields(AutoPlaceConfig)}
+    for name in settings:
+        if name not in known:
+            raise InputError(f"auto_place has no setting {name!r}; {arguments.nearest(name, known)}")
+    config = AutoPlaceConfig(**settings)
+    if fn is None:
+        return functools.partial(_wrap, config=config)
+    return _wrap(fn, config)
+
+
+def _wrap(fn: Any, config: AutoPlaceConfig) -> AutoPlaced:
+    if isinstance(fn, AutoPlaced):
+        raise InputError(f"fn is {fn.name!r}, which is auto-placed already; apply auto_place once")
+    if isinstance(fn, Function):
+        return AutoPlaced(fn, config)
+    arguments.function("fn", fn, "give a tf.function, or what one can be made of")
+    return AutoPlaced(tf.function(fn), config, is_python=True)

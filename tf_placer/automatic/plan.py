@@ -7,6 +7,7 @@ import functools
 import hashlib
 import json
 import pathlib
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,16 +17,15 @@ import tensorflow as tf
 
 from colocation.tensorflow_internals import process_config
 from tf_placer.automatic.config import AutoPlaceConfig
-from tf_placer.automatic.respect_devices import respect_devices
-from tf_placer.calibration.build_problem import build_problem
-from tf_placer.calibration.cache import Cache
-from tf_placer.calibration.profile import awaited_s
+from tf_placer.base.arguments import InputError
+from tf_placer.base.files import user_cache_folder
+from tf_placer.base.method_spec import Role
+from tf_placer.base.quantities import milliseconds, percentage
+from tf_placer.calibration.build_problem import Cache, awaited_s, build_problem
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.errors import InputError
 from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator, UnplacedFailed
 from tf_placer.graph.item import Item
-from tf_placer.method_spec import Role
-from tf_placer.planners.single_device import single_device_placements
+from tf_placer.planners.plain import single_device_placements
 from tf_placer.planning.live import config_within, live_stages
 from tf_placer.planning.measuring import Measuring
 from tf_placer.planning.outcome import (
@@ -44,21 +44,37 @@ from tf_placer.planning.road import PROFILE, Asked, Road, compiling, searching
 from tf_placer.planning.stages import Stage
 from tf_placer.problem.decisions import UNDECIDED, Decisions
 from tf_placer.problem.memory_bounds import fullest_share
-from tf_placer.problem.pins import Pin, with_fixed_ops, with_pins
+from tf_placer.problem.pins import Pin, narrowed_units, with_fixed_ops, with_pins, with_requested_devices
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
-from tf_placer.problem.requested import narrowed_units
-from tf_placer.quantities import milliseconds, percentage
-from tf_placer.runtime.race import TURN_S, race_spreads_s, race_times_s
-from tf_placer.runtime.statistics import clearly_slower
+from tf_placer.runtime.timing import TURN_S, clearly_slower, race_spreads_s, race_times_s
 from tf_placer.search import methods
-from tf_placer.search.budget import WHOLE, Budget
-from tf_placer.search.objective import MEMORY, Objective
+from tf_placer.search.known import MEMORY, WHOLE, Budget, Objective
 from tf_placer.search.progress import Progress, Silent
-from tf_placer.search.result import SearchResult
+from tf_placer.search.recorder import SearchResult
 from tf_placer.search.shortest import evaluate_given
-from tf_placer.user_cache import user_cache_folder
 from tf_placer.workers.fork_server import end_unused
+
+# Keeps what a function asks for with tf.device, and warns of what cannot be kept.
+
+
+def respect_devices(item: Item, problem: Problem, is_pinned: np.ndarray) -> Problem:
+    """Returns the problem narrowed to the devices that the item's ops ask for; one warning if some are dropped.
+
+    Args:
+      item: the program.
+      problem: of that item, after pins and what is fixed.
+      is_pinned: [U] units that a pin says something of, which comes first.
+    """
+    found = with_requested_devices(item, problem, is_pinned)
+    if found.num_dropped:
+        warnings.warn(
+            f"auto_place of {item.name!r} cannot keep all that it asks for with tf.device: {found.reasons}; that is "
+            "placed freely",
+            stacklevel=2,
+        )
+    return found.problem
+
 
 ProgressFactory = Callable[[str, Budget], Progress]
 

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from colocation.tensorflow_internals import ConcreteFunction, call_flat, wait_for_ops
-from tf_placer.runtime.statistics import clearly_slower
+from tf_placer.runtime.timing import clearly_slower
 
 WARMUP_STEPS = 2
 TIMED_STEPS = 9  # eight of them faster is clear

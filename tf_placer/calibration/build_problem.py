@@ -2,18 +2,344 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import dataclasses
+import hashlib
+import json
+import logging
+import pathlib
+import platform
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
-from tf_placer import arguments
-from tf_placer.calibration.cache import Cache
+import numpy as np
+import tensorflow as tf
+
+from tf_placer.base import arguments
+from tf_placer.base.arguments import InputError
+from tf_placer.base.durations import Durations
+from tf_placer.base.eager import eagerly
+from tf_placer.base.files import user_cache_folder, write_atomically
 from tf_placer.calibration.costs import COSTS
-from tf_placer.calibration.profile import calibrated, profile
+from tf_placer.calibration.link_times import Hop, PairTimes, fit_link, measure_pair
+from tf_placer.calibration.op_times import OpTimes, measure_op_times
+from tf_placer.calibration.refit import Correction, Traffic, measure_traffic, traffic_item
 from tf_placer.cluster.cluster import Cluster, given_cluster
-from tf_placer.eager import eagerly
-from tf_placer.errors import InputError
+from tf_placer.cluster.device import Device, task_of
 from tf_placer.graph.item import Item
+from tf_placer.ops.build import library_name
 from tf_placer.problem.analytic_problem import analytic_problem
+from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
+from tf_placer.rewrite.rewrite import rewrite
+from tf_placer.runtime.timing import RuntimeConfig
+from tf_placer.workers.local_workers import workers_of
+
+# Measurements and plans kept on disk: found again by what they are of, and made again when a file is damaged.
+
+SCHEMA_VERSION = 1
+_LOG = logging.getLogger(__name__)
+_Value = TypeVar("_Value")
+_told: set[pathlib.Path] = set()
+
+
+def default_folder() -> pathlib.Path:
+    """``$XDG_CACHE_HOME/tf_placer/profiles``, usually in ``~/.cache``."""
+    return user_cache_folder() / "profiles"
+
+
+class Cache:
+    """A folder of JSON files, one for each key; each says what it is of and carries its own digest.
+
+    It saves time and is never in the way: what cannot be read is not there, what cannot be written is not kept, and
+    either is told in one warning.
+    """
+
+    def __init__(self, folder: pathlib.Path | None = None) -> None:
+        self._folder = folder or default_folder()
+
+    def load(self, key: dict[str, str], read: Callable[[Any], _Value]) -> _Value | None:
+        """What was saved under ``key``, or None: never saved, of another schema, or damaged (which is told).
+
+        Args:
+          key: says what is wanted.
+          read: makes a value of the JSON data; data that it cannot make one of count as damaged.
+        """
+        path = self._path(key)
+        try:
+            text = path.read_text(encoding="utf8")
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, UnicodeDecodeError) as error:
+            self._tell(path, f"{path} cannot be read ({error}): making it again")
+            return None
+        try:
+            document = json.loads(text)
+            if document["digest"] != _digest(document["key"], document["value"]) or document["key"] != key:
+                raise ValueError("it is not what was saved")
+            return read(document["value"])
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            _LOG.warning("%s is damaged (%s: %s): making it again", path, type(error).__name__, error)
+        return None
+
+    def save(self, key: dict[str, str], value: Any) -> None:
+        """Keeps JSON data under ``key``, whole or not at all."""
+        document = {"key": key, "digest": _digest(key, value), "value": value}
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(self._path(key), json.dumps(document))
+        except (OSError, InputError) as error:
+            self._tell(
+                self._folder,
+                f"nothing can be kept in {self._folder} ({error}), so the next process does this work again; "
+                "set XDG_CACHE_HOME to a folder that can be written to",
+            )
+
+    def _path(self, key: dict[str, str]) -> pathlib.Path:
+        return self._folder / f"{key['kind']}-{_digest(key, SCHEMA_VERSION)[:20]}.json"
+
+    @staticmethod
+    def _tell(path: pathlib.Path, warning: str) -> None:
+        """Warns, but once for each path."""
+        if path not in _told:
+            _told.add(path)
+            _LOG.warning("%s", warning)
+
+
+def _digest(key: dict[str, str], value: Any) -> str:
+    return hashlib.sha256(json.dumps([key, value], sort_keys=True).encode()).hexdigest()
+
+
+# The profile of a program on a live cluster: op times by device model, and links; kept on disk.
+
+# What is measured, by the name that it is kept under: another number when that changes, or what it means.
+_PAIR, _TRAFFIC = "pair", "traffic 3"
+# How long it takes on two idle cores; what it took here is kept under these names.
+_PROFILING_OPS, _PROFILING_PAIR, _PROFILING_TRAFFIC = "profiling ops", "profiling links", "profiling traffic"
+_PROFILING_S = {_PROFILING_OPS: 10.0, _PROFILING_PAIR: 15.0, _PROFILING_TRAFFIC: 30.0}
+
+_Times = TypeVar("_Times", OpTimes, PairTimes, Traffic)
+
+
+@dataclasses.dataclass(frozen=True)
+class Profile:
+    """What the runtime says of one program on one live cluster.
+
+    Attributes:
+      op_times: device model -> times of the ops with everything on such a device.
+      pair: what two workers cost each other, tensor by tensor; None where there is one worker.
+      traffic: what many tensors cost among other work; None where there is one worker.
+    """
+
+    op_times: dict[str, OpTimes]
+    pair: PairTimes | None
+    traffic: Traffic | None
+
+
+def profile(
+    item: Item, problem: Problem, config: RuntimeConfig = RuntimeConfig(), cache: Cache | None = None
+) -> Profile:
+    """Measures a program on the devices of a live problem, one device of each model, or finds that it was.
+
+    What crossing costs is measured once for a machine, with programs of our own.
+
+    Raises:
+      WorkerError: the workers cannot be started.
+      WorkerDied, DeadlineExceeded: the program does not run on a single device.
+      RaceFailed: the traffic program does not run.
+    """
+    cache = cache or Cache()
+    op_times = _op_times(item, problem, config, cache)
+    pair = _two_workers(problem.cluster)
+    if pair is None:
+        return Profile(op_times, None, None)
+    pair_times = _pair_times(pair, config, cache)
+    return Profile(op_times, pair_times, _traffic(pair, config, cache))
+
+
+def awaited_s(
+    item: Item, cluster: Cluster, config: RuntimeConfig = RuntimeConfig(), cache: Cache | None = None
+) -> float:
+    """About how long ``profile`` takes for what is not kept yet: 0 where all is."""
+    cache, durations = cache or Cache(), Durations()
+    models = [device for _, device in _one_of_each_model(cluster.devices)]
+    missing = [_PROFILING_OPS for device in models if not _is_kept(cache, _ops_key(item, device, config))]
+    pair = _two_workers(cluster)
+    if pair is not None:
+        missing += [_PROFILING_PAIR] * (not _is_kept(cache, _pair_key(pair, config)))
+        missing += [_PROFILING_TRAFFIC] * (not _is_kept(cache, _traffic_key(pair, config)))
+    return sum(durations.known(what, _PROFILING_S[what]) for what in missing)
+
+
+def _is_kept(cache: Cache, key: dict[str, str]) -> bool:
+    return cache.load(key, lambda value: True) is not None
+
+
+def calibrated(problem: Problem, measured: Profile) -> Problem:
+    """The problem with the profile's op times and links in place of the analytic ones."""
+    cluster = problem.cluster
+    if measured.pair is not None:
+        cluster = _with_pair_times(cluster, measured.pair)
+    if measured.traffic is not None:
+        cluster = measured.traffic.correction.apply_to_cluster(cluster)
+    return _with_costs(problem, measured.op_times, cluster)
+
+
+def _op_times(item: Item, problem: Problem, config: RuntimeConfig, cache: Cache) -> dict[str, OpTimes]:
+    op_times = {}
+    timed = workers_of(problem.cluster, config.inter_op_threads)
+    # One op at a time: two ops that share a core would each be charged with the other's time.
+    traced = workers_of(problem.cluster, inter_op_threads=1)
+    with contextlib.closing(timed), contextlib.closing(traced):
+        for position, device in _one_of_each_model(problem.cluster.devices):
+
+            def measure(position: int = position) -> OpTimes:
+                placed = rewrite(item, Placement(problem, problem.everything_on(position)))
+                return measure_op_times(timed, traced, item, placed, config)
+
+            key = _ops_key(item, device, config)
+            op_times[device.model] = _kept(cache, key, _read_op_times, _PROFILING_OPS, measure)
+    return op_times
+
+
+def _kept(
+    cache: Cache,
+    key: dict[str, str],
+    read: Callable[[Any], _Times],
+    phase: str,
+    measure: Callable[[], _Times],
+) -> _Times:
+    """What the cache holds, or what is measured now and kept; how long that takes is kept, too."""
+    found = cache.load(key, read)
+    if found is None:
+        with Durations().timing(phase):
+            found = measure()
+        cache.save(key, dataclasses.asdict(found))
+    return found
+
+
+def _read_op_times(kept: dict[str, Any]) -> OpTimes:
+    return OpTimes(**{**kept, "unmeasured": tuple(kept["unmeasured"])})
+
+
+def _with_pair_times(cluster: Cluster, pair: PairTimes) -> Cluster:
+    """The cluster with measured links, and with what joining costs all but the worker that steps are started at."""
+    first = task_of(cluster.devices[0].name)
+    return dataclasses.replace(
+        cluster,
+        devices=tuple(
+            dataclasses.replace(device, join_ns=round(pair.join_ns) if task_of(device.name) != first else 0)
+            for device in cluster.devices
+        ),
+        links=tuple(fit_link(link, pair.hops) for link in cluster.links),
+    )
+
+
+def _pair_times(pair: Cluster, config: RuntimeConfig, cache: Cache) -> PairTimes:
+    def measure() -> PairTimes:
+        with contextlib.closing(workers_of(pair, config.inter_op_threads)) as senders:
+            return measure_pair(senders, [device.name for device in pair.devices])
+
+    return _kept(cache, _pair_key(pair, config), _read_pair_times, _PROFILING_PAIR, measure)
+
+
+def _read_pair_times(kept: dict[str, Any]) -> PairTimes:
+    return PairTimes(kept["join_ns"], tuple(Hop(**hop) for hop in kept["hops"]))
+
+
+def _traffic(pair: Cluster, config: RuntimeConfig, cache: Cache) -> Traffic:
+    def measure() -> Traffic:
+        item = traffic_item()
+        return measure_traffic(item, traffic_problem(item, pair, config, cache), config)
+
+    return _kept(cache, _traffic_key(pair, config), _read_traffic, _PROFILING_TRAFFIC, measure)
+
+
+def _read_traffic(kept: dict[str, Any]) -> Traffic:
+    times = {name: tuple(kept[name]) for name in ("measured_s", "before_s", "after_s")}
+    return Traffic(Correction(**kept["correction"]), **times)
+
+
+def traffic_problem(item: Item, pair: Cluster, config: RuntimeConfig, cache: Cache) -> Problem:
+    """The traffic program on two live workers, its ops profiled and its links from hops: what traffic is fitted to.
+
+    Args:
+      item: ``traffic_item()``.
+      pair: two workers.
+      config: of the measurement.
+      cache: where what is measured is kept.
+    """
+    problem = analytic_problem(item, pair)
+    cluster = _with_pair_times(pair, _pair_times(pair, config, cache))
+    return _with_costs(problem, _op_times(item, problem, config, cache), cluster)
+
+
+def _with_costs(problem: Problem, op_times: dict[str, OpTimes], cluster: Cluster) -> Problem:
+    columns = []
+    for position, device in enumerate(problem.cluster.devices):
+        op_ns = op_times[device.model].op_ns
+        column = np.array([op_ns.get(name, 0) for name in problem.op_names], np.int64)
+        columns.append(column if len(column) else problem.compute_ns[:, position])
+    return dataclasses.replace(
+        problem,
+        compute_ns=np.stack(columns, axis=1),
+        cluster=cluster,
+        guessed_op_types={},
+    )
+
+
+def _one_of_each_model(devices: Sequence[Device]) -> list[tuple[int, Device]]:
+    first: dict[str, tuple[int, Device]] = {}
+    for position, device in enumerate(devices):
+        first.setdefault(device.model, (position, device))
+    return list(first.values())
+
+
+def _two_workers(cluster: Cluster) -> Cluster | None:
+    """The part of a cluster that is two CPUs of different workers, or None where there is one worker."""
+    cpus = [position for position, device in enumerate(cluster.devices) if device.type == "CPU"][:2]
+    if len(cpus) < 2:
+        return None
+    links = tuple(
+        dataclasses.replace(link, source=cpus.index(link.source), target=cpus.index(link.target))
+        for link in cluster.links
+        if link.source in cpus and link.target in cpus
+    )
+    devices = tuple(cluster.devices[position] for position in cpus)
+    return dataclasses.replace(cluster, devices=devices, links=links)
+
+
+def _ops_key(item: Item, device: Device, config: RuntimeConfig) -> dict[str, str]:
+    return {"kind": "ops", "graph": item.fingerprint, **_hardware(device, config)}
+
+
+def _pair_key(pair: Cluster, config: RuntimeConfig) -> dict[str, str]:
+    return {"kind": _PAIR, **_hardware(pair.devices[0], config)}
+
+
+def _traffic_key(pair: Cluster, config: RuntimeConfig) -> dict[str, str]:
+    # The links are fitted so that *this* simulator is right with them.
+    return {"kind": _TRAFFIC, "simulator": library_name(), **_hardware(pair.devices[0], config)}
+
+
+def _hardware(device: Device, config: RuntimeConfig) -> dict[str, str]:
+    """What a time depends on besides the program."""
+    return {
+        "inter_op_threads": str(config.inter_op_threads),
+        "device": device.model,
+        "address": device.address,  # elsewhere, what is asked below is not known
+        "processor": _processor_name(),
+        "tensorflow": tf.__version__,
+        "kernel": platform.release(),
+    }
+
+
+def _processor_name() -> str:
+    with open("/proc/cpuinfo", encoding="ascii") as lines:
+        for line in lines:
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.machine()
 
 
 @eagerly()

@@ -12,9 +12,14 @@ import tensorflow as tf
 
 from tf_placer.cluster.device import Link
 from tf_placer.graph.item import Item
-from tf_placer.runtime.graph_program import GraphProgram, build_program
-from tf_placer.runtime.session import LoadedProgram, open_program, run_watched
-from tf_placer.workers.workers import Workers
+from tf_placer.runtime.graph_program import (
+    GraphProgram,
+    LoadedProgram,
+    build_program,
+    open_program,
+    run_watched,
+)
+from tf_placer.workers.local_workers import Workers
 
 SIZES_BYTES = tuple(1 << power for power in range(10, 27, 2))  # 1 KB to 64 MB
 _FEW_HOPS, _HOPS, _MANY_HOPS = 2, 8, 32

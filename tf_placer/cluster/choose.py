@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import pathlib
 
-from tf_placer.arguments import nearest
+from tf_placer.base.arguments import InputError, nearest
 from tf_placer.cluster.cluster import Cluster
+from tf_placer.cluster.cluster_file import preset_names
 from tf_placer.cluster.local import check_cores
-from tf_placer.cluster.preset import preset_names
-from tf_placer.errors import InputError
 
 LOCAL = "local"
 # What people call the devices of their own machine.

@@ -6,8 +6,8 @@ import dataclasses
 import re
 from collections.abc import Sequence
 
-from tf_placer import arguments
-from tf_placer.errors import InputError
+from tf_placer.base import arguments
+from tf_placer.base.arguments import InputError
 
 _NAME = re.compile(
     r"(?:/job:(?P<job>\w+))?(?:/replica:(?P<replica>\d{1,9}))?(?:/task:(?P<task>\d{1,9}))?"

@@ -10,10 +10,10 @@ import subprocess
 import sys
 from typing import Any
 
-from tf_placer import arguments
+from tf_placer.base import arguments
+from tf_placer.base.arguments import InputError
 from tf_placer.cluster import cpu_probe, gpu_probe
-from tf_placer.cluster.device import Device, Link, links_between
-from tf_placer.errors import InputError
+from tf_placer.cluster.device import MAX_DEVICES, Device, Link, full_device_name, links_between
 
 _WORKER = "/job:worker/replica:0/task:"
 
@@ -30,7 +30,7 @@ _PCIE_BYTES_PER_S = 12e9
 _CPU_LAUNCH_NS = 5_000
 _GPU_LAUNCH_NS = 8_000
 
-# The cost model charges an op with a share of its device's peak rates (tf_placer/costs/efficiency.py; a test
+# The cost model charges an op with a share of its device's peak rates (tf_placer/costs/analytic.py; a test
 # compares), so what a probe reaches is that share of the peak: (matrix product, copy).
 PROBED_SHARES = {"CPU": (0.60, 0.60), "GPU": (0.70, 0.75)}
 
@@ -144,3 +144,37 @@ def _available_memory_bytes() -> int:
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 1024  # "kB" there means KiB
     raise OSError("/proc/meminfo has no MemAvailable line; Linux 3.14 or newer is needed")
+
+
+# Logical CPU devices of this process, described as a cluster.
+
+# Estimates for one general-purpose core. Logical devices share one thread pool, so no number here can make
+# a time true; they only have to be positive and equal for all of them.
+_PEAK_FLOPS = 5e10
+_MEMORY_BYTES_PER_S = 1e10
+_LAUNCH_NS = 2_000
+_LATENCY_NS = 2_000
+
+
+def logical_devices(n: int) -> tuple[tuple[Device, ...], tuple[Link, ...]]:
+    """``n`` equal CPU devices that share the machine's memory, and links on one channel.
+
+    Raises:
+      InputError: ``n`` is less than 1, or more than a cluster can have.
+    """
+    n = arguments.whole_number("n", n, 1, MAX_DEVICES)
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // n
+    devices = tuple(
+        Device(
+            name=full_device_name(f"CPU:{i}"),
+            type="CPU",
+            model="logical_cpu",
+            memory_bytes=memory_bytes,
+            streams=1,
+            peak_flops=_PEAK_FLOPS,
+            memory_bytes_per_s=_MEMORY_BYTES_PER_S,
+            launch_ns=_LAUNCH_NS,
+        )
+        for i in range(n)
+    )
+    return devices, links_between(n, _LATENCY_NS, _MEMORY_BYTES_PER_S, "memory")

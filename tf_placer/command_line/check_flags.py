@@ -2,22 +2,159 @@
 
 from __future__ import annotations
 
+import ast
 import math
 import pathlib
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 
 from absl import flags
 
 from tf_placer import workloads
-from tf_placer.cluster.choose import LOCAL, choose_cluster, local_cores
-from tf_placer.cluster.memory_limit import limited, limits_of_texts
-from tf_placer.command_line.choices import check_not_run_on, check_runs_on, check_together
-from tf_placer.command_line.remedies import check_script
+from tf_placer.base.arguments import InputError, nearest, nearest_of
+from tf_placer.base.files import check_writable
+from tf_placer.cluster.choose import LOCAL, choose_cluster, is_about_this_machine, local_cores
+from tf_placer.cluster.cluster import limited, limits_of_texts
+from tf_placer.command_line.choices import check_not_run_on, check_runs_on, check_together, cluster_names
+from tf_placer.command_line.help_text import called, one_of_text, plain_help
 from tf_placer.command_line.scripts.script import Script
-from tf_placer.errors import InputError
-from tf_placer.folders import check_writable
 from tf_placer.search import known
-from tf_placer.search.budget import Budget
+from tf_placer.search.known import Budget
+
+# Remedies for words that name no command, and no function of a script: commands and flags that were meant.
+
+_FORM = "write FILE.py:NAME or package.module:NAME"
+_SAVED_MODEL_FILE = "saved_model.pb"
+# What files of these kinds are given with.
+_FLAG_OF_SUFFIX = {
+    ".pb": "meta_graph",
+    ".pbtxt": "meta_graph",
+    ".meta": "meta_graph",
+    ".json": "graph",
+    ".txt": "graph",
+    ".toml": "cluster",
+}
+_KERAS_SUFFIXES = (".keras", ".h5", ".hdf5")
+_LONG_DASHES = "\u2010\u2011\u2012\u2013\u2014\u2212"  # as word processors write --
+_MOST_NAMES = 8
+
+
+def of_no_command(words: list[str], commands: Iterable[str]) -> str:
+    """What to type for a first word that is no command.
+
+    Args:
+      words: all that was typed; at least one.
+      commands: that there are.
+    """
+    first, known_commands = words[0], sorted(commands)
+    if first.startswith(("-", *_LONG_DASHES)):
+        named = [word for word in words if word in known_commands]
+        command = named[0] if named else "place"
+        return (
+            f"write the command first: tf-placer {command} --flag=value (tf-placer --help lists the commands)"
+        )
+    flag = _flag_of_name(first)
+    if flag is not None:
+        return f"did you mean tf-placer place --{flag}={first}?"
+    if ":" in first or pathlib.Path(first).exists():
+        return f"did you mean tf-placer place {first}?"
+    return nearest(first, known_commands)
+
+
+def check_script(command: str, word: str) -> None:
+    """Refuses a word that stands for a function of a script and cannot name one.
+
+    Args:
+      command: that it was typed for.
+      word: as it was typed.
+
+    Raises:
+      InputError: says what the word is, and what to type for it.
+    """
+    remedy = _of_no_script(word)
+    if remedy is not None:
+        raise InputError(f"{command} {word.rstrip(':')}: {remedy}")
+
+
+def _of_no_script(word: str) -> str | None:
+    """None where it may name a function."""
+    where, colon, name = word.rpartition(":")
+    path = pathlib.Path(where if colon else word)
+    if word.startswith(tuple(_LONG_DASHES)):
+        return f"that is another dash than the keyboard's; did you mean --{word.lstrip(_LONG_DASHES)}?"
+    flag, equals, _ = word.partition("=")
+    if equals and flag.isidentifier():
+        return f"did you mean --{word}?"
+    if path.suffix in _KERAS_SUFFIXES:
+        return _of_keras_file(path)
+    is_module = (path / "__init__.py").is_file() or pathlib.Path(f"{path}.py").is_file()
+    if colon and where and path.is_dir() and not is_module:
+        return _of_path(path)
+    if colon and (name or not path.exists()):
+        return None
+    return _of_name(word) or _of_path(path)
+
+
+def _of_name(word: str) -> str | None:
+    """Of a name that another flag takes."""
+    flag = _flag_of_name(word)
+    if flag is not None:
+        return f"did you mean --{flag}={word}?"
+    if is_about_this_machine(word):
+        return "did you mean --cluster=local?"
+    is_path = "." in word or pathlib.Path(word).exists()
+    close = [] if is_path else nearest_of(word, workloads.names())
+    return f"did you mean {' or '.join(f'--workload={name}' for name in close)}?" if close else None
+
+
+def _flag_of_name(word: str) -> str | None:
+    """The flag that takes a name; None where the word is no name of anything."""
+    tables = {"workload": workloads.names(), "cluster": cluster_names(), "method": known.methods()}
+    return next((flag for flag, names in tables.items() if word in names), None)
+
+
+def _of_path(path: pathlib.Path) -> str | None:
+    """Of a file or a folder."""
+    if path.is_dir():
+        if (path / _SAVED_MODEL_FILE).is_file():
+            return f"did you mean --saved_model={path}?"
+        return f"that is a folder; {_FORM}"
+    if path.suffix == ".py" and not path.exists():
+        return f"no such file; {_FORM}"
+    if path.suffix == ".py":
+        names = _names_in(path)
+        which = f"it has {', '.join(names)}; " if names else ""
+        return f"which function of it? {which}write {path}:{names[0] if names else 'NAME'}"
+    if path.name == _SAVED_MODEL_FILE:
+        return f"did you mean --saved_model={path.parent}?"
+    flag = _FLAG_OF_SUFFIX.get(path.suffix)
+    return None if flag is None else f"did you mean --{flag}={path}?"
+
+
+def _of_keras_file(path: pathlib.Path) -> str:
+    there = "a file of a Keras model" if path.is_file() else "no such file"
+    return (
+        f"{there}; what is placed is a model in a script: write model = keras.models.load_model({path.name!r}) in a "
+        "file, and give FILE.py:model"
+    )
+
+
+def _names_in(script: pathlib.Path) -> list[str]:
+    """Functions and values at the top of a script, which is not run; none where it cannot be read."""
+    try:
+        tree = ast.parse(script.read_text(encoding="utf8"))
+    except (OSError, ValueError, SyntaxError):
+        return []  # it is run later, and then what is wrong is told
+    functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+    values = [
+        target.id
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    ]
+    return [name for name in dict.fromkeys([*functions, *values]) if not name.startswith("_")][:_MOST_NAMES]
+
 
 NEEDS_A_PROGRAM = (
     "needs a program, and a graph that was profiled elsewhere has none behind it; give --workload, a script, "
@@ -145,3 +282,112 @@ def _texts(values: flags.FlagValues, name: str) -> list[str]:
         return []
     value = values[name].value
     return [value] if isinstance(value, str) else list(value)
+
+
+# Command lines read into flags, or refused in one line that names the flag.
+
+_ILLEGAL = re.compile(r"flag --(\w+)=(.*?): ", re.DOTALL)
+
+
+def parse_flags(
+    values: flags.FlagValues,
+    argv: Sequence[str],
+    required: Sequence[str] = (),
+    word: str | None = None,
+    one_of: Sequence[str] = (),
+    example: str = "",
+) -> None:
+    """Reads what comes after ``argv[0]``.
+
+    Args:
+      values: the flags that there are.
+      argv: what was typed, beginning with the command or the program.
+      required: flags that must be given, or have a default.
+      word: the flag that one word without dashes stands for; None where there must be none.
+      one_of: flags of which exactly one must be given; empty where there are none.
+      example: flags of a command line that works, told with all that is missing; "" for none.
+
+    Raises:
+      InputError: a flag that there is not, one without a value or with one that is not possible, a word that is no
+        flag, or required flags that are missing: all of them at once.
+    """
+    values.set_gnu_getopt(True)  # flags may come after a word
+    try:
+        rest = values(list(argv))[1:]
+    except flags.UnrecognizedFlagError as error:
+        raise InputError(
+            f"{argv[0]} has no flag --{error.flagname}; {_nearest(error.flagname, values)}"
+        ) from None
+    except flags.IllegalFlagValueError as error:
+        raise _illegal(values, str(error)) from None
+    except flags.Error as error:
+        raise InputError(f"{error}; write --flag=value") from None
+    if rest:
+        _take_words(values, argv[0], rest, word)
+    for name in values:
+        _check_given(values[name])
+    _check_needed(values, argv[0], required, word, one_of, example)
+
+
+def _check_needed(
+    values: flags.FlagValues,
+    command: str,
+    required: Sequence[str],
+    word: str | None,
+    one_of: Sequence[str],
+    example: str,
+) -> None:
+    given = [f"--{name}" for name in one_of if values[name].value]
+    if len(given) > 1:
+        raise InputError(f"{' and '.join(given)} are given; give one of them")
+    missing = [one_of_text(one_of, word)] if one_of and not given else []
+    missing += [
+        f"--{name} ({plain_help(values[name]).rstrip('.')})" for name in required if not values[name].value
+    ]
+    if missing:
+        such = f"; for example: {called(command, example)}" if example else ""
+        raise InputError(f"{command} needs {', and '.join(missing)}{such}")
+
+
+def _take_words(values: flags.FlagValues, command: str, rest: Sequence[str], word: str | None) -> None:
+    """Sets the flag that a word stands for."""
+    if word is None:
+        raise InputError(f"{command} takes flags only, got {rest[0]!r}; write --flag=value")
+    if len(rest) > 1:
+        raise InputError(f"{command} takes one word beside flags, got {rest[1]!r} too; write --flag=value")
+    if values[word].present:
+        raise InputError(f"--{word} and {rest[0]!r}, which stands for it, are given; give one of them")
+    if word == "script":
+        check_script(command, rest[0])
+    try:
+        values[word].parse(rest[0])
+    except flags.IllegalFlagValueError as error:
+        raise _illegal(values, str(error)) from None
+
+
+def _check_given(flag: flags.Flag) -> None:
+    if not flag.present:
+        return
+    if flag.value in ("", [], [""]):
+        raise InputError(f"--{flag.name} is empty; give it a value, or leave it out ({plain_help(flag)})")
+    if isinstance(flag.value, float) and math.isnan(flag.value):
+        raise InputError(
+            f"--{flag.name}=nan is no number; give {flag.parser.syntactic_help} ({plain_help(flag)})"
+        )
+
+
+def _illegal(values: flags.FlagValues, message: str) -> InputError:
+    found = _ILLEGAL.match(message)
+    if found is None or found[1] not in values:
+        return InputError(f"{message}; write --flag=value")
+    flag = values[found[1]]
+    if isinstance(flag, flags.EnumFlag):
+        wanted = f"one of {', '.join(flag.parser.enum_values)}"
+    else:
+        wanted = "true or false" if flag.boolean else flag.parser.syntactic_help
+    return InputError(f"--{flag.name}={found[2]} is not possible; give {wanted} ({plain_help(flag)})")
+
+
+def _nearest(name: str, values: flags.FlagValues) -> str:
+    known = [f"--{one}" for one in values]
+    return nearest(f"--{name}", known) if known else "it takes none"

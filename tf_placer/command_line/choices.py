@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from tf_placer.errors import InputError
+from typing import Any
+
+import rich.console
+
+from tf_placer.base.arguments import InputError
+from tf_placer.cluster.choose import LOCAL
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.cluster.cluster_file import preset_names
 
 FASTEST, METHOD = "fastest", "method"
 WRITE = (FASTEST, METHOD)
@@ -43,3 +50,26 @@ def check_not_run_on(graph: object, cluster: str, is_live: bool) -> None:
             f"--cluster={cluster} has live devices, and --graph has nothing to run on them; "
             "give a preset or a .toml file without addresses"
         )
+
+
+# The described machines, by name.
+
+
+def cluster_names() -> tuple[str, ...]:
+    """The described machines, and this one."""
+    return (*preset_names(), LOCAL)
+
+
+def list_clusters(console: rich.console.Console) -> list[dict[str, Any]]:
+    """Prints the names; returns them with their devices. This machine is not probed for that: its devices are None."""
+    for name in cluster_names():
+        console.print(name)
+    return [
+        {"name": name, "devices": None if name == LOCAL else _devices(Cluster.preset(name))}
+        for name in cluster_names()
+    ]
+
+
+def _devices(cluster: Cluster) -> list[dict[str, Any]]:
+    shown = ("name", "type", "model", "memory_bytes")
+    return [{key: getattr(device, key) for key in shown} for device in cluster.devices]

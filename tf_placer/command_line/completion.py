@@ -6,7 +6,7 @@ import dataclasses
 import re
 from collections.abc import Mapping
 
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError
 
 SHELLS = ("bash", "zsh", "fish")
 PROGRAM = "tf-placer"

@@ -9,20 +9,18 @@ import numpy as np
 import rich.console
 import rich.text
 
-from tf_placer.calibration.build_problem import build_problem
-from tf_placer.calibration.profile import awaited_s
+from tf_placer.base.arguments import InputError
+from tf_placer.calibration.build_problem import awaited_s, build_problem
 from tf_placer.command_line.request import Request
-from tf_placer.data_parallel.all_reduce import replicas_of
-from tf_placer.errors import InputError
+from tf_placer.data_parallel.data_parallel import replicas_of
 from tf_placer.graph.item import Item
 from tf_placer.graph_file.read import read_graph_file
 from tf_placer.planning.road import BUILD, PROFILE, Road, compiling
 from tf_placer.planning.stages import Stage, roughly
-from tf_placer.problem.pins import pinned, with_fixed_ops, with_pins
-from tf_placer.problem.plan_file import PlanFile
+from tf_placer.problem.pins import narrowed_units, pinned, with_fixed_ops, with_pins, with_requested_devices
+from tf_placer.problem.placement import PlanFile
 from tf_placer.problem.problem import Problem
-from tf_placer.problem.requested import narrowed_units, with_requested_devices
-from tf_placer.workers.workers import workers_of
+from tf_placer.workers.local_workers import workers_of
 from tf_placer.workloads.kept_items import is_kept
 from tf_placer.workloads.registry import settings_of
 

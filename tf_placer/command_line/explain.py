@@ -10,23 +10,20 @@ import numpy as np
 import rich.console
 import rich.table
 
-from tf_placer.arguments import nearest
+from tf_placer.base.arguments import InputError, nearest
+from tf_placer.base.quantities import excess, in_unit, known, milliseconds, percentage
 from tf_placer.command_line.described import Reading
 from tf_placer.command_line.request import Request
-from tf_placer.errors import InputError
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import units_of
-from tf_placer.problem.crossings import Crossing, crossings
 from tf_placer.problem.decisions import Decisions
-from tf_placer.problem.layer_lines import layer_of_unit
-from tf_placer.problem.layers import layers_of
+from tf_placer.problem.layers import layer_of_unit, layers_of
 from tf_placer.problem.pins import why_not_allowed
-from tf_placer.problem.placement import Placement
-from tf_placer.problem.plan_file import PlanFile
+from tf_placer.problem.placement import Placement, PlanFile
 from tf_placer.problem.problem import Problem
-from tf_placer.quantities import excess, in_unit, known, milliseconds, percentage
+from tf_placer.problem.unit_graph import Crossing, crossings
 
 _LISTED = 8
 

@@ -8,20 +8,19 @@ import numpy as np
 import rich.console
 import rich.table
 
+from tf_placer.base.quantities import known, milliseconds
 from tf_placer.command_line.choices import check_runs_on
 from tf_placer.command_line.described import Reading
 from tf_placer.command_line.request import Request
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
-from tf_placer.planners.single_device import single_device_placements
+from tf_placer.planners.plain import single_device_placements
 from tf_placer.planning.measuring import Measuring
 from tf_placer.planning.road import WHILE_BUILDING
 from tf_placer.problem.decisions import Decisions
-from tf_placer.problem.placement import Placement
-from tf_placer.problem.plan_file import PlanFile
+from tf_placer.problem.placement import Placement, PlanFile
 from tf_placer.problem.problem import Problem
-from tf_placer.quantities import known, milliseconds
 from tf_placer.report.sentences import in_turn_sentence
 from tf_placer.rewrite.rewrite import check_can_be_written
 from tf_placer.runtime.audit import Audit

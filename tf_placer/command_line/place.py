@@ -13,27 +13,25 @@ from collections.abc import Callable, Sequence
 
 import rich.console
 
+from tf_placer.base.arguments import InputError
+from tf_placer.base.method_spec import Role
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.command_line.choices import LAYER, METHOD
 from tf_placer.command_line.described import Reading
 from tf_placer.command_line.request import Request
 from tf_placer.data_parallel.data_parallel import data_parallel
-from tf_placer.errors import InputError
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import TraceFailed
-from tf_placer.method_spec import Role
-from tf_placer.planning.by_layer import beside_layers, in_layers
 from tf_placer.planning.live import live_stages
 from tf_placer.planning.measuring import Measuring
-from tf_placer.planning.outcome import GIVEN, SINGLE, Outcome, Timed, fastest
+from tf_placer.planning.outcome import GIVEN, SINGLE, Outcome, Timed, beside_layers, fastest, in_layers
 from tf_placer.planning.road import AT_ONCE, CONTROL_SHARE, FASTEST, WHILE_BUILDING, beside
 from tf_placer.planning.stages import Stage, begins_at, begun_s, roughly
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.pins import pins_of_each
 from tf_placer.rewrite.saved_model import plans_in
 from tf_placer.search import methods
-from tf_placer.search.budget import WHOLE, Budget
-from tf_placer.search.objective import Objective
+from tf_placer.search.known import WHOLE, Budget, Objective
 from tf_placer.search.progress import ConsoleProgress
 from tf_placer.search.shortest import NothingFits, evaluate_given
 from tf_placer.workers.local_workers import WorkerError, import_meanwhile

@@ -9,9 +9,10 @@ import numpy as np
 import rich.console
 import rich.table
 
+from tf_placer.base.quantities import milliseconds, percentage
+from tf_placer.calibration.build_problem import Profile, calibrated, profile
 from tf_placer.calibration.link_times import Hop
 from tf_placer.calibration.op_times import OpTimes
-from tf_placer.calibration.profile import Profile, calibrated, profile
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import Link
 from tf_placer.command_line.choices import check_runs_on
@@ -20,7 +21,6 @@ from tf_placer.command_line.request import Request
 from tf_placer.planning.road import compiling
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.problem import Problem
-from tf_placer.quantities import milliseconds, percentage
 
 _COSTLIEST = 10
 _NAMED = 5

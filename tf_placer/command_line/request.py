@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import json
+import math
+import pathlib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from tf_placer.cluster.cluster import Cluster
+from absl import flags
+
+from tf_placer.base.arguments import InputError
+from tf_placer.base.files import check_writable
+from tf_placer.base.method_spec import Role
+from tf_placer.base.op_libraries import load_op_libraries
+from tf_placer.cluster.choose import choose_cluster
+from tf_placer.cluster.cluster import Cluster, limited, limits_of_texts
+from tf_placer.command_line.check_flags import NEEDS_A_PROGRAM
 from tf_placer.command_line.choices import BY, FASTEST, OP, WRITE, check_not_run_on, check_together
-from tf_placer.command_line.method_settings import MethodSettings
+from tf_placer.command_line.flag_sets import DEFAULT_BUDGET_S
+from tf_placer.command_line.method_settings import MethodSettings, method_settings
 from tf_placer.command_line.source import Source
-from tf_placer.errors import InputError
 from tf_placer.planning.road import Asked
 from tf_placer.problem.pins import Pin
-from tf_placer.problem.plan_file import PlanFile
-from tf_placer.search.budget import BUDGETS, WHOLE, Budget
-from tf_placer.search.objective import Objective
+from tf_placer.problem.placement import PlanFile
+from tf_placer.search import methods
+from tf_placer.search.known import BUDGETS, WHOLE, Budget, Objective
+from tf_placer.workers.fork_server import are_workers_open, loopback_library
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,3 +114,169 @@ class Request:
     def is_applied(self) -> bool:
         """A plan is given that says where all goes."""
         return self.plan is not None and not self.complete_plan
+
+
+# What the values of flags ask for.
+
+_SOURCES = ("workload", "script", "saved_model", "meta_graph", "graph")
+_OF_A_SCRIPT = "args"
+_SIZE = re.compile(r"[1-9][0-9]{0,17}")
+_DESCRIPTION = (
+    *_SOURCES,
+    _OF_A_SCRIPT,
+    "signature",
+    "tags",
+    "fetches",
+    "batch_size",
+    "input_shape",
+    "cluster",
+    "costs",
+    "memory_limit",
+)
+
+
+def request(values: flags.FlagValues, budget: Budget) -> Request:
+    """What the flags ask for; those that a command does not have have their defaults.
+
+    Raises:
+      InputError: a program, plan, pin or cluster that cannot be, or workers that cannot be kept off the network.
+    """
+    places = "complete_plan" in values
+    # All that is told without a machine before the machine is probed.
+    load_op_libraries(values.op_library)
+    source = _source(values)
+    pins = tuple(Pin.parse(text) for text in values.pin) if "pin" in values else ()
+    plan = PlanFile.read(values.plan) if places and values.plan else None
+    if "tensorboard" in values and values.tensorboard is not None:
+        check_writable(pathlib.Path(values.tensorboard), f"--tensorboard={values.tensorboard}")
+    limits = limits_of_texts("--memory_limit", values.memory_limit)
+    cluster = choose_cluster(values.cluster, f"--cluster={values.cluster}")
+    cluster = dataclasses.replace(cluster, devices=limited(cluster.devices, limits, "--memory_limit"))
+    if cluster.kind == "local" and not are_workers_open():
+        loopback_library()  # before the search, not after
+    return Request(
+        source=source,
+        cluster=cluster,
+        budget=budget,
+        seed=values.seed if "seed" in values else 0,
+        costs=values.costs,
+        pins=pins,
+        plan=plan,
+        complete_plan=places and values.complete_plan,
+        respect_devices=values.respect_devices if "respect_devices" in values else None,
+        settings=_settings(values),
+        write=values.write if places else FASTEST,
+        by=values.by if "by" in values else OP,
+        objective=Objective(values.objective, values.slow_down) if places else Objective(),
+        budget_of=values.budget_of if "budget_of" in values else WHOLE,
+    )
+
+
+def budget(values: flags.FlagValues) -> Budget:
+    """The budget that the flags give, or the default one."""
+    default_s = DEFAULT_BUDGET_S if values.budget_evaluations is None else math.inf
+    return Budget(default_s if values.budget_s is None else values.budget_s, values.budget_evaluations)
+
+
+def made_for(values: flags.FlagValues) -> dict[str, Any]:
+    """What a plan remembers: the flags that describe the program and the devices."""
+    return {
+        name: values[name].value
+        for name in _DESCRIPTION
+        if name in values and values[name].value not in (None, [])
+    }
+
+
+def recall(values: flags.FlagValues, plan: PlanFile) -> None:
+    """Sets the flags that describe the program and the devices to what a plan was made for, unless they are given.
+
+    Raises:
+      InputError: neither says which devices.
+      flags.Error: what the plan says is no value of the flag.
+    """
+    remembered = {
+        name: value for name, value in plan.made_for.items() if name in _DESCRIPTION and name in values
+    }
+    is_source_given = any(values[name].present for name in _SOURCES if name in values)
+    if not is_source_given and "graph" in plan.made_for and "graph" not in values:
+        raise InputError(
+            f"{plan.source} was made for --graph={plan.made_for['graph']}: this {NEEDS_A_PROGRAM}"
+        )
+    if is_source_given:
+        of_another = (*_SOURCES, _OF_A_SCRIPT, "input_shape")
+        remembered = {name: value for name, value in remembered.items() if name not in of_another}
+    for name, value in remembered.items():
+        if not values[name].present:
+            values[name].parse(_as_text(value, isinstance(values[name], flags.MultiFlag)))
+    if not values.cluster:
+        raise InputError(f"{plan.source} does not say which devices it was made for; give --cluster")
+
+
+def _as_text(value: object, is_repeated: bool) -> str | list[str]:
+    """What a plan remembers of a flag, as it would be typed: once, or once for each of several."""
+    if not isinstance(value, list):
+        return str(value)
+    texts = [str(one) for one in value]
+    return texts if is_repeated else ",".join(texts)
+
+
+def _settings(values: flags.FlagValues) -> MethodSettings:
+    if "set" not in values:
+        return {}
+    asked = [values.method] if "method" in values else values.methods
+    texts = [*values.set, *_weights(values, asked)]
+    if "method" not in values:
+        return method_settings(texts, values.settings, asked)
+    beside = [spec.name for role in Role for spec in methods.having(role)]
+    return method_settings(texts, values.settings, asked, list(dict.fromkeys(beside)))
+
+
+def _weights(values: flags.FlagValues, asked: Sequence[str]) -> list[str]:
+    """--weights as settings of the methods that have weights to begin with."""
+    if values.weights is None:
+        return []
+    if not pathlib.Path(values.weights).is_file():
+        raise InputError(f"--weights={values.weights}: no such file; give one that `train` wrote")
+    taught = [name for name in asked if methods.find(name).student is not None]
+    if not taught:
+        raise InputError(
+            f"--weights is for methods that are taught beforehand, and {asked[0]!r} is not; leave it out"
+        )
+    return [f"{name}.weights={json.dumps(values.weights)}" for name in taught]
+
+
+def _source(values: flags.FlagValues) -> Source:
+    return Source(
+        values.workload,
+        values.saved_model,
+        values.signature,
+        values.meta_graph,
+        tuple(values.fetches),
+        values.batch_size,
+        graph=values.graph if "graph" in values else None,
+        script=values.script,
+        args=values.args,
+        input_shapes=_input_shapes(values.input_shape),
+        tags=tuple(values.tags),
+    )
+
+
+def _input_shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """Input -> shape of ``NAME:SIZE,SIZE`` texts, in which ``?`` or -1 is any size and no size is a scalar.
+
+    Raises:
+      InputError: a text is of another form, or two are for one input.
+    """
+    found: dict[str, tuple[int, ...]] = {}
+    for text in texts:
+        name, _, sizes = text.rpartition(":")
+        parts = [part.strip() for part in sizes.split(",")] if sizes.strip() else []
+        if not name or not all(part in ("?", "-1") or _SIZE.fullmatch(part) for part in parts):
+            raise InputError(
+                f"--input_shape={text} is not possible; give an input and its sizes, x:1,224,224,3 say (? is any size, "
+                "x: a scalar)"
+            )
+        if name in found:
+            raise InputError(f"--input_shape={text} is the second for {name!r}; give one")
+        found[name] = tuple(-1 if part in ("?", "-1") else int(part) for part in parts)
+    return found

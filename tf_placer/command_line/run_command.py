@@ -11,26 +11,24 @@ from typing import Any
 import rich.console
 from absl import flags
 
-from tf_placer.command_line import flag_values
-from tf_placer.command_line.cache_contents import clear_cache
+from tf_placer.base.arguments import InputError
+from tf_placer.base.files import replacing
+from tf_placer.base.quantities import known
+from tf_placer.command_line import request as flag_values
 from tf_placer.command_line.doctor import examine
 from tf_placer.command_line.explain import explain
-from tf_placer.command_line.list_methods import list_methods
+from tf_placer.command_line.flag_sets import clear_cache
 from tf_placer.command_line.list_workloads import list_workloads
 from tf_placer.command_line.measure import measure
-from tf_placer.command_line.method_settings import method_settings
+from tf_placer.command_line.method_settings import list_methods, method_settings
 from tf_placer.command_line.place import compare, place, place_signatures
 from tf_placer.command_line.profile import show_profile
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
 from tf_placer.command_line.train import Training, train
-from tf_placer.errors import InputError
-from tf_placer.files import replacing
 from tf_placer.graph.item import Item
 from tf_placer.planning.outcome import Outcome
-from tf_placer.problem.placement import Placement
-from tf_placer.problem.plan_file import PlanFile
-from tf_placer.quantities import known
+from tf_placer.problem.placement import Placement, PlanFile
 from tf_placer.report.files import (
     META_GRAPH,
     META_GRAPH_TEXT,
@@ -39,13 +37,13 @@ from tf_placer.report.files import (
     summary,
     write_comparison,
     write_report,
+    write_tensorboard,
 )
-from tf_placer.report.tensorboard import write_tensorboard
 from tf_placer.report.text import print_report
 from tf_placer.rewrite.saved_model import export_placed, export_saved_model, plan_file
 from tf_placer.search import methods
-from tf_placer.search.budget import Budget
 from tf_placer.search.ctrl_c import patient
+from tf_placer.search.known import Budget
 
 
 def _place(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any]:

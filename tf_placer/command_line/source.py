@@ -6,16 +6,21 @@ import dataclasses
 import pathlib
 
 from tf_placer import workloads
+from tf_placer.base.arguments import InputError
 from tf_placer.command_line.scripts.script import Script
 from tf_placer.command_line.scripts.script_item import ScriptStep, script_step
-from tf_placer.data_parallel.smaller_batch import Splittable
-from tf_placer.errors import InputError
+from tf_placer.data_parallel.data_parallel import Splittable
 from tf_placer.graph.item import Item
-from tf_placer.graph.reading.inputs import InputShapes
-from tf_placer.graph.reading.model_files import GraphFile, read_meta_graph_file
-from tf_placer.graph.reading.saved_model import SERVING, SavedModel, read_saved_model
+from tf_placer.graph.reading.from_graph_def import InputShapes
+from tf_placer.graph.reading.saved_model import (
+    SERVING,
+    GraphFile,
+    SavedModel,
+    read_meta_graph_file,
+    read_saved_model,
+)
 from tf_placer.problem.placement import Placement
-from tf_placer.rewrite.meta_graph import place_meta_graph
+from tf_placer.rewrite.rewrite import place_meta_graph
 
 _KINDS = ("workload", "script", "saved_model", "meta_graph", "graph")
 

@@ -11,23 +11,18 @@ from typing import Any
 import rich.console
 
 from tf_placer import workloads
-from tf_placer.agents.student import Student
-from tf_placer.agents.weights import check_weights_file, weights_bytes
-from tf_placer.arguments import nearest
+from tf_placer.agents.weights import Student, check_weights_file, weights_bytes
+from tf_placer.base.arguments import InputError, nearest
+from tf_placer.base.files import check_writable, user_cache_folder, write_atomically
+from tf_placer.base.quantities import milliseconds
 from tf_placer.cluster.choose import choose_cluster
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.errors import InputError
-from tf_placer.files import write_atomically
-from tf_placer.folders import check_writable
 from tf_placer.planning.road import compiling
 from tf_placer.planning.stages import Stages
 from tf_placer.problem.analytic_problem import analytic_problem
-from tf_placer.quantities import milliseconds
 from tf_placer.search import methods
 from tf_placer.search.settings import configured, recorded
-from tf_placer.training.lessons import lesson_of
-from tf_placer.training.teach import Epoch, teach
-from tf_placer.user_cache import user_cache_folder
+from tf_placer.training.teach import Epoch, lesson_of, teach
 
 _LESSONS, _TEACHING = "finding plans to learn from", "teaching"
 # Rules for what was never done on this machine, from an idle one with two cores.

@@ -3,26 +3,156 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from tf_placer.base.arguments import InputError
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.cluster.device import Device, Link
 from tf_placer.costs.analytic import analytic_costs
-from tf_placer.data_parallel.all_reduce import replicas_of
 from tf_placer.data_parallel.gradients import Gradients, find_gradients
 from tf_placer.data_parallel.replicated_program import replicated_program
-from tf_placer.data_parallel.simulate_replicas import simulate_replicas
-from tf_placer.data_parallel.smaller_batch import Splittable
-from tf_placer.errors import InputError
 from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator
+from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.problem import Problem
-from tf_placer.runtime.race import race_times_s
-from tf_placer.runtime.statistics import clearly_differ
+from tf_placer.runtime.timing import clearly_differ, race_times_s
 from tf_placer.workers.local_workers import WorkerError
+
+# A step that can be had of any batch size.
+
+
+@dataclasses.dataclass(frozen=True)
+class Splittable:
+    """How the step of a smaller batch is made: traced anew, so that every shape is what it would be.
+
+    Attributes:
+      batch: examples of a step.
+      with_batch: gives the same step of another number of examples.
+    """
+
+    batch: int
+    with_batch: Callable[[int], Item]
+
+
+# How long replicas take to make gradients equal: a ring of all, as tf.distribute.MirroredStrategy has it.
+
+_PACK_PASSES = (
+    6  # each byte is read and written when gradients are packed, divided by the replicas, and unpacked
+)
+_SUM_PASSES = 3  # two are read, their sum is written
+
+
+def all_reduce_s(cluster: Cluster, replicas: Sequence[int], num_bytes: int) -> float:
+    """Seconds from the last gradient to reduced gradients on every replica.
+
+    ``MirroredStrategy`` packs all gradients into one tensor and all-reduces that, in a ring on CPUs and, by NCCL, on
+    GPUs (TensorFlow 2.21, ``distribute/mirrored_strategy.py:_make_collective_ops_with_fallbacks`` and
+    ``distribute/cross_device_utils.py:batch_all_reduce``). A ring of D takes 2 (D - 1) rounds. In each, every replica
+    sends 1 / D of the bytes to the next one; in the first half of the rounds it adds what comes to what it has
+    (Patarasuk and Yuan, J. Parallel Distrib. Comput. 69, 2009). What TensorFlow and NCCL need to start is not counted.
+
+    Args:
+      cluster: has links.
+      replicas: at least two positions of devices, in the order of the ring.
+      num_bytes: of the gradients of one replica.
+    """
+    count = len(replicas)
+    chunk_bytes = math.ceil(num_bytes / count)
+    rate = min(cluster.devices[d].memory_bytes_per_s for d in replicas)
+    rounds_s = 2 * (count - 1) * _round_s(cluster, replicas, chunk_bytes)
+    added_s = (count - 1) * _SUM_PASSES * chunk_bytes / rate
+    return rounds_s + added_s + _PACK_PASSES * num_bytes / rate
+
+
+def all_gather_s(cluster: Cluster, replicas: Sequence[int], num_bytes: int) -> float:
+    """Seconds until every replica has what each of them brings: D - 1 rounds of all its bytes in the same ring."""
+    return (len(replicas) - 1) * _round_s(cluster, replicas, num_bytes)
+
+
+def _round_s(cluster: Cluster, replicas: Sequence[int], num_bytes: int) -> float:
+    """Every replica sends so many bytes to the next one: those on one channel queue, as in the simulator."""
+    link_of = {(link.source, link.target): link for link in cluster.links}
+    links = [link_of[pair] for pair in zip(replicas, [*replicas[1:], replicas[0]], strict=True)]
+    busy_s: dict[str, float] = {}
+    for link in links:
+        on_its_way_s = link.latency_ns / 1e9 + num_bytes / link.bytes_per_s
+        busy_s[link.channel] = busy_s.get(link.channel, 0.0) + on_its_way_s
+    return max(busy_s[link.channel] + _ends_s(link, num_bytes) for link in links)
+
+
+def _ends_s(link: Link, num_bytes: int) -> float:
+    """What sending and receiving take of the devices' own time."""
+    fixed_ns = link.send_ns + link.receive_ns
+    return fixed_ns / 1e9 + num_bytes * (link.send_ps_per_byte + link.receive_ps_per_byte) / 1e12
+
+
+def replicas_of(devices: Sequence[Device]) -> tuple[int, ...]:
+    """Positions of the devices that a batch is split over: the GPUs, or the CPUs where there is none."""
+    kind = "GPU" if any(device.type == "GPU" for device in devices) else "CPU"
+    return tuple(d for d, device in enumerate(devices) if device.type == kind)
+
+
+# Simulates replicas: the step of one of them in the event simulator, then the all-reduce of its gradients.
+
+
+def simulate_replicas(
+    part: Item, gradients: Gradients, problem: Problem, replicas: tuple[int, ...]
+) -> dict[str, Any]:
+    """Fields of ``DataParallel`` of a step that each replica runs on its device before all agree on gradients.
+
+    The all-reduce begins when the last gradient is there, and updates wait for it. A device has the same to do with
+    it or without, so it adds to the step. Ops that only the host can run are there for all replicas, and what one of
+    them waits for another there is not counted.
+
+    Args:
+      part: the step of a replica.
+      gradients: of it.
+      problem: it on the cluster.
+      replicas: positions of their devices.
+    """
+    rows = np.stack([problem.everything_on(d) for d in replicas])
+    evaluator, cluster = SimulatedEvaluator(problem), problem.cluster
+    times = evaluator.times(rows)
+    runtime_s = np.asarray(times.runtime_s)
+    slowest = int(runtime_s.argmax())
+    dense_bytes = [part.outputs[op][output].num_bytes for op, output in gradients.dense]
+    sparse_bytes = sum(part.outputs[op][output].num_bytes for op, output in gradients.sparse)
+    gathered_s = all_gather_s(cluster, replicas, sparse_bytes) if sparse_bytes else 0.0
+    packed_s = all_reduce_s(cluster, replicas, sum(dense_bytes)) if dense_bytes else 0.0
+    replica_s = float(runtime_s[slowest])
+    step_s = replica_s + packed_s + gathered_s
+    end_s = np.asarray(evaluator.schedule(rows[slowest : slowest + 1]).end_ns)[0] / 1e9
+    at_s = 0.0
+    for ready_s, num_bytes in sorted(zip((end_s[op] for op, _ in gradients.dense), dense_bytes, strict=True)):
+        at_s = max(at_s, ready_s) + all_reduce_s(cluster, replicas, num_bytes)
+    peaks = _peak_bytes(problem, rows, np.asarray(times.peak_bytes), replicas, sum(dense_bytes))
+    over = [peaks[d] - cluster.devices[d].memory_bytes for d in replicas]
+    return {
+        "step_s": step_s,
+        "replica_s": replica_s,
+        "all_reduce_s": packed_s + gathered_s,
+        "overlapped_s": float(min(max(replica_s, at_s) + gathered_s, step_s)),
+        "gradient_bytes": sum(dense_bytes) + sparse_bytes,
+        "peak_bytes": {cluster.devices[d].name: peak for d, peak in peaks.items()},
+        "over_bytes": max(0, *over),
+    }
+
+
+def _peak_bytes(
+    problem: Problem, rows: np.ndarray, peak_bytes: np.ndarray, replicas: tuple[int, ...], dense_bytes: int
+) -> dict[int, int]:
+    """Device -> its peak in the step, or where that is more, what stays there, all gradients and their pack."""
+    peaks = {}
+    for row, peak, device in zip(rows, peak_bytes, replicas, strict=True):
+        resident = int(problem.resident_bytes[row == device].sum())
+        peaks[device] = max(int(peak[device]), resident + 2 * dense_bytes)
+    return peaks
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,8 +7,8 @@ import enum
 
 import numpy as np
 
-from tf_placer import arguments
-from tf_placer.errors import InputError
+from tf_placer.base import arguments
+from tf_placer.base.arguments import InputError
 
 UNKNOWN_BYTES = -1
 

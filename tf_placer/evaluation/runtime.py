@@ -5,34 +5,128 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import dataclasses
+import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import tensorflow as tf
 
 from colocation.tensorflow_internals import process_config
-from tf_placer import arguments
+from tf_placer.base import arguments
+from tf_placer.base.arguments import InputError
+from tf_placer.base.quantities import in_unit
+from tf_placer.base.tensorflow_message import plain
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.errors import InputError
-from tf_placer.evaluation.attempt import Attempt, try_on
 from tf_placer.evaluation.measurement import UNKNOWN_BYTES, Measurement, Status
 from tf_placer.graph.item import Item
 from tf_placer.problem.decisions import Decisions, decisions_of
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
-from tf_placer.quantities import in_unit
 from tf_placer.rewrite.rewrite import check_can_be_written, rewrite
-from tf_placer.runtime.audit import Audit, AuditError, audit
-from tf_placer.runtime.graph_program import GraphProgram, build_program, empty_program
-from tf_placer.runtime.memory_watch import MemoryWatch
-from tf_placer.runtime.race import race_steps
-from tf_placer.runtime.session import open_program, process_session_config, session_config
-from tf_placer.runtime.step_values import SameValues, Values, difference, step_values
-from tf_placer.runtime.timing import RuntimeConfig, reported_s, spread_s, stopped_early, time_steps
+from tf_placer.runtime.audit import Audit, AuditError, SameValues, Values, audit, difference, step_values
+from tf_placer.runtime.graph_program import (
+    DeadlineExceeded,
+    GraphProgram,
+    MalformedGraph,
+    WorkerDied,
+    build_program,
+    empty_program,
+    open_program,
+    process_session_config,
+    run_watched,
+    session_config,
+)
+from tf_placer.runtime.memory import MemoryExceeded, MemoryWatch
+from tf_placer.runtime.timing import (
+    RuntimeConfig,
+    race_steps,
+    reported_s,
+    spread_s,
+    stopped_early,
+    time_steps,
+)
 from tf_placer.workers.fork_server import onednn_off
-from tf_placer.workers.local_workers import LocalWorkers
-from tf_placer.workers.workers import Workers, workers_of
+from tf_placer.workers.local_workers import LocalWorkers, Workers, workers_of
+
+# Runs something on live workers so that every failure is a status, and the next run finds fresh workers.
+
+_Value = TypeVar("_Value")
+
+# Lines of TensorFlow's messages that only say where the next line comes from.
+_IS_HEADING = re.compile(r"From /job:.*:$|Graph execution error:$|Detected at node .*$")
+
+
+@dataclasses.dataclass(frozen=True)
+class Attempt(Generic[_Value]):
+    """How it went: a value when ``status`` is OK, else one line that says what went wrong.
+
+    Attributes:
+      peak_bytes: device name -> memory it took, of one that took too much, where that can be told.
+    """
+
+    status: Status
+    message: str = ""
+    value: _Value | None = None
+    peak_bytes: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+
+def try_on(
+    workers: Workers,
+    deadline_s: float,
+    function: Callable[[str], _Value],
+    check: Callable[[], None] = lambda: None,
+) -> Attempt[_Value]:
+    """Calls ``function`` with the workers' session target; what the graph does never raises.
+
+    Args:
+      workers: started if need be; closed, so that the next use starts fresh ones, after a failure that may have
+        damaged them.
+      deadline_s: most seconds for the call.
+      function: uses sessions on the target.
+      check: see ``run_watched``; may raise MemoryExceeded.
+
+    Raises:
+      WorkerError: the workers cannot be started at all.
+    """
+    workers.start()
+    target = workers.target
+    try:
+        return Attempt(Status.OK, "", run_watched(workers, deadline_s, lambda: function(target), check))
+    except KeyboardInterrupt:
+        workers.close()  # or the step would go on beside whatever is timed next
+        raise
+    except (tf.errors.InvalidArgumentError, tf.errors.NotFoundError, MalformedGraph) as error:
+        return Attempt(Status.ILLEGAL, _one_line(error))
+    except MemoryExceeded as error:
+        workers.close()
+        return Attempt(Status.OUT_OF_MEMORY, str(error), peak_bytes=error.peak_bytes)
+    except (DeadlineExceeded, WorkerDied, tf.errors.OpError) as error:
+        workers.close()
+        return Attempt(
+            _status_of(error), _one_line(error) if isinstance(error, tf.errors.OpError) else str(error)
+        )
+
+
+def _status_of(error: Exception) -> Status:
+    # TensorFlow has a deadline of its own for each call, the same one.
+    if isinstance(error, DeadlineExceeded | tf.errors.DeadlineExceededError):
+        return Status.TIMEOUT
+    if isinstance(error, tf.errors.ResourceExhaustedError):
+        return Status.OUT_OF_MEMORY
+    return Status.CRASHED
+
+
+def _one_line(error: Exception) -> str:
+    """What went wrong, without the Python stack that a session error starts with."""
+    text = error.message if isinstance(error, tf.errors.OpError) else str(error)
+    lines = [
+        line.strip() for line in text.splitlines() if line.strip() and not _IS_HEADING.match(line.strip())
+    ]
+    # The stack ends with a line "Node: 'name'"; the runtime's own message follows.
+    start = max((i + 1 for i, line in enumerate(lines[:-1]) if line.startswith("Node: ")), default=0)
+    return f"{type(error).__name__}: {plain(lines[start]) if lines else 'no message'}"
+
 
 _ASKING_ROUNDS = 5
 _LEAST_S = 1e-6  # of a step that takes less than asking for it varies

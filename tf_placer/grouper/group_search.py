@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from tf_placer.grouper.groups import Groups
+from tf_placer.grouper.groups import Groups, slack_groups
 from tf_placer.grouper.memory_repair import repairs
-from tf_placer.grouper.partition import slack_groups
-from tf_placer.problem.footprint import held_bytes
 from tf_placer.problem.problem import Problem
+from tf_placer.problem.unit_graph import held_bytes
 
 CONVERGED = 0.98
 """Mean probability of the likeliest device in a table, or mean share of elites that agree, with which a level ends."""

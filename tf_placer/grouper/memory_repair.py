@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tf_placer.problem.footprint import held_bytes
 from tf_placer.problem.problem import Problem
-from tf_placer.problem.unit_order import fastest_devices, order_of_use
+from tf_placer.problem.unit_graph import fastest_devices, held_bytes, order_of_use
 
 _RESERVE = 0.5  # of the memory that nothing needs, where outputs are counted, which are an estimate
 

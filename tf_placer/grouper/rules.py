@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from colocation.graph_index import GraphIndex
-from colocation.heuristics import default_groups, name_scope, single_consumer
+from colocation.heuristics import default_groups, name_scope, single_consumer, unrolled_calls
+from colocation.op_facts import GraphIndex
 from colocation.units import Heuristic, extend_units
-from colocation.unrolled_calls import unrolled_calls
-from tf_placer.grouper.groups import Groups, legality_classes
-from tf_placer.grouper.partition import min_cut_partition
+from tf_placer.grouper.groups import Groups, legality_classes, min_cut_partition
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph
 

@@ -11,7 +11,7 @@ from tf_placer.ops.simulator import Simulation
 from tf_placer.ops.simulator import simulate
 from tf_placer.ops.simulator import simulate_schedule
 from tf_placer.ops.simulator import simulate_step
-from tf_placer.ops.simulator_inputs import SimulatorInputs
+from tf_placer.ops.simulator import SimulatorInputs
 
 __all__ = [
     "ChainSearch",

@@ -9,7 +9,7 @@ import pathlib
 
 import tensorflow as tf
 
-from tf_placer.compiled_library import Library, compiled, is_compiled, prebuilt_file
+from tf_placer.base.compiled_library import Library, compiled, is_compiled, prebuilt_file
 
 _FOLDER = pathlib.Path(__file__).parent
 _FLAGS = ("-std=c++17", "-O3", "-DNDEBUG", "-fPIC", "-shared", "-Wall", "-Wno-sign-compare")

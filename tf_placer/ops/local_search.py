@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_placer.ops.library import library
-from tf_placer.ops.simulator_inputs import SimulatorInputs
+from tf_placer.ops.simulator import SimulatorInputs
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

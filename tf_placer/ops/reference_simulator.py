@@ -49,7 +49,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tf_placer.ops.simulator_inputs import SimulatorInputs
+from tf_placer.ops.simulator import SimulatorInputs
 
 _NS_PER_SECOND = 1_000_000_000
 

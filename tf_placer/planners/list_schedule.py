@@ -2,13 +2,281 @@
 
 from __future__ import annotations
 
+import bisect
+import heapq
+from collections.abc import Callable
+
 import numpy as np
 
-from tf_placer.grouper.memory_repair import fitting
-from tf_placer.method_spec import Kind, MethodSpec, NoSettings, Role
-from tf_placer.planners.schedule import Schedule, first_op_decides, scheduled
+from tf_placer.base.method_spec import Kind, MethodSpec, NoSettings, Role
+from tf_placer.grouper.memory_repair import fitting, repairs
 from tf_placer.problem.problem import Problem
-from tf_placer.problem.unit_order import alike_devices, fastest_devices
+from tf_placer.problem.unit_graph import alike_devices, fastest_devices, mean_ns
+
+# A schedule that grows op by op: what list schedulers share.
+
+_MOST_GAPS = 64
+
+
+class Schedule:
+    """Where units are, when outputs are where, when devices and channels are free, and what room is left.
+
+    The first op of a unit that is decided decides for its unit. A variable's read opens the step and says nothing, so
+    a unit that has only run such ops yet (``waits``) goes with its first reader.
+
+        schedule = Schedule(problem, need_bytes, room_bytes, devices)
+        for op in order:  # any topological order
+            if not schedule.waits(op):
+                if schedule.device_of_unit[unit] < 0:
+                    schedule.put(unit, min(schedule.candidates(op), key=lambda d: schedule.end_ns(op, d)))
+                schedule.commit(op)
+        row = schedule.row()
+
+    Left out: what cores do for what they send, in which order a device would take what is ready, peaks of memory.
+    Plain lists, because NumPy's calls take longer than the sums.
+
+    Attributes:
+      devices: positions of the devices to choose from, the fastest first.
+      device_of_unit: [U] list, -1 where it is not decided.
+      was_full: whether a unit went elsewhere for lack of room.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        need_bytes: np.ndarray,
+        room_bytes: np.ndarray,
+        devices: np.ndarray,
+        gaps: bool = False,
+        queues: bool = True,
+    ) -> None:
+        """Nothing is decided yet.
+
+        Args:
+          problem: what is scheduled.
+          need_bytes: [U] what each unit takes of its device's memory.
+          room_bytes: [D] what devices are filled up to.
+          devices: the devices to choose from, the fastest first; a unit that may be on none of them, or finds no room
+            there, goes to another one.
+          gaps: an op may start in a gap between earlier ones (of each device the last 64 are kept, so that the work
+            stays linear); else only after all of them.
+          queues: transfers wait for their channel; else any number cross at once.
+        """
+        graph, cluster = problem.op_graph, problem.cluster
+        self._need = need_bytes.tolist()
+        self._unit = problem.unit_of_op.tolist()
+        self._cost = problem.compute_ns.tolist()
+        self._legal = [np.flatnonzero(row).tolist() for row in problem.allowed]
+        self._bytes = problem.tensor_bytes.tolist()
+        self._producer = problem.tensor_producer.tolist()
+        self._inputs = graph.inputs()
+        self._fixed_ns = graph.transfer.fixed_ns.tolist()
+        self._ns_per_byte = graph.transfer.ns_per_byte.tolist()
+        self._channel = cluster.channel_of_link().tolist()
+        self._room = room_bytes.tolist()
+        self._streams: list[list[float]] = [[0.0] * streams for streams in cluster.streams().tolist()]
+        self._gaps: list[list[tuple[float, float]]] | None = [[] for _ in cluster.devices] if gaps else None
+        self._queues = queues
+        self._channel_free: dict[int, float] = {}
+        self._arrival: dict[tuple[int, int], float] = {}
+        self._end = [0.0] * problem.num_ops
+        self._is_free = (problem.compute_ns == 0).all(axis=1).tolist()
+        # A unit that may be on none of the chosen devices has all that it may be on.
+        chosen = devices.tolist()
+        others = [d for d in range(problem.num_devices) if d not in set(chosen)]
+        self._by_speed = chosen + others
+        legal_sets = [set(legal) for legal in self._legal]
+        self._choice = [
+            [d for d in chosen if d in legal] or [d for d in others if d in legal] for legal in legal_sets
+        ]
+        self.devices = chosen
+        self.device_of_unit = [-1] * problem.num_units
+        self.was_full = False
+
+    def waits(self, op: int) -> bool:
+        """Whether an op says nothing about its unit: it is free, fed by its own unit, and nothing is decided yet."""
+        unit = self._unit[op]
+        return (
+            self.device_of_unit[unit] < 0
+            and self._is_free[op]
+            and all(self._unit[self._producer[tensor]] == unit for tensor in self._inputs[op])
+        )
+
+    def candidates(self, op: int) -> list[int]:
+        """Where an op could go, the fastest first: where its unit is, or where there is room; may be none."""
+        unit = self._unit[op]
+        if self.device_of_unit[unit] >= 0:
+            return [self.device_of_unit[unit]]
+        return [device for device in self._choice[unit] if self.has_room(op, device)]
+
+    def has_room(self, op: int, device: int) -> bool:
+        """Whether a device has room for the unit of an op, and for what would come along."""
+        unit = self._unit[op]
+        need = self._need[unit] + sum(self._need[other] for other in self._waiting_producers(op))
+        return need <= self._room[device]
+
+    def ready_ns(self, op: int, device: int) -> float:
+        """When all that an op reads could be on a device."""
+        return max((self._arrives(tensor, device) for tensor in self._inputs[op]), default=0.0)
+
+    def free_ns(self, device: int) -> float:
+        """When a device has run what it was given so far, on the stream that is done first."""
+        return self._streams[device][0]
+
+    def end_ns(self, op: int, device: int) -> float:
+        """When an op would end on a device."""
+        cost = self._cost[op][device]
+        ready = self.ready_ns(op, device)
+        return (self._slot(device, ready, cost)[0] if cost else ready) + cost
+
+    def put(self, unit: int, device: int) -> None:
+        """Puts a unit on a device (-1: none in particular), or else where there is room and a kernel."""
+        need = self._need[unit]
+        if device not in self._legal[unit] or need > self._room[device]:
+            legal = [d for d in self._by_speed if d in self._legal[unit]]
+            fits = [d for d in legal if need <= self._room[d]]
+            self.was_full |= any(need > self._room[d] for d in legal if d in self.devices)
+            device = fits[0] if fits else max(legal, key=lambda d: self._room[d])
+        self.device_of_unit[unit] = device
+        self._room[device] -= need
+
+    def commit(self, op: int) -> float:
+        """Runs an op where its unit is: moves its inputs, and takes the device's time.
+
+        Returns:
+          When it ends, in nanoseconds.
+        """
+        device = self.device_of_unit[self._unit[op]]
+        for unit in self._waiting_producers(op):
+            self.put(unit, device)
+        start = 0.0
+        for tensor in self._inputs[op]:
+            arrival = self._arrives(tensor, device)
+            source = self.device_of_unit[self._unit[self._producer[tensor]]]
+            if source != device and (tensor, device) not in self._arrival:
+                self._arrival[tensor, device] = arrival
+                self._channel_free[self._channel[source][device]] = arrival
+            start = max(start, arrival)
+        cost = self._cost[op][device]
+        if cost:
+            start = self._occupy(device, start, cost)
+        self._end[op] = start + cost
+        return self._end[op]
+
+    def row(self) -> np.ndarray:
+        """[U] int32: the placement; what nobody asked for is on the fastest device."""
+        for unit, device in enumerate(self.device_of_unit):
+            if device < 0:
+                self.put(unit, self._by_speed[0])
+        return np.array(self.device_of_unit, np.int32)
+
+    def _waiting_producers(self, op: int) -> set[int]:
+        """Units that ``op`` is the first to read."""
+        here = self._unit[op]
+        units = {self._unit[self._producer[tensor]] for tensor in self._inputs[op]}
+        return {unit for unit in units if unit != here and self.device_of_unit[unit] < 0}
+
+    def _arrives(self, tensor: int, device: int) -> float:
+        """When a tensor could be on a device; one that is not placed yet is wherever it is wanted."""
+        source = self.device_of_unit[self._unit[self._producer[tensor]]]
+        begins = self._end[self._producer[tensor]]
+        if source in (-1, device):
+            return begins
+        if self._queues:
+            known = self._arrival.get((tensor, device))
+            if known is not None:
+                return known
+            begins = max(begins, self._channel_free.get(self._channel[source][device], 0.0))
+        return (
+            begins + self._fixed_ns[source][device] + self._ns_per_byte[source][device] * self._bytes[tensor]
+        )
+
+    def _slot(self, device: int, ready: float, cost: float) -> tuple[float, int]:
+        """The earliest start of an op that takes time, and the gap that it starts in, -1 for none."""
+        best, which = max(ready, self._streams[device][0]), -1
+        if self._gaps is None:
+            return best, which
+        gaps = self._gaps[device]
+        for position in range(bisect.bisect_left(gaps, (ready + cost, 0.0)), len(gaps)):
+            end, begin = gaps[position]
+            start = max(begin, ready)
+            if start + cost <= end and start < best:
+                best, which = start, position
+                if start == ready:
+                    break
+        return best, which
+
+    def _occupy(self, device: int, ready: float, cost: float) -> float:
+        """Takes a device's time; returns the start."""
+        start, which = self._slot(device, ready, cost)
+        if which < 0:
+            idle_since = heapq.heapreplace(self._streams[device], start + cost)
+            if self._gaps is not None and idle_since < start:
+                bisect.insort(self._gaps[device], (start, idle_since))
+        elif self._gaps is not None:
+            end, begin = self._gaps[device].pop(which)
+            if begin < start:
+                bisect.insort(self._gaps[device], (start, begin))
+            if start + cost < end:
+                bisect.insort(self._gaps[device], (end, start + cost))
+        if self._gaps is not None:
+            del self._gaps[device][:-_MOST_GAPS]
+        return start
+
+
+def scheduled(
+    problem: Problem,
+    devices: np.ndarray,
+    run: Callable[[Schedule], None],
+    gaps: bool = False,
+    queues: bool = True,
+) -> list[np.ndarray]:
+    """Runs a rule of list scheduling until it keeps within memory.
+
+    What a unit needs is what stays with it and what its outputs hold at the fullest moment of a step, with half of the
+    free memory kept free; where that makes a device full, another schedule counts what stays only.
+
+    Args:
+      problem: what is placed.
+      devices: the devices to choose from, the fastest first.
+      run: the rule: commits all ops of a schedule.
+      gaps, queues: see ``Schedule``.
+
+    Returns:
+      One or two placements [U]; those whose variables cannot be made to fit are among them (``fitting``).
+    """
+    certain, likely = repairs(problem)
+    rows = []
+    for repair in (likely, certain):
+        schedule = Schedule(problem, repair.need_bytes, repair.capacity_bytes, devices, gaps, queues)
+        run(schedule)
+        rows.append(certain(repair(schedule.row())))
+        if not schedule.was_full:
+            break
+    return rows
+
+
+def first_op_decides(
+    problem: Problem, schedule: Schedule, order: np.ndarray, score: Callable[[int, int], float]
+) -> None:
+    """Commits ops in an order [N]; the first op of a unit puts it where its score is least.
+
+    Args:
+      problem: what is placed.
+      schedule: a fresh one.
+      order: all ops, each after those it waits for.
+      score: of an op and a device; of equal ones the faster device wins.
+    """
+    unit_of_op = problem.unit_of_op.tolist()
+    for op in order.tolist():
+        if schedule.waits(op):
+            continue
+        unit = unit_of_op[op]
+        if schedule.device_of_unit[unit] < 0:
+            scores = [(score(op, device), device) for device in schedule.candidates(op)]
+            # min by score alone: the first of equal ones is the fastest device.
+            schedule.put(unit, min(scores, key=lambda pair: pair[0])[1] if scores else -1)
+        schedule.commit(op)
 
 
 def list_schedule(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> np.ndarray:
@@ -51,5 +319,144 @@ SPEC = MethodSpec(
     build=list_schedule,
     ignores=("later ops of a unit", "what cores do for messages", "peaks of memory"),
     roles=frozenset({Role.BESIDE}),
+    goes_on=False,
+)
+
+
+# Heterogeneous Earliest Finish Time.
+
+
+def heft(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> np.ndarray:
+    """HEFT (Topcuoglu, Hariri & Wu 2002, heterogeneous earliest finish time), for units and within memory.
+
+    Ops are taken by upward rank, the greatest first, and each goes where it ends first; it may start in a gap that
+    earlier ones left, if it fits there:
+
+        rank(i) = mean_d time(i, d) + max over readers j of (mean transfer(i, j) + rank(j))
+
+    Means are over the devices that an op may run on and over all links. As in the paper any number of tensors cross at
+    once. Departures: the first op of a unit decides for its unit, a variable goes with its first reader, a device
+    without room is left out, and of each device the last 64 gaps are kept.
+
+    It does not see that a later op of a unit is bound by the choice for its first one, that messages wait for each
+    other, or what cores do for them. Of memory it knows what stays; peaks are an estimate.
+
+    Returns:
+      [K, U] int32 distinct legal placements whose variables fit; K is 0 to 2 (``scheduled``).
+    """
+    graph = problem.op_graph
+    rank = graph.bottom_levels(mean_ns(problem), graph.mean_transfer_ns)
+    order = np.argsort(-rank, kind="stable")
+
+    def run(schedule: Schedule) -> None:
+        first_op_decides(problem, schedule, order, schedule.end_ns)
+
+    return fitting(problem, scheduled(problem, fastest_devices(problem), run, gaps=True, queues=False))
+
+
+HEFT_SPEC = MethodSpec(
+    name="heft",
+    kind=Kind.CONSTRUCTIVE,
+    summary="HEFT: by upward rank where each op ends first, gaps included (Topcuoglu, Hariri & Wu 2002).",
+    build=heft,
+    ignores=(
+        "later ops of a unit",
+        "messages that wait for each other",
+        "what cores do for messages",
+        "peaks of memory",
+    ),
+    roles=frozenset({Role.MEMBER}),
+    goes_on=False,
+)
+
+
+# Predict Earliest Finish Time.
+
+
+def peft(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> np.ndarray:
+    """PEFT (Arabnejad & Barbosa 2014, list scheduling by an optimistic cost table), for units and within memory.
+
+    Of the ready ops the one with the greatest mean cost in ``optimistic_cost_table`` is taken, and goes where its end
+    and its entry of the table add up to least; it may start in a gap that earlier ones left. As in the paper any number
+    of tensors cross at once. Departures: the first op of a unit decides for its unit, a variable goes with its first
+    reader, a device without room is left out, and of each device the last 64 gaps are kept.
+
+    The table is optimistic: it sees the longest way to the end of the step, with every op where that is best, and not
+    that units bind ops, that devices and links are busy, or what fits. Of memory it knows what stays; peaks are an
+    estimate.
+
+    Returns:
+      [K, U] int32 distinct legal placements whose variables fit; K is 0 to 2 (``scheduled``).
+    """
+    table = optimistic_cost_table(problem)
+    allowed = problem.allowed[problem.unit_of_op]
+    rank = np.where(allowed, table, 0).sum(axis=1) / allowed.sum(axis=1)
+    order = ready_order(problem, rank)
+    after_ns = table.tolist()
+
+    def run(schedule: Schedule) -> None:
+        first_op_decides(
+            problem, schedule, order, lambda op, device: schedule.end_ns(op, device) + after_ns[op][device]
+        )
+
+    return fitting(problem, scheduled(problem, fastest_devices(problem), run, gaps=True, queues=False))
+
+
+def optimistic_cost_table(problem: Problem) -> np.ndarray:
+    """[N, D] float64: the least time from the end of an op on a device to the end of the step, as far as one way goes.
+
+    table(i, d) = max over readers j of min over devices e of (table(j, e) + time(j, e) + mean transfer(i, j) if e != d)
+    """
+    graph = problem.op_graph
+    allowed = problem.allowed[problem.unit_of_op]
+    # Once its readers are complete, an op's row is added to its time: what it takes from its beginning.
+    from_begin = np.where(allowed, problem.compute_ns, np.inf)
+    table = np.zeros(from_begin.shape)
+    moves = graph.mean_transfer_ns.tolist()
+    producers, readers = graph.tensor_producer.tolist(), graph.readers()
+    tensor = len(producers) - 1
+    for op in range(problem.num_ops - 1, -1, -1):
+        row = table[op]
+        while tensor >= 0 and producers[tensor] == op:
+            if readers[tensor]:
+                here = from_begin[readers[tensor]]
+                best = np.minimum(here, here.min(axis=1, keepdims=True) + moves[tensor]).max(axis=0)
+                np.maximum(row, best, out=row)
+            tensor -= 1
+        from_begin[op] += row
+    return table
+
+
+def ready_order(problem: Problem, rank: np.ndarray) -> np.ndarray:
+    """[N] int64: a topological order that takes of the ready ops the one of the greatest rank [N]."""
+    graph = problem.op_graph
+    waits_for = np.bincount(graph.consumer, minlength=problem.num_ops).tolist()
+    consumer, offset = graph.consumer.tolist(), graph.out_offset.tolist()
+    keys = (-rank).tolist()
+    ready = [(keys[op], op) for op in range(problem.num_ops) if not waits_for[op]]
+    heapq.heapify(ready)
+    order = []
+    while ready:
+        _, op = heapq.heappop(ready)
+        order.append(op)
+        for reader in consumer[offset[op] : offset[op + 1]]:
+            waits_for[reader] -= 1
+            if not waits_for[reader]:
+                heapq.heappush(ready, (keys[reader], reader))
+    return np.array(order, np.int64)
+
+
+PEFT_SPEC = MethodSpec(
+    name="peft",
+    kind=Kind.CONSTRUCTIVE,
+    summary="PEFT: where an op's end and an optimistic rest of the step are least (Arabnejad & Barbosa 2014).",
+    build=peft,
+    ignores=(
+        "later ops of a unit",
+        "messages that wait for each other",
+        "what cores do for messages",
+        "peaks of memory",
+    ),
+    roles=frozenset({Role.MEMBER}),
     goes_on=False,
 )

@@ -2,16 +2,291 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import os
 from typing import Any
 
 import numpy as np
 
-from tf_placer.method_spec import Kind, MethodSpec, Role
-from tf_placer.planners.local_search_config import LocalSearchConfig
-from tf_placer.planners.moves import Moves, move_tables
-from tf_placer.planners.random_bits import RandomBits
-from tf_placer.planners.simulated_local_search import SimulatedLocalSearch
+from tf_placer.base import arguments
+from tf_placer.base.method_spec import Kind, MethodSpec, Role, Settings, setting
+from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.grouper.groups import unit_slack
+from tf_placer.ops.local_search import NEVER, Chains, ChainSearch, MoveTables
 from tf_placer.problem.problem import Problem
+from tf_placer.problem.unit_graph import local_edges, unit_graph
+
+# Settings of local search.
+
+_MOST = 2**20
+
+
+@dataclasses.dataclass(frozen=True)
+class LocalSearchConfig(Settings):
+    """How moves are drawn and accepted.
+
+    Attributes:
+      chains: searches that run side by side in the simulator, a thread each, of which the best counts; 0 for one on
+        each core that the process may use. On an evaluator that is no simulator there is one.
+      late: L, a move is accepted if it is no slower than the search was L rounds ago. More end at better plans and
+        take longer.
+      largest_piece: the most units that one move takes, of all.
+      crossing: probability that a piece grows from an end of an edge that crosses, and not from where the work is.
+      towards: probability that such a piece goes to the device at the other end, and not to any.
+      swaps: probability that a piece of as many units comes back in exchange.
+      one_kind: probability that a piece grows over units of its first one's kind only: such as others wait for, or such
+        as wait long themselves for the step to end (weight gradients), which may go where the others should not.
+
+    Raises:
+      InputError: a value out of its range.
+    """
+
+    chains: int = setting(0, least=0, most=_MOST)
+    late: int = setting(200, least=1, most=_MOST)
+    largest_piece: float = setting(0.25, least=0, most=1)
+    crossing: float = setting(0.5, least=0, most=1)
+    towards: float = setting(0.8, least=0, most=1)
+    swaps: float = setting(0.3, least=0, most=1)
+    one_kind: float = setting(0.5, least=0, most=1)
+
+    @property
+    def num_chains(self) -> int:
+        """``chains``, or where it is 0 as many as there are cores for this process."""
+        return self.chains or len(os.sched_getaffinity(0))
+
+
+# Random numbers that the C++ op draws alike, so that the two can be compared.
+
+_MASK = 2**64 - 1
+
+
+class RandomBits:
+    """splitmix64 (Steele, Lea & Flood 2014, "Fast splittable pseudorandom number generators"): its state is one number.
+
+    It is that of tf_placer/ops/cc/random_bits.h.
+
+    Attributes:
+      state: in [0, 2^64).
+    """
+
+    def __init__(self, state: int) -> None:
+        self.state = state
+
+    @staticmethod
+    def of(seed: int, stream: int) -> RandomBits:
+        """One of many independent generators of a seed: its state is what two of them, in turn, make of the numbers."""
+        return RandomBits(RandomBits(RandomBits(seed & _MASK).next() ^ stream).next())
+
+    def next(self) -> int:
+        """64 bits."""
+        self.state = (self.state + 0x9E3779B97F4A7C15) & _MASK
+        z = self.state
+        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
+        return z ^ (z >> 31)
+
+    def below(self, count: int) -> int:
+        """A whole number in [0, count)."""
+        return (self.next() * count) >> 64
+
+    def chance(self, chance: int) -> bool:
+        """True with probability chance / 2^32."""
+        return self.next() >> 32 < chance
+
+
+# What local search tries next: one connected piece of units on another device, or two that change places.
+
+_SIZES = 256  # of the table that sizes are drawn from
+_IDLE_WORK = 5  # a unit that costs nothing is drawn as often as one with a fifth of the mean work
+_SWAP_TRIES = 8
+_SLACK = 0.05  # a unit has slack when it can wait longer than this share of the critical path
+
+
+def move_tables(problem: Problem, config: LocalSearchConfig) -> MoveTables:
+    """What moves on a problem are drawn from."""
+    graph = unit_graph(problem)
+    neighbors = local_edges(problem, graph).neighbors("both")
+    work_ns = problem.work_ns()
+    work = work_ns + max(int(work_ns.sum()) // len(work_ns) // _IDLE_WORK, 1)
+    largest = max(config.largest_piece * problem.num_units, 2.0)
+    return MoveTables(
+        edges=graph.edges,
+        neighbor_offset=np.cumsum([0, *map(len, neighbors)]).astype(np.int32),
+        neighbors=np.concatenate(neighbors).astype(np.int32),
+        work_before=np.concatenate([[0], np.cumsum(work)]).astype(np.int64),
+        # Log-uniform, from one unit to the largest piece.
+        piece_sizes=(largest ** ((np.arange(_SIZES) + 0.5) / _SIZES)).astype(np.int32),
+        allowed=problem.allowed,
+        kind_of_unit=(unit_slack(problem) > _SLACK).astype(np.int32),
+        crossing_chance=chance(config.crossing),
+        towards_chance=chance(config.towards),
+        swap_chance=chance(config.swaps),
+        kind_chance=chance(config.one_kind),
+    )
+
+
+def chance(probability: float) -> int:
+    """Of 2^32."""
+    return round(probability * 2**32)
+
+
+class Moves:
+    """Draws moves, as the C++ does (tf_placer/ops/cc/moves.h).
+
+    moves = Moves(tables)
+    rows = moves.draw(device_of_unit, random)  # [U] -> [U]
+    """
+
+    def __init__(self, tables: MoveTables) -> None:
+        self._tables = tables
+
+    @functools.cached_property
+    def _neighbors(self) -> list[list[int]]:
+        parts = np.split(self._tables.neighbors, self._tables.neighbor_offset[1:-1])
+        return [part.tolist() for part in parts]
+
+    def draw(self, device_of_unit: np.ndarray, random: RandomBits) -> np.ndarray:
+        """[U] int32, one move away from a placement [U]; it itself where nothing of the piece may move."""
+        tables = self._tables
+        units, devices = tables.allowed.shape
+        moved: np.ndarray = np.array(device_of_unit, np.int32)
+        if devices == 1 or units == 0:
+            return moved
+        size = int(tables.piece_sizes[random.below(len(tables.piece_sizes))])
+        one_kind = random.chance(tables.kind_chance)
+        first, target = self._first(device_of_unit, random)
+        source = int(device_of_unit[first])
+        if target == source or not random.chance(tables.towards_chance):
+            target = (source + 1 + random.below(devices - 1)) % devices
+        self._shift(moved, self._piece(device_of_unit, first, size, one_kind), target)
+        if not random.chance(tables.swap_chance):
+            return moved
+        for _ in range(_SWAP_TRIES):
+            unit, _ = self._first(device_of_unit, random)
+            if device_of_unit[unit] == target:
+                self._shift(moved, self._piece(device_of_unit, unit, size, one_kind), source)
+                break
+        return moved
+
+    def _first(self, device_of_unit: np.ndarray, random: RandomBits) -> tuple[int, int]:
+        """A unit to grow from, and the device of the other end of the edge it was found at, or its own."""
+        tables = self._tables
+        if random.chance(tables.crossing_chance):
+            devices = device_of_unit[tables.edges]
+            crossing = np.flatnonzero(devices[:, 0] != devices[:, 1])
+            if len(crossing):
+                edge, end = crossing[random.below(len(crossing))], random.below(2)
+                return int(tables.edges[edge, end]), int(devices[edge, 1 - end])
+        drawn = random.below(int(tables.work_before[-1]))
+        unit = int(np.searchsorted(tables.work_before[1:], drawn, side="right"))
+        return unit, int(device_of_unit[unit])
+
+    def _shift(self, moved: np.ndarray, piece: np.ndarray, target: int) -> None:
+        """Moves a piece as far as it may be there."""
+        moved[piece[self._tables.allowed[piece, target]]] = target
+
+    def _piece(self, device_of_unit: np.ndarray, first: int, size: int, one_kind: bool) -> np.ndarray:
+        """Up to ``size`` units of one device, and of one kind, around one of them, in breadth-first order."""
+        here = device_of_unit == device_of_unit[first]
+        if one_kind:
+            here &= self._tables.kind_of_unit == self._tables.kind_of_unit[first]
+        piece = {first: None}
+        queue = [first]
+        for unit in queue:
+            for neighbor in self._neighbors[unit]:
+                if len(piece) >= size:
+                    return np.fromiter(piece, np.int64)
+                if neighbor not in piece and here[neighbor]:
+                    piece[neighbor] = None
+                    queue.append(neighbor)
+        return np.fromiter(piece, np.int64)
+
+
+# Local search at the speed of the machine: in the simulator, a chain on each core.
+
+_STATE = {
+    "device_of_unit": np.int32,
+    "best_device_of_unit": np.int32,
+    "late_ns": np.int64,
+    "counts": np.int64,
+}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Burst:
+    """What a planner that simulates by itself has done in one call.
+
+    Attributes:
+      device_of_unit: [C, U] int32, the best placement so far of each chain.
+      runtime_s: [C] float64 its step time, inf where none fitted.
+      evaluations: placements that were judged in this call.
+    """
+
+    device_of_unit: np.ndarray
+    runtime_s: np.ndarray
+    evaluations: int
+
+
+class SimulatedLocalSearch:
+    """Chains of ``LocalSearch``, side by side and without Python between their rounds.
+
+    Each chain proposes, simulates and decides in C++, on a thread of its own, and stops a simulation as soon as it is
+    known that the move will not be accepted. Chains know nothing of each other: chain i of a seed is the same however
+    many there are. Evaluation k is of chain k modulo C, so that it does not matter in how many bursts they are made.
+
+        search = SimulatedLocalSearch(problem, LocalSearchConfig(), start, seed, search_simulator(problem))
+        burst = search.advance(1000)
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        config: LocalSearchConfig,
+        start: np.ndarray,
+        seed: int,
+        simulator: SimulatedEvaluator,
+    ) -> None:
+        """Every chain starts from ``start`` [U]; a step's time is what ``simulator`` says of it."""
+        self._orders = simulator.orders
+        self._search = ChainSearch(
+            self._orders, move_tables(problem, config), problem.cluster.capacity_bytes()
+        )
+        states = [RandomBits.of(seed, chain).state for chain in range(config.num_chains)]
+        self._chains = Chains.starting(start, config.late, states)
+
+    def advance(self, evaluations: int) -> Burst:
+        """Judges so many placements more, all chains together."""
+        evaluations = arguments.whole_number("evaluations", evaluations, least=0)
+        chains = len(self._chains.counts)
+        made = int(self._chains.rounds.sum())
+        # Chain i has made (made - i) / C rounds, rounded up.
+        until = -(-(made + evaluations - np.arange(chains)) // chains)
+        self._chains = self._search.advance(self._chains, until - self._chains.rounds)
+        best_ns = self._chains.best_runtime_ns
+        return Burst(
+            device_of_unit=self._chains.best_device_of_unit,
+            runtime_s=np.where(best_ns == NEVER, np.inf, best_ns / (1e9 * len(self._orders))),
+            evaluations=evaluations,
+        )
+
+    def state(self) -> dict[str, Any]:
+        """Where every chain is."""
+        return chains_state(self._chains)
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Goes on from what ``state`` gave, with as many chains as there were."""
+        self._chains = chains_of(state)
+
+
+def chains_state(chains: Chains, prefix: str = "") -> dict[str, Any]:
+    """Arrays by name, for ``chains_of``."""
+    return {prefix + name: getattr(chains, name) for name in _STATE}
+
+
+def chains_of(state: dict[str, Any], prefix: str = "") -> Chains:
+    """Chains as ``chains_state`` gave them."""
+    return Chains(**{name: np.array(state[prefix + name], kind) for name, kind in _STATE.items()})
 
 
 class LocalSearch:

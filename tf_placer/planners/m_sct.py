@@ -3,17 +3,349 @@
 from __future__ import annotations
 
 import dataclasses
+import heapq
 import logging
+import time
+from typing import NamedTuple
 
 import numpy as np
+import scipy.optimize
+import scipy.sparse
 
-from tf_placer.grouper.memory_repair import fitting
-from tf_placer.method_spec import Kind, MethodSpec, Settings, setting
-from tf_placer.planners.earliest_start import EarliestStart
-from tf_placer.planners.favorite_children import favorite_children
-from tf_placer.planners.schedule import Schedule, scheduled
+from tf_placer.base.method_spec import Kind, MethodSpec, NoSettings, Role, Settings, setting
+from tf_placer.grouper.memory_repair import fitting, repairs
+from tf_placer.planners.list_schedule import Schedule, scheduled
 from tf_placer.problem.problem import Problem
-from tf_placer.problem.unit_order import alike_devices
+from tf_placer.problem.unit_graph import alike_devices, fastest_devices, order_of_use
+
+# Which ready op can start first, and where: the rule of m-ETF and m-SCT.
+
+
+class EarliestStart:
+    """Takes, of all ready ops and devices, the pair that can start first (ETF: Hwang, Chow, Anger & Lee 1989).
+
+    Of equal ones the op with the longest way to the end of the step is taken, transfers not counted; then the faster
+    device. Each device has two heaps of ready ops, those whose inputs are there when it is free and those whose inputs
+    come later; arrivals are computed anew when an op comes to the top, because they only grow while channels fill. So
+    the work is linear in ops times devices, but for a logarithm.
+
+    Favorite children (``favorite_children``): while the favorite of what a device ran last is not placed, the device
+    stays awake for it until the time at which its input could be anywhere, and takes another op only from then on, or
+    from when that op's inputs could be anywhere (Hanen & Munier 1995).
+
+        EarliestStart(problem, schedule, favorite).run()
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        schedule: Schedule,
+        favorite: np.ndarray | None = None,
+        favorite_ns: np.ndarray | None = None,
+    ) -> None:
+        """Makes what waits for nothing ready.
+
+        Args:
+          problem: what is scheduled.
+          schedule: a fresh one.
+          favorite: [N] the favorite reader of each op, -1 for none; None: nobody has one.
+          favorite_ns: [N] what crossing to it takes.
+        """
+        graph = problem.op_graph
+        self._schedule = schedule
+        self._unit = problem.unit_of_op.tolist()
+        self._consumer, self._offset = graph.consumer.tolist(), graph.out_offset.tolist()
+        self._waits_for = np.bincount(graph.consumer, minlength=problem.num_ops).tolist()
+        self._level = (-graph.bottom_level_ns).tolist()
+        self._is_free = (problem.compute_ns == 0).all(axis=1).tolist()
+        self._now: list[list[tuple[float, int]]] = [[] for _ in range(problem.num_devices)]
+        self._later: list[list[tuple[float, float, int]]] = [[] for _ in range(problem.num_devices)]
+        self._choices = [0] * problem.num_ops  # heaps of devices that an op stands in
+        self._done = [False] * problem.num_ops
+        self._sent_home = [False] * problem.num_ops
+        self._anywhere: list[float] = [0.0] * problem.num_ops
+        self._favorite = None if favorite is None else favorite.tolist()
+        self._favorite_ns = [] if favorite_ns is None else favorite_ns.tolist()
+        self._awake: list[tuple[int, float]] = [(-1, 0.0)] * problem.num_devices
+
+    def run(self) -> None:
+        """Commits all ops."""
+        # Devices that are not to choose from come last: some units may be nowhere else.
+        others = [d for d in range(len(self._now)) if d not in self._schedule.devices]
+        places = self._schedule.devices + others
+        self._release([op for op, count in enumerate(self._waits_for) if not count])
+        while any(self._now) or any(self._later):
+            best = (float("inf"), 0.0, 0, -1, -1)
+            for place, device in enumerate(places):
+                found = self._first(device)
+                if found is not None:
+                    best = min(best, (found[0], found[1], place, found[2], device))
+            # None where what was found had to move to a device that had been asked before.
+            if best[3] >= 0:
+                self._take(best[3], best[4])
+
+    def _first(self, device: int) -> tuple[float, float, int] | None:
+        """Start, key and op of what a device can start first."""
+        free, now, later = self._schedule.free_ns(device), self._now[device], self._later[device]
+        while later and (later[0][0] <= free or not self._is_current(later[0][2], device)):
+            _, key, op = heapq.heappop(later)
+            if self._is_current(op, device):
+                heapq.heappush(now, (key, op))
+            else:
+                self._drop(op)
+        while now:
+            key, op = now[0]
+            if not self._is_current(op, device):
+                heapq.heappop(now)
+                self._drop(op)
+                continue
+            ready = self._schedule.ready_ns(op, device)
+            if ready <= free:
+                return self._unless_awake(device, (free, key, op))
+            heapq.heappop(now)
+            heapq.heappush(later, (ready, key, op))
+        return self._soonest(device, free)
+
+    def _soonest(self, device: int, free: float) -> tuple[float, float, int] | None:
+        """As ``_first`` where no op's inputs are there yet."""
+        later = self._later[device]
+        while later:
+            known, key, op = later[0]
+            if not self._is_current(op, device):
+                heapq.heappop(later)
+                self._drop(op)
+                continue
+            ready = self._schedule.ready_ns(op, device)
+            if ready <= known:
+                return self._unless_awake(device, (max(ready, free), key, op))
+            heapq.heapreplace(later, (ready, key, op))
+        return self._unless_awake(device, None)
+
+    def _unless_awake(
+        self, device: int, found: tuple[float, float, int] | None
+    ) -> tuple[float, float, int] | None:
+        """What a device starts when it may be waiting for a favorite."""
+        child, until = self._awake[device]
+        if child < 0 or self._done[child] or (found is not None and found[2] == child):
+            return found
+        if found is not None:
+            start = max(found[0], min(until, self._anywhere[found[2]]))
+            found = (start, found[1], found[2])
+        if not self._waits_for[child] and self._is_current(child, device):
+            start = max(self._schedule.free_ns(device), self._schedule.ready_ns(child, device))
+            if found is None or start <= found[0]:
+                return start, self._level[child], child
+        return found
+
+    def _is_current(self, op: int, device: int) -> bool:
+        """Whether an op could still go to a device."""
+        if self._done[op]:
+            return False
+        home = self._schedule.device_of_unit[self._unit[op]]
+        return home == device if home >= 0 else self._schedule.has_room(op, device)
+
+    def _drop(self, op: int) -> None:
+        """An op left a device's heaps; it must stay in some."""
+        self._choices[op] -= 1
+        if self._done[op]:
+            return
+        unit = self._unit[op]
+        if self._schedule.device_of_unit[unit] < 0 and not self._choices[op]:
+            self._schedule.put(unit, -1)
+        home = self._schedule.device_of_unit[unit]
+        if home >= 0 and not self._sent_home[op]:
+            self._sent_home[op] = True
+            self._enter(op, home)
+
+    def _enter(self, op: int, device: int) -> None:
+        self._choices[op] += 1
+        heapq.heappush(self._later[device], (self._schedule.ready_ns(op, device), self._level[op], op))
+
+    def _take(self, op: int, device: int) -> None:
+        """Runs an op on a device, and makes ready what waited for nothing else."""
+        if self._schedule.device_of_unit[self._unit[op]] < 0:
+            self._schedule.put(self._unit[op], device)
+        self._commit(op)
+        self._release(self._fed(op))
+
+    def _commit(self, op: int) -> None:
+        self._done[op] = True
+        end = self._schedule.commit(op)
+        if self._favorite is not None and not self._is_free[op]:
+            device = self._schedule.device_of_unit[self._unit[op]]
+            child = self._favorite[op]
+            self._awake[device] = (child, end + self._favorite_ns[op] if child >= 0 else 0.0)
+
+    def _fed(self, op: int) -> list[int]:
+        """Ops that waited for this one last."""
+        found = []
+        for reader in self._consumer[self._offset[op] : self._offset[op + 1]]:
+            self._waits_for[reader] -= 1
+            if not self._waits_for[reader]:
+                found.append(reader)
+        return found
+
+    def _release(self, ready: list[int]) -> None:
+        """Enters ready ops; what is free everywhere runs at once, where its inputs are first."""
+        waiting = list(reversed(ready))
+        schedule = self._schedule
+        while waiting:
+            op = waiting.pop()
+            if schedule.waits(op):
+                self._done[op] = True
+                waiting.extend(self._fed(op))
+                continue
+            places = schedule.candidates(op)
+            if not places:
+                schedule.put(self._unit[op], -1)
+                places = schedule.candidates(op)
+            if self._is_free[op]:
+                if schedule.device_of_unit[self._unit[op]] < 0:
+                    arrivals = [schedule.ready_ns(op, device) for device in places]
+                    schedule.put(self._unit[op], places[arrivals.index(min(arrivals))])
+                self._commit(op)
+                waiting.extend(self._fed(op))
+                continue
+            for device in places:
+                self._enter(op, device)
+            if self._favorite is not None:
+                self._anywhere[op] = max(schedule.ready_ns(op, device) for device in schedule.devices)
+
+
+# Which reader each op should have beside it: the linear program of SCT scheduling.
+
+_NEAR = 0.5  # what is below it is near, rounded
+
+
+class FavoriteChildren(NamedTuple):
+    """Who is whose favorite; each op has at most one favorite and is that of at most one.
+
+    Attributes:
+      child: [N] int64, the favorite reader of each op, -1 for none.
+      transfer_ns: [N] float64, what crossing to it takes in the mean over links.
+      left_out: windows of the graph whose program did not end in time: nobody there has a favorite.
+    """
+
+    child: np.ndarray
+    transfer_ns: np.ndarray
+    left_out: int
+
+
+@dataclasses.dataclass(frozen=True)
+class _Window:
+    """Ops in a row, and what is read between them.
+
+    Attributes:
+      first, last: ops from first to before last.
+      source, target: [E] ops, an edge for each pair.
+      transfer_ns: [E] what crossing takes; 0 where both are in one unit and so never apart.
+    """
+
+    first: int
+    last: int
+    source: np.ndarray
+    target: np.ndarray
+    transfer_ns: np.ndarray
+
+
+def favorite_children(problem: Problem, window_edges: int, limit_s: float) -> FavoriteChildren:
+    """Solves the relaxed program of Hanen & Munier (1995), as Baechi does (Jeon et al. 2020), with HiGHS.
+
+    Every op takes its time on its fastest device, as if there were a device for each op. Of op i, with start s_i and
+    time p_i, the edge to j takes c_ij unless the two are near (x_ij = 0):
+
+        min w    s_i + p_i <= w    s_i + p_i + c_ij x_ij <= s_j    0 <= x_ij <= 1
+        sum over readers j of x_ij >= readers - 1    sum over producers i of x_ij >= producers - 1
+
+    The relaxed x below one half are rounded to 0. A larger graph is cut in windows, ops in a row with at most so many
+    edges: what crosses a border has no favorite, and each window has a step of its own to shorten.
+
+    Args:
+      problem: the graph; its ops are in topological order.
+      window_edges: at most so many edges in a program, at least 1; an op with more is a window by itself and the next.
+      limit_s: for all programs together. A program that ends late counts no more, so where this is reached favorites
+        depend on the machine.
+    """
+    child = np.full(problem.num_ops, -1, np.int64)
+    transfer_ns = np.zeros(problem.num_ops)
+    left_out, deadline = 0, time.monotonic() + limit_s
+    costs = problem.fastest_ns().astype(np.float64)
+    for window in _windows(problem, window_edges):
+        apart = _solved(window, costs, deadline - time.monotonic())
+        if apart is None:
+            left_out += 1
+            continue
+        near = (apart < _NEAR) & (window.transfer_ns > 0)
+        child[window.source[near]] = window.target[near]
+        transfer_ns[window.source[near]] = window.transfer_ns[near]
+    return FavoriteChildren(child, transfer_ns, left_out)
+
+
+def _windows(problem: Problem, window_edges: int) -> list[_Window]:
+    """The graph cut into runs of ops; those without an edge that could cross are left out."""
+    graph, unit = problem.op_graph, problem.unit_of_op
+    keys, position = np.unique(
+        graph.consumer.astype(np.int64) * problem.num_ops + graph.producer, return_inverse=True
+    )
+    longest_ns = np.zeros(len(keys))
+    np.maximum.at(longest_ns, position, graph.mean_transfer_ns[graph.tensor])
+    source, target = keys % max(problem.num_ops, 1), keys // max(problem.num_ops, 1)
+    longest_ns[unit[source] == unit[target]] = 0
+    # Edges are in the order of their readers, so that a window's are those of its ops.
+    ends = np.searchsorted(target, np.arange(problem.num_ops + 1)).tolist()
+    windows, first = [], 0
+    while first < problem.num_ops:
+        last = first + 1
+        while last < problem.num_ops and ends[last + 1] - ends[first] <= window_edges:
+            last += 1
+        rows = np.arange(ends[first], ends[last])
+        rows = rows[source[rows] >= first]
+        if (longest_ns[rows] > 0).any():
+            windows.append(_Window(first, last, source[rows], target[rows], longest_ns[rows]))
+        first = last
+    return windows
+
+
+def _solved(window: _Window, costs: np.ndarray, limit_s: float) -> np.ndarray | None:
+    """[E] how far apart the ends of each edge are, from 0 to 1; None where that was not found in time."""
+    if limit_s <= 0:
+        return None
+    ops, edges = window.last - window.first, len(window.source)
+    source, target = window.source - window.first, window.target - window.first
+    scale = max(float(costs[window.first : window.last].max()), float(window.transfer_ns.max()))
+    time_of_op = costs[window.first : window.last] / scale
+    move = window.transfer_ns / scale
+    row, one = np.arange(edges), np.ones(edges)
+    # Columns: starts, then distances, then the end of the step.
+    starts = scipy.sparse.csr_array((one, (row, source)), (edges, ops))
+    starts -= scipy.sparse.csr_array((one, (row, target)), (edges, ops))
+    nothing = scipy.sparse.csr_array((edges, 1))
+    before = scipy.sparse.hstack([starts, scipy.sparse.diags_array(move), nothing])
+    end = scipy.sparse.hstack(
+        [scipy.sparse.eye_array(ops), scipy.sparse.csr_array((ops, edges)), np.full((ops, 1), -1.0)]
+    )
+    can_cross = move > 0
+    blocks, limits = [before, end], [-time_of_op[source], -time_of_op]
+    for who in (source, target):
+        people, group = np.unique(who[can_cross], return_inverse=True)
+        members = np.flatnonzero(can_cross)
+        sums = scipy.sparse.csr_array((-np.ones(len(members)), (group, members)), (len(people), edges))
+        blocks.append(
+            scipy.sparse.hstack(
+                [scipy.sparse.csr_array((len(people), ops)), sums, scipy.sparse.csr_array((len(people), 1))]
+            )
+        )
+        limits.append(1.0 - np.bincount(group))
+    result = scipy.optimize.linprog(
+        np.append(np.zeros(ops + edges), 1.0),
+        A_ub=scipy.sparse.vstack(blocks).tocsr(),
+        b_ub=np.concatenate(limits),
+        bounds=np.array([(0, np.inf)] * ops + [(0, 1)] * edges + [(0, np.inf)]),
+        method="highs",
+        options={"time_limit": limit_s},
+    )
+    return result.x[ops : ops + edges] if result.status == 0 else None
+
 
 _LOG = logging.getLogger(__name__)
 
@@ -77,5 +409,109 @@ SPEC = MethodSpec(
         "what cores do for messages",
         "peaks of memory",
     ),
+    goes_on=False,
+)
+
+
+# The op that can start first, where it can.
+
+
+def m_etf(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> np.ndarray:
+    """m-ETF of Baechi (Jeon et al. 2020): earliest task first (Hwang et al. 1989) among devices that have room.
+
+    Of all ready ops and devices the pair is taken that can start first (``EarliestStart``). Baechi's devices are
+    alike, so the fastest and those at most twice as slow are chosen from; another one runs what has no kernel, or no
+    room, on those. Transfers wait for their channel, as Baechi's do for their device.
+
+    Departures: the first op of a unit decides for its unit where Baechi fuses before, a variable goes with its first
+    reader, an op that costs nothing goes where its inputs are first, and where rooms are too small at the end units
+    are moved (``MemoryRepair``).
+
+    It sees one op ahead: neither how long an op takes where it would start, nor what waits for it. Of memory it knows
+    what stays; peaks are an estimate.
+
+    Returns:
+      [K, U] int32 distinct legal placements whose variables fit; K is 0 to 2 (``scheduled``).
+    """
+
+    def run(schedule: Schedule) -> None:
+        EarliestStart(problem, schedule).run()
+
+    return fitting(problem, scheduled(problem, alike_devices(problem), run))
+
+
+M_ETF_SPEC = MethodSpec(
+    name="m_etf",
+    kind=Kind.CONSTRUCTIVE,
+    summary="m-ETF: the op that can start first, where it can (Baechi: Jeon et al. 2020).",
+    build=m_etf,
+    ignores=(
+        "how long an op takes there",
+        "what waits for an op",
+        "later ops of a unit",
+        "what cores do for messages",
+        "peaks of memory",
+    ),
+    roles=frozenset({Role.MEMBER}),
+    goes_on=False,
+)
+
+
+# A like share of memory for each device, in topological order.
+
+
+def m_topo(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> np.ndarray:
+    """m-TOPO of Baechi (Jeon et al. 2020, "Baechi: Fast Device Placement of Machine Learning Graphs").
+
+    Units are taken in topological order; a device is left for the next one when it would hold more than
+
+        (what all units need) / D + (what the largest unit needs)
+
+    Baechi's devices are alike, so D counts the fastest and those at most twice as slow, or all devices where those are
+    too small together. What a unit needs is what stays with it and what its outputs hold at the fullest moment of a
+    step. Departures: no device is filled beyond its memory, and what finds no room, or no kernel, goes where both are
+    (``MemoryRepair``). ``topological_fill`` has shares in proportion to memory, and tries several.
+
+    It knows nothing of time: not what crosses, nor what could run at the same moment. Of memory it knows what stays;
+    peaks are an estimate.
+
+    Returns:
+      [K, U] int32 distinct legal placements whose variables fit: with each device filled up to its memory at most, and
+      with half of the free memory kept free; K is 0 to 2.
+    """
+    order = order_of_use(problem)
+    certain, likely = repairs(problem, order)
+    need = likely.need_bytes
+    devices = alike_devices(problem)
+    if problem.cluster.capacity_bytes()[devices].sum() < need.sum():
+        devices = fastest_devices(problem)
+    rows = []
+    for capacity in (problem.cluster.capacity_bytes(), likely.capacity_bytes):
+        row = _shares(need, capacity[devices], order, devices)
+        rows.append(certain(problem.legalized(row, fastest_devices(problem))))
+    return fitting(problem, [rows[0], certain(likely(rows[1]))])
+
+
+def _shares(need: np.ndarray, capacity: np.ndarray, order: np.ndarray, devices: np.ndarray) -> np.ndarray:
+    """[U] int32: units in their order, a device after the other."""
+    share = float(need.sum()) / len(devices) + float(need.max(initial=0))
+    limits = [min(share, room) for room in capacity.tolist()]
+    place, held = 0, 0
+    row = np.empty(len(need), np.int32)
+    amounts = need.tolist()
+    for unit in order.tolist():
+        if held + amounts[unit] > limits[place] and place + 1 < len(devices):
+            place, held = place + 1, 0
+        held += amounts[unit]
+        row[unit] = devices[place]
+    return row
+
+
+M_TOPO_SPEC = MethodSpec(
+    name="m_topo",
+    kind=Kind.CONSTRUCTIVE,
+    summary="m-TOPO: a like share of memory for each device, in topological order (Baechi: Jeon et al. 2020).",
+    build=m_topo,
+    ignores=("messages", "what could run at the same moment", "peaks of memory"),
     goes_on=False,
 )

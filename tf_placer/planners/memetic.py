@@ -2,12 +2,83 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import json
+import os
+import pathlib
+from typing import Any
+
 import numpy as np
 
-from tf_placer.planners.local_search import LocalSearch
-from tf_placer.planners.local_search_config import LocalSearchConfig
-from tf_placer.planners.memetic_config import MemeticConfig
+from tf_placer.base import arguments
+from tf_placer.base.method_spec import Kind, MethodSpec, Role, Settings, setting
+from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.grouper.groups import Groups, cut_by_plans, slack_groups
+from tf_placer.ops.local_search import NEVER, Chains, ChainSearch
+from tf_placer.planners.local_search import (
+    Burst,
+    LocalSearch,
+    LocalSearchConfig,
+    RandomBits,
+    chains_of,
+    chains_state,
+    chance,
+    move_tables,
+)
+from tf_placer.planners.whole_layers import cheap_starts
 from tf_placer.problem.problem import Problem
+from tf_placer.problem.unit_graph import unit_graph
+
+# Settings of the search over groups, then units.
+
+_MOST = 2**20
+
+LONGEST_LATE = _MOST
+"""Rounds of a chain that are remembered at most."""
+
+
+@dataclasses.dataclass(frozen=True)
+class MemeticConfig(Settings):
+    """How long it stays at each coarseness, and how chains accept.
+
+    Attributes:
+      chains: searches that run side by side in the simulator, a thread each; 0 for one on each core that the process
+        may use. On an evaluator that is no simulator there is one, over units.
+      late: L, a move is accepted if it is no slower than the chain was L rounds ago; twice as many after each turn of
+        units that gained.
+      parts: of the min cut at the coarsest level.
+      finer: times as many parts at each level after it.
+      levels: of groups, before the units.
+      turn: evaluations at the coarsest level, and where chains cross over; twice as many at each level after the first,
+        units included, and twice as many after each turn of units that gained.
+      setback: share of a chain's time by which its plans may be slower when it begins a later turn, twice as much after
+        each turn of units that gained nothing, until one gains.
+      path: probability that a piece grows from the critical path of the chain's plan, a computation or an end of a
+        transfer, in proportion to how long it takes; else it is drawn as local search draws.
+      draws: moves that are drawn for each that is simulated: a small network, trained on searches of other steps, says
+        which is the most likely to make the step faster. 1 for the one that is drawn, whatever it would say.
+      uniform: probability that one is drawn all the same.
+
+    Raises:
+      InputError: a value out of its range.
+    """
+
+    chains: int = setting(0, least=0, most=_MOST)
+    late: int = setting(20, least=1, most=_MOST)
+    parts: int = setting(64, least=2, most=_MOST)
+    finer: int = setting(4, least=2, most=_MOST)
+    levels: int = setting(3, least=0, most=10)
+    turn: int = setting(1000, least=1, most=2**30)
+    setback: float = setting(0.01, least=0, most=1)
+    path: float = setting(0.4, least=0, most=1)
+    draws: int = setting(8, least=1, most=1024)
+    uniform: float = setting(0.6, least=0, most=1)
+
+    @property
+    def num_chains(self) -> int:
+        """``chains``, or where it is 0 as many as there are cores for this process."""
+        return self.chains or len(os.sched_getaffinity(0))
 
 
 def memetic(problem: Problem, config: MemeticConfig, start: np.ndarray, seed: int) -> LocalSearch:
@@ -17,3 +88,306 @@ def memetic(problem: Problem, config: MemeticConfig, start: np.ndarray, seed: in
     need (``SimulatedMemetic``).
     """
     return LocalSearch(problem, LocalSearchConfig(chains=1, late=config.late), start, seed)
+
+
+# Weights of the network that says which moves are worth a simulation.
+
+_FILE = pathlib.Path(__file__).with_name("edit_weights.json")
+
+
+@functools.cache
+def edit_weights() -> np.ndarray:
+    """[W] float32, in the order of tf_placer/ops/cc/edit_scorer.h.
+
+    ``python -m experiments.edit_scorer`` makes them: anew whenever tf_placer/ops/cc/edit_features.cc changes.
+    """
+    weights: np.ndarray = np.array(json.loads(_FILE.read_text(encoding="utf-8")), np.float32)
+    weights.flags.writeable = False
+    return weights
+
+
+# Late acceptance over groups, then finer groups, then units; inside the simulator, a chain on each core.
+
+# Of what a search keeps: one that was saved with another cannot go on.
+STATE_VERSION = 2
+_NO_WEIGHTS = np.zeros(0, np.float32)
+_FEWEST_UNITS = 2  # times as many units as parts, or a level is left out
+# A start that takes this share of another's time leaves it out, however many edges it cuts.
+_MUCH_FASTER = 0.8
+# What is no gain of a turn of units: a share of the step's time.
+_GAIN = 1e-3
+_COUNTS = ("turn", "made", "before_ns", "doublings", "stalls", "restarts")
+_ARRAYS = {"starts": np.int32, "start_ns": np.int64, "best": np.int32, "best_ns": np.int64}
+_MOST_DOUBLED = 1000  # times, of a setback: long before that it is the whole step
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Level:
+    """What one turn searches: the placements of groups of units."""
+
+    search: ChainSearch
+    unit: np.ndarray  # [U] int32, the group of each unit
+
+
+class SimulatedMemetic:
+    """Chains of local search that share what they find, from coarse to fine.
+
+    First some cheap starts are timed. Where there are groups, chains begin at those that cut the fewest edges, such as
+    a single device that all fits on, unless another is much faster: a list schedule would cut all groups to pieces. The
+    fastest start comes back when units are searched, if no chain is faster.
+
+    Then all search min-cut parts split by slack (``slack_groups``), in turns of ever more parts, and then units: with
+    few groups each move matters, with many the last percents are found (multilevel search: Walshaw 2004). A group is
+    cut where a chain's plan has it on several devices, so no level loses a plan.
+
+    After that turns of units and short ones of the finest groups follow each other. Groups are cut where two chains
+    differ, so one piece of a move is what another chain has elsewhere, and chains cross over by what does not make them
+    slower (a memetic search: Moscato 1989). A chain that is left behind takes the place of the fastest. Each of these
+    turns begins with a new history for late acceptance, a little above where the chain is, so that no chain freezes.
+    Nobody says how many evaluations there will be. So turns begin short and with a short memory, which gains the most
+    at first, and after a turn of units that gained both are twice as long, which ends at better plans (Burke & Bykov
+    2017). After one that gained nothing all chains but the fastest begin at another start, and the history begins twice
+    as far above.
+
+    Some moves begin on the critical path of the chain's plan, as others cannot make the step shorter. To know the path
+    the plan of a chain that has moved is simulated once more, which is not counted.
+
+    Several moves are drawn for each that is simulated (``draws``), and a small network says which: it looks at what a
+    move would change of what crosses, of work, of the critical path and of what others wait for. It was trained before,
+    on searches of other steps (``edit_weights``), and is the same for all problems, so it is no state.
+
+    Turns are counted in evaluations, so it does not matter in how many bursts they are made.
+
+        search = SimulatedMemetic(problem, MemeticConfig(), start, seed, search_simulator(problem))
+        burst = search.advance(1000)
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        config: MemeticConfig,
+        start: np.ndarray,
+        seed: int,
+        simulator: SimulatedEvaluator,
+        weights: np.ndarray | None = None,
+    ) -> None:
+        """Tries ``start`` [U] first; a step's time is what ``simulator`` says of it.
+
+        ``weights`` are of the network that chooses moves, where the config has any drawn; None for ``edit_weights``.
+        """
+        self._problem = problem
+        self._config = config
+        self._seed = seed
+        self._simulator = simulator
+        self._weights = _NO_WEIGHTS if config.draws == 1 else edit_weights() if weights is None else weights
+        self._starts = cheap_starts(problem, start, seed)
+        self._start_ns = np.full(len(self._starts), NEVER)
+        self._parts = _parts(problem, config)
+        self._units: _Level | None = None
+        self._edges = unit_graph(problem).edges
+        self._turn = 0  # 0 times the starts
+        self._made = 0  # in this turn
+        self._before_ns = NEVER  # the fastest plan when units were searched last
+        self._doublings = 0  # of turns and memory
+        self._stalls = 0  # turns of units one after the other that gained nothing
+        self._restarts = 0  # of chains
+        self._take_starts()
+
+    def advance(self, evaluations: int) -> Burst:
+        """Judges so many placements more, all chains together."""
+        evaluations = arguments.whole_number("evaluations", evaluations, least=0)
+        left = evaluations
+        while left:
+            if self._made == self._turn_length():
+                self._begin(self._turn + 1)
+            count = min(left, self._turn_length() - self._made)
+            if self._turn:
+                self._search(count)
+            else:
+                self._time_starts(count)
+            left -= count
+        fastest = int(np.argmin(self._start_ns))
+        found_ns = np.append(self._best_ns, self._start_ns[fastest])
+        return Burst(
+            device_of_unit=np.concatenate([self._best, self._starts[fastest : fastest + 1]]),
+            runtime_s=np.where(found_ns == NEVER, np.inf, found_ns / (1e9 * len(self._simulator.orders))),
+            evaluations=evaluations,
+        )
+
+    def state(self) -> dict[str, Any]:
+        """Where every chain is, and where it was when its turn began."""
+        state = {name: getattr(self, f"_{name}") for name in (*_COUNTS, *_ARRAYS)}
+        state["starts"], state["start_ns"] = self._starts.copy(), self._start_ns.copy()
+        if self._turn:
+            state.update(unit=self._level.unit, **chains_state(self._chains, "chains_"))
+        return state
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Goes on from what ``state`` gave, with as many chains as there were."""
+        for name in _COUNTS:
+            setattr(self, f"_{name}", int(state[name]))
+        for name, kind in _ARRAYS.items():
+            setattr(self, f"_{name}", np.array(state[name], kind))
+        if self._turn:
+            self._chains = chains_of(state, "chains_")
+            self._level = self._level_of(np.array(state["unit"], np.int32))
+
+    def _turn_length(self) -> int:
+        """Evaluations of the turn that it is in."""
+        if not self._turn:
+            return len(self._starts)
+        finer = 0 if self._relinks(self._turn) else min(self._turn - 1, len(self._parts))
+        return self._config.turn << (finer + self._doublings)
+
+    def _relinks(self, turn: int) -> bool:
+        """Whether a turn is of groups again, after units."""
+        return bool(self._parts) and turn > len(self._parts) + 1 and (turn - len(self._parts)) % 2 == 0
+
+    def _time_starts(self, count: int) -> None:
+        rows = slice(self._made, self._made + count)
+        runtime_s = self._simulator.evaluate(self._starts[rows]).runtime_s
+        sum_ns = np.rint(runtime_s * (1e9 * len(self._simulator.orders)))
+        self._start_ns[rows] = np.where(np.isnan(sum_ns), NEVER, np.nan_to_num(sum_ns).astype(np.int64))
+        self._made += count
+        self._take_starts()
+
+    def _take_starts(self) -> None:
+        """A start for each chain, the fastest first, and again from the first where there are fewer."""
+        fits = np.flatnonzero(self._start_ns < NEVER)
+        if not len(fits):
+            fits = np.arange(1)
+        fits = fits[self._start_ns[fits] <= self._start_ns[fits].min() / _MUCH_FASTER]
+        if self._parts:
+            ends = self._starts[fits][:, self._edges]  # [K, E, 2]
+            cut = (ends[:, :, 0] != ends[:, :, 1]).sum(axis=1)
+            fits = fits[cut == cut.min()]
+        fits = fits[np.argsort(self._start_ns[fits], kind="stable")]
+        taken = np.resize(fits, self._config.num_chains)
+        self._best, self._best_ns = self._starts[taken], self._start_ns[taken]
+
+    def _search(self, count: int) -> None:
+        number = len(self._best)
+        until = -(-(self._made + count - np.arange(number)) // number)
+        # A chain that begins a turn has made the round that timed where it is.
+        self._chains = self._advanced(self._level.search, until + 1 - self._chains.rounds)
+        self._made += count
+        self._best = self._chains.best_device_of_unit[:, self._level.unit]
+        self._best_ns = self._chains.best_runtime_ns
+
+    def _advanced(self, search: ChainSearch, rounds: np.ndarray) -> Chains:
+        return search.advance(self._chains, rounds)
+
+    def _begin(self, turn: int) -> None:
+        """Has every chain go on from the fastest plan that it found, on the groups of a turn."""
+        levels = len(self._parts)
+        again = turn > levels + 1
+        if turn > levels and not self._relinks(turn):
+            self._drop_the_slow()
+            if again:
+                self._double_or_restart()
+            self._before_ns = self._fastest_ns()
+        self._turn, self._made = turn, 0
+        if turn <= levels or self._relinks(turn):
+            parts = self._parts[min(turn, levels) - 1]
+            self._level = self._level_of(cut_by_plans(slack_groups(self._problem, parts), self._best))
+        else:
+            self._level = self._level_of(np.arange(self._problem.num_units, dtype=np.int32))
+        self._chains = self._fresh_chains(self._setback() if again else 0.0)
+
+    def _setback(self) -> float:
+        """Share of the step time that chains may fall back: twice as much each time that nothing was gained."""
+        return min(self._config.setback * 2.0 ** min(self._stalls, _MOST_DOUBLED), 1.0)
+
+    def _drop_the_slow(self) -> None:
+        """A chain that is further behind than it may fall back goes on from the fastest plan, a chain's or a start."""
+        first = int(np.argmin(self._start_ns))
+        rows = np.concatenate([self._best, self._starts[first : first + 1]])
+        found_ns = np.append(self._best_ns, self._start_ns[first])
+        fastest = int(np.argmin(found_ns))
+        slow = self._best_ns > found_ns[fastest] * (1 + self._config.setback)
+        self._best = np.where(slow[:, np.newaxis], rows[fastest], self._best)
+        self._best_ns = np.where(slow, found_ns[fastest], self._best_ns)
+
+    def _fastest_ns(self) -> int:
+        """Of what was found so far."""
+        return int(min(self._best_ns.min(), self._start_ns.min()))
+
+    def _double_or_restart(self) -> None:
+        """The next turns are twice as long where units gained; else all chains but the fastest begin at starts."""
+        if self._fastest_ns() < self._before_ns * (1 - _GAIN):
+            self._doublings, self._stalls = self._doublings + 1, 0
+            return
+        self._stalls += 1
+        fits = np.flatnonzero(self._start_ns < NEVER)
+        slower = np.argsort(self._best_ns, kind="stable")[min(1, len(self._best) - 1) :]
+        for chain in slower.tolist() if len(fits) else ():
+            row = int(fits[-1 - self._restarts % len(fits)])
+            # They change places, so that no plan is lost.
+            self._starts[row], self._best[chain] = self._best[chain].copy(), self._starts[row].copy()
+            self._start_ns[row], self._best_ns[chain] = self._best_ns[chain], self._start_ns[row]
+            self._restarts += 1
+
+    def _level_of(self, group: np.ndarray) -> _Level:
+        """Groups as units; those of the units themselves are kept, because they come again."""
+        whole = len(np.unique(group)) == self._problem.num_units
+        if whole and self._units is not None:
+            return self._units
+        if whole:
+            coarse, unit = self._problem, np.arange(self._problem.num_units, dtype=np.int32)
+        else:
+            groups = Groups.of(self._problem, group)
+            coarse, unit = groups.coarse_problem(), groups.group_of_unit
+        orders = [
+            dataclasses.replace(order, unit_of_op=coarse.unit_of_op, resident_bytes=coarse.resident_bytes)
+            for order in self._simulator.orders
+        ]
+        tables = dataclasses.replace(
+            move_tables(coarse, LocalSearchConfig()),
+            path_chance=chance(self._config.path),
+            draws=self._config.draws,
+            uniform_chance=chance(self._config.uniform),
+            scorer_weights=self._weights,
+        )
+        level = _Level(ChainSearch(orders, tables, coarse.cluster.capacity_bytes()), unit)
+        if whole:
+            self._units = level
+        return level
+
+    def _fresh_chains(self, setback: float) -> Chains:
+        """Chains at their plans, with a history that is slower by ``setback``, and random numbers of this turn."""
+        number, unit = len(self._best), self._level.unit
+        rows = np.zeros((number, int(unit.max(initial=-1)) + 1), np.int32)
+        rows[:, unit] = self._best
+        states = [RandomBits.of(self._seed, self._turn * number + chain).state for chain in range(number)]
+        counts = np.stack(
+            [
+                self._best_ns,
+                self._best_ns,
+                np.ones(number, np.int64),
+                np.array(states, np.uint64).view(np.int64),
+            ],
+            axis=1,
+        )
+        late_ns = [ns if ns == NEVER else ns + int(ns * setback) for ns in self._best_ns.tolist()]
+        late = min(self._config.late << self._doublings, LONGEST_LATE)
+        ring = np.repeat(np.array(late_ns, np.int64)[:, np.newaxis], late, axis=1)
+        return Chains(rows, rows.copy(), ring, counts)
+
+
+def _parts(problem: Problem, config: MemeticConfig) -> list[int]:
+    """Parts of the min cut of each level that is worth a turn: well below the units, where there is a choice."""
+    parts = [config.parts * config.finer**level for level in range(config.levels)]
+    return [one for one in parts if _FEWEST_UNITS * one <= problem.num_units]
+
+
+SPEC = MethodSpec(
+    name="memetic",
+    kind=Kind.IMPROVING,
+    summary="Late acceptance over groups, then finer ones, then units; chains cross over (Moscato 1989).",
+    build=memetic,
+    config=MemeticConfig,
+    build_inside=SimulatedMemetic,
+    roles=frozenset({Role.MEMBER, Role.LEAD}),
+    uses_start=True,
+    versions={"memetic": STATE_VERSION},
+)

@@ -9,8 +9,8 @@ import tempfile
 
 import numpy as np
 
-from tf_placer.errors import InputError
-from tf_placer.grouper.partition import adjacency, whole_shares
+from tf_placer.base.arguments import InputError
+from tf_placer.grouper.groups import adjacency, whole_shares
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import UnitGraph
 

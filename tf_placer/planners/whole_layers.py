@@ -6,16 +6,15 @@ import dataclasses
 
 import numpy as np
 
+from tf_placer.base.quantities import excess
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.grouper.groups import Groups
-from tf_placer.planners.local_search_config import LocalSearchConfig
-from tf_placer.planners.simulated_local_search import SimulatedLocalSearch
-from tf_placer.planners.single_device import single_device_placements
+from tf_placer.planners.list_schedule import heft, list_schedule, peft
+from tf_placer.planners.local_search import LocalSearchConfig, SimulatedLocalSearch
+from tf_placer.planners.plain import RandomBlocks, expert, single_device_placements, topological_fill
 from tf_placer.problem.decisions import Decisions
-from tf_placer.problem.layer_lines import layer_of_unit
-from tf_placer.problem.layers import Layers
+from tf_placer.problem.layers import Layers, layer_of_unit
 from tf_placer.problem.problem import Problem
-from tf_placer.quantities import excess
 
 _CHAINS = 2
 SECOND, MOMENT = (
@@ -85,3 +84,26 @@ def whole_layers(
     return WholeLayers(
         device_of_unit, float(measured.runtime_s[0]), measured.peak_bytes[0], float(measured.runtime_s[1])
     )
+
+
+# Placements that cost next to nothing to make, for a search to begin at.
+
+_DRAWN = 16
+
+
+def cheap_starts(problem: Problem, start: np.ndarray, seed: int) -> np.ndarray:
+    """[K, U] int32 distinct legal placements: ``start`` [U], constructed ones, and random blocks drawn by ``seed``."""
+    rows = np.concatenate(
+        [
+            np.asarray(start, np.int32)[np.newaxis],
+            list_schedule(problem),
+            heft(problem),
+            peft(problem),
+            expert(problem),
+            topological_fill(problem),
+            single_device_placements(problem),
+            RandomBlocks(problem, seed).draw(_DRAWN),
+        ]
+    )
+    starts: np.ndarray = rows[np.sort(np.unique(rows, axis=0, return_index=True)[1])].astype(np.int32)
+    return starts

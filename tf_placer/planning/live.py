@@ -10,30 +10,27 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from tf_placer.base.method_spec import Role
+from tf_placer.base.quantities import known
 from tf_placer.calibration.refit import Correction, refit
 from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.method_spec import Role
-from tf_placer.planners.single_device import single_device_placements
+from tf_placer.planners.plain import single_device_placements
 from tf_placer.planning.outcome import Outcome, Timed, with_race
 from tf_placer.planning.road import CONTROL_SHARE, MEASURE, RACE, Road, searching
 from tf_placer.planning.stages import Stage
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
-from tf_placer.quantities import known
-from tf_placer.runtime.race import TURN_S
-from tf_placer.runtime.statistics import clearly_slower
-from tf_placer.runtime.timing import RuntimeConfig
+from tf_placer.runtime.timing import TURN_S, RuntimeConfig, clearly_slower
 from tf_placer.search import methods
-from tf_placer.search.budget import Budget
 from tf_placer.search.ctrl_c import patient
+from tf_placer.search.known import Budget
 from tf_placer.search.progress import Progress
-from tf_placer.search.result import SearchResult
+from tf_placer.search.recorder import SearchResult
 from tf_placer.search.search import search
 from tf_placer.search.shortest import NothingFits, evaluate_given
-from tf_placer.workers.local_workers import WorkerError
-from tf_placer.workers.remote_workers import UnreachableServer
+from tf_placer.workers.local_workers import UnreachableServer, WorkerError
 
 _START = "start"  # what proposed a plan that was there before the search
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.evaluation.runtime import RaceFailed
 from tf_placer.planning.road import MEASURE, RACE, Road
 from tf_placer.planning.stages import Stage
 from tf_placer.problem.decisions import Decisions
-from tf_placer.runtime.race import race_spreads_s, race_times_s
+from tf_placer.runtime.timing import race_spreads_s, race_times_s
 from tf_placer.workers.local_workers import WorkerError
 
 _TIMED_S, _RACED_S = 0.5, 1.5

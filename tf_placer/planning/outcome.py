@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import math
@@ -11,22 +12,22 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tf_placer.base.arguments import InputError
+from tf_placer.base.method_spec import Role
 from tf_placer.calibration.refit import Correction
 from tf_placer.data_parallel.data_parallel import DataParallel
-from tf_placer.errors import InputError
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
-from tf_placer.method_spec import Role
-from tf_placer.planners.whole_layers import WholeLayers
+from tf_placer.planners.whole_layers import MOMENT, WholeLayers, whole_layers
 from tf_placer.problem.bounds import LowerBounds, lower_bounds
-from tf_placer.problem.layers import Layers
+from tf_placer.problem.layers import Layers, layers_of, with_units_whole
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
-from tf_placer.runtime.race import race_spreads_s, race_times_s
+from tf_placer.runtime.timing import race_spreads_s, race_times_s
 from tf_placer.search import methods
-from tf_placer.search.result import PROVEN, SIMULATED, HistoryEntry, SearchResult, takes_no_more
-from tf_placer.search.room import Room, room_needed
+from tf_placer.search.recorder import PROVEN, SIMULATED, HistoryEntry, SearchResult, takes_no_more
+from tf_placer.search.shortest import Room, room_needed
 
 SINGLE = methods.the(Role.REFERENCE).name
 NOT_RUN = "NOT_RUN"
@@ -401,3 +402,36 @@ def kept_of_plan(outcome: Outcome) -> dict[str, Any]:
     }
     correction = {} if outcome.correction is None else dataclasses.asdict(outcome.correction)
     return times | {name: getattr(outcome, name) for name in _KEPT} | {"correction": correction}
+
+
+# The plan of whole layers, beside one of single ops or in place of it.
+
+
+def in_layers(outcome: Outcome, seed: int) -> Outcome:
+    """With a plan of whole layers, made of the one that would be written; a plan that was given stays it."""
+    problem = outcome.problem
+    layers = with_units_whole(problem, layers_of(problem))
+    whole = None
+    if outcome.written.name != GIVEN:
+        whole = whole_layers(problem, layers, outcome.placement.decisions, seed)
+    return dataclasses.replace(outcome, layers=layers, whole=whole)
+
+
+def beside_layers(outcome: Outcome, seed: int) -> Outcome:
+    """With the step time of whole layers beside a plan of single ops, found in a moment.
+
+    There is none where the program has no layers, the plan was given, has one device or the least memory, and after
+    Ctrl-C.
+    """
+    written, search = outcome.written, outcome.search
+    if written.name == GIVEN or written.is_single or search.least_memory is not None or search.interrupted:
+        return outcome
+    with contextlib.suppress(KeyboardInterrupt):  # the plan is there, and counts more
+        problem = outcome.problem
+        layers = with_units_whole(problem, layers_of(problem))
+        if len(np.unique(layers.layer_of_op)) < 2:
+            return outcome
+        return dataclasses.replace(
+            outcome, whole=whole_layers(problem, layers, outcome.placement.decisions, seed, MOMENT)
+        )
+    return outcome

@@ -9,20 +9,19 @@ from collections.abc import Callable, Mapping
 
 import rich.console
 
+from tf_placer.base.method_spec import Role
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.graph.item import Item
-from tf_placer.method_spec import Role
 from tf_placer.ops.build import build_library, is_built
 from tf_placer.planning.stages import Stage, Stages
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
-from tf_placer.search.budget import WHOLE, Budget
 from tf_placer.search.ctrl_c import patient
-from tf_placer.search.objective import Objective
+from tf_placer.search.known import WHOLE, Budget, Objective
 from tf_placer.search.progress import Progress
-from tf_placer.search.result import SearchResult
+from tf_placer.search.recorder import SearchResult
 from tf_placer.search.search import search
 from tf_placer.workers.fork_server import has_forked
 

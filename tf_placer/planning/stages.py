@@ -16,7 +16,7 @@ import rich.console
 import rich.live
 import rich.text
 
-from tf_placer.durations import Durations
+from tf_placer.base.durations import Durations
 
 _BEFORE = "starting up"
 _OVERDUE = 0.1  # what takes longer than was thought takes this share of what it took so far more

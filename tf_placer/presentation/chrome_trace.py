@@ -2,20 +2,331 @@
 
 from __future__ import annotations
 
+import heapq
 import json
 import os
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
-from tf_placer import arguments
-from tf_placer.eager import eagerly
-from tf_placer.errors import InputError
+from tf_placer.base import arguments
+from tf_placer.base.arguments import InputError
+from tf_placer.base.eager import eagerly
+from tf_placer.base.files import write_atomically
+from tf_placer.cluster.device import device_labels
 from tf_placer.evaluation.runtime import RuntimeEvaluator
-from tf_placer.evaluation.timeline import simulated_timeline
-from tf_placer.files import write_atomically
-from tf_placer.presentation.measured_process import measured_process
-from tf_placer.presentation.simulated_process import simulated_process
+from tf_placer.evaluation.timeline import ON_DEVICES, Kind, StepTimeline, simulated_timeline
 from tf_placer.problem.placement import Placement
+from tf_placer.problem.problem import Problem
+from tf_placer.runtime.audit import owner
+
+# One process of a Chrome trace: rows of spans, counters and arrows, as the events that the format wants.
+
+Event = dict[str, Any]
+
+
+class Span(NamedTuple):
+    """Something that runs from its start to its end, in nanoseconds since the step began."""
+
+    name: str
+    category: str
+    start_ns: int
+    end_ns: int
+    args: dict[str, Any]
+
+
+class TraceProcess:
+    """Collects the events of one process.
+
+    process = TraceProcess(1, "simulated")
+    rows = process.add_spans("GPU:0", spans)  # one row, or as many as run at once
+    process.add_arrow([(rows[0], spans[0].end_ns - 1), (rows[1], spans[1].start_ns)])
+    process.events
+    """
+
+    def __init__(self, pid: int, name: str) -> None:
+        self._pid = pid
+        self._num_rows = 0
+        self._num_arrows = 0
+        self.events: list[Event] = []
+        self._add_metadata("process_name", 0, {"name": name})
+        self._add_metadata("process_sort_index", 0, {"sort_index": pid})
+
+    def add_spans(self, row_name: str, spans: Sequence[Span]) -> list[int]:
+        """Draws spans that take time in one row, or, where several run at once, in a row for each of them.
+
+        Returns:
+          The row of each span.
+        """
+        lanes = lanes_of([(span.start_ns, span.end_ns) for span in spans])
+        count = max(lanes, default=0) + 1
+        rows = [
+            self._add_row(row_name if count == 1 else f"{row_name} ({lane + 1})") for lane in range(count)
+        ]
+        for span, lane in zip(spans, lanes, strict=True):
+            self.events.append(
+                {
+                    "name": span.name,
+                    "cat": span.category,
+                    "ph": "X",
+                    "ts": _us(span.start_ns),
+                    "dur": _us(span.end_ns - span.start_ns),
+                    "pid": self._pid,
+                    "tid": rows[lane],
+                    "args": span.args,
+                }
+            )
+        return [rows[lane] for lane in lanes]
+
+    def add_counter(self, name: str, unit: str, points: Iterable[tuple[int, int]]) -> None:
+        """Draws a curve through (nanoseconds, value): each value holds until the next."""
+        self.events += [
+            {
+                "name": name,
+                "ph": "C",
+                "ts": _us(at_ns),
+                "pid": self._pid,
+                "tid": 0,
+                "args": {unit: value},
+            }
+            for at_ns, value in points
+        ]
+
+    def add_arrow(self, name: str, points: Sequence[tuple[int, int]]) -> None:
+        """Draws arrows from span to span: (row, nanoseconds) inside each of at least two, in the order of time."""
+        self._num_arrows += 1
+        for position, (row, at_ns) in enumerate(points):
+            event = {
+                "name": name,
+                "cat": "crosses",
+                "ph": "s" if position == 0 else "f" if position == len(points) - 1 else "t",
+                "id": self._num_arrows,
+                "ts": _us(at_ns),
+                "pid": self._pid,
+                "tid": row,
+            }
+            # Else an arrow ends at the next span of the row and not at the one that it points into.
+            self.events.append(event | ({"bp": "e"} if event["ph"] == "f" else {}))
+
+    def _add_row(self, name: str) -> int:
+        self._num_rows += 1
+        self._add_metadata("thread_name", self._num_rows, {"name": name})
+        self._add_metadata("thread_sort_index", self._num_rows, {"sort_index": self._num_rows})
+        return self._num_rows
+
+    def _add_metadata(self, name: str, row: int, args: dict[str, Any]) -> None:
+        self.events.append({"name": name, "ph": "M", "ts": 0, "pid": self._pid, "tid": row, "args": args})
+
+
+def lanes_of(spans: Sequence[tuple[int, int]]) -> list[int]:
+    """The lane of each (start, end), so that no two in a lane overlap: the lowest that is free as it starts.
+
+    There are as many lanes as spans that are open at once.
+    """
+    lanes = [0] * len(spans)
+    busy: list[tuple[int, int]] = []  # heap of (end, lane)
+    free: list[int] = []
+    for i in sorted(range(len(spans)), key=lambda i: spans[i]):
+        start, end = spans[i]
+        while busy and busy[0][0] <= start:
+            heapq.heappush(free, heapq.heappop(busy)[1])
+        lanes[i] = heapq.heappop(free) if free else len(busy)
+        heapq.heappush(busy, (end, lanes[i]))
+    return lanes
+
+
+def scope_of(name: str) -> str:
+    """The name scope of an op: what stands before its last slash."""
+    return name.rpartition("/")[0]
+
+
+def _us(time_ns: int) -> float:
+    return int(time_ns) / 1000
+
+
+# A simulated step as a process of a Chrome trace.
+
+
+def simulated_process(timeline: StepTimeline, pid: int) -> list[Event]:
+    """Rows: the step, its critical path, the devices and the channels; memory as counters; arrows for what crosses.
+
+    Ops and transfers that take no time are left out: they have nothing to show, and no row could hold them.
+    """
+    return _SimulatedProcess(timeline, pid).events()
+
+
+class _SimulatedProcess:
+    def __init__(self, timeline: StepTimeline, pid: int) -> None:
+        self._timeline = timeline
+        self._problem = timeline.problem
+        self._process = TraceProcess(pid, "simulated")
+        self._critical = {(stretch.kind, stretch.index) for stretch in timeline.critical_path}
+        self._row_of: dict[tuple[Kind, int], int] = {}
+        self._devices = self._problem.cluster.labels
+
+    def events(self) -> list[Event]:
+        timeline = self._timeline
+        step = Span(f"step of {self._problem.name}", "step", 0, timeline.runtime_ns, {})
+        self._process.add_spans("step", [step] if timeline.runtime_ns else [])
+        path: list[tuple[Kind, int]] = [(stretch.kind, stretch.index) for stretch in timeline.critical_path]
+        self._process.add_spans(
+            "critical path", [self._span(*part) for part in path if self._takes_time(*part)]
+        )
+        for device, name in enumerate(self._devices):
+            self._add_row(
+                name,
+                *((kind, timeline.device_of(kind) == device) for kind in ON_DEVICES),
+            )
+        for channel, name in enumerate(timeline.channel_names):
+            if (timeline.transfer_channel == channel).any():
+                self._add_row(f"link {name}", ("transfer", timeline.transfer_channel == channel))
+        for transfer in range(timeline.num_transfers):
+            self._add_arrow(transfer)
+        for name, curve in zip(self._devices, timeline.memory, strict=True):
+            points = zip(curve.times_ns.tolist(), curve.num_bytes.tolist(), strict=True)
+            self._process.add_counter(f"memory of {name}", "bytes", points)
+        return self._process.events
+
+    def _add_row(self, name: str, *chosen: tuple[Kind, np.ndarray]) -> None:
+        parts = [
+            (kind, index)
+            for kind, there in chosen
+            for index in np.flatnonzero(there).tolist()
+            if self._takes_time(kind, index)
+        ]
+        rows = self._process.add_spans(name, [self._span(*part) for part in parts])
+        self._row_of |= dict(zip(parts, rows, strict=True))
+
+    def _takes_time(self, kind: Kind, index: int) -> bool:
+        start_ns, end_ns = self._timeline.times_ns(kind)
+        return bool(end_ns[index] > start_ns[index])
+
+    def _span(self, kind: Kind, index: int) -> Span:
+        op = index if kind == "op" else int(self._timeline.transfer_producer[index])
+        name = self._problem.op_names[op]
+        args: dict[str, Any] = {"critical": True} if (kind, index) in self._critical else {}
+        if kind == "op":
+            args |= {
+                "type": self._problem.op_types[op],
+                "unit": int(self._problem.unit_of_op[op]),
+                "scope": scope_of(name),
+            }
+        else:
+            args |= {
+                "bytes": int(self._timeline.transfer_bytes[index]),
+                "from": self._devices[self._timeline.transfer_source[index]],
+                "to": self._devices[self._timeline.transfer_target[index]],
+            }
+        start_ns, end_ns = (int(times[index]) for times in self._timeline.times_ns(kind))
+        return Span(name if kind in ("op", "transfer") else f"{kind} {name}", kind, start_ns, end_ns, args)
+
+    def _add_arrow(self, transfer: int) -> None:
+        """From the op that makes a tensor over its way to the first that reads it there, of those that take time."""
+        timeline, problem = self._timeline, self._problem
+        producer = int(timeline.transfer_producer[transfer])
+        begin, end = problem.consumer_offset[timeline.transfer_tensor[transfer] :][:2]
+        readers = [
+            op
+            for op in problem.consumer_op[begin:end].tolist()
+            if timeline.device_of_op[op] == timeline.transfer_target[transfer] and self._takes_time("op", op)
+        ]
+        points = []
+        if self._takes_time("op", producer):
+            points.append((self._row_of["op", producer], int(timeline.end_ns[producer]) - 1))  # inside it
+        ways: tuple[Kind, ...] = ("send", "transfer", "receive")
+        for kind in ways:
+            if self._takes_time(kind, transfer):
+                points.append((self._row_of[kind, transfer], int(self._timeline.times_ns(kind)[0][transfer])))
+        if readers:
+            first = min(readers, key=lambda op: int(timeline.start_ns[op]))
+            points.append((self._row_of["op", first], int(timeline.start_ns[first])))
+        if len(points) > 1:
+            self._process.add_arrow(problem.op_names[producer], points)
+
+
+# A step that the runtime traced as a process of a Chrome trace.
+
+_RECEIVED = "RecvTensor"
+_SOURCE = "_SOURCE"
+_TYPE = re.compile(r" = (\w+)\(")
+_CROSSED = re.compile(r" edge_\d+_(?P<name>\S+) from (?P<source>\S+) to (?P<target>\S+)$")
+
+
+def measured_process(problem: Problem, trace: tf.compat.v1.RunMetadata, pid: int) -> list[Event]:
+    """Rows: each device's kernels, as many rows as run at once, and what it received.
+
+    The step begins with the first node of the trace, by the clocks of the workers.
+
+    Args:
+      problem: what was placed.
+      trace: metadata of a step that was run with FULL_TRACE.
+      pid: number of the process.
+    """
+    number_of = {name: number for number, name in enumerate(problem.op_names)}
+    order = {device.name: position for position, device in enumerate(problem.cluster.devices)}
+    ran: defaultdict[str, list[Span]] = defaultdict(list)
+    received: defaultdict[str, list[Span]] = defaultdict(list)
+    for device in trace.step_stats.dev_stats:
+        for node in device.node_stats:
+            if node.node_name == _RECEIVED:
+                received[device.device].append(_received(node))
+            elif node.node_name != _SOURCE:
+                ran[device.device].append(_ran(node, problem, number_of))
+    spans = [span for some in (*ran.values(), *received.values()) for span in some]
+    begin_ns = min((span.start_ns for span in spans), default=0)
+    process = TraceProcess(pid, "measured")
+    names = sorted({*ran, *received, *order}, key=lambda name: (order.get(name, len(order)), name))
+    for name, label in zip(names, device_labels(names), strict=True):
+        process.add_spans(label, _shifted(ran[name], begin_ns))
+        if received[name]:
+            process.add_spans(f"received by {label}", _shifted(received[name], begin_ns))
+    return process.events
+
+
+def _shifted(spans: list[Span], begin_ns: int) -> list[Span]:
+    """Those that take time, since the step began."""
+    return [
+        Span(span.name, span.category, span.start_ns - begin_ns, span.end_ns - begin_ns, span.args)
+        for span in spans
+        if span.end_ns > span.start_ns
+    ]
+
+
+def _ran(node: tf.compat.v1.NodeExecStats, problem: Problem, number_of: dict[str, int]) -> Span:
+    """Type and unit are the plan's: the trace has the kernel's type, which differs from processor to processor."""
+    args: dict[str, Any] = {"scope": scope_of(node.node_name)}
+    op = owner(node.node_name, number_of)
+    if op is None:  # the runtime's own
+        found = _TYPE.search(node.timeline_label)
+        args["type"] = found[1] if found else ""
+    else:
+        args["type"] = problem.op_types[number_of[op]]
+        args["unit"] = int(problem.unit_of_op[number_of[op]])
+    return Span(node.node_name, "op", *_times_ns(node), args)
+
+
+def _received(node: tf.compat.v1.NodeExecStats) -> Span:
+    found = _CROSSED.search(node.timeline_label)
+    args: dict[str, Any] = {
+        "bytes": sum(o.tensor_description.allocation_description.requested_bytes for o in node.output)
+    }
+    if found is None:
+        return Span(node.timeline_label or node.node_name, "transfer", *_times_ns(node), args)
+    args |= {"from": found["source"], "to": found["target"]}
+    return Span(found["name"], "transfer", *_times_ns(node), args)
+
+
+def _times_ns(node: tf.compat.v1.NodeExecStats) -> tuple[int, int]:
+    """When it ran; what crosses has microseconds only."""
+    if node.all_start_nanos:
+        return node.all_start_nanos + node.op_start_rel_nanos, node.all_start_nanos + node.op_end_rel_nanos
+    start_us = node.all_start_micros
+    return 1000 * (start_us + node.op_start_rel_micros), 1000 * (start_us + node.op_end_rel_micros)
+
 
 SIMULATED_PID, MEASURED_PID = 1, 2
 

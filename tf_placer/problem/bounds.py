@@ -5,11 +5,217 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
+import scipy.optimize
+import scipy.sparse
 
-from tf_placer.problem.earliest_times import EarliestTimes, earliest_times
-from tf_placer.problem.possible_devices import possible_devices
+from tf_placer.problem.memory_bounds import bytes_while_running
 from tf_placer.problem.problem import Problem
-from tf_placer.problem.shared_work import shared_work_ns
+
+# Where units can be in any placement that fits: memory rules out some of the devices that they may run on.
+
+
+def possible_devices(problem: Problem) -> np.ndarray:
+    """[U, D] bool: ``problem.allowed`` without the devices where a unit cannot fit.
+
+    A unit needs room for what stays with it and for what its ops read and write while they run, beside all that
+    stays with units that can be nowhere else. Each device that is ruled out may leave a unit with one device only,
+    so this is repeated until nothing changes. Where some unit fits nowhere, nothing fits, and what is allowed is given.
+    """
+    capacity = problem.cluster.capacity_bytes()
+    resident = problem.resident_bytes
+    need = resident[:, np.newaxis] + bytes_while_running(problem)[0]
+    possible = problem.allowed & (need <= capacity)
+    while possible.any(axis=1).all():
+        bound = possible & (possible.sum(axis=1) == 1)[:, np.newaxis]
+        taken = (bound * resident[:, np.newaxis]).sum(axis=0)
+        # A unit that is bound to the device is counted in what is taken there.
+        beside = need + taken - np.where(bound, resident[:, np.newaxis], 0)
+        kept = possible & (beside <= capacity)
+        if (kept == possible).all():
+            return possible
+        possible = kept
+    return problem.allowed
+
+
+# How much of a step must come before and after each op, with the transfers that cannot be avoided.
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class EarliestTimes:
+    """Of any placement in which units are only where they can be.
+
+    Attributes:
+      cost_ns: [N, D] float64, whole numbers, time of each op; infinite where it cannot be.
+      head_ns: [N, D] float64, no step starts the op on the device sooner.
+      tail_ns: [N, D] float64, no step ends sooner after the end of the op on the device.
+    """
+
+    cost_ns: np.ndarray
+    head_ns: np.ndarray
+    tail_ns: np.ndarray
+
+    @property
+    def through_ns(self) -> np.ndarray:
+        """[N, D] float64, no step with the op on the device takes less."""
+        return self.head_ns + self.cost_ns + self.tail_ns
+
+
+def earliest_times(problem: Problem, possible: np.ndarray) -> EarliestTimes:
+    """Longest ways through the ops, where each op has what it reads from the device that is best for it.
+
+    An op waits for each tensor that it reads: for its producer, on some device where that can be, and, if that is
+    another device, for the link. Ops of one unit are on one device. Streams and channels are always free here.
+    It takes O((N + E) D^2) steps, a few NumPy calls for each level of the graph.
+
+    Args:
+      problem: the ops.
+      possible: [U, D] bool, where units can be.
+    """
+    cost = np.where(possible[problem.unit_of_op], problem.compute_ns.astype(np.float64), np.inf)
+    head, tail = np.zeros(cost.shape), np.zeros(cost.shape)
+    graph = problem.op_graph
+    if not len(graph.consumer):
+        return EarliestTimes(cost, head, tail)
+    one_unit = problem.unit_of_op[graph.producer] == problem.unit_of_op[graph.consumer]
+    level = graph.top_levels(np.ones(problem.num_ops, np.int64))
+    for edges in _runs(level[graph.consumer]):
+        source = graph.producer[edges]
+        same = head[source] + cost[source]
+        arrives = _over_links(problem, graph.edge_bytes[edges], same, forward=True)
+        np.maximum.at(head, graph.consumer[edges], np.where(one_unit[edges, np.newaxis], same, arrives))
+    for edges in _runs(level[graph.producer])[::-1]:
+        target = graph.consumer[edges]
+        same = cost[target] + tail[target]
+        leaves = _over_links(problem, graph.edge_bytes[edges], same, forward=False)
+        np.maximum.at(tail, graph.producer[edges], np.where(one_unit[edges, np.newaxis], same, leaves))
+    return EarliestTimes(cost, head, tail)
+
+
+def _runs(level: np.ndarray) -> list[np.ndarray]:
+    """Positions of equal levels together, the least level first."""
+    order = np.argsort(level, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(level[order])) + 1)
+
+
+def _over_links(problem: Problem, num_bytes: np.ndarray, there_ns: np.ndarray, forward: bool) -> np.ndarray:
+    """[E', D] least of what it takes at each other end [E', D] and the way from there, or to there."""
+    transfer = problem.op_graph.transfer
+    best = there_ns.copy()
+    for here in range(problem.num_devices):
+        for there in range(problem.num_devices):
+            link = (there, here) if forward else (here, there)
+            if here != there:
+                # As the simulator rounds up, less a little more than floats can be off.
+                way_ns = transfer.fixed_ns[link] + np.ceil(
+                    transfer.ns_per_byte[link] * num_bytes * (1 - 1e-12)
+                )
+                best[:, here] = np.minimum(best[:, here], there_ns[:, there] + way_ns)
+    return best
+
+
+# Units shared fractionally among devices: a bound that knows streams and memory, and nothing of order.
+
+_CLASSES = 256
+
+
+def shared_work_ns(
+    work: np.ndarray,
+    streams: np.ndarray,
+    resident: np.ndarray | None = None,
+    capacity: np.ndarray | None = None,
+) -> float:
+    """A lower bound on the least T at which units can be shared among the devices.
+
+    min T with sum_u x_ud work_ud <= T streams_d, sum_u x_ud resident_u <= capacity_d, sum_d x_ud = 1 and x >= 0.
+
+    For any w, m >= 0 with sum_d w_d streams_d = 1, weak duality gives
+    T >= sum_u min_d (w_d work_ud + m_d resident_u) - sum_d m_d capacity_d. So w and m may come from anywhere: here
+    they are the dual of the same problem with like units joined (HiGHS), and the sum is over all units.
+
+    Args:
+      work: [U, D] float64 time of each unit, infinite where it cannot be.
+      streams: [D] of each device.
+      resident: [U] bytes of each unit; None for no limit of memory.
+      capacity: [D] bytes of each device.
+
+    Returns:
+      Nanoseconds; as without memory where nothing fits.
+    """
+    units, devices = work.shape
+    if not units:
+        return 0.0
+    sizes = np.zeros(units) if resident is None else resident.astype(np.float64)
+    room = np.full(devices, np.inf) if capacity is None else capacity.astype(np.float64)
+    if sizes.sum() <= room.min():
+        sizes, room = np.zeros(units), np.zeros(devices)  # memory binds nothing
+    weight, price = _prices(work, streams.astype(np.float64), sizes, room)
+    total = weight @ streams
+    if total <= 0:
+        return 0.0
+    each = np.where(
+        np.isfinite(work),
+        np.where(np.isfinite(work), work, 0) * weight + sizes[:, np.newaxis] * price,
+        np.inf,
+    )
+    least = each.min(axis=1)
+    # Off by one part in 10^9 of what is added up, for the rounding of the float sums.
+    slip = 1e-9 * (np.abs(least).sum() + price @ room)
+    return max(float((least.sum() - price @ room - slip) / total), 0.0)
+
+
+def _prices(
+    work: np.ndarray, streams: np.ndarray, sizes: np.ndarray, room: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """[D] prices of time and [D] of bytes, all >= 0: the dual of the problem between classes of units."""
+    work, sizes, streams_of = *_classes(work, sizes), streams
+    classes, devices = work.shape
+    time_scale, byte_scale = max(work[np.isfinite(work)].sum(), 1.0), max(sizes.sum(), 1.0)
+    may = np.isfinite(work)
+    unit, device = np.nonzero(may)
+    columns = np.arange(len(unit))
+    at_device = lambda values: scipy.sparse.coo_matrix((values, (device, columns)), (devices, len(unit)))  # noqa: E731
+    upper = scipy.sparse.vstack(
+        [
+            scipy.sparse.hstack([at_device(work[may] / time_scale), -streams_of[:, np.newaxis]]),
+            scipy.sparse.hstack([at_device(sizes[unit] / byte_scale), np.zeros((devices, 1))]),
+        ]
+    )
+    once = scipy.sparse.hstack(
+        [
+            scipy.sparse.coo_matrix((np.ones(len(unit)), (unit, columns)), (classes, len(unit))),
+            np.zeros((classes, 1)),
+        ]
+    )
+    solved = scipy.optimize.linprog(
+        np.append(np.zeros(len(unit)), 1.0),
+        A_ub=upper.tocsr(),
+        b_ub=np.concatenate([np.zeros(devices), room / byte_scale]),
+        A_eq=once.tocsr(),
+        b_eq=np.ones(classes),
+        method="highs",
+    )
+    if not solved.success:
+        return np.ones(devices), np.zeros(devices)
+    dual = np.maximum(-solved.ineqlin.marginals, 0.0)
+    return dual[:devices], dual[devices:] * time_scale / byte_scale
+
+
+def _classes(work: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sums of work [K, D] and of bytes [K] over like units: of the same devices, and of like ratios."""
+    finite = np.isfinite(work)
+    masks, kind = np.unique(finite, axis=0, return_inverse=True)
+    amount = np.where(finite, work, 0)
+    share = amount / np.maximum(amount.sum(axis=1, keepdims=True), 1e-30)
+    density = sizes / np.maximum(amount.sum(axis=1), 1.0)
+    order = np.lexsort((density, *np.round(share, 2).T, kind.ravel()))
+    kinds = kind.ravel()[order]
+    # As many classes as there may be, none across two kinds.
+    block = np.arange(len(order)) * max(_CLASSES - len(masks), 1) // len(order)
+    cuts = np.flatnonzero((np.diff(block) != 0) | (np.diff(kinds) != 0)) + 1
+    starts = np.concatenate([[0], cuts])
+    joined = np.add.reduceat(amount[order], starts, axis=0)
+    return np.where(masks[kinds[starts]], joined, np.inf), np.add.reduceat(sizes[order], starts)
+
 
 _THRESHOLDS = 6  # of heads and of tails that work is looked at between
 

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tf_placer import arguments
-from tf_placer.errors import InputError
-from tf_placer.exact import exact
+from tf_placer.base import arguments
+from tf_placer.base.arguments import InputError, exact
 from tf_placer.problem.problem import Problem, placement_rows
 
 NO_CLUSTER = -1

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tf_placer.problem.layer_lines import with_units_whole
-from tf_placer.problem.layers import ROOT, Layers
+from tf_placer.base.quantities import percentage
+from tf_placer.problem.layers import ROOT, Layers, with_units_whole
 from tf_placer.problem.problem import Problem
-from tf_placer.quantities import percentage
 
 MOST_ROWS = 30
 _SEEN = 0.0005  # a share that is shown as more than nothing

@@ -6,28 +6,203 @@ import dataclasses
 import functools
 import hashlib
 import os
-from collections.abc import Sequence
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from tf_placer import arguments
+from colocation.op_facts import topological_order
+from tf_placer.base import arguments
+from tf_placer.base.arguments import InputError, exact
+from tf_placer.base.files import array_file_bytes, read_array_file, write_atomically
 from tf_placer.cluster.cluster import Cluster, given_cluster
+from tf_placer.cluster.device import Device, Link
 from tf_placer.costs.op_work import OpWork
-from tf_placer.errors import InputError
-from tf_placer.exact import exact
-from tf_placer.files import write_atomically
 from tf_placer.problem.check_arrays import (
     PROBLEM_ARRAYS,
+    TensorTable,
     check_length,
     checked_aliases,
+    checked_arrays,
     checked_names,
     checked_problem_arrays,
     checked_stages,
+    checked_units,
+    tensor_table,
 )
-from tf_placer.problem.given_arrays import fields_of_arrays
-from tf_placer.problem.op_graph import OpGraph
-from tf_placer.problem.problem_file import problem_bytes, read_problem_file
-from tf_placer.problem.transfer_times import TransferTimes
+from tf_placer.problem.op_graph import OpGraph, TransferTimes
+
+# Problems as data: what Problem.save writes, before it is held against what a problem must be.
+
+SCHEMA_VERSION = 1
+_KIND = "a tf_placer problem"
+_REMEDY = "give what Problem.save wrote, or save the problem again"
+_WORK = tuple(field.name for field in dataclasses.fields(OpWork))
+_WHERE_KNOWN = ("alias_of_tensor", "stage_of_op")  # not in older files, nor where all are -1
+_DESCRIPTIONS = (
+    "name",
+    "op_names",
+    "op_types",
+    "output_shapes",
+    "fingerprint",
+    "guessed_op_types",
+    "estimated_sizes",
+)
+
+
+def problem_bytes(fields: Mapping[str, Any]) -> bytes:
+    """The content of a file for a problem with these fields."""
+    work: OpWork | None = fields["work"]
+    arrays = {name: fields[name] for name in PROBLEM_ARRAYS}
+    if work is not None:
+        arrays |= {f"work_{name}": getattr(work, name) for name in _WORK}
+    arrays |= {name: fields[name] for name in _WHERE_KNOWN if (fields[name] >= 0).any()}
+    header = {name: fields[name] for name in _DESCRIPTIONS}
+    cluster = dataclasses.asdict(fields["cluster"])
+    return array_file_bytes(
+        _KIND, SCHEMA_VERSION, {**header, "cluster": cluster, "has_work": work is not None}, arrays
+    )
+
+
+def read_problem_file(path: pathlib.Path) -> dict[str, Any]:
+    """Field of ``Problem`` -> value, as the file has it: the cluster is checked, the arrays are not.
+
+    Raises:
+      InputError: the file is missing, damaged, of something else, or of another version.
+    """
+    header, arrays = read_array_file(path, _KIND, SCHEMA_VERSION, _REMEDY)
+    try:
+        fields = {name: header[name] for name in _DESCRIPTIONS} | {
+            name: arrays[name] for name in PROBLEM_ARRAYS
+        }
+        fields["output_shapes"] = tuple(_nested(shapes) for shapes in header["output_shapes"])
+        for name in ("op_names", "op_types"):
+            fields[name] = tuple(header[name])
+        fields["cluster"] = _cluster(header["cluster"])
+        fields |= {name: arrays[name] for name in _WHERE_KNOWN if name in arrays}
+        if header["has_work"]:
+            fields["work"] = OpWork(*(arrays[f"work_{name}"] for name in _WORK))
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path} lacks a part of a problem ({error}); {_REMEDY}") from error
+    return fields
+
+
+def _cluster(found: dict[str, Any]) -> Cluster:
+    return Cluster(
+        name=found["name"],
+        devices=tuple(Device(**device) for device in found["devices"]),
+        links=tuple(Link(**link) for link in found["links"]),
+        kind=found["kind"],
+    )
+
+
+def _nested(shapes: Any) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(shape) for shape in shapes)
+
+
+# A graph that was profiled elsewhere: the arrays of Problem.from_arrays made the fields of a problem.
+
+_IN_DIGEST = ("compute_ns", "edges", "edge_bytes", "edge_tensor", "resident_bytes", "output_bytes")
+
+
+def fields_of_arrays(
+    arrays: Mapping[str, object],
+    cluster: Cluster,
+    names: Sequence[str] | None,
+    name: str,
+    unit_of_op: object | None,
+) -> dict[str, Any]:
+    """Field of ``Problem`` -> value, for arguments as ``Problem.from_arrays`` documents them.
+
+    Raises:
+      InputError: as there.
+    """
+    of = checked_arrays(arrays, cluster)
+    compute_ns, edges, resident_bytes, allowed = (
+        of[name] for name in ("compute_ns", "edges", "resident_bytes", "allowed")
+    )
+    num_ops, what = len(compute_ns), "unit" if unit_of_op is None else "op"
+    names = [f"{what}_{op}" for op in range(num_ops)] if names is None else names
+    names = checked_names("names", names, num_ops)
+    name = arguments.text("name", name, "give the name that reports call it by")
+    order = topological_order(num_ops, edges)
+    if len(order) != num_ops:
+        stuck = _op_on_cycle(np.setdiff1d(np.arange(num_ops), order), edges)
+        raise InputError(
+            f"edges form a cycle through {what} {stuck} ({names[stuck]!r}); a step must be acyclic"
+        )
+    graph = [of[name] for name in _IN_DIGEST]
+    if unit_of_op is None:
+        units = np.arange(num_ops, dtype=np.int32)
+    else:
+        units = checked_units(unit_of_op, allowed, names, cluster)
+        graph.append(units)
+        resident_bytes, allowed = _joined(units, resident_bytes, allowed)
+    table = _tensors(np.argsort(order), of)
+    return {
+        "name": name,
+        "cluster": cluster,
+        "unit_of_op": units[order],
+        "compute_ns": compute_ns[order],
+        "tensor_producer": table.producer,
+        "tensor_bytes": table.num_bytes,
+        "consumer_offset": table.consumer_offset,
+        "consumer_op": table.consumer_op,
+        "resident_bytes": resident_bytes,
+        "allowed": allowed,
+        "priority": np.zeros(num_ops, np.int32),
+        "op_names": tuple(names[op] for op in order),
+        "op_types": ("",) * num_ops,
+        "output_shapes": tuple(((int(of["output_bytes"][op]),),) for op in order),
+        "fingerprint": _digest(graph),
+    }
+
+
+def _joined(
+    units: np.ndarray, resident_bytes: np.ndarray, allowed: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """[U] and [U, D]: what the ops of each unit need together, and where all of them may be."""
+    count = int(units.max()) + 1
+    needed, may = np.zeros(count, np.int64), np.ones((count, allowed.shape[1]), bool)
+    np.add.at(needed, units, resident_bytes)
+    np.logical_and.at(may, units, allowed)
+    return needed, may
+
+
+def _tensors(new_number: np.ndarray, of: Mapping[str, np.ndarray]) -> TensorTable:
+    """The tensors between ops by their new numbers [N], with what an op holds beyond what others read of it."""
+    table = tensor_table(of["edges"], of["edge_tensor"], of["edge_bytes"])
+    read_bytes = np.zeros(len(new_number), np.int64)
+    np.add.at(read_bytes, table.producer, table.num_bytes)
+    excess = np.maximum(of["output_bytes"] - read_bytes, 0)
+    ops = np.flatnonzero(excess)
+    return tensor_table(
+        np.concatenate([new_number[of["edges"]], new_number[ops, np.newaxis].repeat(2, axis=1)]),
+        np.concatenate([of["edge_tensor"], np.full(len(ops), -1)]),
+        np.concatenate([of["edge_bytes"], excess[ops]]),
+    ).without_self_consumers()
+
+
+def _op_on_cycle(stuck: np.ndarray, edges: np.ndarray) -> int:
+    """One of the ``stuck`` ops (on a cycle or behind one) that is itself on a cycle."""
+    inside = edges[np.isin(edges[:, 0], stuck) & np.isin(edges[:, 1], stuck)]
+    producer = dict(zip(inside[:, 1].tolist(), inside[:, 0].tolist(), strict=True))
+    op = int(stuck[0])
+    # Every stuck op waits for a stuck one: as many steps back as there are ops end on a cycle.
+    for _ in stuck:
+        op = producer[op]
+    return op
+
+
+def _digest(arrays: Sequence[np.ndarray]) -> str:
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
 
 _NOT_IN_DIGEST = ("name", "work")
 _UNKNOWN_IF_NEGATIVE = ("alias_of_tensor", "stage_of_op")

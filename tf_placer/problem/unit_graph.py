@@ -131,3 +131,127 @@ def _hops(neighbors: list[np.ndarray], start: int) -> np.ndarray:
                 hops[other] = hops[unit] + 1
                 queue.append(other)
     return hops
+
+
+# Units and devices in the order in which simple planners take them.
+
+
+def order_of_use(problem: Problem) -> np.ndarray:
+    """[U] int64: units in the order in which the step first needs them.
+
+    Units that touch a variable open and close the step (a read, an update), so between units there is no topological
+    order. A unit stands where the first op is that reads from it or that it runs on what others give it: a variable
+    stands before its first reader, everything else where its first op stands among the ops.
+    """
+    position = np.full(problem.num_units, problem.num_ops, np.int64)
+    first_op = np.full(problem.num_units, problem.num_ops, np.int64)
+    np.minimum.at(first_op, problem.unit_of_op, np.arange(problem.num_ops))
+    graph = problem.op_graph
+    source, target = problem.unit_of_op[graph.producer], problem.unit_of_op[graph.consumer]
+    between = source != target
+    np.minimum.at(position, source[between], graph.consumer[between])
+    np.minimum.at(position, target[between], graph.consumer[between])
+    position = np.where(position == problem.num_ops, first_op, position)
+    # Where a unit and what it reads for the first time stand together, the one that began earlier goes first.
+    return np.lexsort((np.arange(problem.num_units), first_op, position))
+
+
+def slowness(problem: Problem) -> np.ndarray:
+    """[D] float64: how long the ops that may run on a device take there, as a multiple of where each is fastest."""
+    allowed = problem.allowed[problem.unit_of_op]
+    there_ns = np.where(allowed, problem.compute_ns, 0).sum(axis=0, dtype=np.float64)
+    fastest_ns = np.where(allowed, problem.fastest_ns()[:, np.newaxis], 0).sum(axis=0, dtype=np.float64)
+    return np.where(allowed.any(axis=0), (there_ns + 1) / (fastest_ns + 1), np.inf)
+
+
+def fastest_devices(problem: Problem) -> np.ndarray:
+    """[D] int64: devices by ``slowness``, the fastest first."""
+    return np.argsort(slowness(problem), kind="stable")
+
+
+def alike_devices(problem: Problem) -> np.ndarray:
+    """[<= D] int64: the fastest device and those at most twice as slow, the fastest first: GPUs without their host."""
+    devices, slow = fastest_devices(problem), slowness(problem)
+    return devices[slow[devices] <= 2 * slow[devices[0]]]
+
+
+def mean_ns(problem: Problem) -> np.ndarray:
+    """[N] float64: the time of each op in the mean over the devices that it may run on."""
+    allowed = problem.allowed[problem.unit_of_op]
+    total_ns: np.ndarray = np.where(allowed, problem.compute_ns, 0).sum(axis=1, dtype=np.float64)
+    return total_ns / allowed.sum(axis=1)
+
+
+# How much memory each unit brings to the device that it is on.
+
+
+def held_bytes(problem: Problem) -> np.ndarray:
+    """[U] int64: what each unit's outputs hold at the moment when a step on one device holds most.
+
+    Beside ``Problem.resident_bytes`` an estimate of a unit's share of the peak: the ops of the step run one at a time
+    in their order, and the outputs that are alive at its fullest moment are counted, such as activations that wait for
+    the backward pass. Copies that are sent, and moments that are fuller elsewhere, are left out: only the simulator
+    knows those.
+    """
+    held = np.zeros(problem.num_units, np.int64)
+    if not len(problem.tensor_producer):
+        return held
+    first = problem.tensor_producer.astype(np.int64)
+    last = first.copy()
+    read = np.diff(problem.consumer_offset) > 0
+    last[read] = problem.consumer_op[problem.consumer_offset[1:][read] - 1]
+    for sharing in np.flatnonzero(problem.alias_of_tensor >= 0)[::-1]:  # what it shares lives as long
+        shared = problem.alias_of_tensor[sharing]
+        last[shared] = max(last[shared], last[sharing])
+    own = problem.own_bytes()
+    change = np.zeros(problem.num_ops + 1, np.int64)
+    np.add.at(change, first, own)
+    np.subtract.at(change, last + 1, own)
+    fullest = int(np.cumsum(change)[:-1].argmax())
+    alive = (first <= fullest) & (fullest <= last)
+    np.add.at(held, problem.unit_of_op[first[alive]], own[alive])
+    return held
+
+
+# The tensors that a placement sends from device to device.
+
+
+@dataclasses.dataclass(frozen=True)
+class Crossing:
+    """One tensor on its way to one device.
+
+    Attributes:
+      op: position of its producer.
+      source, target: devices, as positions.
+      num_bytes: of the tensor.
+    """
+
+    op: int
+    source: int
+    target: int
+    num_bytes: int
+
+
+def crossings(problem: Problem, device_of_unit: np.ndarray) -> list[Crossing]:
+    """All transfers of one step, the largest first; a tensor crosses to a device once however many read it there.
+
+    Args:
+      problem: the graph.
+      device_of_unit: [U].
+    """
+    device = device_of_unit[problem.unit_of_op]
+    graph = problem.op_graph
+    target = device[graph.consumer]
+    crossing = device[graph.producer] != target
+    pairs = np.unique(np.stack([graph.tensor[crossing], target[crossing]], axis=1), axis=0)
+    tensors = pairs[:, 0]
+    order = np.argsort(-problem.tensor_bytes[tensors], kind="stable")
+    return [
+        Crossing(
+            int(problem.tensor_producer[t]),
+            int(device[problem.tensor_producer[t]]),
+            int(to),
+            int(problem.tensor_bytes[t]),
+        )
+        for t, to in pairs[order]
+    ]

@@ -6,13 +6,13 @@ import math
 
 import numpy as np
 
+from tf_placer.base.quantities import excess, gain, in_unit, milliseconds, percentage, ratio, size
 from tf_placer.cluster.device import short_device_name
 from tf_placer.data_parallel.data_parallel import DataParallel
 from tf_placer.planning.outcome import CALLED, GIVEN, RACED, UNPLACED, UNPLACED_CALLED, Outcome, Timed
 from tf_placer.problem.memory_bounds import accelerators
-from tf_placer.quantities import excess, gain, in_unit, milliseconds, percentage, ratio, size
-from tf_placer.runtime.statistics import clearly_differ
-from tf_placer.search.result import SearchResult
+from tf_placer.runtime.timing import clearly_differ
+from tf_placer.search.recorder import SearchResult
 
 _SAME = 0.005  # a share of the step time that nobody would change a program for
 

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 import rich.console
 import rich.table
 
+from tf_placer.base.quantities import excess, in_unit, milliseconds, percentage, ratio
 from tf_placer.data_parallel.data_parallel import DataParallel
 from tf_placer.evaluation.measurement import Status
 from tf_placer.planning.outcome import CALLED, NOT_RUN, RACED, UNPLACED, UNPLACED_CALLED, Outcome, Timed
-from tf_placer.problem.crossings import crossings
 from tf_placer.problem.layer_rows import MOST_ROWS, LayerRow, layer_rows
 from tf_placer.problem.layers import Layers, layers_of
 from tf_placer.problem.placement import Placement
-from tf_placer.quantities import excess, in_unit, milliseconds, percentage, ratio
+from tf_placer.problem.unit_graph import crossings
 from tf_placer.report.sentences import remarks, split_batch_sentence, use_of_plan, verdict
 
 LAYER_COLUMNS = ("layer", "on", "ops", "work", "variables", "outputs")

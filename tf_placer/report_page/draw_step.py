@@ -8,20 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from colocation.op_facts import VARIABLES
-from tf_placer.evaluation.critical_path import Stretch
-from tf_placer.evaluation.memory_curves import MemoryCurve
-from tf_placer.evaluation.timeline import StepTimeline, simulated_timeline
+from tf_placer.evaluation.timeline import MemoryCurve, StepTimeline, Stretch, simulated_timeline
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.layers import layers_of
 from tf_placer.problem.problem import Problem
-from tf_placer.report_page.step_view import (
-    ChoreTable,
-    DeviceView,
-    MemoryView,
-    OpTable,
-    StepView,
-    TransferTable,
-)
+from tf_placer.report_page.page import ChoreTable, DeviceView, MemoryView, OpTable, StepView, TransferTable
 
 _SLICES = 400  # of the step, in each of which the page has the most memory in use
 

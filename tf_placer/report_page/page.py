@@ -2,11 +2,133 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
+import functools
+import hashlib
+import html
+import json
+import pathlib
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from tf_placer.report_page.step_view import StepView
+import numpy as np
+
+# One step of a plan as tables: what runs where and when, what crosses, memory, layers.
+
+
+@dataclasses.dataclass(frozen=True)
+class DeviceView:
+    """A device: what it is called on the page, and the memory that it has."""
+
+    label: str
+    name: str
+    capacity_bytes: int
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class OpTable:
+    """The N ops.
+
+    Attributes:
+      scope, leaf: [N] their names in two parts: position in ``StepView.scopes``, and what follows it.
+      type, layer, device: [N] positions.
+      start_ns, duration_ns: [N].
+      output_bytes: [N] of all that the op puts out.
+      resident_bytes: [N] of variables; of a unit it is counted at one op.
+      critical: positions of ops on the critical path.
+    """
+
+    scope: np.ndarray
+    leaf: tuple[str, ...]
+    type: np.ndarray
+    layer: np.ndarray
+    device: np.ndarray
+    start_ns: np.ndarray
+    duration_ns: np.ndarray
+    output_bytes: np.ndarray
+    resident_bytes: np.ndarray
+    critical: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TransferTable:
+    """The X transfers.
+
+    Attributes:
+      op: [X] producers.
+      source, target, channel: [X] positions of devices and channels.
+      start_ns, duration_ns, bytes: [X].
+      critical: positions of transfers on the critical path.
+    """
+
+    op: np.ndarray
+    source: np.ndarray
+    target: np.ndarray
+    channel: np.ndarray
+    start_ns: np.ndarray
+    duration_ns: np.ndarray
+    bytes: np.ndarray
+    critical: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ChoreTable:
+    """What devices themselves do for transfers, where hardware does not: the Y sends and receives.
+
+    Attributes:
+      transfer, device: [Y] positions.
+      start_ns, duration_ns: [Y].
+      critical: positions of those on the critical path.
+    """
+
+    transfer: np.ndarray
+    device: np.ndarray
+    start_ns: np.ndarray
+    duration_ns: np.ndarray
+    critical: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class MemoryView:
+    """Memory of one device: ``bytes[i]`` [M] from ``at_ns[i]`` [M] on; thinned, but for the peak."""
+
+    at_ns: np.ndarray
+    bytes: np.ndarray
+    peak_bytes: int
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class StepView:
+    """One step of a plan.
+
+    Attributes:
+      step_ns: how long it takes.
+      devices: [D].
+      channels: names of the links' channels.
+      types: of ops.
+      scopes: beginnings of names of ops.
+      layer_name, layer_parent: [L] layers; the parent is a position before the layer's own, -1 for none.
+      ops, transfers, chores: the tables.
+      memory: [D].
+      path_links: (nanoseconds, place, place) where the critical path changes its place: a device, or the number of
+        devices and a channel.
+    """
+
+    step_ns: int
+    devices: tuple[DeviceView, ...]
+    channels: tuple[str, ...]
+    types: tuple[str, ...]
+    scopes: tuple[str, ...]
+    layer_name: tuple[str, ...]
+    layer_parent: np.ndarray
+    ops: OpTable
+    transfers: TransferTable
+    chores: ChoreTable
+    memory: tuple[MemoryView, ...]
+    path_links: tuple[tuple[int, int, int], ...]
+
 
 Row = Mapping[str, Any]
 """A row of a table or a chart, as JSON has it."""
@@ -59,3 +181,73 @@ class Page:
 
     title: str
     sections: tuple[Section, ...]
+
+
+# A page as one HTML file that needs no network: its data, the charting library and its own code are in it.
+
+_FOLDER = pathlib.Path(__file__).parent
+_ASSETS, _ECHARTS = _FOLDER / "assets", _FOLDER / "echarts" / "echarts.min.js"
+# In the order in which they need each other: constants are made when a script is read.
+_SCRIPTS = (
+    "format.js",
+    "charts.js",
+    "step_times.js",
+    "lanes.js",
+    "timeline.js",
+    "timeline_events.js",
+    "memory.js",
+    "layers.js",
+    "transfers.js",
+    "progress.js",
+    "apply.js",
+    "main.js",
+)
+_SLOT = re.compile(r"{{(\w+)}}")
+# In a script element these could end it, or begin a comment; in JSON they only stand in strings.
+_ESCAPED = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
+
+
+def page_html(page: Page) -> str:
+    """The whole file.
+
+    Only the scripts of this package run: the page's own policy names them by their hashes, so text that comes with a
+    program can start nothing, and nothing is loaded from anywhere.
+    """
+    scripts = {"echarts": _asset(_ECHARTS), "script": "\n".join(_asset(_ASSETS / name) for name in _SCRIPTS)}
+    hashes = " ".join(_source_hash(text) for text in scripts.values())
+    parts = {
+        "policy": f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {hashes}",
+        "title": html.escape(page.title),
+        "style": _asset(_ASSETS / "page.css"),
+        "data": page_json(page),
+        **scripts,
+    }
+    return _SLOT.sub(lambda slot: parts[slot[1]], _asset(_ASSETS / "page.html"))
+
+
+def page_json(page: Page) -> str:
+    """The page's data; what a program calls its ops cannot leave the strings that it is in."""
+    return json.dumps(_plain(page), separators=(",", ":"), allow_nan=False).translate(_ESCAPED)
+
+
+def _plain(value: Any) -> Any:
+    """A dataclass, and all that is in it, as JSON has it."""
+    if dataclasses.is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return value
+
+
+@functools.cache
+def _asset(path: pathlib.Path) -> str:
+    return path.read_text(encoding="utf8")
+
+
+def _source_hash(script: str) -> str:
+    digest = hashlib.sha256(script.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
-from colocation.op_facts import CALLS
+from colocation.op_facts import CALLS, parse_input
 from colocation.tensorflow_internals import (
     ConcreteFunction,
     FuncGraph,
@@ -17,26 +18,200 @@ from colocation.tensorflow_internals import (
     call_gradients,
     concrete_function_like,
     copy_handle_data,
+    copy_stack_trace,
+    functions_of,
+    host_address_space,
     live_variables,
     set_call_gradient,
+    tell_stack_traces,
 )
-from tf_placer.eager import eagerly
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError
+from tf_placer.base.eager import eagerly
 from tf_placer.graph.item import Item
 from tf_placer.graph.reading.from_function import example_tensors, function_name, traced
+from tf_placer.problem.analytic_problem import units_of
 from tf_placer.problem.placement import Placement
-from tf_placer.rewrite.custom_gradients import with_custom_gradients
 from tf_placer.rewrite.functions import (
+    with_custom_gradients,
     with_functions_of_their_own,
     with_functions_renamed,
     with_handle_data,
 )
-from tf_placer.rewrite.holders import mark_as_placed
-from tf_placer.rewrite.host_devices import with_host_ops_here
 from tf_placer.rewrite.rewrite import check_can_be_written, check_made_for, check_placement, rewrite
-from tf_placer.rewrite.shapes import shapes_behind_handles
-from tf_placer.rewrite.stack_traces import keep_stack_traces, tell_traces_of_bodies
-from tf_placer.rewrite.variables import check_movable, move_to_devices, variables_of_handles
+from tf_placer.rewrite.variables import check_movable, mark_as_placed, move_to_devices, variables_of_handles
+
+# Keeps what needs the calling process in it, where a plan is for other processes.
+
+
+def with_host_ops_here(item: Item, device_of_op: Mapping[str, str]) -> Mapping[str, str]:
+    """The devices of a plan, in which the ops that need this process are on its CPU.
+
+    A cluster of workers has no device in this process, so a plan puts these ops on one that stands for it
+    (``Cluster.host``). What shares a device with them goes along. A resource is where its handle says.
+
+    Args:
+      item: the program.
+      device_of_op: a full device string for each of its ops; left alone.
+    """
+    here = host_address_space()
+    away = [name for name in item.host_ops if not _is_at(device_of_op[name], here)]
+    if not away:
+        return device_of_op
+    unit_of_op = units_of(item).unit_of_op
+    at = {capture.node: capture.device for capture in item.host_captures if _is_at(capture.device, here)}
+    at |= {variable.node: variable.device for variable in item.variables if variable.stays}
+    device_of_unit: dict[int, str] = {}
+    for name in sorted(away, key=lambda name: name not in at):
+        device = at.get(name, f"{here}/device:CPU:0")
+        device_of_unit.setdefault(int(unit_of_op[item.index.id_of_name[name]]), device)
+    return {
+        name: device_of_unit.get(int(unit), device_of_op[name])
+        for name, unit in zip(item.index.names, unit_of_op, strict=True)
+    }
+
+
+def _is_at(device: str, address_space: str) -> bool:
+    """Whether a device is one of a process."""
+    have, want = tf.DeviceSpec.from_string(device), tf.DeviceSpec.from_string(address_space)
+    return (have.job, have.replica, have.task) == (want.job, want.replica, want.task)
+
+
+# Shapes of what is read from variables, in a graph to which these are arguments.
+
+
+def shapes_behind_handles(
+    graph_def: tf.compat.v1.GraphDef, inputs: Mapping[str, tf.Tensor]
+) -> dict[str, tf.TensorShape]:
+    """Returns the shapes that inference knows once it is told what is behind the graph's handles.
+
+    TensorFlow infers shapes as it imports nodes, and only then can a handle be told its variable. What is read from it
+    has no shape then, and forward-mode differentiation fails where it needs zeros of the shape of a gradient. So the
+    handles come first here, in a graph of their own.
+
+    Args:
+      graph_def: its functions are known to this process.
+      inputs: node -> a tensor with the shape, and the variable, that the node's tensor has.
+
+    Returns:
+      Tensor ("node:i") -> its shape, as far as it is known; nothing where no input is a handle.
+    """
+    if all(tensor.dtype != tf.resource for tensor in inputs.values()):
+        return {}
+    first, rest = tf.compat.v1.GraphDef(versions=graph_def.versions), tf.compat.v1.GraphDef()
+    rest.CopyFrom(graph_def)
+    del rest.node[:]
+    for node in graph_def.node:
+        copy = (first if node.name in inputs else rest).node.add()
+        copy.CopyFrom(node)
+        copy.attr.pop("_class", None)  # it may name a node of the other part
+    # Under names of their own: an ``a`` cannot be imported after an ``a/b``, as the capture of an op ``a`` is called.
+    new_name = {name: f"input_{number}" for number, name in enumerate(inputs)}
+    for node in first.node:
+        node.name = new_name[node.name]
+    with FuncGraph("shapes").as_default() as graph:
+        tf.import_graph_def(first, name="inputs")
+        here_of = {name: graph.get_tensor_by_name(f"inputs/{new_name[name]}:0") for name in inputs}
+        for name, tensor in inputs.items():
+            if tensor.dtype in (tf.resource, tf.variant):
+                copy_handle_data(tensor, here_of[name])
+            if tensor.dtype != tf.resource:
+                here_of[name].set_shape(tensor.shape)
+        input_map = {}
+        for text in {text for node in rest.node for text in node.input}:
+            _, name, _ = parse_input(text)
+            if name in here_of:
+                input_map[text] = here_of[
+                    name
+                ]  # the tensor stands for its op where that is waited for ("^node")
+        tf.import_graph_def(rest, input_map=input_map, name="rest")
+    tensors = [
+        (f"{node.name}:{tensor.value_index}", tensor)
+        for node in rest.node
+        for tensor in graph.get_operation_by_name(f"rest/{node.name}").outputs
+    ]
+    return {
+        name: tensor.shape
+        for name, tensor in tensors
+        if tensor.dtype not in (tf.resource, tf.variant) and tensor.shape.rank is not None
+    }
+
+
+# The lines of a person's program that ops come from, kept in a graph that is made anew, so that errors name them.
+
+
+def keep_stack_traces(traced: ConcreteFunction, graph: FuncGraph) -> None:
+    """Gives the ops of a placed graph the stack traces of those that they were, inlined or not.
+
+    Args:
+      traced: the function that was placed.
+      graph: the placed one's, before a function is made of it.
+    """
+    origins = _Origins(traced.graph)
+    for op in graph.get_operations():
+        origin = origins.of(traced.graph, op.name)
+        if origin is not None:
+            copy_stack_trace(origin, op)
+
+
+def tell_traces_of_bodies(
+    traced: ConcreteFunction, placed: ConcreteFunction, graph_def: tf.compat.v1.GraphDef, suffix: str
+) -> None:
+    """The same for the ops in the bodies of loops and in branches, which are not in the placed graph.
+
+    Args:
+      traced: the function that was placed.
+      placed: the placed one.
+      graph_def: its graph.
+      suffix: what was added to the names of its library's functions.
+    """
+    origins = _Origins(traced.graph)
+    found: dict[str, tf.Operation] = {}
+    for function in graph_def.library.function:
+        body = origins.body(function.signature.name.removesuffix(suffix))
+        for node in function.node_def if body is not None else ():
+            origin = origins.of(body, node.name)
+            if origin is not None:
+                found.setdefault(node.name, origin)
+    if found:
+        tell_stack_traces(placed, found)
+
+
+class _Origins:
+    """The ops that a traced function and those that it calls were traced to."""
+
+    def __init__(self, graph: FuncGraph) -> None:
+        self._graphs = {
+            name: function.graph
+            for name, function in functions_of(graph).items()
+            if hasattr(function, "graph")
+        }
+        self._ops: dict[int, dict[str, tf.Operation]] = {}
+
+    def body(self, name: str) -> FuncGraph | None:
+        """The traced graph of a function, or of one that it is a copy of (``with_functions_of_their_own``)."""
+        return self._graphs.get(name) or self._graphs.get(re.sub(r"_\d+$", "", name))
+
+    def of(self, graph: FuncGraph, name: str) -> tf.Operation | None:
+        """The op of this name, inside of calls that were inlined, too; the op that one is a part or a copy of."""
+        ops = self._ops_of(graph)
+        if name in ops:
+            return ops[name]
+        parts = name.split("/")
+        for length in range(len(parts) - 1, 0, -1):
+            found = ops.get("/".join(parts[:length]))
+            if found is not None:
+                inside = self._called(found)
+                return (inside and self.of(inside, "/".join(parts[length:]))) or found
+        return None
+
+    def _called(self, op: tf.Operation) -> FuncGraph | None:
+        return self._graphs.get(op.get_attr("f").name if op.type in CALLS else op.type)
+
+    def _ops_of(self, graph: FuncGraph) -> dict[str, tf.Operation]:
+        if id(graph) not in self._ops:
+            self._ops[id(graph)] = {op.name: op for op in graph.get_operations()}
+        return self._ops[id(graph)]
+
 
 _serial = itertools.count()
 _CONSTANT_BYTES = (

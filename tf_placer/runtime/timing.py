@@ -3,13 +3,87 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import scipy.stats
 
-from tf_placer import arguments
-from tf_placer.runtime.statistics import hopeless
+from tf_placer.base import arguments
+
+# What a few noisy step times say of their median.
+
+
+def median_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
+    """An interval that holds the median with at least ``confidence``, whatever the distribution.
+
+    Order statistics (Hahn & Meeker, "Statistical Intervals", section 5.2): each sample lies below the median with
+    probability 1/2, so how many do is binomial. Too few samples give an unbounded interval.
+
+    Args:
+      samples: independent step times.
+      confidence: in (0, 1]; 1 gives an unbounded interval.
+
+    Returns:
+      Two of the samples, or (-inf, inf).
+    """
+    ordered = np.sort(np.asarray(samples, np.float64))
+    n = len(ordered)
+    # The interval from the r-th least to the r-th largest misses with twice P(fewer than r samples below).
+    rank = int(scipy.stats.binom.ppf((1 - confidence) / 2, n, 0.5)) if n else 0
+    while rank > 0 and 2 * scipy.stats.binom.cdf(rank - 1, n, 0.5) > 1 - confidence:
+        rank -= 1
+    if rank <= 0:
+        return float("-inf"), float("inf")
+    return float(ordered[rank - 1]), float(ordered[n - rank])
+
+
+def clearly_slower(samples: Sequence[float], reference: Sequence[float], confidence: float = 0.95) -> bool:
+    """Whether a program is slower than another that it was timed in turn with.
+
+    Compares turn by turn: what the machine does to a turn it does to both, and leaves their ratio alone. The
+    program is slower when the interval of the median ratio lies above 1, so one that is no slower is taken
+    for slower with a probability of (1 - ``confidence``) / 2 at most: the sign test (Conover, "Practical Nonparametric
+    Statistics", section 3.4).
+
+    Args:
+      samples: one time a turn.
+      reference: of the other; the first turns of both are the same turns, and one may have had more.
+      confidence: in (0, 1]; 1 never says so.
+    """
+    turns = min(len(samples), len(reference))
+    ratios = np.asarray(samples[:turns], np.float64) / np.asarray(reference[:turns], np.float64)
+    return median_interval(ratios.tolist(), confidence)[0] > 1
+
+
+def clearly_differ(samples: Sequence[float], others: Sequence[float]) -> bool:
+    """Whether one of two programs that were timed in turn is ``clearly_slower`` than the other."""
+    return clearly_slower(samples, others) or clearly_slower(others, samples)
+
+
+def hopeless(
+    samples: Sequence[float], incumbent: Sequence[float], false_stop_rate: float = 0.005, margin: float = 0.1
+) -> bool:
+    """Whether the first steps of a candidate say that it is slower than the incumbent.
+
+    If the candidate were as fast, all j + n steps would be exchangeable, and all j of its steps would be slower than
+    all n of the incumbent's with probability j! n! / (n + j)!, whatever the distribution. It is hopeless when they
+    are and that probability is at most ``false_stop_rate``. To ask after every step costs nothing extra: one step
+    that is not slower keeps the candidate for good.
+
+    Steps of different minutes are not quite exchangeable, because the machine drifts; so each step must even be
+    slower than ``1 + margin`` times the incumbent's slowest. A margin covers drift up to itself, and no more.
+
+    Args:
+      samples: [j] first timed steps of the candidate.
+      incumbent: [n] all timed steps of the best program so far.
+      false_stop_rate: in (0, 1).
+      margin: at least 0, a share of the incumbent's slowest step.
+    """
+    if not samples or not incumbent or min(samples) <= (1 + margin) * max(incumbent):
+        return False
+    return 1 / math.comb(len(incumbent) + len(samples), len(samples)) <= false_stop_rate
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,3 +180,97 @@ def spread_s(step_s: Sequence[float], config: RuntimeConfig) -> float:
 
 def _kept(step_s: Sequence[float], config: RuntimeConfig) -> Sequence[float]:
     return step_s if stopped_early(step_s, config) else step_s[-config.keep :]
+
+
+# Times several programs in turn, step by step, so that no drift of the machine can choose the winner.
+
+TURN_S = 0.05
+
+
+def race_steps(
+    steps: Sequence[Callable[[], None]],
+    rounds: int,
+    warmup_rounds: int = 2,
+    confidence: float = 0.99,
+    turn_s: float = TURN_S,
+    clock: Callable[[], float] = time.perf_counter,
+) -> list[list[float]]:
+    """Gives every program a turn in each round; who is clearly slower than the leader drops out.
+
+    A turn is one step, or as many as fit in ``turn_s``: a step of a millisecond right after another program's pays
+    for caches that the other has filled, which a program by itself does not.
+
+    The leader is the program with the least median so far; another drops out when it is ``clearly_slower``. A round
+    times every program within moments of each other, so what slows the machine for a while slows them all; every
+    other round goes backward, so that a machine that gets slower and slower favours nobody. Who would come right after
+    itself, and find its own caches, comes after an untimed step of another.
+
+    Args:
+      steps: one function for each program; each runs a step.
+      rounds: timed turns of each.
+      warmup_rounds: untimed rounds first, of one step each.
+      confidence: of each interval; high, because the question is asked anew in every round. 1 keeps all to the end.
+      turn_s: seconds of a turn, at least one step.
+      clock: seconds.
+
+    Returns:
+      One time for each turn of each program, the median of its steps; fewer for one that dropped out.
+    """
+    samples: list[list[float]] = [[] for _ in steps]
+    for _ in range(warmup_rounds):
+        for step in steps:
+            step()
+    racing = list(range(len(steps)))
+    last = -1
+    for turn in range(rounds):
+        order = racing if turn % 2 == 0 else racing[::-1]
+        if order[0] == last:
+            steps[order[-1]]()
+        for i in order:
+            samples[i].append(_turn(steps[i], turn_s, clock))
+        last = order[-1]
+        leader = min(racing, key=lambda i: float(np.median(samples[i])))
+        racing = [i for i in racing if not clearly_slower(samples[i], samples[leader], confidence)]
+    return samples
+
+
+def race_times_s(samples: Sequence[Sequence[float]]) -> list[float]:
+    """One time for each program of a race, comparable whatever the machine did meanwhile.
+
+    The winner's is its median. Another's is that, times the median of its ratio to the winner turn by turn: who dropped
+    out early has only seen the machine as it was then.
+
+    Args:
+      samples: from ``race_steps``, one of them at least with all turns.
+    """
+    return [float(np.median(one)) for one in _at_the_winners_level(samples)]
+
+
+def race_spreads_s(samples: Sequence[Sequence[float]]) -> list[tuple[float, float]]:
+    """Lower and upper quartile of what ``race_times_s`` gives the middle of, for each program of a race.
+
+    Args:
+      samples: as there.
+    """
+    found = [np.quantile(one, [0.25, 0.75]).tolist() for one in _at_the_winners_level(samples)]
+    return [(low, high) for low, high in found]
+
+
+def _at_the_winners_level(samples: Sequence[Sequence[float]]) -> list[np.ndarray]:
+    """The winner's times, and those of the others as its median times what they took of the winner turn by turn."""
+    turns = max(map(len, samples))
+    winner = min((one for one in samples if len(one) == turns), key=lambda one: float(np.median(one)))
+    level_s = float(np.median(winner))
+    return [
+        np.array(one) if one is winner else level_s * (np.array(one) / np.array(winner[: len(one)]))
+        for one in samples
+    ]
+
+
+def _turn(step: Callable[[], None], turn_s: float, clock: Callable[[], float]) -> float:
+    times_s: list[float] = []
+    while sum(times_s) < turn_s:
+        start = clock()
+        step()
+        times_s.append(clock() - start)
+    return float(np.median(times_s))

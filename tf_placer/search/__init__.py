@@ -2,21 +2,21 @@
 
 from typing import TYPE_CHECKING
 
-from tf_placer.lazy_face import make_lazy
+from tf_placer.base.lazy_face import make_lazy
 
 if TYPE_CHECKING:
-    from tf_placer.search.budget import Budget
+    from tf_placer.search.known import Budget
     from tf_placer.search.progress import ConsoleProgress
     from tf_placer.search.progress import Progress
-    from tf_placer.search.result import HistoryEntry
-    from tf_placer.search.result import SearchResult
+    from tf_placer.search.recorder import HistoryEntry
+    from tf_placer.search.recorder import SearchResult
     from tf_placer.search.round import Context
     from tf_placer.search.round import Method
     from tf_placer.search.round import Round
     from tf_placer.search.search import search
-    from tf_placer.method_spec import Kind
-    from tf_placer.method_spec import MethodSpec
-    from tf_placer.method_spec import Role
+    from tf_placer.base.method_spec import Kind
+    from tf_placer.base.method_spec import MethodSpec
+    from tf_placer.base.method_spec import Role
 
 __all__ = [
     "Budget",
@@ -36,17 +36,17 @@ __all__ = [
 make_lazy(
     __name__,
     {
-        "Budget": "tf_placer.search.budget",
+        "Budget": "tf_placer.search.known",
         "ConsoleProgress": "tf_placer.search.progress",
         "Context": "tf_placer.search.round",
-        "HistoryEntry": "tf_placer.search.result",
-        "Kind": "tf_placer.method_spec",
+        "HistoryEntry": "tf_placer.search.recorder",
+        "Kind": "tf_placer.base.method_spec",
         "Method": "tf_placer.search.round",
-        "MethodSpec": "tf_placer.method_spec",
+        "MethodSpec": "tf_placer.base.method_spec",
         "Progress": "tf_placer.search.progress",
-        "Role": "tf_placer.method_spec",
+        "Role": "tf_placer.base.method_spec",
         "Round": "tf_placer.search.round",
-        "SearchResult": "tf_placer.search.result",
+        "SearchResult": "tf_placer.search.recorder",
         "search": "tf_placer.search.search",
     },
 )

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tf_placer.errors import InputError
-from tf_placer.files import write_atomically
+from tf_placer.base.arguments import InputError
+from tf_placer.base.files import write_atomically
 from tf_placer.planners.planner import Resumable
 
 SCHEMA_VERSION = 1

@@ -10,21 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from tf_placer.evaluation.any_order import search_simulator
+from tf_placer.base.method_spec import MethodSpec, Role
 from tf_placer.evaluation.measurement import Status
-from tf_placer.method_spec import MethodSpec, Role
-from tf_placer.planners.topological_fill import topological_fill
+from tf_placer.evaluation.simulated import search_simulator
+from tf_placer.planners.plain import topological_fill
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.memory_bounds import accelerators, fullest_share, least_share
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
-from tf_placer.problem.unit_order import order_of_use
+from tf_placer.problem.unit_graph import order_of_use
 from tf_placer.search import methods
-from tf_placer.search.budget import Budget
 from tf_placer.search.ctrl_c import patient
-from tf_placer.search.objective import Objective
+from tf_placer.search.known import Budget, Objective
 from tf_placer.search.progress import Progress
-from tf_placer.search.result import HistoryEntry, LeastMemory, SearchResult
+from tf_placer.search.recorder import HistoryEntry, LeastMemory, SearchResult
 from tf_placer.search.settings import configured
 from tf_placer.search.shortest import shortest
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 import importlib
 
-from tf_placer.errors import InputError
-from tf_placer.method_spec import Kind, MethodSpec, Role
-from tf_placer.registration import check_registration
+from tf_placer.base.arguments import InputError, check_registration
+from tf_placer.base.method_spec import Kind, MethodSpec, Role
 from tf_placer.search.known import DEFAULT, MODULES, check_name
 from tf_placer.search.portfolio import RACE_VERSION, PortfolioConfig, portfolio_rounds
 from tf_placer.search.round import Method

@@ -9,10 +9,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from tf_placer.method_spec import Kind, MethodSpec, Role, Settings, setting
+from tf_placer.base.method_spec import Kind, MethodSpec, Role, Settings, setting
 from tf_placer.search.checkpoint import Checkpoint
-from tf_placer.search.drivers import rounds
-from tf_placer.search.round import Context, Round, evaluated
+from tf_placer.search.round import Context, Round, evaluated, rounds
 from tf_placer.search.settings import configured
 
 # Of what a race keeps: one that was saved with another cannot go on.

@@ -10,9 +10,9 @@ from typing import Protocol
 import rich.console
 import rich.progress
 
-from tf_placer.quantities import milliseconds
-from tf_placer.search.budget import Budget
-from tf_placer.search.result import HistoryEntry
+from tf_placer.base.quantities import milliseconds
+from tf_placer.search.known import Budget
+from tf_placer.search.recorder import HistoryEntry
 
 LINE_EVERY_S = 10.0
 

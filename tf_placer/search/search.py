@@ -7,23 +7,21 @@ import os
 
 import numpy as np
 
-from tf_placer import arguments
-from tf_placer.eager import eagerly
-from tf_placer.errors import InputError
-from tf_placer.evaluation.evaluator import Evaluator
-from tf_placer.method_spec import MethodSpec, Role
+from tf_placer.base import arguments
+from tf_placer.base.arguments import InputError
+from tf_placer.base.eager import eagerly
+from tf_placer.base.method_spec import MethodSpec, Role
+from tf_placer.evaluation.simulated import Evaluator
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
-from tf_placer.search.arguments import method_of, seed_of
-from tf_placer.search.budget import Budget
+from tf_placer.search.known import SLOW_DOWN, TIME, Budget, Objective
 from tf_placer.search.least_memory import least_memory
-from tf_placer.search.objective import SLOW_DOWN, TIME, Objective
 from tf_placer.search.progress import Progress, Silent
-from tf_placer.search.result import SearchResult
+from tf_placer.search.recorder import SearchResult
 from tf_placer.search.round import Method
 from tf_placer.search.settings import configured
-from tf_placer.search.shortest import shortest
+from tf_placer.search.shortest import method_of, seed_of, shortest
 
 _DEFAULT = methods.the(Role.DEFAULT).name
 _GIVE_EVALUATOR = "give a SimulatedEvaluator or a RuntimeEvaluator of the problem, or None"

@@ -7,9 +7,9 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
-from tf_placer import arguments
-from tf_placer.errors import InputError
-from tf_placer.method_spec import MethodSpec
+from tf_placer.base import arguments
+from tf_placer.base.arguments import InputError
+from tf_placer.base.method_spec import MethodSpec
 
 
 def configured(spec: MethodSpec, config: object | None = None) -> Any:
@@ -41,7 +41,9 @@ def configured(spec: MethodSpec, config: object | None = None) -> Any:
     hints = typing.get_type_hints(spec.config)
     try:
         taken = {name: _taken(name, value, hints[name]) for name, value in config.items()}
-        if "preset" in taken:  # says what the fields are that are not given (``tf_placer/method_spec.py``)
+        if (
+            "preset" in taken
+        ):  # says what the fields are that are not given (``tf_placer/base/method_spec.py``)
             default = spec.config(preset=taken["preset"])
         return dataclasses.replace(default, **taken)
     except InputError as error:

@@ -4,41 +4,208 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import os
 import pathlib
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from tf_placer.eager import eagerly
-from tf_placer.errors import InputError
-from tf_placer.evaluation.any_order import search_simulator
-from tf_placer.evaluation.evaluator import Evaluator
-from tf_placer.evaluation.journaled import JournaledEvaluator
+from tf_placer.base import arguments
+from tf_placer.base.arguments import MAX_SEED, InputError
+from tf_placer.base.eager import eagerly
+from tf_placer.base.files import reserved
+from tf_placer.base.method_spec import Kind, MethodSpec, Role
+from tf_placer.base.quantities import size
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.cluster.cluster_file import preset_names
+from tf_placer.cluster.device import short_device_name
+from tf_placer.evaluation.journal import JournaledEvaluator
 from tf_placer.evaluation.measurement import Status
-from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.folders import reserved
-from tf_placer.method_spec import Kind, MethodSpec, Role
+from tf_placer.evaluation.simulated import Evaluator, SimulatedEvaluator, search_simulator
+from tf_placer.planners.plain import single_device_placements, topological_fill
 from tf_placer.problem.bounds import lower_bounds
 from tf_placer.problem.decisions import Decisions
+from tf_placer.problem.memory_bounds import accelerators, shortage
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
-from tf_placer.problem.shortage import shortage
+from tf_placer.problem.unit_graph import held_bytes
 from tf_placer.search import methods
-from tf_placer.search.arguments import method_of, start_of
-from tf_placer.search.budget import Budget
 from tf_placer.search.checkpoint import Checkpoint
 from tf_placer.search.ctrl_c import CtrlC, patient
-from tf_placer.search.drivers import rounds
+from tf_placer.search.known import Budget
 from tf_placer.search.progress import Progress, Silent
-from tf_placer.search.recorder import Recorder
-from tf_placer.search.result import SearchResult
-from tf_placer.search.room import room_needed
-from tf_placer.search.round import Context, Round, evaluated
+from tf_placer.search.recorder import Recorder, SearchResult
+from tf_placer.search.round import Context, Method, Round, Starts, evaluated, rounds
 from tf_placer.search.settings import configured, recorded
-from tf_placer.search.starts import Starts
+
+# What a step needs of one device that does not hold it, what takes most of that, and which machine would do.
+
+_HOLDERS = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Room:
+    """A step that no accelerator of a cluster holds by itself.
+
+    Attributes:
+      device: the accelerator that lacks least, by name.
+      needed_bytes: at the peak of a step with everything there that may be there.
+      has_bytes: its memory.
+      holders: the units that take most of it: name of the first op -> bytes, with what of its outputs is alive at the
+        fullest moment.
+      preset: the smallest described machine whose accelerators hold the step, by total memory and then their number;
+        None where none of them does.
+    """
+
+    device: str
+    needed_bytes: int
+    has_bytes: int
+    holders: Mapping[str, int]
+    preset: str | None
+
+    def __str__(self) -> str:
+        held = ", ".join(f"{name!r} ({size(num_bytes)})" for name, num_bytes in self.holders.items())
+        machine = (
+            "no described machine holds the step on its accelerators"
+            if self.preset is None
+            else f"the smallest described machine whose accelerators hold the step is {self.preset}"
+        )
+        return (
+            f"{short_device_name(self.device)} has {size(self.has_bytes)} and would need {size(self.needed_bytes)} "
+            f"({self.needed_bytes} bytes), most of it for the units of {held}; {machine}"
+        )
+
+
+def room_needed(problem: Problem) -> Room | None:
+    """What the step needs of the accelerator that lacks least; None where one holds it, by the simulator."""
+    counted, capacity = accelerators(problem.cluster), problem.cluster.capacity_bytes()
+    rows = single_device_placements(_off_the_host(problem))[counted]
+    measured = SimulatedEvaluator(problem).evaluate(rows)
+    assert measured.peak_bytes is not None  # simulated
+    if (measured.status == Status.OK).any():
+        return None
+    devices = np.flatnonzero(counted)
+    needed = measured.peak_bytes[np.arange(len(devices)), devices]
+    least = int((needed - capacity[devices]).argmin())
+    held = problem.resident_bytes + held_bytes(problem)
+    largest = np.argsort(-held, kind="stable")[:_HOLDERS]
+    return Room(
+        device=problem.cluster.devices[devices[least]].name,
+        needed_bytes=int(needed[least]),
+        has_bytes=int(capacity[devices[least]]),
+        holders={problem.name_of_unit(int(unit)): int(held[unit]) for unit in largest if held[unit]},
+        preset=_smallest_preset(problem),
+    )
+
+
+def _smallest_preset(problem: Problem) -> str | None:
+    """By plans that cost nothing; the times of their ops are those of this cluster's devices of the same type."""
+    clusters = [Cluster.preset(name) for name in preset_names()]
+    for cluster in sorted(clusters, key=_total_memory):
+        elsewhere = _off_the_host(_on(problem, cluster))
+        rows = np.concatenate([single_device_placements(elsewhere), topological_fill(elsewhere)])
+        if (SimulatedEvaluator(elsewhere).evaluate(rows).status == Status.OK).any():
+            return cluster.name
+    return None
+
+
+def _total_memory(cluster: Cluster) -> tuple[int, int]:
+    counted = accelerators(cluster)
+    return int(cluster.capacity_bytes()[counted].sum()), int(counted.sum())
+
+
+def _on(problem: Problem, cluster: Cluster) -> Problem:
+    """The problem on another cluster; a device that has none of its type here is like the first one."""
+    first = {device.type: d for d, device in reversed(list(enumerate(problem.cluster.devices)))}
+    like = [first.get(device.type, 0) for device in cluster.devices]
+    allowed = problem.allowed[:, like]
+    allowed[~allowed.any(axis=1)] = True  # what is pinned to another device here
+    return dataclasses.replace(
+        problem, cluster=cluster, compute_ns=problem.compute_ns[:, like], allowed=allowed
+    )
+
+
+def _off_the_host(problem: Problem) -> Problem:
+    """The problem with nothing but on accelerators where it may be there."""
+    counted = accelerators(problem.cluster)
+    may = (problem.allowed & counted).any(axis=1)
+    allowed = np.where(may[:, np.newaxis], problem.allowed & counted, problem.allowed)
+    return dataclasses.replace(problem, allowed=allowed)
+
+
+# What search is given, taken as it is meant or refused in one line.
+
+
+def seed_of(seed: int) -> int:
+    """A plain integer, also from NumPy's.
+
+    Raises:
+      InputError: no whole number, or one out of range.
+    """
+    return arguments.whole_number("seed", seed, 0, MAX_SEED)
+
+
+def method_of(method: str | MethodSpec | Method) -> MethodSpec:
+    """The row of a method.
+
+    Raises:
+      InputError: an unknown name, or nothing that can be called.
+    """
+    if isinstance(method, MethodSpec):
+        return method
+    if isinstance(method, str):
+        return methods.find(method)
+    arguments.function("method", method, f"give one of {', '.join(methods.names())}, or a method itself")
+    # It need not be a plain function: it may be one with some arguments filled in.
+    inner = method.func if isinstance(method, functools.partial) else method
+    # Whoever gives a function knows what it does with a start.
+    named = methods.own_rounds(getattr(inner, "__name__", type(inner).__name__), method)
+    return dataclasses.replace(named, uses_start=True)
+
+
+def start_of(problem: Problem, start: Placement | np.ndarray | None, method: MethodSpec) -> np.ndarray | None:
+    """[U] where to begin, if it is given and the method begins anywhere; else a warning.
+
+    Raises:
+      InputError: no legal placement of this problem, nor of one with the same units and devices.
+    """
+    if start is None:
+        return None
+    if isinstance(start, Placement):
+        if not _same_units(start.problem, problem):
+            raise InputError(
+                f"start is a placement of {start.problem.name!r} on {start.problem.cluster.name!r}, another graph or "
+                f"other devices than {problem.name!r} on {problem.cluster.name!r}; give one of this problem"
+            )
+        if start.priority_of_op is not None or start.cluster_of_op is not None:
+            warnings.warn(
+                "methods decide devices alone: the start's priorities and clusters are left", stacklevel=3
+            )
+        start = start.device_of_unit
+    try:
+        begin = np.array(Placement(problem, start).device_of_unit)
+    except InputError as error:
+        raise InputError(f"start: {error}") from None
+    if not method.uses_start:
+        using = ", ".join(name for name in methods.names() if methods.find(name).uses_start)
+        warnings.warn(f"method {method.name!r} ignores start; {using} begin there", stacklevel=3)
+        return None
+    return begin
+
+
+def _same_units(one: Problem, other: Problem) -> bool:
+    """Whether a placement of one problem means the same for the other, whatever their costs."""
+    names = [[device.name for device in problem.cluster.devices] for problem in (one, other)]
+    return one is other or (
+        names[0] == names[1]
+        and one.op_names == other.op_names
+        and np.array_equal(one.unit_of_op, other.unit_of_op)
+    )
+
 
 JOURNAL = "measured.jsonl"
 # Between two checkpoints of a simulated search; one that measures saves after every round.

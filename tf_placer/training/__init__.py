@@ -1,8 +1,8 @@
 """Policies that are taught on many problems, so that they know something before a search begins."""
 
-from tf_placer.training.lessons import Plans
-from tf_placer.training.lessons import kept_plans
-from tf_placer.training.lessons import lesson_of
+from tf_placer.training.teach import Plans
+from tf_placer.training.teach import kept_plans
+from tf_placer.training.teach import lesson_of
 from tf_placer.training.teach import Epoch
 from tf_placer.training.teach import teach
 

@@ -10,16 +10,24 @@ import socket
 import sys
 import tempfile
 import time
-from typing import IO
+from typing import IO, Protocol
 
 import tensorflow as tf
 
+from tf_placer.base.arguments import InputError
+from tf_placer.base.op_libraries import loaded_op_libraries
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.errors import InputError
-from tf_placer.op_libraries import loaded_op_libraries
 from tf_placer.workers import worker_process
-from tf_placer.workers.fork_server import ForkedProcess, ForkServer, ForkServerError, fork_server, last_line
-from tf_placer.workers.loopback import REMEDY, are_workers_open, loopback_library
+from tf_placer.workers.fork_server import (
+    REMEDY,
+    ForkedProcess,
+    ForkServer,
+    ForkServerError,
+    are_workers_open,
+    fork_server,
+    last_line,
+    loopback_library,
+)
 from tf_placer.workers.worker_memory import WorkerMemory
 
 _LOOPBACK = "127.0.0.1"
@@ -285,3 +293,117 @@ def _free_ports(count: int) -> list[int]:
     finally:
         for listener in sockets:
             listener.close()
+
+
+# Servers of a live cluster that somebody else has started.
+
+
+class UnreachableServer(InputError):
+    """A server of a cluster file does not answer."""
+
+
+class RemoteWorkers:
+    """The running ``tf.distribute.Server`` processes of a ``kind="remote"`` cluster.
+
+    The same face as ``LocalWorkers``, but nothing here starts, watches or ends a process: what a placement does
+    to a server, the next placement finds done.
+    """
+
+    def __init__(self, cluster: Cluster, answer_timeout_s: float = 10.0) -> None:
+        """Describes the servers; ``start`` asks whether they answer.
+
+        Args:
+          cluster: from a cluster file with addresses.
+          answer_timeout_s: most seconds for each to accept a connection.
+        """
+        if cluster.kind != "remote":
+            raise InputError(f"cluster {cluster.name!r} is {cluster.kind}; its devices have no addresses")
+        task_of = {tf.DeviceSpec.from_string(device.name).task: device.address for device in cluster.devices}
+        self._addresses = [task_of[task] for task in sorted(task_of)]
+        self._answer_timeout_s = answer_timeout_s
+
+    @property
+    def target(self) -> str:
+        """The session target: the first task, whose master runs the graph on all of them."""
+        return f"grpc://{self._addresses[0]}"
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """No process here is ours."""
+        return ()
+
+    @property
+    def memories(self) -> tuple[WorkerMemory, ...]:
+        """Nothing can be told of a process elsewhere."""
+        return ()
+
+    def start(self) -> None:
+        """Asks every server for a connection.
+
+        Raises:
+          UnreachableServer: names the address that does not answer.
+        """
+        for address in self._addresses:
+            host, _, port = address.rpartition(":")
+            try:
+                socket.create_connection((host.strip("[]"), int(port)), self._answer_timeout_s).close()
+            except OSError as error:
+                raise UnreachableServer(
+                    f"no server answers at {address} within {self._answer_timeout_s:g} s ({error}); start a "
+                    "tf.distribute.Server there, or correct the cluster file"
+                ) from error
+
+    def death(self) -> str | None:
+        """Always None: a lost connection ends the session by itself, and asking would disturb a timed step."""
+        return None
+
+    def kill(self) -> None:
+        """Nothing: they belong to somebody else."""
+
+    def close(self) -> None:
+        """Nothing, likewise."""
+
+
+# The processes that run placed programs: started here, or found at their addresses.
+
+
+class Workers(Protocol):
+    """What a session needs of the processes behind it."""
+
+    @property
+    def target(self) -> str: ...
+
+    @property
+    def pids(self) -> tuple[int, ...]: ...
+
+    @property
+    def memories(self) -> tuple[WorkerMemory, ...]:
+        """Of those whose memory can be told."""
+
+    def start(self) -> None:
+        """Makes sure that all are there; does nothing if they are."""
+
+    def death(self) -> str | None:
+        """One line about one that is known to be dead, or None."""
+
+    def kill(self) -> None:
+        """Ends them at once, but keeps what is known of them."""
+
+    def close(self) -> None:
+        """Ends them; ``start`` may be called again."""
+
+
+def workers_of(cluster: Cluster, inter_op_threads: int = 2) -> Workers:
+    """The workers of a live cluster; nothing is started yet.
+
+    Raises:
+      InputError: the cluster is not live.
+    """
+    if cluster.kind == "local":
+        return LocalWorkers(cluster, inter_op_threads)
+    if cluster.kind == "remote":
+        return RemoteWorkers(cluster)
+    raise InputError(
+        f"cluster {cluster.name!r} is {cluster.kind}, so nothing can run on it; use Cluster.local() or a cluster "
+        "file with addresses to measure"
+    )

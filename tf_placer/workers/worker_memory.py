@@ -8,8 +8,8 @@ import select
 import threading
 import time
 
+from tf_placer.base.quantities import in_unit
 from tf_placer.cluster.device import Device
-from tf_placer.quantities import in_unit
 from tf_placer.workers import worker_process
 from tf_placer.workers.fork_server import ForkedProcess
 

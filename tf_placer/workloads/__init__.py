@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from tf_placer.lazy_face import make_lazy
+from tf_placer.base.lazy_face import make_lazy
 
 if TYPE_CHECKING:
     from tf_placer.workloads.registry import batch_of

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import keras
 
-from tf_placer.arguments import shown
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError, shown
 from tf_placer.workloads.spec import Workload, WorkloadSpec, forward_of, variants
 from tf_placer.workloads.train_step import begin, image_batch, step_of
 

@@ -26,12 +26,9 @@ import numpy as np
 import tensorflow as tf
 
 from colocation.tensorflow_internals import is_deterministic
-from tf_placer.errors import InputError
-from tf_placer.files import write_atomically
-from tf_placer.folders import exclusively
-from tf_placer.graph.item import Item
-from tf_placer.graph.item_file import SCHEMA_VERSION, can_be_kept, item_bytes, read_item_file
-from tf_placer.user_cache import user_cache_folder, workloads_limit_bytes
+from tf_placer.base.arguments import InputError
+from tf_placer.base.files import exclusively, user_cache_folder, workloads_limit_bytes, write_atomically
+from tf_placer.graph.item import SCHEMA_VERSION, Item, can_be_kept, item_bytes, read_item_file
 
 _LOG = logging.getLogger(__name__)
 _SUFFIX, _LOCK = ".item", ".lock"

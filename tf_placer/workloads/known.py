@@ -7,8 +7,7 @@ import json
 import pathlib
 import sys
 
-from tf_placer.arguments import nearest
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError, nearest
 
 _REGISTRY = "tf_placer.workloads.registry"
 FACTS = pathlib.Path(__file__).with_name("facts.json")

@@ -7,11 +7,9 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tf_placer.arguments import nearest
-from tf_placer.eager import eagerly
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError, check_registration, nearest
+from tf_placer.base.eager import eagerly
 from tf_placer.graph.item import Item
-from tf_placer.registration import check_registration
 from tf_placer.workloads import attention, cells, images, recurrent, small, wavenet
 from tf_placer.workloads.kept_items import kept_item
 from tf_placer.workloads.known import check_name

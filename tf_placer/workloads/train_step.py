@@ -9,8 +9,7 @@ import numpy as np
 import tensorflow as tf
 from keras.src.utils import naming
 
-from tf_placer.arguments import nearest
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError, nearest
 
 
 def optimizer_named(name: str) -> keras.optimizers.Optimizer:

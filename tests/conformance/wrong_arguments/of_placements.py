@@ -10,7 +10,7 @@ import numpy as np
 import tf_placer
 from tests.conformance.wrong_arguments.row import NAN, Row, Told
 from tests.conformance.wrong_arguments.scene import Scene, step
-from tf_placer.problem.plan_file import PlanFile
+from tf_placer.problem.placement import PlanFile
 
 
 def not_legal() -> tuple[Any, ...]:

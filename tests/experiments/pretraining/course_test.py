@@ -5,8 +5,8 @@ import math
 import pytest
 
 from experiments.pretraining.course import COURSE, Machine, read_course, scaled, without
+from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.errors import InputError
 
 SMALL = """
 machines = 3

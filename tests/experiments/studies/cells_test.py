@@ -12,7 +12,7 @@ from experiments.studies.study import Candidate, Row
 from tests.experiments.studies.by_hand import PAPER, STUDY
 from tests.tf_placer.agents.tiny_learner import TINY, TinyConfig
 from tests.tf_placer.problem.small_problems import problem_of
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError
 from tf_placer.search import methods
 from tf_placer.search.search import search
 from tf_placer.search.shortest import NothingFits

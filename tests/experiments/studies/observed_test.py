@@ -8,7 +8,7 @@ import pytest
 from experiments.studies.observed import Point, Seen, Window, best_at, curve_of, observed
 from tests.tf_placer.agents.tiny_learner import TINY, TinyConfig
 from tests.tf_placer.problem.small_problems import branches_problem
-from tf_placer.search.result import HistoryEntry
+from tf_placer.search.recorder import HistoryEntry
 from tf_placer.search.search import search
 
 RAN = np.array([True, True, True, False])

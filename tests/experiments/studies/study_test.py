@@ -9,9 +9,9 @@ import pytest
 import tf_placer
 from experiments.studies.study import STUDIES, TABLES, VARIANTS, read_study
 from tf_placer import workloads
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError
+from tf_placer.base.method_spec import Kind
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.method_spec import Kind
 from tf_placer.search import methods
 
 GOOD = """

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_placer.agents.best_plans import BestPlans
+from tf_placer.agents.learner import BestPlans
 
 INF = float("inf")
 

@@ -5,7 +5,7 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 
-from tf_placer.agents.descent import adam, descend, summed_gradients
+from tf_placer.agents.learner import adam, descend, summed_gradients
 
 
 def test_moments_that_are_there_from_the_start_leave_no_trace():

@@ -5,7 +5,7 @@ import math
 import pytest
 import tensorflow as tf
 
-from tf_placer.agents.entropy import MAX_WEIGHT, MIN_WEIGHT, EntropySteering
+from tf_placer.agents.losses import MAX_WEIGHT, MIN_WEIGHT, EntropySteering
 
 
 def test_weight_by_hand():

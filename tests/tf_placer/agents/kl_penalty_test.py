@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from tf_placer.agents.kl_penalty import KlPenalty
+from tf_placer.agents.losses import KlPenalty
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_placer.agents.learner import Beginning, Proposal
-from tf_placer.method_spec import Kind, MethodSpec
+from tf_placer.base.method_spec import Kind, MethodSpec
 from tf_placer.problem.problem import Problem
 
 

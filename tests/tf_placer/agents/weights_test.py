@@ -8,8 +8,8 @@ import sonnet as snt
 import tensorflow as tf
 
 from tf_placer.agents.weights import PolicyKind, check_weights_file, restore_weights, weights_bytes
-from tf_placer.array_file import array_file_bytes
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError
+from tf_placer.base.files import array_file_bytes
 
 KIND = PolicyKind("ToyPolicy", {"features": 2, "network": 1}, {"width": 4, "norm": "layer"})
 

@@ -3,7 +3,7 @@
 import pytest
 
 import tf_placer
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError
 
 
 @pytest.mark.parametrize("folder", ["{tmp}/file", "{tmp}/file/plans", "/proc/plans"])

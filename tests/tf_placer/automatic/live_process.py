@@ -25,8 +25,8 @@ from tf_placer.automatic.trial import TIMED_STEPS, WARMUP_STEPS
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.cluster.local import local_devices
 from tf_placer.workers import fork_server
+from tf_placer.workers.fork_server import _listeners
 from tf_placer.workers.local_workers import LocalWorkers
-from tf_placer.workers.loopback import _listeners
 
 SETTINGS: dict = {"method": "random", "budget_s": 1.0}
 SMALL_BUDGET_S, SMALL_WAIT_S = 5.0, 15.0

@@ -11,15 +11,14 @@ import pytest
 import rich.console
 import tensorflow as tf
 
-from tf_placer import durations
 from tf_placer.automatic import plan as plan_module
 from tf_placer.automatic.config import AutoPlaceConfig
 from tf_placer.automatic.plan import UNPLACED, find_plan, keep
-from tf_placer.calibration.build_problem import build_problem
-from tf_placer.calibration.cache import Cache
+from tf_placer.base import durations
+from tf_placer.base.arguments import InputError
+from tf_placer.calibration.build_problem import Cache, build_problem
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.local import local_devices
-from tf_placer.errors import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
 from tf_placer.planning import road

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 import tensorflow as tf
 
-from tf_placer.automatic.smaller_call import is_tracing, smaller_call
-from tf_placer.data_parallel.smaller_batch import Splittable
-from tf_placer.errors import InputError
+from tf_placer.automatic.signature import is_tracing, smaller_call
+from tf_placer.base.arguments import InputError
+from tf_placer.data_parallel.data_parallel import Splittable
 from tf_placer.graph.item import Item
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests.tf_placer.problem.small_problems import branches_problem
 from tf_placer.calibration.refit import Correction, refit
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.planners.random_blocks import RandomBlocks
+from tf_placer.planners.plain import RandomBlocks
 
 
 @pytest.fixture(scope="module")

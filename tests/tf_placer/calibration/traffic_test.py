@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from tests.tf_placer.problem.small_problems import small_cluster
-from tf_placer.calibration.refit import Correction, refit
-from tf_placer.calibration.traffic import Traffic, traffic_item, traffic_placements
+from tf_placer.calibration.refit import Correction, Traffic, refit, traffic_item, traffic_placements
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.problem.analytic_problem import analytic_problem
-from tf_placer.problem.crossings import crossings
+from tf_placer.problem.unit_graph import crossings
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,8 @@
 
 import pytest
 
+from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.errors import InputError
 
 _GOOD = """
 [[device]]

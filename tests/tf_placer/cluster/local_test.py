@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
+from tf_placer.base.arguments import InputError
 from tf_placer.cluster import gpu_probe, local
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.local import PROBED_SHARES, local_devices
-from tf_placer.costs.efficiency import EFFICIENCY_OF_TYPE
-from tf_placer.costs.work import Kind
-from tf_placer.errors import InputError
+from tf_placer.costs.analytic import EFFICIENCY_OF_TYPE
+from tf_placer.costs.op_work import Kind
 
 
 def _local_cluster(cores: int | None = None) -> Cluster:

@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 
 import tf_placer
+from tf_placer.base.arguments import InputError
+from tf_placer.cluster.cluster import limits_by_device, limits_of_texts
 from tf_placer.cluster.device import Link
-from tf_placer.cluster.memory_limit import limits_by_device, limits_of_texts
-from tf_placer.errors import InputError
 
 
 def test_a_limit_caps_one_device_and_leaves_the_rest():

@@ -6,8 +6,8 @@ import os
 import pytest
 import rich.console
 
-from tf_placer.command_line.cache_contents import cache_contents, clear_cache
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError
+from tf_placer.command_line.flag_sets import cache_contents, clear_cache
 
 
 @pytest.fixture

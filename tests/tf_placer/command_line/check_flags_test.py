@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tf_placer.__main__ import COMMANDS
-from tf_placer.method_spec import Role
+from tf_placer.base.method_spec import Role
 from tf_placer.search import known as known_methods
 from tf_placer.search import methods
 from tf_placer.workloads import known as known_workloads

@@ -9,9 +9,9 @@ import rich.console
 
 from tf_placer import workloads
 from tf_placer.__main__ import COMMANDS, run
-from tf_placer.cluster.preset import preset_names
+from tf_placer.base.arguments import InputError
+from tf_placer.cluster.cluster_file import preset_names
 from tf_placer.command_line.completion import SHELLS, CommandWords, FlagWords, completion
-from tf_placer.errors import InputError
 from tf_placer.search import methods
 
 

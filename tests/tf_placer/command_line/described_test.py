@@ -10,21 +10,21 @@ import time
 import pytest
 import rich.console
 
-from tf_placer import durations
 from tf_placer.__main__ import run
+from tf_placer.base import durations
+from tf_placer.base.arguments import InputError
+from tf_placer.base.durations import Durations
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.command_line import described
 from tf_placer.command_line.described import Reading
 from tf_placer.command_line.place import compare, place
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
-from tf_placer.durations import Durations
-from tf_placer.errors import InputError
 from tf_placer.planning import road as road_module
 from tf_placer.planning.road import COMPILE, searching
 from tf_placer.planning.stages import begins_at
-from tf_placer.problem.plan_file import PlanFile
-from tf_placer.search.budget import SEARCH, Budget
+from tf_placer.problem.placement import PlanFile
+from tf_placer.search.known import SEARCH, Budget
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,8 @@ import pytest
 import rich.console
 
 from tf_placer.__main__ import run
-from tf_placer.command_line import doctor, machine
+from tf_placer.command_line import doctor
+from tf_placer.command_line import doctor as machine
 
 
 @pytest.fixture(autouse=True)

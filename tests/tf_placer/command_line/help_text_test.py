@@ -8,8 +8,8 @@ import pytest
 from absl import flags
 
 from tf_placer.__main__ import COMMANDS
+from tf_placer.command_line.check_flags import parse_flags
 from tf_placer.command_line.help_text import GROUPS, help_text, plain_help
-from tf_placer.command_line.parse_flags import parse_flags
 
 
 def flags_of(name: str) -> flags.FlagValues:

@@ -29,7 +29,7 @@ from tf_placer.problem.bounds import lower_bounds
 from tf_placer.problem.placement import Placement
 from tf_placer.report.files import RESULTS, SAVED_MODEL, write_report
 from tf_placer.rewrite.saved_model import export_saved_model
-from tf_placer.search.result import SearchResult
+from tf_placer.search.recorder import SearchResult
 
 DEADLINE_S = 60.0
 Tree = dict[str, bytes]

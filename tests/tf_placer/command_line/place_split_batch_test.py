@@ -12,6 +12,7 @@ import rich.console
 
 from tests.tf_placer.problem.small_problems import problem_of
 from tf_placer.__main__ import run
+from tf_placer.base.quantities import milliseconds
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.command_line import place as placing
 from tf_placer.command_line.request import Request
@@ -20,12 +21,11 @@ from tf_placer.data_parallel.data_parallel import DataParallel
 from tf_placer.planning import road
 from tf_placer.planning.outcome import Outcome, Timed
 from tf_placer.planning.stages import begins_at
-from tf_placer.quantities import milliseconds
 from tf_placer.report.files import summary
 from tf_placer.report.sentences import split_batch_sentences
 from tf_placer.report.text import print_report
-from tf_placer.search.budget import Budget
-from tf_placer.search.result import SearchResult
+from tf_placer.search.known import Budget
+from tf_placer.search.recorder import SearchResult
 from tf_placer.search.search import search
 
 GPUS = ("/job:localhost/replica:0/task:0/device:GPU:0", "/job:localhost/replica:0/task:0/device:GPU:1")

@@ -15,9 +15,9 @@ import tensorflow as tf
 
 from tests.tf_placer.rewrite.saved_models import several_signatures
 from tf_placer.__main__ import run
+from tf_placer.base.arguments import InputError
 from tf_placer.command_line import place as placing
 from tf_placer.command_line.request import Request
-from tf_placer.errors import InputError
 from tf_placer.graph import item
 from tf_placer.graph.item import Item
 from tf_placer.graph.program import Program

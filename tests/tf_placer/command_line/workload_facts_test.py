@@ -5,10 +5,9 @@ import dataclasses
 import pytest
 
 from tf_placer import workloads
-from tf_placer.command_line import workload_facts
-from tf_placer.command_line.list_workloads import row
-from tf_placer.command_line.workload_facts import facts_of, ship, shipped, shipped_rows
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError
+from tf_placer.command_line import list_workloads as workload_facts
+from tf_placer.command_line.list_workloads import facts_of, row, ship, shipped, shipped_rows
 from tf_placer.workloads.known import FACTS
 
 ONE = workload_facts.WorkloadFacts(1, 2, 3, 4.0, 5.0, 6, 7, ("k40x2",))

@@ -8,9 +8,8 @@ import tensorflow as tf
 
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import Device, Link
-from tf_placer.costs.analytic import OpCosts, analytic_costs
-from tf_placer.costs.efficiency import EFFICIENCY_OF_TYPE, Efficiency, run_time_ns
-from tf_placer.costs.work import Kind
+from tf_placer.costs.analytic import EFFICIENCY_OF_TYPE, Efficiency, OpCosts, analytic_costs, run_time_ns
+from tf_placer.costs.op_work import Kind
 from tf_placer.graph.item import Item
 from tf_placer.workloads import build
 

@@ -13,11 +13,11 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from colocation.graph_index import index_graph
 from colocation.heuristics import paired_pools
+from colocation.op_facts import index_graph
 from colocation.tensorflow_internals import is_onednn_on
-from tf_placer.costs.cpu_limits import cpu_limit
-from tf_placer.costs.op_view import OpView
+from tf_placer.costs.formulas import OpView
+from tf_placer.costs.kernels import cpu_limit
 from tf_placer.graph.sizes.output_specs import output_specs
 
 raw = tf.raw_ops

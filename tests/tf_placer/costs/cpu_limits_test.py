@@ -14,10 +14,11 @@ import tensorflow as tf
 from tests.logical_devices import REPOSITORY
 from tests.tf1_programs import made
 from tests.tf_placer.costs import cpu_limits_process
+from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import Device
-from tf_placer.costs import analytic, cpu_limits
-from tf_placer.errors import InputError
+from tf_placer.costs import analytic
+from tf_placer.costs import kernels as cpu_limits
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.problem import Problem

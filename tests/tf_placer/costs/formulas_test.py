@@ -4,9 +4,8 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.framework import op_def_registry
 
-from tf_placer.costs.formulas import FORMULA_OF_TYPE, free, work_of
-from tf_placer.costs.op_view import OpView
-from tf_placer.costs.work import FREE, Kind, Work
+from tf_placer.costs.formulas import FORMULA_OF_TYPE, OpView, free, work_of
+from tf_placer.costs.op_work import FREE, Kind, Work
 from tf_placer.graph.sizes.output_specs import OutputSpec, tensor_bytes
 
 

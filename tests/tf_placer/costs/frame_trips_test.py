@@ -11,7 +11,7 @@ import tensorflow as tf
 from tests.tf1_programs import made, program
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.costs.analytic import analytic_costs
-from tf_placer.costs.frame_trips import frame_trips
+from tf_placer.costs.trips import frame_trips
 from tf_placer.graph.item import Item
 
 v1 = tf.compat.v1

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from tf_placer.base.arguments import InputError
 from tf_placer.costs.op_work import OpWork
-from tf_placer.errors import InputError
 
 
 def test_sums_and_multiples():

@@ -2,8 +2,8 @@
 
 import tensorflow as tf
 
-from colocation.graph_index import index_graph
-from tf_placer.costs.trip_count import trip_count
+from colocation.op_facts import index_graph
+from tf_placer.costs.trips import trip_count
 from tf_placer.graph.item import Item
 
 

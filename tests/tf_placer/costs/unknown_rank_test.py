@@ -10,8 +10,7 @@ from tensorflow.core.framework import attr_value_pb2, node_def_pb2, op_def_pb2
 from colocation.tensorflow_internals import registered_op
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.costs.analytic import analytic_costs
-from tf_placer.costs.formulas import FORMULA_OF_TYPE, work_of
-from tf_placer.costs.op_view import OpView
+from tf_placer.costs.formulas import FORMULA_OF_TYPE, OpView, work_of
 from tf_placer.data_parallel.gradients import find_gradients
 from tf_placer.graph.item import Item
 from tf_placer.graph.program import Feed, Program

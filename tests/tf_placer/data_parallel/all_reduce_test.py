@@ -6,7 +6,7 @@ import pytest
 
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import Device, Link
-from tf_placer.data_parallel.all_reduce import all_gather_s, all_reduce_s, replicas_of
+from tf_placer.data_parallel.data_parallel import all_gather_s, all_reduce_s, replicas_of
 
 
 def cluster(count: int, shared: bool = False, **link: int) -> Cluster:

@@ -7,9 +7,13 @@ import tensorflow as tf
 
 from tests.tf_placer.data_parallel.steps import BATCH, WIDTH, dense_step, forward, lookup_step, splittable
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.data_parallel.all_reduce import all_gather_s, all_reduce_s
-from tf_placer.data_parallel.data_parallel import data_parallel, replica_problem
-from tf_placer.data_parallel.smaller_batch import Splittable
+from tf_placer.data_parallel.data_parallel import (
+    Splittable,
+    all_gather_s,
+    all_reduce_s,
+    data_parallel,
+    replica_problem,
+)
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem

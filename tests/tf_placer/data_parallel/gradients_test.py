@@ -14,9 +14,8 @@ from tests.tf_placer.data_parallel.steps import (
     forward,
     lookup_step,
 )
-from tf_placer.data_parallel.gradients import find_gradients
-from tf_placer.data_parallel.writers import writers
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError
+from tf_placer.data_parallel.gradients import find_gradients, writers
 from tf_placer.graph.item import Item
 from tf_placer.workloads import registry
 

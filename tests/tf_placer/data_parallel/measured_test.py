@@ -7,13 +7,12 @@ import os
 import pytest
 import tensorflow as tf
 
+from tests.tf_placer.base.warm_workers import WarmWorkers
 from tests.tf_placer.data_parallel.steps import BATCH, WIDTH, adam_lookup_step, dense_step, splittable
-from tests.tf_placer.warm_workers import WarmWorkers
 from tf_placer import workloads
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.data_parallel import data_parallel as module
-from tf_placer.data_parallel.data_parallel import DataParallel, data_parallel
-from tf_placer.data_parallel.smaller_batch import Splittable
+from tf_placer.data_parallel.data_parallel import DataParallel, Splittable, data_parallel
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from tests.tf1_programs import Tf1Program, made
-from tf_placer.data_parallel.smaller_batch import Splittable
+from tf_placer.data_parallel.data_parallel import Splittable
 from tf_placer.graph.item import Item
 
 v1 = tf.compat.v1

@@ -8,10 +8,9 @@ import tensorflow as tf
 
 import tf_placer
 from tests.tf_placer.problem.small_problems import problem_of, random_problem, small_cluster
-from tf_placer.evaluation.any_order import AnyOrderEvaluator, search_simulator
 from tf_placer.evaluation.measurement import Status
-from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.planners.random_blocks import RandomBlocks
+from tf_placer.evaluation.simulated import AnyOrderEvaluator, SimulatedEvaluator, search_simulator
+from tf_placer.planners.plain import RandomBlocks
 from tf_placer.problem.decisions import Decisions
 
 

@@ -5,7 +5,7 @@ import pytest
 from tf_placer import workloads
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.runtime import RuntimeEvaluator
-from tf_placer.planners.random_blocks import RandomBlocks
+from tf_placer.planners.plain import RandomBlocks
 from tf_placer.problem.analytic_problem import analytic_problem
 
 # The papers' sizes do not run on two workers of one machine; each has a small twin that does.

@@ -14,8 +14,8 @@ from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RuntimeEvaluator, time_program
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
-from tf_placer.rewrite.graph_def import place_graph
-from tf_placer.runtime import session
+from tf_placer.rewrite.rewrite import place_graph
+from tf_placer.runtime import graph_program as session
 from tf_placer.runtime.graph_program import build_program
 from tf_placer.runtime.timing import RuntimeConfig
 from tf_placer.workers.worker_memory import WorkerMemory

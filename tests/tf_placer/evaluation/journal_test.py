@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError
 from tf_placer.evaluation.journal import Journal, Record
 
 IDENTITY = {"evaluator": "runtime", "graph": "abc", "config": {"steps": 3}}

@@ -7,9 +7,8 @@ import pytest
 import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import problem_of, small_cluster
-from tf_placer.errors import InputError
-from tf_placer.evaluation.journal import Journal, Record
-from tf_placer.evaluation.journaled import JournaledEvaluator
+from tf_placer.base.arguments import InputError
+from tf_placer.evaluation.journal import Journal, JournaledEvaluator, Record
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.problem.decisions import Decisions, decisions_of

@@ -9,18 +9,17 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.local import local_devices
-from tf_placer.errors import InputError
 from tf_placer.evaluation import runtime
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator, UnplacedFailed, time_program
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.problem import Problem
-from tf_placer.rewrite.graph_def import place_graph
-from tf_placer.runtime.graph_program import build_program
-from tf_placer.runtime.session import session_config
+from tf_placer.rewrite.rewrite import place_graph
+from tf_placer.runtime.graph_program import build_program, session_config
 from tf_placer.runtime.timing import RuntimeConfig, reported_s, spread_s
 
 pytestmark = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores for two workers")

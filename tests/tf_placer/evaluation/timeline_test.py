@@ -7,7 +7,7 @@ import pytest
 
 from tests.tf_placer.evaluation.random_problems import random_problem
 from tests.tf_placer.problem.small_problems import problem_of
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.evaluation.timeline import simulated_timeline
 from tf_placer.ops.reference_simulator import CROSS, RECEIVE, SEND, reference_simulate

@@ -7,13 +7,12 @@ import pytest
 import tensorflow as tf
 
 from tf_placer import workloads
-from tf_placer.array_file import array_file_bytes, read_array_file
+from tf_placer.base.arguments import InputError
+from tf_placer.base.files import array_file_bytes, read_array_file
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.errors import InputError
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RuntimeEvaluator
-from tf_placer.graph.item import Item
-from tf_placer.graph.item_file import can_be_kept, item_bytes, read_item_file
+from tf_placer.graph.item import Item, can_be_kept, item_bytes, read_item_file
 from tf_placer.problem.analytic_problem import analytic_problem
 
 

@@ -8,9 +8,9 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.ops import resource_variable_ops
 
-from colocation.graph_index import parse_input
+from colocation.op_facts import parse_input
 from tf_placer import workloads
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError
 from tf_placer.graph.item import Item
 from tf_placer.workloads.train_step import train_step
 

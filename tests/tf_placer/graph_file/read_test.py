@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.tf_placer.problem.small_problems import small_cluster
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError
 from tf_placer.graph_file.read import read_graph_file
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.tf_placer.problem.small_problems import problem_of, small_cluster
-from tf_placer.grouper.partition import min_cut_partition, slack_groups, unit_slack
+from tf_placer.grouper.groups import min_cut_partition, slack_groups, unit_slack
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph
 

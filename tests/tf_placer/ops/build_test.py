@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import tensorflow as tf
 
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError
 from tf_placer.ops import build
 
 

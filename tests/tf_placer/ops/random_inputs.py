@@ -7,7 +7,7 @@ import itertools
 
 import numpy as np
 
-from tf_placer.ops.simulator_inputs import SimulatorInputs
+from tf_placer.ops.simulator import SimulatorInputs
 
 CHORES = ("link_send_ns", "link_send_ps_per_byte", "link_receive_ns", "link_receive_ps_per_byte")
 

@@ -7,8 +7,7 @@ import tensorflow as tf
 from tests.tf_placer.ops.random_inputs import random_inputs
 from tests.tf_placer.ops.small_arrays import CHAIN, arrays
 from tf_placer.ops.reference_simulator import reference_simulate
-from tf_placer.ops.simulator import simulate, simulate_schedule
-from tf_placer.ops.simulator_inputs import SimulatorInputs
+from tf_placer.ops.simulator import SimulatorInputs, simulate, simulate_schedule
 
 ROWS = 3
 

@@ -6,10 +6,9 @@ import tensorflow as tf
 
 from tests.logical_devices import outcomes_of
 from tests.tf_placer.ops.small_arrays import CHAIN, arrays
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError
 from tf_placer.ops.reference_simulator import reference_simulate
-from tf_placer.ops.simulator import simulate, simulate_schedule, simulate_step
-from tf_placer.ops.simulator_inputs import SimulatorInputs
+from tf_placer.ops.simulator import SimulatorInputs, simulate, simulate_schedule, simulate_step
 
 
 def outcome(inputs, *device_of_unit):

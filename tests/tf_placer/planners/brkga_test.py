@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests.tf_placer.problem.small_problems import problem_of
-from tf_placer.errors import InputError
-from tf_placer.planners.brkga import Brkga, BrkgaConfig, devices_of_keys, keys_of_devices
+from tf_placer.base.arguments import InputError
+from tf_placer.planners.population import Brkga, BrkgaConfig, devices_of_keys, keys_of_devices
 from tf_placer.problem.problem import Problem
 
 

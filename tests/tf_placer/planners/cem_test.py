@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests.tf_placer.problem.small_problems import problem_of
-from tf_placer.errors import InputError
-from tf_placer.planners.cem import Cem, CemConfig
+from tf_placer.base.arguments import InputError
+from tf_placer.planners.population import Cem, CemConfig
 from tf_placer.problem.problem import Problem
 
 

@@ -5,8 +5,8 @@ import pytest
 
 from tests.tf_placer.planners.clusters_by_type import cluster_of
 from tests.tf_placer.problem.small_problems import problem_of
-from tf_placer.errors import InputError
-from tf_placer.planners.cpu_only import cpu_only
+from tf_placer.base.arguments import InputError
+from tf_placer.planners.plain import cpu_only
 
 
 def test_everything_is_on_the_first_cpu_that_may_be():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tf_placer.planners.edit_weights import edit_weights
+from tf_placer.planners.memetic import edit_weights
 
 
 def test_there_are_as_many_as_the_network_has() -> None:

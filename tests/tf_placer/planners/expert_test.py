@@ -6,7 +6,7 @@ import numpy as np
 
 from tests.tf_placer.planners.full_devices import sized_cluster
 from tests.tf_placer.problem.small_problems import problem_of, small_cluster
-from tf_placer.planners.expert import expert
+from tf_placer.planners.plain import expert
 
 CHAIN = [(i, i + 1) for i in range(5)]
 

@@ -5,7 +5,7 @@ import pytest
 
 from tests.tf_placer.planners.published_graphs import FORK
 from tests.tf_placer.problem.small_problems import problem_of, random_problem
-from tf_placer.planners.favorite_children import favorite_children
+from tf_placer.planners.m_sct import favorite_children
 
 
 def test_the_favorite_is_the_reader_that_the_step_waits_for():

@@ -5,7 +5,7 @@ import numpy as np
 from tests.tf_placer.planners.full_devices import sized_cluster
 from tests.tf_placer.planners.published_graphs import TIMES, heft_graph, last_end, peft_graph
 from tests.tf_placer.problem.small_problems import problem_of, small_cluster
-from tf_placer.planners.heft import heft
+from tf_placer.planners.list_schedule import heft
 
 
 def test_the_papers_schedule(monkeypatch):

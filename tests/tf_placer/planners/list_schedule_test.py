@@ -74,7 +74,7 @@ def test_a_much_slower_device_is_also_left_out():
 
 def test_work_grows_with_edges_and_not_faster(monkeypatch):
     """Counted, not timed: how often an arrival is asked for."""
-    from tf_placer.planners.schedule import Schedule
+    from tf_placer.planners.list_schedule import Schedule
 
     asked = []
     arrives = Schedule._arrives

@@ -7,10 +7,7 @@ import pytest
 
 from tests.tf_placer.problem.small_problems import branches_optimum_ns, branches_problem, problem_of
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.planners.local_search import LocalSearch
-from tf_placer.planners.local_search_config import LocalSearchConfig
-from tf_placer.planners.moves import move_tables
-from tf_placer.planners.random_bits import RandomBits
+from tf_placer.planners.local_search import LocalSearch, LocalSearchConfig, RandomBits, move_tables
 
 CONFIG = LocalSearchConfig()
 

@@ -5,10 +5,8 @@ import pytest
 
 from tests.tf_placer.planners.full_devices import sized_cluster
 from tests.tf_placer.problem.small_problems import problem_of, random_problem, small_cluster
-from tf_placer.planners.earliest_start import EarliestStart
-from tf_placer.planners.heft import heft
-from tf_placer.planners.m_etf import m_etf
-from tf_placer.planners.schedule import Schedule
+from tf_placer.planners.list_schedule import Schedule, heft
+from tf_placer.planners.m_sct import EarliestStart, m_etf
 
 
 def test_of_ops_that_can_start_the_longest_way_goes_first():

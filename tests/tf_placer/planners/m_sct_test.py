@@ -4,8 +4,7 @@ import logging
 
 from tests.tf_placer.planners.published_graphs import FORK
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of
-from tf_placer.planners.m_etf import m_etf
-from tf_placer.planners.m_sct import MSctConfig, m_sct
+from tf_placer.planners.m_sct import MSctConfig, m_etf, m_sct
 
 
 def test_a_device_takes_the_favorite_of_what_it_ran():

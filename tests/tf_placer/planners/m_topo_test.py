@@ -5,7 +5,7 @@ import pytest
 
 from tests.tf_placer.planners.full_devices import sized_cluster
 from tests.tf_placer.problem.small_problems import problem_of, small_cluster
-from tf_placer.planners.m_topo import m_topo
+from tf_placer.planners.m_sct import m_topo
 
 CHAIN = [(i, i + 1) for i in range(5)]
 

@@ -6,8 +6,7 @@ import numpy as np
 
 from tests.tf_placer.planners.chains import two_chains
 from tests.tf_placer.problem.small_problems import problem_of, small_cluster
-from tf_placer.planners.metis import metis
-from tf_placer.planners.partition_rows import accelerators, usable_devices
+from tf_placer.planners.partitioners import accelerators, metis, usable_devices
 
 
 def test_chains_that_share_nothing_are_a_part_each():

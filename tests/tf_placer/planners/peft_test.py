@@ -5,8 +5,7 @@ import numpy as np
 from tests.tf_placer.planners.full_devices import sized_cluster
 from tests.tf_placer.planners.published_graphs import TIMES, last_end, peft_graph
 from tests.tf_placer.problem.small_problems import problem_of
-from tf_placer.planners.heft import heft
-from tf_placer.planners.peft import optimistic_cost_table, peft
+from tf_placer.planners.list_schedule import heft, optimistic_cost_table, peft
 
 
 def test_the_papers_schedule(monkeypatch):

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tests.tf_placer.problem.small_problems import problem_of, small_cluster
-from tf_placer.method_spec import NoSettings
+from tf_placer.base.method_spec import NoSettings
+from tf_placer.planners.list_schedule import Schedule
 from tf_placer.planners.planner import Constructive
-from tf_placer.planners.schedule import Schedule
 from tf_placer.problem.problem import Problem
 
 _EDGES = [

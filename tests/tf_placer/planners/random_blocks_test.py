@@ -9,7 +9,7 @@ from tests.tf_placer.planners.full_devices import full_problem, loads
 from tests.tf_placer.problem.small_problems import problem_of, random_problem, small_cluster
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.planners.random_blocks import RandomBlocks
+from tf_placer.planners.plain import RandomBlocks
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -3,7 +3,7 @@
 import numpy as np
 
 from tests.tf_placer.problem.small_problems import problem_of, random_problem
-from tf_placer.planners.peft import ready_order
+from tf_placer.planners.list_schedule import ready_order
 
 
 def test_of_what_is_ready_the_highest_priority_comes_first():

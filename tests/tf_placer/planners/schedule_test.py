@@ -5,7 +5,7 @@ import pytest
 
 from tests.tf_placer.planners.full_devices import sized_cluster
 from tests.tf_placer.problem.small_problems import problem_of, small_cluster
-from tf_placer.planners.schedule import Schedule, first_op_decides, scheduled
+from tf_placer.planners.list_schedule import Schedule, first_op_decides, scheduled
 
 
 def schedule_of(problem, room_bytes=10**9, **more):

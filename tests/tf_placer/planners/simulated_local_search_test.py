@@ -6,12 +6,9 @@ import numpy as np
 import pytest
 
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of, random_problem, small_cluster
-from tf_placer.evaluation.any_order import AnyOrderEvaluator
-from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.evaluation.simulated import AnyOrderEvaluator, SimulatedEvaluator
 from tf_placer.ops.simulator import simulate
-from tf_placer.planners.local_search import LocalSearch
-from tf_placer.planners.local_search_config import LocalSearchConfig
-from tf_placer.planners.simulated_local_search import SimulatedLocalSearch
+from tf_placer.planners.local_search import LocalSearch, LocalSearchConfig, SimulatedLocalSearch
 
 ROUNDS = 150
 

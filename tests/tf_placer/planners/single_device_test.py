@@ -3,7 +3,7 @@
 import numpy as np
 
 from tests.tf_placer.problem.small_problems import problem_of, small_cluster
-from tf_placer.planners.single_device import single_device_placements
+from tf_placer.planners.plain import single_device_placements
 
 
 def test_a_row_per_device_with_first_legal_devices_where_needed():

@@ -7,7 +7,7 @@ import pytest
 
 from tests.tf_placer.planners.clusters_by_type import cluster_of
 from tests.tf_placer.problem.small_problems import problem_of
-from tf_placer.planners.tf_default import tf_default
+from tf_placer.planners.plain import tf_default
 
 GPU_FIRST = cluster_of("GPU", "GPU", "CPU")
 

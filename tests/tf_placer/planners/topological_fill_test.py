@@ -6,7 +6,7 @@ import pytest
 from tests.tf_placer.planners.full_devices import full_problem, sized_cluster
 from tests.tf_placer.problem.small_problems import problem_of, small_cluster
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.planners.topological_fill import topological_fill
+from tf_placer.planners.plain import topological_fill
 
 CHAIN = [(i, i + 1) for i in range(5)]
 

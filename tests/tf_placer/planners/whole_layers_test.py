@@ -12,8 +12,7 @@ from tests.tf_placer.problem.small_problems import problem_of, random_problem, s
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planners.whole_layers import whole_layers
 from tf_placer.problem.decisions import Decisions
-from tf_placer.problem.layer_lines import layer_of_unit
-from tf_placer.problem.layers import layers_of
+from tf_placer.problem.layers import layer_of_unit, layers_of
 from tf_placer.problem.problem import Problem
 
 FORK = [(0, 1), (0, 2), (1, 3), (2, 3)]

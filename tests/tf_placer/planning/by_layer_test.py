@@ -16,16 +16,14 @@ from tests.tf_placer.problem.small_problems import branches_problem, problem_of
 from tests.tf_placer.search.other_machine import OtherMachine
 from tf_placer import workloads
 from tf_placer.__main__ import run
+from tf_placer.base.quantities import milliseconds, percentage
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.planning.by_layer import beside_layers, in_layers
-from tf_placer.planning.outcome import GIVEN, Outcome, Timed
+from tf_placer.planning.outcome import GIVEN, Outcome, Timed, beside_layers, in_layers
 from tf_placer.problem.analytic_problem import analytic_problem
-from tf_placer.problem.layer_lines import layer_of_unit
-from tf_placer.problem.layers import layers_of
+from tf_placer.problem.layers import layer_of_unit, layers_of
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
-from tf_placer.quantities import milliseconds, percentage
 from tf_placer.report.files import summary
 from tf_placer.report.sentences import verdict
 from tf_placer.search.search import search

@@ -13,7 +13,7 @@ from tf_placer.evaluation.runtime import RaceFailed
 from tf_placer.planning.live import LiveConfig, search_live
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement
-from tf_placer.search.budget import Budget
+from tf_placer.search.known import Budget
 from tf_placer.search.search import search
 from tf_placer.search.shortest import NothingFits
 from tf_placer.workers.local_workers import WorkerError

@@ -8,19 +8,19 @@ import rich.console
 import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import problem_of
+from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.local import local_devices
 from tf_placer.command_line.place import compare
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
-from tf_placer.errors import InputError
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.evaluation.runtime import RaceFailed, TraceFailed
 from tf_placer.planning import road as road_module
 from tf_placer.planning.measuring import Measuring
 from tf_placer.planning.road import Asked, Road
 from tf_placer.problem.decisions import Decisions
-from tf_placer.search.budget import Budget
+from tf_placer.search.known import Budget
 from tf_placer.workers.local_workers import WorkerError
 
 LIVE = Cluster("local", *local_devices(1), kind="local")

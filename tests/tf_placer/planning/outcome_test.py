@@ -16,7 +16,7 @@ from tf_placer.planning.outcome import (
     outcome_of_plan,
     progress_of,
 )
-from tf_placer.search.result import HistoryEntry
+from tf_placer.search.recorder import HistoryEntry
 
 KEPT = {
     "predicted_s": 0.3,

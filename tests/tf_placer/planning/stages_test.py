@@ -9,7 +9,7 @@ import pytest
 import rich.console
 import rich.progress
 
-from tf_placer.durations import Durations
+from tf_placer.base.durations import Durations
 from tf_placer.planning.stages import Stage, Stages, about, begins_at, begun_s, process_start_s, roughly
 
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tests.tf_placer.evaluation.random_problems import random_problem
 from tests.tf_placer.problem.small_problems import problem_of, small_cluster
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError
 from tf_placer.evaluation.runtime import TraceFailed
 from tf_placer.evaluation.timeline import simulated_timeline
 from tf_placer.graph.item import Item

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tf_placer.presentation.trace_process import Span, TraceProcess, lanes_of, scope_of
+from tf_placer.presentation.chrome_trace import Span, TraceProcess, lanes_of, scope_of
 
 
 def test_lanes_by_hand():

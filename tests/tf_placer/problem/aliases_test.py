@@ -9,8 +9,7 @@ import pytest
 import tensorflow as tf
 
 import tf_placer
-from tf_placer.problem.aliases import VIEWS, WRITES_INTO, aliases
-from tf_placer.problem.analytic_problem import item_tensors
+from tf_placer.problem.analytic_problem import VIEWS, WRITES_INTO, aliases, item_tensors
 
 SHAPE = (8, 512)
 

@@ -8,12 +8,12 @@ import pytest
 
 from tests.tf1_programs import program
 from tf_placer import workloads
+from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.costs.analytic import analytic_costs
-from tf_placer.errors import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
-from tf_placer.planners.single_device import single_device_placements
+from tf_placer.planners.plain import single_device_placements
 from tf_placer.problem.analytic_problem import analytic_problem, item_tensors
 
 # The package's face has a function of the module's name.

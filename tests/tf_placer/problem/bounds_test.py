@@ -9,8 +9,7 @@ import pytest
 from tests.tf_placer.planners.full_devices import sized_cluster
 from tests.tf_placer.problem.small_problems import problem_of, random_problem, small_cluster
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.problem.bounds import LowerBounds, lower_bounds
-from tf_placer.problem.possible_devices import possible_devices
+from tf_placer.problem.bounds import LowerBounds, lower_bounds, possible_devices
 from tf_placer.problem.problem import Problem
 
 

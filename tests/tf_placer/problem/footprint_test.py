@@ -7,8 +7,8 @@ import pytest
 
 from tests.tf_placer.problem.small_problems import problem_of, random_problem, small_cluster
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.problem.footprint import held_bytes
 from tf_placer.problem.problem import Problem
+from tf_placer.problem.unit_graph import held_bytes
 
 
 def test_what_waits_for_the_backward_pass_counts_and_what_is_gone_does_not():

@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 
 from tests.tf_placer.problem.small_problems import problem_of, small_cluster
-from tf_placer.errors import InputError
-from tf_placer.problem.layer_lines import layer_of_unit
-from tf_placer.problem.layers import NO_LAYER, layers_of
-from tf_placer.problem.placement import Placement
-from tf_placer.problem.plan_file import PlanFile
+from tf_placer.base.arguments import InputError
+from tf_placer.problem.layers import NO_LAYER, layer_of_unit, layers_of
+from tf_placer.problem.placement import Placement, PlanFile
 from tf_placer.problem.problem import Problem
 
 NAMES = ["a/x/1", "a/x/2", "a/y/1", "b.c+[d]/1", "b.c+[d]/2", "alone"]

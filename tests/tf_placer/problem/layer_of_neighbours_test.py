@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tf_placer.problem.layer_of_neighbours import layer_of_neighbours
+from tf_placer.problem.layers import layer_of_neighbours
 
 A, B, NONE = ("a",), ("b",), ()
 

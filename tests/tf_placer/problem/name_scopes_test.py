@@ -2,7 +2,7 @@
 
 import pytest
 
-from tf_placer.problem.name_scopes import below, scopes_of, without_count
+from tf_placer.problem.layers import below, scopes_of, without_count
 
 FORWARD = ["a/dense/MatMul", "a/dense/kernel", "a/dense/MatMul/ReadVariableOp", "top"]
 

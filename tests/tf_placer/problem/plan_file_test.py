@@ -5,8 +5,8 @@ import json
 import jsonschema
 import pytest
 
-from tf_placer.errors import InputError
-from tf_placer.problem.plan_file import SCHEMA_PATH, SCHEMA_VERSIONS, PlanFile
+from tf_placer.base.arguments import InputError
+from tf_placer.problem.placement import SCHEMA_PATH, SCHEMA_VERSIONS, PlanFile
 
 GOOD = {"schema_version": 1, "fingerprint": "ab12", "devices": {"a": "/device:CPU:0"}}
 

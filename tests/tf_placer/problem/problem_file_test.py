@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from tests.tf_placer.problem.small_problems import problem_of, random_problem
-from tf_placer.array_file import array_file_bytes, read_array_file
+from tf_placer.base.arguments import InputError
+from tf_placer.base.files import array_file_bytes, read_array_file
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import Link
 from tf_placer.costs.op_work import OpWork
-from tf_placer.errors import InputError
 from tf_placer.problem.problem import Problem
 
 KIND = "a tf_placer problem"

@@ -9,9 +9,8 @@ import tensorflow as tf
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
-from tf_placer.problem.pins import Pin, with_pins
+from tf_placer.problem.pins import Pin, narrowed_units, with_pins, with_requested_devices
 from tf_placer.problem.problem import Problem
-from tf_placer.problem.requested import narrowed_units, with_requested_devices
 from tf_placer.search.search import search
 
 

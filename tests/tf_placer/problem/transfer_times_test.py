@@ -7,7 +7,7 @@ import pytest
 
 from tests.tf_placer.problem.small_problems import LATENCY_NS, problem_of, small_cluster
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.problem.transfer_times import TransferTimes
+from tf_placer.problem.op_graph import TransferTimes
 
 
 def cluster_with_chores():

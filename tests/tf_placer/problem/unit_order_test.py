@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from tests.tf_placer.problem.small_problems import problem_of, small_cluster
-from tf_placer.problem.unit_order import fastest_devices, order_of_use, slowness
+from tf_placer.problem.unit_graph import fastest_devices, order_of_use, slowness
 
 
 def test_a_chain_is_in_order_whatever_its_numbers():

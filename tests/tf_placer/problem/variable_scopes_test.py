@@ -1,6 +1,6 @@
 """Tests where variables belong, and what layers are called by them."""
 
-from tf_placer.problem.variable_scopes import layer_names, variable_scopes
+from tf_placer.problem.layers import layer_names, variable_scopes
 
 
 def found(*ops: tuple[str, str]):

@@ -14,8 +14,7 @@ from tf_placer.evaluation.measurement import Status
 from tf_placer.planning.outcome import Outcome, Timed
 from tf_placer.problem.bounds import MEANING, LowerBounds
 from tf_placer.report.files import write_report
-from tf_placer.report.how_to import how_to
-from tf_placer.report.page import page_of_run
+from tf_placer.report.page import how_to, page_of_run
 from tf_placer.report.sentences import verdict
 from tf_placer.search import methods
 from tf_placer.search.search import search

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tf_placer.quantities import ratio
+from tf_placer.base.quantities import ratio
 from tf_placer.report.sentences import in_turn_sentence
 
 _SLOWING = [1.0 + 0.05 * turn for turn in range(20)]  # what the machine does to a turn it does to all in it

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import rich.console
 
+from tests.tf_placer.base.warm_workers import WarmWorkers
 from tests.tf_placer.problem.small_problems import problem_of, small_cluster
-from tests.tf_placer.warm_workers import WarmWorkers
 from tf_placer.command_line.place import place
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
@@ -20,8 +20,7 @@ from tf_placer.planning.outcome import Outcome, Timed
 from tf_placer.problem.problem import Problem
 from tf_placer.report.files import summary
 from tf_placer.report.sentences import fit_sentences, least_memory_sentence, verdict
-from tf_placer.search.budget import Budget
-from tf_placer.search.objective import Objective
+from tf_placer.search.known import Budget, Objective
 from tf_placer.search.search import search
 
 

@@ -7,7 +7,7 @@ import pytest
 import rich.console
 
 from tests.tf_placer.problem.small_problems import problem_of
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError
 from tf_placer.evaluation.measurement import Status
 from tf_placer.planning.outcome import Outcome, Timed, fastest
 from tf_placer.report.files import summary

@@ -10,7 +10,7 @@ from tensorboard.plugins.hparams import plugin_data_pb2
 from tensorboard.plugins.hparams.metadata import SESSION_START_INFO_TAG
 
 from tf_placer.__main__ import run
-from tf_placer.report.tensorboard import BY_EVALUATIONS, BY_MILLISECONDS, SIMULATED_MS
+from tf_placer.report.files import BY_EVALUATIONS, BY_MILLISECONDS, SIMULATED_MS
 
 METHODS = ("single", "random", "local_search")
 

@@ -14,10 +14,9 @@ import numpy as np
 import pytest
 
 from tests.tf_placer.report_page.drawn_pages import HOSTILE, layered_problem, page_of
+from tf_placer.base.quantities import milliseconds
 from tf_placer.problem.placement import Placement
-from tf_placer.quantities import milliseconds
-from tf_placer.report_page.html import page_html
-from tf_placer.report_page.page import Page
+from tf_placer.report_page.page import Page, page_html
 
 CHROMIUM = shutil.which("chromium")
 if CHROMIUM is None:

@@ -7,8 +7,8 @@ import pytest
 
 from tests.tf_placer.evaluation.random_problems import random_problem
 from tests.tf_placer.report_page.drawn_pages import layered_problem, striped
-from tf_placer.evaluation.memory_curves import MemoryCurve
 from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.evaluation.timeline import MemoryCurve
 from tf_placer.problem.decisions import Decisions
 from tf_placer.report_page.draw_step import draw_step, thinned
 

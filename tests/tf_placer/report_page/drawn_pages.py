@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from tf_placer.base.quantities import milliseconds
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.problem.bounds import MEANING
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
-from tf_placer.quantities import milliseconds
 from tf_placer.report_page.draw_step import draw_step
 from tf_placer.report_page.page import HowTo, Page, Section
 

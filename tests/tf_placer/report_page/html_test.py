@@ -11,7 +11,7 @@ import re
 import pytest
 
 from tests.tf_placer.report_page.drawn_pages import HOSTILE, layered_problem, page_of
-from tf_placer.report_page.html import page_html
+from tf_placer.report_page.page import page_html
 
 _SCRIPT = re.compile(r"<script([^>]*)>(.*?)</script>", re.DOTALL)
 

@@ -14,7 +14,7 @@ from tensorflow.python.framework import function as defun
 
 from tests.logical_devices import report
 from tests.tf_placer.rewrite.placed_function_process import place
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError
 
 WEIGHTS = np.arange(12, dtype=np.float32).reshape(3, 4) / 12
 LABELS = [[1, 2, 1], [2, 1, 0]]

@@ -15,9 +15,8 @@ import tensorflow as tf
 from colocation.units import form_units
 from tests.tf_placer.rewrite.equivalence_programs import PROGRAMS
 from tf_placer.graph.item import Item
-from tf_placer.rewrite.graph_def import place_graph
-from tf_placer.runtime.graph_program import build_program
-from tf_placer.runtime.session import session_config
+from tf_placer.rewrite.rewrite import place_graph
+from tf_placer.runtime.graph_program import build_program, session_config
 
 DEVICES = [f"/job:localhost/replica:0/task:0/device:CPU:{d}" for d in range(4)]
 STEPS = 3

@@ -3,8 +3,8 @@
 import pytest
 import tensorflow as tf
 
-from tf_placer.errors import InputError
-from tf_placer.rewrite.graph_def import place_graph
+from tf_placer.base.arguments import InputError
+from tf_placer.rewrite.rewrite import place_graph
 
 CPU0 = "/job:localhost/replica:0/task:0/device:CPU:0"
 CPU1 = "/job:localhost/replica:0/task:0/device:CPU:1"

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_placer.errors import InputError
-from tf_placer.rewrite.holders import Storages
-from tf_placer.rewrite.variables import move_to_devices, why_variables_stay
+from tf_placer.base.arguments import InputError
+from tf_placer.rewrite.variables import Storages, move_to_devices, why_variables_stay
 
 
 def why(variable: tf.Variable) -> str:

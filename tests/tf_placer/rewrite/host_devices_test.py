@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from tests.logical_devices import outcomes_of
 from tf_placer.graph.item import Item
-from tf_placer.rewrite.host_devices import with_host_ops_here
+from tf_placer.rewrite.placed_function import with_host_ops_here
 
 HERE = "/job:localhost/replica:0/task:0/device:CPU:0"
 WORKER = "/job:worker/replica:0/task:0/device:CPU:0"

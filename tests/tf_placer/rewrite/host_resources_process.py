@@ -15,8 +15,8 @@ import numpy as np
 import tensorflow as tf
 
 from tests.logical_devices import NUM_DEVICES, report
+from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement

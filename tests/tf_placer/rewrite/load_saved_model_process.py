@@ -19,8 +19,8 @@ from tests.logical_devices import NUM_DEVICES, report
 from tests.tf_placer.rewrite import saved_models
 from tests.tf_placer.rewrite.saved_model_process import answers, placement_of
 from tests.tf_placer.rewrite.saved_models import Example
+from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.errors import InputError
 from tf_placer.graph.reading.saved_model import read_saved_model
 from tf_placer.rewrite.load_saved_model import load_saved_model
 from tf_placer.rewrite.saved_model import export_saved_model

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement
-from tf_placer.rewrite.meta_graph import place_meta_graph
+from tf_placer.rewrite.rewrite import place_meta_graph
 
 
 def exported(build) -> tf.compat.v1.MetaGraphDef:

@@ -14,8 +14,8 @@ import numpy as np
 import tensorflow as tf
 
 from tests.logical_devices import NUM_DEVICES, report
+from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.errors import InputError
 from tf_placer.graph.item import Item
 from tf_placer.graph.reading.from_function import traced
 from tf_placer.problem.analytic_problem import analytic_problem

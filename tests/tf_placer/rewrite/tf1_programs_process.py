@@ -20,8 +20,7 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement
-from tf_placer.rewrite.meta_graph import place_meta_graph
-from tf_placer.rewrite.rewrite import apply_placement
+from tf_placer.rewrite.rewrite import apply_placement, place_meta_graph
 from tf_placer.rewrite.saved_model import export_saved_model
 
 v1 = tf.compat.v1

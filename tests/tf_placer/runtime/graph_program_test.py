@@ -4,13 +4,18 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError
 from tf_placer.graph.item import Item
 from tf_placer.graph.program import Program
-from tf_placer.rewrite.graph_def import place_graph
+from tf_placer.rewrite.rewrite import place_graph
 from tf_placer.runtime import graph_program
-from tf_placer.runtime.graph_program import Assignment, batches, build_program
-from tf_placer.runtime.session import open_program, process_session_config
+from tf_placer.runtime.graph_program import (
+    Assignment,
+    batches,
+    build_program,
+    open_program,
+    process_session_config,
+)
 
 CPU = [f"/job:localhost/replica:0/task:0/device:CPU:{i}" for i in range(2)]
 

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-from tf_placer.runtime.race import race_spreads_s, race_steps, race_times_s
+from tf_placer.runtime.timing import race_spreads_s, race_steps, race_times_s
 
 
 class Track:

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from tf_placer.runtime.statistics import clearly_slower, hopeless, median_interval
+from tf_placer.runtime.timing import clearly_slower, hopeless, median_interval
 
 
 def test_few_samples_say_nothing():

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError
 from tf_placer.graph.item import Item
-from tf_placer.runtime.audit import Audit, AuditError
-from tf_placer.runtime.session import process_session_config, session_config
-from tf_placer.runtime.step_values import Difference, SameValues, difference, step_values
+from tf_placer.runtime.audit import Audit, AuditError, Difference, SameValues, difference, step_values
+from tf_placer.runtime.graph_program import process_session_config, session_config
 
 SAME = Difference()
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError
 from tf_placer.runtime.timing import RuntimeConfig, reported_s, spread_s, stopped_early, time_steps
 
 

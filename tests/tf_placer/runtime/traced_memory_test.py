@@ -5,7 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from tf_placer.runtime.graph_program import GraphProgram
-from tf_placer.runtime.traced_memory import readers_of, traced_peak_bytes
+from tf_placer.runtime.memory import readers_of, traced_peak_bytes
 
 WORKER = "/job:worker/replica:0/task:0/device:CPU:0"
 

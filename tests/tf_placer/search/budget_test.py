@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from tf_placer.errors import InputError
-from tf_placer.search.budget import Budget
+from tf_placer.base.arguments import InputError
+from tf_placer.search.known import Budget
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import os
 import pytest
 import tensorflow as tf
 
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError
 from tf_placer.search.checkpoint import FILE_NAME, Checkpoint
 
 IDENTITY = {"method": "hdp", "seed": 3}

@@ -7,7 +7,7 @@ import pytest
 
 import tf_placer
 from tests.tf_placer.problem.small_problems import problem_of, small_cluster
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError
 from tf_placer.problem.memory_bounds import accelerators, fullest_share, least_share
 
 

@@ -14,9 +14,10 @@ from tests.tf_placer.problem.small_problems import (
     problem_of,
     random_problem,
 )
-from tf_placer.method_spec import Kind, MethodSpec, NoSettings, Role
+from tf_placer.base.method_spec import Kind, MethodSpec, NoSettings, Role
 from tf_placer.problem.problem import Problem
-from tf_placer.search import drivers, methods
+from tf_placer.search import methods
+from tf_placer.search import round as drivers
 from tf_placer.search.portfolio import PortfolioConfig, portfolio_rounds
 from tf_placer.search.search import search
 

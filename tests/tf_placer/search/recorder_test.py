@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError
 from tf_placer.problem.decisions import Decisions
-from tf_placer.search.budget import Budget
+from tf_placer.search.known import Budget
 from tf_placer.search.recorder import Recorder
 from tf_placer.search.round import Round
 

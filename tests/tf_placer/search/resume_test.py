@@ -13,16 +13,16 @@ import pytest
 from tests.tf_placer.problem.small_problems import branches_problem
 from tests.tf_placer.search.small_learner import small_learner
 from tf_placer.agents.hdp.config import HdpConfig
-from tf_placer.errors import InputError
-from tf_placer.evaluation.journaled import JournaledEvaluator
+from tf_placer.base.arguments import InputError
+from tf_placer.base.files import reserved
+from tf_placer.base.method_spec import Role
+from tf_placer.evaluation.journal import JournaledEvaluator
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.folders import reserved
-from tf_placer.method_spec import Role
 from tf_placer.search import methods, recorder, shortest
 from tf_placer.search.progress import Silent
+from tf_placer.search.round import Starts
 from tf_placer.search.search import search
 from tf_placer.search.shortest import JOURNAL, NothingFits
-from tf_placer.search.starts import Starts
 
 PROBLEM = branches_problem(3, 4)
 CONFIG = HdpConfig(

@@ -12,7 +12,7 @@ from tf_placer import workloads
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.local import local_devices
-from tf_placer.evaluation.journaled import JournaledEvaluator
+from tf_placer.evaluation.journal import JournaledEvaluator
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.runtime.timing import RuntimeConfig

@@ -11,9 +11,9 @@ import tensorflow as tf
 from tests.tf_placer.planners.full_devices import sized_cluster
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of, small_cluster
 from tf_placer.agents.hdp.config import HdpConfig
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.planners.random_blocks import RandomBlocks
+from tf_placer.planners.plain import RandomBlocks
 from tf_placer.search import methods
 from tf_placer.search.progress import Silent
 from tf_placer.search.round import evaluated

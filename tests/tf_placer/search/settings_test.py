@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from tf_placer.errors import InputError
-from tf_placer.method_spec import Kind, MethodSpec
+from tf_placer.base.arguments import InputError
+from tf_placer.base.method_spec import Kind, MethodSpec
 from tf_placer.search.settings import configured, recorded
 
 

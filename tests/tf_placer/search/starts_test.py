@@ -6,10 +6,10 @@ import pytest
 from tests.tf_placer.planners.full_devices import full_problem, sized_cluster
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of
 from tests.tf_placer.search.other_machine import OtherMachine
+from tf_placer.base.method_spec import Role
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.method_spec import Role
 from tf_placer.search import methods
-from tf_placer.search.starts import Starts
+from tf_placer.search.round import Starts
 
 PLANNERS = methods.having(Role.BESIDE)
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from tests.tf_placer.problem.small_problems import branches_optimum_ns, branches_problem
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.training.lessons import kept_plans
+from tf_placer.training.teach import kept_plans
 
 BRANCHES, LENGTH = 4, 3
 
@@ -37,7 +37,7 @@ def test_plans_keep_groups_together_and_are_as_fast_as_they_say(problem, branch_
 
 def test_they_are_searched_once(problem, branch_of_unit, tmp_path, monkeypatch):
     first = kept_plans(problem, branch_of_unit, 1, 50, tmp_path)
-    monkeypatch.setattr("tf_placer.training.lessons.search", None)
+    monkeypatch.setattr("tf_placer.training.teach.search", None)
     again = kept_plans(problem, branch_of_unit, 1, 50, tmp_path)
     np.testing.assert_array_equal(first.device_of_unit, again.device_of_unit)
     with pytest.raises(TypeError):  # another budget is another search

@@ -6,7 +6,7 @@ import sonnet as snt
 import tensorflow as tf
 
 from tf_placer.agents.weights import PolicyKind
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError
 from tf_placer.training.teach import teach
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
+from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster, Link
 from tf_placer.cluster.local import local_devices
-from tf_placer.errors import InputError
 from tf_placer.workers import worker_process
 from tf_placer.workers.local_workers import LocalWorkers, WorkerError
 

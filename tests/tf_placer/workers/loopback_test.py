@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.listening import listening_addresses
+from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.local import local_devices
-from tf_placer.errors import InputError
-from tf_placer.workers import loopback, worker_process
+from tf_placer.workers import fork_server as loopback
+from tf_placer.workers import worker_process
 from tf_placer.workers.local_workers import LocalWorkers
 
 # A child process as LocalWorkers starts them, without the seconds of TensorFlow.

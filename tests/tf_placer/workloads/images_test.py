@@ -3,7 +3,7 @@
 import pytest
 
 from tests.tf_placer.workloads import twins
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError
 from tf_placer.workloads.images import RESNET, resnet
 
 NAME = "resnet_152_small"

@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 
 from tf_placer import workloads
-from tf_placer.errors import InputError
-from tf_placer.folders import exclusively
+from tf_placer.base.arguments import InputError
+from tf_placer.base.files import exclusively
 from tf_placer.graph.item import Item
 from tf_placer.workloads import kept_items, registry
 

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tf_placer import workloads
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError
 from tf_placer.graph.item import Item
 from tf_placer.workloads import registry
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from tf_placer.ops.simulator import simulate
-from tf_placer.ops.simulator_inputs import SimulatorInputs
+from tf_placer.ops.simulator import SimulatorInputs, simulate
 from tf_placer.workloads.synthetic import FREE_FRACTION, random_layered_arrays
 
 

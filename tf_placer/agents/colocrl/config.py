@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import re
 
-from tf_placer.agents.entropy import check_steering
-from tf_placer.errors import InputError
-from tf_placer.method_spec import Settings, setting
+from tf_placer.agents.losses import check_steering
+from tf_placer.base.arguments import InputError
+from tf_placer.base.method_spec import Settings, setting
 
 # What Keras calls what belongs to one convolution; layers that the papers' workloads repeat.
 _LAYERS = (

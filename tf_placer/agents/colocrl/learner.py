@@ -2,21 +2,211 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+import numpy as np
+import sonnet as snt
 import tensorflow as tf
 
-from tf_placer.agents.baselines import ControllerBaselines, elites, standardized_advantage
 from tf_placer.agents.colocrl.config import ColocRlConfig
-from tf_placer.agents.colocrl.inputs import colocated_groups, colocrl_inputs
-from tf_placer.agents.colocrl.policy import ColocRlPolicy
-from tf_placer.agents.descent import adam, descend
-from tf_placer.agents.entropy import EntropySteering
-from tf_placer.agents.features import FEATURES_VERSION
-from tf_placer.agents.learner import Beginning, PolicyLearner, Proposal
-from tf_placer.agents.losses import cross_entropy_loss, reinforce_loss
-from tf_placer.errors import InputError
-from tf_placer.method_spec import Kind, MethodSpec
-from tf_placer.placer.seq2seq import Decoded
+from tf_placer.agents.features import (
+    DEVICE_NUMBERS,
+    FEATURES_VERSION,
+    NUM_TYPES,
+    costliest_op,
+    op_levels,
+    type_numbers,
+)
+from tf_placer.agents.leaning import draw_weights, leaning_choices, one_device
+from tf_placer.agents.learner import Beginning, PolicyLearner, Proposal, adam, descend
+from tf_placer.agents.losses import (
+    ControllerBaselines,
+    EntropySteering,
+    cross_entropy_loss,
+    elites,
+    reinforce_loss,
+    standardized_advantage,
+)
+from tf_placer.base.arguments import InputError
+from tf_placer.base.method_spec import Kind, MethodSpec
+from tf_placer.grouper.groups import Groups, expanded
+from tf_placer.grouper.rules import tied_by_rules, tied_groups
+from tf_placer.networks.seq2seq import Decoded, DeviceChoices, Seq2SeqPlacer
 from tf_placer.problem.problem import Problem
+from tf_placer.problem.unit_graph import unit_graph
+
+# What ColocRL's policy sees of each group.
+
+_OUTPUTS, _DIMS = 4, 4
+_SIZES = _OUTPUTS * _DIMS
+_WORK = 6
+
+
+def embedding_width(max_groups: int) -> int:
+    """F of embeddings whose adjacency is that wide."""
+    return NUM_TYPES + _SIZES + _WORK + max_groups
+
+
+def group_embeddings(problem: Problem, groups: Groups, max_groups: int, work_features: bool) -> np.ndarray:
+    """Embeddings of groups (Mirhoseini et al. 2017, section 3.2): op types, output shapes, adjacency.
+
+    - types: log(1 + count) of each op type; the layer that reads them has a trained vector for each type;
+    - sizes: of the group's costliest op, log(1 + dimension) / 10 of the first 4 dimensions of the first 4 outputs,
+      0 where there is none;
+    - work: share of all work, share of what stays in memory, log10(1 + bytes of all outputs) / 10, and of the
+      costliest op what comes before it, what it begins, and its slack (``Levels``): a departure, else 0;
+    - adjacency: 1 where a tensor passes between two groups, either way.
+
+    Args:
+      problem: what is placed.
+      groups: of its units.
+      max_groups: columns of the adjacency, at least as many as there are groups.
+      work_features: whether the work's columns are filled.
+
+    Returns:
+      [G, F] float32.
+    """
+    count = groups.count
+    group_of_op = groups.group_of_unit[problem.unit_of_op]
+    types = np.zeros((count + 1, NUM_TYPES))
+    np.add.at(types, (group_of_op, type_numbers(problem.op_types)), 1.0)
+    leader = _leaders(problem, groups)
+    work = np.zeros((count, _WORK))
+    if work_features:
+        work = _work(problem, groups, leader)
+    edges = groups.group_of_unit[unit_graph(problem).edges.reshape(-1, 2)]
+    edges = edges[(edges < count).all(axis=1) & (edges[:, 0] != edges[:, 1])]
+    adjacency = np.zeros((count, max_groups))
+    adjacency[edges[:, 0], edges[:, 1]] = 1.0
+    adjacency[edges[:, 1], edges[:, 0]] = 1.0
+    columns = [np.log1p(types[:count]), _sizes(problem, leader), work, adjacency]
+    return np.concatenate(columns, axis=1).astype(np.float32)
+
+
+def _leaders(problem: Problem, groups: Groups) -> np.ndarray:
+    """[G] the costliest op of each group; -1 for a group without units."""
+    of_unit = costliest_op(problem)
+    order = np.argsort(problem.fastest_ns()[of_unit], kind="stable")
+    leader = np.full(groups.count + 1, -1)
+    leader[groups.group_of_unit[order]] = of_unit[order]  # the last one stays
+    return leader[: groups.count]
+
+
+def _sizes(problem: Problem, leader: np.ndarray) -> np.ndarray:
+    """[G, 16]."""
+    sizes = np.zeros((len(leader), _OUTPUTS, _DIMS))
+    for group, op in enumerate(leader):
+        for output, shape in enumerate(problem.output_shapes[op][:_OUTPUTS] if op >= 0 else ()):
+            dims = np.array(shape[:_DIMS], np.float64)
+            sizes[group, output, : len(dims)] = np.log1p(np.maximum(dims, 0.0)) / 10
+    return sizes.reshape(len(leader), _SIZES)
+
+
+def _work(problem: Problem, groups: Groups, leader: np.ndarray) -> np.ndarray:
+    """[G, 6]."""
+    levels = op_levels(problem)
+    made = np.zeros(problem.num_units)
+    np.add.at(made, problem.unit_of_op[problem.tensor_producer], problem.tensor_bytes)
+    amounts = [groups.sums(amount) for amount in (problem.work_ns(), problem.resident_bytes, made)]
+    shares = [amount / max(amount.sum(), 1.0) for amount in amounts[:2]]
+    of_leader = [np.where(leader >= 0, level[leader], 0.0) for level in levels[:3]]
+    return np.stack([*shares, np.log10(1 + amounts[2]) / 10, *of_leader], axis=1)
+
+
+# What goes into ColocRL's policy when it is called.
+
+
+class ColocRlInputs(NamedTuple):
+    """A problem for ``ColocRlPolicy``.
+
+    Attributes:
+      embeddings: [G, F] float32.
+      group_of_unit: [U] int32; G for a unit of no group.
+      only_device: [U] int32, where such a unit is.
+      choices: devices, what each group may choose, and what it leans to.
+    """
+
+    embeddings: tf.Tensor
+    group_of_unit: tf.Tensor
+    only_device: tf.Tensor
+    choices: DeviceChoices
+
+
+def colocrl_inputs(
+    problem: Problem, groups: Groups, config: ColocRlConfig, device_of_group: np.ndarray
+) -> ColocRlInputs:
+    """Describes a problem and where to begin.
+
+    Args:
+      problem: what is placed.
+      groups: of its units.
+      config: what is seen, and how strongly to lean to the start.
+      device_of_group: [G] the start, legal.
+    """
+    width = max(config.max_groups, groups.count)
+    return ColocRlInputs(
+        embeddings=tf.constant(group_embeddings(problem, groups, width, config.work_features)),
+        group_of_unit=tf.constant(groups.group_of_unit),
+        only_device=tf.constant(groups.only_device),
+        choices=leaning_choices(problem, groups.legal, device_of_group, config),
+    )
+
+
+def colocated_groups(problem: Problem, config: ColocRlConfig) -> Groups:
+    """Groups the units by the configuration's rules; each unit by itself without them, as far as there are groups."""
+    tied = np.arange(problem.num_units)
+    if config.colocate:
+        tied = tied_by_rules(problem, config.step_pattern, config.layer_pattern, config.largest_share)
+    return tied_groups(problem, tied, config.max_groups)
+
+
+# ColocRL's policy: an encoder reads the groups, a decoder with attention gives each its device.
+
+
+class ColocRlPolicy(snt.Module):
+    """p(devices | groups) over the legal placements of whatever problem it is called with.
+
+    The network is that of ``Seq2SeqPlacer``, with one sequence of groups: M is 1. Each group draws a device that is
+    legal for all its units, so each placement that is drawn is legal, and its probability is exact.
+    """
+
+    def __init__(self, config: ColocRlConfig, seed: int, groups: int, name: str = "colocrl_policy"):
+        """Draws weights.
+
+        Args:
+          config: sizes of the network.
+          seed: of the weights.
+          groups: of the problem; the policy serves others with up to ``max_groups``, or as many as this.
+          name: module name.
+        """
+        super().__init__(name=name)
+        self.max_groups = max(config.max_groups, groups)
+        self._network = Seq2SeqPlacer(DEVICE_NUMBERS, config.hidden, config.tanh_constant, config.temperature)
+        # Widths are the same for every problem: the layers can be made now.
+        self._network.greedy(
+            tf.zeros([1, 2, embedding_width(self.max_groups)]),
+            one_device(2),
+        )
+        draw_weights(self, seed)
+
+    def sample(self, inputs: ColocRlInputs, count: int, seed: tf.Tensor) -> Decoded:
+        """Draws that many placements: actions [1, K, G]."""
+        none = tf.zeros([1, 1, 1, 1])
+        return self._network.sample(inputs.embeddings[tf.newaxis], inputs.choices, count, none, seed)
+
+    def score(self, inputs: ColocRlInputs, device_of_group: tf.Tensor) -> Decoded:
+        """Teacher forcing: the logits under which devices [K, G] would be drawn."""
+        none = tf.zeros([1, 1, 1, 1])
+        actions = device_of_group[tf.newaxis]
+        return self._network.score(inputs.embeddings[tf.newaxis], inputs.choices, actions, none)
+
+    def greedy(self, inputs: ColocRlInputs) -> Decoded:
+        """The likeliest device at each step; K = 1."""
+        return self._network.greedy(inputs.embeddings[tf.newaxis], inputs.choices)
+
+    def placements(self, inputs: ColocRlInputs, device_of_group: tf.Tensor) -> tf.Tensor:
+        """[K, U] int32: a unit goes where its group [K, G] goes, or to its only legal device."""
+        return expanded(device_of_group, inputs.group_of_unit, inputs.only_device)
 
 
 class ColocRlLearner(PolicyLearner):

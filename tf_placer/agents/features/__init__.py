@@ -1,15 +1,15 @@
 """What every agent sees of a problem: columns and names that mean the same on every graph and cluster."""
 
-from tf_placer.agents.features.device_features import DEVICE_NUMBERS
-from tf_placer.agents.features.device_features import DEVICE_WIDTH
-from tf_placer.agents.features.device_features import device_features
-from tf_placer.agents.features.device_features import device_numbers
-from tf_placer.agents.features.group_features import load_and_slowness
-from tf_placer.agents.features.levels import Levels
-from tf_placer.agents.features.levels import op_levels
-from tf_placer.agents.features.op_types import FEATURES_VERSION
-from tf_placer.agents.features.op_types import NUM_TYPES
-from tf_placer.agents.features.op_types import type_numbers
+from tf_placer.agents.features.relative_features import DEVICE_NUMBERS
+from tf_placer.agents.features.relative_features import DEVICE_WIDTH
+from tf_placer.agents.features.relative_features import device_features
+from tf_placer.agents.features.relative_features import device_numbers
+from tf_placer.agents.features.relative_features import load_and_slowness
+from tf_placer.agents.features.unit_features import Levels
+from tf_placer.agents.features.unit_features import op_levels
+from tf_placer.agents.features.unit_features import FEATURES_VERSION
+from tf_placer.agents.features.unit_features import NUM_TYPES
+from tf_placer.agents.features.unit_features import type_numbers
 from tf_placer.agents.features.relative_features import RELATIVE_VERSION
 from tf_placer.agents.features.relative_features import RELATIVE_WIDTH
 from tf_placer.agents.features.relative_features import relative_features

@@ -7,20 +7,31 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tf_placer.agents.baselines import TrialAverage, elites, standardized_advantage
-from tf_placer.agents.descent import adam, summed_gradients
 from tf_placer.agents.features import FEATURES_VERSION, RELATIVE_VERSION
-from tf_placer.agents.go.committed import committed
 from tf_placer.agents.go.config import GoConfig
-from tf_placer.agents.go.inputs import go_inputs
-from tf_placer.agents.go.policy import NETWORK_VERSION, NOWHERE, Chain, GoPolicy, go_kind
+from tf_placer.agents.go.policy import (
+    NETWORK_VERSION,
+    NOWHERE,
+    Chain,
+    GoPolicy,
+    committed,
+    go_inputs,
+    go_kind,
+)
 from tf_placer.agents.go.student import GoStudent
-from tf_placer.agents.learner import Beginning, PolicyLearner, Proposal, executed_times
-from tf_placer.agents.losses import ppo_loss, reinforce_loss
+from tf_placer.agents.learner import (
+    Beginning,
+    PolicyLearner,
+    Proposal,
+    adam,
+    executed_times,
+    summed_gradients,
+)
+from tf_placer.agents.losses import TrialAverage, elites, ppo_loss, reinforce_loss, standardized_advantage
 from tf_placer.agents.weights import SHIPPED, restore_weights, weights_path
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError
+from tf_placer.base.method_spec import Kind, MethodSpec
 from tf_placer.grouper.groups import ordered_groups
-from tf_placer.method_spec import Kind, MethodSpec
 from tf_placer.problem.problem import Problem
 
 _STEPS, _TEMPERATURE = 12, 0.5  # of placements by weights that were taught elsewhere

@@ -2,22 +2,147 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
+import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from tf_placer import masked
-from tf_placer.agents.features import DEVICE_NUMBERS, NUM_TYPES, RELATIVE_VERSION, RELATIVE_WIDTH
+from tf_placer.agents.features import (
+    DEVICE_NUMBERS,
+    NUM_TYPES,
+    RELATIVE_VERSION,
+    RELATIVE_WIDTH,
+    load_and_slowness,
+)
 from tf_placer.agents.go.config import GoConfig
-from tf_placer.agents.go.decided import DECIDED_WIDTH, Decided, decided
-from tf_placer.agents.go.inputs import NODE_NUMBERS, GoInputs
-from tf_placer.agents.initialization import draw_weights
-from tf_placer.agents.leaning import one_device
+from tf_placer.agents.graph_inputs import GraphInputs, graph_inputs
+from tf_placer.agents.leaning import draw_weights, one_device
 from tf_placer.agents.weights import PolicyKind
-from tf_placer.encoder.graph_sage import GraphSage
-from tf_placer.placer.device_scorer import DeviceChoices, DeviceScorer, EmbeddedDevices
-from tf_placer.placer.segment_attention import SegmentAttention
+from tf_placer.base import masked
+from tf_placer.grouper.groups import Groups
+from tf_placer.networks.graph_encoders import GraphSage
+from tf_placer.networks.segments import SegmentAttention
+from tf_placer.networks.seq2seq import DeviceChoices, DeviceScorer, EmbeddedDevices
+from tf_placer.problem.problem import Problem
+from tf_placer.problem.unit_graph import held_bytes
+
+# What goes into GO's policy when it is called.
+
+NODE_NUMBERS = 3  # work, bytes that stay, bytes that are held
+
+
+class Flow(NamedTuple):
+    """What nodes read, or what they give, as a sparse matrix [V, V].
+
+    Attributes:
+      pairs: [E', 2] int64 (node, its neighbor), by node.
+      share: [E'] float32, of the bytes that the node reads (gives) in all.
+    """
+
+    pairs: tf.Tensor
+    share: tf.Tensor
+
+
+class GoInputs(NamedTuple):
+    """A problem for ``GoPolicy``. Sizes U, E, V and D differ from problem to problem; widths do not.
+
+    It is a nest to ``tf.nest`` and can be an argument of a ``tf.function``.
+
+    Attributes:
+      graph: its units.
+      node_of_unit: [U] int32.
+      node_numbers: [V, 3] float32, roots of a node's shares of all work and of all bytes.
+      legal: [V, D] bool.
+      reads, gives: what flows between nodes.
+      load: [V, D, 2] float32, what a node is to a device that holds it: its time there as a share of all work, its
+        bytes as a share of the memory.
+      slowness: [V, D] float32, log10 of a node's time on a device over that on its fastest.
+    """
+
+    graph: GraphInputs
+    node_of_unit: tf.Tensor
+    node_numbers: tf.Tensor
+    legal: tf.Tensor
+    reads: Flow
+    gives: Flow
+    load: tf.Tensor
+    slowness: tf.Tensor
+
+    def placements(self, device_of_node: tf.Tensor) -> tf.Tensor:
+        """[B, U] int32 of devices [B, V]."""
+        return tf.gather(device_of_node, self.node_of_unit, axis=1)
+
+
+def go_inputs(problem: Problem, nodes: Groups) -> GoInputs:
+    """Describes a problem, without names, places or landmarks, which have no meaning on another graph."""
+    amounts = (problem.work_ns(), problem.resident_bytes, held_bytes(problem))
+    numbers = [np.sqrt(nodes.sums(amount) / max(float(amount.sum()), 1.0)) for amount in amounts]
+    load, slowness = load_and_slowness(nodes)
+    backward = nodes.edges[:, ::-1]
+    order = np.lexsort((backward[:, 1], backward[:, 0]))
+    return GoInputs(
+        graph=graph_inputs(problem, landmarks=0, seed=0),
+        node_of_unit=tf.constant(nodes.group_of_unit),
+        node_numbers=tf.constant(np.stack(numbers, axis=1), tf.float32),
+        legal=tf.constant(nodes.legal),
+        reads=_flow(backward[order], nodes.edge_bytes[order], nodes.count),
+        gives=_flow(nodes.edges, nodes.edge_bytes, nodes.count),
+        load=tf.constant(load),
+        slowness=tf.constant(slowness),
+    )
+
+
+def _flow(pairs: np.ndarray, size: np.ndarray, nodes: int) -> Flow:
+    """Shares of each row's sum; of a row of empty tensors alone, equal ones."""
+    size = size.astype(np.float64) + 1e-3
+    total = np.bincount(pairs[:, 0], size, nodes)
+    return Flow(tf.constant(pairs, tf.int64), tf.constant(size / total[pairs[:, 0]], tf.float32))
+
+
+# What a pass sees of the decisions of the one before.
+
+DECIDED_WIDTH = 8
+
+
+class Decided(NamedTuple):
+    """Decisions as shares of devices, [B, V, D] float32 each; all 0 for a node of which nothing is decided.
+
+    Attributes:
+      here: 1 where the node is.
+      reads, gives: shares of the bytes that it reads from nodes on the device, and gives to them.
+    """
+
+    here: tf.Tensor
+    reads: tf.Tensor
+    gives: tf.Tensor
+
+    def of_devices(self, inputs: GoInputs) -> tf.Tensor:
+        """[B, V, D, 8] what each device is to each node: the shares, what others have there, what it would add."""
+        load = tf.einsum("bvd,vdk->bdk", self.here, inputs.load)[:, tf.newaxis]
+        others = load - self.here[..., tf.newaxis] * inputs.load
+        alone = tf.concat([inputs.load, inputs.slowness[..., tf.newaxis]], axis=2)[tf.newaxis]
+        flows = tf.stack([self.here, self.reads, self.gives], axis=3)
+        shape = tf.concat([tf.shape(self.here), [3]], axis=0)
+        return tf.concat([flows, others, tf.broadcast_to(alone, shape)], axis=3)
+
+
+def decided(inputs: GoInputs, device_of_node: tf.Tensor) -> Decided:
+    """Describes decisions [B, V] int32, -1 for none; linear in the edges between nodes."""
+    here = tf.one_hot(device_of_node, tf.shape(inputs.legal)[1])
+    return Decided(here, *(_flow_of_decided(flow, here) for flow in (inputs.reads, inputs.gives)))
+
+
+def _flow_of_decided(flow: Flow, here: tf.Tensor) -> tf.Tensor:
+    """[B, V, D] of what neighbors are on each device."""
+    batch, nodes, devices = tf.unstack(tf.shape(here))
+    columns = tf.reshape(tf.transpose(here, [1, 0, 2]), [nodes, batch * devices])
+    size = tf.cast(nodes, tf.int64)
+    matrix = tf.SparseTensor(flow.pairs, flow.share, tf.stack([size, size]))
+    found = tf.reshape(tf.sparse.sparse_dense_matmul(matrix, columns), [nodes, batch, devices])
+    return tf.transpose(found, [1, 0, 2])
+
 
 NOWHERE = -1
 """The device of a node of which nothing is decided yet."""
@@ -240,3 +365,47 @@ def go_kind(config: GoConfig) -> PolicyKind:
     settings = {name: getattr(config, name) for name in _SHAPING}
     versions = {"network": NETWORK_VERSION, "relative features": RELATIVE_VERSION}
     return PolicyKind(GoPolicy.__name__, versions, settings)
+
+
+# Placements without rewards: nodes are decided a few at a time, those first that the policy is surest of.
+
+
+def committed(
+    policy: GoPolicy, inputs: GoInputs, count: int, steps: int, temperature: tf.Tensor, seed: tf.Tensor
+) -> tf.Tensor:
+    """Places a problem that the policy has been taught to place, from nothing.
+
+    At first nothing is decided. In each step the policy says devices for all nodes, and the decisions that it is surest
+    of are kept: few at first, when devices that are alike cannot be told apart yet (Chang et al. 2022, "MaskGIT",
+    section 3.2, for images). Each node is decided once.
+
+    Args:
+      policy: taught by ``GoStudent``.
+      inputs: the problem.
+      count: B.
+      steps: T.
+      temperature: scalar, of the draws; 0 takes the likeliest device, and all B are the same.
+      seed: [2] int32.
+
+    Returns:
+      [B, V] int32, legal.
+    """
+    choices = tf.reduce_sum(tf.cast(inputs.legal, tf.int32), axis=1)
+    only = tf.argmax(tf.cast(inputs.legal, tf.int32), axis=1, output_type=tf.int32)
+    now = tf.tile(tf.where(choices > 1, NOWHERE, only)[tf.newaxis], [count, 1])
+    total = tf.reduce_sum(tf.cast(choices > 1, tf.float32))
+    encoded = policy.encode(inputs)
+    for step in range(steps):
+        draw, order = tf.unstack(tf.random.split(tf.random.fold_in(seed, step)))
+        logits = policy.logits(inputs, now, encoded)
+        device = masked.largest(logits + temperature * masked.gumbel(tf.shape(logits), draw))
+        open_ = now == NOWHERE
+        noise = temperature * (1 - step / steps) * masked.gumbel(tf.shape(now), order)
+        sure = tf.where(open_, masked.log_prob(logits, device) + noise, -math.inf)
+        share = math.cos(math.pi / 2 * (step + 1) / steps) if step + 1 < steps else 0.0
+        stay = tf.cast(tf.math.floor(share * total), tf.int32)  # so many are decided later
+        # The surest come first, and what is decided already comes last.
+        place = tf.argsort(tf.argsort(sure, axis=1, direction="DESCENDING", stable=True), axis=1)
+        left = tf.reduce_sum(tf.cast(open_, tf.int32), axis=1, keepdims=True)
+        now = tf.where(open_ & (place < left - stay), device, now)
+    return now

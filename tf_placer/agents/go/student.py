@@ -9,12 +9,11 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from tf_placer import masked
-from tf_placer.agents.descent import adam
 from tf_placer.agents.go.config import GoConfig
-from tf_placer.agents.go.inputs import GoInputs, go_inputs
-from tf_placer.agents.go.policy import NOWHERE, GoPolicy, go_kind
+from tf_placer.agents.go.policy import NOWHERE, GoInputs, GoPolicy, go_inputs, go_kind
 from tf_placer.agents.graph_inputs import GraphInputs
+from tf_placer.agents.learner import adam
+from tf_placer.base import masked
 from tf_placer.cluster.device import MAX_DEVICES
 from tf_placer.grouper.groups import ordered_groups
 from tf_placer.problem.problem import Problem

@@ -7,15 +7,13 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
-from tf_placer import arguments
-from tf_placer.agents.go.committed import committed
 from tf_placer.agents.go.config import GoConfig
-from tf_placer.agents.go.inputs import go_inputs
-from tf_placer.agents.go.policy import GoPolicy, go_kind
+from tf_placer.agents.go.policy import GoPolicy, committed, go_inputs, go_kind
 from tf_placer.agents.weights import WEIGHTS_REMEDY, restore_weights, weights_path
+from tf_placer.base import arguments
+from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
 from tf_placer.grouper.groups import ordered_groups
 from tf_placer.grouper.memory_repair import fitting, repairs
-from tf_placer.method_spec import Kind, MethodSpec, Settings, setting
 from tf_placer.problem.problem import Problem
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from tf_placer.agents.entropy import check_steering
+from tf_placer.agents.losses import check_steering
+from tf_placer.base.method_spec import Settings, setting
 from tf_placer.grouper.groups import KINDS, ORDERS
-from tf_placer.method_spec import Settings, setting
 
 LOSSES = ("reinforce", "ppo", "quantile", "cross_entropy")
 

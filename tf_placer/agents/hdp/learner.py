@@ -2,35 +2,331 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
+import numpy as np
 import tensorflow as tf
 
-from tf_placer.agents.baselines import (
+from tf_placer.agents.features import FEATURES_VERSION
+from tf_placer.agents.hdp.config import HdpConfig
+from tf_placer.agents.hdp.inputs import HdpInputs, hdp_inputs, hdp_start
+from tf_placer.agents.hdp.policy import (
+    Actions,
+    HdpPolicy,
+    Incumbent,
+    Lesson,
+    Noise,
+    Scores,
+    grouping_loss,
+    placer_loss,
+    regrouping_loss,
+)
+from tf_placer.agents.learner import Beginning, PolicyLearner, Proposal, adam, descend, executed_times
+from tf_placer.agents.losses import (
+    EntropySteering,
     MovingAverageBaseline,
     above_quantile,
     elites,
+    penalized_reward,
     standardized_advantage,
 )
-from tf_placer.agents.descent import adam, descend
-from tf_placer.agents.entropy import EntropySteering
-from tf_placer.agents.features import FEATURES_VERSION
-from tf_placer.agents.hdp.changes import Changes, Executed
-from tf_placer.agents.hdp.config import HdpConfig
-from tf_placer.agents.hdp.elite_rows import shift_to_elites
-from tf_placer.agents.hdp.incumbent import Incumbent
-from tf_placer.agents.hdp.inputs import HdpInputs, hdp_inputs, hdp_start
-from tf_placer.agents.hdp.objective import Lesson, grouping_loss, placer_loss, regrouping_loss
-from tf_placer.agents.hdp.policy import HdpPolicy, Noise, Scores
-from tf_placer.agents.hdp.regrouping import Regrouping, exchanged
-from tf_placer.agents.learner import Beginning, PolicyLearner, Proposal, executed_times
-from tf_placer.agents.placement_bytes import (
-    crossing_share,
-    excess_share,
-    placement_bytes,
-)
-from tf_placer.agents.rewards import penalized_reward
-from tf_placer.errors import InputError
-from tf_placer.method_spec import Kind, MethodSpec
+from tf_placer.agents.placement_bytes import crossing_share, excess_share, placement_bytes
+from tf_placer.base import masked
+from tf_placer.base.arguments import InputError
+from tf_placer.base.method_spec import Kind, MethodSpec
+from tf_placer.grouper.groups import legality_classes, unit_groups
 from tf_placer.problem.problem import Problem
+from tf_placer.problem.unit_graph import unit_graph
+
+# The best plan so far, with units in other groups.
+
+MOST_MOVES = 4
+"""Moves of one sample, at most."""
+
+PIECES = (300, 1200)
+"""Parts that moves are made of, coarse and fine; a unit by itself is the finest."""
+
+
+class Moves(NamedTuple):
+    """What C samples move: of each the first ``count`` of J.
+
+    Attributes:
+      border: [C, J] int32, row of ``Regrouping.borders``.
+      size: [C, J] int32, row of ``Regrouping.pieces``.
+      count: [C] int32.
+    """
+
+    border: tf.Tensor
+    size: tf.Tensor
+    count: tf.Tensor
+
+
+class Regrouping:
+    """Moves pieces of groups into groups of neighbors that are on another device.
+
+    A border is an edge of the graph, either way, between two such groups. A move draws one by the Grouper,
+
+      p(u -> v) = softmax over borders of  l[u, group of v] - l[u, group of u],    l its network's logits,
+
+    and takes u, and what of its group is in the same small part of the graph, into the group of v. So what one unit
+    says of the Grouper is paid by what its own move was worth.
+    """
+
+    def __init__(self, problem: Problem):
+        """Finds pieces and neighbors of a problem; those of different legality have no group in common."""
+        parts = [unit_groups(problem, count).group_of_unit for count in PIECES]
+        self.pieces = tf.constant(np.stack([*parts, np.arange(problem.num_units)]), tf.int32)  # [L, U]
+        edges = unit_graph(problem).edges.reshape(-1, 2)
+        of_class = legality_classes(problem.allowed).class_of_unit[edges]
+        edges = edges[(of_class[:, 0] == of_class[:, 1]) & (of_class[:, 0] >= 0)]
+        if not len(edges):
+            edges = np.zeros((1, 2), np.int32)  # a border to itself moves nothing
+        self.borders = tf.constant(np.concatenate([edges, edges[:, ::-1]]), tf.int32)  # [R, 2]
+
+    def logits(
+        self, group_logits: tf.Tensor, group_of_unit: tf.Tensor, device_of_group: tf.Tensor
+    ) -> tf.Tensor:
+        """[R] of each border, ``masked.ILLEGAL`` where both ends are on one device.
+
+        Args:
+          group_logits: [U, G'].
+          group_of_unit: [U] int32 of the plan that is changed; G' for a unit in no group.
+          device_of_group: [G'] int32 of this plan.
+        """
+        last = tf.maximum(device_of_group.shape[0] - 1, 0)
+        group = tf.minimum(tf.gather(group_of_unit, self.borders), last)  # [R, 2]
+        device = tf.gather(device_of_group, group)
+        # One look-up for both ends: its gradient is a table as large as the logits.
+        unit = tf.repeat(self.borders[:, :1], 2, axis=1)
+        stay_leave = tf.gather_nd(group_logits, tf.stack([unit, group], axis=2))
+        return masked.masked(stay_leave[:, 1] - stay_leave[:, 0], device[:, 0] != device[:, 1])
+
+    def draw(self, logits: tf.Tensor, samples: int, seed: tf.Tensor) -> Moves:
+        """1 to ``MOST_MOVES`` moves of each sample, by the logits [R] of borders; numbers and sizes are uniform."""
+        seeds = tf.random.split(seed, 3)
+        border = masked.draw_each(logits[tf.newaxis], samples * MOST_MOVES, seeds[0])
+        shape = [samples, MOST_MOVES]
+        return Moves(
+            border=tf.reshape(border, shape),
+            size=tf.random.stateless_uniform(shape, seeds[1], 0, self.pieces.shape[0], tf.int32),
+            count=1 + tf.random.stateless_uniform([samples], seeds[2], 0, MOST_MOVES, tf.int32),
+        )
+
+    def moved(self, group_of_unit: tf.Tensor, moves: Moves) -> tf.Tensor:
+        """[C, U] int32: the groups [U] after moves, all of which see them as they were; the last one wins."""
+        groups = tf.repeat(group_of_unit[tf.newaxis], tf.shape(moves.count)[0], axis=0)
+        for number in range(MOST_MOVES):
+            unit, other = tf.unstack(tf.gather(self.borders, moves.border[:, number]), axis=1)
+            piece = tf.gather(self.pieces, moves.size[:, number])  # [C, U]
+            together = piece == tf.gather(piece, unit, batch_dims=1)[:, tf.newaxis]
+            of_group = group_of_unit == tf.gather(group_of_unit, unit)[:, tf.newaxis]
+            goes = together & of_group & (number < moves.count)[:, tf.newaxis]
+            groups = tf.where(goes, tf.gather(group_of_unit, other)[:, tf.newaxis], groups)
+        return groups
+
+    def log_prob(self, logits: tf.Tensor, moves: Moves) -> tf.Tensor:
+        """[C] log-probability of the borders of exactly these moves, under logits [R]."""
+        each = tf.gather(tf.nn.log_softmax(logits), moves.border)
+        return tf.reduce_sum(tf.where(_made(moves), each, 0.0), axis=1)
+
+
+def exchanged(leaning: tf.Tensor, first: tf.Tensor, now: tf.Tensor) -> tf.Tensor:
+    """[U, G'] what the Grouper leans to, once units are in other groups: both groups' leanings are exchanged.
+
+    Args:
+      leaning: [U, G'] to the groups of the beginning.
+      first: [U] int32, these; G' for a unit in no group.
+      now: [U] int32.
+    """
+    units, groups = leaning.shape
+    moved = tf.logical_and(first != now, first < groups)
+    pairs = [tf.stack([tf.range(units), tf.where(moved, group, 0)], axis=1) for group in (first, now)]
+    before, after = (tf.gather_nd(leaning, pair) for pair in pairs)
+    lead = tf.where(moved, before - after, 0.0)
+    return tf.tensor_scatter_nd_add(leaning, tf.concat(pairs, axis=0), tf.concat([-lead, lead], axis=0))
+
+
+def _made(moves: Moves) -> tf.Tensor:
+    """[C, J] bool, which of the moves are made."""
+    return tf.range(MOST_MOVES) < moves.count[:, tf.newaxis]
+
+
+# Samples that change the best plan so far: what they change, and what that is worth.
+
+MOVES_DEVICES = 4
+"""Once units move, one sample in so many still puts groups on other devices."""
+
+
+class Tries(NamedTuple):
+    """Changes of the incumbent, C samples.
+
+    Attributes:
+      moves: of units between its groups; none where devices change.
+      device_of_group: [C, G'] int32.
+    """
+
+    moves: Moves
+    device_of_group: tf.Tensor
+
+
+class Executed(NamedTuple):
+    """What a batch is made of.
+
+    Attributes:
+      drawn: M groupings and K placements of each, that the policy scores. With ``tries`` the last grouping and all its
+        placements are the incumbent's, which were executed before, and the tries are executed in their place.
+      tries: K samples; () without any.
+    """
+
+    drawn: Actions
+    tries: Any
+
+
+class Changes:
+    """Draws changes of an incumbent, beside what the policy draws, and scores them."""
+
+    def __init__(
+        self, incumbent: Incumbent, regrouping: Regrouping | None, legal: tf.Tensor, config: HdpConfig
+    ):
+        """Takes what they are made of.
+
+        Args:
+          incumbent: that is changed.
+          regrouping: of the same problem; None for no changes.
+          legal: [G', D] bool.
+          config: when units begin to move, and how many samples there are.
+        """
+        self._incumbent = incumbent
+        self._regrouping = regrouping
+        self._legal = legal
+        self._begin = config.regroup_after or tf.int32.max
+        self._placements = config.placements
+        self.own = config.groupings * config.placements  # samples, the first ones, that the policy draws
+
+    @property
+    def any(self) -> bool:
+        """Whether there are others."""
+        return self._regrouping is not None
+
+    def execute(
+        self, drawn: Actions, group_logits: tf.Tensor, updates: tf.Tensor, seed: tf.Tensor
+    ) -> Executed:
+        """What is executed after so many updates, where the policy has drawn groupings and placements."""
+        if not self.any:
+            return Executed(drawn, ())
+        best = self._incumbent
+        devices = tf.repeat(best.device_of_group[tf.newaxis], self._placements, axis=0)
+        with_best = Actions(
+            tf.concat([drawn.group_of_unit, best.group_of_unit[tf.newaxis]], axis=0),
+            tf.concat([drawn.device_of_group, devices[tf.newaxis]], axis=0),
+        )
+        return Executed(with_best, self.draw(group_logits, self._placements, updates, seed))
+
+    def placements(self, policy: HdpPolicy, inputs: HdpInputs, executed: Executed) -> tf.Tensor:
+        """[B, U] int32 devices of what is executed."""
+        if not self.any:
+            return policy.placements(inputs, executed.drawn)
+        own = Actions(*(tensor[:-1] for tensor in executed.drawn))
+        parts = [policy.placements(inputs, each) for each in (own, self.actions(executed.tries))]
+        return tf.concat(parts, axis=0)
+
+    def decided(self, executed: Executed, index: tf.Tensor) -> Actions:
+        """One grouping and one placement: what fixed the placement of that number."""
+        grouping, sample = index // self._placements, index % self._placements
+        drawn = Actions(
+            executed.drawn.group_of_unit[grouping][tf.newaxis],
+            executed.drawn.device_of_group[grouping, sample][tf.newaxis, tf.newaxis],
+        )
+        if not self.any:
+            return drawn
+        number = tf.maximum(index - self.own, 0)
+        one = tf.nest.map_structure(lambda tensor: tensor[number : number + 1], executed.tries)
+        return tf.nest.map_structure(
+            lambda other, own: tf.where(index >= self.own, other, own), self.actions(one), drawn
+        )
+
+    def draw(self, group_logits: tf.Tensor, samples: int, updates: tf.Tensor, seed: tf.Tensor) -> Tries:
+        """C changes; once units move, most do that, by the Grouper's logits [U, G']."""
+        seeds = tf.random.split(seed, 2)
+        moves = self._of_units.draw(self._borders(group_logits), samples, seeds[0])
+        devices = tf.logical_or(tf.range(samples) % MOVES_DEVICES == 0, updates < self._begin)
+        changed = self._incumbent.changed(self._legal, samples, seeds[1])
+        return Tries(
+            Moves(moves.border, moves.size, tf.where(devices, 0, moves.count)),
+            tf.where(devices[:, tf.newaxis], changed, self._incumbent.device_of_group),
+        )
+
+    def actions(self, tries: Tries) -> Actions:
+        """What they decide: C groupings and a placement of each."""
+        groups = self._of_units.moved(self._incumbent.group_of_unit, tries.moves)
+        return Actions(groups, tries.device_of_group[:, tf.newaxis])
+
+    def log_prob(self, group_logits: tf.Tensor, tries: Tries) -> tf.Tensor:
+        """[C] log-probability of exactly these moves; 0 where devices change, which no network draws."""
+        return self._of_units.log_prob(self._borders(group_logits), tries.moves)
+
+    def advantage(self, tries: Tries, runtime_s: tf.Tensor, counts: tf.Tensor, unit_s: float) -> tf.Tensor:
+        """[C] by how much each regrouping is faster than the incumbent, 0 if it is not, standardized.
+
+        The mean time of regroupings would be best where they change nothing; what is asked of them is a better plan.
+
+        Args:
+          tries: what was executed.
+          runtime_s: [C] step times; not read where they do not count.
+          counts: [C] bool, it was executed and runs.
+          unit_s: what gains are relative to.
+        """
+        regrouped = tf.logical_and(counts, tries.moves.count > 0)
+        gain = (self._incumbent.runtime_s - tf.cast(runtime_s, tf.float64)) / unit_s
+        known = tf.logical_and(regrouped, tf.math.is_finite(gain))
+        gain = tf.where(known, tf.maximum(gain, 0.0), 0.0)
+        return standardized_advantage(tf.cast(gain, tf.float32), tf.cast(known, tf.float32))
+
+    @property
+    def _of_units(self) -> Regrouping:
+        """The regrouping, where there ever are changes."""
+        assert self._regrouping is not None
+        return self._regrouping
+
+    def _borders(self, group_logits: tf.Tensor) -> tf.Tensor:
+        """[R] logits of the incumbent's borders."""
+        return self._of_units.logits(
+            group_logits, self._incumbent.group_of_unit, self._incumbent.device_of_group
+        )
+
+
+# Cross-entropy minimization in closed form, for logits that are added to a network's.
+
+# What is rarer is not made rarer: a policy that is sure of all groups would only repeat itself.
+LEAST_PROBABILITY = 1e-3
+
+
+def shift_to_elites(
+    logits: tf.Tensor, device_of_group: tf.Tensor, elite: tf.Tensor, step: float
+) -> tf.Tensor:
+    """What brings p to (1 - a) p + a f once it is added to the logits of each group.
+
+    p is what the policy says of a group's device before the elites, on average, and f their frequencies. Of a table
+    without a network this is cross-entropy minimization (Rubinstein 1999), smoothed; only what is below
+    ``LEAST_PROBABILITY`` falls no more.
+
+    Args:
+      logits: [B, G, D] under which the decisions were made, masked.
+      device_of_group: [B, G] int32, these.
+      elite: [B] 1 for the elites, 0 for others; with none nothing moves.
+      step: a.
+
+    Returns:
+      [G, D]; 0 for what is masked.
+    """
+    weight = elite / tf.maximum(tf.reduce_sum(elite), 1.0)
+    chosen = tf.one_hot(device_of_group, logits.shape[2])
+    probability, frequency = (
+        tf.einsum("b,bgd->gd", weight, each) for each in (tf.nn.softmax(logits), chosen)
+    )
+    moved = probability + step * (frequency - probability)
+    before, after = (tf.math.log(tf.maximum(p, LEAST_PROBABILITY)) for p in (probability, moved))
+    return after - before
 
 
 class HdpLearner(PolicyLearner):

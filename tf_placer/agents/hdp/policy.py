@@ -2,23 +2,60 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from tf_placer import masked
 from tf_placer.agents.features import DEVICE_NUMBERS, NUM_TYPES
 from tf_placer.agents.features.unit_features import FIXED_WIDTH
 from tf_placer.agents.hdp.config import HdpConfig
-from tf_placer.agents.hdp.group_embeddings import embedding_width, group_embeddings
-from tf_placer.agents.hdp.imitation import imitate_partition
-from tf_placer.agents.hdp.inputs import HdpInputs
-from tf_placer.agents.initialization import draw_weights
-from tf_placer.agents.leaning import one_device
+from tf_placer.agents.hdp.inputs import HdpInputs, embedding_width, group_embeddings
+from tf_placer.agents.leaning import draw_weights, one_device
+from tf_placer.agents.losses import cross_entropy_loss, ppo_loss, quantile_loss, reinforce_loss
+from tf_placer.base import masked
 from tf_placer.grouper.feed_forward import FeedForwardGrouper
-from tf_placer.placer.seq2seq import Decoded, Seq2SeqPlacer
+from tf_placer.networks.seq2seq import Decoded, Seq2SeqPlacer
+
+# Where the Grouper starts: fitted to a partition before it learns by reward.
+
+
+def imitate_partition(
+    group_logits: Callable[[], tf.Tensor],
+    variables: Sequence[tf.Variable],
+    partition: np.ndarray,
+    config: HdpConfig,
+) -> None:
+    """Fits the Grouper to a given partition by cross-entropy.
+
+    Departure from Mirhoseini et al. 2018, who start from uniform groups: a uniform start scatters
+    neighbors over all groups, and every sampled placement drowns in transfers.
+
+    Args:
+      group_logits: gives the logits [U, G] in terms of ``variables``.
+      variables: what to fit.
+      partition: [U] int32 group of each unit; G for one in no group.
+      config: steps and learning rate.
+    """
+    optimizer = snt.optimizers.Adam(config.imitation_rate)
+    labels = tf.constant(partition)
+
+    @tf.function(autograph=False)
+    def step() -> None:
+        with tf.GradientTape() as tape:
+            logits = group_logits()
+            grouped = labels < logits.shape[1]
+            loss = tf.nn.sparse_softmax_cross_entropy_with_logits(
+                labels=tf.where(grouped, labels, 0), logits=logits
+            )
+            weight = tf.cast(grouped, tf.float32)
+            loss = tf.math.divide_no_nan(tf.reduce_sum(weight * loss), tf.reduce_sum(weight))
+        optimizer.apply(tape.gradient(loss, variables), variables)
+
+    for _ in range(config.imitation_steps):
+        step()
 
 
 class Actions(NamedTuple):
@@ -199,3 +236,124 @@ def _scores(
         decision_logits=decoded.logits,
         network_logits=network,
     )
+
+
+# The best plan so far, and plans beside it.
+
+MOST_CHANGES = 8
+"""Groups of the incumbent that one sample changes, at most."""
+
+
+class Incumbent(snt.Module):
+    """Keeps the best decisions in variables, and draws changes of a few groups of them.
+
+    What is drawn is no draw of the policy, and has no advantage: what is better becomes the best, which is imitated.
+    """
+
+    def __init__(self, group_of_unit: np.ndarray, device_of_group: np.ndarray):
+        """Begins with decisions whose time is not known.
+
+        Args:
+          group_of_unit: [U] int32.
+          device_of_group: [G'] int32, legal.
+        """
+        super().__init__(name="incumbent")
+        self.runtime_s = tf.Variable(np.inf, trainable=False, dtype=tf.float64, name="runtime_s")
+        self.group_of_unit = tf.Variable(group_of_unit, trainable=False, dtype=tf.int32, name="group_of_unit")
+        self.device_of_group = tf.Variable(
+            device_of_group, trainable=False, dtype=tf.int32, name="device_of_group"
+        )
+
+    def changed(self, legal: tf.Tensor, samples: int, seed: tf.Tensor) -> tf.Tensor:
+        """[K, G'] int32 legal devices: those of the incumbent, with 1 to 8 groups on others, as many of each number.
+
+        Args:
+          legal: [G', D].
+          samples: K.
+          seed: [2] int32.
+        """
+        groups, devices = legal.shape
+        seeds = tf.random.split(seed, 3)
+        most = min(MOST_CHANGES, groups)
+        numbers = 1 + tf.random.stateless_uniform([samples, 1], seeds[0], 0, most, tf.int32)
+        drawn = tf.random.stateless_uniform([samples, groups], seeds[1])
+        largest = tf.math.top_k(drawn, most).values
+        changes = drawn >= tf.gather(largest, numbers - 1, batch_dims=1)
+        other = tf.logical_and(legal, tf.logical_not(tf.one_hot(self.device_of_group, devices, True, False)))
+        elsewhere = masked.draw(
+            tf.broadcast_to(masked.masked(tf.zeros([groups, devices]), other), [samples, groups, devices]),
+            seeds[2],
+        )
+        movable = tf.reduce_any(other, axis=1)
+        return tf.where(tf.logical_and(changes, movable), elsewhere, self.device_of_group)
+
+    def take(self, actions: Actions, runtime_s: tf.Tensor) -> None:
+        """Becomes these decisions, if they are faster.
+
+        Args:
+          actions: one grouping and one placement, as they were executed.
+          runtime_s: their step time; infinite where they do not run.
+        """
+        runtime_s = tf.cast(runtime_s, tf.float64)
+        faster = runtime_s < self.runtime_s
+        self.runtime_s.assign(tf.where(faster, runtime_s, self.runtime_s))
+        self.group_of_unit.assign(tf.where(faster, actions.group_of_unit[0], self.group_of_unit))
+        self.device_of_group.assign(tf.where(faster, actions.device_of_group[0, 0], self.device_of_group))
+
+
+# What the Hierarchical planner descends: the losses of its two networks.
+
+
+class Lesson(NamedTuple):
+    """What the rewards of a batch say.
+
+    Attributes:
+      advantage: [m k] of the samples that the policy drew, as are the next three; 0 for others.
+      may_teach: [m k] 1 or 0.
+      elite: [m k] 1 for the best of these, and for the incumbent.
+      above: [m k] how far the best rewards are above the others.
+      of_tries: [C] advantages of regroupings among themselves; none where there never is one.
+    """
+
+    advantage: tf.Tensor
+    may_teach: tf.Tensor
+    elite: tf.Tensor
+    above: tf.Tensor
+    of_tries: tf.Tensor
+
+
+def placer_loss(config: HdpConfig, scores: Scores, lesson: Lesson, old_log_prob: tf.Tensor) -> tf.Tensor:
+    """The Placer's.
+
+    Args:
+      config: says which.
+      scores: of the executed decisions; differentiated.
+      lesson: what they were worth.
+      old_log_prob: [M, K, G'] of the decisions when they were drawn.
+    """
+    log_prob = tf.reshape(scores.device_log_prob, [-1])
+    if config.loss == "cross_entropy":
+        return cross_entropy_loss(log_prob, lesson.elite)
+    if config.loss == "quantile":
+        return quantile_loss(log_prob, lesson.above)
+    if config.loss == "ppo":
+        shape = [log_prob.shape[0], scores.decision_log_prob.shape[2]]
+        return ppo_loss(
+            tf.reshape(scores.decision_log_prob, shape),
+            tf.reshape(old_log_prob, shape),
+            lesson.advantage[:, tf.newaxis],
+            lesson.may_teach[:, tf.newaxis],
+        )
+    return reinforce_loss(log_prob, lesson.advantage, lesson.may_teach)
+
+
+def grouping_loss(scores: Scores, lesson: Lesson) -> tf.Tensor:
+    """The Grouper's in the paper: each grouping is worth what its placements are on average."""
+    shape = scores.device_log_prob.shape
+    advantage = tf.reduce_mean(tf.reshape(lesson.may_teach * lesson.advantage, shape), axis=1)
+    return reinforce_loss(scores.group_log_prob, advantage, tf.ones_like(advantage))
+
+
+def regrouping_loss(log_prob: tf.Tensor, lesson: Lesson) -> tf.Tensor:
+    """The Grouper's where units move one by one: each move [C] is worth what it gains."""
+    return reinforce_loss(log_prob, lesson.of_tries, tf.ones_like(lesson.of_tries))

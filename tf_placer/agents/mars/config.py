@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 
 from tf_placer.agents.weights import WEIGHTS_REMEDY
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError
+from tf_placer.base.method_spec import Settings, setting
 from tf_placer.grouper.groups import KINDS
-from tf_placer.method_spec import Settings, setting
 
 
 @dataclasses.dataclass(frozen=True)

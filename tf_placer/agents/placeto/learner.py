@@ -7,16 +7,13 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tf_placer import masked
-from tf_placer.agents.baselines import TurnBaseline
-from tf_placer.agents.descent import adam, summed_gradients
 from tf_placer.agents.features import FEATURES_VERSION
-from tf_placer.agents.learner import Beginning, PolicyLearner, Proposal
-from tf_placer.agents.placeto.config import PlacetoConfig
-from tf_placer.agents.placeto.inputs import group_graph, placeto_inputs
+from tf_placer.agents.learner import Beginning, PolicyLearner, Proposal, adam, summed_gradients
+from tf_placer.agents.losses import TurnBaseline, discounted_returns, gains
+from tf_placer.agents.placeto.inputs import PlacetoConfig, group_graph, placeto_inputs
 from tf_placer.agents.placeto.policy import Actions, PlacetoPolicy, episode_states
-from tf_placer.agents.rewards import discounted_returns, gains
-from tf_placer.method_spec import Kind, MethodSpec
+from tf_placer.base import masked
+from tf_placer.base.method_spec import Kind, MethodSpec
 from tf_placer.problem.problem import Problem
 
 

@@ -2,20 +2,155 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import sonnet as snt
 import tensorflow as tf
 
-from tf_placer import masked
 from tf_placer.agents.features import DEVICE_NUMBERS
-from tf_placer.agents.initialization import draw_weights
-from tf_placer.agents.leaning import one_device
-from tf_placer.agents.placeto.config import PlacetoConfig
-from tf_placer.agents.placeto.device_state import STATE_WIDTH, device_states, placement_at
-from tf_placer.agents.placeto.inputs import GROUP_NUMBERS, Mean, PlacetoInputs
-from tf_placer.agents.placeto.message_passing import MessagePassing, TriAggregation
-from tf_placer.placer.device_scorer import DeviceScorer, EmbeddedDevices
+from tf_placer.agents.leaning import draw_weights, one_device
+from tf_placer.agents.placeto.inputs import GROUP_NUMBERS, Mean, PlacetoConfig, PlacetoInputs
+from tf_placer.base import masked
+from tf_placer.networks.seq2seq import DeviceScorer, EmbeddedDevices
+
+# What a group learns of the groups around it.
+
+
+class MessagePassing(snt.Module):
+    """Messages along edges and against them, each with weights of its own (Addanki et al. 2019, section 3.2).
+
+    x_v <- g(mean over neighbors u of f(x_u)) + x0_v, k times with the same weights; no neighbor sends 0.
+
+    Departure: the mean for the sum, so that a hub of a large graph gets what it would in a small one.
+    """
+
+    def __init__(self, width: int, rounds: int):
+        """``width`` is H, ``rounds`` k."""
+        super().__init__(name="message_passing")
+        self._rounds = rounds
+        self._message = [snt.nets.MLP([width, width], name=f"message_{side}") for side in ("down", "up")]
+        self._update = [snt.nets.MLP([width, width], name=f"update_{side}") for side in ("down", "up")]
+
+    def __call__(self, producers: Mean, consumers: Mean, groups: tf.Tensor) -> tf.Tensor:
+        """[G, B, H] of the groups -> [G, B, 2 H] of what is before and behind them."""
+        sides = []
+        for neighbors, message, update in zip(
+            (producers, consumers), self._message, self._update, strict=True
+        ):
+            state = groups
+            for _ in range(self._rounds):
+                state = update(mean_over(neighbors, tf.nn.relu(message(state)))) + groups
+            sides.append(state)
+        return tf.concat(sides, axis=2)
+
+
+class TriAggregation(snt.Module):
+    """A group beside the means of its ancestors, its descendants and the groups parallel to it (section 3.2)."""
+
+    def __init__(self, width: int):
+        """``width`` is H."""
+        super().__init__(name="tri_aggregation")
+        self._kinds = [
+            (
+                snt.Linear(width, name=f"message_{kind}"),
+                snt.nets.MLP([width, width], activate_final=True, name=f"update_{kind}"),
+            )
+            for kind in ("ancestors", "descendants", "parallel")
+        ]
+
+    def __call__(self, kin: Sequence[Mean], groups: tf.Tensor) -> tf.Tensor:
+        """[G, B, W] and ancestors, descendants, parallel ones -> [G, B, W + 3 H]."""
+        seen = [
+            update(mean_over(one, tf.nn.relu(message(groups))))
+            for one, (message, update) in zip(kin, self._kinds, strict=True)
+        ]
+        return tf.concat([groups, *seen], axis=2)
+
+
+def mean_over(mean: Mean, values: tf.Tensor) -> tf.Tensor:
+    """[G, B, W] -> [G, B, W], linear in the pairs; 0 where a group takes a mean over none."""
+    groups, *rest = values.shape
+    matrix = tf.SparseTensor(mean.pairs, mean.weight, [groups, groups])
+    columns = tf.reshape(values, [groups, -1])
+    return tf.reshape(tf.sparse.sparse_dense_matmul(matrix, columns), [groups, *rest])
+
+
+# What each device holds at each step of an episode, for the group that is decided there.
+
+STATE_WIDTH = 6
+
+
+def placement_at(inputs: PlacetoInputs, begin: tf.Tensor, end: tf.Tensor, turn: tf.Tensor) -> tf.Tensor:
+    """[B, G] devices before a turn: groups visited by then are where the episode ends, the others where it began."""
+    return tf.where(inputs.turn_of_group < turn, end, begin)
+
+
+def device_states(
+    inputs: PlacetoInputs, begin: tf.Tensor, end: tf.Tensor, first: tf.Tensor, count: int
+) -> tf.Tensor:
+    """Describes every device at some turns, as the group that is decided there finds it.
+
+    - is the group there;
+    - the shares of the bytes that it reads from, and gives to, groups there;
+    - the device's work and bytes, the group's own left out, as shares of all work and of its memory;
+    - how slow the device is with the group.
+
+    What others do of all this for a whole episode at once is linear in edges, because a neighbor is where it ends if
+    its turn came before, and else where it began.
+
+    Args:
+      inputs: the problem.
+      begin, end: [B, G] devices; of ``end`` nothing is read that is decided at these turns or later.
+      first: the first of the turns.
+      count: C, how many turns.
+
+    Returns:
+      [C, B, D, 6] float32.
+    """
+    devices = inputs.slowness.shape[1]
+    group = inputs.groups_at(first, count)
+    here = tf.one_hot(tf.gather(tf.transpose(begin), group), devices)  # [C, B, D]
+    flows = _flows(inputs, begin, end, first, count)
+    loads = _loads(inputs, begin, end, first, count)
+    loads -= here[..., tf.newaxis] * tf.gather(inputs.load, group)[:, tf.newaxis]
+    slowness = tf.broadcast_to(tf.gather(inputs.slowness, group)[:, tf.newaxis], here.shape)
+    return tf.concat([here[..., tf.newaxis], flows, loads, slowness[..., tf.newaxis]], axis=3)
+
+
+def _flows(
+    inputs: PlacetoInputs, begin: tf.Tensor, end: tf.Tensor, first: tf.Tensor, count: int
+) -> tf.Tensor:
+    """[C, B, D, 2] shares of bytes that come from each device and go to it."""
+    near, devices = inputs.near, inputs.slowness.shape[1]
+    low, high = near.offset[first], near.offset[first + count]
+    turn, group, share = near.turn[low:high], near.group[low:high], near.share[low:high]
+    decided = tf.gather(inputs.turn_of_group, group) < turn
+    device = tf.where(
+        decided[:, tf.newaxis],
+        tf.gather(tf.transpose(end), group),
+        tf.gather(tf.transpose(begin), group),
+    )  # [Q, B]
+    flow = tf.one_hot(device, devices)[..., tf.newaxis] * share[:, tf.newaxis, tf.newaxis]
+    return tf.math.unsorted_segment_sum(flow, turn - first, count)
+
+
+def _loads(
+    inputs: PlacetoInputs, begin: tf.Tensor, end: tf.Tensor, first: tf.Tensor, count: int
+) -> tf.Tensor:
+    """[C, B, D, 2] work and bytes of each device before each turn."""
+    devices = inputs.slowness.shape[1]
+    held = tf.one_hot(placement_at(inputs, begin, end, first), devices)  # [B, G, D]
+    before = tf.einsum("bgd,gdk->bdk", held, inputs.load)
+    if count == 1:
+        return before[tf.newaxis]
+    group = inputs.groups_at(first, count)
+    moved = tf.one_hot(tf.gather(tf.transpose(end), group), devices) - tf.one_hot(
+        tf.gather(tf.transpose(begin), group), devices
+    )  # [C, B, D]
+    change = moved[..., tf.newaxis] * tf.gather(inputs.load, group)[:, tf.newaxis]
+    return before + tf.cumsum(change, axis=0, exclusive=True)
+
 
 _BITS = 3  # of a group at a step: is it done, is it its turn, how long until it starts
 _FAINT = 0.1  # of the weights of the last layer: what devices hold says little at first

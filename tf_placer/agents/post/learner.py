@@ -2,19 +2,124 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
+import sonnet as snt
 import tensorflow as tf
 
-from tf_placer import masked
-from tf_placer.agents.baselines import MovingAverageBaseline
-from tf_placer.agents.kl_penalty import KlPenalty
 from tf_placer.agents.learner import Beginning, PolicyLearner, Proposal, executed_times
-from tf_placer.agents.losses import ppo_loss
-from tf_placer.agents.post.config import PostConfig
-from tf_placer.agents.post.policy import PostPolicy
+from tf_placer.agents.losses import KlPenalty, MovingAverageBaseline, ppo_loss
+from tf_placer.base import masked
+from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
 from tf_placer.grouper.group_search import CONVERGED, GroupedPlans, table_near, toward_elites
-from tf_placer.method_spec import Kind, MethodSpec
 from tf_placer.problem.problem import Problem
+
+# Post's policy: a softmax distribution over devices for each group, and no network.
+
+_LEAST = 1e-6  # a probability of a legal device that a table is given; 0 could never come back
+
+
+class PostPolicy(snt.Module):
+    """Independent distributions f(d | u), one for each of G groups (Gao, Chen & Li 2018, section 3).
+
+    G may change: the variable takes tables of any number of rows.
+    """
+
+    def __init__(self, devices: int, name: str = "post_policy"):
+        """Begins with no group at all, see ``become``."""
+        super().__init__(name=name)
+        self.logits = tf.Variable(
+            tf.zeros([0, devices]), shape=tf.TensorShape([None, devices]), trainable=True, name="logits"
+        )  # [G, D]
+
+    def become(self, probability: np.ndarray) -> None:
+        """Takes a table [G, D] of probabilities as it is; illegal devices may have anything."""
+        self.logits.assign(np.log(np.maximum(probability, _LEAST)).astype(np.float32))
+
+    def probability(self, legal: tf.Tensor) -> tf.Tensor:
+        """[G, D], 0 where not ``legal`` [G, D]."""
+        return tf.nn.softmax(masked.masked(self.logits, legal))
+
+    def sample(self, legal: tf.Tensor, count: int, seed: tf.Tensor) -> tf.Tensor:
+        """[count, G] int32 devices, legal ones."""
+        logits = masked.masked(self.logits, legal)
+        shape = tf.concat([[count], tf.shape(logits)], axis=0)
+        return masked.largest(logits + masked.gumbel(shape, seed))
+
+    def score(self, legal: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
+        """[B, G] log-probability of each decision in ``actions`` [B, G]; a row's sum is the plan's."""
+        return masked.scored(masked.masked(self.logits, legal), actions)
+
+
+# Settings of Post.
+
+
+@dataclasses.dataclass(frozen=True)
+class PostConfig(Settings):
+    """Gao, Chen & Li 2018, "Post: Device Placement with Cross-Entropy Minimization and Proximal Policy Optimization".
+
+    ``preset="paper"`` gives the paper's values, ``paper=`` below; we could not check
+    them against its text. Departures, and why (figures: docs/results/agent_probes.md):
+
+    - samples 128 for 10: the simulator takes batches, and five elites of fifty soon agree. With all of the paper's
+      values a search of 20,000 evaluations ended where it began.
+    - cross_every 1 for 5, smoothing 0.15 for 1: many small cross-entropy steps instead of few whole ones.
+    - epochs 3 for 10, learning_rate 0.1 for 1: larger steps learn sooner and end worse.
+    - clip 0.2 of each decision's ratio for none, kl_weight 0 for 1 with kl_target 0.03: the ratio of a whole plan is a
+      product over groups, and says nothing where there are many.
+    - normalize_advantage: steps keep their size while the samples draw closer to each other.
+    - levels 4 for 1: where the table has converged the search goes on with finer groups near the best plan.
+
+    Not settings: groups are min-cut parts split by slack and by legality, where the paper has others; rewards
+    are square roots of relative times; where a device cannot hold what it is given, what has to go is moved
+    (``GroupedPlans``), which the policy sees as part of the machine.
+
+    Attributes:
+      samples: K, plans of a batch, each followed by PPO steps.
+      parts: of the min cut at the coarsest level, each split by slack.
+      levels: of coarseness; each has twice the parts of the one before. With one the table stays when it has converged.
+      epochs: PPO steps on each batch; 0 leaves cross-entropy alone.
+      learning_rate: of the plain gradient steps.
+      clip: of the ratios; 0 for none (paper).
+      decisions_apart: clip the ratio of each group's decision; else that of the whole plan (paper).
+      kl_weight: of the divergence from the policy that drew, at the start.
+      kl_target: divergence that the weight is adapted to; 0 keeps the weight.
+      entropy_weight: of the mean entropy of a decision (paper: 0).
+      baseline_decay: of the moving-average baseline.
+      normalize_advantage: divide by a moving estimate of its spread.
+      cross_every: batches between cross-entropy steps, which look at all of them; 0 for none.
+      elites: share of the samples that the table moves to (paper: 0.1).
+      smoothing: how far it moves, 1 all the way (paper).
+      exploration: share of the uniform distribution mixed in after each cross-entropy step.
+      exploration_updates: batches over which it fades to 0.
+      failing_reward: reward of a placement that does not run, below 0.
+      preset: "ours" or "paper"; says what the fields are that are not given.
+
+    Raises:
+      InputError: a field of the wrong type or out of range.
+    """
+
+    samples: int = setting(128, paper=10, least=2, most=2**20)
+    parts: int = setting(64, least=1, most=2**20)
+    levels: int = setting(4, paper=1, least=1, most=16)
+    epochs: int = setting(3, paper=10, least=0, most=2**20)
+    learning_rate: float = setting(0.1, paper=1.0, least=0)
+    clip: float = setting(0.2, paper=0.0, least=0)
+    decisions_apart: bool = setting(True, paper=False)
+    kl_weight: float = setting(0.0, paper=1.0, least=0)
+    kl_target: float = setting(0.0, paper=0.03, least=0)
+    entropy_weight: float = setting(0.0, least=0)
+    baseline_decay: float = setting(0.9, least=0, most=1)
+    normalize_advantage: bool = setting(True, paper=False)
+    cross_every: int = setting(1, paper=5, least=0, most=2**20)
+    elites: float = setting(0.1, least=0.001, most=1)
+    smoothing: float = setting(0.15, paper=1.0, least=0, most=1)
+    exploration: float = setting(0.0, paper=0.1, least=0, most=1)
+    exploration_updates: int = setting(500, least=0, most=1073741824)
+    failing_reward: float = setting(-10.0, below=0)
+    preset: str = setting("ours", words=("ours", "paper"))
+
 
 _UNCLIPPED = 1e6
 

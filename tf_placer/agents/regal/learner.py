@@ -2,23 +2,239 @@
 
 from __future__ import annotations
 
-from typing import Any
+import dataclasses
+from typing import Any, NamedTuple
 
 import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from tf_placer import masked
-from tf_placer.agents.baselines import MovingAverageBaseline
-from tf_placer.agents.descent import adam, descend
-from tf_placer.agents.features import FEATURES_VERSION
-from tf_placer.agents.losses import reinforce_loss
-from tf_placer.agents.regal.config import RegalConfig
-from tf_placer.agents.regal.inputs import regal_inputs
-from tf_placer.agents.regal.policy import Choices, RegalPolicy, draw_actions, draw_keys, score
+from tf_placer.agents.features import DEVICE_NUMBERS, FEATURES_VERSION, NUM_TYPES
+from tf_placer.agents.features.relative_features import DEVICE_WIDTH
+from tf_placer.agents.features.unit_features import FIXED_WIDTH
+from tf_placer.agents.graph_inputs import GraphInputs, graph_inputs
+from tf_placer.agents.leaning import draw_weights
+from tf_placer.agents.learner import adam, descend
+from tf_placer.agents.losses import MovingAverageBaseline, reinforce_loss
+from tf_placer.base import masked
+from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
 from tf_placer.grouper.group_search import GroupedPlans, children, joined
-from tf_placer.method_spec import Kind, MethodSpec
+from tf_placer.grouper.groups import Groups
 from tf_placer.problem.problem import Problem
+
+# What goes into REGAL's policy when it is called.
+
+
+class RegalInputs(NamedTuple):
+    """A problem and its groups for ``RegalPolicy``.
+
+    Attributes:
+      graph: the problem.
+      group_of_unit: [U] int32, from 0 to G - 1.
+      edges: [E', 2] int32 producer group, consumer group; distinct, and of two groups each.
+      edge_share: [E', 1] float32, log10 of the edge's share of all bytes that could cross.
+      legal: [G, D] bool.
+    """
+
+    graph: GraphInputs
+    group_of_unit: tf.Tensor
+    edges: tf.Tensor
+    edge_share: tf.Tensor
+    legal: tf.Tensor
+
+
+def regal_inputs(problem: Problem, groups: Groups) -> RegalInputs:
+    """Describes a problem and one way to group it; no landmarks, which have no meaning on another graph."""
+    graph = graph_inputs(problem, landmarks=0, seed=0)
+    edge_bytes = groups.over_edges(graph.edge_bytes.numpy())
+    share = np.log10((1 + edge_bytes) / (1 + edge_bytes.sum()))
+    return RegalInputs(
+        graph=graph,
+        group_of_unit=tf.constant(groups.group_of_unit),
+        edges=tf.constant(groups.edges, tf.int32),
+        edge_share=tf.constant(share[:, np.newaxis], tf.float32),
+        legal=tf.constant(groups.legal),
+    )
+
+
+# REGAL's policy: a graph network that says how the keys of each group and device are distributed.
+
+MEANS = np.array([0.1, 0.3, 0.5, 0.7, 0.9])
+"""What a mean may be."""
+SIZES = np.array([2.0, 8.0])
+"""What alpha + beta may be; mean 0.5 of size 2 is the uniform distribution."""
+
+
+class Choices(NamedTuple):
+    """Logits [G, D, 5] of the means and [G, D, 2] of the sizes of Beta distributions."""
+
+    means: tf.Tensor
+    sizes: tf.Tensor
+
+
+class RegalPolicy(snt.Module):
+    """Discretized parameters of Beta distributions, of each group and device (Paliwal et al. 2020, section 3).
+
+    Messages go along the edges of the groups' graph and against them, a few rounds; then each group is put beside each
+    device. No size of a problem is in the weights.
+    """
+
+    def __init__(self, hidden: int, rounds: int, seed: int, name: str = "regal_policy"):
+        """Draws weights.
+
+        Args:
+          hidden: H, width of all layers.
+          rounds: of messages.
+          seed: of the weights.
+          name: module name.
+        """
+        super().__init__(name=name)
+        self.types = snt.Embed(NUM_TYPES, hidden, densify_gradients=True)
+        self.numbers = snt.Embed(DEVICE_NUMBERS, hidden, densify_gradients=True)
+        self.read = _layer(FIXED_WIDTH + hidden, hidden)
+        self.device = _layer(DEVICE_WIDTH + hidden, hidden)
+        self.messages = [[_layer(hidden + 1, hidden) for _ in range(2)] for _ in range(rounds)]
+        self.update = [_layer(3 * hidden, hidden) for _ in range(rounds)]
+        self.pair = _layer(2 * hidden, hidden)
+        self.head = _layer(hidden, len(MEANS) + len(SIZES))
+        draw_weights(self, seed)
+        # Of deviation 1: by small ones two GPUs that are alike are told apart late, and nothing is learned until then.
+        for embed in (self.types, self.numbers):
+            embed.embeddings.assign(embed.vocab_size**0.5 * embed.embeddings)
+        # Untrained it prefers nothing, and keys are spread over all of [0, 1).
+        self.head.w.assign(0.1 * self.head.w)
+
+    def __call__(self, inputs: RegalInputs) -> Choices:
+        """How each key may be distributed."""
+        state = self._groups(inputs)
+        device = tf.concat([inputs.graph.device_features, self.numbers(inputs.graph.device_numbers)], axis=1)
+        device = tf.nn.relu(self.device(device))
+        groups, devices = tf.shape(state)[0], tf.shape(device)[0]
+        pairs = tf.concat(
+            [tf.repeat(state, devices, axis=0), tf.tile(device, [groups, 1])], axis=1
+        )  # [G D, 2 H]
+        logits = self.head(tf.nn.relu(self.pair(pairs)))
+        logits = tf.reshape(logits, [groups, devices, -1])
+        return Choices(*tf.split(logits, [len(MEANS), len(SIZES)], axis=2))
+
+    def _groups(self, inputs: RegalInputs) -> tf.Tensor:
+        """[G, H] what each group is, and what is around it."""
+        groups = inputs.legal.shape[0]
+        units = tf.concat([inputs.graph.unit_features, self.types(inputs.graph.type_of_unit)], axis=1)
+        columns = tf.math.unsorted_segment_mean(units, inputs.group_of_unit, groups)
+        state = tf.nn.relu(self.read(columns))
+        source, target = inputs.edges[:, 0], inputs.edges[:, 1]
+        for messages, update in zip(self.messages, self.update, strict=True):
+            received = [
+                tf.math.unsorted_segment_mean(
+                    tf.nn.relu(layer(tf.concat([tf.gather(state, sender), inputs.edge_share], axis=1))),
+                    receiver,
+                    groups,
+                )
+                for layer, sender, receiver in zip(messages, (source, target), (target, source), strict=True)
+            ]
+            state += tf.nn.relu(update(tf.concat([state, *received], axis=1)))
+        return state
+
+
+def score(choices: Choices, actions: tf.Tensor) -> tf.Tensor:
+    """[S] log-probability of actions [S, G, D, 2], a mean and a size for each key."""
+    logs = masked.scored(choices.means, actions[..., 0]) + masked.scored(choices.sizes, actions[..., 1])
+    return tf.reduce_sum(logs, axis=[1, 2])
+
+
+def draw_actions(choices: Choices, count: int, generator: np.random.Generator) -> np.ndarray:
+    """[count, G, D, 2] int32 mean and size of each key's distribution."""
+    drawn = []
+    for logits in choices:
+        noise = generator.gumbel(size=(count, *logits.shape))
+        drawn.append((logits.numpy() + noise).argmax(axis=-1))
+    return np.stack(drawn, axis=-1).astype(np.int32)
+
+
+def draw_keys(actions: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """[S, G, D] keys from the Beta distributions of actions [S, G, D, 2]."""
+    mean, size = MEANS[actions[..., 0]], SIZES[actions[..., 1]]
+    return generator.beta(mean * size, (1 - mean) * size)
+
+
+def _layer(inputs: int, outputs: int) -> snt.Linear:
+    """With weights already."""
+    layer = snt.Linear(outputs)
+    layer(tf.zeros([1, inputs]))
+    return layer
+
+
+# Settings of REGAL.
+
+
+@dataclasses.dataclass(frozen=True)
+class RegalConfig(Settings):
+    """Paliwal et al. 2020, "Reinforced Genetic Algorithm Learning for Optimizing Computation Graphs".
+
+    ``preset="paper"`` gives the paper's values where they are known to us, named below as (paper: ...). Departures
+    (figures: docs/results/agent_probes.md):
+
+    - One policy learns on one problem, within the search, where the paper trains over hundreds of graphs and then
+      searches; a trained policy can be given to ``RegalLearner``.
+    - actions_apart: every plan that is drawn has an action and a reward of its own, not every run. A run is hundreds of
+      evaluations, and its reward alone says little about hundreds of decisions.
+    - keep_elites: elites live on in the next run, so that a search does not begin anew every few generations; of a run
+      the policy then draws the mutants alone.
+    - a moving average is the baseline, where the paper has a network.
+
+    What is tried is faster in the mean with the policy than with uniform keys, but the best plan was not: a policy that
+    learns within one search did not pay where we tried it.
+
+    Not settings: keys decide groups of units (min-cut parts split by slack and by legality) and not ops, devices alone
+    and not priorities or transfers. The bins of the Beta distributions are ours.
+
+    Attributes:
+      population: plans of a generation.
+      generations: of a run; where it begins from nothing the policy alone draws the first.
+      plain_runs: runs with uniform keys at the beginning, which rewards are relative to.
+      parts: of the min cut, each split by slack.
+      elites: share of a generation that lives on.
+      mutants: share that is drawn anew.
+      bias: probability that a child has a key from its elite parent.
+      mutation: probability that a child's key is drawn anew, uniformly.
+      hidden: width of the network.
+      rounds: of messages.
+      learning_rate: Adam's.
+      gradient_clip: global norm of the gradient.
+      entropy_weight: of the mean entropy of a decision.
+      actions_apart: see above.
+      keep_elites: see above.
+      baseline_decay: of the moving-average baseline of a run's reward.
+      preset: "ours" or "paper"; says what the fields are that are not given.
+
+    Raises:
+      InputError: a field of the wrong type or out of range.
+    """
+
+    population: int = setting(64, least=4, most=2**20)
+    generations: int = setting(4, paper=20, least=1, most=2**20)
+    plain_runs: int = setting(1, least=1, most=2**20)
+    parts: int = setting(64, least=1, most=2**20)
+    elites: float = setting(0.2, least=0.001, most=0.5)
+    mutants: float = setting(0.2, paper=0.1, least=0, most=0.4)
+    bias: float = setting(0.7, least=0.5, most=1)
+    mutation: float = setting(0.01, least=0, most=1)
+    hidden: int = setting(32, least=1, most=4096)
+    rounds: int = setting(3, least=0, most=64)
+    learning_rate: float = setting(5e-3, least=0)
+    gradient_clip: float = setting(1.0, above=0)
+    entropy_weight: float = setting(1e-2, least=0)
+    actions_apart: bool = setting(True, paper=False)
+    keep_elites: bool = setting(True, paper=False)
+    baseline_decay: float = setting(0.9, least=0, most=1)
+    preset: str = setting("ours", words=("ours", "paper"))
+
+    @property
+    def num_elites(self) -> int:
+        """Plans of a generation that live on."""
+        return max(1, round(self.elites * self.population))
+
 
 _NO_ACTIONS = -1  # of a plan that the policy did not draw
 

@@ -2,18 +2,150 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import NamedTuple
+
+import numpy as np
+import sonnet as snt
 import tensorflow as tf
 
-from tf_placer.agents.baselines import elites, standardized_advantage
-from tf_placer.agents.descent import adam, descend
-from tf_placer.agents.learner import Beginning, PolicyLearner, Proposal
-from tf_placer.agents.losses import reinforce_loss
-from tf_placer.agents.tabular.config import TabularConfig
-from tf_placer.agents.tabular.inputs import tabular_inputs
-from tf_placer.agents.tabular.policy import TabularPolicy
-from tf_placer.grouper.groups import unit_groups
-from tf_placer.method_spec import Kind, MethodSpec
+from tf_placer.agents.learner import Beginning, PolicyLearner, Proposal, adam, descend
+from tf_placer.agents.losses import elites, reinforce_loss, standardized_advantage
+from tf_placer.base import masked
+from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
+from tf_placer.grouper.groups import KINDS, Groups, expanded, unit_groups
 from tf_placer.problem.problem import Problem
+
+# What a table of logits needs to know of a problem.
+
+
+class TabularInputs(NamedTuple):
+    """Groups, and where they may be.
+
+    Attributes:
+      group_of_unit: [U] int32; G' where there is nothing to decide.
+      only_device: [U] int32, where such a unit is.
+      legal: [G', D] bool.
+      leaning: [G', D] float32, log-probabilities of a table that has learned nothing.
+    """
+
+    group_of_unit: tf.Tensor
+    only_device: tf.Tensor
+    legal: tf.Tensor
+    leaning: tf.Tensor
+
+
+def tabular_inputs(groups: Groups, device_of_group: np.ndarray, start_probability: float) -> TabularInputs:
+    """Describes groups and where to begin.
+
+    Args:
+      groups: of the problem.
+      device_of_group: [G'], that the table leans to.
+      start_probability: how strongly; 0 leans to nothing.
+    """
+    legal = groups.legal
+    uniform = legal / legal.sum(axis=1, keepdims=True)
+    chosen = device_of_group[:, np.newaxis] == np.arange(legal.shape[1])
+    others = legal & ~chosen
+    share = others / np.maximum(others.sum(axis=1, keepdims=True), 1)
+    leaning = np.where(chosen, start_probability, (1 - start_probability) * share)
+    probability = leaning if start_probability else uniform
+    return TabularInputs(
+        group_of_unit=tf.constant(groups.group_of_unit),
+        only_device=tf.constant(groups.only_device),
+        legal=tf.constant(legal),
+        leaning=tf.constant(np.log(np.maximum(probability, 1e-9)), tf.float32),
+    )
+
+
+# A device for each group from a table of logits.
+
+
+class TabularPolicy(snt.Module):
+    """p(devices) = prod_g p_g(device_g);  p_g = (1 - e) softmax(leaning_g + logits_g) + e / (legal devices of g).
+
+    The table is of one problem, unlike a network: a row for each of its groups and a column for each of its devices.
+    """
+
+    def __init__(self, groups: int, devices: int, exploration: float):
+        """Creates the table, of zeros.
+
+        Args:
+          groups: G'.
+          devices: D.
+          exploration: e, share of the draws that is uniform.
+        """
+        super().__init__(name="tabular_policy")
+        self._exploration = exploration
+        self.logits = tf.Variable(tf.zeros([groups, devices]), name="logits")
+
+    def probability(self, inputs: TabularInputs) -> tf.Tensor:
+        """[G', D] of the softmax alone."""
+        return tf.nn.softmax(masked.masked(inputs.leaning + self.logits, inputs.legal))
+
+    def log_probabilities(self, inputs: TabularInputs) -> tf.Tensor:
+        """[G', D] of what is drawn; ``masked.ILLEGAL`` of what is not legal."""
+        legal = tf.cast(inputs.legal, tf.float32)
+        uniform = legal / tf.reduce_sum(legal, axis=1, keepdims=True)
+        drawn = (1.0 - self._exploration) * self.probability(inputs) + self._exploration * uniform
+        return masked.masked(tf.math.log(tf.maximum(drawn, 1e-30)), inputs.legal)
+
+    def sample(self, inputs: TabularInputs, samples: int, seed: tf.Tensor) -> tf.Tensor:
+        """[B, G'] int32 devices."""
+        logits = self.log_probabilities(inputs)
+        return masked.draw(tf.broadcast_to(logits, [samples, *logits.shape]), seed)
+
+    def score(self, inputs: TabularInputs, device_of_group: tf.Tensor) -> tf.Tensor:
+        """[B] log-probabilities of devices [B, G']."""
+        logits = self.log_probabilities(inputs)
+        every = tf.broadcast_to(logits, [*device_of_group.shape, logits.shape[1]])
+        return tf.reduce_sum(masked.log_prob(every, device_of_group), axis=1)
+
+    def placements(self, inputs: TabularInputs, device_of_group: tf.Tensor) -> tf.Tensor:
+        """[B, U] int32: a unit goes where its group goes, or to its only legal device."""
+        return expanded(device_of_group, inputs.group_of_unit, inputs.only_device)
+
+
+# Settings of the policy that is a table.
+
+LOSSES = ("reinforce", "cross_entropy")
+
+
+@dataclasses.dataclass(frozen=True)
+class TabularConfig(Settings):
+    """A device for each group from one row of logits, without a network.
+
+    An agent that loses to it, at as many evaluations and over the same groups, has a network that hurts.
+
+    Attributes:
+      loss: ``reinforce``, with advantages standardized by batch and Adam; or ``cross_entropy``, which moves the
+        probabilities to the frequencies among the best samples (Post: Gao et al. 2018, without its proximal steps).
+      groups: ``slack``, min-cut parts split by slack, or ``min_cut``.
+      num_groups: most groups.
+      samples: placements drawn per update.
+      learning_rate: Adam's, of ``reinforce``.
+      elites: share of the samples that ``cross_entropy`` moves to.
+      smoothing: how far it moves, 1 all the way.
+      exploration: share of the draws that is uniform over what is legal, so that it never stops sampling. Of 154 groups
+        a share of 0.01 moves 1.5 in each sample, which is dear (docs/results/agent_probes.md).
+      start_probability: how often an untaught table chooses each group's device of the plan that it starts from; 0
+        leaves it uniform.
+      failing_reward: reward of a placement that does not run, below 0.
+
+    Raises:
+      InputError: a field of the wrong type or out of range.
+    """
+
+    loss: str = setting("reinforce", words=LOSSES)
+    groups: str = setting("slack", words=KINDS)
+    num_groups: int = setting(160, least=1)
+    samples: int = setting(64, least=2)
+    learning_rate: float = setting(0.05, least=0)
+    elites: float = setting(0.1, above=0, most=1)
+    smoothing: float = setting(0.2, least=0, most=1)
+    exploration: float = setting(0.0, least=0, most=1)
+    start_probability: float = setting(0.0, least=0, below=1)
+    failing_reward: float = setting(-10.0, below=0)
 
 
 class TabularLearner(PolicyLearner):

@@ -16,9 +16,9 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
-from tf_placer import arguments
-from tf_placer.errors import InputError
-from tf_placer.tensorflow_message import told
+from tf_placer.base import arguments
+from tf_placer.base.arguments import InputError
+from tf_placer.base.tensorflow_message import told
 
 _FORM = "write FILE.py:NAME or package.module:NAME"
 

@@ -13,11 +13,10 @@ import numpy as np
 import tensorflow as tf
 
 from colocation.tensorflow_internals import ConcreteFunction, Function
-from tf_placer.arguments import shown
 from tf_placer.automatic.auto_placed import AutoPlaced
+from tf_placer.base.arguments import InputError, shown
 from tf_placer.command_line.scripts.script import Script
-from tf_placer.data_parallel.smaller_batch import Splittable
-from tf_placer.errors import InputError
+from tf_placer.data_parallel.data_parallel import Splittable
 from tf_placer.graph.item import Item
 
 _EXAMPLE_ARGS = "example_args"

@@ -13,8 +13,7 @@ from collections.abc import Iterable
 import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
-from colocation.graph_index import parse_input, reached
-from colocation.op_facts import VARIABLES, having
+from colocation.op_facts import VARIABLES, having, parse_input, reached
 from tf_placer.graph.program import Program
 from tf_placer.graph.program.functions import keep_functions
 

@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
-from colocation.graph_index import copy_of, parse_input
-from tf_placer.errors import InputError
+from colocation.op_facts import copy_of, parse_input
+from tf_placer.base.arguments import InputError
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,8 +16,9 @@ from colocation.tensorflow_internals import (
     get_resource_handle_data,
     has_python_gradient,
 )
-from tf_placer import arguments
-from tf_placer.errors import InputError
+from tf_placer.base import arguments
+from tf_placer.base.arguments import InputError
+from tf_placer.base.tensorflow_message import told
 from tf_placer.graph.program import (
     Feed,
     HostCapture,
@@ -29,7 +30,6 @@ from tf_placer.graph.program import (
     with_nodes,
 )
 from tf_placer.graph.sizes.output_specs import tensor_bytes
-from tf_placer.tensorflow_message import told
 
 # What a resource's handle says of itself, and what people call it.
 _RESOURCE_TYPE = re.compile(r'type="(?:tensorflow::)?([^"]*)"')

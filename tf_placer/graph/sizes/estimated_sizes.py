@@ -12,19 +12,17 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
-from colocation.graph_index import data_inputs, parse_input
-from colocation.op_facts import MERGES
+from colocation.op_facts import MERGES, data_inputs, parse_input
 from colocation.tensorflow_internals import folded_constant
 from tf_placer.graph.program.functions import functions_of, returned_functions
-from tf_placer.graph.sizes.called_shapes import called_shapes
-from tf_placer.graph.sizes.open_loops import (
+from tf_placer.graph.sizes.loops import (
+    called_shapes,
     changed_shapes,
     common_shape,
     is_handle,
     is_open_loop,
     largest_shape,
 )
-from tf_placer.graph.sizes.readers import REFUSED, Readers, alone, imported_alone
 from tf_placer.graph.sizes.size_rules import (
     AS_INPUT,
     AS_LEADING,
@@ -35,13 +33,16 @@ from tf_placer.graph.sizes.size_rules import (
     LIST,
     LOOP,
     PARTS_PER_STRING,
+    REFUSED,
+    Readers,
     Shape,
     Unsized,
+    alone,
     filled,
+    imported_alone,
     sized,
 )
-from tf_placer.graph.sizes.tensor_arrays import TensorArrays
-from tf_placer.graph.sizes.tensor_lists import TensorList, lists_of
+from tf_placer.graph.sizes.tensor_lists import TensorArrays, TensorList, lists_of
 
 
 def estimated_sizes(

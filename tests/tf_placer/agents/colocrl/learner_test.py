@@ -8,10 +8,9 @@ import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import branches_optimum_ns, branches_problem
 from tf_placer.agents.colocrl.config import ColocRlConfig
-from tf_placer.agents.colocrl.learner import ColocRlLearner
-from tf_placer.agents.colocrl.policy import ColocRlPolicy
+from tf_placer.agents.colocrl.learner import ColocRlLearner, ColocRlPolicy
 from tf_placer.agents.learner import Beginning
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError
 from tf_placer.search import methods
 from tf_placer.search.search import search
 

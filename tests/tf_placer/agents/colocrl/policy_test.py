@@ -8,8 +8,7 @@ import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of, small_cluster
 from tf_placer.agents.colocrl.config import ColocRlConfig
-from tf_placer.agents.colocrl.inputs import colocated_groups, colocrl_inputs
-from tf_placer.agents.colocrl.policy import ColocRlPolicy
+from tf_placer.agents.colocrl.learner import ColocRlPolicy, colocated_groups, colocrl_inputs
 
 CONFIG = ColocRlConfig(max_groups=6, hidden=8, largest_share=0.3)
 SEED = tf.constant([11, 12])

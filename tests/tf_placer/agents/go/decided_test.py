@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from tests.tf_placer.agents.go.small_go import INPUTS
-from tf_placer.agents.go.decided import DECIDED_WIDTH, decided
+from tf_placer.agents.go.policy import DECIDED_WIDTH, decided
 
 
 def test_neighbors_are_where_they_are():

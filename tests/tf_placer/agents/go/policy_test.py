@@ -9,8 +9,7 @@ import tensorflow as tf
 from tests.tf_placer.agents.go.small_go import OF_UNITS as CONFIG
 from tests.tf_placer.agents.go.small_go import SMALL, WIDE
 from tests.tf_placer.problem.small_problems import problem_of, small_cluster
-from tf_placer.agents.go.inputs import go_inputs
-from tf_placer.agents.go.policy import NOWHERE, GoPolicy
+from tf_placer.agents.go.policy import NOWHERE, GoPolicy, go_inputs
 from tf_placer.grouper.groups import ordered_groups
 
 SEED = tf.constant([11, 12])

@@ -4,7 +4,7 @@ import dataclasses
 
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of, small_cluster
 from tf_placer.agents.go.config import GoConfig
-from tf_placer.agents.go.inputs import go_inputs
+from tf_placer.agents.go.policy import go_inputs
 from tf_placer.grouper.groups import ordered_groups
 
 OF_UNITS = GoConfig(

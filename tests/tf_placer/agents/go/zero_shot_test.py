@@ -8,11 +8,11 @@ import pytest
 from tests.tf_placer.problem.small_problems import branches_problem
 from tf_placer import workloads
 from tf_placer.agents.go.zero_shot import GoZeroShotConfig, go_zero_shot
+from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.errors import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.problem.analytic_problem import analytic_problem
-from tf_placer.problem.footprint import held_bytes
+from tf_placer.problem.unit_graph import held_bytes
 
 FEW = GoZeroShotConfig(samples=4, steps=3)
 

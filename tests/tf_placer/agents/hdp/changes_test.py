@@ -5,11 +5,9 @@ import pytest
 import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import problem_of
-from tf_placer.agents.hdp.changes import MOVES_DEVICES, Changes
 from tf_placer.agents.hdp.config import HdpConfig
-from tf_placer.agents.hdp.incumbent import Incumbent
-from tf_placer.agents.hdp.policy import Actions
-from tf_placer.agents.hdp.regrouping import Regrouping
+from tf_placer.agents.hdp.learner import MOVES_DEVICES, Changes, Regrouping
+from tf_placer.agents.hdp.policy import Actions, Incumbent
 
 GROUP = np.array([0, 0, 1, 1, 2, 2], np.int32)
 DEVICE = np.array([0, 1, 1], np.int32)

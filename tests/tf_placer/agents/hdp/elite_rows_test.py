@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_placer import masked
-from tf_placer.agents.hdp.elite_rows import LEAST_PROBABILITY, shift_to_elites
+from tf_placer.agents.hdp.learner import LEAST_PROBABILITY, shift_to_elites
+from tf_placer.base import masked
 
 
 def test_a_table_moves_to_the_frequencies():

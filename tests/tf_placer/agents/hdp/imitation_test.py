@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_placer.agents.hdp.config import HdpConfig
-from tf_placer.agents.hdp.imitation import imitate_partition
+from tf_placer.agents.hdp.policy import imitate_partition
 
 
 def test_the_fitted_logits_choose_the_partition():

@@ -3,8 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from tf_placer.agents.hdp.incumbent import MOST_CHANGES, Incumbent
-from tf_placer.agents.hdp.policy import Actions
+from tf_placer.agents.hdp.policy import MOST_CHANGES, Actions, Incumbent
 
 LEGAL = np.ones((20, 3), bool)
 LEGAL[1] = [True, False, True]

@@ -14,13 +14,12 @@ from tests.tf_placer.problem.small_problems import (
     problem_of,
     small_cluster,
 )
-from tf_placer.agents.hdp.changes import Executed
 from tf_placer.agents.hdp.config import HdpConfig
-from tf_placer.agents.hdp.learner import HdpLearner
+from tf_placer.agents.hdp.learner import Executed, HdpLearner
 from tf_placer.agents.hdp.policy import Actions, HdpPolicy
 from tf_placer.agents.learner import Beginning
 from tf_placer.agents.placement_bytes import crossing_share, placement_bytes
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.search.search import search
 

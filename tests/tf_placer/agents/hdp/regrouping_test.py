@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import problem_of
-from tf_placer import masked
-from tf_placer.agents.hdp.regrouping import MOST_MOVES, Moves, Regrouping, exchanged
+from tf_placer.agents.hdp.learner import MOST_MOVES, Moves, Regrouping, exchanged
+from tf_placer.base import masked
 
 UNITS = 6
 # 0 1 | 2 3 | 4 5: three groups, the last two on one device.

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of, small_cluster
-from tf_placer.agents.learned_list.inputs import list_inputs
+from tf_placer.agents.learned_list.learned_list import list_inputs
 from tf_placer.grouper.groups import ordered_groups
 from tf_placer.ops.list_policy import CONTEXT, ORDER
 from tf_placer.problem.problem import Problem

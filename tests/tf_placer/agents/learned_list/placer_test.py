@@ -6,9 +6,7 @@ import numpy as np
 
 from tests.tf_placer.agents.learned_list.small_lists import CONFIG
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of, random_problem, small_cluster
-from tf_placer.agents.learned_list.placer import ListPlacer
-from tf_placer.agents.learned_list.policy import RulePrior
-from tf_placer.agents.learned_list.rules import Rules
+from tf_placer.agents.learned_list.learned_list import ListPlacer, RulePrior, Rules
 
 
 def drawn(seed: int, spread: float = 1.0) -> np.ndarray:

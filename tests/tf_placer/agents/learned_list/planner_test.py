@@ -7,10 +7,9 @@ import pytest
 
 from tests.tf_placer.agents.learned_list.small_lists import CONFIG
 from tests.tf_placer.problem.small_problems import branches_problem
-from tf_placer.agents.learned_list.planner import LearnedList
-from tf_placer.agents.learned_list.policy import RulePrior, learned_list_kind
+from tf_placer.agents.learned_list.learned_list import LearnedList, RulePrior, learned_list_kind
 from tf_placer.agents.weights import weights_bytes
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.search.search import search
 

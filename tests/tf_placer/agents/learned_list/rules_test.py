@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from tests.tf_placer.agents.learned_list.small_lists import CONFIG
-from tf_placer.agents.learned_list.rules import Rules
+from tf_placer.agents.learned_list.learned_list import Rules
 
 
 def test_the_first_of_a_batch_is_the_mean():

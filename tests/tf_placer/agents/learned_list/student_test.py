@@ -6,8 +6,8 @@ import tensorflow as tf
 
 from tests.tf_placer.agents.learned_list.small_lists import CONFIG
 from tests.tf_placer.problem.small_problems import branches_problem, random_problem
-from tf_placer.agents.learned_list.student import LearnedListStudent
-from tf_placer.training.lessons import lesson_of
+from tf_placer.agents.learned_list.learned_list import LearnedListStudent
+from tf_placer.training.teach import lesson_of
 
 TAUGHT = [
     branches_problem(4, 6),

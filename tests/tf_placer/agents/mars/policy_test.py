@@ -8,8 +8,7 @@ import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of, small_cluster
 from tf_placer.agents.mars.config import MarsConfig
-from tf_placer.agents.mars.inputs import mars_groups, mars_inputs
-from tf_placer.agents.mars.policy import MarsPolicy
+from tf_placer.agents.mars.policy import MarsPolicy, mars_groups, mars_inputs
 
 SIZES = {"encoder_width": 8, "encoder_layers": 2, "hidden": 8, "segment": 3, "groups_per_step": 1}
 CONFIG = MarsConfig(num_groups=6, **SIZES)

@@ -9,11 +9,10 @@ import tensorflow as tf
 from tests.tf_placer.problem.small_problems import branches_problem
 from tf_placer.agents.learner import Beginning
 from tf_placer.agents.mars.config import MarsConfig
-from tf_placer.agents.mars.learner import MarsLearner
-from tf_placer.agents.mars.student import MarsStudent
+from tf_placer.agents.mars.learner import MarsLearner, MarsStudent
 from tf_placer.agents.weights import weights_bytes
-from tf_placer.errors import InputError
-from tf_placer.training.lessons import lesson_of
+from tf_placer.base.arguments import InputError
+from tf_placer.training.teach import lesson_of
 
 CONFIG = MarsConfig(
     num_groups=4,

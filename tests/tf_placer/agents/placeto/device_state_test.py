@@ -4,9 +4,8 @@ import numpy as np
 import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import random_problem
-from tf_placer.agents.placeto.config import PlacetoConfig
-from tf_placer.agents.placeto.device_state import device_states, placement_at
-from tf_placer.agents.placeto.inputs import group_graph, placeto_inputs
+from tf_placer.agents.placeto.inputs import PlacetoConfig, group_graph, placeto_inputs
+from tf_placer.agents.placeto.policy import device_states, placement_at
 
 PROBLEM = random_problem(np.random.default_rng(5), 14, 3)
 GRAPH = group_graph(PROBLEM, parts=6)

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import branches_problem
 from tf_placer.agents.learner import Beginning
-from tf_placer.agents.placeto.config import PlacetoConfig
+from tf_placer.agents.placeto.inputs import PlacetoConfig
 from tf_placer.agents.placeto.learner import PlacetoLearner
 from tf_placer.agents.placeto.policy import episode_states
 from tf_placer.search.search import search

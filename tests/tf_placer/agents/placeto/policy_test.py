@@ -7,10 +7,8 @@ import pytest
 import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import problem_of, random_problem
-from tf_placer.agents.placeto.config import PlacetoConfig
-from tf_placer.agents.placeto.inputs import Mean, group_graph, placeto_inputs, staying
-from tf_placer.agents.placeto.message_passing import MessagePassing, mean_over
-from tf_placer.agents.placeto.policy import Actions, PlacetoPolicy, episode_states
+from tf_placer.agents.placeto.inputs import Mean, PlacetoConfig, group_graph, placeto_inputs, staying
+from tf_placer.agents.placeto.policy import Actions, MessagePassing, PlacetoPolicy, episode_states, mean_over
 
 OURS = PlacetoConfig(parts=6, width=8, rounds=2, landmarks=2)
 PAPER = PlacetoConfig(parts=6, rounds=2, preset="paper")

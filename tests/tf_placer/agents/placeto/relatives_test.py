@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.tf_placer.problem.small_problems import problem_of, random_problem
-from tf_placer.agents.placeto.relatives import relatives
+from tf_placer.agents.placeto.inputs import relatives
 
 
 def reached(problem, op):

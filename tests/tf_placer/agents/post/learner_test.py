@@ -8,8 +8,7 @@ import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import branches_problem
 from tf_placer.agents.learner import Beginning
-from tf_placer.agents.post.config import PostConfig
-from tf_placer.agents.post.learner import PostLearner
+from tf_placer.agents.post.learner import PostConfig, PostLearner
 
 CONFIG = PostConfig(samples=64, parts=4, levels=2, epochs=2, learning_rate=0.5)
 PROBLEM = branches_problem(3, 4)

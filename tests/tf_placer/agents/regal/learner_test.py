@@ -5,9 +5,7 @@ import dataclasses
 import numpy as np
 
 from tests.tf_placer.problem.small_problems import branches_problem
-from tf_placer.agents.regal.config import RegalConfig
-from tf_placer.agents.regal.learner import RegalLearner
-from tf_placer.agents.regal.policy import RegalPolicy, draw_actions, score
+from tf_placer.agents.regal.learner import RegalConfig, RegalLearner, RegalPolicy, draw_actions, score
 
 PROBLEM = branches_problem(3, 4)
 CONFIG = RegalConfig(

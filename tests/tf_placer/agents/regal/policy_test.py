@@ -5,14 +5,14 @@ import pytest
 import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import branches_problem
-from tf_placer.agents.regal.inputs import regal_inputs
-from tf_placer.agents.regal.policy import (
+from tf_placer.agents.regal.learner import (
     MEANS,
     SIZES,
     Choices,
     RegalPolicy,
     draw_actions,
     draw_keys,
+    regal_inputs,
     score,
 )
 from tf_placer.grouper.group_search import GroupedPlans

@@ -8,8 +8,7 @@ import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import branches_problem
 from tf_placer.agents.learner import Beginning
-from tf_placer.agents.tabular.config import TabularConfig
-from tf_placer.agents.tabular.learner import TabularLearner
+from tf_placer.agents.tabular.learner import TabularConfig, TabularLearner
 
 PROBLEM = branches_problem(3, 4)
 BEGINNING = Beginning(

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_placer.agents.tabular.inputs import TabularInputs
-from tf_placer.agents.tabular.policy import TabularPolicy
+from tf_placer.agents.tabular.learner import TabularInputs, TabularPolicy
 
 # Groups 0 and 1 of units 0 and 2, and 1; unit 3 is on device 2. Group 1 may not be on device 2.
 INPUTS = TabularInputs(

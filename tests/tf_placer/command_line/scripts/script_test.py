@@ -11,10 +11,10 @@ from collections.abc import Iterator
 import pytest
 
 from tf_placer.__main__ import run
+from tf_placer.base.arguments import InputError
 from tf_placer.command_line.scripts.script import Script
 from tf_placer.command_line.scripts.script_item import script_step
 from tf_placer.command_line.source import Source
-from tf_placer.errors import InputError
 
 _SCRIPT = """
 import sys

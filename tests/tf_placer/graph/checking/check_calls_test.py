@@ -3,8 +3,8 @@
 import pytest
 from tensorflow.core.framework import function_pb2, node_def_pb2
 
-from tf_placer.errors import InputError
-from tf_placer.graph.checking.check_calls import MAX_DEPTH, check_calls
+from tf_placer.base.arguments import InputError
+from tf_placer.graph.checking.check_graph import MAX_DEPTH, check_calls
 
 
 def call(name: str, function: str, takes: int = 0, returns: int = 0) -> node_def_pb2.NodeDef:

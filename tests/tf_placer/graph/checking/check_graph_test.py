@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import tensorflow as tf
 
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError
 from tf_placer.graph.checking.check_graph import check_graph, is_tensor_name
 
 

@@ -1,6 +1,6 @@
 """A NoOp stays only where it saves edges."""
 
-from tf_placer.graph.cleaning.bypass_noops import bypass_noops
+from tf_placer.graph.cleaning.clean import bypass_noops
 
 
 def inputs(program):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_placer.graph.cleaning.clone_constants import MAX_CLONED_BYTES, clone_constants
+from tf_placer.graph.cleaning.clean import MAX_CLONED_BYTES, clone_constants
 
 SHARED = """
 c = Const()

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tf_placer.graph.cleaning.default_attributes import default_attributes
+from tf_placer.graph.cleaning.clean import default_attributes
 from tf_placer.graph.item import Item
 from tf_placer.graph.program import Program
 

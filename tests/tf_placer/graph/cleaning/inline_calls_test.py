@@ -3,8 +3,8 @@
 import pytest
 import tensorflow as tf
 
-from colocation.graph_index import parse_input
-from tf_placer.errors import InputError
+from colocation.op_facts import parse_input
+from tf_placer.base.arguments import InputError
 from tf_placer.graph.cleaning.inline_calls import inline_calls
 from tf_placer.graph.reading.from_function import program_of_function
 

@@ -1,6 +1,6 @@
 """Only last, pure results stop waiting, and only for what runs anyway."""
 
-from tf_placer.graph.cleaning.release_results import release_results
+from tf_placer.graph.cleaning.clean import release_results
 
 
 def test_which_control_edges_go(program_of):

@@ -1,6 +1,6 @@
 """No op is named as the copy of an input that TensorFlow makes for the branches."""
 
-from tf_placer.graph.cleaning.rename_branches import rename_branches
+from tf_placer.graph.cleaning.clean import rename_branches
 
 
 def names(program):

@@ -1,6 +1,6 @@
 """Each part of an IdentityN is a node of its own."""
 
-from tf_placer.graph.cleaning.split_identity_n import split_identity_n
+from tf_placer.graph.cleaning.clean import split_identity_n
 
 
 def test_parts_take_the_inputs_one_by_one(program_of):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tf_placer.errors import InputError
-from tf_placer.graph.cleaning.topological_order import topological_order
+from tf_placer.base.arguments import InputError
+from tf_placer.graph.cleaning.clean import topological_order
 
 
 def test_inputs_first_and_ties_by_position(program_of):

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from colocation.units import form_units
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError
 from tf_placer.graph.item import Item
 from tf_placer.graph.reading.from_function import function_name, program_of_function
 

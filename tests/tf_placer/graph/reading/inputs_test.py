@@ -9,9 +9,9 @@ import pytest
 import tensorflow as tf
 
 import tf_placer
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError
 from tf_placer.graph.item import Item
-from tf_placer.graph.reading.inputs import Input, checked_input_shapes, open_sizes, with_shapes
+from tf_placer.graph.reading.from_graph_def import Input, checked_input_shapes, open_sizes, with_shapes
 
 X = Input("x:0", tf.float32, (-1, 3), "rows")
 Z = Input("z:0", tf.float32, None)

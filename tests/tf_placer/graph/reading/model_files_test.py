@@ -8,9 +8,8 @@ import pytest
 import tensorflow as tf
 from google.protobuf import text_format
 
-from tf_placer.errors import InputError
-from tf_placer.graph.reading.model_files import read_meta_graph_file
-from tf_placer.graph.reading.saved_model import read_saved_model
+from tf_placer.base.arguments import InputError
+from tf_placer.graph.reading.saved_model import read_meta_graph_file, read_saved_model
 
 
 @pytest.fixture

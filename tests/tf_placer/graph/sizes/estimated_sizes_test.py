@@ -3,7 +3,7 @@
 import pytest
 import tensorflow as tf
 
-from colocation.graph_index import parse_input
+from colocation.op_facts import parse_input
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item
 from tf_placer.graph.sizes.size_rules import (

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tests.tf1_programs import PROGRAMS, Tf1Program, made, program
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError
 from tf_placer.graph.item import Item
 from tf_placer.graph.sizes.size_rules import DERIVED, LIST, LOOP
 

@@ -3,7 +3,7 @@
 import pytest
 import tensorflow as tf
 
-from tf_placer.errors import InputError
+from tf_placer.base.arguments import InputError
 from tf_placer.graph.sizes.output_specs import output_specs, tensor_bytes
 
 

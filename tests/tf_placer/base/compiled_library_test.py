@@ -1,0 +1,120 @@
+"""Compiled code: what is reused, where it is kept, and what a machine without a compiler is told."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import stat
+import types
+
+import pytest
+
+from tf_placer.base import compiled_library
+from tf_placer.base.arguments import InputError
+from tf_placer.base.compiled_library import Library, compiled
+
+
+@pytest.fixture
+def library(tmp_path, monkeypatch):
+    """Of a function that gives 1, with a cache of its own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    # As in a process of its own: what one test has loaded, another must not damage.
+    own = tmp_path / "own"
+    own.mkdir()
+    folder_of_this_process = types.SimpleNamespace(name=str(own))
+    monkeypatch.setattr(compiled_library, "_folder_of_this_process", lambda: folder_of_this_process)
+    sources = tmp_path / "cc"
+    sources.mkdir()
+    (sources / "one.cc").write_text('extern "C" int one() { return 1; }\n')
+    folder = tmp_path / "installed"
+    folder.mkdir()
+    return Library("_one", "the number one", sources, folder, ("-shared", "-fPIC"), "ONE_LIBRARY")
+
+
+def cannot_be_written(folder):
+    """Also by root, whom no permission stops: a file stands where the folder should be."""
+    folder.rmdir()
+    folder.touch()
+
+
+def compiler(tmp_path, monkeypatch, script):
+    path = tmp_path / "compiler"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(path.stat().st_mode | stat.S_IEXEC)
+    monkeypatch.setenv("CXX", str(path))
+
+
+def test_it_is_compiled_once(library, monkeypatch):
+    path = compiled(library)
+    assert path.parent == library.folder and ctypes.CDLL(str(path)).one() == 1
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert compiled(library) == path
+    assert os.listdir(library.folder) == [path.name]
+
+
+def test_another_source_and_other_flags_are_another_file(library):
+    names = {library.file_name}
+    changed = Library("_one", "", library.sources, library.folder, ("-O1",), "ONE_LIBRARY")
+    names.add(changed.file_name)
+    changed = Library("_one", "", library.sources, library.folder, ("-O1",), "ONE_LIBRARY", ("2.0",))
+    names.add(changed.file_name)
+    (library.sources / "one.cc").write_text('extern "C" int one() { return 2; }\n')
+    names.add(Library("_one", "", library.sources, library.folder, ("-O1",), "ONE_LIBRARY").file_name)
+    assert len(names) == 4
+
+
+def test_a_read_only_install_keeps_it_in_the_users_cache(library, tmp_path, caplog):
+    cannot_be_written(library.folder)
+    assert compiled(library).parent == tmp_path / "cache" / "tf_placer"
+    assert caplog.messages == []
+
+
+def test_where_it_can_be_kept_nowhere_it_is_compiled_for_this_process(library, tmp_path, monkeypatch, caplog):
+    cannot_be_written(library.folder)
+    (tmp_path / "cache").touch()
+    path = compiled(library)
+    assert ctypes.CDLL(str(path)).one() == 1
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert compiled(library) == path
+    (message,) = caplog.messages
+    assert message.startswith("the number one can be kept nowhere (") and "set XDG_CACHE_HOME" in message
+
+
+@pytest.mark.parametrize("damage", [b"", b"no library", None])
+def test_a_damaged_file_is_compiled_again(library, caplog, damage):
+    path = compiled(library)
+    path.write_bytes(path.read_bytes()[:-100] if damage is None else damage)
+    assert ctypes.CDLL(str(compiled(library))).one() == 1
+    assert caplog.messages == [f"{path} is damaged: compiling it again"]
+
+
+def test_a_missing_compiler_is_one_clear_line(library, monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(
+        InputError, match=r"^cannot compile the number one: no-such-compiler not found; install g\+\+"
+    ):
+        compiled(library)
+
+
+def test_a_failed_compilation_leaves_nothing_behind(library, tmp_path, monkeypatch):
+    compiler(tmp_path, monkeypatch, "echo 'x.cc:1: error: no luck' >&2; exit 1")
+    with pytest.raises(InputError, match=r"could not compile the number one: .*error: no luck"):
+        compiled(library)
+    assert os.listdir(library.folder) == [] and not (tmp_path / "cache").exists()
+
+
+def test_one_that_was_built_elsewhere_is_used(library, tmp_path, monkeypatch):
+    elsewhere = tmp_path / "one.so"
+    monkeypatch.setenv("ONE_LIBRARY", str(elsewhere))
+    with pytest.raises(InputError, match=r"ONE_LIBRARY is .*one\.so, which is no file"):
+        compiled(library)
+    elsewhere.touch()
+    assert compiled(library) == elsewhere
+
+
+def test_without_a_home_there_is_a_folder_that_cannot_be_made(monkeypatch):
+    from tf_placer.base.files import user_cache_folder
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # as where the user is unknown
+    assert str(user_cache_folder()) == "/nonexistent/.cache/tf_placer"

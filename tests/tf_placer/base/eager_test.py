@@ -1,0 +1,37 @@
+"""Programs that have eager execution off get what others get, each in a process of its own."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+
+from tests.logical_devices import outcomes_of
+
+OFF = ("graph", "behavior")
+
+
+@functools.cache
+def found(how: str, *methods: str) -> dict:
+    return outcomes_of("tests.tf_placer.base.eager_process", how, *methods)
+
+
+@pytest.mark.parametrize("how", OFF)
+@pytest.mark.parametrize(
+    "methods",
+    [("single", "tabular"), pytest.param(("auto", "hdp", "go"), marks=pytest.mark.slow)],
+)
+def test_all_is_as_with_eager_execution(how: str, methods: tuple[str, ...]) -> None:
+    answers = dict(found(how, *methods))
+    del answers["refused"]
+    assert set(methods) <= set(answers)
+    assert answers == found("on", *methods)
+    assert answers["state"], "what was off is off again"
+
+
+@pytest.mark.parametrize("how", OFF)
+def test_what_has_its_value_in_a_session_is_refused_in_one_line(how: str) -> None:
+    refused = found(how, "single", "tabular")["refused"]
+    assert "of a graph, which has no value; give an array or a tf.TensorSpec" in refused["example"]
+    assert "place that graph with Item.from_meta_graph" in refused["capture"]
+    assert not any("\n" in text for text in refused.values())

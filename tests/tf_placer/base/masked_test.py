@@ -1,0 +1,82 @@
+"""Choices that are not there are never made, and count for nothing."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tf_placer.base import masked
+
+LEGAL = np.array([[True, True, False], [False, True, False]])
+
+
+@pytest.fixture
+def logits():
+    # exp: 1, 3 and what is not there; one choice left.
+    return masked.masked(tf.math.log([[1.0, 3.0, 100.0], [5.0, 2.0, 7.0]]), LEGAL)
+
+
+def test_probabilities_by_hand(logits):
+    np.testing.assert_allclose(tf.nn.softmax(logits), [[1 / 4, 3 / 4, 0], [0, 1, 0]], rtol=1e-6)
+    np.testing.assert_allclose(masked.log_prob(logits, [1, 1]), [math.log(3 / 4), 0], rtol=1e-6)
+    assert (masked.log_prob(logits, [2, 0]).numpy() < -1e8).all()
+    entropy = -(0.25 * math.log(0.25) + 0.75 * math.log(0.75))
+    np.testing.assert_allclose(masked.entropy(logits), [entropy, 0], rtol=1e-6)
+
+
+def test_draws_are_legal_and_follow_the_probabilities(logits):
+    draws = 4000
+    many = masked.draw(tf.repeat(logits[tf.newaxis], draws, axis=0), tf.constant([1, 2])).numpy()
+    assert set(many[:, 0]) == {0, 1} and set(many[:, 1]) == {1}
+    # Five standard deviations of a binomial share.
+    assert abs((many[:, 0] == 1).mean() - 0.75) < 5 * math.sqrt(0.75 * 0.25 / draws)
+
+
+def test_many_draws_of_each_are_legal_and_follow_the_probabilities(logits):
+    draws = 4000
+    many = masked.draw_each(logits, draws, tf.constant([1, 2])).numpy()
+    assert many.shape == (draws, 2) and set(many[:, 0]) == {0, 1} and set(many[:, 1]) == {1}
+    assert abs((many[:, 0] == 1).mean() - 0.75) < 5 * math.sqrt(0.75 * 0.25 / draws)
+
+
+def test_the_likeliest_is_legal(logits):
+    assert masked.largest(logits).numpy().tolist() == [1, 1]
+
+
+def test_gradients_are_finite_and_those_of_the_legal_choices_alone():
+    free = tf.Variable([[0.5, -0.2, 9.0], [1.0, 2.0, 3.0]])
+    with tf.GradientTape(persistent=True) as tape:
+        logits = masked.masked(free, LEGAL)
+        entropy, log_prob = masked.entropy(logits)[0], tf.reduce_sum(masked.log_prob(logits, [0, 1]))
+    p = 1 / (1 + math.exp(-0.7))  # of the first of two
+    # d log p_0 / d logit_0 = 1 - p; dH / d logit_0 = -p (log p + H).
+    np.testing.assert_allclose(
+        tape.gradient(log_prob, free), [[1 - p, p - 1, 0], [0, 0, 0]], rtol=1e-5, atol=1e-7
+    )
+    slope = -p * (math.log(p) + float(entropy))
+    np.testing.assert_allclose(
+        tape.gradient(entropy, free), [[slope, -slope, 0], [0, 0, 0]], rtol=1e-4, atol=1e-7
+    )
+
+
+def test_the_same_logits_score_many_choices(logits):
+    scored = masked.scored(logits, tf.constant([[0, 1], [1, 1], [1, 1]])).numpy()
+    np.testing.assert_allclose(scored[:, 0], np.log([0.25, 0.75, 0.75]), rtol=1e-5)
+    np.testing.assert_array_equal(scored[:, 1], 0)
+
+
+def test_a_divergence_is_what_is_lost_by_the_other_one(logits):
+    other = masked.masked(tf.zeros([2, 3]), LEGAL)
+    # One in four and three in four, beside halves; and nothing where there is one choice.
+    lost = 0.25 * math.log(0.25 / 0.5) + 0.75 * math.log(0.75 / 0.5)
+    np.testing.assert_allclose(masked.divergence(logits, other), [lost, 0], rtol=1e-5)
+    np.testing.assert_array_equal(masked.divergence(logits, logits), [0, 0])
+
+
+def test_a_share_of_the_probability_is_uniform(logits):
+    # Half of 1/4 and 3/4, half of 1/2 each.
+    probability = tf.nn.softmax(masked.mixed(logits, LEGAL, 0.5))
+    np.testing.assert_allclose(probability, [[3 / 8, 5 / 8, 0], [0, 1, 0]], rtol=1e-6)

@@ -1,0 +1,495 @@
+"""A list scheduler whose rule was learned on other programs, and is searched for on this one."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import sonnet as snt
+import tensorflow as tf
+
+from tf_placer.agents.weights import WEIGHTS_REMEDY, PolicyKind, restore_weights, weights_path
+from tf_placer.base.method_spec import Kind, MethodSpec, Role, Settings, setting
+from tf_placer.evaluation.measurement import Status
+from tf_placer.evaluation.simulated import Evaluator, search_simulator
+from tf_placer.grouper.groups import Groups, ordered_groups
+from tf_placer.grouper.memory_repair import repairs
+from tf_placer.ops.list_policy import CONTEXT, FEATURES, NUM_COEFFICIENTS, ListInputs, place_by_list
+from tf_placer.planners.plain import single_device_placements
+from tf_placer.problem.problem import Problem
+from tf_placer.problem.unit_graph import held_bytes
+
+# Settings of the learned list scheduler.
+
+_MOST = 2**20
+
+
+@dataclasses.dataclass(frozen=True)
+class LearnedListConfig(Settings):
+    """How rules of list scheduling are drawn, and how the search moves to those that fare well.
+
+    Attributes:
+      num_groups: most groups of units that are decided one by one.
+      passes: how often each group is decided; after the first time with all others in their places.
+      rules: B, drawn for each batch.
+      elites: of a batch that the distribution moves to.
+      spread: how many times as wide as the prior the search begins.
+      step: share of the way that the mean goes to the elites.
+      spread_step: share of the way that the spread goes to theirs.
+      least_spread: standard deviation of a coefficient that is always left.
+      weights: file that ``train`` wrote, whose prior it begins with, "shipped" for the one that comes with
+        tf_placer, or "" for one that nobody taught.
+
+    Raises:
+      InputError: a field of the wrong type or out of range.
+    """
+
+    num_groups: int = setting(320, least=1, most=_MOST)
+    passes: int = setting(3, least=1, most=_MOST)
+    rules: int = setting(16, least=2, most=_MOST)
+    elites: int = setting(3, least=1, most=_MOST)
+    spread: float = setting(1.0, above=0)
+    step: float = setting(0.4, above=0, most=1)
+    spread_step: float = setting(0.05, least=0, most=1)
+    least_spread: float = setting(0.02, least=0)
+    weights: str = setting("shipped", remedy=WEIGHTS_REMEDY)
+
+
+# A distribution of rules for one problem, which moves to those that fare well.
+
+
+class Rules:
+    """The cross-entropy method over the coefficients of rules (Rubinstein 1999; de Boer et al. 2005).
+
+        rules = Rules(mean, spread, config)
+        drawn = rules.draw(generator)
+        rules.learn(drawn, runtime_s)
+
+    Attributes:
+      mean: [P] float64.
+      spread: [P] float64 standard deviations.
+    """
+
+    def __init__(self, mean: np.ndarray, spread: np.ndarray, config: LearnedListConfig) -> None:
+        """Begins with a distribution."""
+        self._config = config
+        self.mean, self.spread = np.array(mean, np.float64), np.array(spread, np.float64)
+
+    def draw(self, generator: np.random.Generator) -> np.ndarray:
+        """[B, P]: the mean, then draws."""
+        noise = generator.standard_normal((self._config.rules, len(self.mean)))
+        noise[0] = 0
+        return self.mean + self.spread * noise
+
+    def learn(self, drawn: np.ndarray, runtime_s: np.ndarray) -> None:
+        """Moves towards the fastest of what was drawn, and becomes as narrow as they are.
+
+        Args:
+          drawn: [B, P].
+          runtime_s: [B] seconds, inf where a placement does not run.
+        """
+        config = self._config
+        fastest = np.argsort(runtime_s, kind="stable")[: config.elites]
+        elites = drawn[fastest[np.isfinite(runtime_s[fastest])]]
+        if not len(elites):
+            return
+        self.mean += config.step * (elites.mean(axis=0) - self.mean)
+        narrower = self.spread + config.spread_step * (elites.std(axis=0) - self.spread)
+        self.spread = np.maximum(narrower, np.minimum(self.spread, config.least_spread))
+
+
+# A problem as rules of list scheduling see it: nothing in it has a unit, a name or a size.
+
+# Of what ``list_inputs`` makes: rules that were taught with another one say something else.
+INPUTS_VERSION = 1
+
+_BINS = 32  # T
+_FAST = 1.5  # a device is fast that takes at most so many times as long as the fastest for all of the work
+_SLOWEST = 4.0  # of slowness
+_INPUTS_MOST = 2.0  # of what a rule's coefficients depend on, either way
+_LITTLE = 1e-3
+
+
+def list_inputs(problem: Problem, nodes: Groups) -> ListInputs:
+    """Describes a problem of D devices as V nodes.
+
+    Work is a share of what a fast device has to do where the work of a step is split evenly, messages of what a step
+    takes at least: the longest chain, or all work split evenly.
+    """
+    graph, legal = problem.op_graph, nodes.legal
+    node_of_op = nodes.group_of_unit[problem.unit_of_op]
+    work_ns = nodes.compute_ns()
+    alone_ns = np.maximum(work_ns.sum(axis=0), 1.0)  # [D] all of it
+    fast = alone_ns <= _FAST * alone_ns.min()
+    share_ns = alone_ns.min() / fast.sum()
+    chain_ns = float(max((graph.top_level_ns + graph.bottom_level_ns).max(initial=0), 1))
+    step_ns = max(chain_ns, share_ns)
+    least_ns = np.maximum(np.where(legal, work_ns, np.inf).min(axis=1), 1.0)
+    need_bytes = nodes.sums(problem.resident_bytes + held_bytes(problem))
+    capacity_bytes = np.maximum(problem.cluster.capacity_bytes(), 1)
+    link_fixed, link_per_byte = _links(problem, step_ns)
+    offset, neighbor, neighbor_bytes = _neighbors(nodes)
+    own_bytes = np.add.reduceat(np.append(neighbor_bytes, 0.0), offset[:-1]) * (np.diff(offset) > 0)
+    slack = _slack(problem, nodes, node_of_op, chain_ns)
+    op_ns = np.bincount(node_of_op, graph.op_ns, nodes.count)
+    log_work = _within(np.log(np.maximum(op_ns * nodes.count / max(op_ns.sum(), 1.0), _LITTLE)) / 3)
+    return ListInputs(
+        legal=legal,
+        work=work_ns / share_ns,
+        slowness=np.clip(np.log(np.maximum(work_ns, 1.0) / least_ns[:, np.newaxis]), 0.0, _SLOWEST),
+        memory=need_bytes[:, np.newaxis] / capacity_bytes,
+        window=_windows(problem, nodes, node_of_op, chain_ns) * np.sqrt(_BINS * share_ns / chain_ns),
+        context=_context(
+            nodes,
+            slack,
+            log_work,
+            own_bytes,
+            least_ns / step_ns,
+            link_fixed,
+            link_per_byte,
+            parallel=chain_ns / share_ns,
+            tightness=float(need_bytes.sum() / capacity_bytes[fast].sum()),
+        ),
+        order_features=np.stack(
+            [
+                np.arange(nodes.count) / max(nodes.count, 1),
+                log_work,
+                slack,
+                np.log1p(own_bytes / max(own_bytes.mean(), 1.0)),
+            ],
+            axis=1,
+        ),
+        neighbor_offset=offset.astype(np.int32),
+        neighbor=neighbor.astype(np.int32),
+        neighbor_bytes=neighbor_bytes,
+        link_fixed=link_fixed,
+        link_per_byte=link_per_byte,
+    )
+
+
+def _context(
+    nodes: Groups,
+    slack: np.ndarray,
+    log_work: np.ndarray,
+    own_bytes: np.ndarray,
+    work: np.ndarray,
+    link_fixed: np.ndarray,
+    link_per_byte: np.ndarray,
+    parallel: float,
+    tightness: float,
+) -> np.ndarray:
+    """[V, C] as ``tf_placer.ops.list_policy.CONTEXT`` has it."""
+    fixed, per_byte = _mean_link(link_fixed), _mean_link(link_per_byte)
+    traffic = nodes.edge_bytes.sum() * per_byte + len(nodes.edges) * fixed
+    own = (own_bytes * per_byte + fixed) / (work + 0.05 / nodes.count)
+    of_problem = [np.log(traffic + _LITTLE) / 3, np.log(parallel) / 2, np.log(tightness + _LITTLE) / 3]
+    problem_traffic, parallel, tightness = _within(np.array(of_problem))
+    ones = np.ones(nodes.count)
+    return np.stack(
+        [
+            ones,
+            2 * slack,
+            log_work,
+            problem_traffic * ones,
+            parallel * ones,
+            _within(np.log(own + _LITTLE) / 4),
+            0 * ones,
+            tightness * ones,
+        ],
+        axis=1,
+    )
+
+
+def _slack(problem: Problem, nodes: Groups, node_of_op: np.ndarray, chain_ns: float) -> np.ndarray:
+    """[V] in [0, 1]: for how much of the step a node's work could wait, weighted by the time of its ops."""
+    graph = problem.op_graph
+    slack = 1 - (graph.top_level_ns + graph.bottom_level_ns) / chain_ns
+    weight = graph.op_ns + _LITTLE
+    of_node: np.ndarray = np.bincount(node_of_op, weight * slack, nodes.count) / np.bincount(
+        node_of_op, weight, nodes.count
+    )
+    return of_node
+
+
+def _windows(problem: Problem, nodes: Groups, node_of_op: np.ndarray, chain_ns: float) -> np.ndarray:
+    """[V, T] shares of a node's work: half of it as early as can be, half as late."""
+    graph = problem.op_graph
+    half_ns = graph.op_ns / 2
+    windows = np.zeros((nodes.count, _BINS))
+    for middle_ns in (graph.top_level_ns + half_ns, chain_ns - graph.bottom_level_ns + half_ns):
+        place = np.clip((middle_ns / chain_ns * _BINS).astype(int), 0, _BINS - 1)
+        np.add.at(windows, (node_of_op, place), half_ns)
+    return windows / np.maximum(windows.sum(axis=1, keepdims=True), 1.0)
+
+
+def _links(problem: Problem, step_ns: float) -> tuple[np.ndarray, np.ndarray]:
+    """[D, D] what a message takes, and a byte of it, over the time of the step; 0 on the diagonal."""
+    transfer = problem.op_graph.transfer
+    elsewhere = ~np.eye(problem.num_devices, dtype=bool)
+    return (
+        np.where(elsewhere, transfer.fixed_ns, 0.0) / step_ns,
+        np.where(elsewhere, transfer.ns_per_byte, 0.0) / step_ns,
+    )
+
+
+def _mean_link(matrix: np.ndarray) -> float:
+    """Of all links; 0 where there is one device."""
+    links = len(matrix) * (len(matrix) - 1)
+    return float(matrix.sum() / links) if links else 0.0
+
+
+def _neighbors(nodes: Groups) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Offsets [V + 1], neighbors [E] and bytes [E]: every edge from both of its ends, the most bytes first."""
+    here = nodes.edges.T.reshape(-1)
+    there = nodes.edges[:, ::-1].T.reshape(-1)
+    amount = np.tile(nodes.edge_bytes, 2).astype(np.float64)
+    order = np.lexsort((there, -amount, here))
+    offset = np.concatenate([[0], np.cumsum(np.bincount(here, minlength=nodes.count))])
+    return offset, there[order], amount[order]
+
+
+def _within(values: np.ndarray) -> np.ndarray:
+    return np.clip(values, -_INPUTS_MOST, _INPUTS_MOST)
+
+
+# Placements of one problem by rules of list scheduling.
+
+
+class ListPlacer:
+    """Applies rules to a problem: ``rows = ListPlacer(problem, config)(rules)``."""
+
+    def __init__(self, problem: Problem, config: LearnedListConfig) -> None:
+        """Cuts the problem into groups and describes them."""
+        self._groups = ordered_groups(problem, config.num_groups)
+        self._inputs = list_inputs(problem, self._groups)
+        self._passes = config.passes
+        self._certain, self._likely = repairs(problem)
+
+    def __call__(self, rules: np.ndarray) -> np.ndarray:
+        """[B, U] int32 legal placements by rules [B, P]; what a device cannot hold goes to where there is room."""
+        rows = self._groups.expand(place_by_list(self._inputs, rules, self._passes))
+        return np.array([self._certain(self._likely(row)) for row in rows], np.int32)
+
+
+# A distribution of rules of list scheduling.
+
+# What a rule looks at before it was taught anything: where the op is fast, what crosses, and what is full.
+_UNTAUGHT = {
+    "slowness": -2.0,
+    "load": -0.3,
+    "rival": -0.5,
+    "transfer": -1.0,
+    "affinity": 1.0,
+    "full": -3.0,
+    "overfull": -0.5,
+}
+_SPREAD_OF_FEATURES, _SPREAD_OF_CONTEXT, _SPREAD_OF_ORDER = 0.4, 0.15, 0.05
+
+
+class RulePrior(snt.Module):
+    """Independent normal distributions of the P coefficients of a rule (``tf_placer.ops.list_policy``).
+
+    Attributes:
+      mean: [P] float64 variable, what is taught.
+      spread: [P] float64 standard deviations.
+    """
+
+    def __init__(self) -> None:
+        """A rule as one would write it down, and some spread around it."""
+        super().__init__(name="rule_prior")
+        mean = np.zeros((len(FEATURES), len(CONTEXT)))
+        for feature, value in _UNTAUGHT.items():
+            mean[FEATURES.index(feature), CONTEXT.index("one")] = value
+        spread = np.full_like(mean, _SPREAD_OF_CONTEXT)
+        spread[:, CONTEXT.index("one")] = _SPREAD_OF_FEATURES
+        order = NUM_COEFFICIENTS - mean.size
+        self.mean = tf.Variable(np.append(mean, np.zeros(order)), name="mean")
+        self.spread = np.append(spread, np.full(order, _SPREAD_OF_ORDER))
+
+
+# Of what a rule computes: coefficients that were taught for another one cannot be used.
+RULE_VERSION = 1
+
+
+def learned_list_kind() -> PolicyKind:
+    """The kind of a ``RulePrior``."""
+    return PolicyKind(RulePrior.__name__, {"rule": RULE_VERSION, "inputs": INPUTS_VERSION}, {})
+
+
+# Teaches a prior of rules on many problems.
+
+_BATCHES = 8  # of a search
+_STEP = 0.3  # share of the way to where it ended
+_WORST = 4.0  # a step that does not fit, or takes longer, counts as so many times the reference
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ListLesson:
+    """A problem to place.
+
+    Attributes:
+      placer: applies rules to it.
+      evaluator: times placements.
+      reference_s: seconds that others are relative to.
+    """
+
+    placer: ListPlacer
+    evaluator: Evaluator
+    reference_s: float
+
+    def times_s(self, rules: np.ndarray) -> np.ndarray:
+        """[B] seconds; inf where the placement does not fit."""
+        found = self.evaluator.evaluate(self.placer(rules))
+        return np.where(found.status == Status.OK, found.runtime_s, np.inf)
+
+
+class LearnedListStudent(snt.Module):
+    """Teaches a ``RulePrior`` to be near the rules that searches end with; a ``Student``.
+
+    A step searches one problem from the prior on, and moves the prior some of the way to where the search ended
+    (Reptile: Nichol, Achiam & Schulman 2018, with the cross-entropy method for the inner steps). So the prior's mean is
+    a rule that is good by itself, and a few batches from the best one for a program.
+    """
+
+    needs_plans = False
+
+    def __init__(self, config: LearnedListConfig, seed: int):
+        """A prior that nobody taught.
+
+        Args:
+          config: how searches move.
+          seed: fixes everything random.
+        """
+        super().__init__(name="learned_list_student")
+        self._config = config
+        self._seed = seed
+        self.policy = RulePrior()
+        self.kind = learned_list_kind()
+        self.updates = tf.Variable(0, trainable=False, name="updates")
+
+    def groups_of(self, problem: Problem) -> np.ndarray:
+        """[U] int32 nodes."""
+        return ordered_groups(problem, self._config.num_groups).group_of_unit
+
+    def meets(self, problem: Problem, plans: np.ndarray | None = None) -> ListLesson:
+        """The problem with what times its placements; plans are not looked at."""
+        del plans
+        evaluator = search_simulator(problem)
+        single = evaluator.evaluate(single_device_placements(problem)).runtime_s
+        return ListLesson(ListPlacer(problem, self._config), evaluator, float(np.nanmin(single)))
+
+    def learn(self, lesson: ListLesson, rate: tf.Tensor) -> tf.Tensor:
+        """Searches the problem, and moves the prior towards where the search ended.
+
+        Args:
+          lesson: what ``meets`` gave.
+          rate: scalar float32, share of the whole step.
+
+        Returns:
+          Scalar float32, ``loss_of`` before the step.
+        """
+        mean = self.policy.mean.numpy()
+        rules, first_s = Rules(mean, self.policy.spread, self._config), np.inf
+        for batch in range(_BATCHES):
+            drawn = rules.draw(np.random.default_rng([self._seed, 0x1E5, int(self.updates), batch]))
+            times_s = lesson.times_s(drawn)
+            first_s = times_s[0] if not batch else first_s
+            rules.learn(drawn, times_s)
+        self.policy.mean.assign(mean + float(rate) * _STEP * (rules.mean - mean))
+        self.updates.assign_add(1)
+        return _loss(float(first_s), lesson)
+
+    def loss_of(self, lesson: ListLesson) -> tf.Tensor:
+        """Scalar float32, logarithm of the step's time by the prior's mean, over that of the best single device."""
+        return _loss(float(lesson.times_s(self.policy.mean.numpy()[np.newaxis])[0]), lesson)
+
+
+def _loss(runtime_s: float, lesson: ListLesson) -> tf.Tensor:
+    return tf.constant(np.log(min(runtime_s / lesson.reference_s, _WORST)), tf.float32)
+
+
+class LearnedList:
+    """Searches the rules of a list scheduler, from a prior that was learned on other programs.
+
+    Groups of units are placed one after the other, each where a sum of features of group and device is largest: what
+    the device has to do and when, what it holds, what would cross. The sum's coefficients depend on the group and the
+    problem. They are what is searched, by the cross-entropy method, and not the plan: a hundred numbers say any plan
+    that is made by some rule, so that a few hundred placements are enough to find the rule of this program. The prior
+    is near where such searches ended on the programs of a course (``LearnedListStudent``), so the first placement is by
+    what was learned alone, and the first batches are what a policy's samples are elsewhere.
+
+    A learned rule over the state of a list schedule: as DOPPLER (2025) and learned dispatching rules of job shops have
+    it; searched in the space of a policy's parameters: as in evolution strategies (Salimans et al. 2017). It is an
+    ``Improving`` planner and no ``Learner``: what is drawn are rules, not decisions.
+
+        planner = LearnedList(problem, LearnedListConfig(), None, seed)
+        rows = planner.propose()
+        planner.learn(rows, runtime_s)
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        config: LearnedListConfig,
+        start: np.ndarray | None,
+        seed: int,
+        prior: RulePrior | None = None,
+    ) -> None:
+        """Describes the problem and reads the prior.
+
+        Args:
+          problem: what to place.
+          config: settings.
+          start: not looked at.
+          seed: fixes everything random.
+          prior: begins with this one, and does not change it; None for that of ``config.weights``.
+
+        Raises:
+          InputError: ``config.weights`` is no file of weights for such rules.
+        """
+        del start
+        if prior is None:
+            prior = RulePrior()
+            if config.weights:
+                restore_weights(weights_path(config.weights, __file__), learned_list_kind(), prior)
+        self._placer = ListPlacer(problem, config)
+        self._rules = Rules(prior.mean.numpy(), config.spread * prior.spread, config)
+        self._seed, self._updates = seed, 0
+
+    def propose(self) -> np.ndarray:
+        """[B, U] int32 legal placements; at first the one by the mean of the prior, then by draws."""
+        return self._placer(self._drawn())
+
+    def learn(self, device_of_unit: np.ndarray, runtime_s: np.ndarray) -> None:
+        """Moves towards the rules of the fastest placements."""
+        del device_of_unit
+        self._rules.learn(self._drawn(), np.asarray(runtime_s, np.float64))
+        self._updates += 1
+
+    def _drawn(self) -> np.ndarray:
+        """[B, P] rules of this batch, the same until it is learned from."""
+        return self._rules.draw(np.random.default_rng([self._seed, 0x115, self._updates]))
+
+    def state(self) -> dict[str, Any]:
+        """The distribution."""
+        return {"mean": self._rules.mean, "spread": self._rules.spread, "updates": self._updates}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Goes on from what ``state`` gave."""
+        self._rules.mean = np.array(state["mean"], np.float64)
+        self._rules.spread = np.array(state["spread"], np.float64)
+        self._updates = int(state["updates"])
+
+
+SPEC = MethodSpec(
+    name="learned_list",
+    kind=Kind.IMPROVING,
+    summary="A list scheduler; its rule was learned on other programs, and is searched for on this one.",
+    build=LearnedList,
+    config=LearnedListConfig,
+    ignores=("single units of a group", "the simulator's order", "peaks of memory"),
+    roles=frozenset({Role.MEMBER, Role.OPENING}),
+    versions={"rules": 1},
+    student=LearnedListStudent,
+)

@@ -1,0 +1,1 @@
+"""Errors, arguments, files and quantities: what knows nothing of placement."""

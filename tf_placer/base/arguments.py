@@ -1,0 +1,358 @@
+"""Arguments as users give them: taken, or refused in one line that names the argument and says what to give.
+
+Numbers of NumPy, texts of NumPy and ``os.PathLike`` are taken where Python's own are. A truth value is no number.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import numbers
+import operator
+import os
+import pathlib
+import re
+import reprlib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+# The one exception that means "the input is wrong", told in one line.
+
+
+class InputError(ValueError):
+    """Bad input: one line that names the file, node or flag, and the remedy.
+
+    The command line prints the message and exits with status 2; anything else that
+    escapes is a failure of ours.
+    """
+
+
+MAX_SEED = 2**31 - 1  # of all that draws
+
+_Kind = TypeVar("_Kind")
+
+_MOST_NAMES = 30  # of a list of all that is known
+_NEAREST = 3
+_SHOWN = ("builtins", "numpy", "pathlib", "tensorflow")  # whose values say what they are
+_ADDRESS = re.compile(r" (?:object )?at 0x[0-9a-f]*")
+_SHORT = reprlib.Repr()
+_SHORT.maxother = _SHORT.maxstring = 60
+
+
+def whole_number(name: str, value: object, least: int | None = None, most: int | None = None) -> int:
+    """``value`` as an int from ``least`` to ``most``.
+
+    Raises:
+      InputError: a fraction, a truth value, no number, or one out of range.
+    """
+    number = _index(value)
+    if number is None or not _is_within(number, least, most):
+        raise InputError(f"{name} is {shown(value)}; give a whole number{_range(least, most)}")
+    return number
+
+
+def number(
+    name: str,
+    value: object,
+    above: float | None = None,
+    below: float | None = None,
+    least: float | None = None,
+    most: float | None = None,
+    finite: bool = False,
+) -> float:
+    """``value`` as a float within limits; nan never.
+
+    Args:
+      name: of the argument.
+      value: what was given for it.
+      above, below: it must be between these.
+      least, most: it must not be outside of these.
+      finite: infinity is refused as well.
+
+    Raises:
+      InputError: a truth value, no number, or one out of range.
+    """
+    given = _real(value)
+    if (
+        given is None
+        or math.isnan(given)
+        or (finite and math.isinf(given))
+        or (above is not None and given <= above)
+        or (below is not None and given >= below)
+        or not _is_within(given, least, most)
+    ):
+        limits = [
+            f"{word} {limit:g}" for word, limit in (("above", above), ("below", below)) if limit is not None
+        ]
+        limits += [_range(least, most).strip()] if (least, most) != (None, None) else []
+        wanted = f"{'finite ' if finite else ''}number {' and '.join(limits)}".rstrip()
+        raise InputError(f"{name} is {shown(value)}; give a {wanted}")
+    return given
+
+
+def truth(name: str, value: object) -> bool:
+    """``value`` as True or False.
+
+    Raises:
+      InputError: anything else, 0 and 1 included.
+    """
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"{name} is {shown(value)}; give True or False")
+    return bool(value)
+
+
+def text(name: str, value: object, remedy: str = "give a text") -> str:
+    """``value`` as a str that is not empty.
+
+    Raises:
+      InputError: it is no text, or empty.
+    """
+    if not isinstance(value, str) or not value:
+        raise InputError(f"{name} is {shown(value)}; {remedy}")
+    return str(value)
+
+
+def one_of(name: str, value: object, words: Iterable[str]) -> str:
+    """``value`` as one of some words.
+
+    Raises:
+      InputError: it is none of them.
+    """
+    known = tuple(words)
+    if not isinstance(value, str) or value not in known:
+        raise InputError(f"{name} is {shown(value)}; give one of {', '.join(known)}")
+    return str(value)
+
+
+def path(name: str, value: object, what: str = "a path") -> pathlib.Path:
+    """``value`` as a path; whether anything is there is not looked at.
+
+    Raises:
+      InputError: it is no path, or empty.
+    """
+    if isinstance(value, str | os.PathLike):
+        given = os.fspath(value)
+        if isinstance(given, str) and given and "\0" not in given:
+            return pathlib.Path(given)
+    raise InputError(f"{name} is {shown(value)}; give {what}, as a str or pathlib.Path")
+
+
+def instance_of(name: str, value: object, kind: type[_Kind], remedy: str) -> _Kind:
+    """``value``, when it is a ``kind``.
+
+    Raises:
+      InputError: it is something else.
+    """
+    if not isinstance(value, kind):
+        raise InputError(f"{name} is {shown(value)}, not {_one(kind)}; {remedy}")
+    return value
+
+
+def items_of(name: str, value: object, kind: type[_Kind], remedy: str) -> tuple[_Kind, ...]:
+    """``value`` as a tuple of ``kind``; one text is no sequence of texts.
+
+    Raises:
+      InputError: it is no sequence, or holds something else.
+    """
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise InputError(f"{name} is {shown(value)}; {remedy}")
+    items = tuple(value)
+    for position, item in enumerate(items):
+        if not isinstance(item, kind):
+            raise InputError(f"{name}[{position}] is {shown(item)}, not {_one(kind)}; {remedy}")
+    return items
+
+
+def texts_by_text(name: str, value: object, remedy: str) -> dict[str, str]:
+    """``value`` as a dict from text to text.
+
+    Raises:
+      InputError: it is no mapping, or holds something else.
+    """
+    if not isinstance(value, Mapping):
+        raise InputError(f"{name} is {shown(value)}; {remedy}")
+    for key, item in value.items():
+        if not isinstance(key, str) or not isinstance(item, str):
+            raise InputError(f"{name} has {shown(key)}: {shown(item)}; {remedy}")
+    return dict(value)
+
+
+def has_parts(name: str, value: _Kind, parts: Iterable[str], remedy: str) -> _Kind:
+    """``value``, when it has these attributes: for what may be of any class.
+
+    Raises:
+      InputError: it lacks one.
+    """
+    for part in parts:
+        if isinstance(value, type) or not hasattr(value, part):
+            raise InputError(f"{name} is {shown(value)}, which has no {part}; {remedy}")
+    return value
+
+
+def function(name: str, value: object, remedy: str) -> Callable[..., Any]:
+    """``value``, when it can be called.
+
+    Raises:
+      InputError: it cannot.
+    """
+    if not callable(value):
+        raise InputError(f"{name} is {shown(value)}; {remedy}")
+    return value
+
+
+def check_positions(name: str, value: np.ndarray, count: int) -> None:
+    """Raises InputError unless an array is of positions from 0 to ``count - 1``."""
+    outside = (value < 0) | (value >= count)
+    if outside.any():
+        raise InputError(f"{name} has the entry {value[outside][0]}; give positions from 0 to {count - 1}")
+
+
+def shown(value: object) -> str:
+    """A value in a message: short, and on one line; of what has no short form, its class."""
+    kind = type(value)
+    if kind.__module__.partition(".")[0] not in _SHOWN:
+        return _one(kind)
+    try:
+        text = " ".join(_SHORT.repr(value).split())
+    except ValueError:  # Python does not write numbers of thousands of digits
+        return "a huge number"
+    is_whole = isinstance(value, list | tuple | dict | set | np.ndarray)
+    return _ADDRESS.sub("", text) if is_whole or not _ADDRESS.search(repr(value)) else _one(kind)
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """A remedy for an unknown name: the nearest known ones, or all of them where they are few.
+
+    A name that has the word in it is near, and so is a path whose last part is.
+    """
+    names = sorted(known)
+    close = nearest_of(word, names)
+    if not close and word:
+        having = [name for name in names if word.lower() in name.lower()]
+        close = sorted(having, key=len)[:_NEAREST] or _with_last_part(word, names)
+    if close:
+        return f"did you mean {' or '.join(map(repr, close))}?"
+    if len(names) > _MOST_NAMES:
+        nearest_of_all = difflib.get_close_matches(word, names, n=_NEAREST, cutoff=0.0)
+        return f"there are {len(names)}, the nearest are {', '.join(map(repr, nearest_of_all))}"
+    return f"known: {', '.join(names)}" if names else "there is none"
+
+
+def _with_last_part(word: str, names: Sequence[str]) -> list[str]:
+    """The first name for each last part of a path that is close to the word's."""
+    of_part: dict[str, str] = {}
+    for name in names:
+        of_part.setdefault(name.rpartition("/")[2], name)
+    close = difflib.get_close_matches(word.rpartition("/")[2], of_part, n=_NEAREST, cutoff=0.6)
+    return [of_part[part] for part in close]
+
+
+def nearest_of(word: str, known: Iterable[str]) -> list[str]:
+    """Up to three names that a word may have been meant for, the nearest first; small letters and ``-`` are as good."""
+    name_of = {_spelled(name): name for name in sorted(known)}
+    if _spelled(word) in name_of:
+        return [name_of[_spelled(word)]]
+    return [
+        name_of[one]
+        for one in difflib.get_close_matches(_spelled(word), list(name_of), n=_NEAREST, cutoff=0.5)
+    ]
+
+
+def _spelled(name: str) -> str:
+    return name.casefold().replace("-", "_")
+
+
+def _one(kind: type) -> str:
+    return f"{'an' if kind.__name__[0] in 'AEIOU' else 'a'} {kind.__name__}"
+
+
+def _index(value: object) -> int | None:
+    """A whole number as an int, None for anything else."""
+    if isinstance(value, bool | np.bool_):
+        return None
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+
+
+def _real(value: object) -> float | None:
+    """A number as a float, None for anything else and for what no float can hold."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return None
+
+
+def _is_within(value: float, least: float | None, most: float | None) -> bool:
+    return (least is None or value >= least) and (most is None or value <= most)
+
+
+def _range(least: float | None, most: float | None) -> str:
+    if least is not None and most is not None:
+        return f" from {least} to {most}"
+    if least is not None:
+        return f" of at least {least}"
+    if most is not None:
+        return f" of at most {most}"
+    return ""
+
+
+# Arrays of whole numbers that come from outside, taken as they are or not at all.
+
+
+def exact(name: str, value: object, dtype: type) -> np.ndarray:
+    """``value`` as an array of ``dtype``, when that changes no number.
+
+    Args:
+      name: what the array is called in the error.
+      value: array-like.
+      dtype: an integer type or bool.
+
+    Raises:
+      InputError: a fraction (seconds where nanoseconds are meant, say), a number out of range, no numbers, or rows of
+        different lengths.
+    """
+    try:
+        given = np.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} is {shown(value)}, which is no array; give rows of equal length") from error
+    if given.dtype.kind in "iufb":
+        with np.errstate(invalid="ignore"):
+            cast: np.ndarray = given.astype(dtype)
+        if np.array_equal(cast, given):
+            return cast
+    raise InputError(
+        f"{name}: expected whole numbers that fit {np.dtype(dtype).name}, got {_values(given)}; give an array of them"
+    )
+
+
+def _values(given: np.ndarray) -> str:
+    return f"{given.dtype} values that do not" if given.dtype.kind in "iufb" else shown(given.tolist())
+
+
+# What may be added to a table of named things.
+
+
+def check_registration(kind: str, name: Any, value: Any, built_in: Collection[str]) -> None:
+    """Refuses a name or a value that a table could not give back.
+
+    Args:
+      kind: what the table holds, for messages: ``"method"``.
+      name: stands in flags, where commas separate names, and in names of files.
+      value: what it stands for.
+      built_in: names that keep their meaning; others may be registered anew, as a notebook does.
+
+    Raises:
+      InputError: the name is none or is taken, or the value cannot be called.
+    """
+    if not isinstance(name, str) or not re.fullmatch("[a-z][a-z0-9_]*", name):
+        raise InputError(f"{name!r} is no name of a {kind}; use small letters, digits and _")
+    if name in built_in:
+        raise InputError(f"{name!r} comes with tf_placer; give your {kind} another name")
+    if not callable(value):
+        raise InputError(f"{kind} {name!r} is {value!r}, which cannot be called; give a function")

@@ -1,0 +1,180 @@
+"""C++ compiled when it is first needed, and kept: one file for each state of its source."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import logging
+import os
+import pathlib
+import shutil
+import struct
+import subprocess
+import tempfile
+
+from tf_placer.base.arguments import InputError
+from tf_placer.base.files import user_cache_folder
+
+_LOG = logging.getLogger(__name__)
+# In the header of a 64-bit ELF file: where its section table begins, the size of an entry, and how many there are.
+_ELF, _ELF_HEADER_BYTES = b"\x7fELF", 64
+_SECTIONS_AT, _SECTION_BYTES_AT, _SECTION_COUNT_AT = 0x28, 0x3A, 0x3C
+
+
+@dataclasses.dataclass(frozen=True)
+class Library:
+    """A shared object and what it is compiled from.
+
+    Attributes:
+      name: of its file, before the fingerprint.
+      purpose: what it is, in messages.
+      sources: folder of its ``.cc`` and ``.h`` files.
+      folder: where it is kept if that can be written to; the user's cache otherwise.
+      flags: what shapes the code.
+      depends_on: what else the code depends on: the version of a library with headers of its own, say.
+      places: flags that say where headers and libraries lie on this machine.
+      prebuilt: environment variable that names one that was built elsewhere.
+    """
+
+    name: str
+    purpose: str
+    sources: pathlib.Path
+    folder: pathlib.Path
+    flags: tuple[str, ...]
+    prebuilt: str
+    depends_on: tuple[str, ...] = ()
+    places: tuple[str, ...] = ()
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """Hex digest of all that the compiled code depends on."""
+        digest = hashlib.sha256(" ".join((*self.depends_on, *self.flags)).encode())
+        for path in sorted(self.sources.iterdir()):
+            if path.suffix in (".cc", ".h"):
+                digest.update(path.name.encode() + b"\0" + path.read_bytes())
+        return digest.hexdigest()[:16]
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.name}_{self.fingerprint}.so"
+
+    @property
+    def kept_in(self) -> tuple[pathlib.Path, ...]:
+        """Folders that it is looked for in, and kept in the first of them that can be written to."""
+        return self.folder, user_cache_folder()
+
+
+def compiled(library: Library, force: bool = False) -> pathlib.Path:
+    """The file of a library, compiled if there is none for this state of its source.
+
+    Several processes may compile at once: each writes a file of its own and renames it. Where it can be kept nowhere,
+    which is told in one warning, it is compiled for this process alone.
+
+    Args:
+      library: which.
+      force: compile even if there is one.
+
+    Raises:
+      InputError: there is no compiler, or it fails; or the environment names a file that is not there.
+    """
+    found = None if force else prebuilt_file(library) or _found(library)
+    return found or _kept(library, _compile(library))
+
+
+def is_compiled(library: Library) -> bool:
+    """Whether ``compiled`` has nothing to do.
+
+    Raises:
+      InputError: the environment names a file that is not there.
+    """
+    return prebuilt_file(library) is not None or _found(library) is not None
+
+
+def prebuilt_file(library: Library) -> pathlib.Path | None:
+    """The file that was built elsewhere; None where the environment names none.
+
+    Raises:
+      InputError: it is not there.
+    """
+    prebuilt = os.environ.get(library.prebuilt)
+    if not prebuilt:
+        return None
+    if not pathlib.Path(prebuilt).is_file():
+        raise InputError(
+            f"{library.prebuilt} is {prebuilt}, which is no file; unset it to compile {library.purpose}"
+        )
+    return pathlib.Path(prebuilt)
+
+
+def _found(library: Library) -> pathlib.Path | None:
+    own = pathlib.Path(_folder_of_this_process().name)
+    for path in (folder / library.file_name for folder in (*library.kept_in, own)):
+        if not path.is_file():
+            continue
+        if _is_whole(path):
+            return path
+        _LOG.warning("%s is damaged: compiling it again", path)
+    return None
+
+
+def _is_whole(path: pathlib.Path) -> bool:
+    """Whether a file is a shared object with nothing cut off: what comes last in one is its section table."""
+    try:
+        with open(path, "rb") as file:
+            header = file.read(_ELF_HEADER_BYTES)
+        size = path.stat().st_size
+    except OSError:
+        return False
+    if len(header) < _ELF_HEADER_BYTES or not header.startswith(_ELF):
+        return False
+    (start,) = struct.unpack_from("<Q", header, _SECTIONS_AT)
+    (section_bytes,) = struct.unpack_from("<H", header, _SECTION_BYTES_AT)
+    (count,) = struct.unpack_from("<H", header, _SECTION_COUNT_AT)
+    return bool(start + section_bytes * count <= size)
+
+
+def _compile(library: Library) -> pathlib.Path:
+    """Compiles into the folder of this process."""
+    compiler = os.environ.get("CXX", "g++")
+    if shutil.which(compiler) is None:
+        raise InputError(f"cannot compile {library.purpose}: {compiler} not found; install g++ or set CXX")
+    own = pathlib.Path(_folder_of_this_process().name)
+    with tempfile.TemporaryDirectory(dir=own) as scratch:
+        built = pathlib.Path(scratch) / library.file_name
+        sources = map(str, sorted(library.sources.glob("*.cc")))
+        command = [compiler, *library.flags, *sources, "-o", str(built), *library.places]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            errors = [line for line in done.stderr.splitlines() if "error:" in line] or [done.stderr.strip()]
+            raise InputError(f"{compiler} could not compile {library.purpose}: {errors[0]}")
+        os.replace(built, own / library.file_name)
+    return own / library.file_name
+
+
+def _kept(library: Library, built: pathlib.Path) -> pathlib.Path:
+    """Moves a compiled library to where later processes find it; leaves it where that cannot be."""
+    why = []
+    for folder in library.kept_in:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=folder, prefix=".build_") as scratch:
+                whole = shutil.copy(built, scratch)
+                os.replace(whole, folder / library.file_name)
+        except OSError as error:
+            why.append(f"{folder}: {error.strerror}")
+            continue
+        built.unlink()
+        return folder / library.file_name
+    _LOG.warning(
+        "%s can be kept nowhere (%s), so every process compiles it anew; set XDG_CACHE_HOME",
+        library.purpose,
+        "; ".join(why),
+    )
+    return built
+
+
+@functools.cache
+def _folder_of_this_process() -> tempfile.TemporaryDirectory[str]:
+    """Is removed when the process ends."""
+    return tempfile.TemporaryDirectory(prefix="tf_placer_")

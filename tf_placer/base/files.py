@@ -1,0 +1,402 @@
+"""Whole files or none: results appear under their name only when complete.
+
+What a killed process leaves behind has a name that ends in ``.new``; the next write of the same results removes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import io
+import json
+import logging
+import math
+import os
+import pathlib
+import shutil
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tf_placer.base.arguments import InputError
+
+# Folders that results go to: found good before the work, and written to by one process at a time.
+
+_LOG = logging.getLogger(__name__)
+_RUN_LOCK = ".run.lock"
+# Of file systems that know no locks.
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
+
+
+def check_writable(folder: pathlib.Path, given_as: str) -> None:
+    """Raises InputError where files could not be written into a folder later; leaves everything as it is.
+
+    Makes the folder and a file in it and takes both away again: permissions do not tell (root has all of them, and
+    cannot write to a read-only disk or to /proc).
+
+    Args:
+      folder: need not be there.
+      given_as: how the user said it, ``--out=DIR`` say.
+    """
+    with _made(folder, given_as):
+        pass
+
+
+@contextlib.contextmanager
+def reserved(folder: pathlib.Path, given_as: str) -> Iterator[None]:
+    """Within it, the folder is there, can be written to, and no other process that asks has it.
+
+    The system gives it free when this process ends, however that ends. A folder that was not there and that nothing
+    was written into is gone afterwards; who is killed leaves a hidden ``.run.lock``, which the next run removes.
+
+    Args:
+      folder: for results.
+      given_as: as in ``check_writable``.
+
+    Raises:
+      InputError: it cannot be written to, or another process has it.
+    """
+    with (
+        _made(folder, given_as),
+        exclusively(
+            folder / _RUN_LOCK,
+            f"{given_as}: another run is writing there; wait for it, or give another folder",
+        ),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def exclusively(lock: pathlib.Path, refusal: str) -> Iterator[None]:
+    """Lets one process in at a time.
+
+    Args:
+      lock: a file that is there only meanwhile; its folder is there.
+      refusal: what to tell the others.
+
+    Raises:
+      InputError: another process, or another thread, is in.
+    """
+    descriptor = _locked(lock, refusal)
+    try:
+        yield
+    finally:
+        lock.unlink(missing_ok=True)  # before others are let in, or it might be theirs
+        os.close(descriptor)
+
+
+def _locked(lock: pathlib.Path, refusal: str) -> int:
+    """An open descriptor of ``lock`` with the lock on it, which ends with the process, however that ends."""
+    while True:
+        try:
+            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise InputError(
+                f"{lock.parent} cannot be written to: {error.strerror}; give another folder"
+            ) from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Whoever had it may have removed it after we opened it: then it keeps nobody out.
+            if os.path.samestat(os.fstat(descriptor), os.stat(lock)):
+                return descriptor
+        except BlockingIOError:
+            os.close(descriptor)
+            raise InputError(refusal) from None
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                os.close(descriptor)
+                raise
+            _LOG.warning("%s: nothing can be locked there, so take care to write there once at a time", lock)
+            return descriptor
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _made(folder: pathlib.Path, given_as: str) -> Iterator[None]:
+    """A folder that can be written to, made if need be; what was made goes again if nothing is in it."""
+    folder = folder.absolute()
+    made: list[pathlib.Path] = []
+    try:
+        try:
+            for path in (*reversed(folder.parents), folder):
+                made += [path] * _make(path)
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+        except OSError as error:
+            file = next((path for path in (folder, *folder.parents) if os.path.isfile(path)), None)
+            why = f"{file} is a file" if file else f"it cannot be written to: {error.strerror}"
+            raise InputError(f"{given_as}: {why}; give another folder") from error
+        yield
+    finally:
+        for path in reversed(made):
+            with contextlib.suppress(OSError):  # something is in it
+                path.rmdir()
+
+
+def _make(path: pathlib.Path) -> bool:
+    """Whether a folder was not there; another process may make it first."""
+    if path.is_dir():
+        return False
+    try:
+        path.mkdir()
+    except FileExistsError:
+        if path.is_dir():
+            return False
+        raise
+    return True
+
+
+UNFINISHED = ".new"
+_REPLACED = "replaced"
+_LOCK = ".lock"
+# What a disk says that is full or must not be written to, as opposed to a mistake of ours.
+_REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM)
+
+
+def write_atomically(path: pathlib.Path, content: str | bytes) -> None:
+    """Writes to ``path.new``, syncs and renames, so that ``path`` is never half-written.
+
+    What goes wrong leaves an older ``path`` as it was, and no ``path.new``.
+
+    Raises:
+      InputError: its folder is not there, is full, or must not be written to.
+    """
+    temporary = path.with_name(path.name + UNFINISHED)
+    try:
+        with open(temporary, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        if isinstance(error, OSError):
+            raise _refused(path, error) from error
+        raise
+
+
+@contextlib.contextmanager
+def appearing_whole(folder: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Yields a folder to fill, which gets its name when it is full and on the disk.
+
+    Whatever stops that, a kill included, leaves no ``folder``.
+
+    Args:
+      folder: not there yet; folders that it is in are made with it.
+
+    Raises:
+      InputError: the disk is full, or must not be written to; or another process is filling such a folder.
+    """
+    with _told_of(folder), _alone(folder) as top:
+        unfinished = top.with_name(f".{top.name}{UNFINISHED}")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        inside = unfinished / folder.relative_to(top)
+        try:
+            inside.mkdir(parents=True)
+            yield inside
+            _sync(unfinished)
+            os.rename(unfinished, top)
+        except BaseException:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            raise
+
+
+@contextlib.contextmanager
+def _alone(folder: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Yields the topmost folder that is not there and will be there with ``folder``, to one process at a time."""
+    while True:
+        top = _topmost_missing(folder)
+        lock = top.with_name(f".{top.name}{_LOCK}")
+        with exclusively(
+            lock, f"{folder}: another process is writing {top}; wait for it, or give another folder"
+        ):
+            if not top.exists():  # nobody made it before it was ours
+                yield top
+                return
+
+
+def _topmost_missing(folder: pathlib.Path) -> pathlib.Path:
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    if not missing:
+        raise InputError(f"{folder} is there already; give a new folder")
+    return missing[-1]
+
+
+@contextlib.contextmanager
+def replacing(folder: pathlib.Path, names: Sequence[str]) -> Iterator[pathlib.Path]:
+    """Yields a folder to fill; then what is in it, and nothing else of ``names``, is in ``folder``.
+
+    Whatever stops that, a kill included, leaves everything as it was or, in the instant in which one set of results
+    takes the other's place, neither set whole and no ``names[-1]``. A set is never a mix of two. A ``folder`` that was
+    not there appears with everything in it.
+
+    Args:
+      folder: where the results go; other files in it are left alone.
+      names: of the files and folders that belong together; where the last one lies, the rest is complete.
+
+    Raises:
+      InputError: the disk is full, or must not be written to; or another process is writing results there.
+    """
+    if not folder.exists():
+        with appearing_whole(folder) as inside:
+            yield inside
+        return
+    refusal = f"{folder}: another process is writing results there; wait for it, or give another folder"
+    with _told_of(folder), exclusively(folder / f".results{_LOCK}", refusal):
+        unfinished = folder / f".results{UNFINISHED}"
+        shutil.rmtree(unfinished, ignore_errors=True)
+        replaced = unfinished / _REPLACED
+        try:
+            unfinished.mkdir()
+            yield unfinished
+            replaced.mkdir()
+            _sync(unfinished)
+            for name in reversed(names):
+                if os.path.lexists(folder / name):
+                    os.rename(folder / name, replaced / name)
+            for name in names:
+                if os.path.lexists(unfinished / name):
+                    os.rename(unfinished / name, folder / name)
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _told_of(path: pathlib.Path) -> Iterator[None]:
+    """Turns what the disk refuses into one line that names what was to be written."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _REFUSALS:
+            raise
+        raise _refused(path, error) from error
+
+
+def _refused(path: pathlib.Path, error: OSError) -> InputError:
+    return InputError(f"{path} cannot be written: {error.strerror}; make room, or write somewhere else")
+
+
+def _sync(folder: pathlib.Path) -> None:
+    """Has the disk hold everything in a folder before it gets its name."""
+    for path in [*folder.rglob("*"), folder]:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+# Named arrays and a JSON header in one file, of a stated kind and version.
+
+_HEADER = "header"
+# What NumPy, zipfile and json say of bytes that are not what was written.
+_DAMAGES = (
+    ValueError,  # with it: of JSON and of Unicode
+    KeyError,
+    TypeError,
+    EOFError,
+    OSError,
+    MemoryError,
+    OverflowError,
+    RecursionError,
+    NotImplementedError,  # another compression
+    RuntimeError,  # encrypted
+    SyntaxError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
+
+def array_file_bytes(
+    kind: str, version: int, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+) -> bytes:
+    """The content of a file.
+
+    Args:
+      kind: what is in it, in a few words.
+      version: of what header and arrays mean.
+      header: what JSON can hold.
+      arrays: of numbers or truth values.
+    """
+    text = json.dumps({"kind": kind, "schema_version": version, "header": dict(header)})
+    content = io.BytesIO()
+    np.savez(content, **{_HEADER: np.frombuffer(text.encode(), np.uint8)}, **arrays)  # type: ignore[arg-type]
+    return content.getvalue()
+
+
+def read_array_file(
+    path: pathlib.Path, kind: str, version: int, remedy: str
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The header and the arrays of a file.
+
+    Args:
+      path: of the file.
+      kind: what it must be of.
+      version: which it must be of.
+      remedy: how to get a good one, after a semicolon.
+
+    Raises:
+      InputError: it is missing, damaged, of another kind, or of another version: one line that names it.
+    """
+    try:
+        file = open(path, "rb")  # noqa: SIM115 - so that what cannot be opened is told apart
+    except OSError as error:
+        raise InputError(f"cannot read {path} ({error.strerror}); {remedy}") from error
+    try:
+        with file, np.load(file, allow_pickle=False) as members:
+            arrays = {name: members[name] for name in members.files}
+        document = json.loads(arrays.pop(_HEADER).tobytes())
+        found, found_version, header = document["kind"], document["schema_version"], document["header"]
+        if not isinstance(header, dict):
+            raise TypeError("its header is no object")
+    except _DAMAGES as error:
+        raise InputError(f"{path} is damaged, or no file of {kind}; {remedy}") from error
+    if found != kind:
+        raise InputError(f"{path} is a file of {str(found)[:60]!r}, not of {kind}; {remedy}")
+    if found_version != version:
+        raise InputError(
+            f"{path} has schema version {str(found_version)[:20]}, this program reads {version}; {remedy}"
+        )
+    return header, arrays
+
+
+# Folder of this user's caches (profiles, plans, traced workloads, compiled libraries), and the limit on workloads.
+
+WORKLOADS_LIMIT = "TF_PLACER_WORKLOAD_CACHE_GIB"  # environment variable
+_DEFAULT_GIB = 5.0
+_NOBODYS_HOME = "/nonexistent"  # what systems call the home of who has none
+
+
+def user_cache_folder() -> pathlib.Path:
+    """``$XDG_CACHE_HOME/tf_placer``, usually in ``~/.cache``; it need not be there, nor can it always be made."""
+    cache = os.environ.get("XDG_CACHE_HOME")
+    if cache:
+        return pathlib.Path(cache) / "tf_placer"
+    home = os.path.expanduser("~")  # unchanged where the user has no home, as in some containers
+    return pathlib.Path(_NOBODYS_HOME if home == "~" else home) / ".cache" / "tf_placer"
+
+
+def workloads_limit_bytes() -> int:
+    """Bytes that traced workloads may take in the cache: 5 GiB, or what ``TF_PLACER_WORKLOAD_CACHE_GIB`` says.
+
+    Raises:
+      InputError: the variable holds no number of gibibytes.
+    """
+    given = os.environ.get(WORKLOADS_LIMIT, "") or str(_DEFAULT_GIB)
+    try:
+        gibibytes = float(given)
+    except ValueError:
+        gibibytes = math.nan
+    if not 0 <= gibibytes < math.inf:
+        raise InputError(
+            f"{WORKLOADS_LIMIT} is {given!r}; give gibibytes, for example 5, or 0 to keep nothing"
+        )
+    return int(gibibytes * 2**30)

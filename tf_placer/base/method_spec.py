@@ -1,0 +1,174 @@
+"""Methods as rows of a table, and their settings, a line each with default, paper's value and limits."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tf_placer.base import arguments
+from tf_placer.base.arguments import InputError
+
+
+def setting(
+    default: Any,
+    *,
+    paper: Any = None,
+    words: tuple[str, ...] = (),
+    remedy: str = "give a text",
+    even: bool = False,
+    **limits: float | bool,
+) -> Any:
+    """A field of ``Settings``, annotated as bool, float, int or str.
+
+    Args:
+      default: its value where none is given.
+      paper: its value under ``preset="paper"``; None where that is the default.
+      words: of a text, all that it may be; any with none.
+      remedy: of a text that may be any, the end of the message for what is no text.
+      even: of a whole number, that it must be even.
+      **limits: of numbers ``least`` and ``most``, of floats ``above``, ``below`` and ``finite``, True unless said.
+    """
+    metadata = {
+        "default": default,
+        "paper": paper,
+        "words": words,
+        "remedy": remedy,
+        "even": even,
+        "limits": limits,
+    }
+    return dataclasses.field(default=default if paper is None else None, metadata=metadata)
+
+
+class Settings:
+    """Base of the settings of a method, a frozen dataclass: values are checked, and kept as Python's own types.
+
+        @dataclasses.dataclass(frozen=True)
+        class CemConfig(Settings):
+            samples: int = setting(128, paper=10, least=2)
+            preset: str = setting("ours", words=("ours", "paper"))
+
+    A field that is given wins: it is what it is in every preset.
+
+    Raises:
+      InputError: a field of the wrong type or out of range; names field, value and remedy.
+    """
+
+    def __post_init__(self) -> None:
+        for field in sorted(dataclasses.fields(self), key=lambda field: field.name != "preset"):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            if value is None and field.metadata["paper"] is not None:
+                value = field.metadata["paper" if getattr(self, "preset", "") == "paper" else "default"]
+            object.__setattr__(self, field.name, _taken(field, value))
+
+
+@dataclasses.dataclass(frozen=True)
+class NoSettings(Settings):
+    """Of a method that has none."""
+
+
+class Kind(enum.Enum):
+    """How a method is driven (``tf_placer.search.round``)."""
+
+    CONSTRUCTIVE = "makes a few plans and is done"
+    IMPROVING = "proposes plans and learns from how they fared, without a network"
+    LEARNED = "draws plans from a policy that is trained"
+    OWN_ROUNDS = "yields rounds of its own"
+
+
+class Role(enum.Enum):
+    """What a method is to the others."""
+
+    REFERENCE = "what a gain is relative to"
+    BESIDE = "costs nothing: stands beside every method, and may be where one begins"
+    CONTROL = "gets as many evaluations as the method that it stands beside, in no more time"
+    PLAIN = (
+        "the strongest that learns nothing: searches beside a method on live devices, and for who names none"
+    )
+    DEFAULT = "what is tried where no method is named"
+    MEMBER = "is tried inside the portfolio of methods"
+    OPENING = "is the member that a few evaluations go to before the others"
+    LEAD = "is the member that the first part of the portfolio's time goes to"
+
+
+@dataclasses.dataclass(frozen=True)
+class MethodSpec:
+    """One method.
+
+    Attributes:
+      name: small letters, digits and ``_``.
+      kind: says what ``build`` is.
+      summary: one line with the paper.
+      build: of a constructive method ``(problem, config, seed) -> rows`` (``Constructive``); of an improving one
+        ``(problem, config, start [U] or None, seed) -> Improving``; of a learned one
+        ``(problem, config, beginning, seed) -> Learner``; of one with its own rounds ``(context, config) -> rounds``.
+      config: frozen dataclass of its settings; every field has a default.
+      default: its settings where none are given, so that a variant is a row; None is ``config()``.
+      ignores: what it does not look at, in a few words each.
+      roles: what it is to the others.
+      uses_start: begins at a plan, the one it is given or the best that costs nothing, and tries that first.
+      goes_on: uses up whatever budget it has; the others make a few plans and are done.
+      build_inside: of an improving method that can search inside the simulator:
+        ``(problem, config, start [U], seed, simulator) -> Inside``; None for the others.
+      versions: of what it keeps in a checkpoint, by name; others are refused.
+      student: of a method whose policy can be taught on many problems beforehand: ``(config, seed) -> Student``; None
+        for the others.
+
+    Raises:
+      InputError: a field is not as stated here.
+    """
+
+    name: str
+    kind: Kind
+    summary: str
+    build: Callable[..., Any]
+    config: type = NoSettings
+    default: Any = None
+    ignores: tuple[str, ...] = ()
+    roles: frozenset[Role] = frozenset()
+    uses_start: bool = False
+    goes_on: bool = True
+    build_inside: Callable[..., Any] | None = None
+    versions: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    student: Callable[..., Any] | None = None
+
+    def __post_init__(self) -> None:
+        arguments.text("name", self.name, "give the name that --method takes")
+        arguments.instance_of("kind", self.kind, Kind, "give a Kind")
+        arguments.text("summary", self.summary, "say in one line what it does")
+        if not self.summary or "\n" in self.summary:
+            raise InputError(f"method {self.name!r} has the summary {self.summary!r}; give one line")
+        arguments.function("build", self.build, "give what makes the planner or learner")
+        if not (isinstance(self.config, type) and dataclasses.is_dataclass(self.config)):
+            raise InputError(f"config is {arguments.shown(self.config)}; give a frozen dataclass of settings")
+        for field in dataclasses.fields(self.config):
+            if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+                raise InputError(
+                    f"setting {field.name!r} of method {self.name!r} has no default; give it one"
+                )
+        if self.default is not None and type(self.default) is not self.config:
+            raise InputError(
+                f"default is {arguments.shown(self.default)}; give a {self.config.__name__}, or None"
+            )
+        arguments.items_of("ignores", self.ignores, str, "give a tuple of what it does not look at")
+        for role in self.roles:
+            arguments.instance_of("roles", role, Role, "give a frozenset of Role")
+
+
+def _taken(field: dataclasses.Field[Any], value: object) -> object:
+    """The value as its type; raises InputError where it is not possible."""
+    name, wanted, limits = field.name, field.metadata, field.metadata["limits"]
+    kind = getattr(field.type, "__name__", field.type)
+    if kind == "bool":
+        return arguments.truth(name, value)
+    if kind == "float":
+        return arguments.number(name, value, **{"finite": True, **limits})
+    if kind == "int":
+        taken = arguments.whole_number(name, value, **limits)
+        if wanted["even"] and taken % 2:
+            raise InputError(f"{name} is {taken}; give an even number")
+        return taken
+    if wanted["words"]:
+        return arguments.one_of(name, value, wanted["words"])
+    return arguments.instance_of(name, value, str, wanted["remedy"])

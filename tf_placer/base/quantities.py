@@ -1,0 +1,152 @@
+"""Times, shares and sizes as people read and write them: three digits that count, never "nan", never "-0".
+
+Files keep all digits.
+"""
+
+from __future__ import annotations
+
+import decimal
+import math
+import re
+
+from tf_placer.base.arguments import InputError
+
+UNKNOWN = "-"
+SIZE_UNITS = {"": 1, "B": 1} | {
+    f"{prefix}{suffix}": base ** (power + 1)
+    for suffix, base in (("B", 1000), ("iB", 1024))
+    for power, prefix in enumerate("KMGT")
+}
+_LARGE_SHARE = 0.9995  # of which tenths of a percent are a fourth digit
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", re.ASCII)
+
+
+def milliseconds(seconds: float | None, signed: bool = False) -> str:
+    """``"703 ms"``, ``"4.82 ms"``, ``"0.012 ms"``, to the microsecond at most; ``"-"`` for what is not known.
+
+    Args:
+      seconds: None, nan or infinite where there is no time.
+      signed: a difference: ``"+1.25 ms"``.
+    """
+    return _shown(None if seconds is None else 1e3 * seconds, signed, None, " ms")
+
+
+def percentage(fraction: float | None, signed: bool = False) -> str:
+    """``"16.3%"``, ``"240%"``; ``"-"`` for what is not known.
+
+    Args:
+      fraction: None, nan or infinite where there is none.
+      signed: a difference: ``"+16.3%"``.
+    """
+    is_large = fraction is not None and abs(fraction) >= _LARGE_SHARE
+    return _shown(None if fraction is None else 1e2 * fraction, signed, 0 if is_large else 1, "%")
+
+
+def excess(time: float, than: float) -> float:
+    """The share by which a time is longer than another; negative where it is shorter.
+
+    Args:
+      time, than: not negative. A step may take no time at all: it is as long as another such, and infinitely shorter
+        than others.
+    """
+    if not than:
+        return math.inf if time else 0.0
+    return time / than - 1
+
+
+def amount(number: float) -> str:
+    """``"26"``, ``"1.5K"``, ``"181M"``: with K, M, G, T and P for thousands, millions and so on.
+
+    Args:
+      number: not negative.
+    """
+    for suffix in ("", "K", "M", "G", "T", "P"):
+        shown = float(f"{number:.3g}")
+        if shown < 1000 or suffix == "P":
+            break
+        number /= 1000
+    return f"{shown:g}{suffix}"
+
+
+def size(num_bytes: float | None) -> str:
+    """``"512 B"``, ``"3.1 GiB"``; ``"-"`` for what is not known.
+
+    Args:
+      num_bytes: not negative; None, nan or infinite where there is none.
+    """
+    if num_bytes is None or not math.isfinite(num_bytes):
+        return UNKNOWN
+    left, units = float(num_bytes), ["B", "KiB", "MiB", "GiB", "TiB"]
+    while len(units) > 1 and round(left, 1) >= 1024:
+        left, units = left / 1024, units[1:]
+    return f"{left:.0f} {units[0]}" if units[0] == "B" or round(left, 1) >= 100 else f"{left:.1f} {units[0]}"
+
+
+def in_unit(num_bytes: float, unit: str) -> str:
+    """``"1.25 GiB"``, ``"0.004 MB"``: for columns of tables, which have one unit.
+
+    Args:
+      num_bytes: finite.
+      unit: one of ``SIZE_UNITS``.
+    """
+    return f"{ratio(num_bytes / SIZE_UNITS[unit])} {unit}"
+
+
+def parse_size(text: str) -> int:
+    """The bytes that a text means: ``"10GB"`` is 10 * 10^9, ``"10 GiB"`` is 10 * 2^30, ``"4096"`` is bytes.
+
+    Raises:
+      InputError: it is no number with one of ``SIZE_UNITS``, or less than a byte.
+    """
+    match = _SIZE.fullmatch(text.strip())
+    units = {unit.upper(): factor for unit, factor in SIZE_UNITS.items()}
+    if match is None or match[2].upper() not in units:
+        known = ", ".join(unit for unit in SIZE_UNITS if unit)
+        raise InputError(f"{text!r} is no size; write a number and one of {known}, like 10GB")
+    num_bytes = int(decimal.Decimal(match[1]) * units[match[2].upper()])
+    if num_bytes < 1:
+        raise InputError(f"{text!r} is less than a byte; give a size above 0")
+    return num_bytes
+
+
+def gain(fraction: float | None) -> str:
+    """``"16.3% faster"``, ``"2.7% slower"``, or ``"no faster and no slower"`` where that rounds to nothing.
+
+    Args:
+      fraction: of the time that is saved; negative for a loss.
+    """
+    if fraction is None or not math.isfinite(fraction):
+        return "neither faster nor slower, as far as is known,"
+    if not round(fraction, 3):
+        return "no faster and no slower"
+    return f"{percentage(abs(fraction))} {'faster' if fraction > 0 else 'slower'}"
+
+
+def known(number: float | None) -> float | None:
+    """A number as JSON can have it: None for what is not known.
+
+    Args:
+      number: None, nan or infinite where there is none.
+    """
+    return None if number is None or not math.isfinite(number) else float(number)
+
+
+def ratio(number: float | None) -> str:
+    """``"0.861"``, ``"1.24"``; ``"-"`` for what is not known.
+
+    Args:
+      number: None, nan or infinite where there is none.
+    """
+    return _shown(number, False, None, "")
+
+
+def _shown(number: float | None, signed: bool, digits: int | None, unit: str) -> str:
+    """With ``digits`` after the point; None for three that count, and three after the point at most."""
+    if number is None or not math.isfinite(number):
+        return UNKNOWN
+    if digits is None:
+        number = round(float(f"{number:.2e}"), 3)
+        size_of = math.floor(math.log10(abs(number))) if number else 2
+        digits = min(max(2 - size_of, 0), 3)
+    rounded = round(number, digits) + 0.0  # makes a negative zero a plain one
+    return f"{rounded:{'+' if signed else ''}.{digits}f}{unit}"

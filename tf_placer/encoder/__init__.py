@@ -1,1 +1,0 @@
-"""Networks that read whole graphs."""

@@ -1,0 +1,461 @@
+"""The Hierarchical planner's Placer: group embeddings in, a device for each group out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import sonnet as snt
+import tensorflow as tf
+
+from tf_placer.base import masked
+
+# Devices by what they are like: embeddings for any number of them from one set of weights.
+
+
+class DeviceChoices(NamedTuple):
+    """What the devices of a problem are like, and what each group may choose.
+
+    Attributes:
+      features: [D, K] float32.
+      number: [D] int32 in [0, rows), different for each device: what tells devices apart that are alike.
+      legal: [G, D] bool, at least one True in each row.
+      leaning: [G, D] float32, added to the logits before they are bounded: what untrained weights prefer.
+    """
+
+    features: tf.Tensor
+    number: tf.Tensor
+    legal: tf.Tensor
+    leaning: tf.Tensor
+
+
+class EmbeddedDevices(NamedTuple):
+    """Devices as a network reads them [D, H], and as it compares its state with them [D, S]."""
+
+    embedding: tf.Tensor
+    key: tf.Tensor
+
+
+class DeviceScorer(snt.Module):
+    """Scores devices by products with what they are like, so that their number is no part of the weights.
+
+    e_d = row_e(number_d) + tanh(MLP(features_d));  k_d = row_k(number_d) + W features_d / sqrt(K);  u_d = state . k_d
+
+    Keys are linear in the weights. With a learned layer on both sides of the product, all groups went to one device
+    together before any two were told apart: of Inception-V3 on k40x2, three of three seeds still sat there after 20,000
+    evaluations.
+    """
+
+    def __init__(self, rows: int, embedding_width: int, state_width: int, name: str | None = None):
+        """Creates the layers.
+
+        Args:
+          rows: of the tables, more than any device's number.
+          embedding_width: H.
+          state_width: S, of the states that are compared.
+          name: module name.
+        """
+        super().__init__(name=name)
+        self._embedding_rows = snt.Embed(rows, embedding_width, name="embedding_rows")
+        self._hidden = snt.Linear(embedding_width, name="hidden")
+        self._embedding = snt.Linear(embedding_width, name="embedding")
+        self._key_rows = snt.Embed(rows, state_width, name="key_rows")
+        self._key = snt.Linear(state_width, with_bias=False, name="key")
+
+    def embed(self, choices: DeviceChoices) -> EmbeddedDevices:
+        """Embeds the D devices."""
+        features = choices.features
+        by_features = tf.tanh(self._embedding(tf.nn.relu(self._hidden(features))))
+        key = self._key(features) / features.shape[1] ** 0.5
+        return EmbeddedDevices(
+            self._embedding_rows(choices.number) + by_features, self._key_rows(choices.number) + key
+        )
+
+    def score(self, states: tf.Tensor, devices: EmbeddedDevices) -> tf.Tensor:
+        """[..., D] scores of all devices in states [..., S]."""
+        return tf.tensordot(states, devices.key, [[-1], [1]])
+
+
+# An LSTM whose inputs come multiplied by their weights.
+
+
+class ProjectedLstm(snt.RNNCore):
+    """LSTM cell (Hochreiter & Schmidhuber 1997; forget bias 1: Jozefowicz et al. 2015) without the input's product.
+
+    gates i, f, g, o = x + W h + b;  c = sigmoid(f + 1) c + sigmoid(i) tanh(g);  h = sigmoid(o) tanh(c)
+
+    What does not depend on the state is multiplied outside of the loop, for all steps at once, and an input that is a
+    row of a small table is looked up as a product.
+    """
+
+    def __init__(self, hidden_width: int, name: str | None = None):
+        """Creates the recurrent layer.
+
+        Args:
+          hidden_width: H; inputs x are [B, 4 H].
+          name: module name.
+        """
+        super().__init__(name=name)
+        self._hidden_width = hidden_width
+        self._recurrent = snt.Linear(4 * hidden_width, name="recurrent")
+
+    def __call__(self, inputs: tf.Tensor, prev_state: snt.LSTMState) -> tuple[tf.Tensor, snt.LSTMState]:
+        """One step: x [B, 4 H] and the last state -> h [B, H] and the state."""
+        gates = tf.split(inputs + self._recurrent(prev_state.hidden), 4, axis=1)
+        cell = tf.sigmoid(gates[1] + 1.0) * prev_state.cell + tf.sigmoid(gates[0]) * tf.tanh(gates[2])
+        hidden = tf.sigmoid(gates[3]) * tf.tanh(cell)
+        return hidden, snt.LSTMState(hidden=hidden, cell=cell)
+
+    def initial_state(self, batch_size: int, **kwargs: object) -> snt.LSTMState:
+        """Zeros."""
+        del kwargs  # Sonnet's signature
+        zeros = tf.zeros([batch_size, self._hidden_width])
+        return snt.LSTMState(hidden=zeros, cell=zeros)
+
+
+class Decoded(NamedTuple):
+    """What the Placer did: actions [M, K, G] int32 and the masked logits [M, K, G, D] they were drawn from."""
+
+    actions: tf.Tensor
+    logits: tf.Tensor
+
+    def log_prob(self) -> tf.Tensor:
+        """[M, K] log-probability of exactly ``actions``."""
+        return tf.reduce_sum(self.decision_log_prob(), axis=-1)
+
+    def decision_log_prob(self) -> tf.Tensor:
+        """[M, K, G] log-probability of each of them."""
+        return masked.log_prob(self.logits, self.actions)
+
+    def entropy(self) -> tf.Tensor:
+        """[M, K] sum over groups of each decision's entropy."""
+        return tf.reduce_sum(masked.entropy(self.logits), axis=-1)
+
+
+class _Encoded(NamedTuple):
+    """What all steps of the decoder read.
+
+    Attributes:
+      memory: [M, S, H], the encoded steps.
+      memory_gates: [M, S, 4 H], their part of the decoder's gates.
+      device_gates: [c (1 + D), 4 H], the part of the last step's devices; of each group's rows the first stands for
+        none yet.
+      state: the decoder's first, [M * K, H] each.
+      devices: embedded.
+    """
+
+    memory: tf.Tensor
+    memory_gates: tf.Tensor
+    device_gates: tf.Tensor
+    state: snt.LSTMState
+    devices: EmbeddedDevices
+
+
+class _Steps(NamedTuple):
+    """What is added to the logits, and what is legal, by steps.
+
+    Attributes:
+      leaning: [S, c, D], before they are bounded.
+      rows: [S, c, D], behind.
+      noise: [M or 1, K or 1, S, c, D].
+      legal: [S, c, D].
+    """
+
+    leaning: tf.Tensor
+    rows: tf.Tensor
+    noise: tf.Tensor
+    legal: tf.Tensor
+
+
+def attended(query: tf.Tensor, memory: tf.Tensor, there: tf.Tensor | None = None) -> tf.Tensor:
+    """[..., R, H] sum_j softmax(query . memory_j / sqrt(H))_j memory_j: content attention (Luong et al. 2015).
+
+    Args:
+      query: [..., R, H].
+      memory: [..., S, H].
+      there: [..., 1, S] bool, what there is; None for all.
+    """
+    score = tf.linalg.matmul(query, memory, transpose_b=True) / memory.shape[-1] ** 0.5
+    if there is not None:
+        score = masked.masked(score, there)
+    return tf.linalg.matmul(tf.nn.softmax(score), memory)
+
+
+class Seq2SeqPlacer(snt.Module):
+    """Attentional sequence to sequence model (Mirhoseini et al. 2018, section 3; 2017, section 3.2).
+
+    A bidirectional LSTM reads the M sequences of G group embeddings; an LSTM decoder takes S = G / c
+    steps, and step s emits the devices of its c groups; c is 1 in the papers:
+
+      state = LSTM([embeddings(devices of step s - 1), memory_s], state)
+      score_j = (W_s state) . memory_j / sqrt(H)            content attention over the steps
+      logits_g = C tanh(u / T) + row_g,  u_d = [state, sum_j softmax(score)_j memory_j] . key_gd
+
+    Departures: a linear layer with ReLU brings the embeddings to width H first; each direction of the
+    encoder has H / 2, so that memory has H; the decoder also reads memory_g, the encoding of the very
+    group it places (the papers leave finding it to the attention); the content score is Luong et
+    al.'s product (2015), whose tensors are H times smaller than those of Bahdanau's sum; and devices are
+    embedded by what they are like (``DeviceScorer``), so that the weights hold for any cluster. With several
+    groups a step there are fewer steps to go through, and the groups of one are drawn without knowing of each
+    other. With ``group_rows`` each group has logits of its own, which learn as a table without a network does.
+    """
+
+    def __init__(
+        self,
+        device_rows: int,
+        hidden_width: int,
+        tanh_constant: float,
+        temperature: float,
+        groups_per_step: int = 1,
+        group_rows: int = 0,
+        name: str | None = None,
+    ):
+        """Creates the layers.
+
+        Args:
+          device_rows: more than the number of any device (``DeviceChoices.number``).
+          hidden_width: H, even: half for each direction of the encoder.
+          tanh_constant: C, bounds the logits to [-C, C].
+          temperature: T.
+          groups_per_step: c.
+          group_rows: most groups, for logits of each; 0 for none.
+          name: module name.
+        """
+        super().__init__(name=name)
+        if hidden_width % 2:
+            raise ValueError(
+                f"hidden_width is {hidden_width}; it must be even, half for each encoder direction"
+            )
+        self._tanh_constant = tanh_constant
+        self._temperature = temperature
+        self._embed_group = snt.Linear(hidden_width, name="embed_group")
+        self._read = [snt.Linear(2 * hidden_width, name=f"read_{way}") for way in ("forward", "backward")]
+        self._encoders = [
+            ProjectedLstm(hidden_width // 2, name=f"encoder_{way}") for way in ("forward", "backward")
+        ]
+        self._decoder = ProjectedLstm(hidden_width, name="decoder")
+        self._read_memory = snt.Linear(4 * hidden_width, name="read_memory")
+        self._read_device = snt.Linear(
+            groups_per_step * 4 * hidden_width, with_bias=False, name="read_device"
+        )
+        self._query = snt.Linear(hidden_width, with_bias=False, name="query")
+        self._groups_per_step = groups_per_step
+        self._scorer = DeviceScorer(
+            device_rows, hidden_width, groups_per_step * 2 * hidden_width, name="devices"
+        )
+        self._rows = snt.Embed(group_rows, device_rows, name="group_rows") if group_rows else None
+        self.hidden_width = hidden_width
+
+    @property
+    def row_variables(self) -> tuple[tf.Variable, ...]:
+        """The logits of each group."""
+        return () if self._rows is None else self._rows.trainable_variables
+
+    @property
+    def network_variables(self) -> tuple[tf.Variable, ...]:
+        """All others."""
+        rows = {id(variable) for variable in self.row_variables}
+        return tuple(variable for variable in self.trainable_variables if id(variable) not in rows)
+
+    def shift_rows(self, shift: tf.Tensor, number: tf.Tensor) -> None:
+        """Adds [G', D] to the logits of each group, of devices with these numbers [D]."""
+        for table in self.row_variables:
+            rows, columns = table.shape
+            by_number = tf.linalg.matmul(shift, tf.one_hot(number, columns))
+            table.assign_add(tf.pad(by_number, [[0, rows - shift.shape[0]], [0, 0]]))
+
+    def sample(
+        self,
+        groups: tf.Tensor,
+        choices: DeviceChoices,
+        samples: int,
+        logits_noise: tf.Tensor,
+        seed: tf.Tensor,
+    ) -> Decoded:
+        """Draws K placements for each grouping.
+
+        Args:
+          groups: [M, G, F] group embeddings, of static shape.
+          choices: devices, of static shape.
+          samples: K.
+          logits_noise: broadcastable to [M, K, G, D], added to the logits.
+          seed: [2] int32.
+        """
+        # All noise in one op, outside the loop.
+        count = self._steps_of(groups.shape[1])
+        shape = [groups.shape[0], samples, count, self._groups_per_step, choices.legal.shape[1]]
+        gumbel = masked.gumbel(shape, seed)
+        return self._step_by_step(
+            groups,
+            choices,
+            samples,
+            logits_noise,
+            lambda step, logits: masked.largest(logits + gumbel[:, :, step]),
+        )
+
+    def greedy(self, groups: tf.Tensor, choices: DeviceChoices) -> Decoded:
+        """The most probable device at each step, K = 1."""
+        return self._step_by_step(
+            groups, choices, 1, tf.zeros([1, 1, 1, 1]), lambda step, logits: masked.largest(logits)
+        )
+
+    def score(
+        self, groups: tf.Tensor, choices: DeviceChoices, actions: tf.Tensor, logits_noise: tf.Tensor
+    ) -> Decoded:
+        """Teacher forcing: the logits under which ``actions`` [M, K, G] would be drawn.
+
+        All inputs of the decoder are known, so the loop holds its recurrence alone; attention and scores are
+        computed for all steps at once.
+        """
+        groupings, samples, count = actions.shape
+        steps, each = self._steps_of(count), self._groups_per_step
+        encoded = self._encode(groups, choices, samples)
+        padded = tf.pad(actions, [[0, 0], [0, 0], [0, steps * each - count]])
+        by_step = tf.reshape(padded, [groupings, samples, steps, each])
+        last = tf.pad(by_step[:, :, :-1] + 1, [[0, 0], [0, 0], [1, 0], [0, 0]])  # 0: no device yet
+        gates = self._device_gates(last, encoded) + encoded.memory_gates[:, tf.newaxis]  # [M, K, S, 4 H]
+        gates = tf.reshape(tf.transpose(gates, [2, 0, 1, 3]), [steps, groupings * samples, -1])
+        outputs, _ = snt.dynamic_unroll(self._decoder, gates, encoded.state)
+        outputs = tf.reshape(outputs, [steps, groupings, samples, self.hidden_width])
+        states = tf.reshape(
+            tf.transpose(outputs, [1, 2, 0, 3]), [groupings, samples * steps, self.hidden_width]
+        )
+        scores = tf.reshape(self._scores(states, encoded), [groupings, samples, steps, each, -1])
+        added = self._added(choices, logits_noise, count)
+        return Decoded(actions, self._by_group(self._logits(scores, added), count))
+
+    def _steps_of(self, groups: int) -> int:
+        """S."""
+        return -(-groups // self._groups_per_step)
+
+    def _padded(self, by_group: tf.Tensor, axis: int) -> tf.Tensor:
+        """A tensor with G in one axis as one with S, c there; what is added is 0."""
+        shape = by_group.shape.as_list()
+        steps = self._steps_of(shape[axis])
+        padding = [[0, 0]] * len(shape)
+        padding[axis] = [0, steps * self._groups_per_step - shape[axis]]
+        return tf.reshape(
+            tf.pad(by_group, padding), [*shape[:axis], steps, self._groups_per_step, *shape[axis + 1 :]]
+        )
+
+    def _by_group(self, by_step: tf.Tensor, groups: int) -> tf.Tensor:
+        """[M, K, S, c, ...] -> [M, K, G, ...]."""
+        shape = by_step.shape.as_list()
+        return tf.reshape(by_step, [*shape[:2], shape[2] * shape[3], *shape[4:]])[:, :, :groups]
+
+    def _added(self, choices: DeviceChoices, noise: tf.Tensor, groups: int) -> _Steps:
+        """By steps, of G groups; ``noise`` is broadcastable to [M, K, G, D]."""
+        rows = tf.zeros([groups, choices.legal.shape[1]])
+        if self._rows is not None:
+            rows = tf.gather(self._rows.embeddings[:groups], choices.number, axis=1)
+        whole = [*noise.shape[:2], groups, choices.legal.shape[1]]
+        return _Steps(
+            leaning=self._padded(choices.leaning, 0),
+            rows=self._padded(rows, 0),
+            noise=self._padded(tf.broadcast_to(noise, whole), 2),
+            legal=self._padded(choices.legal, 0),
+        )
+
+    def _device_gates(self, last: tf.Tensor, encoded: _Encoded) -> tf.Tensor:
+        """[..., 4 H] the part of the last step's devices [..., c], 0 for none yet: rows of the table, added up."""
+        devices = encoded.devices.key.shape[0]
+        row = last + (1 + devices) * tf.range(self._groups_per_step)
+        # A product, because the gradient of a look-up adds up row by row.
+        which = tf.reduce_sum(tf.one_hot(row, encoded.device_gates.shape[0]), axis=-2)
+        return tf.tensordot(which, encoded.device_gates, 1)
+
+    def _encode(self, groups: tf.Tensor, choices: DeviceChoices, samples: int) -> _Encoded:
+        """Reads group embeddings [M, G, F] and devices for so many samples of each grouping."""
+        embedded = self._padded(tf.nn.relu(self._embed_group(groups)), 1)  # [M, S, c, H]
+        joined = tf.reshape(embedded, [*embedded.shape[:2], self._groups_per_step * self.hidden_width])
+        memory, state = self._remember(tf.transpose(joined, [1, 0, 2]))
+        devices = self._scorer.embed(choices)
+        read_device = tf.reshape(
+            self._read_device(devices.embedding),
+            [choices.legal.shape[1], self._groups_per_step, 4 * self.hidden_width],
+        )
+        by_position = tf.pad(tf.transpose(read_device, [1, 0, 2]), [[0, 0], [1, 0], [0, 0]])
+        return _Encoded(
+            memory=memory,
+            memory_gates=self._read_memory(memory),
+            device_gates=tf.reshape(by_position, [-1, 4 * self.hidden_width]),
+            state=tf.nest.map_structure(lambda s: tf.repeat(s, samples, axis=0), state),
+            devices=devices,
+        )
+
+    def _remember(self, sequence: tf.Tensor) -> tuple[tf.Tensor, snt.LSTMState]:
+        """Encodes the steps [S, M, c H]: [M, S, H], and the state [M, H] that the decoder begins with."""
+        outputs, states = [], []
+        # Loops, not unrolled graphs: with 64 groups tracing the unrolled update took 40 s.
+        for encoder, read, backward in zip(self._encoders, self._read, (False, True), strict=True):
+            inputs = tf.reverse(read(sequence), [0]) if backward else read(sequence)
+            output, state = snt.dynamic_unroll(encoder, inputs, encoder.initial_state(sequence.shape[1]))
+            outputs.append(tf.reverse(output, [0]) if backward else output)
+            states.append(state)
+        memory = tf.transpose(tf.concat(outputs, axis=2), [1, 0, 2])
+        return memory, tf.nest.map_structure(lambda *parts: tf.concat(parts, axis=1), *states)
+
+    def _step_by_step(
+        self,
+        groups: tf.Tensor,
+        choices: DeviceChoices,
+        samples: int,
+        logits_noise: tf.Tensor,
+        choose: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
+    ) -> Decoded:
+        """Runs the decoder; ``choose`` takes the step and its logits [M, K, c, D] to actions [M, K, c]."""
+        count, each = groups.shape[1], self._groups_per_step
+        steps = self._steps_of(count)
+        encoded = self._encode(groups, choices, samples)
+        shape = [groups.shape[0], samples]
+        added = self._added(choices, logits_noise, count)
+
+        def body(step, action, state, all_actions, all_logits):
+            here = tf.repeat(encoded.memory_gates[:, step], samples, axis=0)
+            gates = here + self._device_gates(tf.reshape(action + 1, [-1, each]), encoded)
+            output, state = self._decoder(gates, state)
+            scores = self._scores(tf.reshape(output, [*shape, self.hidden_width]), encoded, step)
+            at = _Steps(added.leaning[step], added.rows[step], added.noise[:, :, step], added.legal[step])
+            logits = self._logits(scores, at)
+            action = choose(step, logits)
+            return step + 1, action, state, all_actions.write(step, action), all_logits.write(step, logits)
+
+        _, _, _, all_actions, all_logits = tf.while_loop(
+            lambda step, *_: step < steps,
+            body,
+            (
+                tf.constant(0),
+                tf.fill([*shape, each], -1),
+                encoded.state,
+                tf.TensorArray(tf.int32, steps, element_shape=[*shape, each]),
+                tf.TensorArray(tf.float32, steps, element_shape=[*shape, each, choices.legal.shape[1]]),
+            ),
+            maximum_iterations=steps,
+        )
+        return Decoded(
+            self._by_group(tf.transpose(all_actions.stack(), [1, 2, 0, 3]), count),
+            self._by_group(tf.transpose(all_logits.stack(), [1, 2, 0, 3, 4]), count),
+        )
+
+    def _contexts(self, query: tf.Tensor, memory: tf.Tensor, step: tf.Tensor | None) -> tf.Tensor:
+        """[M, R, H] what queries [M, R, H] find in the memory [M, S, H].
+
+        Args:
+          query: of decoder states; R is K.
+          memory: the encoded steps.
+          step: of which they are; None for those of all steps of each sample, where R is K S.
+        """
+        del step  # each step attends to all
+        return attended(query, memory)
+
+    def _scores(self, states: tf.Tensor, encoded: _Encoded, step: tf.Tensor | None = None) -> tf.Tensor:
+        """[M, R, c, D] unbounded scores of the devices in decoder states [M, R, H]; see ``_contexts``."""
+        context = self._contexts(self._query(states), encoded.memory, step)
+        key = encoded.devices.key
+        by_position = tf.reshape(key, [key.shape[0], self._groups_per_step, 2 * self.hidden_width])
+        return tf.einsum("msh,dch->mscd", tf.concat([states, context], axis=2), by_position)
+
+    def _logits(self, scores: tf.Tensor, added: _Steps) -> tf.Tensor:
+        """Bounded, then with rows and noise, then masked."""
+        bounded = self._tanh_constant * tf.tanh((scores + added.leaning) / self._temperature)
+        return masked.masked(bounded + added.rows + added.noise, added.legal)

@@ -1,1 +1,0 @@
-"""Networks that put groups on devices."""

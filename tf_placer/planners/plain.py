@@ -1,0 +1,392 @@
+"""Everything on one device: what a placement must beat."""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+from typing import Any
+
+import numpy as np
+
+from colocation.op_facts import having
+from tf_placer.base.arguments import InputError
+from tf_placer.base.method_spec import Kind, MethodSpec, NoSettings, Role, Settings, setting
+from tf_placer.grouper.memory_repair import MemoryRepair, fitting, repairs
+from tf_placer.problem.problem import Problem
+from tf_placer.problem.unit_graph import (
+    breadth_first_rank,
+    fastest_devices,
+    order_of_use,
+    slowness,
+    unit_graph,
+)
+
+
+def single_device_placements(
+    problem: Problem, config: NoSettings = NoSettings(), seed: int = 0
+) -> np.ndarray:
+    """[D, U] int32: row d is ``problem.everything_on(d)``."""
+    return np.stack([problem.everything_on(d) for d in range(problem.num_devices)])
+
+
+SPEC = MethodSpec(
+    name="single",
+    kind=Kind.CONSTRUCTIVE,
+    summary="Everything on one device, each in turn.",
+    build=single_device_placements,
+    ignores=("everything",),
+    roles=frozenset({Role.REFERENCE, Role.BESIDE}),
+    goes_on=False,
+)
+
+
+# Everything on the host's CPU.
+
+
+def cpu_only(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> np.ndarray:
+    """[1, U] int32: every unit on the first CPU; one without a kernel there on its first legal device.
+
+    A column of the papers' tables (Mirhoseini et al. 2017 and 2018). It knows nothing of time, nor of memory: where the
+    host is too small, that is what its row says.
+
+    Raises:
+      InputError: the cluster has no CPU.
+    """
+    host = problem.cluster.host
+    if host is None:
+        raise InputError(
+            f"cluster {problem.cluster.name!r} has no CPU to put everything on; give a cluster with one, or another "
+            "method"
+        )
+    return problem.everything_on(host)[np.newaxis]
+
+
+CPU_ONLY_SPEC = MethodSpec(
+    name="cpu_only",
+    kind=Kind.CONSTRUCTIVE,
+    summary="Everything on the host's CPU (a column of Mirhoseini et al. 2017).",
+    build=cpu_only,
+    ignores=("everything",),
+    goes_on=False,
+)
+
+
+# What TensorFlow does with a program that names no device.
+
+_METADATA = sorted(having("metadata"))
+
+
+def tf_default(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> np.ndarray:
+    """TensorFlow's own placer (Abadi et al. 2016, "TensorFlow: A System for Large-Scale Machine Learning").
+
+    Every colocation unit goes to the first GPU where all of its ops have a kernel there, else to the first CPU; without
+    a GPU to the first device. Then its two rules for ops that are units by themselves: one that waits for nothing goes
+    with its readers where those are on one device, and one that only looks at a shape goes with what it reads.
+
+    It knows nothing of time, nor of memory: further GPUs stay idle, and where the first is too small, that is what
+    its row says. Unlike the placer it sees the graph without what TensorFlow folds before a step.
+
+    Returns:
+      [1, U] int32, a legal placement.
+    """
+    types = [device.type for device in problem.cluster.devices]
+    kinds = sorted(range(len(types)), key=lambda device: types[device] != "GPU")
+    first = kinds[0]
+    host = problem.cluster.host
+    order = [first, *([host] if host not in (None, first) else [])]
+    order += [device for device in kinds if device not in order]
+    row = problem.legalized(np.full(problem.num_units, first), np.array(order))
+    _with_neighbors(problem, row)
+    return row[np.newaxis]
+
+
+def _with_neighbors(problem: Problem, row: np.ndarray) -> None:
+    """Moves sources to their readers, and what looks at shapes to what it reads, in ``row`` [U]."""
+    graph, unit_of_op = problem.op_graph, problem.unit_of_op
+    alone = np.bincount(unit_of_op, minlength=problem.num_units)[unit_of_op] == 1
+    reads, read = np.diff(graph.in_offset), np.diff(graph.out_offset)
+    metadata = np.isin(np.array(problem.op_types), _METADATA)
+    for op in np.flatnonzero(alone & metadata & (reads > 0)).tolist():
+        _move(problem, row, op, unit_of_op[graph.predecessors(op)[:1]])
+    for op in np.flatnonzero(alone & (reads == 0) & (read > 0)).tolist():
+        _move(problem, row, op, unit_of_op[graph.successors(op)])
+
+
+def _move(problem: Problem, row: np.ndarray, op: int, others: np.ndarray) -> None:
+    devices = np.unique(row[others])
+    if len(devices) == 1 and problem.allowed[problem.unit_of_op[op], devices[0]]:
+        row[problem.unit_of_op[op]] = devices[0]
+
+
+TF_DEFAULT_SPEC = MethodSpec(
+    name="tf_default",
+    kind=Kind.CONSTRUCTIVE,
+    summary="TensorFlow's own placer: the first GPU where there is a kernel, else the CPU (Abadi et al. 2016).",
+    build=tf_default,
+    ignores=("everything but kernels and colocation",),
+    goes_on=False,
+)
+
+
+# What an expert does: a layer a device.
+
+_AS_FAST = 2.0  # times as slow as the fastest device, at most, is a device that experts use
+
+
+def expert(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> np.ndarray:
+    """Puts runs of equally many stages on the fastest devices, in the order of the network.
+
+    These are the rules of the papers (Mirhoseini et al. 2017): each LSTM layer on a device, attention and softmax with
+    the last one, and contiguous runs of layers for convolutional networks. A stage is what the program's author named
+    (``Item.stages``), with its gradients. What has no stage goes with the neighbour that it shares most bytes with.
+    Where no stage is known, the topological order of units is cut into runs of equal work.
+
+    Departures: a plan that does not fit is changed as little as possible until its variables do, once counting what
+    stays and once counting outputs too (``MemoryRepair``).
+
+    It ignores how long stages take, messages, and peaks of memory.
+
+    Returns:
+      [K, U] int32 distinct legal placements whose variables fit, for the caller to choose from; K is 0 where none does.
+    """
+    devices = _used(problem)
+    position = _of_stages(problem) if (problem.stage_of_op >= 0).any() else _of_work(problem)
+    part = np.minimum((position * len(devices)).astype(np.int64), len(devices) - 1)
+    row = problem.legalized(devices[part].astype(np.int32), fastest_devices(problem))
+    certain, likely = repairs(problem)
+    return fitting(problem, [certain(one) for one in (row, certain(row), likely(row))])
+
+
+def _used(problem: Problem) -> np.ndarray:
+    """[K] devices about as fast as the fastest, in the cluster's order."""
+    slow = slowness(problem)
+    return np.flatnonzero(slow <= _AS_FAST * slow.min())
+
+
+def _of_stages(problem: Problem) -> np.ndarray:
+    """[U] float64 in [0, 1): where each unit's stage lies among the stages that there are."""
+    stage = np.full(problem.num_units, np.iinfo(np.int32).max, np.int64)
+    known = problem.stage_of_op >= 0
+    np.minimum.at(stage, problem.unit_of_op[known], problem.stage_of_op[known])
+    stage[stage == np.iinfo(np.int32).max] = -1
+    there, rank = np.unique(stage[stage >= 0], return_inverse=True)
+    stage[stage >= 0] = rank
+    return np.maximum(_with_neighbours(problem, stage), 0) / len(there)
+
+
+def _with_neighbours(problem: Problem, stage: np.ndarray) -> np.ndarray:
+    """[U] stages, grown over edges with the most bytes first; -1 where no edge leads to a known one."""
+    graph = unit_graph(problem)
+    ends = np.concatenate([graph.edges, graph.edges[:, ::-1]])
+    size = np.tile(graph.edge_bytes, 2)
+    by_source = np.argsort(ends[:, 0], kind="stable")
+    target, size = ends[by_source, 1].tolist(), size[by_source].tolist()
+    first = np.searchsorted(ends[by_source, 0], np.arange(problem.num_units + 1)).tolist()
+    found = stage.tolist()
+
+    def edges_of(unit: int) -> list[tuple[int, int, int]]:
+        """(- bytes, unit, stage to take) of its neighbours without a stage."""
+        near = range(first[unit], first[unit + 1])
+        return [(-size[e], target[e], found[unit]) for e in near if found[target[e]] < 0]
+
+    heap = [edge for unit in np.flatnonzero(stage >= 0).tolist() for edge in edges_of(unit)]
+    heapq.heapify(heap)
+    while heap:
+        _, unit, taken = heapq.heappop(heap)
+        if found[unit] < 0:
+            found[unit] = taken
+            for edge in edges_of(unit):
+                heapq.heappush(heap, edge)
+    return np.array(found, np.int64)
+
+
+def _of_work(problem: Problem) -> np.ndarray:
+    """[U] float64 in [0, 1]: the part of all work that is done before the middle of each unit."""
+    order, work = order_of_use(problem), problem.work_ns().astype(np.float64)
+    position = np.empty(problem.num_units)
+    position[order] = (np.cumsum(work[order]) - work[order] / 2) / max(work.sum(), 1.0)
+    return position
+
+
+EXPERT_SPEC = MethodSpec(
+    name="expert",
+    kind=Kind.CONSTRUCTIVE,
+    summary="A layer a device, attention and softmax with the last, as experts do (Mirhoseini et al. 2017).",
+    build=expert,
+    ignores=("how long layers take", "messages", "peaks of memory"),
+    roles=frozenset({Role.MEMBER}),
+    goes_on=False,
+)
+
+
+# Devices filled one after the other, in the order of the program.
+
+
+def topological_fill(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> np.ndarray:
+    """Fills devices with units in topological order, the fastest devices first (m-TOPO of Baechi, Jeon et al. 2020).
+
+    m-TOPO gives each device a like share of the memory that the program needs. Departures: a share is in proportion to
+    the device's memory; it is tried with the fastest two devices, four and so on up to all, and with each filled to the
+    brim before the next; what units need is once what stays with them, and once that and what their outputs hold at the
+    fullest moment of a step, with half of the free memory kept free; and units larger than the room that is left go
+    where room is (``MemoryRepair``).
+
+    It knows nothing of time but which devices are faster: not what crosses, nor what could run at the same moment. Of
+    memory it knows what stays; peaks are an estimate, so a row may be over capacity while a step runs.
+
+    Returns:
+      [K, U] int32 distinct legal placements whose variables fit, for the caller to choose from; K is 0 where none does.
+    """
+    order, devices = order_of_use(problem), fastest_devices(problem)
+    rows = []
+    certain, likely = repairs(problem, order)
+    for repair in (certain, likely):
+        need = repair.need_bytes
+        for limits in _limits(repair.capacity_bytes[devices].astype(float), int(need.sum())):
+            rows.append(certain(repair(_filled(problem, need, order, devices, limits))))
+    return fitting(problem, rows)
+
+
+def _limits(capacity: np.ndarray, total_bytes: int) -> list[list[float]]:
+    """What devices of some capacity [D] are filled up to, in several ways."""
+    ways = [capacity.tolist()]
+    if not total_bytes:
+        return ways
+    count = 2
+    while count < 2 * len(capacity):
+        share = capacity[: min(count, len(capacity))]
+        ways.append((share * min(1.0, total_bytes / share.sum())).tolist())
+        count *= 2
+    return ways
+
+
+def _filled(
+    problem: Problem, need: np.ndarray, order: np.ndarray, devices: np.ndarray, limits: list[float]
+) -> np.ndarray:
+    """[U] int32: the order of units cut where each device's limit is reached; the last device takes what is left."""
+    ends = np.cumsum(limits)
+    # A unit goes where its middle falls, so that one across a cut is not counted whole on one side.
+    middle = np.cumsum(need[order]) - need[order] / 2
+    part = np.minimum(np.searchsorted(ends, middle, side="right"), len(limits) - 1)
+    device_of_unit = np.empty(problem.num_units, np.int32)
+    device_of_unit[order] = devices[part]
+    return problem.legalized(device_of_unit, devices)
+
+
+TOPOLOGICAL_FILL_SPEC = MethodSpec(
+    name="topological_fill",
+    kind=Kind.CONSTRUCTIVE,
+    summary="Devices filled in topological order, the fastest first, several ways (m-TOPO, Jeon et al. 2020).",
+    build=topological_fill,
+    ignores=("messages", "what could run at the same moment", "peaks of memory"),
+    roles=frozenset({Role.BESIDE}),
+    goes_on=False,
+)
+
+
+# Random placements at every granularity, from single device to every unit for itself.
+
+
+class RandomBlocks:
+    """Draws placements by cutting the breadth-first order of units into random blocks.
+
+    Independent devices for thousands of units are always terrible, so a fair random search draws
+    the number of blocks log-uniformly from 1 to U, the devices in use by a coin for each (a random
+    single one when all coins say no), and a device for each block from those.
+
+    Where a device cannot hold what it has drawn, the units that have to go fill the others in that order
+    (``MemoryRepair``); what fits stays. What stays with a unit counts in every draw; what outputs hold at the fullest
+    moment is an estimate and counts in two of three, in one of these with room to spare.
+    """
+
+    def __init__(self, problem: Problem, seed: int):
+        self._problem = problem
+        self._rank = breadth_first_rank(unit_graph(problem))
+        order = np.argsort(self._rank)
+        certain, roomy = repairs(problem, order)
+        likely = MemoryRepair(problem, roomy.need_bytes, order)
+        self._repairs = ((certain,), (likely, certain), (roomy, likely, certain))
+        self._drawn = 0
+        self._generator = np.random.default_rng(seed)
+
+    def draw(self, count: int) -> np.ndarray:
+        """[count, U] int32 legal placements."""
+        return np.stack([self._draw_one() for _ in range(count)])
+
+    def state(self) -> dict[str, Any]:
+        """JSON data for ``restore``."""
+        return {"drawn": self._drawn, "generator": self._generator.bit_generator.state}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Goes on from what ``state`` gave, also in another process."""
+        self._drawn = state["drawn"]
+        self._generator.bit_generator.state = state["generator"]
+
+    def _draw_one(self) -> np.ndarray:
+        units, devices = self._problem.allowed.shape
+        generator = self._generator
+        blocks = int(np.exp(generator.uniform(0, np.log(units + 1))))
+        cuts = np.sort(generator.choice(units, size=max(blocks - 1, 0), replace=False))
+        used = np.flatnonzero(generator.random(devices) < 0.5)
+        if not len(used):
+            used = np.array([generator.integers(devices)])
+        device_of_block = generator.choice(used, size=blocks)
+        device = device_of_block[np.searchsorted(cuts, self._rank, side="right")]
+        row = self._problem.legalized(device)
+        for repair in self._repairs[self._drawn % len(self._repairs)]:
+            row = repair(row)
+        self._drawn += 1
+        return row
+
+
+# Random search: what a method must beat at as many evaluations.
+
+
+@dataclasses.dataclass(frozen=True)
+class RandomSearchConfig(Settings):
+    """Settings.
+
+    Attributes:
+      batch: placements drawn together.
+
+    Raises:
+      InputError: it is no positive number.
+    """
+
+    batch: int = setting(16, least=1)
+
+
+class RandomSearch:
+    """Draws block placements of every granularity (``RandomBlocks``) and learns nothing from them."""
+
+    def __init__(self, problem: Problem, config: RandomSearchConfig, start: np.ndarray | None, seed: int):
+        """``start`` is not looked at."""
+        del start
+        self._batch = config.batch
+        self._blocks = RandomBlocks(problem, seed)
+
+    def propose(self) -> np.ndarray:
+        """[B, U] int32 legal placements, new ones each time."""
+        return self._blocks.draw(self._batch)
+
+    def learn(self, device_of_unit: np.ndarray, runtime_s: np.ndarray) -> None:
+        """Nothing."""
+
+    def state(self) -> dict[str, Any]:
+        """Where the generator is."""
+        return self._blocks.state()
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Goes on from what ``state`` gave."""
+        self._blocks.restore(state)
+
+
+RANDOM_SEARCH_SPEC = MethodSpec(
+    name="random",
+    kind=Kind.IMPROVING,
+    summary="Random search over block placements of every granularity.",
+    build=RandomSearch,
+    config=RandomSearchConfig,
+    ignores=("everything but memory",),
+    roles=frozenset({Role.CONTROL}),
+)
