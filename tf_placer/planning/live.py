@@ -70,11 +70,8 @@ def _standing(trial: Timed) -> tuple[bool, float]:
 
 
 def _as_simulated(trial: Timed, problem: Problem, interrupted: bool) -> Timed:
-    """A trial with the search that the fitted simulator makes of it; as it is where it does not fit in memory there."""
-    try:
-        found = evaluate_given(problem, _decisions(trial), trial.name)
-    except NothingFits:
-        return trial
+    """A trial with the search that the fitted simulator makes of it; raises NothingFits where it does not fit there."""
+    found = evaluate_given(problem, _decisions(trial), trial.name)
     search = dataclasses.replace(
         found,
         evaluations=trial.evaluations or 1,
@@ -416,7 +413,7 @@ class LiveSearch:
           method: that was asked for.
 
         Raises:
-          NothingFits: nothing ran.
+          NothingFits: nothing ran, or what is recommended does not fit in memory as the fitted simulator counts it.
           KeyboardInterrupt: Ctrl-C before anything did.
         """
         ran = self._ran()
@@ -444,11 +441,14 @@ class LiveSearch:
             (self._single, methods.the(Role.CONTROL).name, methods.the(Role.PLAIN).name, method)
         )
         shown = [trial for name in names if (trial := self._best_of(name)) is not None]
-        seen = {
-            trial: _as_simulated(trial, problem, self._is_interrupted)
-            for trial in (*shown, self._trials[chosen])
-        }
-        written = seen.pop(self._trials[chosen])
+        written = _as_simulated(self._trials[chosen], problem, self._is_interrupted)
+        seen = {}
+        for trial in shown:
+            if trial != self._trials[chosen]:
+                try:
+                    seen[trial] = _as_simulated(trial, problem, self._is_interrupted)
+                except NothingFits:  # it ran all the same: its measured time stands
+                    seen[trial] = trial
         return Outcome(
             None,
             problem,

@@ -37,7 +37,9 @@ def other_process():
     started = []
 
     def start(what: str, folder: Path) -> subprocess.Popen:
-        program = HOLDER.format(package=str(Path(folders.__file__).parent), folder=str(folder), what=what)
+        program = HOLDER.format(
+            package=str(Path(folders.__file__).parent.parent), folder=str(folder), what=what
+        )
         process = subprocess.Popen(
             [sys.executable, "-c", textwrap.dedent(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )

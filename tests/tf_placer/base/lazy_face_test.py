@@ -11,7 +11,7 @@ import types
 
 import pytest
 
-_ROOT = pathlib.Path(__file__).absolute().parents[2]
+_ROOT = pathlib.Path(__file__).absolute().parents[3]
 
 # What a program of its own has after each step.
 _PROGRAM = """
