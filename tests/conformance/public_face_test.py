@@ -47,7 +47,7 @@ def homes(module: Module) -> dict[str, str] | None:
         if isinstance(node, ast.Expr) and ast.unparse(node.value).startswith("make_lazy("):
             assert isinstance(node.value, ast.Call)
             home_of = ast.literal_eval(node.value.args[1])
-            return {name: f"{module.name}.{home}.{name}" for name, home in home_of.items()}
+            return {name: f"{home}.{name}" for name, home in home_of.items()}
     return None
 
 

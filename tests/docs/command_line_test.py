@@ -167,8 +167,8 @@ def keys_read(function: object) -> set[str]:
         and node.args
         and isinstance(node.args[0], ast.Constant)
     }
-    if "_LINK_CHORES" in inspect.getsource(function):  # type: ignore[arg-type]
-        found |= set(cluster_file._LINK_CHORES)
+    if "CHORES" in inspect.getsource(function):  # type: ignore[arg-type]
+        found |= set(cluster_file.CHORES)
     return found
 
 

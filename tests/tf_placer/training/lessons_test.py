@@ -1,5 +1,7 @@
 """Plans for lessons: within groups, the fastest first, searched once."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -37,7 +39,7 @@ def test_plans_keep_groups_together_and_are_as_fast_as_they_say(problem, branch_
 
 def test_they_are_searched_once(problem, branch_of_unit, tmp_path, monkeypatch):
     first = kept_plans(problem, branch_of_unit, 1, 50, tmp_path)
-    monkeypatch.setattr("tf_placer.training.teach.search", None)
+    monkeypatch.setattr(sys.modules["tf_placer.training.teach"], "search", None)
     again = kept_plans(problem, branch_of_unit, 1, 50, tmp_path)
     np.testing.assert_array_equal(first.device_of_unit, again.device_of_unit)
     with pytest.raises(TypeError):  # another budget is another search

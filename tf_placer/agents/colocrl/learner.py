@@ -19,14 +19,8 @@ from tf_placer.agents.features import (
 )
 from tf_placer.agents.leaning import draw_weights, leaning_choices, one_device
 from tf_placer.agents.learner import Beginning, PolicyLearner, Proposal, adam, descend
-from tf_placer.agents.losses import (
-    ControllerBaselines,
-    EntropySteering,
-    cross_entropy_loss,
-    elites,
-    reinforce_loss,
-    standardized_advantage,
-)
+from tf_placer.agents.losses import EntropySteering, cross_entropy_loss, reinforce_loss
+from tf_placer.agents.rewards import ControllerBaselines, elites, standardized_advantage
 from tf_placer.base.arguments import InputError
 from tf_placer.base.method_spec import Kind, MethodSpec
 from tf_placer.grouper.groups import Groups, expanded

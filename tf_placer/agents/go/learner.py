@@ -27,7 +27,8 @@ from tf_placer.agents.learner import (
     executed_times,
     summed_gradients,
 )
-from tf_placer.agents.losses import TrialAverage, elites, ppo_loss, reinforce_loss, standardized_advantage
+from tf_placer.agents.losses import ppo_loss, reinforce_loss
+from tf_placer.agents.rewards import TrialAverage, elites, standardized_advantage
 from tf_placer.agents.weights import SHIPPED, restore_weights, weights_path
 from tf_placer.base.arguments import InputError
 from tf_placer.base.method_spec import Kind, MethodSpec

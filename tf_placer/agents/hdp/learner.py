@@ -22,15 +22,15 @@ from tf_placer.agents.hdp.policy import (
     regrouping_loss,
 )
 from tf_placer.agents.learner import Beginning, PolicyLearner, Proposal, adam, descend, executed_times
-from tf_placer.agents.losses import (
-    EntropySteering,
+from tf_placer.agents.losses import EntropySteering
+from tf_placer.agents.placement_bytes import crossing_share, excess_share, placement_bytes
+from tf_placer.agents.rewards import (
     MovingAverageBaseline,
     above_quantile,
     elites,
     penalized_reward,
     standardized_advantage,
 )
-from tf_placer.agents.placement_bytes import crossing_share, excess_share, placement_bytes
 from tf_placer.base import masked
 from tf_placer.base.arguments import InputError
 from tf_placer.base.method_spec import Kind, MethodSpec
