@@ -72,4 +72,5 @@ def test_the_papers_sizes(name, of_paper):
         gpus = [d for d, device in enumerate(problem.cluster.devices) if "GPU" in device.name]
         rows = np.stack([problem.everything_on(d) for d in gpus])
         measured = tf_placer.SimulatedEvaluator(problem).evaluate(rows)
-        assert np.isfinite(measured.runtime_s).all() == name.startswith("rnnlm")
+        # In 2018 nmt_2 ran out of memory, too. Kernels that write into their inputs take 10.9 GB of 12 today.
+        assert np.isfinite(measured.runtime_s).all() == (name != "nmt_4")
