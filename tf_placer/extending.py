@@ -1,0 +1,43 @@
+"""Names that a method or a workload of your own may use (docs/extending.md): they stay where modules move."""
+
+from tf_placer import workloads
+from tf_placer.agents.learner import Beginning, PolicyLearner, Proposal, adam, descend
+from tf_placer.agents.losses import cross_entropy_loss, ppo_loss, quantile_loss, reinforce_loss
+from tf_placer.agents.rewards import MovingAverageBaseline, square_root_reward
+from tf_placer.base import masked
+from tf_placer.base.method_spec import Kind, MethodSpec, NoSettings, Role, Settings, setting
+from tf_placer.grouper.groups import Groups, unit_groups
+from tf_placer.problem.multi_branch import multi_branch_problem
+from tf_placer.search import methods
+from tf_placer.search.round import Context, Round, evaluated
+from tf_placer.workloads.spec import Workload
+
+__all__ = [
+    "Beginning",
+    "Context",
+    "Groups",
+    "Kind",
+    "MethodSpec",
+    "MovingAverageBaseline",
+    "NoSettings",
+    "PolicyLearner",
+    "Proposal",
+    "Role",
+    "Round",
+    "Settings",
+    "Workload",
+    "adam",
+    "cross_entropy_loss",
+    "descend",
+    "evaluated",
+    "masked",
+    "methods",
+    "multi_branch_problem",
+    "ppo_loss",
+    "quantile_loss",
+    "reinforce_loss",
+    "setting",
+    "square_root_reward",
+    "unit_groups",
+    "workloads",
+]
