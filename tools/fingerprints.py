@@ -143,13 +143,15 @@ def computed(parts: tuple[str, ...], match: str) -> dict[str, dict[str, Any]]:
     return {part: {name: found_of[part][name] for of, name in jobs if of == part} for part in parts}
 
 
-def differences(recorded: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """One line for each name under which the two differ."""
+def differences(recorded: dict[str, Any], now: dict[str, Any], match: str) -> list[str]:
+    """One line for each matching name under which the two differ; a name that only one of them has differs."""
     return [
-        f"{part}: {name}: was {json.dumps(was)}, is {json.dumps(found_of.get(name))}"
+        f"{part}: {name}: was {json.dumps(was)}, is {json.dumps(found)}"
         for part, found_of in now.items()
-        for name, was in recorded[part].items()
-        if json.loads(json.dumps(found_of.get(name))) != was
+        for name in {**recorded.get(part, {}), **found_of}
+        if re.search(match, name)
+        for was, found in [(recorded.get(part, {}).get(name), found_of.get(name))]
+        if json.loads(json.dumps(found)) != was
     ]
 
 
@@ -160,7 +162,7 @@ def main(argv: list[str]) -> None:
     now = computed((_ONLY.value,) if _ONLY.value else PARTS, _MATCH.value)
     recorded = json.loads(RECORD.read_text(encoding="utf8")) if RECORD.exists() else {}
     if _CHECK.value:
-        lines = differences(recorded, now)
+        lines = differences(recorded, now, _MATCH.value)
         print("\n".join([*lines, f"{sum(map(len, now.values()))} compared, {len(lines)} differ"]))
         sys.exit(1 if lines else 0)
     record = {"machine": f"{platform.machine()}, {os.cpu_count()} processors"} | recorded | now

@@ -1,0 +1,24 @@
+"""What a check of fingerprints calls a difference."""
+
+from tools.fingerprints import differences
+
+RECORDED = {"searches": {"hdp on a": {"step_s": 1.0}, "go on a": {"step_s": 2.0}}}
+
+
+def test_what_was_not_asked_for_does_not_differ() -> None:
+    now = {"searches": {"hdp on a": {"step_s": 1.0}}}
+    assert differences(RECORDED, now, "hdp") == []
+
+
+def test_another_time_a_lost_name_and_a_new_name_differ() -> None:
+    now = {"searches": {"hdp on a": {"step_s": 1.5}, "mars on a": {"step_s": 3.0}}}
+    lines = differences(RECORDED, now, "")
+    assert [line.partition(": was")[0] for line in lines] == [
+        "searches: hdp on a",
+        "searches: go on a",
+        "searches: mars on a",
+    ]
+
+
+def test_a_part_that_was_never_recorded_differs() -> None:
+    assert len(differences(RECORDED, {"tables": {"hdp_2018": ["a,b"]}}, "")) == 1
