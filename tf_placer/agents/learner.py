@@ -18,7 +18,7 @@ SimulateFn = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 class Proposal(NamedTuple):
-    """What is to be evaluated before the next update.
+    """Placements to evaluate before the next update.
 
     Attributes:
       actions: a nest of tensors, the decisions that fix the placements; for ``Learner.learn``.
@@ -31,7 +31,7 @@ class Proposal(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Beginning:
-    """Where a learner begins.
+    """Plans and reference time that a learner begins with.
 
     Attributes:
       plans: [K, U] int32, K >= 1, plans that cost nothing to find, the best first.

@@ -27,7 +27,7 @@ _REMEDY = "give what `train` wrote"
 
 @dataclasses.dataclass(frozen=True)
 class PolicyKind:
-    """Which policies can take each other's weights.
+    """Kind of policy: policies of one kind can take each other's weights.
 
     Attributes:
       policy: its class.
@@ -123,7 +123,7 @@ def _named(policy: snt.Module) -> dict[str, Any]:
 
 
 def _entry(header: Mapping[str, Any], part: str, name: str) -> Any:
-    """What the file says, in a form that is short enough to show."""
+    """Entry of a file's header, in a form that is short enough to show."""
     entries = header.get(part)
     value = entries.get(name) if isinstance(entries, dict) else None
     return value if isinstance(value, (int, float, bool)) else str(value)[:60]

@@ -1,4 +1,4 @@
-"""What policies see of each unit that were taught on other graphs: nothing that names a unit or its place."""
+"""Unit features for policies taught on other graphs: nothing in them names a unit or its place."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ _SLOWEST = (
 
 
 def load_and_slowness(groups: Groups) -> tuple[np.ndarray, np.ndarray]:
-    """What groups of all units are to devices that hold them.
+    """Load that a group of units puts on each device, and its slowness there.
 
     Returns:
       [G, D, 2] float32 load: a group's time there as a share of all work, its bytes as a share of the memory.

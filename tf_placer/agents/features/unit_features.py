@@ -1,4 +1,4 @@
-"""What policies see of each unit."""
+"""Unit features for policies."""
 
 from __future__ import annotations
 

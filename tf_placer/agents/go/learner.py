@@ -156,7 +156,7 @@ class GoLearner(PolicyLearner):
         return tf.cast(tf.logical_and(others, tf.logical_not(self._is_begin())), tf.float32)
 
     def _taught(self) -> Proposal:
-        """What weights that were taught elsewhere make of the problem: the likeliest, then draws."""
+        """Proposal of weights that were taught elsewhere: the likeliest placement, then draws."""
         count, seed = self._config.rollouts, self._now()
         cold, warm = (
             committed(self.policy, self.inputs, some, _STEPS, tf.constant(temperature), seed)
@@ -231,7 +231,7 @@ class GoLearner(PolicyLearner):
 
 
 def chunk_of(config: GoConfig, nodes: int) -> int:
-    """How many samples are scored at once: a divisor of a minibatch, so that attention fits into memory."""
+    """Number of samples scored at once: a divisor of a minibatch, so that attention fits into memory."""
     size = config.rollouts // config.minibatches
     each = nodes * 2 * min(config.segment, nodes) * config.heads * max(config.passes - 1, 1)
     most = max(1, _LARGEST // each)

@@ -34,7 +34,7 @@ NODE_NUMBERS = 3  # work, bytes that stay, bytes that are held
 
 
 class Flow(NamedTuple):
-    """What nodes read, or what they give, as a sparse matrix [V, V].
+    """Tensors that nodes read, or that they give, as a sparse matrix [V, V].
 
     Attributes:
       pairs: [E', 2] int64 (node, its neighbor), by node.
@@ -170,7 +170,7 @@ class Scores(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """What does not depend on decisions: nodes [V, H], the whole graph [K], devices."""
+    """Encoded problem, independent of decisions: nodes [V, H], the whole graph [K], devices."""
 
     nodes: tf.Tensor
     whole: tf.Tensor

@@ -59,7 +59,7 @@ def imitate_partition(
 
 
 class Actions(NamedTuple):
-    """What the policy decided, and nothing else: it fixes the placements that are executed.
+    """Decisions of the policy, and nothing else: they fix the placements that are executed.
 
     Attributes:
       group_of_unit: [M, U] int32; G' for a unit that has one legal device and is in no group.
@@ -305,7 +305,7 @@ class Incumbent(snt.Module):
 
 
 class Lesson(NamedTuple):
-    """What the rewards of a batch say.
+    """Advantages and elites of a batch, from its rewards.
 
     Attributes:
       advantage: [m k] of the samples that the policy drew, as are the next three; 0 for others.

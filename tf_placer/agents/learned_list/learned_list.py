@@ -27,7 +27,7 @@ _MOST = 2**20
 
 @dataclasses.dataclass(frozen=True)
 class LearnedListConfig(Settings):
-    """How rules of list scheduling are drawn, and how the search moves to those that fare well.
+    """Settings for drawing rules of list scheduling, and for moving the search to the rules that do well.
 
     Attributes:
       num_groups: most groups of units that are decided one by one.

@@ -82,7 +82,7 @@ class MarsStudent(snt.Module):
 
 
 class Executed(NamedTuple):
-    """What was drawn: devices [B, G], and the log-probability of each [B, G], which teacher forcing gives too."""
+    """Drawn devices [B, G], and the log-probability of each [B, G], which teacher forcing gives too."""
 
     device_of_group: tf.Tensor
     log_prob: tf.Tensor
@@ -144,7 +144,7 @@ class MarsLearner(PolicyLearner):
 
     @property
     def pretrain_accuracy(self) -> float | None:
-        """How well the pre-trained encoder tells the graph from itself mixed up; None where it was not taught that."""
+        """Accuracy of the pre-trained encoder at telling the graph from itself shuffled; None without pre-training."""
         return self._pretrain_accuracy
 
     def _draw(self, seed: tf.Tensor) -> Proposal:

@@ -1,4 +1,4 @@
-"""What goes into Placeto's policy when it is called."""
+"""Inputs of Placeto's policy."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ class Mean(NamedTuple):
 
 
 class Near(NamedTuple):
-    """What flows between the visited groups and their neighbors, in the order of the visits.
+    """Tensors between the visited groups and their neighbors, in the order of the visits.
 
     Attributes:
       turn: [Q] int32 of the visited group, ascending.

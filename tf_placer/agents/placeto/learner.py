@@ -18,7 +18,7 @@ from tf_placer.problem.problem import Problem
 
 
 class Proposed(NamedTuple):
-    """What ``propose`` drew.
+    """Episodes that ``propose`` drew, and their rows.
 
     Attributes:
       episodes: what was decided.

@@ -238,7 +238,7 @@ class PlacetoPolicy(snt.Module):
         return Scores(tf.transpose(masked.log_prob(logits, chosen)), tf.transpose(masked.entropy(logits)))
 
     def steps_at_once(self, inputs: PlacetoInputs) -> int:
-        """How many turns ``score`` can take together."""
+        """Number of turns that ``score`` takes together."""
         return 1 if self._each_step else int(inputs.visited.shape[0])
 
     @property

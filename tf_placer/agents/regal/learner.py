@@ -106,7 +106,7 @@ class RegalPolicy(snt.Module):
         self.head.w.assign(0.1 * self.head.w)
 
     def __call__(self, inputs: RegalInputs) -> Choices:
-        """How each key may be distributed."""
+        """Distribution of each key."""
         state = self._groups(inputs)
         device = tf.concat([inputs.graph.device_features, self.numbers(inputs.graph.device_numbers)], axis=1)
         device = tf.nn.relu(self.device(device))
@@ -326,7 +326,7 @@ class RegalLearner(snt.Module):
             self._end()
 
     def _end(self) -> None:
-        """What the run was worth."""
+        """Ends a run: teaches the policy, or updates the reference time."""
         self._runs += 1
         if self._runs <= self._config.plain_runs:
             self._reference_s = min(self._reference_s, float(self._times[0]))
