@@ -1,4 +1,4 @@
-"""What auto_place is asked for."""
+"""Settings of auto_place."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def names_here(cluster: Cluster) -> dict[str, str]:
 
 
 def is_attached(cluster: Cluster) -> bool:
-    """Whether this process can use the cluster's devices without being connected to anything more."""
+    """True if this process can use the cluster's devices without another connection."""
     if cluster.kind == "remote":
         return bool(_connected_servers)
     return not _has_own_workers(cluster) or _names(cluster) in _connected
@@ -175,7 +175,7 @@ _GIVE_PINS = 'give {"encoder/.*": "/device:CPU:0"}, ops -> device'
 
 @dataclasses.dataclass(frozen=True)
 class AutoPlaceConfig:
-    """How a function is placed at its first call.
+    """Settings for placing a function at its first call.
 
     Attributes:
       cluster: the devices, or a word for them as on the command line: ``"local"``, ``"local:2"`` (so many CPU

@@ -27,7 +27,7 @@ _taking_turns = threading.Lock()
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """What a trial found.
+    """Verdict of a trial.
 
     Attributes:
       is_used: calls run by the plan.
@@ -83,7 +83,7 @@ class Trial:
 
     @property
     def concrete(self) -> ConcreteFunction:
-        """What the last step ran."""
+        """Function that the last step ran."""
         return self._traced if self._placed is None else self._placed
 
     def call(self, inputs: Sequence[tf.Tensor]) -> Any:
@@ -152,7 +152,7 @@ class Trial:
                 raise
 
     def _is_its_turn(self) -> bool:
-        """Whether no other trial is with its plan, or that one takes too long."""
+        """True if no other trial runs its plan, or if that one takes too long."""
         with _taking_turns:
             if _with_plan and self._begun[False] < MOST_STEPS:
                 return False
