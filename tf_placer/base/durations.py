@@ -1,4 +1,4 @@
-"""How long kinds of work took on this machine the last time, in a file of the user's cache."""
+"""Durations of earlier work on this machine, by kind, in a file of the user's cache."""
 
 from __future__ import annotations
 

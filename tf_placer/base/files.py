@@ -141,7 +141,7 @@ def _made(folder: pathlib.Path, given_as: str) -> Iterator[None]:
 
 
 def _make(path: pathlib.Path) -> bool:
-    """Whether a folder was not there; another process may make it first."""
+    """Makes a folder; False if it exists, which another process may have made first."""
     if path.is_dir():
         return False
     try:
