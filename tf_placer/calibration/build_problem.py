@@ -59,7 +59,7 @@ class Cache:
         self._folder = folder or default_folder()
 
     def load(self, key: dict[str, str], read: Callable[[Any], _Value]) -> _Value | None:
-        """What was saved under ``key``, or None: never saved, of another schema, or damaged (which is told).
+        """Saved value of ``key``; None if it was never saved, is of another schema, or is damaged (with a warning).
 
         Args:
           key: says what is wanted.
@@ -123,7 +123,7 @@ _Times = TypeVar("_Times", OpTimes, PairTimes, Traffic)
 
 @dataclasses.dataclass(frozen=True)
 class Profile:
-    """What the runtime says of one program on one live cluster.
+    """Measured times of one program on one live cluster.
 
     Attributes:
       op_times: device model -> times of the ops with everything on such a device.
@@ -209,7 +209,7 @@ def _kept(
     phase: str,
     measure: Callable[[], _Times],
 ) -> _Times:
-    """What the cache holds, or what is measured now and kept; how long that takes is kept, too."""
+    """Cached times, or times measured now and cached, with the duration of measuring."""
     found = cache.load(key, read)
     if found is None:
         with Durations().timing(phase):
@@ -323,7 +323,7 @@ def _traffic_key(pair: Cluster, config: RuntimeConfig) -> dict[str, str]:
 
 
 def _hardware(device: Device, config: RuntimeConfig) -> dict[str, str]:
-    """What a time depends on besides the program."""
+    """Conditions that a time depends on besides the program."""
     return {
         "inter_op_threads": str(config.inter_op_threads),
         "device": device.model,

@@ -1,4 +1,4 @@
-"""What two live workers cost each other: a tensor's time on the way, and of both ends; and a step's that they share."""
+"""Costs between two live workers: a tensor's transfer time, the time at both ends, and that of a shared step."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Hop:
 
 @dataclasses.dataclass(frozen=True)
 class PairTimes:
-    """What two workers cost each other.
+    """Costs between two workers.
 
     Attributes:
       join_ns: what a step takes longer when the second worker has a part in it, however small: the call to it.

@@ -59,7 +59,7 @@ _Value = TypeVar("_Value")
 
 @dataclasses.dataclass(frozen=True)
 class OpTimes:
-    """What the ops of a program take on one device.
+    """Times of a program's ops on one device.
 
     Attributes:
       op_ns: op name -> time, the executor's own work included, so that the sum is ``step_s``.
