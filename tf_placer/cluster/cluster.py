@@ -214,7 +214,7 @@ class Cluster:
 
     @property
     def is_live(self) -> bool:
-        """Whether placed programs can be timed on it."""
+        """True if placed programs can be timed on it."""
         return self.kind in ("local", "remote")
 
     @property
