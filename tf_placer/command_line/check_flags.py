@@ -40,7 +40,7 @@ _MOST_NAMES = 8
 
 
 def of_no_command(words: list[str], commands: Iterable[str]) -> str:
-    """What to type for a first word that is no command.
+    """Hint for a first word that is no command.
 
     Args:
       words: all that was typed; at least one.

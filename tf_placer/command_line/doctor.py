@@ -72,7 +72,7 @@ def memory_of_this_process() -> Memory:
 
 
 def _group_files(name: str) -> list[str]:
-    """What a file of control groups says, in the group of this process and in those around it."""
+    """Contents of a file of control groups, for the group of this process and those around it."""
     groups = pathlib.Path("/proc/self/cgroup").read_text(encoding="utf8").splitlines()
     own = next((line.split(":", 2)[2] for line in groups if line.startswith("0::")), "/")
     inner = pathlib.PurePosixPath(own)

@@ -159,7 +159,7 @@ def none(values: flags.FlagValues) -> None:
 
 
 def of_every_command(values: flags.FlagValues) -> None:
-    """What every command has."""
+    """Flags of every command."""
     flags.DEFINE_bool(
         "json", False, "One JSON value on standard output; what is for people goes to standard error.", values
     )
@@ -195,7 +195,7 @@ def of_completion(values: flags.FlagValues) -> None:
 
 
 def completions(values: flags.FlagValues) -> tuple[FlagWords, ...]:
-    """What can be typed for each flag of a command."""
+    """Completions of each flag of a command."""
     words = {
         **dict.fromkeys(("workload", "workloads", "held_out"), workloads.names()),
         "facts": (ALL, *workloads.names()),

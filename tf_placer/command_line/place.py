@@ -132,7 +132,7 @@ def compare(
 
 
 class _Finding(Reading):
-    """What `place` and `compare` share: candidates are found and timed, and a report of them is written.
+    """Shared part of `place` and `compare`: finds and times candidates and writes a report of them.
 
     Attributes:
       found: so far.
@@ -202,7 +202,7 @@ class _Finding(Reading):
         return [*stages, Stage(stages[-1].name, untimed)]
 
     def closing(self) -> list[Stage]:
-        """What follows the plan: the batch split over the devices instead, and telling and writing."""
+        """Stages after the plan: the batch split over the devices instead, the report, the files."""
         key = f"writing {self.asked.name}"
         return [*self.splitting(self._split), self.stages.kept(WRITE, self._write, _WRITE_S, key)]
 
@@ -265,7 +265,7 @@ class _Placing(_Finding):
         return in_or_beside(self._make_outcome(), self.request.seed)
 
     def rest(self) -> list[Stage]:
-        """What follows the problem, as far as it is known."""
+        """Stages after the problem, as far as they are known."""
         method, is_live = self.asked.method, self.asked.cluster.is_live
         self._make_outcome = self._reported_first
         if self._is_given():
@@ -372,7 +372,7 @@ class _Comparing(_Finding):
     """`compare`."""
 
     def rest(self, names: Sequence[str]) -> list[Stage]:
-        """What follows the problem: methods that make a few plans and are done need no share of the budget."""
+        """Stages after the problem: methods that make a few plans and end need no share of the budget."""
         searches = [
             self.searching(functools.partial(self._try, name), name, float(methods.find(name).goes_on))
             for name in names

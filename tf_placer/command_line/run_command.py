@@ -167,7 +167,7 @@ def _written(
 def _write_tensorboard(
     outcome: Outcome, values: flags.FlagValues, console: rich.console.Console, signature: str = ""
 ) -> None:
-    """Where it is asked for; of several signatures each in a folder of its own."""
+    """Writes TensorBoard files if asked for; of several signatures each in a folder of its own."""
     if values.tensorboard is None:
         return
     folder = pathlib.Path(values.tensorboard) / signature
