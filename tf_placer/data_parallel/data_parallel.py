@@ -29,7 +29,7 @@ from tf_placer.workers.local_workers import WorkerError
 
 @dataclasses.dataclass(frozen=True)
 class Splittable:
-    """How the step of a smaller batch is made: traced anew, so that every shape is what it would be.
+    """Recipe for the step of a smaller batch: traced anew, so that every shape is what it would be.
 
     Attributes:
       batch: examples of a step.
@@ -87,7 +87,7 @@ def _round_s(cluster: Cluster, replicas: Sequence[int], num_bytes: int) -> float
 
 
 def _ends_s(link: Link, num_bytes: int) -> float:
-    """What sending and receiving take of the devices' own time."""
+    """Time of the devices themselves for sending and receiving, in seconds."""
     fixed_ns = link.send_ns + link.receive_ns
     return fixed_ns / 1e9 + num_bytes * (link.send_ps_per_byte + link.receive_ps_per_byte) / 1e12
 
@@ -157,7 +157,7 @@ def _peak_bytes(
 
 @dataclasses.dataclass(frozen=True)
 class DataParallel:
-    """What splitting the batch would give: ``tf.distribute.MirroredStrategy`` over the cluster's devices of one type.
+    """Costs of splitting the batch, as ``tf.distribute.MirroredStrategy`` over the devices of one type.
 
     The same mathematics as the whole batch, but for the order of sums and for what a step takes from its batch: batch
     normalization has the statistics of each replica's part.
@@ -196,7 +196,7 @@ class DataParallel:
 
     @property
     def fits(self) -> bool:
-        """Whether every device holds a whole replica."""
+        """True if every device holds a whole replica."""
         return self.step_s is not None and not self.over_bytes
 
 
