@@ -71,7 +71,7 @@ class SimulatedEvaluator:
 
     @property
     def problem(self) -> Problem:
-        """What is placed."""
+        """The problem that is placed."""
         return self._problem
 
     @property
@@ -140,7 +140,7 @@ class SimulatedEvaluator:
 
     @eagerly()
     def schedule(self, device_of_unit: np.ndarray | Decisions) -> Schedule:
-        """When each op of placements [B, U], or of all that B plans decide, starts and ends.
+        """Start and end of each op of placements [B, U], or of all that B plans decide.
 
         Raises:
           InputError: wrong shape, or a placement that is not legal.
@@ -286,14 +286,14 @@ def _bytes(simulated: Measurement) -> np.ndarray:
 
 
 def search_simulator(problem: Problem) -> SimulatedEvaluator:
-    """What a search on the simulator asks: any order where an executor's threads decide, one where a queue does."""
+    """Simulator for searches: any order where an executor's threads decide, one order where a queue does."""
     if problem.cluster.newest_first().any():
         return AnyOrderEvaluator(problem)
     return SimulatedEvaluator(problem)
 
 
 def simulator_beside(evaluator: Evaluator, problem: Problem) -> SimulatedEvaluator:
-    """What times plans that nobody proposed: the evaluator where it simulates, else a simulator; never the runtime."""
+    """Simulator for plans that no method proposed: the evaluator if it simulates, else a new one; never the runtime."""
     return evaluator if isinstance(evaluator, SimulatedEvaluator) else search_simulator(problem)
 
 

@@ -95,7 +95,7 @@ class StepSpans:
 
     @property
     def last_end_ns(self) -> int:
-        """When the last op ends; what the step takes beyond it is the call to other workers."""
+        """End of the last op; the step's time beyond it is the call to other workers."""
         return int(self.end_ns.max())
 
 
@@ -104,7 +104,7 @@ class StepSpans:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class MemoryCurve:
-    """What one device holds: ``num_bytes[i]`` from ``times_ns[i]`` until the next time.
+    """Memory of one device over time: ``num_bytes[i]`` from ``times_ns[i]`` until the next time.
 
     Attributes:
       times_ns: [P] int64, ascending, from 0.
@@ -250,13 +250,13 @@ class _Path:
             kind, index = before
 
     def _busy(self, kind: Kind, index: int, start_ns: int) -> tuple[tuple[Kind, int], Cause]:
-        """What ended there as this began: it was ready before, or an input would have ended then."""
+        """Predecessor that ended there as this began: it was ready before, or an input would have ended then."""
         if kind == "transfer":
             return self._ends_on_channel[int(self._channel[index]), start_ns], "channel"
         return self._ends_on_device[int(self._spans.device_of(kind)[index]), start_ns], "device"
 
     def _input(self, kind: Kind, index: int, start_ns: int) -> tuple[Kind, int] | None:
-        """What it waits for that ended as it began."""
+        """Input that ended as it began; None without one."""
         for before in self._waits_for(kind, index):
             if self._spans.times_ns(before[0])[1][before[1]] == start_ns:
                 return before
@@ -275,7 +275,7 @@ class _Path:
         return [("op", int(spans.transfer_producer[index]))]
 
     def _arrival(self, tensor: int, device: int) -> tuple[Kind, int]:
-        """What puts a tensor on a device: its producer, or the last part of its transfer."""
+        """Source of a tensor on a device: its producer, or the last part of its transfer."""
         producer = int(self._spans.problem.tensor_producer[tensor])
         if self._spans.device_of_op[producer] == device:
             return "op", producer
@@ -295,7 +295,7 @@ class StepTimeline(StepSpans):
 
     @functools.cached_property
     def memory(self) -> tuple[MemoryCurve, ...]:
-        """What each of the D devices holds over the step; the most of it is its ``peak_bytes``."""
+        """Memory of each of the D devices over the step; the maximum is its ``peak_bytes``."""
         return memory_curves(self)
 
     @functools.cached_property
