@@ -152,7 +152,7 @@ def check_graph(graph_def: tf.compat.v1.GraphDef) -> None:
 
 
 def is_tensor_name(text: str) -> bool:
-    """Whether a text has the form ``"node"`` or ``"node:i"``."""
+    """True if a text has the form ``"node"`` or ``"node:i"``."""
     name, colon, output = text.partition(":")
     return bool(_NAME.fullmatch(name)) and (not colon or bool(_OUTPUT.fullmatch(output)))
 

@@ -242,7 +242,7 @@ class _Walk:
     def _of_branches(
         self, node: node_def_pb2.NodeDef, i: int, inputs: Sequence[tf.Tensor], shape: tf.TensorShape
     ) -> tuple[tf.TensorShape, str]:
-        """What the functions that an op calls return."""
+        """Common result of the functions that an op calls."""
         names = returned_functions(node)
         if not names:
             return shape, ""

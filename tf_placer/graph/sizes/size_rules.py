@@ -1,4 +1,4 @@
-"""How large a tensor is taken to be whose size depends on data: a bound where one follows, else an estimate.
+"""Sizes assumed for tensors whose shape depends on data: a bound where one follows, else an estimate.
 
 A rule gives one number for all dimensions that inference left open: as many rows as ``Where`` could find at most. What
 no rule knows has as many rows as its inputs, and a tensor of unknown rank is as large as its largest input; where an op
@@ -213,7 +213,7 @@ class _Reader:
 
 
 class Readers:
-    """Who reads each tensor of a graph."""
+    """Readers of each tensor of a graph."""
 
     def __init__(self, graph_def: tf.compat.v1.GraphDef, operations: Sequence[tf.Operation]) -> None:
         """Looks at each op once; ``operations`` are those of the graph's nodes, in the same order."""
