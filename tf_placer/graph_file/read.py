@@ -42,7 +42,7 @@ class Node:
 
 @dataclasses.dataclass(frozen=True)
 class Edge:
-    """What one node gives another.
+    """Tensor that one node gives another.
 
     Attributes:
       source, target: names of nodes.
@@ -58,7 +58,7 @@ class Edge:
 
 @dataclasses.dataclass(frozen=True)
 class ProfiledGraph:
-    """What a file holds.
+    """Content of a graph file.
 
     Attributes:
       file: for messages.
@@ -135,7 +135,7 @@ class ProfiledGraph:
         return position
 
     def _tensor(self, number: int) -> tuple[str, str, int]:
-        """What an edge shares with others of its tensor."""
+        """Key of the tensor of an edge, equal for all edges of that tensor."""
         edge = self.edges[number]
         return (edge.source, edge.tensor, -1) if edge.tensor else (edge.source, "", number)
 
