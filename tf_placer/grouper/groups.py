@@ -131,7 +131,7 @@ def _silence() -> Iterator[None]:
 
 
 def _flush_c() -> None:
-    """What C's stdio still holds goes where it was meant to go; it would be printed at exit."""
+    """Flushes C's stdio, whose buffer would otherwise be printed at exit."""
     ctypes.CDLL(None).fflush(None)
 
 
