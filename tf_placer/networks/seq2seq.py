@@ -14,7 +14,7 @@ from tf_placer.base import masked
 
 
 class DeviceChoices(NamedTuple):
-    """What the devices of a problem are like, and what each group may choose.
+    """Features of a problem's devices, and the legal choices of each group.
 
     Attributes:
       features: [D, K] float32.
@@ -114,7 +114,7 @@ class ProjectedLstm(snt.RNNCore):
 
 
 class Decoded(NamedTuple):
-    """What the Placer did: actions [M, K, G] int32 and the masked logits [M, K, G, D] they were drawn from."""
+    """Decoded actions [M, K, G] int32 and the masked logits [M, K, G, D] they were drawn from."""
 
     actions: tf.Tensor
     logits: tf.Tensor
@@ -133,7 +133,7 @@ class Decoded(NamedTuple):
 
 
 class _Encoded(NamedTuple):
-    """What all steps of the decoder read.
+    """Inputs of all steps of the decoder.
 
     Attributes:
       memory: [M, S, H], the encoded steps.
@@ -152,7 +152,7 @@ class _Encoded(NamedTuple):
 
 
 class _Steps(NamedTuple):
-    """What is added to the logits, and what is legal, by steps.
+    """Addends of the logits, and legality, by steps.
 
     Attributes:
       leaning: [S, c, D], before they are bounded.
