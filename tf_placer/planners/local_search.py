@@ -24,7 +24,7 @@ _MOST = 2**20
 
 @dataclasses.dataclass(frozen=True)
 class LocalSearchConfig(Settings):
-    """How moves are drawn and accepted.
+    """Settings for drawing and accepting moves.
 
     Attributes:
       chains: searches that run side by side in the simulator, a thread each, of which the best counts; 0 for one on
@@ -104,7 +104,7 @@ _SLACK = 0.05  # a unit has slack when it can wait longer than this share of the
 
 
 def move_tables(problem: Problem, config: LocalSearchConfig) -> MoveTables:
-    """What moves on a problem are drawn from."""
+    """Tables from which moves on a problem are drawn."""
     graph = unit_graph(problem)
     neighbors = local_edges(problem, graph).neighbors("both")
     work_ns = problem.work_ns()
@@ -215,7 +215,7 @@ _STATE = {
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Burst:
-    """What a planner that simulates by itself has done in one call.
+    """Result of one call of a planner that simulates by itself.
 
     Attributes:
       device_of_unit: [C, U] int32, the best placement so far of each chain.
@@ -271,7 +271,7 @@ class SimulatedLocalSearch:
         )
 
     def state(self) -> dict[str, Any]:
-        """Where every chain is."""
+        """State of every chain."""
         return chains_state(self._chains)
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -346,7 +346,7 @@ class LocalSearch:
         self._rounds += 1
 
     def state(self) -> dict[str, Any]:
-        """Where it is, how it got there, and where the random numbers are."""
+        """Position of the search, its history, and the state of its random numbers."""
         return {
             "device_of_unit": self.device_of_unit,
             "runtime_s": self.runtime_s,

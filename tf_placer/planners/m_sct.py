@@ -124,7 +124,7 @@ class EarliestStart:
     def _unless_awake(
         self, device: int, found: tuple[float, float, int] | None
     ) -> tuple[float, float, int] | None:
-        """What a device starts when it may be waiting for a favorite."""
+        """Next (start, key, op) on a device that may be waiting for a favorite; None where nothing can start."""
         child, until = self._awake[device]
         if child < 0 or self._done[child] or (found is not None and found[2] == child):
             return found
@@ -138,7 +138,7 @@ class EarliestStart:
         return found
 
     def _is_current(self, op: int, device: int) -> bool:
-        """Whether an op could still go to a device."""
+        """True if an op could still go to a device."""
         if self._done[op]:
             return False
         home = self._schedule.device_of_unit[self._unit[op]]
@@ -218,7 +218,7 @@ _NEAR = 0.5  # what is below it is near, rounded
 
 
 class FavoriteChildren(NamedTuple):
-    """Who is whose favorite; each op has at most one favorite and is that of at most one.
+    """Favorite readers; each op has at most one favorite and is that of at most one.
 
     Attributes:
       child: [N] int64, the favorite reader of each op, -1 for none.
@@ -352,7 +352,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True)
 class MSctConfig(Settings):
-    """How large the linear programs are.
+    """Limits on the size of the linear programs.
 
     Attributes:
       window_edges: most edges between ops in one program; a larger graph is cut into windows of so many.

@@ -40,7 +40,7 @@ LONGEST_LATE = _MOST
 
 @dataclasses.dataclass(frozen=True)
 class MemeticConfig(Settings):
-    """How long it stays at each coarseness, and how chains accept.
+    """Settings for the turns at each coarseness, and for the chains' acceptance.
 
     Attributes:
       chains: searches that run side by side in the simulator, a thread each; 0 for one on each core that the process
@@ -123,7 +123,7 @@ _MOST_DOUBLED = 1000  # times, of a setback: long before that it is the whole st
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Level:
-    """What one turn searches: the placements of groups of units."""
+    """Search space of one turn: the placements of groups of units."""
 
     search: ChainSearch
     unit: np.ndarray  # [U] int32, the group of each unit
@@ -215,7 +215,7 @@ class SimulatedMemetic:
         )
 
     def state(self) -> dict[str, Any]:
-        """Where every chain is, and where it was when its turn began."""
+        """State of every chain, now and at the beginning of its turn."""
         state = {name: getattr(self, f"_{name}") for name in (*_COUNTS, *_ARRAYS)}
         state["starts"], state["start_ns"] = self._starts.copy(), self._start_ns.copy()
         if self._turn:
@@ -240,7 +240,7 @@ class SimulatedMemetic:
         return self._config.turn << (finer + self._doublings)
 
     def _relinks(self, turn: int) -> bool:
-        """Whether a turn is of groups again, after units."""
+        """True if a turn is of groups again, after units."""
         return bool(self._parts) and turn > len(self._parts) + 1 and (turn - len(self._parts)) % 2 == 0
 
     def _time_starts(self, count: int) -> None:

@@ -248,7 +248,7 @@ def topological_fill(problem: Problem, config: NoSettings = NoSettings(), seed: 
 
 
 def _limits(capacity: np.ndarray, total_bytes: int) -> list[list[float]]:
-    """What devices of some capacity [D] are filled up to, in several ways."""
+    """Fill limits of devices of some capacity [D], in several variants."""
     ways = [capacity.tolist()]
     if not total_bytes:
         return ways
@@ -373,7 +373,7 @@ class RandomSearch:
         """Nothing."""
 
     def state(self) -> dict[str, Any]:
-        """Where the generator is."""
+        """State of the generator."""
         return self._blocks.state()
 
     def restore(self, state: dict[str, Any]) -> None:
