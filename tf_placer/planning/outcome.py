@@ -116,7 +116,7 @@ class Timed:
 
     @property
     def is_single(self) -> bool:
-        """Whether it is the best single device, the reference of all others."""
+        """True for the best single device, the reference of all others."""
         return self.name == SINGLE
 
     @property
@@ -234,7 +234,7 @@ class Outcome:
 
     @property
     def num_layers(self) -> int:
-        """How many layers have ops of their own, beside those of layers inside them."""
+        """Number of layers that have ops of their own, besides those of layers inside them."""
         return 0 if self.layers is None else len(np.unique(self.layers.layer_of_op))
 
     @property
@@ -244,7 +244,7 @@ class Outcome:
 
     @property
     def recommended(self) -> Timed:
-        """What a live search has decided, the plan of least memory where that was sought, or else the fastest."""
+        """Plan that a live search decided on, else the plan of least memory if that was sought, else the fastest."""
         if self.decided is not None:
             return self.decided
         if self.written.search is not None and self.written.search.least_memory is not None:
@@ -272,7 +272,7 @@ class Outcome:
 
     @functools.cached_property
     def room(self) -> Room | None:
-        """What the step needs of a single device; None where one holds it."""
+        """Memory that the step needs of a single device; None where one holds it."""
         return room_needed(self.problem)
 
     @functools.cached_property
@@ -282,7 +282,7 @@ class Outcome:
 
     @property
     def _proven_s(self) -> float:
-        """What one method proves holds for all."""
+        """Largest lower bound that any method has proven, in seconds; it holds for all."""
         return max((one.search.proven_s for one in self.candidates if one.search is not None), default=0.0)
 
     @property
@@ -302,7 +302,7 @@ class Outcome:
         return max(self._lower_bounds.best_s, self._proven_s)
 
     def is_optimal(self, candidate: Timed) -> bool:
-        """Whether it is proven that no placement that fits is faster in the simulator."""
+        """True if it is proven that no placement that fits is faster in the simulator."""
         by_simulator = candidate.search is not None and candidate.search.evaluator == SIMULATED
         return by_simulator and takes_no_more(candidate.simulated_s or 0.0, self.lower_bound_s)
 
@@ -396,7 +396,7 @@ def outcome_of_plan(placement: Placement, kept: Mapping[str, Any], item: Item | 
 
 
 def kept_of_plan(outcome: Outcome) -> dict[str, Any]:
-    """What the file of a function's plan has beside its devices."""
+    """Entries of a function's plan file besides its devices."""
     times = {
         key: getattr(outcome.named(row) or Timed(row), field) for key, (row, field) in _KEPT_TIMES.items()
     }

@@ -49,7 +49,7 @@ def searching(method: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Asked:
-    """What a plan is searched for, where, and how long.
+    """Search request: program, devices, method, and budget.
 
     Attributes:
       name: of the program, under which durations are kept.
@@ -78,7 +78,7 @@ class Asked:
 
     @property
     def where(self) -> str:
-        """What durations are kept under that the cluster matters for."""
+        """Key of durations that depend on the cluster."""
         return f"{self.name} on {self.cluster.name}"
 
 
@@ -181,7 +181,7 @@ class Road:
         return Stage(name, run, end_s, ending if share else "", share=share / parts)
 
     def budget_in(self, seconds: float) -> Budget:
-        """What was asked for, in no more than so many seconds."""
+        """Requested budget, cut to so many seconds."""
         return Budget(min(seconds, self.asked.budget.seconds), self.asked.budget.evaluations)
 
     def search(
