@@ -321,7 +321,7 @@ def _received(node: tf.compat.v1.NodeExecStats) -> Span:
 
 
 def _times_ns(node: tf.compat.v1.NodeExecStats) -> tuple[int, int]:
-    """When it ran; what crosses has microseconds only."""
+    """Start and end of a node; times of transfers have microseconds only."""
     if node.all_start_nanos:
         return node.all_start_nanos + node.op_start_rel_nanos, node.all_start_nanos + node.op_end_rel_nanos
     start_us = node.all_start_micros
