@@ -160,7 +160,7 @@ def checked_units(
 def _parted(
     unit: int, units: np.ndarray, allowed: np.ndarray, names: tuple[str, ...], cluster: Cluster
 ) -> str:
-    """Which ops of a unit have no device in common: two that have none by themselves, if there are such."""
+    """Ops of a unit that have no device in common: two that have none by themselves, if there are such."""
     ops = np.flatnonzero(units == unit)
     ops = ops[np.unique(allowed[ops], axis=0, return_index=True)[1]]  # as few as there are choices of devices
     apart = [(a, b) for a in ops for b in ops if not (allowed[a] & allowed[b]).any()]

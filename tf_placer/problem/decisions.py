@@ -1,4 +1,4 @@
-"""What a batch of plans decides: devices, and where it is decided an order of execution and fusion clusters."""
+"""Decisions of a batch of plans: devices and, if decided, an order of execution and fusion clusters."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FIELDS = ("device_of_unit", *UNDECIDED)
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Decisions:
-    """What B plans of one problem decide; legal or not, which the problem knows.
+    """Decisions of B plans of one problem; their legality is checked by the problem.
 
     Arrays are kept as read-only copies. Tensors stay tensors, so that only the rows that are wanted are copied out.
 
@@ -120,7 +120,7 @@ class Decisions:
 
 
 def decisions_of(value: object, problem: Problem) -> Decisions:
-    """What is given for plans of a problem: an array [B, U], a list of rows, a tensor, or ``Decisions``.
+    """Decisions from plans of a problem: an array [B, U], a list of rows, a tensor, or ``Decisions``.
 
     Raises:
       InputError: no whole numbers, or other shapes.

@@ -60,7 +60,7 @@ def _scope(path: str, ops: set[str], kinds: set[str], known: dict[str, Scope]) -
 
 
 def _is_op(parts: Sequence[str], first: int, ops: set[str], kinds: set[str]) -> bool:
-    """Whether ``parts``, or what is left without the first of them, is the name of an op, or its last a type of ops."""
+    """True if ``parts``, or all but the first of them, name an op, or if the last is a type of ops."""
     last = parts[-1].removesuffix(_GRADIENT)
     names = ("/".join(parts), "/".join((*parts[first:-1], last)))
     return without_count(last) in kinds or any(name in ops for name in names)
@@ -106,7 +106,7 @@ def _spread(found: list[Scope], edges: Sequence[tuple[int, int]]) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class VariableScopes:
-    """Where the variables of a program belong.
+    """Scopes that the variables of a program belong to.
 
     Attributes:
       home: variable's op -> scope of the layer that it belongs to; () where nothing says so.
@@ -160,7 +160,7 @@ def _counted(part: str, name: str) -> bool:
 
 
 def layer_names(layers: Iterable[Scope], named_by: Mapping[Scope, Scope]) -> dict[Scope, Scope]:
-    """What each layer is called: as its variables say, and where those say it of one, its siblings alike.
+    """Names of layers: as their variables say and, where those say it of one, of its siblings too.
 
     A layer without variables loses its count only where a sibling's variables show that Keras counted, and where no
     sibling would be called the same; so does what is around a layer that was counted. Layers that read the same

@@ -1,4 +1,4 @@
-"""What no placement can hold less of: bounds on the fullest accelerator's share of its memory."""
+"""Lower bounds on memory: on the fullest accelerator's share of its memory, for any placement."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from tf_placer.problem.check_arrays import tensor_of_edge
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TransferTimes:
-    """What the links of a cluster take, sending and receiving included.
+    """Transfer times over the links of a cluster, sending and receiving included.
 
     A tensor of b bytes takes ``fixed_ns + ns_per_byte * b``. That is what the simulator takes for it where its channel
     is free and neither end has anything else to do, but for rounding to whole nanoseconds.

@@ -378,7 +378,7 @@ class Placement:
         return json.dumps({**plan, **devices, **schedule}, indent=1) + "\n"
 
     def _schedule(self) -> dict[str, dict[str, int]]:
-        """What the file has beyond devices: every op's priority, and the cluster of ops that are in one."""
+        """Entries of the file beyond devices: every op's priority, and the cluster of ops that are in one."""
         found, ops = {}, self.problem.op_names
         if self.priority_of_op is not None:
             found["priorities"] = dict(zip(ops, self.priority_of_op.tolist(), strict=True))
