@@ -104,7 +104,7 @@ def write_report(
 def reserved_out(
     out: pathlib.Path, saved_model: str | None = None
 ) -> contextlib.AbstractContextManager[None]:
-    """Where results of this run, and of no other at the same time, can be written to ``out``: see ``reserved``.
+    """Reserves ``out`` for the results of this run, against other runs at the same time: see ``reserved``.
 
     Args:
       out: where they go.
@@ -167,7 +167,7 @@ def summary(outcome: Outcome) -> dict[str, Any]:
 
 
 def _of_layers(outcome: Outcome) -> dict[str, Any]:
-    """How many layers have ops, and what a plan of whole ones takes, if there is one."""
+    """Number of layers that have ops, and step time of a plan of whole layers, if there is one."""
     whole, devices = outcome.whole, [device.name for device in outcome.problem.cluster.devices]
     return {
         "layers": outcome.num_layers,
@@ -179,7 +179,7 @@ def _of_layers(outcome: Outcome) -> dict[str, Any]:
 
 
 def _of_memory(outcome: Outcome) -> dict[str, Any]:
-    """What the least memory cost, and what one device lacks; None where it does not apply."""
+    """Slow-down of the plan of least memory, and the memory that one device lacks; None where it does not apply."""
     found, room = outcome.search.least_memory, outcome.room
     return {
         "objective": "time" if found is None else "memory",
@@ -334,7 +334,7 @@ def _write_settings(candidate: Timed, result: SearchResult, folder: pathlib.Path
 
 
 def _hyperparameter(value: Any) -> bool | float | str:
-    """What the tab can show: it has truth values, numbers and texts."""
+    """Value in a type that the tab can show: truth values, numbers and texts."""
     return value if isinstance(value, bool | int | float | str) else str(value)
 
 

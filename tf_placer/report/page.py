@@ -39,7 +39,7 @@ train_step = tf_placer.placed_function(train_step, placement, *example_args)"""
 
 
 def how_to(out: pathlib.Path, files: Collection[str], made_for: Mapping[str, Any]) -> tuple[HowTo, ...]:
-    """What to type, with the names of the files that are there.
+    """Commands to type, with the names of the files that are there.
 
     Args:
       out: the folder.

@@ -18,7 +18,7 @@ _SAME = 0.005  # a share of the step time that nobody would change a program for
 
 
 def verdict(outcome: Outcome) -> str:
-    """What is gained over a single device, or that nothing is; what memory, layers and the batch have to do with it."""
+    """Gain over a single device, or that there is none; the part of memory, layers and the batch in it."""
     return "\n".join(
         [
             _gained(outcome),
@@ -133,7 +133,7 @@ def capital(text: str) -> str:
 
 
 def fit_sentences(outcome: Outcome) -> list[str]:
-    """Where no single accelerator holds the step: what it needs, what holds most, and how the plan written fits."""
+    """Sentences for a step that no single accelerator holds: what it needs, what holds most, how the plan fits."""
     if outcome.room is None:
         return []
     name, peak_bytes, has_bytes = _fullest(outcome.search)
@@ -292,7 +292,7 @@ def use_of_plan(outcome: Outcome, is_used: bool | None) -> str:
 
 
 def why_not_used(outcome: Outcome) -> str:
-    """Why a plan was found and is not used, as the end of a warning."""
+    """Reason why a plan was found and is not used, as the end of a warning."""
     found = outcome.beside_unplaced or "not clearly faster than the function as it is"
     return (
         f"a plan was found and is {found} ({_last_times(outcome)}); keep_unplaced=False runs it all the same"
