@@ -178,7 +178,7 @@ def _moved(
 
 
 def _here(captured: tf.Tensor, op: tf.Operation, name: str, may_add: bool) -> tf.Tensor:
-    """What stands in the graph of ``op`` for a captured tensor; itself where it is of no traced graph.
+    """Counterpart of a captured tensor in the graph of ``op``; itself where it is of no traced graph.
 
     Raises:
       InputError: it is not there, and cannot be added.

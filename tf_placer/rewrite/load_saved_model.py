@@ -144,7 +144,7 @@ def _checked(model: SavedModel, devices: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_one(device: str, wanted: str) -> bool:
-    """Whether a full name is what a device string, in which parts may be left out, can mean."""
+    """True if a full name matches a device string, in which parts may be left out."""
     have, want = tf.DeviceSpec.from_string(device), tf.DeviceSpec.from_string(wanted)
     return all(
         getattr(want, part) in (None, getattr(have, part))

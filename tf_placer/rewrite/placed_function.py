@@ -71,7 +71,7 @@ def with_host_ops_here(item: Item, device_of_op: Mapping[str, str]) -> Mapping[s
 
 
 def _is_at(device: str, address_space: str) -> bool:
-    """Whether a device is one of a process."""
+    """True if a device belongs to a process."""
     have, want = tf.DeviceSpec.from_string(device), tf.DeviceSpec.from_string(address_space)
     return (have.job, have.replica, have.task) == (want.job, want.replica, want.task)
 

@@ -109,7 +109,7 @@ class HasPlacement(Protocol):
 
 
 def plan_file(signature: str) -> pathlib.Path:
-    """Where in an exported SavedModel the plan of a signature lies."""
+    """Path, in an exported SavedModel, of the plan of a signature."""
     return PLANS / f"{urllib.parse.quote(signature, safe='')}.json"
 
 
@@ -241,7 +241,7 @@ def plans_in(path: str | os.PathLike[str]) -> dict[str, dict[str, str]]:
 
 
 class _Shared:
-    """What several signatures may have in common: there the first plan counts."""
+    """Parts that several signatures may have in common: there the first plan counts."""
 
     def __init__(self, model: SavedModel) -> None:
         self._model = model

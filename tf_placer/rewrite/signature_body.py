@@ -234,7 +234,7 @@ class _Functions:
         }
 
     def paths(self, names: Iterable[str]) -> list[str]:
-        """Where functions are in the objects: ``"serve"``, ``"encoder.encode"``."""
+        """Paths of functions in the objects: ``"serve"``, ``"encoder.encode"``."""
         return sorted({self._path_of(name) for name in names})
 
     def _variables(self, numbers: Iterable[int]) -> set[int]:

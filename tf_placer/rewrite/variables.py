@@ -73,11 +73,11 @@ class Storages:
         self._look_for_others()
 
     def why_held(self, handle: tf.Tensor) -> str:
-        """What holds a handle and cannot be given another, as the end of a sentence; empty where nothing does."""
+        """Holder of a handle that cannot be given another, as the end of a sentence; empty without one."""
         return self._reasons.get(id(handle), "")
 
     def is_placed(self, handle: tf.Tensor) -> bool:
-        """Whether a placed function has a handle: it could follow, but its ops were put where the variable is now."""
+        """True if a placed function has a handle: it could follow, but its ops were put where the variable is now."""
         return any(
             function in _placed and any(captured is handle for captured in function.captured_inputs)
             for function in self.functions
