@@ -70,7 +70,7 @@ class MemoryWatch:
 
     @property
     def is_mute(self) -> bool:
-        """Whether a worker left a question about its memory unanswered: it hangs, and so would the next program."""
+        """True if a worker left a question about its memory unanswered: it hangs, and so would the next program."""
         return any(memory.is_mute for memory in self.memories)
 
     def peak_bytes(self) -> dict[str, int]:
