@@ -10,7 +10,7 @@ from types import FrameType
 
 
 class CtrlC:
-    """What the next Ctrl-C does.
+    """Handler of Ctrl-C, whose effect depends on how often it was pressed.
 
     The first is a ``KeyboardInterrupt``, as everywhere, or, where one would leave something half done (``shielded``),
     only noted. The second changes nothing: who presses twice has asked once, and what was found is being put away. The

@@ -71,7 +71,7 @@ SLOW_DOWN = 0.1
 
 @dataclasses.dataclass(frozen=True)
 class Objective:
-    """What is sought.
+    """Objective of a search.
 
     Attributes:
       name: ``"time"``: the fastest plan. ``"memory"``: the plan whose fullest accelerator takes the smallest share of

@@ -109,7 +109,7 @@ class _Lowering:
 
     @property
     def goes_on(self) -> bool:
-        """Whether less can be hoped for."""
+        """True while less memory can be hoped for."""
         return self._share > self._bound
 
     def step(self, most: float) -> None:
@@ -170,7 +170,7 @@ class _Lowering:
             self._runtime_s, self._peak_bytes = float(measured.runtime_s[row]), measured.peak_bytes[row]
 
     def entry(self, elapsed_s: float) -> HistoryEntry:
-        """Where the search is."""
+        """History entry of the search as it stands."""
         return HistoryEntry(self.evaluations, elapsed_s, self._runtime_s, math.nan, 0)
 
     def result(self, search_s: float, interrupted: bool) -> SearchResult:

@@ -23,7 +23,7 @@ _LONGER = 3  # each time that an arm gained nothing it waits so many times as lo
 
 @dataclasses.dataclass(frozen=True)
 class PortfolioConfig(Settings):
-    """How a portfolio spends its budget.
+    """Settings for dividing a portfolio's budget among its methods.
 
     Attributes:
       slices: turns that the budget is cut into; the last round of a turn may take longer.
@@ -173,7 +173,7 @@ class Portfolio:
         return min(until, self._config.head) if used < self._config.head else until
 
     def state(self) -> dict[str, Any]:
-        """Where the race is, and every arm."""
+        """State of the race, and of every arm."""
         state: dict[str, Any] = {
             "made": [self._made, self._constructs_until],
             "opened": self._opened,
@@ -245,7 +245,7 @@ class _Arm:
         return bool(self._found)
 
     def standing(self) -> list:
-        """What is no array."""
+        """State that is no array."""
         return [self.goes_on, self.best_s, self.gain, self.again, self._wait, self._made]
 
     def state(self) -> dict[str, Any]:
@@ -266,7 +266,7 @@ class _Arm:
 def portfolio_rounds(
     members: Callable[[], Sequence[MethodSpec]],
 ) -> Callable[[Context, PortfolioConfig], Iterator[Round]]:
-    """What builds the rounds of a portfolio of methods, which are asked for when it begins."""
+    """Function that builds the rounds of a portfolio of methods, which are looked up when it begins."""
     return lambda context, config: Portfolio(members(), config, context).rounds()
 
 
@@ -280,7 +280,7 @@ def _best_s(batch: Round) -> float:
 
 
 def _share(before_s: float, after_s: float) -> float:
-    """What part of a time is gone; all of it where there was none before."""
+    """Fraction by which a time has fallen; 1 where there was none before."""
     if math.isinf(before_s):
         return 0.0 if math.isinf(after_s) else 1.0
     return 1 - after_s / before_s if before_s else 0.0

@@ -1,4 +1,4 @@
-"""What a search method yields: a batch of evaluated placements."""
+"""Rounds of a search: batches of evaluated placements, starting plans, one driver loop per kind of method."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def _bundled(decisions: Any) -> Decisions:
 
 @dataclasses.dataclass(frozen=True)
 class Context:
-    """What every method is given.
+    """Context of a search, given to every method.
 
     Attributes:
       problem: what to place.
@@ -203,12 +203,12 @@ class Context:
 
     @property
     def start_by(self) -> str:
-        """What made ``start``: the name of a method; ``"start"`` where it was given."""
+        """Source of ``start``: the name of a method; ``"start"`` where it was given."""
         return self.starts.made_by[0] if self.given is None else "start"
 
     @property
     def reference_s(self) -> float:
-        """What rewards are relative to, wherever a search begins."""
+        """Reference time of rewards in seconds, whatever plan the search begins with."""
         return self.starts.reference_s
 
 
@@ -315,7 +315,7 @@ def _own_rounds(spec: MethodSpec, config: Any, context: Context) -> Iterator[Rou
 
 
 def _simulate(context: Context) -> SimulateFn:
-    """What times plans that nobody proposed: never the runtime."""
+    """Simulator of plans that no method proposed: never the runtime."""
     simulator = simulator_beside(context.evaluator, context.problem)
 
     def simulate(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

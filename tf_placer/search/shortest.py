@@ -81,7 +81,7 @@ class Room:
 
 
 def room_needed(problem: Problem) -> Room | None:
-    """What the step needs of the accelerator that lacks least; None where one holds it, by the simulator."""
+    """Memory that the step needs of the accelerator that lacks least; None where one holds it, by the simulator."""
     counted, capacity = accelerators(problem.cluster), problem.cluster.capacity_bytes()
     rows = single_device_placements(_off_the_host(problem))[counted]
     measured = SimulatedEvaluator(problem).evaluate(rows)
@@ -198,7 +198,7 @@ def start_of(problem: Problem, start: Placement | np.ndarray | None, method: Met
 
 
 def _same_units(one: Problem, other: Problem) -> bool:
-    """Whether a placement of one problem means the same for the other, whatever their costs."""
+    """True if a placement of one problem means the same for the other, whatever their costs."""
     names = [[device.name for device in problem.cluster.devices] for problem in (one, other)]
     return one is other or (
         names[0] == names[1]
@@ -355,7 +355,7 @@ def _fits_nowhere(problem: Problem, lacking: str) -> str:
 
 
 def _room(problem: Problem) -> str:
-    """What the step needs of one device, and which machine would do, as the end of a line."""
+    """Memory that the step needs of one device, and a machine that would do, as the end of a line."""
     room = room_needed(problem)
     return "" if room is None else f": {room}"
 
