@@ -71,7 +71,7 @@ def preloading(library: pathlib.Path | None) -> Iterator[tuple[dict[str, str], t
 
 
 def are_workers_open() -> bool:
-    """Whether the environment wants workers that listen on every interface.
+    """True if the environment wants workers that listen on every interface.
 
     Raises:
       InputError: it says neither yes nor no.
@@ -193,7 +193,7 @@ def onednn_off() -> contextlib.AbstractContextManager[None]:
 
 
 def has_forked() -> bool:
-    """Whether a server of this process has imported TensorFlow, so that more workers are there in a moment."""
+    """True if a server of this process has imported TensorFlow, so that more workers are there in a moment."""
     return any(server.is_alive and server.has_forked for server in _own_servers())
 
 

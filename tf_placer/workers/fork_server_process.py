@@ -31,7 +31,7 @@ _PARENT_POLL_S = 0.5
 
 @dataclasses.dataclass(frozen=True)
 class ServerSpec:
-    """What a server is told.
+    """Settings of a server.
 
     Attributes:
       worker_file: of ``worker_process``: its ``work`` is what a worker does.

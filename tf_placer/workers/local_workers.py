@@ -368,7 +368,7 @@ class RemoteWorkers:
 
 
 class Workers(Protocol):
-    """What a session needs of the processes behind it."""
+    """Interface of the processes behind a session."""
 
     @property
     def target(self) -> str: ...

@@ -28,7 +28,7 @@ _CPU = "CPU:0"
 
 @dataclasses.dataclass(frozen=True)
 class WorkerSpec:
-    """What one worker must be.
+    """Settings of one worker.
 
     Attributes:
       job, task: its place in the TensorFlow cluster.
@@ -80,7 +80,7 @@ def forget_preloaded() -> None:
 
 
 def is_on_loopback() -> bool:
-    """Whether a socket that is bound to every interface is bound to the loopback alone."""
+    """True if a socket that is bound to every interface is bound to the loopback alone."""
     with socket.socket() as trial:
         trial.bind(("", 0))
         return str(trial.getsockname()[0]) == "127.0.0.1"
