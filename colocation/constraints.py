@@ -204,7 +204,7 @@ class Buffers:
 
 @functools.cache
 def _has_references(op_type: str) -> tuple[bool, bool]:
-    """Whether inputs, and outputs, of a type are references."""
+    """Pair of flags: the type has reference inputs, and it has reference outputs."""
     definition = op_definition(op_type)
     if definition is None:
         return False, False
@@ -427,7 +427,7 @@ def loop_frames(index: GraphIndex) -> Iterator[Merge]:
 
 
 def reference_readers(index: GraphIndex) -> Iterator[Merge]:
-    """Who reads a v1 variable through its reference, or after a write through an earlier read, stays with it.
+    """Merges of a v1 variable with ops that read its reference, or read it again after a write.
 
     Such a reader sees the variable's buffer as it is when the reader runs. On another device it would have what the
     buffer held when it was sent, which may be before a write that the reader waits for.

@@ -1,4 +1,4 @@
-"""What is known of TensorFlow's op types beyond their OpDefs: one table, in which each op type stands once.
+"""Facts of TensorFlow's op types beyond their OpDefs: one table, in which each op type stands once.
 
 A row is facts, ``|``, and the op types that have exactly these. ``FACTS`` says what a fact means; one with a value is
 written ``fact=value``. Lines of op types alone go on with the row above.

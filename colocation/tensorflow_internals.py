@@ -1,4 +1,4 @@
-"""What the project takes from TensorFlow beside its public API: nothing else imports or reads a private name of it.
+"""Private names of TensorFlow that the project uses: no other module imports or reads one.
 
 TensorFlow may move these in any release. Each is exercised by ``tests/colocation/tensorflow_internals_test.py``, so an
 upgrade that moves one fails there by name. It is in the lowest band because ``colocation`` reads op definitions, and it
@@ -288,7 +288,7 @@ class WrappingFunction(Function):
             super().__setattr__(name, value)
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
-        """What runs for such arguments; no tensor need have a value."""
+        """Function that runs for such arguments; no tensor need have a value."""
         return self._of_concrete(self.unplaced.get_concrete_function(*args, **kwargs))
 
     def get_initialization_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:

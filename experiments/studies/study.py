@@ -188,7 +188,7 @@ class Study:
 
     @property
     def is_table(self) -> bool:
-        """Whether the page is a table beside published numbers, and not one of curves."""
+        """True if the page is a table next to published numbers, and not one of curves."""
         return bool(self.source)
 
     @property
