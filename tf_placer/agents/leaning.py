@@ -1,4 +1,4 @@
-"""Devices that groups may choose, and which of them untaught weights prefer: that of each group in a plan."""
+"""Legal devices of groups, the devices that untaught weights prefer (those of a plan), and seeded weights."""
 
 from __future__ import annotations
 

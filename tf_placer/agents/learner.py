@@ -1,4 +1,4 @@
-"""Learned methods: what they are to a search, and the one loop in which their policies are trained."""
+"""Learned methods: their protocol, the one loop that trains their policies, gradient steps, and elites."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def executed_times(runtime_s: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
     return tf.where(valid, tf.cast(runtime_s, tf.float64), tf.constant(np.inf, tf.float64))
 
 
-# Steps down a loss: optimizers that are whole before the first one, gradients clipped, gradients of parts.
+# Gradient steps: optimizers with all variables made beforehand, clipped gradients, gradients in parts.
 
 Variables = Sequence[tf.Variable]
 

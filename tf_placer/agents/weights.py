@@ -1,4 +1,4 @@
-"""Weights of a policy in a file: what they were learned for is in it, and weights of anything else are refused."""
+"""Weights of a policy in a file, with the kind of policy they are for; and the protocol of teaching one."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def _entry(header: Mapping[str, Any], part: str, name: str) -> Any:
     return value if isinstance(value, (int, float, bool)) else str(value)[:60]
 
 
-# What a policy is while it is taught on many problems: it is shown them, with good plans if it needs some.
+# Protocol of a policy that is taught on many problems, with good plans if it needs some.
 
 
 class Student(Protocol):

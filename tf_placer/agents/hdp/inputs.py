@@ -1,4 +1,4 @@
-"""Inputs of the Hierarchical planner's policy: a problem, and the plan that the policy begins with."""
+"""Inputs of the Hierarchical planner's policy: a problem, the plan it begins with, and embeddings of groups."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def _standardized(columns: np.ndarray) -> np.ndarray:
     return ((columns - columns.mean(axis=0)) / (columns.std(axis=0) + 1e-6)).astype(np.float32)
 
 
-# What the Placer sees of each group.
+# Embeddings of groups, which the Placer reads.
 
 _SIZES = 16  # of the first 4 outputs
 assert UNIT_COLUMNS["sizes"].start == 0 and UNIT_COLUMNS["sizes"].stop >= _SIZES

@@ -1,4 +1,4 @@
-"""REINFORCE for the Hierarchical planner."""
+"""REINFORCE for the Hierarchical planner, and changes of its best plan so far."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tf_placer.grouper.groups import legality_classes, unit_groups
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph
 
-# The best plan so far, with units in other groups.
+# Regroupings of the best plan so far.
 
 MOST_MOVES = 4
 """Moves of one sample, at most."""
@@ -151,7 +151,7 @@ def _made(moves: Moves) -> tf.Tensor:
     return tf.range(MOST_MOVES) < moves.count[:, tf.newaxis]
 
 
-# Samples that change the best plan so far: what they change, and what that is worth.
+# Samples that change the best plan so far: how they are drawn, and their advantages.
 
 MOVES_DEVICES = 4
 """Once units move, one sample in so many still puts groups on other devices."""

@@ -1,4 +1,4 @@
-"""A list scheduler whose rule was learned on other programs, and is searched for on this one."""
+"""Learned list scheduler: its rule is taught on other programs, and adapted to this one by cross-entropy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tf_placer.planners.plain import single_device_placements
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import held_bytes
 
-# Settings of the learned list scheduler.
+# Settings.
 
 _MOST = 2**20
 
@@ -56,7 +56,7 @@ class LearnedListConfig(Settings):
     weights: str = setting("shipped", remedy=WEIGHTS_REMEDY)
 
 
-# A distribution of rules for one problem, which moves to those that fare well.
+# Learner: a distribution of rules for one problem, which moves to those that do well.
 
 
 class Rules:
@@ -99,7 +99,7 @@ class Rules:
         self.spread = np.maximum(narrower, np.minimum(self.spread, config.least_spread))
 
 
-# A problem as rules of list scheduling see it: nothing in it has a unit, a name or a size.
+# Features of a problem for rules: nothing in them has a unit, a name or a size.
 
 # Of what ``list_inputs`` makes: rules that were taught with another one say something else.
 INPUTS_VERSION = 1
@@ -253,7 +253,7 @@ def _within(values: np.ndarray) -> np.ndarray:
     return np.clip(values, -_INPUTS_MOST, _INPUTS_MOST)
 
 
-# Placements of one problem by rules of list scheduling.
+# Placements of one problem by rules.
 
 
 class ListPlacer:
@@ -272,7 +272,7 @@ class ListPlacer:
         return np.array([self._certain(self._likely(row)) for row in rows], np.int32)
 
 
-# A distribution of rules of list scheduling.
+# Distribution of rules.
 
 # What a rule looks at before it was taught anything: where the op is fast, what crosses, and what is full.
 _UNTAUGHT = {
@@ -317,7 +317,7 @@ def learned_list_kind() -> PolicyKind:
     return PolicyKind(RulePrior.__name__, {"rule": RULE_VERSION, "inputs": INPUTS_VERSION}, {})
 
 
-# Teaches a prior of rules on many problems.
+# Teaching of a prior of rules on many problems.
 
 _BATCHES = 8  # of a search
 _STEP = 0.3  # share of the way to where it ended

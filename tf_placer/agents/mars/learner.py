@@ -1,4 +1,4 @@
-"""Proximal policy optimization for Mars."""
+"""Proximal policy optimization for Mars, and contrastive pre-training of its encoder on many graphs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tf_placer.base.method_spec import Kind, MethodSpec
 from tf_placer.networks.seq2seq import Decoded
 from tf_placer.problem.problem import Problem
 
-# Teaches Mars' encoder on many graphs, by contrast alone.
+# Contrastive pre-training of the encoder on many graphs.
 
 
 class MarsStudent(snt.Module):

@@ -1,4 +1,4 @@
-"""Inputs of Placeto's policy."""
+"""Settings of Placeto, and inputs of its policy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tf_placer.grouper.groups import Groups, slack_groups
 from tf_placer.networks.seq2seq import DeviceChoices
 from tf_placer.problem.problem import Problem
 
-# Settings of Placeto.
+# Settings.
 
 EMBED_EVERY = ("step", "episode")
 BEGIN = ("plan", "best", "anywhere")
@@ -109,7 +109,7 @@ class PlacetoConfig(Settings):
     preset: str = setting("ours", words=("ours", "paper"))
 
 
-# Which groups come before one, which after it, and which beside it.
+# Reachability between groups: those before one, after it, and parallel to it.
 
 
 class Relatives(NamedTuple):

@@ -1,4 +1,4 @@
-"""REGAL: runs of a genetic algorithm, and what a policy learns from each."""
+"""REGAL: runs of a genetic algorithm whose key distributions a graph network gives and learns."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tf_placer.grouper.group_search import GroupedPlans, children, joined
 from tf_placer.grouper.groups import Groups
 from tf_placer.problem.problem import Problem
 
-# What goes into REGAL's policy when it is called.
+# Inputs of the policy.
 
 
 class RegalInputs(NamedTuple):
@@ -58,7 +58,7 @@ def regal_inputs(problem: Problem, groups: Groups) -> RegalInputs:
     )
 
 
-# REGAL's policy: a graph network that says how the keys of each group and device are distributed.
+# Policy: a graph network that gives the distribution of the keys of each group and device.
 
 MEANS = np.array([0.1, 0.3, 0.5, 0.7, 0.9])
 """What a mean may be."""
@@ -166,7 +166,7 @@ def _layer(inputs: int, outputs: int) -> snt.Linear:
     return layer
 
 
-# Settings of REGAL.
+# Settings.
 
 
 @dataclasses.dataclass(frozen=True)
