@@ -19,7 +19,7 @@ from tf_placer.grouper.memory_repair import repairs
 from tf_placer.problem.bounds import lower_bounds
 from tf_placer.problem.problem import Problem
 
-# Ops of a program with all that placing them depends on: all of a small program, or a stretch of a step.
+# Windows: all ops of a small program, or a stretch of a step, with all that placing them depends on.
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -127,7 +127,7 @@ def stretch(
     return Window(problem, units, ops, unit, release, tail)
 
 
-# The process that solves windows, kept for as long as who asked for it.
+# The process that solves windows, kept for as long as its owner.
 
 _PROGRAM = pathlib.Path(__file__).with_name("window_model.py")
 

@@ -1,4 +1,4 @@
-"""Every op, in order of urgency, where it would end first."""
+"""List scheduling: the growing schedule that list schedulers share, HEFT, and PEFT."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tf_placer.grouper.memory_repair import fitting, repairs
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import alike_devices, fastest_devices, mean_ns
 
-# A schedule that grows op by op: what list schedulers share.
+# Schedule that grows op by op.
 
 _MOST_GAPS = 64
 

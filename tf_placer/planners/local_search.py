@@ -17,7 +17,7 @@ from tf_placer.ops.local_search import NEVER, Chains, ChainSearch, MoveTables
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import local_edges, unit_graph
 
-# Settings of local search.
+# Settings.
 
 _MOST = 2**20
 
@@ -95,7 +95,7 @@ class RandomBits:
         return self.next() >> 32 < chance
 
 
-# What local search tries next: one connected piece of units on another device, or two that change places.
+# Moves: one connected piece of units goes to another device, or two change places.
 
 _SIZES = 256  # of the table that sizes are drawn from
 _IDLE_WORK = 5  # a unit that costs nothing is drawn as often as one with a fifth of the mean work
@@ -203,7 +203,7 @@ class Moves:
         return np.fromiter(piece, np.int64)
 
 
-# Local search at the speed of the machine: in the simulator, a chain on each core.
+# Chains inside the simulator, one on each core.
 
 _STATE = {
     "device_of_unit": np.int32,

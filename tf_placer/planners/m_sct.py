@@ -1,4 +1,4 @@
-"""The op that can start first, and each favorite child beside its parent."""
+"""Earliest-start list schedulers of Baechi: m-ETF, m-SCT with favorite children, and m-TOPO."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tf_placer.planners.list_schedule import Schedule, scheduled
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import alike_devices, fastest_devices, order_of_use
 
-# Which ready op can start first, and where: the rule of m-ETF and m-SCT.
+# Rule of m-ETF and m-SCT: the ready op that can start first, on the device where it can.
 
 
 class EarliestStart:
@@ -212,7 +212,7 @@ class EarliestStart:
                 self._anywhere[op] = max(schedule.ready_ns(op, device) for device in schedule.devices)
 
 
-# Which reader each op should have beside it: the linear program of SCT scheduling.
+# m-SCT: favorite children, by the linear program of SCT scheduling.
 
 _NEAR = 0.5  # what is below it is near, rounded
 
@@ -413,7 +413,7 @@ SPEC = MethodSpec(
 )
 
 
-# The op that can start first, where it can.
+# m-ETF.
 
 
 def m_etf(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> np.ndarray:
@@ -457,7 +457,7 @@ M_ETF_SPEC = MethodSpec(
 )
 
 
-# A like share of memory for each device, in topological order.
+# m-TOPO: an equal share of memory for each device, in topological order.
 
 
 def m_topo(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> np.ndarray:

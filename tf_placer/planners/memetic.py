@@ -1,4 +1,4 @@
-"""The search over groups and units where placements are not simulated: one chain over units."""
+"""Multilevel search: late acceptance over coarse groups, then finer ones, then units."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tf_placer.planners.whole_layers import cheap_starts
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph
 
-# Settings of the search over groups, then units.
+# Settings, and the method on an evaluator that is no simulator: one chain over units.
 
 _MOST = 2**20
 
@@ -90,7 +90,7 @@ def memetic(problem: Problem, config: MemeticConfig, start: np.ndarray, seed: in
     return LocalSearch(problem, LocalSearchConfig(chains=1, late=config.late), start, seed)
 
 
-# Weights of the network that says which moves are worth a simulation.
+# Weights of the network that scores moves before one is simulated.
 
 _FILE = pathlib.Path(__file__).with_name("edit_weights.json")
 
@@ -106,7 +106,7 @@ def edit_weights() -> np.ndarray:
     return weights
 
 
-# Late acceptance over groups, then finer groups, then units; inside the simulator, a chain on each core.
+# The planner: inside the simulator, a chain on each core.
 
 # Of what a search keeps: one that was saved with another cannot go on.
 STATE_VERSION = 2

@@ -1,4 +1,4 @@
-"""Parts of like work with few bytes between them, one for each device."""
+"""Graph partitioners METIS and Scotch: parts of like work with few bytes between them, one for each device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything on one device: what a placement must beat."""
+"""Plain planners that others are compared with: single devices, TensorFlow's own, an expert's, fills, random."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ CPU_ONLY_SPEC = MethodSpec(
 )
 
 
-# What TensorFlow does with a program that names no device.
+# TensorFlow's own placement of a program that names no device.
 
 _METADATA = sorted(having("metadata"))
 
@@ -128,7 +128,7 @@ TF_DEFAULT_SPEC = MethodSpec(
 )
 
 
-# What an expert does: a layer a device.
+# An expert's placement: one layer per device.
 
 _AS_FAST = 2.0  # times as slow as the fastest device, at most, is a device that experts use
 
@@ -219,7 +219,7 @@ EXPERT_SPEC = MethodSpec(
 )
 
 
-# Devices filled one after the other, in the order of the program.
+# Topological fill: devices filled one after the other, in the order of the program.
 
 
 def topological_fill(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> np.ndarray:
@@ -284,7 +284,7 @@ TOPOLOGICAL_FILL_SPEC = MethodSpec(
 )
 
 
-# Random placements at every granularity, from single device to every unit for itself.
+# Random placements at every granularity, from a single device to every unit for itself.
 
 
 class RandomBlocks:
@@ -339,7 +339,7 @@ class RandomBlocks:
         return row
 
 
-# Random search: what a method must beat at as many evaluations.
+# Random search: the control that a method must beat at the same number of evaluations.
 
 
 @dataclasses.dataclass(frozen=True)

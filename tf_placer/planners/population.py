@@ -1,4 +1,4 @@
-"""A biased random-key genetic algorithm over groups of units."""
+"""Population methods over groups of units: a biased random-key genetic algorithm, and cross-entropy."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ SPEC = MethodSpec(
 )
 
 
-# Cross-entropy minimization over groups of units.
+# Cross-entropy minimization.
 
 _CEM_MOST = 2**20
 
