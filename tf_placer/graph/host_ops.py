@@ -105,7 +105,7 @@ def _op_within(
     return ""
 
 
-# The devices that a program itself asks for, with tf.device or in its GraphDef.
+# Devices that a program itself requests, with tf.device or in its GraphDef.
 
 
 def requested_devices(program: Program) -> dict[str, tuple[str, ...]]:

@@ -18,7 +18,7 @@ from tf_placer.graph.program import Feed, ItemVariable, Program, with_nodes, wit
 from tf_placer.graph.program.functions import functions_of, num_outputs, op_def
 from tf_placer.graph.sizes.output_specs import MAX_TENSOR_BYTES, tensor_bytes
 
-# Inputs of a graph from elsewhere: each as large as it says, or as its holder says where it leaves that open.
+# Inputs of a graph from elsewhere, with sizes from the graph or, where it leaves them open, from the caller.
 
 InputShapes = Mapping[str, Sequence[int | None]]
 """Input -> its shape, with None or -1 for what ``batch_size`` stands for."""

@@ -1,4 +1,4 @@
-"""Reads what a SavedModel says of itself: its graph, signatures and variables. Nothing of it is run."""
+"""Reader of SavedModels: graph, signatures and variables. Nothing of a model is run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tf_placer.graph.program import Program
 from tf_placer.graph.program.functions import functions_of
 from tf_placer.graph.reading.from_graph_def import Input, InputShapes, program_of_graph_def
 
-# Protocol buffers in files, binary or text: graphs and SavedModels, and what else is given in their place.
+# Protocol buffers in files, binary or text: graphs, SavedModels, and files mistaken for them.
 
 SAVED_MODEL_FILES = ("saved_model.pb", "saved_model.pbtxt")
 """In the order in which TensorFlow looks for them."""

@@ -10,7 +10,7 @@ from tensorflow.core.framework import function_pb2, node_def_pb2
 from colocation.op_facts import LOOPS
 from colocation.tensorflow_internals import graph_of_function_def
 
-# Shapes that a function returns for what it is given; its body is looked at, and nothing of it runs.
+# Shapes that a function returns for given inputs; its body is inspected, and nothing of it runs.
 
 
 def called_shapes(

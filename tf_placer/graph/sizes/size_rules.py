@@ -187,7 +187,7 @@ _RULES: dict[str, tuple[Callable[[Unsized], int], str]] = {
 _RULE_OF_TYPE = values("size")
 
 
-# Shapes that the ops which read a tensor accept: a guess that all of them refuse is none.
+# Shapes that the readers of a tensor accept: a guess that all of them refuse is dropped.
 
 _SAME_SHAPE = having("same_shape")
 _MOST_READERS = 64  # that are asked
