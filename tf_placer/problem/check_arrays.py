@@ -1,4 +1,4 @@
-"""The arrays of a problem, held against what is said of them: shapes, signs, positions, sums."""
+"""Checks of a problem's arrays: shapes, signs, positions, sums; edges to tensors."""
 
 from __future__ import annotations
 

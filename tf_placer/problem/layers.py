@@ -1,4 +1,4 @@
-"""The layers of a program: which op belongs to which, by name scopes, by variables, and by what feeds what."""
+"""The layers of a program and the ops of each, by name scopes, variables and edges; plans of layers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from colocation.op_facts import VARIABLES
 from tf_placer.base.arguments import InputError, nearest
 from tf_placer.problem.problem import Problem
 
-# Name scopes: the part of an op's name that its program gave, without what TensorFlow put before and behind it.
+# Name scopes: the part of an op's name that its program gave, without TensorFlow's prefixes and suffixes.
 
 Scope = tuple[str, ...]
 
@@ -66,7 +66,7 @@ def _is_op(parts: Sequence[str], first: int, ops: set[str], kinds: set[str]) -> 
     return without_count(last) in kinds or any(name in ops for name in names)
 
 
-# The layers of ops whose names say none, from the ops that they read and feed.
+# Layers of ops whose names say none, from the ops that they read and feed.
 
 
 def layer_of_neighbours(given: Sequence[Scope], producer: np.ndarray, consumer: np.ndarray) -> list[Scope]:
@@ -101,7 +101,7 @@ def _spread(found: list[Scope], edges: Sequence[tuple[int, int]]) -> None:
         found[op] = found[op] or layer or ()
 
 
-# Which name scopes are layers, and what they are called: both are told by the variables that are read in them.
+# Scopes that are layers, and their names: both follow from the variables that are read in them.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -341,7 +341,7 @@ def _as_tree(layer_of_op: Sequence[Scope], variables: VariableScopes) -> Layers:
     )
 
 
-# Plans of layers: a few lines that say where layers are, and what they mean for every unit.
+# Plans of layers: a few lines of layer and device, expanded to every unit.
 
 NO_LINE = -1
 

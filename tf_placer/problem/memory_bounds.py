@@ -9,7 +9,7 @@ import numpy as np
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.problem.problem import Problem
 
-# Why a problem cannot fit in its devices' memory, where that can be proven without trying.
+# Proofs that a problem cannot fit in its devices' memory, found without trying.
 
 _HOLDERS = 3  # that are named where all devices together are too small
 

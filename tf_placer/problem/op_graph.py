@@ -1,4 +1,4 @@
-"""The graph between ops: what planners look at that take op by op."""
+"""The graph between ops, for planners that decide op by op."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.problem.check_arrays import tensor_of_edge
 
-# How long a tensor takes from one device to another when nothing else is on its way.
+# Transfer times between devices over idle links.
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""Ops that must be where a user says; everything else is placed around them."""
+"""Pins: ops that must be on a device by a user's or the program's request; the rest is placed around them."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ def _name(problem: Problem, device: int) -> str:
     return problem.cluster.devices[device].name
 
 
-# Ops stay where the program itself asks for them, as far as the cluster has such devices.
+# Requests of the program itself, as far as the cluster has such devices.
 
 _TOLD = 3  # reasons; a message is one line
 _LOCALHOST = "/job:localhost/replica:0/task:0"

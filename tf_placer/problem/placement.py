@@ -1,4 +1,4 @@
-"""A placement: one device per unit, what else a plan decides, and the file that keeps it."""
+"""A placement: one device per unit, the other decisions of a plan, and the file that keeps it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tf_placer.problem.decisions import NO_CLUSTER, Decisions, decisions_of
 from tf_placer.problem.layers import NO_LINE, Layers, device_of_lines, layer_lines, layer_of_unit, layers_of
 from tf_placer.problem.problem import Problem
 
-# Plans as data: what a placement.json says, before it is held against a graph.
+# Plans as data: the content of a placement.json, before it is checked against a graph.
 
 DEVICES_ONLY, WITH_SCHEDULE, WITH_LAYERS = SCHEMA_VERSIONS = (1, 2, 3)
 SCHEMA_PATH = pathlib.Path(__file__).with_name("placement.schema.json")
