@@ -1,4 +1,4 @@
-"""Names of methods, known without TensorFlow, which the methods import: flags are checked with them."""
+"""Names of methods, objectives and budgets, known without TensorFlow so that flags can be checked early."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def check_name(name: str) -> None:
         raise InputError(f"no method is called {name!r}; {nearest(name, methods())}")
 
 
-# What a search is for: the shortest step, or the least memory within a slow-down of that.
+# Objectives: the shortest step, or the least memory within a slow-down of that.
 
 TIME, MEMORY = "time", "memory"
 OBJECTIVES = (TIME, MEMORY)
@@ -95,7 +95,7 @@ class Objective:
         return self.name == MEMORY
 
 
-# How long a search may go on.
+# Budgets.
 
 # What a budget's seconds are of: all that somebody waits for, or each search alone.
 WHOLE, SEARCH = "whole", "search"

@@ -1,4 +1,4 @@
-"""Best so far, evaluation count and history of a running search."""
+"""Result of a search, and the recorder that keeps best plan, evaluation count and history while it runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tf_placer.problem.placement import Placement
 from tf_placer.search.known import Budget
 from tf_placer.search.round import Round
 
-# What a search found, and how it got there.
+# Result of a search.
 
 PROVEN, SIMULATED = "proven", "simulated"
 

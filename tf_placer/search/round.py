@@ -24,7 +24,7 @@ from tf_placer.problem.decisions import Decisions, decisions_of
 from tf_placer.problem.problem import Problem
 from tf_placer.search.checkpoint import Checkpoint
 
-# The best plans that cost nothing to find: where a search begins, and what rewards are relative to.
+# Starting plans: the best that cost nothing to find; rewards are relative to them.
 
 
 class Starts:
@@ -226,7 +226,7 @@ def evaluated(context: Context, plans: np.ndarray | tf.Tensor | Decisions) -> Ro
     return Round(decisions, measurement.runtime_s, measurement.status == Status.OK)
 
 
-# What drives methods of each kind: one loop each, which evaluates, hands back, and has it kept.
+# One driver loop per kind of method: propose, evaluate, feed back, checkpoint.
 
 # A burst inside the simulator: long enough to cost nothing, short enough for progress and Ctrl-C.
 _BURST_S = 0.25

@@ -1,4 +1,4 @@
-"""Runs a method against a budget and keeps the fastest placement it tried."""
+"""Search for the fastest placement: runs a method against a budget and keeps the best it tried."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from tf_placer.search.recorder import Recorder, SearchResult
 from tf_placer.search.round import Context, Method, Round, Starts, evaluated, rounds
 from tf_placer.search.settings import configured, recorded
 
-# What a step needs of one device that does not hold it, what takes most of that, and which machine would do.
+# Memory that a step needs of one device that does not hold it, its largest holders, and a machine that would do.
 
 _HOLDERS = 3
 
@@ -137,7 +137,7 @@ def _off_the_host(problem: Problem) -> Problem:
     return dataclasses.replace(problem, allowed=allowed)
 
 
-# What search is given, taken as it is meant or refused in one line.
+# Arguments of a search, normalized or refused in one line.
 
 
 def seed_of(seed: int) -> int:
