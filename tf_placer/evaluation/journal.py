@@ -1,4 +1,4 @@
-"""Measured placements on disk: a line as soon as one is measured, read back by whoever goes on."""
+"""Journal of measured placements on disk, one line each, and the evaluator that never measures one twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times placements on the real TensorFlow runtime: the evaluator with the last word."""
+"""Runtime evaluator: placements timed on the real TensorFlow runtime, with every failure as a status."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from tf_placer.runtime.timing import (
 from tf_placer.workers.fork_server import onednn_off
 from tf_placer.workers.local_workers import LocalWorkers, Workers, workers_of
 
-# Runs something on live workers so that every failure is a status, and the next run finds fresh workers.
+# Attempts on live workers: every failure is a status, and the next attempt finds fresh workers.
 
 _Value = TypeVar("_Value")
 

@@ -1,4 +1,4 @@
-"""Times placements in the simulator: thousands a second."""
+"""Simulated evaluator, thousands of placements a second; the evaluator's protocol; several execution orders."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ class SimulatedEvaluator:
         return ""
 
 
-# What times placements, whether it simulates or runs them.
+# Protocol of evaluators, simulated or on the runtime.
 
 
 class Evaluator(Protocol):
@@ -193,7 +193,7 @@ class Evaluator(Protocol):
         """
 
 
-# Times placements in the simulator under several orders of execution: for searches, which exploit any one.
+# Several execution orders: a search would exploit any single one.
 
 _PRIORITIES = 1000  # of a drawn order; ops that draw the same stay in the simulator's
 

@@ -1,4 +1,4 @@
-"""A simulated step as a timeline: what ran when and where, what memory held, and why it took so long."""
+"""A simulated step as a timeline: spans of ops and transfers, memory, and the critical path."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tf_placer.ops.simulator import simulate_step
 from tf_placer.problem.decisions import Decisions, decisions_of
 from tf_placer.problem.problem import Problem
 
-# When each op and each transfer of a step ran.
+# Spans of each op and each transfer.
 
 Kind = Literal["op", "send", "transfer", "receive"]
 ON_DEVICES: tuple[Kind, ...] = ("op", "send", "receive")
@@ -182,7 +182,7 @@ def _curve(resident: int, num_bytes: np.ndarray, born_ns: np.ndarray, dead_ns: n
     return MemoryCurve(times_ns[changes], np.cumsum(change)[changes])
 
 
-# Why a step takes as long as it does: the chain of what each thing on it waited for.
+# Critical path: the chain of events that each waited for the one before.
 
 Cause = Literal["input", "device", "channel", "start"]
 
