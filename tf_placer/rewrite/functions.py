@@ -1,4 +1,4 @@
-"""Names of library functions, and what their arguments stand for."""
+"""Names and arguments of library functions, and custom gradients of copied graphs."""
 
 from __future__ import annotations
 

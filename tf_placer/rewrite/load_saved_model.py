@@ -1,4 +1,4 @@
-"""Loads a SavedModel with its ops and variables on the devices that it names, or says why not."""
+"""Loader of a SavedModel with its ops and variables on the devices that it names."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tf_placer.rewrite.signature_body import call_of
 from tf_placer.rewrite.variables import move_to_devices
 from tf_placer.workers.present_devices import present_devices
 
-# The devices that a SavedModel names: for ops, for functions' ops, for variables and for tables.
+# Devices that a SavedModel names: for ops, for functions' ops, for variables and for tables.
 
 
 def saved_devices(model: SavedModel) -> tuple[str, ...]:

@@ -40,7 +40,7 @@ from tf_placer.rewrite.functions import (
 from tf_placer.rewrite.rewrite import check_can_be_written, check_made_for, check_placement, rewrite
 from tf_placer.rewrite.variables import check_movable, mark_as_placed, move_to_devices, variables_of_handles
 
-# Keeps what needs the calling process in it, where a plan is for other processes.
+# Ops that need the calling process, kept in it where a plan is for other processes.
 
 
 def with_host_ops_here(item: Item, device_of_op: Mapping[str, str]) -> Mapping[str, str]:
@@ -136,7 +136,7 @@ def shapes_behind_handles(
     }
 
 
-# The lines of a person's program that ops come from, kept in a graph that is made anew, so that errors name them.
+# Source lines of ops, kept in a graph that is made anew, so that errors name the user's program.
 
 
 def keep_stack_traces(traced: ConcreteFunction, graph: FuncGraph) -> None:

@@ -1,4 +1,4 @@
-"""A plan written into a graph: the one way in which anything that is decided gets there."""
+"""A plan written into a graph: the only writer of device strings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tf_placer.graph.program.functions import functions_of
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement
 
-# Writes device strings into a GraphDef: the only place in the program that does.
+# Device strings of a GraphDef.
 
 _COLOCATION_PREFIX = b"loc:@"
 
@@ -183,7 +183,7 @@ def check_made_for(item: Item, placement: Placement) -> None:
         )
 
 
-# A placement written into a MetaGraphDef: its devices change, and nothing else.
+# Device strings of a MetaGraphDef; nothing else in it changes.
 
 
 def place_meta_graph(

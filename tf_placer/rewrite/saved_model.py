@@ -1,4 +1,4 @@
-"""Placements written into a SavedModel: signatures run where their plans say, all else is as it was."""
+"""Placements written into a SavedModel: signatures run where their plans say, all else is unchanged."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tf_placer.rewrite.signature_body import (
     replace_body,
 )
 
-# A placed graph beside the ops of a signature of TensorFlow 1, whose results are taken from it from then on.
+# Signatures of TensorFlow 1: a placed graph is added next to their ops, and their results are taken from it.
 
 
 def state_of(graph_def: tf.compat.v1.GraphDef) -> list[str]:

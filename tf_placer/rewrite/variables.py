@@ -1,4 +1,4 @@
-"""Moves eager variables to the devices that a plan gives them."""
+"""Moves of eager variables to the devices that a plan gives them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from colocation.tensorflow_internals import (
 )
 from tf_placer.base.arguments import InputError
 
-# Finds what holds a variable's storage and cannot follow when the variable moves.
+# Holders of a variable's storage that cannot follow when the variable moves.
 
 # A thread that uses a variable again and again is between two uses for less than most of these looks.
 _LOOKS, _LOOK_EVERY_S = 20, 0.0005
