@@ -31,7 +31,7 @@ from tensorflow.core.framework import op_def_pb2, types_pb2
 from colocation.op_facts import ENTERS, EXITS, GraphIndex, having, reached
 from colocation.tensorflow_internals import registered_op
 
-# The dtype of each input and output of a NodeDef, as the op registry declares it.
+# Declared dtypes of the inputs and outputs of a NodeDef.
 
 _REF_OFFSET = types_pb2.DT_FLOAT_REF - types_pb2.DT_FLOAT  # DT_X_REF = DT_X + 100, for every X
 
@@ -124,7 +124,7 @@ def _may_be_special(arg: op_def_pb2.OpDef.ArgDef, definition: op_def_pb2.OpDef) 
     return not allowed or any(t in special for t in allowed)
 
 
-# References to the buffers of v1 variables: which tensors are such, and who reads and writes behind them.
+# References to the buffers of v1 variables, and the ops that read and write through them.
 
 LEAVES_AS_IT_IS, _SAME_BUFFER = having("keeps_reference"), having("same_buffer")
 
@@ -211,7 +211,7 @@ def _has_references(op_type: str) -> tuple[bool, bool]:
     return any(a.is_ref for a in definition.input_arg), any(a.is_ref for a in definition.output_arg)
 
 
-# Frames of v1 loops: which loop each op is in.
+# Frames of v1 loops, and the loop of each op.
 
 
 @dataclasses.dataclass(frozen=True)
