@@ -1,4 +1,4 @@
-"""A ``tf.function`` that finds a placement at its first call and runs that from then on."""
+"""``auto_place``: a ``tf.function`` that finds a placement at its first call and runs that from then on."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from tf_placer.report_page.page import Page, page_html
 from tf_placer.runtime.audit import Audit
 from tf_placer.workers.local_workers import WorkerError
 
-# What a tf.distribute strategy decides itself, so that nothing is left to place.
+# Functions that a tf.distribute strategy places itself, so that nothing is left to place.
 
 _CHOOSE = "a strategy splits the batch and placing splits the step: use one of them"
 
@@ -400,7 +400,7 @@ def _frames_to_caller() -> int:
     return level
 
 
-# auto_place: one call that makes of a function one that finds and keeps its own placement.
+# The decorator.
 
 
 def auto_place(fn: Callable | None = None, **settings: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Settings of auto_place."""
+"""Settings of auto_place, and the connection of this process to a cluster's devices."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tf_placer.workers.fork_server import STREAMING, own_listeners_confined
 from tf_placer.workers.local_workers import LocalWorkers
 from tf_placer.workers.present_devices import present_devices
 
-# Makes a cluster's devices devices of this process, so that its functions can run on them.
+# Connection to a cluster, so that functions of this process can run on its devices.
 
 # What the eager context is connected to: workers of ours, or job -> task -> address of servers. It can be connected to
 # one cluster at a time, and what lives on their devices ends with them.

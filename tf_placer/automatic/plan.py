@@ -1,4 +1,4 @@
-"""The plan for one signature of a function: found by a search, or kept from an earlier one."""
+"""The plan of one signature of a function: found by a search, or kept from an earlier one."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ from tf_placer.search.recorder import SearchResult
 from tf_placer.search.shortest import evaluate_given
 from tf_placer.workers.fork_server import end_unused
 
-# Keeps what a function asks for with tf.device, and warns of what cannot be kept.
+# Requests of ``tf.device`` in a function: kept, or dropped with a warning.
 
 
 def respect_devices(item: Item, problem: Problem, is_pinned: np.ndarray) -> Problem:

@@ -1,4 +1,4 @@
-"""One signature of a function: traced, its placement found, its placed program made."""
+"""One signature of a function: its trace, its plan, its placed program, and the same step of a smaller batch."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from tf_placer.search.known import Budget
 from tf_placer.search.progress import ConsoleProgress
 from tf_placer.workers.local_workers import import_meanwhile
 
-# The same step of fewer examples: a signature of a function, traced anew with a part of its arguments.
+# The same step of fewer examples: a signature traced anew with a part of its arguments.
 
 _tracing = contextvars.ContextVar("tracing", default=False)
 

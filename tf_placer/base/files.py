@@ -1,4 +1,4 @@
-"""Whole files or none: results appear under their name only when complete.
+"""Files written whole or not at all: results, result folders, archives of arrays, and the user's cache.
 
 What a killed process leaves behind has a name that ends in ``.new``; the next write of the same results removes it.
 """
@@ -25,7 +25,7 @@ import numpy as np
 
 from tf_placer.base.arguments import InputError
 
-# Folders that results go to: found good before the work, and written to by one process at a time.
+# Result folders: checked before the work, and written by one process at a time.
 
 _LOG = logging.getLogger(__name__)
 _RUN_LOCK = ".run.lock"
@@ -294,7 +294,7 @@ def _sync(folder: pathlib.Path) -> None:
             os.close(descriptor)
 
 
-# Named arrays and a JSON header in one file, of a stated kind and version.
+# Archives: named arrays and a JSON header in one file, of a stated kind and version.
 
 _HEADER = "header"
 # What NumPy, zipfile and json say of bytes that are not what was written.
@@ -368,7 +368,7 @@ def read_array_file(
     return header, arrays
 
 
-# Folder of this user's caches (profiles, plans, traced workloads, compiled libraries), and the limit on workloads.
+# The user's cache folder (profiles, plans, traced workloads, compiled libraries), and its limit on workloads.
 
 WORKLOADS_LIMIT = "TF_PLACER_WORKLOAD_CACHE_GIB"  # environment variable
 _DEFAULT_GIB = 5.0

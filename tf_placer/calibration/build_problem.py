@@ -1,4 +1,4 @@
-"""Item and cluster to Problem, with estimated costs or with measured ones."""
+"""Item and cluster to Problem with estimated or measured costs; measurements are kept on disk."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tf_placer.rewrite.rewrite import rewrite
 from tf_placer.runtime.timing import RuntimeConfig
 from tf_placer.workers.local_workers import workers_of
 
-# Measurements and plans kept on disk: found again by what they are of, and made again when a file is damaged.
+# Measurements and plans on disk, by key; a damaged file is made again.
 
 SCHEMA_VERSION = 1
 _LOG = logging.getLogger(__name__)
@@ -110,7 +110,7 @@ def _digest(key: dict[str, str], value: Any) -> str:
     return hashlib.sha256(json.dumps([key, value], sort_keys=True).encode()).hexdigest()
 
 
-# The profile of a program on a live cluster: op times by device model, and links; kept on disk.
+# Profile of a program on a live cluster: op times by device model, and links.
 
 # What is measured, by the name that it is kept under: another number when that changes, or what it means.
 _PAIR, _TRAFFIC = "pair", "traffic 3"

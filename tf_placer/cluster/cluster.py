@@ -1,4 +1,4 @@
-"""Devices and the links between them: the hardware a placement is made for."""
+"""Devices and the links between them: the hardware that a placement is made for."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tf_placer.cluster.device import (
 )
 from tf_placer.cluster.local import local_devices, logical_devices
 
-# Less memory of a device than it has: for what else runs there.
+# Memory limits: less than a device has, where other work runs there.
 
 REMEDY = 'give {"GPU:0": "10GB"}, device -> size'
 

@@ -1,4 +1,4 @@
-"""Flags of a command checked for all that can be told without TensorFlow, which takes seconds to load."""
+"""Checks of a command's flags that need no TensorFlow, which takes seconds to load."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tf_placer.command_line.scripts.script import Script
 from tf_placer.search import known
 from tf_placer.search.known import Budget
 
-# Remedies for words that name no command, and no function of a script: commands and flags that were meant.
+# Remedies for mistyped commands and functions: the nearest command, and the flags that were meant.
 
 _FORM = "write FILE.py:NAME or package.module:NAME"
 _SAVED_MODEL_FILE = "saved_model.pb"

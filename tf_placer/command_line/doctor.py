@@ -27,7 +27,7 @@ from tf_placer.planners import scotch_program
 from tf_placer.version import VERSION
 from tf_placer.workers.fork_server import are_workers_open, loopback_library, preloading
 
-# What of this machine is this process's: cores and memory, by affinity and by control group.
+# Cores and memory that this process may use, by affinity and by control group.
 
 _GROUPS = pathlib.Path("/sys/fs/cgroup")
 _UNLIMITED = 2**60  # version 1 writes a number near 2^63 where there is no limit

@@ -1,4 +1,4 @@
-"""The flags of the commands."""
+"""The flags of the commands, and the user's cache, which one of them lists and clears."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tf_placer.command_line.completion import SHELLS, FlagWords
 from tf_placer.search import known
 from tf_placer.search.known import BUDGETS, OBJECTIVES, SLOW_DOWN, TIME, WHOLE
 
-# Contents and size of the user's cache, and clearing it.
+# The user's cache: contents, size, clearing.
 
 ALL = "all"
 LIBRARIES = "libraries"  # files beside the folders

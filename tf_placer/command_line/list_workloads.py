@@ -1,4 +1,4 @@
-"""The table of workloads: what each is, as far as that was found."""
+"""The table of workloads, with the facts that are known of each."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tf_placer.workloads.kept_items import digest_of_settings, digest_of_what_ma
 from tf_placer.workloads.known import FACTS
 from tf_placer.workloads.registry import settings_of
 
-# Facts of workloads in numbers: found by tracing and estimating, kept in the user's cache; most ship with tf_placer.
+# Facts of workloads in numbers, found by tracing and kept in the user's cache; most ship with tf_placer.
 
 _LOG = logging.getLogger(__name__)
 _REFERENCE = "p100x1"  # times are of its GPU

@@ -1,4 +1,4 @@
-"""Settings of methods as they come on the command line: ``--set=num_groups=256``, ``--settings=FILE.toml``."""
+"""Settings of methods from ``--set=num_groups=256`` and ``--settings=FILE.toml``; the table of methods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Request of a command: the program to place, and the devices."""
+"""Request of a command: the program to place, the devices, and all settings, made from flags."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class Request:
         return self.plan is not None and not self.complete_plan
 
 
-# What the values of flags ask for.
+# Request from the values of flags.
 
 _SOURCES = ("workload", "script", "saved_model", "meta_graph", "graph")
 _OF_A_SCRIPT = "args"

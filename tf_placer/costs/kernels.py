@@ -88,7 +88,7 @@ def _listed(values: attr_value_pb2.AttrValue.ListValue) -> _Values:
     return tuple(value for _, found in values.ListFields() for value in found)
 
 
-# What TensorFlow's CPU kernels refuse when they run, though the kernel registry has them.
+# Inputs that CPU kernels refuse when they run, though the registry has the kernels.
 
 _LAYOUTS = frozenset({b"CHANNELS_FIRST", b"NCDHW", b"NCHW"})
 _CHANNELS_LAST = "make the model channels-last (data_format='channels_last')"

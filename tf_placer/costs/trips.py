@@ -1,4 +1,4 @@
-"""Trip counts of TensorFlow 1 loops, and so of their ops, where the graph states them.
+"""Trip counts of loops, ``While`` ops and those of TensorFlow 1, where the graph states them.
 
 Such a loop counts: a ``Merge`` starts at a constant, what comes back to it is a constant more, and its condition
 compares it with one. That is how ``tf.compat.v1.while_loop`` with ``maximum_iterations``, loops over a range and
@@ -24,7 +24,7 @@ from tf_placer.graph.program.functions import functions_of
 from tf_placer.graph.sizes.loops import is_handle, keep_callbacks_from_running
 from tf_placer.graph.sizes.output_specs import OutputSpec, tensor_bytes
 
-# How often a While loop runs, where its graph says so.
+# Trip counts of While ops.
 
 # A maximum that takes more ops than this to compute is data, not a constant.
 _MAX_ANCESTORS = 64

@@ -1,4 +1,4 @@
-"""Data parallelism beside a placement: the whole step on every device, with a part of the batch each."""
+"""Data parallelism for comparison: the whole step on every device, with a part of the batch each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tf_placer.problem.problem import Problem
 from tf_placer.runtime.timing import clearly_differ, race_times_s
 from tf_placer.workers.local_workers import WorkerError
 
-# A step that can be had of any batch size.
+# Steps of any batch size.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Splittable:
     with_batch: Callable[[int], Item]
 
 
-# How long replicas take to make gradients equal: a ring of all, as tf.distribute.MirroredStrategy has it.
+# All-reduce of gradients: a ring over all replicas, as in tf.distribute.MirroredStrategy.
 
 _PACK_PASSES = (
     6  # each byte is read and written when gradients are packed, divided by the replicas, and unpacked
@@ -98,7 +98,7 @@ def replicas_of(devices: Sequence[Device]) -> tuple[int, ...]:
     return tuple(d for d, device in enumerate(devices) if device.type == kind)
 
 
-# Simulates replicas: the step of one of them in the event simulator, then the all-reduce of its gradients.
+# Simulated replicas: the step of one of them, then the all-reduce of its gradients.
 
 
 def simulate_replicas(

@@ -46,7 +46,7 @@ def _writes(
     )
 
 
-# What a step does with its examples: which tensors carry them, which ops sum over them, which only update.
+# Batch graph: tensors that carry examples, ops that sum over them, ops that only update.
 
 Tensor = tuple[int, int]
 """(op, output)."""
@@ -149,7 +149,7 @@ def _check_alike(whole: Item, part: Item) -> None:
         raise InputError(f"the step of a smaller batch is not the same ops on smaller tensors{how}")
 
 
-# Slices of a table's gradient: rows and where they belong, which replicas gather and do not add up.
+# Slices of a table's gradient: rows and their indices, which replicas gather and do not add up.
 
 # Makes a table of slices; an optimizer that knows no slices begins with it (``tf.convert_to_tensor`` of them).
 _ADDS_ROWS = "UnsortedSegmentSum"

@@ -1,4 +1,4 @@
-"""Files of profiled graphs, of any of the formats."""
+"""Files of profiled graphs in three formats, read into one graph and made a problem on a cluster."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tf_placer.base.arguments import InputError, nearest, shown
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.problem.problem import Problem
 
-# A graph with times for kinds of devices, and the problem that it is on a cluster.
+# Profiled graph: nodes with times for kinds of devices, and its problem on a cluster.
 
 
 @dataclasses.dataclass(frozen=True)

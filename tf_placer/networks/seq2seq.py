@@ -1,4 +1,4 @@
-"""The Hierarchical planner's Placer: group embeddings in, a device for each group out."""
+"""Sequence-to-sequence placer: group embeddings in, a device for each group out; device embeddings, an LSTM."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tf_placer.base import masked
 
-# Devices by what they are like: embeddings for any number of them from one set of weights.
+# Device embeddings: any number of devices from one set of weights.
 
 
 class DeviceChoices(NamedTuple):

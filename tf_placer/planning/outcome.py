@@ -1,4 +1,4 @@
-"""Outcome of a run: one plan with its times, beside the others, for every producer and every reader."""
+"""Outcome of a run: one plan with its times and its rivals, for every producer and every reader."""
 
 from __future__ import annotations
 
@@ -404,7 +404,7 @@ def kept_of_plan(outcome: Outcome) -> dict[str, Any]:
     return times | {name: getattr(outcome, name) for name in _KEPT} | {"correction": correction}
 
 
-# The plan of whole layers, beside one of single ops or in place of it.
+# Plans of whole layers, in addition to a plan of single ops or in place of it.
 
 
 def in_layers(outcome: Outcome, seed: int) -> Outcome:

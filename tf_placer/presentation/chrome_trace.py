@@ -1,4 +1,4 @@
-"""A plan's step as a Chrome trace: a file that Perfetto (ui.perfetto.dev) and chrome://tracing open."""
+"""Chrome traces of a step, simulated or traced by the runtime, for Perfetto (ui.perfetto.dev) and chrome://tracing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.audit import owner
 
-# One process of a Chrome trace: rows of spans, counters and arrows, as the events that the format wants.
+# One process of a Chrome trace: rows of spans, counters and arrows, as events of the format.
 
 Event = dict[str, Any]
 
@@ -148,7 +148,7 @@ def _us(time_ns: int) -> float:
     return int(time_ns) / 1000
 
 
-# A simulated step as a process of a Chrome trace.
+# A simulated step as a process.
 
 
 def simulated_process(timeline: StepTimeline, pid: int) -> list[Event]:
@@ -248,7 +248,7 @@ class _SimulatedProcess:
             self._process.add_arrow(problem.op_names[producer], points)
 
 
-# A step that the runtime traced as a process of a Chrome trace.
+# A step that the runtime traced as a process.
 
 _RECEIVED = "RecvTensor"
 _SOURCE = "_SOURCE"

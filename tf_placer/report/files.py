@@ -1,4 +1,4 @@
-"""Files of an outcome: what `place` and `compare` leave in ``--out``, all of it or nothing."""
+"""Files of an outcome: all that `place` and `compare` write to ``--out``, complete or not at all."""
 
 from __future__ import annotations
 
@@ -278,7 +278,7 @@ def _line(
     axis.plot(at[-1:], best_ms[-1:], "o", color=style["color"], markersize=4)
 
 
-# An outcome as a TensorBoard run: how each method got there, the layers, the plan and the placed graph.
+# TensorBoard run of an outcome: the progress of each method, the layers, the plan and the placed graph.
 
 PLAN = "plan"
 SIMULATED_MS, MEASURED_MS = "step/simulated_ms", "step/measured_ms"

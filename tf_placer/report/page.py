@@ -23,7 +23,7 @@ from tf_placer.report_page.draw_step import draw_step
 from tf_placer.report_page.page import HowTo, Page, Row, Section
 from tf_placer.search import methods
 
-# How to use the files that a run wrote.
+# Commands for the files that a run wrote.
 
 _OF_FILES = ("signature", "tags", "batch_size", "input_shape")  # of SavedModels and MetaGraphDefs
 _REPEATED = ("memory_limit", "input_shape")  # flags that are given once for each value

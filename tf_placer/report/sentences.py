@@ -1,4 +1,4 @@
-"""Sentences of an outcome: the plan that won, by how much and how clearly, and what to know before believing it."""
+"""Sentences of an outcome: the plan that won, its gain and how certain it is, and what to know before relying on it."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-# One step of a plan as tables: what runs where and when, what crosses, memory, layers.
+# One step of a plan as tables: spans on devices and links, memory, layers.
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,7 +16,7 @@ from tf_placer.base.arguments import InputError
 from tf_placer.graph.item import Item
 from tf_placer.runtime.graph_program import GraphProgram, build_program, open_program
 
-# What a step computes, as it is and placed: the same bits, or what is different.
+# Values of a step, as it is and placed: the same bits, or a list of differences.
 
 _SCOPE = "tf_placer_values"
 

@@ -1,4 +1,4 @@
-"""A placed graph made runnable by itself: variables and inputs resident, nothing fetched; or as a call of it is."""
+"""A placed graph as a runnable program: variables and inputs resident, nothing fetched; or run as a call is."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def _values(item: Item) -> list[str]:
     return names
 
 
-# Runs one GraphProgram on live workers, under a deadline that holds.
+# Run of one GraphProgram on live workers, under a strict deadline.
 
 _Result = TypeVar("_Result")
 

@@ -1,4 +1,4 @@
-"""Keeps a program within the described memory of the devices that it runs on."""
+"""Memory of a program on its devices: held within the described limits, and measured by trace."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class MemoryWatch:
         return {name: peak for name, peak in told.items() if peak is not None}
 
 
-# The most bytes of tensors that a step has at once on each device, by the runtime's own trace.
+# Peak bytes of tensors of a step on each device, by the runtime's own trace.
 
 _RECEIVED = "RecvTensor"
 

@@ -12,7 +12,7 @@ import scipy.stats
 
 from tf_placer.base import arguments
 
-# What a few noisy step times say of their median.
+# Statistics of a few noisy step times.
 
 
 def median_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
@@ -182,7 +182,7 @@ def _kept(step_s: Sequence[float], config: RuntimeConfig) -> Sequence[float]:
     return step_s if stopped_early(step_s, config) else step_s[-config.keep :]
 
 
-# Times several programs in turn, step by step, so that no drift of the machine can choose the winner.
+# Several programs timed in turn, step by step, so that no drift of the machine can choose the winner.
 
 TURN_S = 0.05
 

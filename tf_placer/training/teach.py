@@ -1,4 +1,4 @@
-"""Teaches a policy on many problems, epoch by epoch, and goes on where it was."""
+"""Teaching of a policy on many problems, epoch by epoch; resumes where it was stopped."""
 
 from __future__ import annotations
 

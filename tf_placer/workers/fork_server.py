@@ -23,7 +23,7 @@ from tf_placer.base.arguments import InputError
 from tf_placer.base.compiled_library import Library, compiled
 from tf_placer.workers import fork_server_process, worker_process
 
-# Keeps the servers of local workers, which run whatever they are sent, off the network.
+# Network protection: servers of local workers, which run whatever they are sent, listen on the loopback only.
 
 OPEN_WORKERS = "TF_PLACER_OPEN_WORKERS"
 REMEDY = f"--open_workers or {OPEN_WORKERS}=1 goes on without, on a machine whose network you trust"

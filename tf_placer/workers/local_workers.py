@@ -1,4 +1,4 @@
-"""Starts, watches and ends the worker processes of a live cluster."""
+"""The worker processes of a live cluster: started, watched and ended here, or servers started elsewhere."""
 
 from __future__ import annotations
 
@@ -295,7 +295,7 @@ def _free_ports(count: int) -> list[int]:
             listener.close()
 
 
-# Servers of a live cluster that somebody else has started.
+# Servers of a live cluster that were started elsewhere.
 
 
 class UnreachableServer(InputError):
@@ -364,7 +364,7 @@ class RemoteWorkers:
         """Nothing, likewise."""
 
 
-# The processes that run placed programs: started here, or found at their addresses.
+# Interface of both kinds of workers.
 
 
 class Workers(Protocol):
