@@ -155,11 +155,11 @@ class PolicyLearner(snt.Module):
         raise NotImplementedError
 
     def _fade(self, updates: int) -> tf.Tensor:
-        """Goes from 1 to 0 over that many updates."""
+        """Factor that falls from 1 to 0 over that many updates."""
         return tf.maximum(0.0, 1.0 - tf.cast(self.updates, tf.float32) / max(updates, 1))
 
     def _entropy_target(self) -> tf.Tensor:
-        """Goes from the configuration's ``entropy_start`` to its ``entropy_end`` over ``entropy_updates``."""
+        """Target that moves from ``entropy_start`` of the configuration to ``entropy_end`` over ``entropy_updates``."""
         config = self._config
         fade = self._fade(config.entropy_updates)
         return config.entropy_end + (config.entropy_start - config.entropy_end) * fade

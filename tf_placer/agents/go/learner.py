@@ -121,7 +121,7 @@ class GoLearner(PolicyLearner):
         return self._proposal(devices, log_prob)
 
     def _proposal(self, devices: tf.Tensor, log_prob: tf.Tensor) -> Proposal:
-        """Of chains [B, T, V]."""
+        """Proposal of chains with devices [B, T, V]."""
         begin = tf.convert_to_tensor(self.begin)
         chain = Chain(begin, self._with_begin(begin, devices))
         return Proposal(Drawn(chain, log_prob), self.inputs.placements(chain.executed))
@@ -199,7 +199,7 @@ class GoLearner(PolicyLearner):
         self._optimizer.apply(clipped, self.policy.trainable_variables)
 
     def _gradients(self, begin: tf.Tensor, lesson: list[tf.Tensor], size: int) -> list[tf.Tensor]:
-        """Of a minibatch's loss, added up over chunks of samples."""
+        """Gradients of a minibatch's loss, added up over chunks of samples."""
         chunk = min(self._chunk, size)
 
         def loss(first: tf.Tensor) -> tf.Tensor:
@@ -211,7 +211,7 @@ class GoLearner(PolicyLearner):
     def _loss(
         self, chain: Chain, old_log_prob: tf.Tensor, advantage: tf.Tensor, elite: tf.Tensor
     ) -> tf.Tensor:
-        """Of some samples: a mean over them, so that parts of a batch add up to what the whole says."""
+        """Loss of some samples: a mean over them, so that chunks add up to the loss of all."""
         config = self._config
         scores = self.policy.score(self.inputs, chain)
         gain = advantage[:, tf.newaxis, tf.newaxis]

@@ -297,7 +297,7 @@ class Changes:
 
 # Cross-entropy minimization in closed form, for logits that are added to a network's.
 
-# What is rarer is not made rarer: a policy that is sure of all groups would only repeat itself.
+# Below this a probability is not lowered further: a policy that is sure of all groups would only repeat itself.
 LEAST_PROBABILITY = 1e-3
 
 

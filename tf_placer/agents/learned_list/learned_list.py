@@ -234,7 +234,7 @@ def _links(problem: Problem, step_ns: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _mean_link(matrix: np.ndarray) -> float:
-    """Of all links; 0 where there is one device."""
+    """Mean over all links; 0 where there is one device."""
     links = len(matrix) * (len(matrix) - 1)
     return float(matrix.sum() / links) if links else 0.0
 
@@ -274,7 +274,7 @@ class ListPlacer:
 
 # Distribution of rules.
 
-# What a rule looks at before it was taught anything: where the op is fast, what crosses, and what is full.
+# Features with a weight in an untaught rule: speed of the op, crossing bytes, and full devices.
 _UNTAUGHT = {
     "slowness": -2.0,
     "load": -0.3,
@@ -476,7 +476,7 @@ class LearnedList:
         return {"mean": self._rules.mean, "spread": self._rules.spread, "updates": self._updates}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Goes on from what ``state`` gave."""
+        """Continues from what ``state`` gave."""
         self._rules.mean = np.array(state["mean"], np.float64)
         self._rules.spread = np.array(state["spread"], np.float64)
         self._updates = int(state["updates"])

@@ -213,7 +213,7 @@ class MarsLearner(PolicyLearner):
     def _loss(
         self, actions: tf.Tensor, old_log_prob: tf.Tensor, advantage: tf.Tensor, weight: tf.Tensor
     ) -> tf.Tensor:
-        """Of a minibatch, and of the best plans, which are scored beside it."""
+        """Loss of a minibatch, and of the best plans, which are scored with it."""
         config, samples = self._config, actions.shape[0]
         every = tf.concat([actions, self.best.device_of_group], axis=0)
         decoded = self.policy.score(self.inputs, self._embedded(), every)

@@ -285,7 +285,7 @@ class Pretraining(snt.Module):
 
     @tf.function(autograph=False, reduce_retracing=True)
     def loss(self, graph: GraphInputs) -> tf.Tensor:
-        """Of telling the graph from itself mixed up, in a way that was not taught; a scalar in nats."""
+        """Loss of telling the graph from itself shuffled, with an untaught shuffle; a scalar in nats."""
         return infomax_loss(self._logits(graph, tf.random.fold_in(self._seed, -1)))
 
     @tf.function(autograph=False, reduce_retracing=True)

@@ -282,7 +282,7 @@ class PostLearner(PolicyLearner):
             self.best_s.assign(times[fastest])
 
     def _go_on(self) -> None:
-        """With finer groups near the best plan, after the finest ones anew with the coarsest."""
+        """Continues with finer groups near the best plan, after the finest ones anew with the coarsest."""
         self.level.assign((self.level + 1) % self._of_problem.plans.count)
         level = int(self.level)
         best = self._of_problem.plans.devices_of(level, self.best.numpy()) if level else None

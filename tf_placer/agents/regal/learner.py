@@ -160,7 +160,7 @@ def draw_keys(actions: np.ndarray, generator: np.random.Generator) -> np.ndarray
 
 
 def _layer(inputs: int, outputs: int) -> snt.Linear:
-    """With weights already."""
+    """Linear layer whose weights exist already."""
     layer = snt.Linear(outputs)
     layer(tf.zeros([1, inputs]))
     return layer
@@ -403,7 +403,7 @@ class RegalLearner(snt.Module):
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Goes on from what ``state`` gave."""
+        """Continues from what ``state`` gave."""
         self._runs, self._generation = int(state["runs"]), int(state["generation"])
         self._reference_s = float(state["reference_s"])
         self._keys, self._times = np.array(state["keys"], np.float64), np.array(state["times"], np.float64)
@@ -419,7 +419,7 @@ class RegalLearner(snt.Module):
 
 
 def _standardized(rewards: np.ndarray) -> np.ndarray:
-    """With mean 0 and deviation 1; 0 where all are alike."""
+    """Rewards with mean 0 and deviation 1; 0 where all are alike."""
     return (rewards - rewards.mean()) / (rewards.std() + 1e-9)
 
 
