@@ -118,7 +118,7 @@ class AutoPlaced(WrappingFunction):
         return AutoPlaced, (self.unplaced, self._config, self._is_python)
 
     def __get__(self, instance: Any, owner: type | None) -> Any:
-        """As a method: each object has a function, and placements, of its own."""
+        """Binds the function as a method: each object has a function, and placements, of its own."""
         if instance is None:
             return self
         bound = self.unplaced.__get__(instance, owner)
@@ -191,7 +191,7 @@ class AutoPlaced(WrappingFunction):
         return self._signatures[id(concrete)].concrete
 
     def _take_back(self) -> None:
-        """Has all as it was, variables too: what XLA compiles finds them on its own device only."""
+        """Undoes all placements, of variables too: what XLA compiles finds them on its own device only."""
         with _PLACING, tf.init_scope():
             for key, signature in reversed(list(self._signatures.items())):
                 try:

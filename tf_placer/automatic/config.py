@@ -24,7 +24,7 @@ from tf_placer.workers.present_devices import present_devices
 
 # Connection to a cluster, so that functions of this process can run on its devices.
 
-# What the eager context is connected to: workers of ours, or job -> task -> address of servers. It can be connected to
+# Servers that the eager context is connected to: our workers, or job -> task -> address. It can be connected to
 # one cluster at a time, and what lives on their devices ends with them.
 _connected: dict[tuple[str, ...], LocalWorkers] = {}
 _connected_servers: dict[str, dict[int, str]] = {}
@@ -254,7 +254,7 @@ class AutoPlaceConfig:
         self._check_cluster()
 
     def _check_cluster(self) -> None:
-        """Without probing this machine, which waits for the first call."""
+        """Checks the cluster without probing this machine, which waits for the first call."""
         cluster = self.cluster
         if not isinstance(cluster, str):
             given_cluster("cluster", cluster)

@@ -172,7 +172,7 @@ class Signature:
         return None if self.trial is not None else self.concrete is not self.traced
 
     def settled(self) -> Signature:
-        """As its trial, which is over, has decided."""
+        """The signature as its trial, which is over, has decided."""
         assert self.trial is not None and self.plan is not None and self.trial.verdict is not None
         said, plan = self.trial.verdict, self.plan
         if said.placed_s is not None and said.unplaced_s is not None:
@@ -180,7 +180,7 @@ class Signature:
         return dataclasses.replace(self, concrete=self.trial.concrete, plan=plan, trial=None)
 
     def taken_back(self) -> Signature:
-        """As it was before it was placed, its variables, too.
+        """The signature as it was before it was placed, its variables, too.
 
         Raises:
           InputError: one of them cannot move.

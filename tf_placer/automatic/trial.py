@@ -133,7 +133,7 @@ class Trial:
                 self._verdict = Verdict(is_used=True)
 
     def _go_on(self) -> None:
-        """To the steps by the plan, or to the verdict, when there are steps enough; nothing runs meanwhile."""
+        """Goes on to steps by the plan, or to the verdict, when there are enough steps; nothing runs meanwhile."""
         if self._verdict is not None:
             return
         is_placed = self._placed is not None
@@ -174,7 +174,7 @@ class Trial:
 
 
 def _wait_for(outputs: Any) -> None:
-    """Until what a step gives back can be read, wherever it is."""
+    """Waits until the outputs of a step can be read, wherever they are."""
     for output in tf.nest.flatten(outputs, expand_composites=True):
         if isinstance(output, tf.Tensor) and output.dtype not in (tf.resource, tf.variant):
             output.numpy()
