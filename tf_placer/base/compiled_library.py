@@ -176,5 +176,5 @@ def _kept(library: Library, built: pathlib.Path) -> pathlib.Path:
 
 @functools.cache
 def _folder_of_this_process() -> tempfile.TemporaryDirectory[str]:
-    """Is removed when the process ends."""
+    """Temporary folder, removed when the process ends."""
     return tempfile.TemporaryDirectory(prefix="tf_placer_")

@@ -38,7 +38,7 @@ class Durations:
         return self._read().get(key)
 
     def known(self, key: str, rule_s: float) -> float:
-        """As ``of``, or ``rule_s`` where it was never done."""
+        """Duration as ``of`` gives it, or ``rule_s`` where the work was never done."""
         found = self.of(key)
         return rule_s if found is None else found
 

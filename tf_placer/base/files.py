@@ -156,7 +156,7 @@ def _make(path: pathlib.Path) -> bool:
 UNFINISHED = ".new"
 _REPLACED = "replaced"
 _LOCK = ".lock"
-# What a disk says that is full or must not be written to, as opposed to a mistake of ours.
+# Errors of a disk that is full or must not be written to, as opposed to mistakes of ours.
 _REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM)
 
 
@@ -285,7 +285,7 @@ def _refused(path: pathlib.Path, error: OSError) -> InputError:
 
 
 def _sync(folder: pathlib.Path) -> None:
-    """Has the disk hold everything in a folder before it gets its name."""
+    """Flushes everything in a folder to the disk before the folder gets its name."""
     for path in [*folder.rglob("*"), folder]:
         descriptor = os.open(path, os.O_RDONLY)
         try:
@@ -297,7 +297,7 @@ def _sync(folder: pathlib.Path) -> None:
 # Archives: named arrays and a JSON header in one file, of a stated kind and version.
 
 _HEADER = "header"
-# What NumPy, zipfile and json say of bytes that are not what was written.
+# Errors of NumPy, zipfile and json for damaged bytes.
 _DAMAGES = (
     ValueError,  # with it: of JSON and of Unicode
     KeyError,

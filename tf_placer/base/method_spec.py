@@ -65,7 +65,7 @@ class Settings:
 
 @dataclasses.dataclass(frozen=True)
 class NoSettings(Settings):
-    """Of a method that has none."""
+    """Settings of a method that has none."""
 
 
 class Kind(enum.Enum):

@@ -141,7 +141,7 @@ def ratio(number: float | None) -> str:
 
 
 def _shown(number: float | None, signed: bool, digits: int | None, unit: str) -> str:
-    """With ``digits`` after the point; None for three that count, and three after the point at most."""
+    """Number with ``digits`` after the point; None for three significant digits, and three after the point at most."""
     if number is None or not math.isfinite(number):
         return UNKNOWN
     if digits is None:
