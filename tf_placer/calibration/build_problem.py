@@ -112,9 +112,9 @@ def _digest(key: dict[str, str], value: Any) -> str:
 
 # Profile of a program on a live cluster: op times by device model, and links.
 
-# What is measured, by the name that it is kept under: another number when that changes, or what it means.
+# Names that measurements are kept under; the number changes when the measurement or its meaning does.
 _PAIR, _TRAFFIC = "pair", "traffic 3"
-# How long it takes on two idle cores; what it took here is kept under these names.
+# Duration of measuring on two idle cores; the actual durations are kept under these names.
 _PROFILING_OPS, _PROFILING_PAIR, _PROFILING_TRAFFIC = "profiling ops", "profiling links", "profiling traffic"
 _PROFILING_S = {_PROFILING_OPS: 10.0, _PROFILING_PAIR: 15.0, _PROFILING_TRAFFIC: 30.0}
 
