@@ -11,7 +11,7 @@ from tf_placer.cluster.cluster_file import preset_names
 from tf_placer.cluster.local import check_cores
 
 LOCAL = "local"
-# What people call the devices of their own machine.
+# Users' words for the devices of their own machine.
 _THIS_MACHINE = frozenset(
     [
         "cpu",

@@ -60,7 +60,7 @@ def limits_by_device(name: str, value: object) -> dict[str, int]:
 
 
 def limits_of_texts(name: str, texts: list[str]) -> dict[str, int]:
-    """As ``limits_by_device`` of texts like ``"GPU:0=10GB"``.
+    """Memory limits from texts like ``"GPU:0=10GB"``, as ``limits_by_device`` gives them.
 
     Raises:
       InputError: one is not of this form, or a device has two limits.
@@ -104,7 +104,7 @@ def limited(devices: tuple[Device, ...], limits: Mapping[str, int], name: str) -
 
 
 def _position(devices: tuple[Device, ...], text: str, name: str) -> int:
-    """Of the one device that has every part of its name that the text has."""
+    """Position of the one device that has every part of its name that the text has."""
     wanted = named_parts(text).items()
     fitting = [d for d, device in enumerate(devices) if wanted <= named_parts(device.name).items()]
     if len(fitting) != 1:
