@@ -44,7 +44,7 @@ class Cores:
 
 @dataclasses.dataclass(frozen=True)
 class Memory:
-    """Of the machine, what of it is available, and the control group's limit, None without one."""
+    """Memory of the machine, the available part of it, and the control group's limit, None without one."""
 
     present_bytes: int
     available_bytes: int
@@ -52,7 +52,7 @@ class Memory:
 
 
 def cores_of_this_process() -> Cores:
-    """By the affinity and the control groups of this process."""
+    """Cores that the affinity and the control groups of this process allow."""
     quotas = [
         int(quota) / int(period)
         for quota, period in (text.split() for text in _group_files("cpu.max"))
@@ -63,7 +63,7 @@ def cores_of_this_process() -> Cores:
 
 
 def memory_of_this_process() -> Memory:
-    """By the control groups of this process."""
+    """Memory that the control groups of this process allow."""
     lines = pathlib.Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
     kib = {name: int(value.split()[0]) for name, _, value in (line.partition(":") for line in lines)}
     texts = [*_group_files("memory.max"), *_group_files("memory/memory.limit_in_bytes")]

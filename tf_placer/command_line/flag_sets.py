@@ -54,7 +54,7 @@ def cache_contents() -> list[Kept]:
 
 
 def kinds() -> tuple[str, ...]:
-    """Of what can be kept: those that are known, and other folders that are there."""
+    """Kinds of what is cached: those that are known, and other folders that are there."""
     folder = user_cache_folder()
     present = {entry.name for entry in _listed(folder) if entry.is_dir(follow_symlinks=False)}
     return tuple(sorted({*KINDS, *present}))
@@ -147,7 +147,7 @@ DEFAULT_BUDGET_S = 60.0
 
 
 def of_workloads(values: flags.FlagValues) -> None:
-    """Of ``workloads``."""
+    """Flags of ``workloads``."""
     flags.DEFINE_list(
         "facts", [], "Workloads that are built to find what they are, or all.", flag_values=values
     )
@@ -155,7 +155,7 @@ def of_workloads(values: flags.FlagValues) -> None:
 
 
 def none(values: flags.FlagValues) -> None:
-    """Of commands that list things."""
+    """Flags of commands that list things: none."""
 
 
 def of_every_command(values: flags.FlagValues) -> None:
@@ -188,7 +188,7 @@ class _KindsParser(flags.ArgumentParser):
 
 
 def of_completion(values: flags.FlagValues) -> None:
-    """For which shell."""
+    """Flags of ``completion``: the shell."""
     flags.DEFINE_enum(
         "shell", None, SHELLS, "The shell; `completion bash` says the same.", flag_values=values
     )

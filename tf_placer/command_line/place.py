@@ -148,7 +148,7 @@ class _Finding(Reading):
 
     @property
     def outcome(self) -> Outcome:
-        """Of what was found; made when all of it is there."""
+        """Outcome of what was found; made when all of it is there."""
         if self._outcome is None:
             self._outcome = self.reported()
         return self._outcome
@@ -234,7 +234,7 @@ class _Finding(Reading):
         self._finish(self.outcome)
 
     def _traced(self, candidate: Timed) -> Timed:
-        """With a step that the runtime traced; as it is where it did not run.
+        """Candidate with a step that the runtime traced; unchanged where it did not run.
 
         Where tracing fails a line says so, and nothing else is lost with it.
         """
@@ -328,7 +328,7 @@ class _Placing(_Finding):
         self.found.insert(0, self.find(self.asked.method, self.budget_in(seconds)))
 
     def _find_control(self, seconds: float) -> None:
-        """As many evaluations as the method had, unless that found nothing or was ended early."""
+        """Runs the control for as many evaluations as the method had, unless that found nothing or was ended early."""
         own = self.found[0].search
         if own is None or own.interrupted:
             return

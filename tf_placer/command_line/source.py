@@ -88,7 +88,7 @@ class Source:
 
     @property
     def name(self) -> str:
-        """In reports."""
+        """Name in reports."""
         if self.script:
             return Script.named(self.script).name
         return (

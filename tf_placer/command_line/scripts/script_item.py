@@ -67,7 +67,7 @@ def script_step(script: Script, args: str | None, batch_size: int) -> ScriptStep
 
 
 def _splittable(script: Script, function: Callable[..., Any], example_args: tuple) -> Splittable | None:
-    """Of the arguments that are as long as the first one, a part is passed, and the function is traced once more."""
+    """Recipe for a smaller batch: arguments as long as the first one are passed in part, and traced once more."""
     lengths = (_length(value) for value in tf.nest.flatten(example_args))
     batch = next((length for length in lengths if length is not None), None)
     if batch is None:
@@ -89,7 +89,7 @@ def _splittable(script: Script, function: Callable[..., Any], example_args: tupl
 
 
 def _length(value: Any) -> int | None:
-    """Of a tensor, an array or a spec with a first axis."""
+    """Length of the first axis of a tensor, an array or a spec; None without one."""
     if not isinstance(value, tf.Tensor | tf.TensorSpec | np.ndarray) or not len(value.shape):
         return None
     return int(value.shape[0])
