@@ -20,7 +20,7 @@ from tf_placer.graph.program.functions import function_names, functions_of
 
 # Of the ops that take a resource or a reference, all others write.
 _READERS = having("keeps_reference") | having("reads_variable") | having("reads_resource")
-# What these change is gone when the step ends.
+# State that these change is gone when the step ends.
 _OF_A_STEP = ("Stack", "TensorArray")
 
 

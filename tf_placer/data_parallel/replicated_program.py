@@ -216,7 +216,7 @@ def _join_dense(
 def _join_sparse(
     graph_def: tf.compat.v1.GraphDef, whole: Item, part: Item, gradients: Gradients, devices: Sequence[str]
 ) -> None:
-    """Has all slices come to every device, and updates read them there.
+    """Sends all slices to every device, where updates read them.
 
     Raises:
       InputError: slices do not have one axis of examples.
