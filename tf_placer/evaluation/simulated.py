@@ -267,7 +267,7 @@ class AnyOrderEvaluator(SimulatedEvaluator):
         )
 
     def evaluate(self, device_of_unit: np.ndarray | Decisions) -> Measurement:
-        """As ``SimulatedEvaluator.evaluate``, in every order; a placement that fails in some order fails."""
+        """Measurement over every order, as of ``SimulatedEvaluator``; a placement that fails in some order fails."""
         each = [order.evaluate(device_of_unit) for order in self._orders]
         status = np.array([measurement.status for measurement in each])  # [orders, B]
         failed = np.argmax(status != Status.OK, axis=0)  # the first order that fails, if any does

@@ -206,7 +206,7 @@ class Stretch:
 
 
 def critical_path(spans: StepSpans) -> tuple[Stretch, ...]:
-    """From the start of a simulated step to its last end: each stretch begins when the one before it ends.
+    """Critical path of a simulated step, start to last end: each stretch begins when the one before it ends.
 
     Where several things ended as a stretch began, an input comes before what kept its device or channel busy.
     """
@@ -229,7 +229,7 @@ class _Path:
         self._add_ends(self._ends_on_channel, "transfer", self._channel)
 
     def _add_ends(self, ends: dict[tuple[int, int], tuple[Kind, int]], kind: Kind, where: np.ndarray) -> None:
-        """Of what takes time: what takes none keeps nothing busy."""
+        """Adds the ends of events that take time: others keep nothing busy."""
         start_ns, end_ns = self._spans.times_ns(kind)
         for i in np.flatnonzero(end_ns > start_ns).tolist():
             ends.setdefault((int(where[i]), int(end_ns[i])), (kind, i))
@@ -300,7 +300,7 @@ class StepTimeline(StepSpans):
 
     @functools.cached_property
     def critical_path(self) -> tuple[Stretch, ...]:
-        """From 0 to the last end, each stretch beginning when the one before it ends."""
+        """Critical path from 0 to the last end, each stretch beginning when the one before it ends."""
         return critical_path(self)
 
     @functools.cached_property
