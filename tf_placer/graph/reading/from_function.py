@@ -31,7 +31,7 @@ from tf_placer.graph.program import (
 )
 from tf_placer.graph.sizes.output_specs import tensor_bytes
 
-# What a resource's handle says of itself, and what people call it.
+# Type in a resource's handle; below, its name for users.
 _RESOURCE_TYPE = re.compile(r'type="(?:tensorflow::)?([^"]*)"')
 _KINDS = {
     "data::IteratorResource": "an iterator",

@@ -34,7 +34,7 @@ def called_shapes(
 
 
 def keep_callbacks_from_running(nodes: Iterable[node_def_pb2.NodeDef]) -> None:
-    """Has inference take each function of Python for one with side effects, which it does not call to know its value.
+    """Marks Python functions as having side effects, so that shape inference does not call them for their values.
 
     Args:
       nodes: a copy that only inference sees; changed in place.

@@ -115,7 +115,7 @@ def _largest(output: Unsized) -> Shape:
 
 
 def _reshaped(output: Unsized) -> Shape:
-    """As many elements as the input: the first open dimension takes what the others leave."""
+    """Shape with as many elements as the input: the first open dimension takes what the others leave."""
     sizes = output.shape.as_list()
     known = math.prod(size for size in sizes if size is not None)
     rest = -(-output.elements(0) // known) if known else 0
@@ -149,7 +149,7 @@ def _image(shape: tf.TensorShape) -> Shape:
 
 
 def _boxes(output: Unsized) -> int:
-    """Of as many boxes as there are, at most the number that is asked for is kept."""
+    """Number of boxes: all there are, and at most the number that is asked for."""
     most = output.value(2) if len(output.inputs) > 2 else None
     return min(int(most), output.rows(0)) if most is not None and np.ndim(most) == 0 else output.rows(0)
 
