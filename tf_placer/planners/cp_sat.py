@@ -180,7 +180,7 @@ class SolverProcess:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """Without more to read it ends by itself."""
+    """Ends a process, which stops by itself when it has no more to read."""
     process.communicate()
 
 
@@ -301,7 +301,7 @@ class CpSat:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Goes on from what ``state`` gave."""
+        """Continues from what ``state`` gave."""
         self._best, self._best_s = np.array(state["best"], np.int32), float(state["best_s"])
         self._tried, self._effort = np.array(state["tried"], np.int32), float(state["effort"])
         self.proven_bound_ns = int(state["proven_bound_ns"])

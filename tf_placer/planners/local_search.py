@@ -127,7 +127,7 @@ def move_tables(problem: Problem, config: LocalSearchConfig) -> MoveTables:
 
 
 def chance(probability: float) -> int:
-    """Of 2^32."""
+    """Probability in units of 2^-32."""
     return round(probability * 2**32)
 
 
@@ -275,7 +275,7 @@ class SimulatedLocalSearch:
         return chains_state(self._chains)
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Goes on from what ``state`` gave, with as many chains as there were."""
+        """Continues from what ``state`` gave, with as many chains as there were."""
         self._chains = chains_of(state)
 
 
@@ -329,7 +329,7 @@ class LocalSearch:
         return self._moves.draw(self.device_of_unit, self._random)[np.newaxis]
 
     def learn(self, device_of_unit: np.ndarray, runtime_s: np.ndarray) -> None:
-        """Goes to the proposed placement unless it is slower than now and than L rounds ago.
+        """Accepts the proposed placement unless it is slower than now and than L rounds ago.
 
         Args:
           device_of_unit: [1, U]; of several rows the fastest counts.
@@ -356,7 +356,7 @@ class LocalSearch:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Goes on from what ``state`` gave."""
+        """Continues from what ``state`` gave."""
         self.device_of_unit = np.array(state["device_of_unit"], np.int32)
         self.runtime_s = float(state["runtime_s"])
         self._late_s = np.array(state["late_s"], np.float64)

@@ -107,7 +107,7 @@ class EarliestStart:
         return self._soonest(device, free)
 
     def _soonest(self, device: int, free: float) -> tuple[float, float, int] | None:
-        """As ``_first`` where no op's inputs are there yet."""
+        """Next (start, key, op) on a device, as of ``_first``, where no op's inputs are there yet."""
         later = self._later[device]
         while later:
             known, key, op = later[0]

@@ -114,7 +114,7 @@ _NO_WEIGHTS = np.zeros(0, np.float32)
 _FEWEST_UNITS = 2  # times as many units as parts, or a level is left out
 # A start that takes this share of another's time leaves it out, however many edges it cuts.
 _MUCH_FASTER = 0.8
-# What is no gain of a turn of units: a share of the step's time.
+# Least gain of a turn of units that counts, as a share of the step time.
 _GAIN = 1e-3
 _COUNTS = ("turn", "made", "before_ns", "doublings", "stalls", "restarts")
 _ARRAYS = {"starts": np.int32, "start_ns": np.int64, "best": np.int32, "best_ns": np.int64}
@@ -223,7 +223,7 @@ class SimulatedMemetic:
         return state
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Goes on from what ``state`` gave, with as many chains as there were."""
+        """Continues from what ``state`` gave, with as many chains as there were."""
         for name in _COUNTS:
             setattr(self, f"_{name}", int(state[name]))
         for name, kind in _ARRAYS.items():
@@ -278,7 +278,7 @@ class SimulatedMemetic:
         return search.advance(self._chains, rounds)
 
     def _begin(self, turn: int) -> None:
-        """Has every chain go on from the fastest plan that it found, on the groups of a turn."""
+        """Begins a turn: every chain continues from the fastest plan that it found, on the groups of the turn."""
         levels = len(self._parts)
         again = turn > levels + 1
         if turn > levels and not self._relinks(turn):
@@ -309,7 +309,7 @@ class SimulatedMemetic:
         self._best_ns = np.where(slow, found_ns[fastest], self._best_ns)
 
     def _fastest_ns(self) -> int:
-        """Of what was found so far."""
+        """Time of the fastest plan so far."""
         return int(min(self._best_ns.min(), self._start_ns.min()))
 
     def _double_or_restart(self) -> None:

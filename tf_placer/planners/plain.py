@@ -318,7 +318,7 @@ class RandomBlocks:
         return {"drawn": self._drawn, "generator": self._generator.bit_generator.state}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Goes on from what ``state`` gave, also in another process."""
+        """Continues from what ``state`` gave, also in another process."""
         self._drawn = state["drawn"]
         self._generator.bit_generator.state = state["generator"]
 
@@ -370,14 +370,14 @@ class RandomSearch:
         return self._blocks.draw(self._batch)
 
     def learn(self, device_of_unit: np.ndarray, runtime_s: np.ndarray) -> None:
-        """Nothing."""
+        """Does nothing: random search does not learn."""
 
     def state(self) -> dict[str, Any]:
         """State of the generator."""
         return self._blocks.state()
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Goes on from what ``state`` gave."""
+        """Continues from what ``state`` gave."""
         self._blocks.restore(state)
 
 

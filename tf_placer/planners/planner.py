@@ -23,7 +23,7 @@ class Resumable(Protocol):
         """Arrays, numbers and JSON data by name."""
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Goes on from what ``state`` gave, also in another process."""
+        """Continues from what ``state`` gave, also in another process."""
 
 
 @runtime_checkable
