@@ -88,7 +88,7 @@ class Timed:
         return Timed(name, simulated_s=search.runtime_s, search=search, **{**found, **more})
 
     def measured(self, times: Measurement) -> Timed:
-        """With the time that the plan takes by itself, or with the reason why it does not run.
+        """Candidate with the time that the plan takes by itself, or with the reason why it does not run.
 
         Args:
           times: of this plan alone.
@@ -298,7 +298,7 @@ class Outcome:
 
     @property
     def lower_bound_s(self) -> float:
-        """No placement takes less in the simulator."""
+        """Lower bound on the step time of any placement in the simulator, in seconds."""
         return max(self._lower_bounds.best_s, self._proven_s)
 
     def is_optimal(self, candidate: Timed) -> bool:
@@ -408,7 +408,7 @@ def kept_of_plan(outcome: Outcome) -> dict[str, Any]:
 
 
 def in_layers(outcome: Outcome, seed: int) -> Outcome:
-    """With a plan of whole layers, made of the one that would be written; a plan that was given stays it."""
+    """Outcome with a plan of whole layers, made of the one that would be written; a plan that was given stays it."""
     problem = outcome.problem
     layers = with_units_whole(problem, layers_of(problem))
     whole = None
@@ -418,7 +418,7 @@ def in_layers(outcome: Outcome, seed: int) -> Outcome:
 
 
 def beside_layers(outcome: Outcome, seed: int) -> Outcome:
-    """With the step time of whole layers beside a plan of single ops, found in a moment.
+    """Outcome with the step time of whole layers next to a plan of single ops, found in a moment.
 
     There is none where the program has no layers, the plan was given, has one device or the least memory, and after
     Ctrl-C.

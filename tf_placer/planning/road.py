@@ -153,7 +153,7 @@ class Road:
 
     @property
     def step_s(self) -> float:
-        """Of the best single device, as the costs have it, if ops follow each other; by a rule where none are known."""
+        """Step time of the best single device, one op after the other, by the costs or, where none are known, a rule."""
         if self.built is None:
             return self.assumed_ops * _OP_S
         return float(self.built.compute_ns.sum(axis=0).min()) / 1e9

@@ -259,7 +259,7 @@ class Stages:
         return min(max(sum(took_s for _, took_s in done) / thought_s, _LEAST_PACE), _MOST_PACE)
 
     def _line(self) -> rich.text.Text:
-        """Of a terminal."""
+        """Progress line for a terminal."""
         now = self._running
         if now is None:
             return rich.text.Text("")
