@@ -42,7 +42,7 @@ def possible_devices(problem: Problem) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class EarliestTimes:
-    """Of any placement in which units are only where they can be.
+    """Earliest times of ops in any placement in which units are only where they can be.
 
     Attributes:
       cost_ns: [N, D] float64, whole numbers, time of each op; infinite where it cannot be.
@@ -236,7 +236,7 @@ MEANING = {
 
 @dataclasses.dataclass(frozen=True)
 class LowerBounds:
-    """No legal placement of the problem that fits ends sooner than any of these, in whatever order ops run.
+    """Lower bounds on the step time of any legal placement that fits, in whatever order ops run.
 
     The first three know neither memory nor transfers. The others do: units are only where they fit, ops pay for
     links that they cannot avoid, and a device that takes part pays for it.

@@ -16,7 +16,7 @@ from tf_placer.problem.problem import Problem, placement_rows
 
 NO_CLUSTER = -1
 _PROBLEM = "give what tf_placer.build_problem returns"
-# What an op has about which a plan decides nothing.
+# Values for an op about which a plan decides nothing.
 UNDECIDED = {"priority_of_op": 0, "cluster_of_op": NO_CLUSTER}
 _FIELDS = ("device_of_unit", *UNDECIDED)
 

@@ -18,7 +18,7 @@ from tf_placer.problem.problem import Problem
 
 Scope = tuple[str, ...]
 
-# What TensorFlow puts before the names of gradients and of ops whose call was inlined.
+# TensorFlow's prefixes of the names of gradients and of ops whose call was inlined.
 _PREFIX = re.compile(r"(gradient_tape|gradients|grad_ys|(Stateful)?PartitionedCall)(_\d+)?")
 _COUNT = re.compile(r"_\d+\Z")
 _GRADIENT = "_grad"

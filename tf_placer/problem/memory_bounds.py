@@ -126,7 +126,7 @@ def fullest_share(cluster: Cluster, peak_bytes: np.ndarray) -> np.ndarray:
 
 
 def least_share(problem: Problem, within_s: float = math.inf) -> float:
-    """No placement whose step takes at most ``within_s`` seconds has a smaller ``fullest_share``.
+    """Lower bound on ``fullest_share`` of any placement whose step takes at most ``within_s`` seconds.
 
     The larger of two bounds. Of each unit: somewhere it is, with what one of its ops reads and writes while it runs.
     Of all together: what stays with them is on accelerators, but for what the other devices have memory for, and time

@@ -109,7 +109,7 @@ class PlanFile:
 
     @property
     def schedules(self) -> bool:
-        """It decides more than devices."""
+        """True if it decides more than devices."""
         return bool(self.priorities or self.clusters)
 
     def op_by_op(self, problem: Problem, is_part: bool = False) -> PlanFile:
