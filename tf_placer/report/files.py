@@ -32,7 +32,7 @@ from tf_placer.rewrite.rewrite import apply_placement
 from tf_placer.search import methods
 from tf_placer.search.recorder import SearchResult
 
-# What a run writes, in the order in which it appears.
+# Files of a run, in the order in which they appear.
 SAVED_MODEL, META_GRAPH, PAGE = "saved_model", "placed_meta_graph.pb", "report.html"
 META_GRAPH_TEXT = "placed_meta_graph.pbtxt"  # where the program is a text
 TABLE, PICTURE = "compare.csv", "progress.png"
@@ -360,5 +360,5 @@ def layer_tree(placement: Placement) -> str:
 
 
 def _block(text: str) -> str:
-    """As it is: Markdown takes lines behind four spaces for code."""
+    """Text as a Markdown block, unchanged: lines behind four spaces are taken for code."""
     return "\n".join(f"    {line}" for line in text.splitlines())

@@ -262,7 +262,7 @@ def _step_time(outcome: Outcome, row: Timed) -> Row:
 
 
 def _about(row: Timed) -> str:
-    """Of a method what it does, and where another found its plan inside it, what that one does."""
+    """Description of a method, and of the other one that found its plan inside it, if one did."""
     if row.name == _WHOLE_LAYERS:
         return "A plan that keeps every layer on one device."
     if row.name.startswith("data parallel"):
@@ -285,7 +285,7 @@ def _whole_layers(outcome: Outcome) -> tuple[Timed, ...]:
 
 
 def _curves(outcome: Outcome) -> tuple[Row, ...]:
-    """Of every candidate's search; of a live search, of each that it made, by method and number."""
+    """Curves of every candidate's search; of a live search, of each that it made, by method and number."""
 
     def curve(progress: SearchCurve, is_written: bool = False) -> Row:
         name, elapsed_s, best_s = progress
