@@ -143,7 +143,7 @@ def _relative(one: np.ndarray, other: np.ndarray) -> float:
     return max(apart / largest if largest else float(apart > 0), float(np.finfo(np.float64).tiny))
 
 
-# What the runtime calls ops that it has made of several.
+# Prefixes of the runtime's names for fused ops.
 _FUSED_PREFIXES = ("_Fused", "_Mkl")
 
 

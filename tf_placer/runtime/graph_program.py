@@ -128,7 +128,7 @@ def _stand_in(
     iterator: str,
     prefix: str,
 ) -> list[Assignment]:
-    """Has the ops that read an iterator hand on zeros, which are resident beside them."""
+    """Replaces reads of an iterator by zeros, which are resident with them."""
     assignments: list[Assignment] = []
     for name, outputs in zip(item.index.names, item.outputs, strict=True):
         node = node_of_name[name]
@@ -154,7 +154,7 @@ def _stand_in(
 
 
 def empty_program() -> GraphProgram:
-    """Whose steps do nothing, and take as long as it takes to ask for one."""
+    """Program whose steps do nothing, and take as long as it takes to ask for one."""
     graph_def = tf.compat.v1.GraphDef()
     step = graph_def.node.add(name=f"{_SCOPE}/step", op="NoOp")
     return GraphProgram(graph_def, (), (step.name,))

@@ -48,7 +48,7 @@ class MemoryWatch:
     is_on: bool = False
 
     def settle(self) -> None:
-        """Before the program is loaded."""
+        """Settles the memory of every worker before the program is loaded."""
         for memory in self.memories:
             memory.settle()
 
