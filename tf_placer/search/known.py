@@ -97,7 +97,7 @@ class Objective:
 
 # Budgets.
 
-# What a budget's seconds are of: all that somebody waits for, or each search alone.
+# Scope of a budget's seconds: all that a user waits for, or each search alone.
 WHOLE, SEARCH = "whole", "search"
 BUDGETS = (WHOLE, SEARCH)
 
@@ -138,7 +138,7 @@ class Budget:
         return seconds / self.seconds if self.evaluations is None else evaluations / self.evaluations
 
     def capped(self, evaluations: int) -> Budget:
-        """So many evaluations, in no more time: one that counts evaluations alone has no other limit."""
+        """Budget of so many evaluations, in no more time: one that counts evaluations alone has no other limit."""
         return Budget(self.seconds, evaluations)
 
     def share(self, count: int) -> Budget:

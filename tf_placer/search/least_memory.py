@@ -144,7 +144,7 @@ class _Lowering:
         return rows
 
     def _gain_time(self, count: int) -> None:
-        """Goes on from the best for time, with no accelerator larger than the best's share of it."""
+        """Searches for time from the best plan, with no accelerator larger than that plan's share of it."""
         capped = _capped(self._problem, self._share)
         plain = methods.the(Role.PLAIN)
         assert plain.build_inside is not None  # it searches inside the simulator

@@ -188,7 +188,7 @@ class Portfolio:
         return state
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Goes on from what ``state`` gave."""
+        """Continues from what ``state`` gave."""
         (self._made, self._constructs_until), self._opened = state["made"], state["opened"]
         self._best_s, self._best = state["best_s"], state.get("best")
         self._turn, self._turns, self._until, self._before_s, self._leads = state["race"]
@@ -249,14 +249,14 @@ class _Arm:
         return [self.goes_on, self.best_s, self.gain, self.again, self._wait, self._made]
 
     def state(self) -> dict[str, Any]:
-        """Of its planner, and where that began."""
+        """State of its planner, and the plan where that began."""
         state = {} if self._start is None else {"start": self._start}
         if self._planner is not None:
             state |= {f"planner.{name}": value for name, value in self._planner.state().items()}
         return state
 
     def restore(self, standing: list, state: dict[str, Any]) -> None:
-        """Goes on from both."""
+        """Continues from both."""
         self.goes_on, self.best_s, self.gain, self.again, self._wait, self._made = standing
         self._start = state.get("start")
         prefix = "planner."

@@ -178,7 +178,7 @@ class Recorder:
         }
 
     def restore(self, state: dict[str, Any] | None) -> None:
-        """Goes on from what ``state`` gave, also in another process; None changes nothing."""
+        """Continues from what ``state`` gave, also in another process; None changes nothing."""
         if state is None:
             return
         rows = {name: state.get(f"best_{name}") for name in UNDECIDED}

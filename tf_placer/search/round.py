@@ -278,7 +278,7 @@ def _improving(spec: MethodSpec, config: Any, context: Context) -> Iterator[Roun
 def _inside(
     spec: MethodSpec, config: Any, context: Context, simulator: SimulatedEvaluator
 ) -> Iterator[Round]:
-    """Has a planner that simulates by itself do so, a burst at a time."""
+    """Rounds of a planner that simulates by itself, a burst at a time."""
     assert spec.build_inside is not None
     if not context.rounds:
         yield evaluated(context, context.start[np.newaxis])

@@ -103,7 +103,7 @@ def room_needed(problem: Problem) -> Room | None:
 
 
 def _smallest_preset(problem: Problem) -> str | None:
-    """By plans that cost nothing; the times of their ops are those of this cluster's devices of the same type."""
+    """Smallest preset with a plan that fits, of plans that cost nothing; op times are those of this cluster."""
     clusters = [Cluster.preset(name) for name in preset_names()]
     for cluster in sorted(clusters, key=_total_memory):
         elsewhere = _off_the_host(_on(problem, cluster))
@@ -213,7 +213,7 @@ CHECKPOINT_EVERY_S = 10.0
 
 
 class NothingFits(InputError):
-    """No placement that was tried runs: in a simulated search, none fits in the devices' memory."""
+    """Raised when no placement that was tried runs: in a simulated search, none fits in the devices' memory."""
 
 
 def shortest(
