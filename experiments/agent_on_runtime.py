@@ -111,7 +111,7 @@ def records(path: pathlib.Path) -> list[str]:
 
 
 def kill_part_way(out: pathlib.Path) -> None:
-    """Has a child search, and kills it while it measures."""
+    """Starts a child that searches, and kills it while it measures."""
     command = [sys.executable, "-m", "experiments.agent_on_runtime", *sys.argv[1:], "--child"]
     with subprocess.Popen(command) as child:
         while child.poll() is None and len(records(journal_of(out))) < _KILL_AFTER.value:
@@ -201,7 +201,7 @@ def main(argv: list[str]) -> None:
 
 
 def search_and_race(out: pathlib.Path) -> None:
-    """Goes on with the search, or is the child's; then the race, and results.json."""
+    """Resumes the search after a kill, or begins it in the child; then the race, and results.json."""
     if not _CHILD.value and not journal_of(out).exists():
         kill_part_way(out)
     name = _METHOD.value

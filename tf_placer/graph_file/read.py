@@ -145,7 +145,7 @@ def _class(node: Node) -> tuple[str, str]:
 
 
 def _time(node: Node, kind: tuple[str, str]) -> int:
-    """On a device of some model and type, -1 where the node may not be there."""
+    """Time on a device of some model and type, -1 where the node may not be there."""
     return next((node.time_ns[word] for word in kind if word in node.time_ns), -1)
 
 

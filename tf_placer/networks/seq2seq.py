@@ -344,7 +344,7 @@ class Seq2SeqPlacer(snt.Module):
         return tf.reshape(by_step, [*shape[:2], shape[2] * shape[3], *shape[4:]])[:, :, :groups]
 
     def _added(self, choices: DeviceChoices, noise: tf.Tensor, groups: int) -> _Steps:
-        """By steps, of G groups; ``noise`` is broadcastable to [M, K, G, D]."""
+        """Addends by steps, for G groups; ``noise`` is broadcastable to [M, K, G, D]."""
         rows = tf.zeros([groups, choices.legal.shape[1]])
         if self._rows is not None:
             rows = tf.gather(self._rows.embeddings[:groups], choices.number, axis=1)

@@ -225,7 +225,7 @@ class _SimulatedProcess:
         return Span(name if kind in ("op", "transfer") else f"{kind} {name}", kind, start_ns, end_ns, args)
 
     def _add_arrow(self, transfer: int) -> None:
-        """From the op that makes a tensor over its way to the first that reads it there, of those that take time."""
+        """Adds the arrow of a transfer: from the producer to the first reader there, of ops that take time."""
         timeline, problem = self._timeline, self._problem
         producer = int(timeline.transfer_producer[transfer])
         begin, end = problem.consumer_offset[timeline.transfer_tensor[transfer] :][:2]

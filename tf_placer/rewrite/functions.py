@@ -40,7 +40,7 @@ def with_functions_renamed(graph_def: tf.compat.v1.GraphDef, suffix: str) -> tf.
 
 
 def with_references_renamed(nodes: Iterable[node_def_pb2.NodeDef], new_name: Mapping[str, str]) -> None:
-    """Has nodes, which are changed, call functions by other names."""
+    """Renames the functions that nodes call, in place."""
     for node in nodes:
         node.op = new_name.get(node.op, node.op)
         for value in node.attr.values():

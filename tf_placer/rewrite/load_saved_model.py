@@ -189,7 +189,7 @@ def _folder_of(model: SavedModel, rewritten: bool) -> Iterator[pathlib.Path]:
 
 @contextlib.contextmanager
 def _soft_placement() -> Iterator[None]:
-    """Without it TensorFlow does not put variables where they were saved."""
+    """Turns soft placement on, without which TensorFlow does not put variables where they were saved."""
     before = tf.config.get_soft_device_placement()
     tf.config.set_soft_device_placement(True)
     try:

@@ -108,7 +108,7 @@ def _check_colocation(graph_def: tf.compat.v1.GraphDef, devices: Sequence[str]) 
                 )
 
 
-# What is decided -> why no graph says it yet.
+# Decision -> why it is not written into graphs yet.
 _NOT_WRITTEN = {
     "priority_of_op": "TensorFlow's executor takes ready ops in an order of its own",
     "cluster_of_op": "no ops are fused",

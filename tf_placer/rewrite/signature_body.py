@@ -191,7 +191,7 @@ class _Functions:
         return all(len(found) <= 1 for found in wanted.values())
 
     def copy_for_others(self, body: str, called: set[str]) -> None:
-        """Has other signatures call copies of what is given devices."""
+        """Gives other signatures copies of the functions that are given devices."""
         others = [name for name in self._of_signatures - {body} if name in self._of_name]
         needed = set().union(*(self.reached_from(other) for other in others)) - set(others)
         copied = sorted(name for name in needed if self.reached_from(name) & called)

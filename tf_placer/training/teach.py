@@ -98,7 +98,7 @@ def teach(
 
 
 def _step_length(share: float) -> float:
-    """Of an epoch that begins after that share of all of them: half a cosine, from 1 on."""
+    """Step length of an epoch that begins after that share of all of them: half a cosine, from 1 on."""
     return _SHORTEST + (1 - _SHORTEST) * 0.5 * (1 + math.cos(math.pi * share))
 
 

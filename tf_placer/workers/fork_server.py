@@ -150,12 +150,12 @@ def _listeners() -> dict[str, int]:
 
 
 IDLE_S = 60.0
-# What TensorFlow and the libraries below it read when they are loaded: with others a server must be a new one.
+# Variables that TensorFlow and its libraries read when loaded: a change of them needs a new server.
 _READ_WHEN_LOADED = (
     "CUDA", "DNNL", "GLIBC", "GOMP", "GRPC", "KMP", "LD_", "MALLOC", "MKL", "NVIDIA", "OMP", "ONEDNN",
     "OPENBLAS", "PYTHON", "TF_", "XLA_",
 )  # fmt: skip
-# Whether TensorFlow streams eager ops to other processes, which it looks up at each op: no matter for a server.
+# Streaming of eager ops to other processes; TensorFlow reads it at each op, so a server need not be new.
 STREAMING = "TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE"
 _ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
 _servers: dict[tuple[object, ...], ForkServer] = {}

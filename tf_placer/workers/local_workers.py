@@ -329,12 +329,12 @@ class RemoteWorkers:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """No process here is ours."""
+        """Empty: no process here is ours."""
         return ()
 
     @property
     def memories(self) -> tuple[WorkerMemory, ...]:
-        """Nothing can be told of a process elsewhere."""
+        """Empty: nothing can be told of a process elsewhere."""
         return ()
 
     def start(self) -> None:
@@ -358,10 +358,10 @@ class RemoteWorkers:
         return None
 
     def kill(self) -> None:
-        """Nothing: they belong to somebody else."""
+        """Does nothing: the servers belong to somebody else."""
 
     def close(self) -> None:
-        """Nothing, likewise."""
+        """Does nothing, likewise."""
 
 
 # Interface of both kinds of workers.
@@ -378,7 +378,7 @@ class Workers(Protocol):
 
     @property
     def memories(self) -> tuple[WorkerMemory, ...]:
-        """Of those whose memory can be told."""
+        """Memory of those workers whose memory can be told."""
 
     def start(self) -> None:
         """Makes sure that all are there; does nothing if they are."""
