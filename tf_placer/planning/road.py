@@ -153,7 +153,7 @@ class Road:
 
     @property
     def step_s(self) -> float:
-        """Step time of the best single device, one op after the other, by the costs or, where none are known, a rule."""
+        """Step time of the best single device, one op after the other, by the costs; by a rule where none are known."""
         if self.built is None:
             return self.assumed_ops * _OP_S
         return float(self.built.compute_ns.sum(axis=0).min()) / 1e9

@@ -34,7 +34,7 @@ def _written(text: str) -> tuple[int, Sequence[int]]:
 WRITES_INTO: Mapping[str, tuple[int, Sequence[int]]] = {
     op_type: _written(text) for op_type, text in values("into").items()
 }
-# The outputs of these have other holders than their readers.
+# The outputs of these exist before the step, or belong to a kernel or to the caller.
 _KEEPS_ITS_OUTPUT = having("held_elsewhere")
 # A variable that one of these touches gives away copies.
 _SPARSE_ACCESS = ("ResourceGather", "ResourceScatter", "ResourceSparseApply")
