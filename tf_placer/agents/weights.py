@@ -115,7 +115,7 @@ def restore_weights(path: pathlib.Path, kind: PolicyKind, policy: snt.Module) ->
 
 
 def _named(policy: snt.Module) -> dict[str, Any]:
-    """Position, layer and name -> variable: names are not distinct, and begin with whoever made the policy."""
+    """Position, layer and name -> variable: names are not distinct, and begin with the name of the policy's maker."""
     return {
         f"{position} {'/'.join(variable.name.split('/')[-2:])}": variable
         for position, variable in enumerate(policy.trainable_variables)

@@ -1,4 +1,4 @@
-"""Placements by a policy that was taught on other graphs: no time is asked for."""
+"""Zero-shot placements: a policy taught on other graphs places this one without any evaluation."""
 
 from __future__ import annotations
 

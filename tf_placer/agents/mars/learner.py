@@ -69,7 +69,7 @@ class MarsStudent(snt.Module):
         return graph_inputs(problem, landmarks=0, seed=0)
 
     def learn(self, lesson: GraphInputs, rate: tf.Tensor) -> tf.Tensor:
-        """Takes one optimizer step; the mean -log p that a unit is told from one mixed up, before it."""
+        """Takes one optimizer step; the mean -log p of telling units from shuffled ones, before it."""
         return self._pretraining.step(lesson, rate)
 
     def loss_of(self, lesson: GraphInputs) -> tf.Tensor:
@@ -77,7 +77,7 @@ class MarsStudent(snt.Module):
         return self._pretraining.loss(lesson)
 
     def accuracy(self, lesson: GraphInputs) -> tf.Tensor:
-        """Share of the units that are told from those of the graph mixed up; 0.5 by chance."""
+        """Share of the units that are distinguished from those of the shuffled graph; 0.5 by chance."""
         return self._pretraining.accuracy(lesson)
 
 

@@ -274,12 +274,12 @@ class Pretraining(snt.Module):
         self.iterations = tf.Variable(0, trainable=False, name="iterations")
 
     def run(self, graphs: Sequence[GraphInputs], iterations: int) -> None:
-        """Takes so many steps, each on the next of the graphs."""
+        """Takes ``iterations`` steps, each on the next of the graphs."""
         for number in range(iterations):
             self.step(graphs[number % len(graphs)], tf.constant(1.0))
 
     def accuracy(self, graph: GraphInputs) -> tf.Tensor:
-        """Share of the units that are told from those of the graph mixed up, in a way that was not taught."""
+        """Share of the units that are distinguished from those of the graph under an untaught shuffle."""
         # Steps count from 0 up.
         return infomax_accuracy(self._logits(graph, tf.random.fold_in(self._seed, -1)))
 
