@@ -247,7 +247,7 @@ class SimulatedLocalSearch:
         seed: int,
         simulator: SimulatedEvaluator,
     ) -> None:
-        """Every chain starts from ``start`` [U]; a step's time is what ``simulator`` says of it."""
+        """Every chain starts from ``start`` [U]; ``simulator`` gives step times."""
         self._orders = simulator.orders
         self._search = ChainSearch(
             self._orders, move_tables(problem, config), problem.cluster.capacity_bytes()

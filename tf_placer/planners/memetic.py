@@ -171,7 +171,7 @@ class SimulatedMemetic:
         simulator: SimulatedEvaluator,
         weights: np.ndarray | None = None,
     ) -> None:
-        """Tries ``start`` [U] first; a step's time is what ``simulator`` says of it.
+        """Tries ``start`` [U] first; ``simulator`` gives step times.
 
         ``weights`` are of the network that chooses moves, where the config has any drawn; None for ``edit_weights``.
         """
@@ -299,7 +299,7 @@ class SimulatedMemetic:
         return min(self._config.setback * 2.0 ** min(self._stalls, _MOST_DOUBLED), 1.0)
 
     def _drop_the_slow(self) -> None:
-        """A chain that is further behind than it may fall back goes on from the fastest plan, a chain's or a start."""
+        """Moves chains that have fallen back further than allowed to the fastest plan, of a chain or a start."""
         first = int(np.argmin(self._start_ns))
         rows = np.concatenate([self._best, self._starts[first : first + 1]])
         found_ns = np.append(self._best_ns, self._start_ns[first])
