@@ -298,7 +298,7 @@ class _Placing(_Finding):
         return self.stages.kept(AT_ONCE, run, _AT_ONCE_S, f"{AT_ONCE} for {self.asked.name}")
 
     def _find_beside(self, _: float) -> None:
-        """The best of the few plans of each method that does not go on."""
+        """Finds the best of the few plans of each constructive method."""
         self.found += [self.find(name, Budget(evaluations=_FEW)) for name in beside(self.asked.method)]
 
     def _take_given(self, _: float) -> None:

@@ -1,4 +1,4 @@
-"""Shows what the runtime says of a program and of the links between its devices."""
+"""Profile of a program on the runtime: times of ops, and of links between devices."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ class Request:
 
     @property
     def is_profiled(self) -> bool:
-        """Costs are measured, as far as can be told before the program is there."""
+        """True if costs are measured, as far as is known before the program is read."""
         return self.cluster.is_live and self.costs in (None, "profiled")
 
     @property

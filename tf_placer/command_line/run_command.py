@@ -1,4 +1,4 @@
-"""Commands, done: what their flags ask for is found, printed and written. It loads TensorFlow."""
+"""Run of a command: a request from its flags, then its result printed and written. It loads TensorFlow."""
 
 from __future__ import annotations
 
