@@ -1,4 +1,4 @@
-"""A search kept on disk, so that it goes on where it was when its process is killed."""
+"""Checkpoints of a search on disk: it resumes where it was when its process is killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ctrl-C ends a search and keeps its best, however often it is pressed while that is put away."""
+"""Ctrl-C stops a search and keeps its best plan; further presses while saving are ignored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several methods in one: plans that cost little, then searches, and the time goes to those that gain."""
+"""Portfolio of methods: cheap plans first, then searches, with the time given to those that gain."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class Portfolio:
                 yield self._noted(batch, opening[0].spec.name)
 
     def _noted(self, batch: Round, found_by: str) -> Round:
-        """The round with who found it; its best plan is kept if it is the best of all."""
+        """The round with the method that found it; its best plan is kept if it is the best of all."""
         if _best_s(batch) < self._best_s:
             self._best_s = _best_s(batch)
             row = int(np.argmin(np.where(batch.valid, batch.runtime_s, np.inf)))
@@ -219,7 +219,7 @@ class _Arm:
         self.best_s = math.inf
 
     def credit(self, gain: float, turns: int) -> None:
-        """Takes in what its turn was worth, after so many turns of all."""
+        """Records the gain of its turn, after so many turns of all."""
         self.gain = gain if gain > _GAIN else 0.0
         self._wait = 1 if self.gain else self._wait * _LONGER
         self.again = turns + self._wait
