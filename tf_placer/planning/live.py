@@ -1,4 +1,4 @@
-"""Search where the devices are there to ask: simulate, measure the best, refit, search again, race."""
+"""Live search on real devices: simulate, measure the best, refit, search again, race."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The road from a request to a plan, whoever asks: what is known on the way, and the stages that it is made of."""
+"""The road from a request to a plan, for commands and ``auto_place`` alike: its state, and its stages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stages of some work: one list that is announced, run in its order, timed, and given its shares of a budget."""
+"""Stages of work: one list that is announced, run in order, timed, and given shares of a budget."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Stages:
         durations: Durations | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Begins, or goes on with what ``begun_s`` says has begun.
+        """Begins at ``begun_s()``, which may be before now.
 
         Args:
           console: where lines go.
@@ -123,7 +123,7 @@ class Stages:
         return Stage(name, run, self.durations.known(key, rule_s), key)
 
     def then(self, stages: Sequence[Stage]) -> None:
-        """Puts these in the place of all that follow the running stage; a much longer wait than announced is told."""
+        """Replaces all stages after the running one; a much longer wait than announced is reported."""
         before_s = self.remaining_s
         self._ahead = list(stages)
         after_s = self.remaining_s
