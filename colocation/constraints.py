@@ -350,7 +350,7 @@ def forwarded_resources(index: GraphIndex) -> Iterator[Merge]:
 
 
 def ref_edges(index: GraphIndex) -> Iterator[Merge]:
-    """A v1 ref tensor is a pointer to its variable's buffer: who takes it must be there."""
+    """A v1 ref tensor is a pointer to its variable's buffer: its consumers must be there."""
     for producer, consumer, dtype in _special_inputs(index):
         if is_ref(dtype) and index.op_types[consumer] not in EXEMPT_OP_TYPES:
             reason = f"{index.names[consumer]} takes a reference to the buffer of {index.names[producer]}"
@@ -385,7 +385,7 @@ def dataset_variant_edges(index: GraphIndex) -> Iterator[Merge]:
 
 
 def variant_readers(index: GraphIndex) -> Iterator[Merge]:
-    """A dataset cannot be sent: who reads one stays with it, and so with an argument that may be one.
+    """A dataset cannot be sent: its readers stay with it, and so with an argument that may be one.
 
     The Placer ties datasets to datasets only, and a ``ReduceDataset`` in another process than its dataset fails when
     the dataset is to be sent. It ties optionals, too, but sees them in the bodies of branches only.

@@ -340,7 +340,7 @@ class _ToldFunction(AtomicFunction):
 
     @property
     def graph_debug_info(self) -> graph_debug_info_pb2.GraphDebugInfo:
-        """Asked for when an error is told, and not before."""
+        """Looked up when an error is reported, and not before."""
         builder = tf_stack.GraphDebugInfoBuilder()
         builder.AppendGraphDebugInfo("", super().graph_debug_info)
         for name, origin in self.origins.items():

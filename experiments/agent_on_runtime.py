@@ -1,4 +1,4 @@
-"""An agent trained on the TensorFlow runtime itself, as in its paper; killed part way, and gone on with.
+"""An agent trained on the TensorFlow runtime itself, as in its paper; killed part way, and resumed.
 
     python -m experiments.agent_on_runtime [--method=hdp] [--workload=two_towers] [--evaluations=224]
 
@@ -127,7 +127,7 @@ def kill_part_way(out: pathlib.Path) -> None:
 def run(
     out: pathlib.Path, method: str | MethodSpec, folder: str, runtime: tf_placer.RuntimeEvaluator
 ) -> tuple[SearchResult, JournaledEvaluator]:
-    """Searches, or goes on; all methods share what was measured."""
+    """Searches, or resumes; all methods share what was measured."""
     budget = Budget(evaluations=_EVALUATIONS.value)
     # The agent begins at the single device that it races with; by itself a search begins at the best cheap plan.
     start = None if method == "random" else best_single(out, runtime)

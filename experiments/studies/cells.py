@@ -1,4 +1,4 @@
-"""Cells of a study: one search each, kept on disk with its curve as soon as it is done, so a killed study goes on."""
+"""Cells of a study: one search each, kept on disk with its curve as soon as it is done, so a killed study resumes."""
 
 from __future__ import annotations
 

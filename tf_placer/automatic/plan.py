@@ -123,7 +123,7 @@ def find_plan(
 
 
 class _FirstCall(Road):
-    """The stages of a first call; they are told once it is clear that no kept plan saves them.
+    """The stages of a first call; they are announced once it is clear that no kept plan saves them.
 
     Arguments as ``find_plan`` takes them.
     """

@@ -125,7 +125,7 @@ def _traced(function: Function, concrete: ConcreteFunction, examples: list[tf.Te
 
 @contextlib.contextmanager
 def _told() -> Iterator[None]:
-    """Within it nothing that is called is placed, and what goes wrong is told in one line.
+    """Within it no called function is placed, and errors are reported in one line.
 
     Raises:
       InputError: something went wrong.

@@ -1,4 +1,4 @@
-"""A plan beside the function as it is, on the user's own first steps."""
+"""Trial of a plan against the function as it is, on the user's own first steps."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Trial:
 
     @property
     def verdict(self) -> Verdict | None:
-        """None while the trial goes on."""
+        """Verdict of the trial; None while it runs."""
         return self._verdict
 
     @property

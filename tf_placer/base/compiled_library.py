@@ -1,4 +1,4 @@
-"""C++ compiled when it is first needed, and kept: one file for each state of its source."""
+"""C++ libraries, compiled on first use and kept: one file for each state of the source."""
 
 from __future__ import annotations
 

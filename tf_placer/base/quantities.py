@@ -1,4 +1,4 @@
-"""Times, shares and sizes as people read and write them: three digits that count, never "nan", never "-0".
+"""Times, shares and sizes as people read and write them: three significant digits, never "nan", never "-0".
 
 Files keep all digits.
 """

@@ -332,7 +332,7 @@ class Cluster:
 
 
 def given_cluster(name: str, value: object) -> Cluster:
-    """``value``, when it is a cluster; who gives a preset's name or a path is told how to make one of it.
+    """``value`` if it is a cluster; else an error that says how to make one of a preset's name or a path.
 
     Raises:
       InputError: it is something else; names the argument ``name``.

@@ -76,7 +76,7 @@ def all_gather_s(cluster: Cluster, replicas: Sequence[int], num_bytes: int) -> f
 
 
 def _round_s(cluster: Cluster, replicas: Sequence[int], num_bytes: int) -> float:
-    """Every replica sends so many bytes to the next one: those on one channel queue, as in the simulator."""
+    """Seconds in which every replica sends these bytes to the next one; sends on one channel queue."""
     link_of = {(link.source, link.target): link for link in cluster.links}
     links = [link_of[pair] for pair in zip(replicas, [*replicas[1:], replicas[0]], strict=True)]
     busy_s: dict[str, float] = {}

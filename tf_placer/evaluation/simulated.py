@@ -179,7 +179,7 @@ class Evaluator(Protocol):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """JSON data that tells evaluators apart whose answers must not be mixed; ``"evaluator"`` is its kind."""
+        """JSON data that identifies an evaluator, for answers that must not be mixed; ``"evaluator"`` is its kind."""
 
     def evaluate(self, device_of_unit: np.ndarray | Decisions) -> Measurement:
         """Times one step of each placement; what does not run is a status.

@@ -263,7 +263,7 @@ class Item:
         return np.fromiter(found, np.int32, self.index.num_ops)
 
     def without_values(self) -> Item:
-        """The same program without what it was captured with, for who asks for its structure alone.
+        """The same program without captured values, for uses of its structure alone.
 
         Its variables, large inputs and large constants are zeros, or one element over and over, and take no memory. The
         fingerprint is that of this item.

@@ -389,7 +389,7 @@ def _id(entry: Entry, name: str) -> str:
 
 
 def read_graph_file(path: str | os.PathLike[str]) -> ProfiledGraph:
-    """Reads a graph; its format is told by its content.
+    """Reads a graph; the format follows from the content.
 
     JSON whose nodes have ids is an operator graph of Tarnawski et al., other JSON is ours (docs/graph_file.md), and
     text that begins with a layer is PipeDream's.

@@ -1,4 +1,4 @@
-"""Placements changed as little as possible so that no device holds more than it can."""
+"""Repair of placements: changed as little as possible so that no device holds more than it can."""
 
 from __future__ import annotations
 

@@ -164,6 +164,6 @@ def infomax_loss(logits: tf.Tensor) -> tf.Tensor:
 
 
 def infomax_accuracy(logits: tf.Tensor) -> tf.Tensor:
-    """Share of the 2 V nodes [2, V] that are taken for what they are; 0.5 for one who cannot tell."""
+    """Share of the 2 V nodes [2, V] that are classified correctly; 0.5 by chance."""
     right = tf.stack([logits[0] > 0, logits[1] <= 0])
     return tf.reduce_mean(tf.cast(right, tf.float32))

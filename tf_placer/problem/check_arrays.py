@@ -16,7 +16,7 @@ from tf_placer.cluster.cluster import Cluster
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TensorTable:
-    """T tensors by ascending producer, and who waits for each (see ``Problem``)."""
+    """T tensors by ascending producer, and the consumers of each (see ``Problem``)."""
 
     producer: np.ndarray  # [T] int32
     output: np.ndarray  # [T] the id of each among its producer's

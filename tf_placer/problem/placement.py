@@ -423,7 +423,7 @@ class Placement:
 
     @staticmethod
     def from_plan(plan: PlanFile, problem: Problem) -> Placement:
-        """A plan held against the graph that it was made for.
+        """Checks a plan against the graph that it was made for.
 
         Raises:
           InputError: it is for another graph, incomplete in devices or priorities, names an op or device that is not

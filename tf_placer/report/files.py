@@ -318,7 +318,7 @@ def _write_curves(result: SearchResult, folder: pathlib.Path) -> None:
 
 
 def _write_settings(candidate: Timed, result: SearchResult, folder: pathlib.Path) -> None:
-    """The method's settings as hyperparameters, and its step time as what they are held against (the HPARAMS tab).
+    """The method's settings as hyperparameters, and its step time as their metric (the HPARAMS tab).
 
     A file of its own: the writer of the curves takes numbers alone.
     """

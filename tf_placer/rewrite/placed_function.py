@@ -82,7 +82,7 @@ def _is_at(device: str, address_space: str) -> bool:
 def shapes_behind_handles(
     graph_def: tf.compat.v1.GraphDef, inputs: Mapping[str, tf.Tensor]
 ) -> dict[str, tf.TensorShape]:
-    """Returns the shapes that inference knows once it is told what is behind the graph's handles.
+    """Returns the shapes that inference finds once the variables behind the graph's handles are known to it.
 
     TensorFlow infers shapes as it imports nodes, and only then can a handle be told its variable. What is read from it
     has no shape then, and forward-mode differentiation fails where it needs zeros of the shape of a gradient. So the

@@ -162,7 +162,7 @@ def check_can_be_written(decisions: Decisions) -> None:
 
 
 def check_placement(name: str, value: object) -> Placement:
-    """``value``, when it is a placement; who gives a search's result is told where its placement is.
+    """``value`` if it is a placement; else an error that says where a search's result has its placement.
 
     Raises:
       InputError: it is something else.

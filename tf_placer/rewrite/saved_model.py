@@ -174,7 +174,7 @@ def export_placed(
     items: Mapping[str, Item],
     placements: Mapping[str, Placement],
 ) -> None:
-    """``export_saved_model`` for who has read the model and made its items already; the same ``target`` and errors.
+    """``export_saved_model`` of a model that is already read, with its items; the same ``target`` and errors.
 
     Args:
       model: is left alone.

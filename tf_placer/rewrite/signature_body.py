@@ -144,7 +144,7 @@ def listed(names: list[str]) -> str:
 
 
 class _Functions:
-    """The library of a SavedModel, and who calls what."""
+    """The library of a SavedModel, and the calls between its functions."""
 
     def __init__(self, model: SavedModel) -> None:
         self._model = model

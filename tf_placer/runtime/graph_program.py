@@ -217,7 +217,7 @@ def _step_ops(item: Item) -> tuple[str, ...]:
 
 
 def _values(item: Item) -> list[str]:
-    """The outputs that can be sent to who asks for them: a handle means nothing elsewhere."""
+    """The outputs that can be sent to the caller: a handle means nothing elsewhere."""
     outputs_of = dict(zip(item.index.names, item.outputs, strict=True))
     names = []
     for fetch in dict.fromkeys(item.fetches):

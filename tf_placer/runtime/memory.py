@@ -74,7 +74,7 @@ class MemoryWatch:
         return any(memory.is_mute for memory in self.memories)
 
     def peak_bytes(self) -> dict[str, int]:
-        """Device name -> most bytes since ``begin`` (``WorkerMemory``), of the devices that can be told."""
+        """Device name -> most bytes since ``begin`` (``WorkerMemory``), of the devices for which that is known."""
         told = {memory.device.name: memory.peak_bytes() for memory in self.memories}
         return {name: peak for name, peak in told.items() if peak is not None}
 

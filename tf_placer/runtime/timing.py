@@ -195,7 +195,7 @@ def race_steps(
     turn_s: float = TURN_S,
     clock: Callable[[], float] = time.perf_counter,
 ) -> list[list[float]]:
-    """Gives every program a turn in each round; who is clearly slower than the leader drops out.
+    """Gives every program a turn in each round; one that is clearly slower than the leader drops out.
 
     A turn is one step, or as many as fit in ``turn_s``: a step of a millisecond right after another program's pays
     for caches that the other has filled, which a program by itself does not.

@@ -213,7 +213,7 @@ class ForkServer:
     """One such process; it ends by itself when it was not needed for a minute, and with this process in any case."""
 
     def __init__(self, preload: pathlib.Path | None) -> None:
-        """Starts it; importing goes on in the background.
+        """Starts it; importing continues in the background.
 
         Args:
           preload: a library to load before all others; None for none.

@@ -49,7 +49,7 @@ class ServerSpec:
 
 
 def serve(worker: ModuleType, control: socket.socket, parent_pid: int, idle_s: float) -> None:
-    """Forks a worker for each byte, and tells how each ends."""
+    """Forks a worker for each byte, and reports how each ends."""
     workers: dict[
         int, tuple[int, int]
     ] = {}  # descriptor of the process -> its pid, where to write its status

@@ -121,7 +121,7 @@ class LocalWorkers:
 
     @property
     def memories(self) -> tuple[WorkerMemory, ...]:
-        """The memory of each live worker that is pinned to a core; a GPU's and its host's cannot be told."""
+        """The memory of each live worker that is pinned to a core; a GPU's and its host's are unknown."""
         return self._memories
 
     def __enter__(self) -> LocalWorkers:
@@ -334,7 +334,7 @@ class RemoteWorkers:
 
     @property
     def memories(self) -> tuple[WorkerMemory, ...]:
-        """Empty: nothing can be told of a process elsewhere."""
+        """Empty: the memory of a process elsewhere is unknown."""
         return ()
 
     def start(self) -> None:
@@ -378,7 +378,7 @@ class Workers(Protocol):
 
     @property
     def memories(self) -> tuple[WorkerMemory, ...]:
-        """Memory of those workers whose memory can be told."""
+        """Memory of the workers for which it is known."""
 
     def start(self) -> None:
         """Makes sure that all are there; does nothing if they are."""

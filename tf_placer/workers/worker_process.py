@@ -137,7 +137,7 @@ def read_line(descriptor: int) -> str:
 
 
 def work(parent_pid: int) -> None:
-    """Serves as told on stdin, until the process is ended.
+    """Serves by the specification on stdin, until the process is ended.
 
     Args:
       parent_pid: the process that this one is a fork of, and that must stay alive.

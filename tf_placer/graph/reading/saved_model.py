@@ -70,7 +70,7 @@ class GraphFile:
 
 
 def read_meta_graph_file(path: pathlib.Path, where: str) -> GraphFile:
-    """Reads a MetaGraphDef or a GraphDef; what the file holds is told by its content.
+    """Reads a MetaGraphDef or a GraphDef; the kind of the file follows from its content.
 
     Args:
       path: of the file.
@@ -252,7 +252,7 @@ class SavedModel:
 
 
 def read_saved_model(path: str | os.PathLike[str], tags: Iterable[str] = SERVING) -> SavedModel:
-    """Reads ``saved_model.pb`` and checks it: once for all signatures, and for whoever is given the result.
+    """Reads ``saved_model.pb`` and checks it, once for all signatures and all users of the result.
 
     Args:
       path: its folder.

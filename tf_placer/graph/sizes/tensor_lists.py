@@ -145,7 +145,7 @@ class TensorArrays:
         return next((one for one in self._behind(handle) if one.element is not None), None)
 
     def length(self, handle: Tensor) -> int:
-        """Elements of the array behind a handle; 0 where nothing tells."""
+        """Elements of the array behind a handle; 0 where they are not known."""
         return next((one.length for one in self._behind(handle) if one.length), 0)
 
     def _behind(self, handle: Tensor) -> Iterator[TensorList]:
