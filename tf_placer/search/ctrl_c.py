@@ -1,4 +1,4 @@
-"""Ctrl-C stops a search and keeps its best plan; further presses while saving are ignored."""
+"""Ctrl-C stops a search and keeps its best plan; a second press while saving is ignored, a third one aborts."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class CtrlC:
     """Handler of Ctrl-C, whose effect depends on how often it was pressed.
 
     The first is a ``KeyboardInterrupt``, as everywhere, or, where one would leave something half done (``shielded``),
-    only noted. The second changes nothing: who presses twice has asked once, and what was found is being put away. The
-    third is a ``KeyboardInterrupt`` again, for whoever wants out at any price.
+    only noted. The second changes nothing, because the best plan is being saved. The third is a ``KeyboardInterrupt``
+    again, which aborts the saving too.
 
     Attributes:
       asked: how often it was pressed since the work that it ends began.
