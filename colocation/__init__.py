@@ -1,4 +1,4 @@
-"""Which ops of a TensorFlow graph must, or had better, share a device."""
+"""Colocation of ops: those of a TensorFlow graph that must share a device, and those that should."""
 
 from colocation.constraints import Merge
 from colocation.op_facts import GraphIndex

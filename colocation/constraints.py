@@ -31,7 +31,7 @@ from tensorflow.core.framework import op_def_pb2, types_pb2
 from colocation.op_facts import ENTERS, EXITS, GraphIndex, having, reached
 from colocation.tensorflow_internals import registered_op
 
-# The dtype of each input and output of a NodeDef, as the op registry declares it.
+# Declared dtypes of the inputs and outputs of a NodeDef.
 
 _REF_OFFSET = types_pb2.DT_FLOAT_REF - types_pb2.DT_FLOAT  # DT_X_REF = DT_X + 100, for every X
 
@@ -124,7 +124,7 @@ def _may_be_special(arg: op_def_pb2.OpDef.ArgDef, definition: op_def_pb2.OpDef) 
     return not allowed or any(t in special for t in allowed)
 
 
-# References to the buffers of v1 variables: which tensors are such, and who reads and writes behind them.
+# References to the buffers of v1 variables, and the ops that read and write through them.
 
 LEAVES_AS_IT_IS, _SAME_BUFFER = having("keeps_reference"), having("same_buffer")
 
@@ -204,14 +204,14 @@ class Buffers:
 
 @functools.cache
 def _has_references(op_type: str) -> tuple[bool, bool]:
-    """Whether inputs, and outputs, of a type are references."""
+    """Pair of flags: the type has reference inputs, and it has reference outputs."""
     definition = op_definition(op_type)
     if definition is None:
         return False, False
     return any(a.is_ref for a in definition.input_arg), any(a.is_ref for a in definition.output_arg)
 
 
-# Frames of v1 loops: which loop each op is in.
+# Frames of v1 loops, and the loop of each op.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -350,7 +350,7 @@ def forwarded_resources(index: GraphIndex) -> Iterator[Merge]:
 
 
 def ref_edges(index: GraphIndex) -> Iterator[Merge]:
-    """A v1 ref tensor is a pointer to its variable's buffer: who takes it must be there."""
+    """A v1 ref tensor is a pointer to its variable's buffer: its consumers must be there."""
     for producer, consumer, dtype in _special_inputs(index):
         if is_ref(dtype) and index.op_types[consumer] not in EXEMPT_OP_TYPES:
             reason = f"{index.names[consumer]} takes a reference to the buffer of {index.names[producer]}"
@@ -385,7 +385,7 @@ def dataset_variant_edges(index: GraphIndex) -> Iterator[Merge]:
 
 
 def variant_readers(index: GraphIndex) -> Iterator[Merge]:
-    """A dataset cannot be sent: who reads one stays with it, and so with an argument that may be one.
+    """A dataset cannot be sent: its readers stay with it, and so with an argument that may be one.
 
     The Placer ties datasets to datasets only, and a ``ReduceDataset`` in another process than its dataset fails when
     the dataset is to be sent. It ties optionals, too, but sees them in the bodies of branches only.
@@ -427,7 +427,7 @@ def loop_frames(index: GraphIndex) -> Iterator[Merge]:
 
 
 def reference_readers(index: GraphIndex) -> Iterator[Merge]:
-    """Who reads a v1 variable through its reference, or after a write through an earlier read, stays with it.
+    """Merges of a v1 variable with ops that read its reference, or read it again after a write.
 
     Such a reader sees the variable's buffer as it is when the reader runs. On another device it would have what the
     buffer held when it was sent, which may be before a write that the reader waits for.

@@ -1,4 +1,4 @@
-"""What is known of TensorFlow's op types beyond their OpDefs: one table, in which each op type stands once.
+"""Facts of TensorFlow's op types beyond their OpDefs: one table, in which each op type stands once.
 
 A row is facts, ``|``, and the op types that have exactly these. ``FACTS`` says what a fact means; one with a value is
 written ``fact=value``. Lines of op types alone go on with the row above.
@@ -59,7 +59,7 @@ FACTS: Mapping[str, str] = {
     "work": "formula of its FLOPs and bytes (``tf_placer/costs/formulas.py``)",
     "update": "PASSES,OPERATIONS over a gradient-sized buffer (variable, slots and gradient), and per element",
     "additive": "may be done before or after a mean over replicas with the same result",
-    # What CPU kernels refuse when they run (``tf_placer/costs/kernels.py``).
+    # Inputs that CPU kernels refuse when they run (``tf_placer/costs/kernels.py``).
     "channels_last": "other layouts",
     "channels_last_in_inference": "other layouts, unless it is training",
     "undilated": "dilations",

@@ -1,4 +1,4 @@
-"""What the project takes from TensorFlow beside its public API: nothing else imports or reads a private name of it.
+"""Private names of TensorFlow that the project uses: no other module imports or reads one.
 
 TensorFlow may move these in any release. Each is exercised by ``tests/colocation/tensorflow_internals_test.py``, so an
 upgrade that moves one fails there by name. It is in the lowest band because ``colocation`` reads op definitions, and it
@@ -268,7 +268,7 @@ class WrappingFunction(Function):
         raise NotImplementedError
 
     def _bypassed(self, why: str) -> None:
-        """Is told when TensorFlow takes the wrapped function instead of this one."""
+        """Called when TensorFlow takes the wrapped function instead of this one."""
 
     def __getattr__(self, name: str) -> Any:
         unplaced = self.__dict__.get("unplaced")
@@ -288,15 +288,15 @@ class WrappingFunction(Function):
             super().__setattr__(name, value)
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
-        """What runs for such arguments; no tensor need have a value."""
+        """Function that runs for such arguments; no tensor need have a value."""
         return self._of_concrete(self.unplaced.get_concrete_function(*args, **kwargs))
 
     def get_initialization_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
-        """As of the wrapped function: what gives the variables that it creates their first values."""
+        """Initialization function of the wrapped function, for the variables that it creates."""
         return self.unplaced.get_initialization_function(*args, **kwargs)
 
     def experimental_get_compiler_ir(self, *args: Any, **kwargs: Any) -> Callable:
-        """As of the wrapped function."""
+        """Compiler IR of the wrapped function."""
         return self.unplaced.experimental_get_compiler_ir(*args, **kwargs)
 
     # What TensorFlow asks of a function that is saved, or that a module decorates.
@@ -324,7 +324,7 @@ class WrappingFunction(Function):
 
 
 def copy_stack_trace(origin: tf.Operation, op: tf.Operation) -> None:
-    """Has an op come from the lines of a person's program that another comes from."""
+    """Gives an op the source lines of another."""
     if origin.traceback is not None:  # of an imported op
         pywrap_tf_session.TF_SetOpStackTrace(op._c_op, origin.traceback.get_user_frames()[:])
 
@@ -340,7 +340,7 @@ class _ToldFunction(AtomicFunction):
 
     @property
     def graph_debug_info(self) -> graph_debug_info_pb2.GraphDebugInfo:
-        """Asked for when an error is told, and not before."""
+        """Looked up when an error is reported, and not before."""
         builder = tf_stack.GraphDebugInfoBuilder()
         builder.AppendGraphDebugInfo("", super().graph_debug_info)
         for name, origin in self.origins.items():
@@ -355,7 +355,7 @@ class _ToldFunction(AtomicFunction):
 
 
 def tell_stack_traces(concrete: ConcreteFunction, origins: Mapping[str, tf.Operation]) -> None:
-    """Has a concrete function's errors name the lines that ops in its loops and branches come from.
+    """Makes a concrete function's errors name the source lines of ops in its loops and branches.
 
     Args:
       concrete: the function.

@@ -1,4 +1,4 @@
-"""An agent trained on the TensorFlow runtime itself, as in its paper; killed part way, and gone on with.
+"""An agent trained on the TensorFlow runtime itself, as in its paper; killed part way, and resumed.
 
     python -m experiments.agent_on_runtime [--method=hdp] [--workload=two_towers] [--evaluations=224]
 
@@ -111,7 +111,7 @@ def records(path: pathlib.Path) -> list[str]:
 
 
 def kill_part_way(out: pathlib.Path) -> None:
-    """Has a child search, and kills it while it measures."""
+    """Starts a child that searches, and kills it while it measures."""
     command = [sys.executable, "-m", "experiments.agent_on_runtime", *sys.argv[1:], "--child"]
     with subprocess.Popen(command) as child:
         while child.poll() is None and len(records(journal_of(out))) < _KILL_AFTER.value:
@@ -127,7 +127,7 @@ def kill_part_way(out: pathlib.Path) -> None:
 def run(
     out: pathlib.Path, method: str | MethodSpec, folder: str, runtime: tf_placer.RuntimeEvaluator
 ) -> tuple[SearchResult, JournaledEvaluator]:
-    """Searches, or goes on; all methods share what was measured."""
+    """Searches, or resumes; all methods share what was measured."""
     budget = Budget(evaluations=_EVALUATIONS.value)
     # The agent begins at the single device that it races with; by itself a search begins at the best cheap plan.
     start = None if method == "random" else best_single(out, runtime)
@@ -201,7 +201,7 @@ def main(argv: list[str]) -> None:
 
 
 def search_and_race(out: pathlib.Path) -> None:
-    """Goes on with the search, or is the child's; then the race, and results.json."""
+    """Resumes the search after a kill, or begins it in the child; then the race, and results.json."""
     if not _CHILD.value and not journal_of(out).exists():
         kill_part_way(out)
     name = _METHOD.value

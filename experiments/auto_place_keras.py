@@ -1,4 +1,4 @@
-"""Trains a Keras model unplaced and auto-placed, step by step on the same data: are the losses equal, and the times?
+"""Compares the losses and times of a Keras model, unplaced and auto-placed, step by step on the same data.
 
     python -m experiments.auto_place_keras --cluster=local --steps=50
     python -m experiments.auto_place_keras --cluster=logical

@@ -1,4 +1,4 @@
-"""The road once: a described machine in the simulator, this machine on the runtime, then a Keras model from end to end.
+"""End-to-end demonstration: a described machine in the simulator, this machine on the runtime, a Keras model.
 
     python -m experiments.demo [--described_s=120] [--local_s=60] [--out=out/demo]
 

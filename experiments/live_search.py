@@ -52,7 +52,7 @@ def one_run(name: str, seed: int) -> dict:
         single_s, recommended_s = race_times_s(evaluator.race(plans, FLAGS.rounds, confidence=1.0))
 
     def fractions(trial: Timed) -> dict:
-        """Of the single device, in the race of the search and in the fitted simulator."""
+        """Fractions of the single device, in the race of the search and in the fitted simulator."""
         assert trial.measured_s and single.measured_s and trial.simulated_s and single.simulated_s, "both ran"
         return {
             "fraction": trial.measured_s / single.measured_s,

@@ -29,7 +29,7 @@ def run_program(main: Callable[[list[str]], None]) -> None:
 
 
 def run(main: Callable[[pathlib.Path], None]) -> None:
-    """As ``run_program``, for an experiment that writes into ``--out``: ``main`` has the folder for itself."""
+    """Runs an experiment as ``run_program`` does, with ``--out`` reserved for it."""
 
     def in_folder(argv: list[str]) -> None:
         del argv

@@ -83,7 +83,7 @@ class Peak:
 
     @property
     def error(self) -> float:
-        """Of the prediction, as a share of what was measured."""
+        """Error of the prediction, as a share of what was measured."""
         return self.predicted / self.measured - 1
 
 
@@ -95,7 +95,7 @@ def placements(problem: Problem) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def peaks(name: str, cluster: tf_placer.Cluster) -> Iterator[Peak]:
-    """Of each device that a placement uses; fresh workers for every placement."""
+    """Peaks of each device that a placement uses; fresh workers for every placement."""
     item = workloads.build(name)
     problem = tf_placer.build_problem(item, cluster, costs="analytic")
     simulator, orders = SimulatedEvaluator(problem), AnyOrderEvaluator(problem)

@@ -120,7 +120,7 @@ def _line(epoch: Epoch, epochs: int) -> str:
 
 
 def _commit() -> str:
-    """Of the sources; "unknown" where they are no checkout."""
+    """Commit of the sources; "unknown" where they are no checkout."""
     told = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
     return told.stdout.strip() or "unknown"
 

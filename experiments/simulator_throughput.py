@@ -1,4 +1,4 @@
-"""Placements a second that the simulator does, what they depend on, and what bounds them.
+"""Throughput of the simulator in placements a second, what it depends on, and what bounds it.
 
     python -m experiments.simulator_throughput [--workload=inception_v3] [--cluster=k40x2] [--seconds=3]
 
@@ -108,7 +108,7 @@ def _pin(cores: list[int]) -> None:
 
 
 def _search(problem: Problem, method: str, seconds: float) -> str:
-    """Evaluations a second of a method, once it is under way: its preparations are told apart."""
+    """Evaluations a second of a method, once it is under way: its preparations are reported apart."""
     found = tf_placer.search(problem, method, budget_s=_SEARCHES * seconds)
     if len(found.history) < 3:
         return f"still preparing after {_SEARCHES * seconds:g} s"

@@ -210,7 +210,7 @@ def _flags_of(name: str) -> flags.FlagValues:
 
 
 def _help_asked(argv: Sequence[str]) -> str | None:
-    """What is told where help or the version is asked for, or nothing at all; else None."""
+    """Text for a call that asks for help, for the version, or for nothing; None for any other."""
     if not argv:
         return usage()
     if argv[0] in _VERSION:
@@ -249,7 +249,7 @@ def _found(name: str, values: flags.FlagValues, console: rich.console.Console) -
 
 
 def usage() -> str:
-    """What the program can do, one command a line."""
+    """List of the commands, one a line."""
     lines = [f"  {name:<10} {command.help}" for name, command in COMMANDS.items()]
     return "\n".join(
         [

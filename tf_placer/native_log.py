@@ -16,7 +16,7 @@ _OUR_PACKAGES = ("tf_placer", "experiments")
 
 
 def is_command() -> bool:
-    """Whether Python was started to run ``python -m tf_placer``, an experiment, or ``tf-placer``."""
+    """True if Python was started to run ``python -m tf_placer``, an experiment, or ``tf-placer``."""
     # While Python looks for the module that -m names, "-m" stands in place of its path; orig_argv has the module.
     if sys.argv[0] == "-m":
         modules = (argument.removeprefix("-m") for argument in sys.orig_argv[1:])
@@ -43,7 +43,7 @@ def import_quietly(module: str) -> None:
 
 
 def is_command_line() -> bool:
-    """Whether that is ``python -m tf_placer`` or ``tf-placer``, which loads TensorFlow when its flags are right."""
+    """True for ``python -m tf_placer`` or ``tf-placer``, which load TensorFlow when their flags are right."""
     if sys.argv[0] == "-m":
         # As ``-m tf_placer`` or ``-mtf_placer``; the first is what Python runs, all that follows is the command's.
         return any(

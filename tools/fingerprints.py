@@ -98,7 +98,7 @@ def commands() -> Iterator[tuple[str, Callable[..., Any], tuple[str, ...]]]:
 
 
 def summary_of(line: str) -> dict[str, Any]:
-    """What a command writes to ``summary.json``, without what a clock says."""
+    """Content of a command's ``summary.json``, without what a clock says."""
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder) / "out"
         _run(

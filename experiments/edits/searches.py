@@ -50,7 +50,7 @@ class Beginning(NamedTuple):
 
 
 def beginning(step: str, cluster: str) -> Beginning:
-    """Of a workload on a preset, as ``tf_placer.search`` begins."""
+    """Beginning of a search for a workload on a preset, as ``tf_placer.search`` makes it."""
     problem = _problem(step, cluster)
     simulator = search_simulator(problem)
     starts = Starts(problem, simulator, methods.having(Role.BESIDE))

@@ -118,7 +118,7 @@ class _File:
             raise InputError("give link_scale = [least, most] and at least one of clusters")
 
     def draw(self, generator: np.random.Generator) -> tuple[Machine, ...]:
-        """As many machines as a program is placed on, of different clusters as far as there are."""
+        """Machines for one program, of different clusters as far as there are."""
         least, most = (math.log(one) for one in self.link_scale)
         order = generator.permutation(len(self.clusters))
         return tuple(

@@ -1,4 +1,4 @@
-"""Cells of a study: one search each, kept on disk with its curve as soon as it is done, so a killed study goes on."""
+"""Cells of a study: one search each, kept on disk with its curve as soon as it is done, so a killed study resumes."""
 
 from __future__ import annotations
 
@@ -263,7 +263,7 @@ def _searched(
 
 
 def _learned(cell: Cell, seen: Seen, window: int) -> Cell:
-    """With what was seen of the learner, and nothing of where it began."""
+    """Cell with what was seen of the learner, without its beginning."""
     first, last = seen.first(window), seen.last(window)
     fits = math.isfinite(seen.best_s)
     return dataclasses.replace(

@@ -166,7 +166,7 @@ def _found(filled: Filled, candidates: Sequence[Candidate], first: Candidate) ->
 
 
 def _verdicts(filled: Filled, learned: Sequence[Candidate], others: Sequence[Candidate]) -> list[str]:
-    """In how many seeds each thing is true of each agent, beside others."""
+    """Number of seeds in which each statement is true of each agent, compared with others."""
     control = [one for one in others if Role.CONTROL in methods.find(one.method).roles]
     columns: list[tuple[str, Callable[[Cell, Cell], bool], Candidate]] = [
         (f"last samples ahead of {one.name}'s best", mean_is_ahead, one) for one in control
@@ -376,7 +376,7 @@ def count(
     cells: Sequence[Cell],
     others: Sequence[Cell],
 ) -> tuple[int, int]:
-    """In how many seeds it is true, and of how many; a method that draws nothing has one cell for all seeds."""
+    """Number of seeds in which it is true, and of all; a method that draws nothing has one cell for all seeds."""
     paired = [(cell, others[min(i, len(others) - 1)]) for i, cell in enumerate(cells)] if others else []
     return sum(verdict(*pair) for pair in paired), len(paired)
 

@@ -56,5 +56,5 @@ def machine_lines() -> list[str]:
 
 
 def is_nan(value: object) -> bool:
-    """Whether a value is the float that stands for "not known"."""
+    """True if a value is the float that stands for "not known"."""
     return isinstance(value, float) and math.isnan(value)

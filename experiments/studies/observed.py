@@ -37,7 +37,7 @@ class Point:
 
 
 def curve_of(history: Sequence[HistoryEntry], points: int) -> list[Point]:
-    """At most ``points`` points, as many evaluations from one to the next as can be; the last is the end.
+    """Curve of at most ``points`` points, evenly spaced in evaluations; the last is the end.
 
     A round's mean counts as often as it has placements that ran; where a round says only its best, it is that.
     """

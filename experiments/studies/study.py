@@ -82,7 +82,7 @@ class Row:
 
     @property
     def name(self) -> str:
-        """On the page and in its notes."""
+        """Name on the page and in its notes."""
         return f"{self.workload} on {self.cluster}"
 
 
@@ -188,12 +188,12 @@ class Study:
 
     @property
     def is_table(self) -> bool:
-        """Whether the page is a table beside published numbers, and not one of curves."""
+        """True if the page is a table next to published numbers, and not one of curves."""
         return bool(self.source)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Of the paper, in the order in which its rows name them."""
+        """Columns of the paper, in the order in which its rows name them."""
         return tuple(dict.fromkeys(column for row in self.rows for column in row.published))
 
     def candidates_of(self, row: Row) -> list[Candidate]:

@@ -1,1 +1,1 @@
-"""Learned policies and how they learn."""
+"""Learned policies and their learners."""

@@ -1,4 +1,4 @@
-"""A problem as tensors: what goes into a policy when it is called, and never into its weights."""
+"""Tensors of a problem that a policy takes at call time, and that never enter its weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Devices that groups may choose, and which of them untaught weights prefer: that of each group in a plan."""
+"""Legal devices of groups, the devices that untaught weights prefer (those of a plan), and seeded weights."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tf_placer.problem.problem import Problem
 
 
 def one_device(groups: int) -> DeviceChoices:
-    """A device that so many groups may choose, to make layers with: their widths are the same for every problem."""
+    """A device that a given number of groups may choose, to make layers with: widths are the same for every problem."""
     legal = tf.ones([groups, 1], tf.bool)
     return DeviceChoices(tf.zeros([1, DEVICE_WIDTH]), tf.constant([0]), legal, tf.zeros([groups, 1]))
 

@@ -1,4 +1,4 @@
-"""Learned methods: what they are to a search, and the one loop in which their policies are trained."""
+"""Learned methods: their protocol, the one loop that trains their policies, gradient steps, and elites."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SimulateFn = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 class Proposal(NamedTuple):
-    """What is to be evaluated before the next update.
+    """Placements to evaluate before the next update.
 
     Attributes:
       actions: a nest of tensors, the decisions that fix the placements; for ``Learner.learn``.
@@ -31,7 +31,7 @@ class Proposal(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Beginning:
-    """Where a learner begins.
+    """Plans and reference time that a learner begins with.
 
     Attributes:
       plans: [K, U] int32, K >= 1, plans that cost nothing to find, the best first.
@@ -155,11 +155,11 @@ class PolicyLearner(snt.Module):
         raise NotImplementedError
 
     def _fade(self, updates: int) -> tf.Tensor:
-        """Goes from 1 to 0 over that many updates."""
+        """Factor that falls from 1 to 0 over that many updates."""
         return tf.maximum(0.0, 1.0 - tf.cast(self.updates, tf.float32) / max(updates, 1))
 
     def _entropy_target(self) -> tf.Tensor:
-        """Goes from the configuration's ``entropy_start`` to its ``entropy_end`` over ``entropy_updates``."""
+        """Target that moves from ``entropy_start`` of the configuration to ``entropy_end`` over ``entropy_updates``."""
         config = self._config
         fade = self._fade(config.entropy_updates)
         return config.entropy_end + (config.entropy_start - config.entropy_end) * fade
@@ -170,7 +170,7 @@ def executed_times(runtime_s: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
     return tf.where(valid, tf.cast(runtime_s, tf.float64), tf.constant(np.inf, tf.float64))
 
 
-# Steps down a loss: optimizers that are whole before the first one, gradients clipped, gradients of parts.
+# Gradient steps: optimizers with all variables made beforehand, clipped gradients, gradients in parts.
 
 Variables = Sequence[tf.Variable]
 

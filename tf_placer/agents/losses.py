@@ -1,4 +1,4 @@
-"""Policy-gradient losses as pure functions."""
+"""Losses of policies as pure functions: policy gradients, entropy, and distance from an earlier policy."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def quantile_loss(log_prob: tf.Tensor, above: tf.Tensor) -> tf.Tensor:
     return -tf.math.divide_no_nan(tf.reduce_sum(above * log_prob), count)
 
 
-# Keeps a policy exploring for as long as it should.
+# Entropy: keeps a policy exploring for as long as it should.
 
 # An unbounded weight overshoots: it grows while the policy is sure, and then undoes what was learned. One that may
 # sink lower comes back too late for a policy that sits on the single device.
@@ -123,7 +123,7 @@ def check_steering(start: float, end: float) -> None:
         )
 
 
-# Keeps a policy near the one that drew its samples.
+# Divergence from the policy that drew the samples.
 
 _FAR = 1.5  # times the target
 _MOST = 1e4

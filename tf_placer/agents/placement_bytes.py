@@ -1,4 +1,4 @@
-"""What placements ask of memory and of links, counted without a simulation."""
+"""Memory and transfer bytes of placements, counted without a simulation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rewards, the one place where a time becomes one, and what they are compared with."""
+"""Rewards and returns made of step times, and the baselines that they are compared with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights of a policy in a file: what they were learned for is in it, and weights of anything else are refused."""
+"""Weights of a policy in a file, with the kind of policy they are for; and the protocol of teaching one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _REMEDY = "give what `train` wrote"
 
 @dataclasses.dataclass(frozen=True)
 class PolicyKind:
-    """Which policies can take each other's weights.
+    """Kind of policy: policies of one kind can take each other's weights.
 
     Attributes:
       policy: its class.
@@ -115,7 +115,7 @@ def restore_weights(path: pathlib.Path, kind: PolicyKind, policy: snt.Module) ->
 
 
 def _named(policy: snt.Module) -> dict[str, Any]:
-    """Position, layer and name -> variable: names are not distinct, and begin with whoever made the policy."""
+    """Position, layer and name -> variable: names are not distinct, and begin with the name of the policy's maker."""
     return {
         f"{position} {'/'.join(variable.name.split('/')[-2:])}": variable
         for position, variable in enumerate(policy.trainable_variables)
@@ -123,13 +123,13 @@ def _named(policy: snt.Module) -> dict[str, Any]:
 
 
 def _entry(header: Mapping[str, Any], part: str, name: str) -> Any:
-    """What the file says, in a form that is short enough to show."""
+    """Entry of a file's header, in a form that is short enough to show."""
     entries = header.get(part)
     value = entries.get(name) if isinstance(entries, dict) else None
     return value if isinstance(value, (int, float, bool)) else str(value)[:60]
 
 
-# What a policy is while it is taught on many problems: it is shown them, with good plans if it needs some.
+# Protocol of a policy that is taught on many problems, with good plans if it needs some.
 
 
 class Student(Protocol):

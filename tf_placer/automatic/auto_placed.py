@@ -1,4 +1,4 @@
-"""A ``tf.function`` that finds a placement at its first call and runs that from then on."""
+"""``auto_place``: a ``tf.function`` that finds a placement at its first call and runs that from then on."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ from tf_placer.report_page.page import Page, page_html
 from tf_placer.runtime.audit import Audit
 from tf_placer.workers.local_workers import WorkerError
 
-# What a tf.distribute strategy decides itself, so that nothing is left to place.
+# Functions that a tf.distribute strategy places itself, so that nothing is left to place.
 
 _CHOOSE = "a strategy splits the batch and placing splits the step: use one of them"
 
 
 def why_a_strategy_decides(args: Any = (), kwargs: Any = None) -> str:
-    """Why a call is not placed where it is made, or with what it is given; empty where it can be.
+    """Reason why a call is not placed because of its caller or its arguments; empty where it can be.
 
     Args:
       args, kwargs: what the function is called with.
@@ -118,7 +118,7 @@ class AutoPlaced(WrappingFunction):
         return AutoPlaced, (self.unplaced, self._config, self._is_python)
 
     def __get__(self, instance: Any, owner: type | None) -> Any:
-        """As a method: each object has a function, and placements, of its own."""
+        """Binds the function as a method: each object has a function, and placements, of its own."""
         if instance is None:
             return self
         bound = self.unplaced.__get__(instance, owner)
@@ -178,7 +178,7 @@ class AutoPlaced(WrappingFunction):
         return signature.trial.call(inputs)
 
     def _without_trial(self, concrete: ConcreteFunction) -> ConcreteFunction:
-        """What runs where calls cannot be timed: inside of another function, or saved."""
+        """Function to run where calls cannot be timed: inside another function, or saved."""
         trial = self._signatures[id(concrete)].trial
         if trial is not None:
             try:
@@ -191,7 +191,7 @@ class AutoPlaced(WrappingFunction):
         return self._signatures[id(concrete)].concrete
 
     def _take_back(self) -> None:
-        """Has all as it was, variables too: what XLA compiles finds them on its own device only."""
+        """Undoes all placements, of variables too: what XLA compiles finds them on its own device only."""
         with _PLACING, tf.init_scope():
             for key, signature in reversed(list(self._signatures.items())):
                 try:
@@ -200,7 +200,7 @@ class AutoPlaced(WrappingFunction):
                     self._tell(_one_line(error), error)
 
     def _settle(self, concrete: ConcreteFunction) -> None:
-        """What a trial has decided, if it has, holds from now on, here and for the processes that come."""
+        """Applies the verdict of a trial, if there is one, and keeps it for later processes."""
         signature = self._signatures[id(concrete)]
         if signature.trial is None or signature.trial.verdict is None:
             return
@@ -235,7 +235,7 @@ class AutoPlaced(WrappingFunction):
         return tuple(plan.placement for plan in plans if plan is not None)
 
     def report(self, path: str | os.PathLike[str] | None = None, split_batch: bool = True) -> str:
-        """What went where and why, predicted and measured times, the largest transfers, memory; for every signature.
+        """Report for each signature: devices with reasons, predicted and measured times, largest transfers, memory.
 
         Beside the plan stands what splitting the batch over its devices would take, in the simulator. For that the
         first report traces a step of fewer examples: the Python of the function runs once more for each signature.
@@ -305,7 +305,7 @@ class AutoPlaced(WrappingFunction):
             raise InputError(f"{self.name!r} is placed at its first call; call it first")
 
     def _is_a_step_that_runs_eagerly(self) -> bool:
-        """Whether it is a method of a Keras model that was compiled with ``run_eagerly=True``, called eagerly."""
+        """True if it is a method of a Keras model compiled with ``run_eagerly=True``, called eagerly."""
         owner = getattr(self.unplaced.python_function, "__self__", None)
         return self._is_python and tf.executing_eagerly() and getattr(owner, "run_eagerly", False) is True
 
@@ -317,7 +317,7 @@ class AutoPlaced(WrappingFunction):
         self._callers[id(concrete)] = weakref.ref(tf.compat.v1.get_default_graph())
 
     def _why_not_here(self) -> str:
-        """Why calls are not placed where this one is made; empty where they are."""
+        """Reason why calls are not placed here; empty where they are."""
         if not tf.compat.v1.executing_eagerly_outside_functions():
             return "it is called in a graph of TensorFlow 1; call it eagerly, or place that graph"
         if why_a_strategy_decides():
@@ -378,7 +378,7 @@ class AutoPlaced(WrappingFunction):
 
 
 def _one_line(error: BaseException) -> str:
-    """Why a function is not placed, as a sentence: never what went wrong inside of this package, as if it were one."""
+    """Reason why a function is not placed, as a sentence; a fault of this package is named as one."""
     if isinstance(error, InputError | WorkerError):
         return str(error)
     if isinstance(error, tf.errors.OpError):
@@ -390,7 +390,7 @@ def _one_line(error: BaseException) -> str:
 
 
 def _frames_to_caller() -> int:
-    """How far above the function that asks the code is that called the placed one: neither ours nor TensorFlow's."""
+    """Number of frames up to the code that called the placed function: neither ours nor TensorFlow's."""
     frame, level = inspect.currentframe(), 0
     while frame is not None:
         package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
@@ -400,7 +400,7 @@ def _frames_to_caller() -> int:
     return level
 
 
-# auto_place: one call that makes of a function one that finds and keeps its own placement.
+# The decorator.
 
 
 def auto_place(fn: Callable | None = None, **settings: Any) -> Any:

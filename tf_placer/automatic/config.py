@@ -1,4 +1,4 @@
-"""What auto_place is asked for."""
+"""Settings of auto_place, and the connection of this process to a cluster's devices."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from tf_placer.workers.fork_server import STREAMING, own_listeners_confined
 from tf_placer.workers.local_workers import LocalWorkers
 from tf_placer.workers.present_devices import present_devices
 
-# Makes a cluster's devices devices of this process, so that its functions can run on them.
+# Connection to a cluster, so that functions of this process can run on its devices.
 
-# What the eager context is connected to: workers of ours, or job -> task -> address of servers. It can be connected to
+# Servers that the eager context is connected to: our workers, or job -> task -> address. It can be connected to
 # one cluster at a time, and what lives on their devices ends with them.
 _connected: dict[tuple[str, ...], LocalWorkers] = {}
 _connected_servers: dict[str, dict[int, str]] = {}
@@ -81,7 +81,7 @@ def names_here(cluster: Cluster) -> dict[str, str]:
 
 
 def is_attached(cluster: Cluster) -> bool:
-    """Whether this process can use the cluster's devices without being connected to anything more."""
+    """True if this process can use the cluster's devices without another connection."""
     if cluster.kind == "remote":
         return bool(_connected_servers)
     return not _has_own_workers(cluster) or _names(cluster) in _connected
@@ -175,7 +175,7 @@ _GIVE_PINS = 'give {"encoder/.*": "/device:CPU:0"}, ops -> device'
 
 @dataclasses.dataclass(frozen=True)
 class AutoPlaceConfig:
-    """How a function is placed at its first call.
+    """Settings for placing a function at its first call.
 
     Attributes:
       cluster: the devices, or a word for them as on the command line: ``"local"``, ``"local:2"`` (so many CPU
@@ -254,7 +254,7 @@ class AutoPlaceConfig:
         self._check_cluster()
 
     def _check_cluster(self) -> None:
-        """Without probing this machine, which waits for the first call."""
+        """Checks the cluster without probing this machine, which waits for the first call."""
         cluster = self.cluster
         if not isinstance(cluster, str):
             given_cluster("cluster", cluster)

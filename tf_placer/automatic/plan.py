@@ -1,4 +1,4 @@
-"""The plan for one signature of a function: found by a search, or kept from an earlier one."""
+"""The plan of one signature of a function: found by a search, or kept from an earlier one."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ from tf_placer.search.recorder import SearchResult
 from tf_placer.search.shortest import evaluate_given
 from tf_placer.workers.fork_server import end_unused
 
-# Keeps what a function asks for with tf.device, and warns of what cannot be kept.
+# Requests of ``tf.device`` in a function: kept, or dropped with a warning.
 
 
 def respect_devices(item: Item, problem: Problem, is_pinned: np.ndarray) -> Problem:
@@ -123,7 +123,7 @@ def find_plan(
 
 
 class _FirstCall(Road):
-    """The stages of a first call; they are told once it is clear that no kept plan saves them.
+    """The stages of a first call; they are announced once it is clear that no kept plan saves them.
 
     Arguments as ``find_plan`` takes them.
     """
@@ -169,7 +169,7 @@ class _FirstCall(Road):
 
     @property
     def plan(self) -> Outcome:
-        """What was found."""
+        """Outcome of the search."""
         assert self._plan is not None  # some stage found it
         return self._plan
 
@@ -335,7 +335,7 @@ class _FirstCall(Road):
 
 
 def answers(kept: Outcome, config: AutoPlaceConfig) -> bool:
-    """Whether a plan was searched at least as long as is asked for, by the method asked for or the default."""
+    """True if a plan was searched at least as long as requested, by the requested method or the default."""
     known = (config.method, methods.the(Role.DEFAULT).name)
     return any(
         method in known and (asked_s if config.budget_of == WHOLE else searched_s) >= config.budget_s
@@ -402,7 +402,7 @@ def _progress(searches: Sequence[SearchResult]) -> list[SearchCurve]:
 
 
 def _beside_unplaced(evaluator: RuntimeEvaluator, plan: Decisions, rounds: int) -> dict[str, Any]:
-    """Whether the plan is worth it, why, and its times beside those of the function as it is, as they are kept."""
+    """Comparison of the plan with the function as it is: verdict, reason and times, as they are kept."""
     try:
         samples = evaluator.race_unplaced(plan, rounds)
     except UnplacedFailed as error:
@@ -423,7 +423,7 @@ def _beside_unplaced(evaluator: RuntimeEvaluator, plan: Decisions, rounds: int) 
 
 
 def _key(problem: Problem, config: AutoPlaceConfig) -> dict[str, str]:
-    """What a plan is kept by: the program, the devices, what was fixed, what it raced against; not how long.
+    """Key that a plan is kept under: the program, the devices, fixed ops, the unplaced rival; not the budget.
 
     The memory of a live device is what was free when it was probed, another number each time: only limits count.
     """

@@ -1,4 +1,4 @@
-"""One signature of a function: traced, its placement found, its placed program made."""
+"""One signature of a function: its trace, its plan, its placed program, and the same step of a smaller batch."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ from tf_placer.search.known import Budget
 from tf_placer.search.progress import ConsoleProgress
 from tf_placer.workers.local_workers import import_meanwhile
 
-# The same step of fewer examples: a signature of a function, traced anew with a part of its arguments.
+# The same step of fewer examples: a signature traced anew with a part of its arguments.
 
 _tracing = contextvars.ContextVar("tracing", default=False)
 
 
 def is_tracing() -> bool:
-    """Whether a smaller step is being traced here: what that calls must not be placed for it."""
+    """True while a smaller step is traced here; functions that it calls must not be placed for it."""
     return _tracing.get()
 
 
 def smaller_call(function: Function, concrete: ConcreteFunction, item: Item) -> Splittable | None:
-    """How the step of a smaller batch is made: of the arguments that are as long as the first one, a part is passed.
+    """Recipe for the step of a smaller batch: arguments as long as the first one are passed in part.
 
     Where the trace leaves their length open it serves for all. Else the function's Python runs once more, as for any
     call with other shapes, but what is traced is not kept in the function.
@@ -125,7 +125,7 @@ def _traced(function: Function, concrete: ConcreteFunction, examples: list[tf.Te
 
 @contextlib.contextmanager
 def _told() -> Iterator[None]:
-    """Within it nothing that is called is placed, and what goes wrong is told in one line.
+    """Within it no called function is placed, and errors are reported in one line.
 
     Raises:
       InputError: something went wrong.
@@ -168,11 +168,11 @@ class Signature:
 
     @property
     def is_used(self) -> bool | None:
-        """Whether calls run by the plan; None where the first calls are still to decide."""
+        """True if calls run by the plan, False if not; None while the first calls are still to decide."""
         return None if self.trial is not None else self.concrete is not self.traced
 
     def settled(self) -> Signature:
-        """As its trial, which is over, has decided."""
+        """The signature as its trial, which is over, has decided."""
         assert self.trial is not None and self.plan is not None and self.trial.verdict is not None
         said, plan = self.trial.verdict, self.plan
         if said.placed_s is not None and said.unplaced_s is not None:
@@ -180,7 +180,7 @@ class Signature:
         return dataclasses.replace(self, concrete=self.trial.concrete, plan=plan, trial=None)
 
     def taken_back(self) -> Signature:
-        """As it was before it was placed, its variables, too.
+        """The signature as it was before it was placed, its variables, too.
 
         Raises:
           InputError: one of them cannot move.
@@ -190,7 +190,7 @@ class Signature:
         return dataclasses.replace(self, concrete=self.traced, trial=None, home={})
 
     def report(self, split_batch: bool = True) -> str:
-        """Where the ops went and why; empty where it cannot be placed.
+        """Report of the device of each op, with reasons; empty where the signature cannot be placed.
 
         Args:
           split_batch: what splitting the batch would take stands beside it.
@@ -287,7 +287,7 @@ def placed_signature(
     _check_nothing_is_lost(item, cluster)
 
     def before_search(problem: Problem) -> None:
-        """What can fail with the plan fails here, with another one."""
+        """Fails early, with a trivial plan, where applying the final plan would fail."""
         check_attachable(cluster)
         placed_concrete_function(concrete, item, Placement(problem, problem.everything_on(0)))
 

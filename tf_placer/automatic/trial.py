@@ -1,4 +1,4 @@
-"""A plan beside the function as it is, on the user's own first steps."""
+"""Trial of a plan against the function as it is, on the user's own first steps."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _taking_turns = threading.Lock()
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """What a trial found.
+    """Verdict of a trial.
 
     Attributes:
       is_used: calls run by the plan.
@@ -78,12 +78,12 @@ class Trial:
 
     @property
     def verdict(self) -> Verdict | None:
-        """None while the trial goes on."""
+        """Verdict of the trial; None while it runs."""
         return self._verdict
 
     @property
     def concrete(self) -> ConcreteFunction:
-        """What the last step ran."""
+        """Function that the last step ran."""
         return self._traced if self._placed is None else self._placed
 
     def call(self, inputs: Sequence[tf.Tensor]) -> Any:
@@ -133,7 +133,7 @@ class Trial:
                 self._verdict = Verdict(is_used=True)
 
     def _go_on(self) -> None:
-        """To the steps by the plan, or to the verdict, when there are steps enough; nothing runs meanwhile."""
+        """Goes on to steps by the plan, or to the verdict, when there are enough steps; nothing runs meanwhile."""
         if self._verdict is not None:
             return
         is_placed = self._placed is not None
@@ -152,7 +152,7 @@ class Trial:
                 raise
 
     def _is_its_turn(self) -> bool:
-        """Whether no other trial is with its plan, or that one takes too long."""
+        """True if no other trial runs its plan, or if that one takes too long."""
         with _taking_turns:
             if _with_plan and self._begun[False] < MOST_STEPS:
                 return False
@@ -174,7 +174,7 @@ class Trial:
 
 
 def _wait_for(outputs: Any) -> None:
-    """Until what a step gives back can be read, wherever it is."""
+    """Waits until the outputs of a step can be read, wherever they are."""
     for output in tf.nest.flatten(outputs, expand_composites=True):
         if isinstance(output, tf.Tensor) and output.dtype not in (tf.resource, tf.variant):
             output.numpy()

@@ -1,1 +1,1 @@
-"""Errors, arguments, files and quantities: what knows nothing of placement."""
+"""Errors, arguments, files and quantities, independent of placement."""

@@ -1,4 +1,4 @@
-"""Arguments as users give them: taken, or refused in one line that names the argument and says what to give.
+"""Arguments as users give them: taken, or refused in one line that names the argument and the remedy.
 
 Numbers of NumPy, texts of NumPy and ``os.PathLike`` are taken where Python's own are. A truth value is no number.
 """
@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-# The one exception that means "the input is wrong", told in one line.
+# The one exception for bad input, reported in one line.
 
 
 class InputError(ValueError):
@@ -302,7 +302,7 @@ def _range(least: float | None, most: float | None) -> str:
     return ""
 
 
-# Arrays of whole numbers that come from outside, taken as they are or not at all.
+# Integer arrays from outside.
 
 
 def exact(name: str, value: object, dtype: type) -> np.ndarray:
@@ -335,7 +335,7 @@ def _values(given: np.ndarray) -> str:
     return f"{given.dtype} values that do not" if given.dtype.kind in "iufb" else shown(given.tolist())
 
 
-# What may be added to a table of named things.
+# Names that may be added to a table.
 
 
 def check_registration(kind: str, name: Any, value: Any, built_in: Collection[str]) -> None:

@@ -1,4 +1,4 @@
-"""C++ compiled when it is first needed, and kept: one file for each state of its source."""
+"""C++ libraries, compiled on first use and kept: one file for each state of the source."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def compiled(library: Library, force: bool = False) -> pathlib.Path:
 
 
 def is_compiled(library: Library) -> bool:
-    """Whether ``compiled`` has nothing to do.
+    """True if ``compiled`` has nothing to do.
 
     Raises:
       InputError: the environment names a file that is not there.
@@ -119,7 +119,7 @@ def _found(library: Library) -> pathlib.Path | None:
 
 
 def _is_whole(path: pathlib.Path) -> bool:
-    """Whether a file is a shared object with nothing cut off: what comes last in one is its section table."""
+    """True if a file is a complete shared object: its section table, which comes last, is there."""
     try:
         with open(path, "rb") as file:
             header = file.read(_ELF_HEADER_BYTES)
@@ -176,5 +176,5 @@ def _kept(library: Library, built: pathlib.Path) -> pathlib.Path:
 
 @functools.cache
 def _folder_of_this_process() -> tempfile.TemporaryDirectory[str]:
-    """Is removed when the process ends."""
+    """Temporary folder, removed when the process ends."""
     return tempfile.TemporaryDirectory(prefix="tf_placer_")

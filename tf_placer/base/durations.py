@@ -1,4 +1,4 @@
-"""How long kinds of work took on this machine the last time, in a file of the user's cache."""
+"""Durations of earlier work on this machine, by kind, in a file of the user's cache."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Durations:
         return self._read().get(key)
 
     def known(self, key: str, rule_s: float) -> float:
-        """As ``of``, or ``rule_s`` where it was never done."""
+        """Duration as ``of`` gives it, or ``rule_s`` where the work was never done."""
         found = self.of(key)
         return rule_s if found is None else found
 

@@ -1,4 +1,4 @@
-"""Eager execution for what is public, in programs that have switched it off or build a graph of TensorFlow 1."""
+"""Eager execution for public functions, in programs that switched it off or build a graph of TensorFlow 1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole files or none: results appear under their name only when complete.
+"""Files written whole or not at all: results, result folders, archives of arrays, and the user's cache.
 
 What a killed process leaves behind has a name that ends in ``.new``; the next write of the same results removes it.
 """
@@ -25,7 +25,7 @@ import numpy as np
 
 from tf_placer.base.arguments import InputError
 
-# Folders that results go to: found good before the work, and written to by one process at a time.
+# Result folders: checked before the work, and written by one process at a time.
 
 _LOG = logging.getLogger(__name__)
 _RUN_LOCK = ".run.lock"
@@ -141,7 +141,7 @@ def _made(folder: pathlib.Path, given_as: str) -> Iterator[None]:
 
 
 def _make(path: pathlib.Path) -> bool:
-    """Whether a folder was not there; another process may make it first."""
+    """Makes a folder; False if it exists, which another process may have made first."""
     if path.is_dir():
         return False
     try:
@@ -156,7 +156,7 @@ def _make(path: pathlib.Path) -> bool:
 UNFINISHED = ".new"
 _REPLACED = "replaced"
 _LOCK = ".lock"
-# What a disk says that is full or must not be written to, as opposed to a mistake of ours.
+# Errors of a disk that is full or must not be written to, as opposed to mistakes of ours.
 _REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM)
 
 
@@ -285,7 +285,7 @@ def _refused(path: pathlib.Path, error: OSError) -> InputError:
 
 
 def _sync(folder: pathlib.Path) -> None:
-    """Has the disk hold everything in a folder before it gets its name."""
+    """Flushes everything in a folder to the disk before the folder gets its name."""
     for path in [*folder.rglob("*"), folder]:
         descriptor = os.open(path, os.O_RDONLY)
         try:
@@ -294,10 +294,10 @@ def _sync(folder: pathlib.Path) -> None:
             os.close(descriptor)
 
 
-# Named arrays and a JSON header in one file, of a stated kind and version.
+# Archives: named arrays and a JSON header in one file, of a stated kind and version.
 
 _HEADER = "header"
-# What NumPy, zipfile and json say of bytes that are not what was written.
+# Errors of NumPy, zipfile and json for damaged bytes.
 _DAMAGES = (
     ValueError,  # with it: of JSON and of Unicode
     KeyError,
@@ -368,7 +368,7 @@ def read_array_file(
     return header, arrays
 
 
-# Folder of this user's caches (profiles, plans, traced workloads, compiled libraries), and the limit on workloads.
+# The user's cache folder (profiles, plans, traced workloads, compiled libraries), and its limit on workloads.
 
 WORKLOADS_LIMIT = "TF_PLACER_WORKLOAD_CACHE_GIB"  # environment variable
 _DEFAULT_GIB = 5.0

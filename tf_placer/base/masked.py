@@ -1,4 +1,4 @@
-"""Categorical distributions in which some choices are not there, as pure functions of masked logits."""
+"""Masked categorical distributions, as pure functions of logits."""
 
 from __future__ import annotations
 

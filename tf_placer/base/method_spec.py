@@ -65,11 +65,11 @@ class Settings:
 
 @dataclasses.dataclass(frozen=True)
 class NoSettings(Settings):
-    """Of a method that has none."""
+    """Settings of a method that has none."""
 
 
 class Kind(enum.Enum):
-    """How a method is driven (``tf_placer.search.round``)."""
+    """Protocol of a method, which fixes the loop that drives it (``tf_placer.search.round``)."""
 
     CONSTRUCTIVE = "makes a few plans and is done"
     IMPROVING = "proposes plans and learns from how they fared, without a network"
@@ -78,7 +78,7 @@ class Kind(enum.Enum):
 
 
 class Role(enum.Enum):
-    """What a method is to the others."""
+    """Part that a method plays among the others."""
 
     REFERENCE = "what a gain is relative to"
     BESIDE = "costs nothing: stands beside every method, and may be where one begins"

@@ -1,4 +1,4 @@
-"""Libraries of ops that TensorFlow lacks, loaded because somebody names them."""
+"""Libraries of ops that TensorFlow lacks, loaded at a user's request."""
 
 from __future__ import annotations
 

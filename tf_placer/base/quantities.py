@@ -1,4 +1,4 @@
-"""Times, shares and sizes as people read and write them: three digits that count, never "nan", never "-0".
+"""Times, shares and sizes as people read and write them: three significant digits, never "nan", never "-0".
 
 Files keep all digits.
 """
@@ -141,7 +141,7 @@ def ratio(number: float | None) -> str:
 
 
 def _shown(number: float | None, signed: bool, digits: int | None, unit: str) -> str:
-    """With ``digits`` after the point; None for three that count, and three after the point at most."""
+    """Number with ``digits`` after the point; None for three significant digits, and three after the point at most."""
     if number is None or not math.isfinite(number):
         return UNKNOWN
     if digits is None:

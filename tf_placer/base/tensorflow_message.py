@@ -1,4 +1,4 @@
-"""What TensorFlow says of an error, as a line for a user."""
+"""TensorFlow errors as one line for a user."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def plain(text: str) -> str:
 
 
 def told(error: BaseException) -> str:
-    """What an error of TensorFlow says, without stacks and headings, on one line; its class when it says nothing."""
+    """Message of a TensorFlow error on one line, without stacks and headings; its class if it has none."""
     message = getattr(
         error, "message", None
     )  # TensorFlow's errors have what they say apart from where they arose

@@ -1,1 +1,1 @@
-"""What the runtime says of ops and links, and problems built from it."""
+"""Op and link times measured on the runtime, and problems built from them."""

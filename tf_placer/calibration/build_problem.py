@@ -1,4 +1,4 @@
-"""Item and cluster to Problem, with estimated costs or with measured ones."""
+"""Item and cluster to Problem with estimated or measured costs; measurements are kept on disk."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tf_placer.rewrite.rewrite import rewrite
 from tf_placer.runtime.timing import RuntimeConfig
 from tf_placer.workers.local_workers import workers_of
 
-# Measurements and plans kept on disk: found again by what they are of, and made again when a file is damaged.
+# Measurements and plans on disk, by key; a damaged file is made again.
 
 SCHEMA_VERSION = 1
 _LOG = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ class Cache:
         self._folder = folder or default_folder()
 
     def load(self, key: dict[str, str], read: Callable[[Any], _Value]) -> _Value | None:
-        """What was saved under ``key``, or None: never saved, of another schema, or damaged (which is told).
+        """Saved value of ``key``; None if it was never saved, is of another schema, or is damaged (with a warning).
 
         Args:
           key: says what is wanted.
@@ -110,11 +110,11 @@ def _digest(key: dict[str, str], value: Any) -> str:
     return hashlib.sha256(json.dumps([key, value], sort_keys=True).encode()).hexdigest()
 
 
-# The profile of a program on a live cluster: op times by device model, and links; kept on disk.
+# Profile of a program on a live cluster: op times by device model, and links.
 
-# What is measured, by the name that it is kept under: another number when that changes, or what it means.
+# Names that measurements are kept under; the number changes when the measurement or its meaning does.
 _PAIR, _TRAFFIC = "pair", "traffic 3"
-# How long it takes on two idle cores; what it took here is kept under these names.
+# Duration of measuring on two idle cores; the actual durations are kept under these names.
 _PROFILING_OPS, _PROFILING_PAIR, _PROFILING_TRAFFIC = "profiling ops", "profiling links", "profiling traffic"
 _PROFILING_S = {_PROFILING_OPS: 10.0, _PROFILING_PAIR: 15.0, _PROFILING_TRAFFIC: 30.0}
 
@@ -123,7 +123,7 @@ _Times = TypeVar("_Times", OpTimes, PairTimes, Traffic)
 
 @dataclasses.dataclass(frozen=True)
 class Profile:
-    """What the runtime says of one program on one live cluster.
+    """Measured times of one program on one live cluster.
 
     Attributes:
       op_times: device model -> times of the ops with everything on such a device.
@@ -209,7 +209,7 @@ def _kept(
     phase: str,
     measure: Callable[[], _Times],
 ) -> _Times:
-    """What the cache holds, or what is measured now and kept; how long that takes is kept, too."""
+    """Cached times, or times measured now and cached, with the duration of measuring."""
     found = cache.load(key, read)
     if found is None:
         with Durations().timing(phase):
@@ -323,7 +323,7 @@ def _traffic_key(pair: Cluster, config: RuntimeConfig) -> dict[str, str]:
 
 
 def _hardware(device: Device, config: RuntimeConfig) -> dict[str, str]:
-    """What a time depends on besides the program."""
+    """Conditions that a time depends on besides the program."""
     return {
         "inter_op_threads": str(config.inter_op_threads),
         "device": device.model,

@@ -1,4 +1,4 @@
-"""Words for where the costs of ops come from."""
+"""Words for the sources of op costs."""
 
 from __future__ import annotations
 

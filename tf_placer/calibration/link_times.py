@@ -1,4 +1,4 @@
-"""What two live workers cost each other: a tensor's time on the way, and of both ends; and a step's that they share."""
+"""Costs between two live workers: a tensor's transfer time, the time at both ends, and that of a shared step."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SIZES_BYTES = tuple(1 << power for power in range(10, 27, 2))  # 1 KB to 64 MB
 _FEW_HOPS, _HOPS, _MANY_HOPS = 2, 8, 32
 _WORK = 200  # rows of a matrix: its product takes some 0.2 ms
 _DEADLINE_S = 120.0
-# Where the ends' work explains all of the time on the way, a factor on their part still has some room upward.
+# Least room upward for the factor on the ends' work, even if that explains all of the transfer time.
 _LEAST_LATENCY_NS = 20_000
 
 
@@ -48,7 +48,7 @@ class Hop:
 
 @dataclasses.dataclass(frozen=True)
 class PairTimes:
-    """What two workers cost each other.
+    """Costs between two workers.
 
     Attributes:
       join_ns: what a step takes longer when the second worker has a part in it, however small: the call to it.

@@ -1,4 +1,4 @@
-"""Times of the ops of one program on one live device, from traces that are corrected for their own cost."""
+"""Op times of one program on one live device, from traces that are corrected for their own cost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tf_placer.runtime.graph_program import build_program, open_program, run_wat
 from tf_placer.runtime.timing import RuntimeConfig, reported_s, time_steps
 from tf_placer.workers.local_workers import Workers
 
-# Per-op times from the runtime's own traces.
+# Op times in the runtime's own traces.
 
 
 def op_times_ns(trace: tf.compat.v1.RunMetadata, op_names: Collection[str]) -> dict[str, int]:
@@ -59,7 +59,7 @@ _Value = TypeVar("_Value")
 
 @dataclasses.dataclass(frozen=True)
 class OpTimes:
-    """What the ops of a program take on one device.
+    """Times of a program's ops on one device.
 
     Attributes:
       op_ns: op name -> time, the executor's own work included, so that the sum is ``step_s``.

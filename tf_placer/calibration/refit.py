@@ -1,4 +1,4 @@
-"""Brings the simulator nearer to the runtime from placements that were measured."""
+"""Corrections of the simulator from measured placements, and from a program of our own."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def refit(
     return Correction(*map(float, best.x))
 
 
-# What crossing costs among other work: fitted on a program of our own, to be used for every other.
+# Costs of transfers among other work, fitted on a program of our own and used for every other.
 
 _LAYERS = 24
 _ROWS = (8, 64, 512, 8, 64, 2048)  # of the lanes' activations: tensors of 4 KB to 1 MB

@@ -11,7 +11,7 @@ from tf_placer.cluster.cluster_file import preset_names
 from tf_placer.cluster.local import check_cores
 
 LOCAL = "local"
-# What people call the devices of their own machine.
+# Users' words for the devices of their own machine.
 _THIS_MACHINE = frozenset(
     [
         "cpu",
@@ -58,13 +58,13 @@ def choose_cluster(text: str, said: str) -> Cluster:
 
 
 def is_about_this_machine(text: str) -> bool:
-    """Whether a word that is no cluster means this machine's devices: ``gpu``, ``GPU:0``, ``/device:CPU:0``."""
+    """True if a word that is no cluster means this machine's devices: ``gpu``, ``GPU:0``, ``/device:CPU:0``."""
     word = text.casefold().removeprefix("/").removeprefix("device:").partition(":")[0]
     return word.rstrip("0123456789") in _THIS_MACHINE
 
 
 def _remedy(text: str) -> str:
-    """What to give for a word that is no preset."""
+    """Remedy for a word that is no preset."""
     if pathlib.Path(f"{text}.toml").is_file():
         return f"did you mean the file {text}.toml?"
     if pathlib.Path(text).is_file():
@@ -73,7 +73,7 @@ def _remedy(text: str) -> str:
 
 
 def local_cores(text: str, said: str) -> int | None:
-    """How many workers ``local:2`` asks for; None for ``local``, which leaves it open, and for any other cluster.
+    """Number of workers that ``local:2`` asks for; None for ``local`` and for any other cluster.
 
     Raises:
       InputError: it is no number, or more than there are cores; begins with ``said``. Nothing is probed for that.

@@ -1,4 +1,4 @@
-"""Devices and the links between them: the hardware a placement is made for."""
+"""Devices and the links between them: the hardware that a placement is made for."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tf_placer.cluster.device import (
 )
 from tf_placer.cluster.local import local_devices, logical_devices
 
-# Less memory of a device than it has: for what else runs there.
+# Memory limits: less than a device has, where other work runs there.
 
 REMEDY = 'give {"GPU:0": "10GB"}, device -> size'
 
@@ -60,7 +60,7 @@ def limits_by_device(name: str, value: object) -> dict[str, int]:
 
 
 def limits_of_texts(name: str, texts: list[str]) -> dict[str, int]:
-    """As ``limits_by_device`` of texts like ``"GPU:0=10GB"``.
+    """Memory limits from texts like ``"GPU:0=10GB"``, as ``limits_by_device`` gives them.
 
     Raises:
       InputError: one is not of this form, or a device has two limits.
@@ -104,7 +104,7 @@ def limited(devices: tuple[Device, ...], limits: Mapping[str, int], name: str) -
 
 
 def _position(devices: tuple[Device, ...], text: str, name: str) -> int:
-    """Of the one device that has every part of its name that the text has."""
+    """Position of the one device that has every part of its name that the text has."""
     wanted = named_parts(text).items()
     fitting = [d for d, device in enumerate(devices) if wanted <= named_parts(device.name).items()]
     if len(fitting) != 1:
@@ -214,7 +214,7 @@ class Cluster:
 
     @property
     def is_live(self) -> bool:
-        """Whether placed programs can be timed on it."""
+        """True if placed programs can be timed on it."""
         return self.kind in ("local", "remote")
 
     @property
@@ -332,7 +332,7 @@ class Cluster:
 
 
 def given_cluster(name: str, value: object) -> Cluster:
-    """``value``, when it is a cluster; who gives a preset's name or a path is told how to make one of it.
+    """``value`` if it is a cluster; else an error that says how to make one of a preset's name or a path.
 
     Raises:
       InputError: it is something else; names the argument ``name``.

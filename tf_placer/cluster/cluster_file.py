@@ -1,4 +1,4 @@
-"""Reads a cluster file (TOML) into devices and links."""
+"""Cluster files (TOML): read into devices and links; the presets that come with the package."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tf_placer.cluster.device import (
     short_device_name,
 )
 
-# One TOML table, read key by key, that knows where it stands and what was not read.
+# One TOML table, read key by key, that knows its path and its unread keys.
 
 # Larger than any device or link has, and far enough from the end of int64 and of float64 to be computed with.
 MAX_NUMBER = 10**18
@@ -279,7 +279,7 @@ def _position(table: TomlTable, name: str, devices: tuple[Device, ...]) -> int:
     return names.index(full)
 
 
-# The described machines that come with the package.
+# Presets.
 
 _PRESETS = pathlib.Path(__file__).parent / "presets"
 

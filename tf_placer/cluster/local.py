@@ -1,4 +1,4 @@
-"""Describes this machine as a cluster: its GPUs, or else one pinned worker per core."""
+"""This machine as a cluster: its GPUs, or one pinned worker per core, or logical CPU devices of this process."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def _available_memory_bytes() -> int:
     raise OSError("/proc/meminfo has no MemAvailable line; Linux 3.14 or newer is needed")
 
 
-# Logical CPU devices of this process, described as a cluster.
+# Logical CPU devices of this process.
 
 # Estimates for one general-purpose core. Logical devices share one thread pool, so no number here can make
 # a time true; they only have to be positive and equal for all of them.

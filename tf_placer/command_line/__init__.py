@@ -1,1 +1,1 @@
-"""What the commands do, without their flags."""
+"""Bodies of the commands, without their flags."""

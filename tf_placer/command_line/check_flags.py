@@ -1,4 +1,4 @@
-"""Flags of a command checked for all that can be told without TensorFlow, which takes seconds to load."""
+"""Checks of a command's flags that need no TensorFlow, which takes seconds to load."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tf_placer.command_line.scripts.script import Script
 from tf_placer.search import known
 from tf_placer.search.known import Budget
 
-# Remedies for words that name no command, and no function of a script: commands and flags that were meant.
+# Remedies for mistyped commands and functions: the nearest command, and the flags that were meant.
 
 _FORM = "write FILE.py:NAME or package.module:NAME"
 _SAVED_MODEL_FILE = "saved_model.pb"
-# What files of these kinds are given with.
+# Flags for files of these kinds.
 _FLAG_OF_SUFFIX = {
     ".pb": "meta_graph",
     ".pbtxt": "meta_graph",
@@ -40,7 +40,7 @@ _MOST_NAMES = 8
 
 
 def of_no_command(words: list[str], commands: Iterable[str]) -> str:
-    """What to type for a first word that is no command.
+    """Hint for a first word that is no command.
 
     Args:
       words: all that was typed; at least one.
@@ -96,7 +96,7 @@ def _of_no_script(word: str) -> str | None:
 
 
 def _of_name(word: str) -> str | None:
-    """Of a name that another flag takes."""
+    """Remedy for a name that another flag takes."""
     flag = _flag_of_name(word)
     if flag is not None:
         return f"did you mean --{flag}={word}?"
@@ -114,7 +114,7 @@ def _flag_of_name(word: str) -> str | None:
 
 
 def _of_path(path: pathlib.Path) -> str | None:
-    """Of a file or a folder."""
+    """Remedy for a file or a folder."""
     if path.is_dir():
         if (path / _SAVED_MODEL_FILE).is_file():
             return f"did you mean --saved_model={path}?"
@@ -277,7 +277,7 @@ def _check_clusters(command: str, values: flags.FlagValues) -> None:
 
 
 def _texts(values: flags.FlagValues, name: str) -> list[str]:
-    """Of a flag that takes one text or a list; none where it is not given."""
+    """Texts of a flag that takes one text or a list; none where it is not given."""
     if not _given(values, name):
         return []
     value = values[name].value

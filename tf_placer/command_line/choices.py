@@ -1,4 +1,4 @@
-"""Words that flags choose among, and flags that do not go together."""
+"""Words that flags choose among, flags that exclude each other, and the presets."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def check_not_run_on(graph: object, cluster: str, is_live: bool) -> None:
         )
 
 
-# The described machines, by name.
+# Presets of clusters, by name.
 
 
 def cluster_names() -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What completes commands, flags and values in a shell: a script of words, so that no completion waits for Python."""
+"""Shell completion of commands, flags and values: a script of words, so that no completion waits for Python."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PROGRAM = "tf-placer"
 
 @dataclasses.dataclass(frozen=True)
 class FlagWords:
-    """What can be typed for one flag.
+    """Completions of one flag.
 
     Attributes:
       name: of the flag.
@@ -33,7 +33,7 @@ class FlagWords:
 
 @dataclasses.dataclass(frozen=True)
 class CommandWords:
-    """What can be typed after one command.
+    """Completions of one command.
 
     Attributes:
       help: one line.

@@ -1,4 +1,4 @@
-"""The program that was asked for as a problem, with what is decided already."""
+"""The requested program as a problem, narrowed by plans, pins and requests of the program."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from tf_placer.planners import scotch_program
 from tf_placer.version import VERSION
 from tf_placer.workers.fork_server import are_workers_open, loopback_library, preloading
 
-# What of this machine is this process's: cores and memory, by affinity and by control group.
+# Cores and memory that this process may use, by affinity and by control group.
 
 _GROUPS = pathlib.Path("/sys/fs/cgroup")
 _UNLIMITED = 2**60  # version 1 writes a number near 2^63 where there is no limit
@@ -44,7 +44,7 @@ class Cores:
 
 @dataclasses.dataclass(frozen=True)
 class Memory:
-    """Of the machine, what of it is available, and the control group's limit, None without one."""
+    """Memory of the machine, the available part of it, and the control group's limit, None without one."""
 
     present_bytes: int
     available_bytes: int
@@ -52,7 +52,7 @@ class Memory:
 
 
 def cores_of_this_process() -> Cores:
-    """By the affinity and the control groups of this process."""
+    """Cores that the affinity and the control groups of this process allow."""
     quotas = [
         int(quota) / int(period)
         for quota, period in (text.split() for text in _group_files("cpu.max"))
@@ -63,7 +63,7 @@ def cores_of_this_process() -> Cores:
 
 
 def memory_of_this_process() -> Memory:
-    """By the control groups of this process."""
+    """Memory that the control groups of this process allow."""
     lines = pathlib.Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
     kib = {name: int(value.split()[0]) for name, _, value in (line.partition(":") for line in lines)}
     texts = [*_group_files("memory.max"), *_group_files("memory/memory.limit_in_bytes")]
@@ -72,7 +72,7 @@ def memory_of_this_process() -> Memory:
 
 
 def _group_files(name: str) -> list[str]:
-    """What a file of control groups says, in the group of this process and in those around it."""
+    """Contents of a file of control groups, for the group of this process and those around it."""
     groups = pathlib.Path("/proc/self/cgroup").read_text(encoding="utf8").splitlines()
     own = next((line.split(":", 2)[2] for line in groups if line.startswith("0::")), "/")
     inner = pathlib.PurePosixPath(own)

@@ -30,7 +30,7 @@ _LISTED = 8
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Answer:
-    """What is said of an op or a layer.
+    """Explanation of an op or a layer.
 
     Attributes:
       name, what: its name; ``"unit"`` of an op, else ``"layer"``.
@@ -238,7 +238,7 @@ def _by_name(problem: Problem, found: Iterable[Crossing]) -> list[dict[str, Any]
 
 
 def _crossing_lines(what: str, found: Sequence[dict[str, Any]]) -> list[str]:
-    """How many tensors cross, how many bytes, and the first of them."""
+    """Number of tensors that cross, their bytes, and the first of them."""
     num_bytes = sum(one["num_bytes"] for one in found)
     return [f"{what} {len(found)} tensors, {in_unit(num_bytes, 'MB')} a step."] + [
         f"  {in_unit(one['num_bytes'], 'MB')} of {one['op']}, {one['source']} -> {one['target']}"

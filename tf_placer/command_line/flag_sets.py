@@ -1,4 +1,4 @@
-"""The flags of the commands."""
+"""The flags of the commands, and the user's cache, which one of them lists and clears."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tf_placer.command_line.completion import SHELLS, FlagWords
 from tf_placer.search import known
 from tf_placer.search.known import BUDGETS, OBJECTIVES, SLOW_DOWN, TIME, WHOLE
 
-# Contents and size of the user's cache, and clearing it.
+# The user's cache: contents, size, clearing.
 
 ALL = "all"
 LIBRARIES = "libraries"  # files beside the folders
@@ -54,7 +54,7 @@ def cache_contents() -> list[Kept]:
 
 
 def kinds() -> tuple[str, ...]:
-    """Of what can be kept: those that are known, and other folders that are there."""
+    """Kinds of what is cached: those that are known, and other folders that are there."""
     folder = user_cache_folder()
     present = {entry.name for entry in _listed(folder) if entry.is_dir(follow_symlinks=False)}
     return tuple(sorted({*KINDS, *present}))
@@ -147,7 +147,7 @@ DEFAULT_BUDGET_S = 60.0
 
 
 def of_workloads(values: flags.FlagValues) -> None:
-    """Of ``workloads``."""
+    """Flags of ``workloads``."""
     flags.DEFINE_list(
         "facts", [], "Workloads that are built to find what they are, or all.", flag_values=values
     )
@@ -155,11 +155,11 @@ def of_workloads(values: flags.FlagValues) -> None:
 
 
 def none(values: flags.FlagValues) -> None:
-    """Of commands that list things."""
+    """Flags of commands that list things: none."""
 
 
 def of_every_command(values: flags.FlagValues) -> None:
-    """What every command has."""
+    """Flags of every command."""
     flags.DEFINE_bool(
         "json", False, "One JSON value on standard output; what is for people goes to standard error.", values
     )
@@ -188,14 +188,14 @@ class _KindsParser(flags.ArgumentParser):
 
 
 def of_completion(values: flags.FlagValues) -> None:
-    """For which shell."""
+    """Flags of ``completion``: the shell."""
     flags.DEFINE_enum(
         "shell", None, SHELLS, "The shell; `completion bash` says the same.", flag_values=values
     )
 
 
 def completions(values: flags.FlagValues) -> tuple[FlagWords, ...]:
-    """What can be typed for each flag of a command."""
+    """Completions of each flag of a command."""
     words = {
         **dict.fromkeys(("workload", "workloads", "held_out"), workloads.names()),
         "facts": (ALL, *workloads.names()),

@@ -62,7 +62,7 @@ def help_text(
     one_of: Sequence[str] = (),
     word: str | None = None,
 ) -> str:
-    """What ``COMMAND --help`` says.
+    """Text of ``COMMAND --help``.
 
     Args:
       command: its name.
@@ -90,7 +90,7 @@ def help_text(
 
 
 def plain_help(flag: flags.Flag) -> str:
-    """What a flag is, as it was defined: without the choices and the hint at repeating that absl adds."""
+    """Help of a flag as it was defined: without the choices and the hint at repeating that absl adds."""
     about = re.sub(r"^<[^>]*>: ", "", flag.help) if isinstance(flag, flags.EnumFlag) else flag.help
     return re.sub(r";\s+repeat this option.*$", "", about, flags=re.DOTALL).strip()
 

@@ -1,4 +1,4 @@
-"""The table of workloads: what each is, as far as that was found."""
+"""The table of workloads, with the facts that are known of each."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tf_placer.workloads.kept_items import digest_of_settings, digest_of_what_ma
 from tf_placer.workloads.known import FACTS
 from tf_placer.workloads.registry import settings_of
 
-# Facts of workloads in numbers: found by tracing and estimating, kept in the user's cache; most ship with tf_placer.
+# Facts of workloads in numbers, found by tracing and kept in the user's cache; most ship with tf_placer.
 
 _LOG = logging.getLogger(__name__)
 _REFERENCE = "p100x1"  # times are of its GPU
@@ -74,7 +74,7 @@ def known_facts(name: str) -> WorkloadFacts | None:
 
 
 def kept_facts(name: str) -> WorkloadFacts | None:
-    """What was found of a workload before, by the same code; None where nothing was."""
+    """Cached facts of a workload, found by the same code; None without any."""
     path = _path(name)
     if path is None or not path.is_file():
         return None
@@ -120,7 +120,7 @@ def ship(found: Mapping[str, WorkloadFacts], file: pathlib.Path) -> None:
 
 
 def _found_with(name: str) -> dict[str, str] | None:
-    """What facts depend on beside the code; None where nothing tells when that changes."""
+    """Versions that facts depend on besides the code; None where a change of them cannot be seen."""
     settings = settings_of(name)
     if settings is None:
         return None
@@ -165,7 +165,7 @@ def find_facts(name: str) -> WorkloadFacts:
 
 
 def facts_of(item: Item) -> WorkloadFacts:
-    """What a program is."""
+    """Facts of a program."""
     problem = analytic_problem(item, Cluster.preset(_REFERENCE))
     assert problem.work is not None  # analytic costs have it
     return WorkloadFacts(
@@ -207,7 +207,7 @@ def _fits_one(problem: Problem) -> bool:
 
 
 def _path(name: str) -> pathlib.Path | None:
-    """Where facts are kept: named by all that they depend on. None where nothing tells when that changes."""
+    """Path of cached facts, named by all that they depend on; None where a change of that cannot be seen."""
     settings, made_with = settings_of(name), digest_of_what_makes(_ESTIMATED_WITH)
     if settings is None or made_with is None:
         return None

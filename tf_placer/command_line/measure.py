@@ -1,4 +1,4 @@
-"""Times a plan on the runtime, beside every single device."""
+"""Timing of a plan on the runtime, compared with every single device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of methods as they come on the command line: ``--set=num_groups=256``, ``--settings=FILE.toml``."""
+"""Settings of methods from ``--set=num_groups=256`` and ``--settings=FILE.toml``; the table of methods."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MethodSettings = Mapping[str, Mapping[str, Any]]
 def method_settings(
     texts: Sequence[str], file: str | None, asked: Sequence[str], others: Sequence[str] = ()
 ) -> MethodSettings:
-    """What flags and file say of the methods that take part; a flag wins over the file.
+    """Settings from flags and file for the methods that take part; a flag wins over the file.
 
     Args:
       texts: ``SETTING=VALUE`` where one method is asked for, else ``METHOD.SETTING=VALUE``; values are as in TOML, and
@@ -115,7 +115,7 @@ def list_methods(console: rich.console.Console) -> list[dict[str, Any]]:
 
 
 def _about(spec: MethodSpec) -> dict[str, Any]:
-    """What a method is, what it does not look at, and what can be set."""
+    """Description of a method: its summary, what it ignores, and its settings."""
     return {
         "name": spec.name,
         "summary": spec.summary,

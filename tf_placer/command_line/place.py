@@ -132,7 +132,7 @@ def compare(
 
 
 class _Finding(Reading):
-    """What `place` and `compare` share: candidates are found and timed, and a report of them is written.
+    """Shared part of `place` and `compare`: finds and times candidates and writes a report of them.
 
     Attributes:
       found: so far.
@@ -148,7 +148,7 @@ class _Finding(Reading):
 
     @property
     def outcome(self) -> Outcome:
-        """Of what was found; made when all of it is there."""
+        """Outcome of what was found; made when all of it is there."""
         if self._outcome is None:
             self._outcome = self.reported()
         return self._outcome
@@ -202,7 +202,7 @@ class _Finding(Reading):
         return [*stages, Stage(stages[-1].name, untimed)]
 
     def closing(self) -> list[Stage]:
-        """What follows the plan: the batch split over the devices instead, and telling and writing."""
+        """Stages after the plan: the batch split over the devices instead, the report, the files."""
         key = f"writing {self.asked.name}"
         return [*self.splitting(self._split), self.stages.kept(WRITE, self._write, _WRITE_S, key)]
 
@@ -234,7 +234,7 @@ class _Finding(Reading):
         self._finish(self.outcome)
 
     def _traced(self, candidate: Timed) -> Timed:
-        """With a step that the runtime traced; as it is where it did not run.
+        """Candidate with a step that the runtime traced; unchanged where it did not run.
 
         Where tracing fails a line says so, and nothing else is lost with it.
         """
@@ -265,7 +265,7 @@ class _Placing(_Finding):
         return in_or_beside(self._make_outcome(), self.request.seed)
 
     def rest(self) -> list[Stage]:
-        """What follows the problem, as far as it is known."""
+        """Stages after the problem, as far as they are known."""
         method, is_live = self.asked.method, self.asked.cluster.is_live
         self._make_outcome = self._reported_first
         if self._is_given():
@@ -298,7 +298,7 @@ class _Placing(_Finding):
         return self.stages.kept(AT_ONCE, run, _AT_ONCE_S, f"{AT_ONCE} for {self.asked.name}")
 
     def _find_beside(self, _: float) -> None:
-        """The best of the few plans of each method that does not go on."""
+        """Finds the best of the few plans of each constructive method."""
         self.found += [self.find(name, Budget(evaluations=_FEW)) for name in beside(self.asked.method)]
 
     def _take_given(self, _: float) -> None:
@@ -328,7 +328,7 @@ class _Placing(_Finding):
         self.found.insert(0, self.find(self.asked.method, self.budget_in(seconds)))
 
     def _find_control(self, seconds: float) -> None:
-        """As many evaluations as the method had, unless that found nothing or was ended early."""
+        """Runs the control for as many evaluations as the method had, unless that found nothing or was ended early."""
         own = self.found[0].search
         if own is None or own.interrupted:
             return
@@ -372,7 +372,7 @@ class _Comparing(_Finding):
     """`compare`."""
 
     def rest(self, names: Sequence[str]) -> list[Stage]:
-        """What follows the problem: methods that make a few plans and are done need no share of the budget."""
+        """Stages after the problem: methods that make a few plans and end need no share of the budget."""
         searches = [
             self.searching(functools.partial(self._try, name), name, float(methods.find(name).goes_on))
             for name in names

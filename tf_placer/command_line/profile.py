@@ -1,4 +1,4 @@
-"""Shows what the runtime says of a program and of the links between its devices."""
+"""Profile of a program on the runtime: times of ops, and of links between devices."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NAMED = 5
 
 @dataclasses.dataclass(frozen=True)
 class Shown:
-    """What the runtime says of a program and of the links between its devices.
+    """Measured times of a program and of the links between its devices.
 
     Attributes:
       problem: the program on the cluster, with estimated costs.

@@ -1,4 +1,4 @@
-"""What a command is asked to place, and where."""
+"""Request of a command: the program to place, the devices, and all settings, made from flags."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tf_placer.workers.fork_server import are_workers_open, loopback_library
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """What to place where.
+    """Program to place, devices, and all settings of the run.
 
     Attributes:
       source: the program.
@@ -93,7 +93,7 @@ class Request:
         check_not_run_on(self.source.graph, self.cluster.name, self.cluster.is_live)
 
     def asked(self, method: str = "") -> Asked:
-        """What is searched for, by the method of that name."""
+        """Search request for the method of that name."""
         return Asked(
             self.source.name,
             self.cluster,
@@ -107,7 +107,7 @@ class Request:
 
     @property
     def is_profiled(self) -> bool:
-        """Costs are measured, as far as can be told before the program is there."""
+        """True if costs are measured, as far as is known before the program is read."""
         return self.cluster.is_live and self.costs in (None, "profiled")
 
     @property
@@ -116,7 +116,7 @@ class Request:
         return self.plan is not None and not self.complete_plan
 
 
-# What the values of flags ask for.
+# Request from the values of flags.
 
 _SOURCES = ("workload", "script", "saved_model", "meta_graph", "graph")
 _OF_A_SCRIPT = "args"
@@ -136,7 +136,7 @@ _DESCRIPTION = (
 
 
 def request(values: flags.FlagValues, budget: Budget) -> Request:
-    """What the flags ask for; those that a command does not have have their defaults.
+    """Request from the flags; flags that a command does not have take their defaults.
 
     Raises:
       InputError: a program, plan, pin or cluster that cannot be, or workers that cannot be kept off the network.
@@ -179,7 +179,7 @@ def budget(values: flags.FlagValues) -> Budget:
 
 
 def made_for(values: flags.FlagValues) -> dict[str, Any]:
-    """What a plan remembers: the flags that describe the program and the devices."""
+    """Flags that describe the program and the devices, as a plan keeps them."""
     return {
         name: values[name].value
         for name in _DESCRIPTION
@@ -213,7 +213,7 @@ def recall(values: flags.FlagValues, plan: PlanFile) -> None:
 
 
 def _as_text(value: object, is_repeated: bool) -> str | list[str]:
-    """What a plan remembers of a flag, as it would be typed: once, or once for each of several."""
+    """Value of a flag as it would be typed, for a plan: one text, or one for each of several."""
     if not isinstance(value, list):
         return str(value)
     texts = [str(one) for one in value]

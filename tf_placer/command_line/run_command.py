@@ -1,4 +1,4 @@
-"""Commands, done: what their flags ask for is found, printed and written. It loads TensorFlow."""
+"""Run of a command: a request from its flags, then its result printed and written. It loads TensorFlow."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def _written(
 def _write_tensorboard(
     outcome: Outcome, values: flags.FlagValues, console: rich.console.Console, signature: str = ""
 ) -> None:
-    """Where it is asked for; of several signatures each in a folder of its own."""
+    """Writes TensorBoard files if asked for; of several signatures each in a folder of its own."""
     if values.tensorboard is None:
         return
     folder = pathlib.Path(values.tensorboard) / signature

@@ -1,4 +1,4 @@
-"""What a user wants placed: a workload by name, a script's function, a SavedModel's signature, a MetaGraphDef, ..."""
+"""Source of a program: a workload by name, a script's function, a SavedModel's signature, a MetaGraphDef, ..."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Source:
 
     @property
     def name(self) -> str:
-        """In reports."""
+        """Name in reports."""
         if self.script:
             return Script.named(self.script).name
         return (
@@ -126,7 +126,7 @@ class Source:
         return Item.from_meta_graph(meta_graph, self.fetches, self.name, self.batch_size, self.input_shapes)
 
     def splittable(self) -> Splittable | None:
-        """How the same step of a smaller batch is made; None where nothing tells what its batch is.
+        """Recipe for the same step of a smaller batch; None where the batch is not known.
 
         A workload's is its setting ``batch``, that of a SavedModel or a MetaGraphDef what dimensions of any size are, a
         script's the length of its first argument, which is known once

@@ -31,7 +31,7 @@ _BUILD_S, _TRY_S, _SHOW_S = 5.0, 1e-3, 0.5
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-    """What is taught, and how.
+    """Training plan: method, lessons, and number of epochs.
 
     Attributes:
       method: whose policy.

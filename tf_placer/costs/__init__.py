@@ -1,1 +1,1 @@
-"""What ops cost on each device, and which devices have kernels for them."""
+"""Costs of ops on each device, and the devices that have kernels for them."""

@@ -1,4 +1,4 @@
-"""Which devices have a kernel for an op, from TensorFlow's kernel registry.
+"""Devices that have a kernel for an op, from TensorFlow's kernel registry; inputs that kernels refuse.
 
 The CUDA build of TensorFlow lists its GPU kernels on machines without a GPU, too.
 """
@@ -24,7 +24,7 @@ _registered = functools.cache(registered_kernels)
 
 
 def find_kernel(node: tf.compat.v1.NodeDef, device_type: str) -> bool | None:
-    """Whether the kernel for a node on a device type is CPU code, or None when there is none.
+    """True if the kernel for a node on a device type is CPU code, False if not; None without a kernel.
 
     A device's kernel is CPU code (int32 shape arithmetic) where all its outputs lie in host memory.
 
@@ -88,7 +88,7 @@ def _listed(values: attr_value_pb2.AttrValue.ListValue) -> _Values:
     return tuple(value for _, found in values.ListFields() for value in found)
 
 
-# What TensorFlow's CPU kernels refuse when they run, though the kernel registry has them.
+# Inputs that CPU kernels refuse when they run, though the registry has the kernels.
 
 _LAYOUTS = frozenset({b"CHANNELS_FIRST", b"NCDHW", b"NCHW"})
 _CHANNELS_LAST = "make the model channels-last (data_format='channels_last')"
@@ -107,7 +107,7 @@ _GROUPS_IN_ONEDNN, _CHANNELS_IN_ONEDNN = having("onednn_groups"), having("onednn
 def cpu_limit(
     op: OpView, has_onednn: bool = False, is_shape_known: bool = True, is_paired: bool = False
 ) -> str | None:
-    """Why nothing but a GPU runs an op, and the remedy, in one clause; None where nothing is known to keep it off CPUs.
+    """Reason why only a GPU runs an op, and the remedy, in one clause; None if no limit of CPUs is known.
 
     Args:
       op: the op.
@@ -124,7 +124,7 @@ def cpu_limit(
 
 
 def _limits(op: OpView, in_onednn: bool, is_shape_known: bool) -> Iterator[tuple[str, str]]:
-    """What of an op CPU kernels refuse, and what who holds the program can do."""
+    """Limits of CPU kernels that an op exceeds, each with a remedy for the program's owner."""
     layout = op.node.attr["data_format"].s if "data_format" in op.node.attr else b""
     channels = 1 if layout in _LAYOUTS else -1
     if layout in _LAYOUTS and _refuses(op, layout, in_onednn):
@@ -146,7 +146,7 @@ def _limits(op: OpView, in_onednn: bool, is_shape_known: bool) -> Iterator[tuple
 
 
 def _refuses(op: OpView, layout: bytes, in_onednn: bool) -> bool:
-    """Whether CPU kernels of an op refuse one of ``_LAYOUTS``."""
+    """True if CPU kernels of an op refuse one of ``_LAYOUTS``."""
     if op.type in CHANNELS_LAST_IN_INFERENCE and "is_training" in op.node.attr and not op.flag("is_training"):
         return not (in_onednn and layout == b"NCHW")
     return op.type in CHANNELS_LAST_ONLY and not (in_onednn and op.type in IN_ONEDNN)

@@ -1,4 +1,4 @@
-"""How often the ops of TensorFlow 1 loops run, where the graph says so.
+"""Trip counts of loops, ``While`` ops and those of TensorFlow 1, where the graph states them.
 
 Such a loop counts: a ``Merge`` starts at a constant, what comes back to it is a constant more, and its condition
 compares it with one. That is how ``tf.compat.v1.while_loop`` with ``maximum_iterations``, loops over a range and
@@ -24,7 +24,7 @@ from tf_placer.graph.program.functions import functions_of
 from tf_placer.graph.sizes.loops import is_handle, keep_callbacks_from_running
 from tf_placer.graph.sizes.output_specs import OutputSpec, tensor_bytes
 
-# How often a While loop runs, where its graph says so.
+# Trip counts of While ops.
 
 # A maximum that takes more ops than this to compute is data, not a constant.
 _MAX_ANCESTORS = 64
@@ -194,7 +194,7 @@ class _Loops:
         return max(0, -(-distance // step))
 
     def _counter(self, text: str) -> tuple[int, int] | None:
-        """What a loop variable starts at and what an iteration adds, of one that counts."""
+        """Start and increment of a loop variable; None for one that does not count."""
         merge = self._passed(text)
         if self._index.op_types[merge] != "Merge":
             return None
@@ -322,5 +322,5 @@ def _spec(tensor: tf.Tensor) -> OutputSpec:
 
 
 def _is_known(tensor: tf.Tensor) -> bool:
-    """Whether the tensor's bytes are known; a handle or a list counts 0 bytes whatever its shape."""
+    """True if the tensor's bytes are known; a handle or a list counts 0 bytes whatever its shape."""
     return is_handle(tensor) or tensor.shape.is_fully_defined()

@@ -1,1 +1,1 @@
-"""What a person does first with several devices: the whole step on each, with a part of the batch."""
+"""Data parallelism, the usual first use of several devices: the whole step on each, with a part of the batch."""

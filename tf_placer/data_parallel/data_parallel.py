@@ -1,4 +1,4 @@
-"""Data parallelism beside a placement: the whole step on every device, with a part of the batch each."""
+"""Data parallelism for comparison: the whole step on every device, with a part of the batch each."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tf_placer.problem.problem import Problem
 from tf_placer.runtime.timing import clearly_differ, race_times_s
 from tf_placer.workers.local_workers import WorkerError
 
-# A step that can be had of any batch size.
+# Steps of any batch size.
 
 
 @dataclasses.dataclass(frozen=True)
 class Splittable:
-    """How the step of a smaller batch is made: traced anew, so that every shape is what it would be.
+    """Recipe for the step of a smaller batch: traced anew, so that every shape is what it would be.
 
     Attributes:
       batch: examples of a step.
@@ -40,7 +40,7 @@ class Splittable:
     with_batch: Callable[[int], Item]
 
 
-# How long replicas take to make gradients equal: a ring of all, as tf.distribute.MirroredStrategy has it.
+# All-reduce of gradients: a ring over all replicas, as in tf.distribute.MirroredStrategy.
 
 _PACK_PASSES = (
     6  # each byte is read and written when gradients are packed, divided by the replicas, and unpacked
@@ -76,7 +76,7 @@ def all_gather_s(cluster: Cluster, replicas: Sequence[int], num_bytes: int) -> f
 
 
 def _round_s(cluster: Cluster, replicas: Sequence[int], num_bytes: int) -> float:
-    """Every replica sends so many bytes to the next one: those on one channel queue, as in the simulator."""
+    """Seconds in which every replica sends these bytes to the next one; sends on one channel queue."""
     link_of = {(link.source, link.target): link for link in cluster.links}
     links = [link_of[pair] for pair in zip(replicas, [*replicas[1:], replicas[0]], strict=True)]
     busy_s: dict[str, float] = {}
@@ -87,7 +87,7 @@ def _round_s(cluster: Cluster, replicas: Sequence[int], num_bytes: int) -> float
 
 
 def _ends_s(link: Link, num_bytes: int) -> float:
-    """What sending and receiving take of the devices' own time."""
+    """Time of the devices themselves for sending and receiving, in seconds."""
     fixed_ns = link.send_ns + link.receive_ns
     return fixed_ns / 1e9 + num_bytes * (link.send_ps_per_byte + link.receive_ps_per_byte) / 1e12
 
@@ -98,7 +98,7 @@ def replicas_of(devices: Sequence[Device]) -> tuple[int, ...]:
     return tuple(d for d, device in enumerate(devices) if device.type == kind)
 
 
-# Simulates replicas: the step of one of them in the event simulator, then the all-reduce of its gradients.
+# Simulated replicas: the step of one of them, then the all-reduce of its gradients.
 
 
 def simulate_replicas(
@@ -157,7 +157,7 @@ def _peak_bytes(
 
 @dataclasses.dataclass(frozen=True)
 class DataParallel:
-    """What splitting the batch would give: ``tf.distribute.MirroredStrategy`` over the cluster's devices of one type.
+    """Costs of splitting the batch, as ``tf.distribute.MirroredStrategy`` over the devices of one type.
 
     The same mathematics as the whole batch, but for the order of sums and for what a step takes from its batch: batch
     normalization has the statistics of each replica's part.
@@ -196,7 +196,7 @@ class DataParallel:
 
     @property
     def fits(self) -> bool:
-        """Whether every device holds a whole replica."""
+        """True if every device holds a whole replica."""
         return self.step_s is not None and not self.over_bytes
 
 

@@ -1,4 +1,4 @@
-"""Which tensors replicas have to agree on: found by comparing a step with the same step of a smaller batch."""
+"""Tensors that replicas have to agree on, found by comparing a step with the same step of a smaller batch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tf_placer.graph.program.functions import function_names, functions_of
 
 # Of the ops that take a resource or a reference, all others write.
 _READERS = having("keeps_reference") | having("reads_variable") | having("reads_resource")
-# What these change is gone when the step ends.
+# State that these change is gone when the step ends.
 _OF_A_STEP = ("Stack", "TensorArray")
 
 
@@ -33,7 +33,7 @@ def writers(graph_def: tf.compat.v1.GraphDef) -> np.ndarray:
 def _writes(
     node: node_def_pb2.NodeDef, library: Mapping[str, function_pb2.FunctionDef], seen: set[str]
 ) -> bool:
-    """Whether a node changes a variable; functions that are ``seen`` are looked at elsewhere."""
+    """True if a node changes a variable; functions that are ``seen`` are looked at elsewhere."""
     called = [name for name in function_names(node) if name in library]
     if called:
         new = [name for name in called if name not in seen]
@@ -46,7 +46,7 @@ def _writes(
     )
 
 
-# What a step does with its examples: which tensors carry them, which ops sum over them, which only update.
+# Batch graph: tensors that carry examples, ops that sum over them, ops that only update.
 
 Tensor = tuple[int, int]
 """(op, output)."""
@@ -94,7 +94,7 @@ class BatchGraph:
         self._find_sums_of_sums()
 
     def carries(self, tensor: Tensor) -> bool:
-        """Whether it has a part for each example."""
+        """True if it has a part for each example."""
         of_whole, of_part = self.shapes(tensor)
         return of_whole != of_part
 
@@ -103,18 +103,18 @@ class BatchGraph:
         return self._shapes[tensor[0]][tensor[1]]
 
     def is_float(self, tensor: Tensor) -> bool:
-        """Whether it is of real numbers."""
+        """True if it is of real numbers."""
         return self._is_float[tensor[0]][tensor[1]]
 
     def is_sum(self, tensor: Tensor) -> bool:
-        """Whether it is a sum over examples, or of such sums alone."""
+        """True if it is a sum over examples, or of such sums alone."""
         op, _ = tensor
         if op in self._sums:
             return True
         return bool(self._touches[op]) and not self.carries(tensor) and self.is_float(tensor)
 
     def carried(self, op: int) -> list[Tensor]:
-        """What an op reads that carries examples."""
+        """Inputs of an op that carry examples."""
         return [tensor for tensor in self.inputs[op] if self.carries(tensor)]
 
     def _leads_to_writes(self) -> np.ndarray:
@@ -149,7 +149,7 @@ def _check_alike(whole: Item, part: Item) -> None:
         raise InputError(f"the step of a smaller batch is not the same ops on smaller tensors{how}")
 
 
-# Slices of a table's gradient: rows and where they belong, which replicas gather and do not add up.
+# Slices of a table's gradient: rows and their indices, which replicas gather and do not add up.
 
 # Makes a table of slices; an optimizer that knows no slices begins with it (``tf.convert_to_tensor`` of them).
 _ADDS_ROWS = "UnsortedSegmentSum"
@@ -157,7 +157,7 @@ _ADDS_ROWS = "UnsortedSegmentSum"
 
 @dataclasses.dataclass(frozen=True)
 class Slices:
-    """What replicas gather, and who works on the slices of all.
+    """Tensors that replicas gather, and the ops that work on the slices of all.
 
     Attributes:
       tensors: rows of gradients and where they belong, in the order of their ops.
@@ -235,7 +235,7 @@ Readers = tuple[tuple[int, int], ...]
 
 @dataclasses.dataclass(frozen=True)
 class Gradients:
-    """What crosses between replicas of a step, as (op, output) of its graph.
+    """Tensors that cross between replicas of a step, as (op, output) of its graph.
 
     Attributes:
       dense: sums over the batch that an update reads, in the order of their ops: an all-reduce makes them equal

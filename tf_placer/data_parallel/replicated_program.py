@@ -1,4 +1,4 @@
-"""A step of all replicas as one program for workers: a copy of the graph on each device, and a ring between them."""
+"""The step of all replicas as one program for workers: a copy of the graph on each device, and a ring."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.rewrite import rewrite
 from tf_placer.runtime.graph_program import Assignment, GraphProgram, build_program
 
-# Ops that join what replicas give, as graphs of their own: gradients reduced in a ring, slices of them gathered.
+# Collectives as graphs of their own: gradients reduced in a ring, slices of them gathered.
 
 
 def ring_graph(
@@ -216,7 +216,7 @@ def _join_dense(
 def _join_sparse(
     graph_def: tf.compat.v1.GraphDef, whole: Item, part: Item, gradients: Gradients, devices: Sequence[str]
 ) -> None:
-    """Has all slices come to every device, and updates read them there.
+    """Sends all slices to every device, where updates read them.
 
     Raises:
       InputError: slices do not have one axis of examples.

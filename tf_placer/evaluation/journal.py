@@ -1,4 +1,4 @@
-"""Measured placements on disk: a line as soon as one is measured, read back by whoever goes on."""
+"""Journal of measured placements on disk, one line each, and the evaluator that never measures one twice."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def _line(content: dict[str, Any]) -> bytes:
 
 
 def _content(line: bytes) -> dict[str, Any] | None:
-    """What ``_line`` made the line of, or None when it is damaged."""
+    """Data of a line that ``_line`` made, or None when it is damaged."""
     try:
         content = json.loads(line)
         return content if content.pop("crc32") == _checksum(content) else None
@@ -228,7 +228,7 @@ class JournaledEvaluator:
 
     @property
     def problem(self) -> Problem:
-        """What is placed."""
+        """The problem that is placed."""
         return self._evaluator.problem
 
     @property

@@ -1,4 +1,4 @@
-"""What an evaluator says about a batch of placements."""
+"""Measurement of a batch of placements by an evaluator."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UNKNOWN_BYTES = -1
 
 
 class Status(enum.IntEnum):
-    """How a placement fared. Anything but OK has no running time."""
+    """Status of a placement. Only OK has a running time."""
 
     OK = 0
     OUT_OF_MEMORY = 1

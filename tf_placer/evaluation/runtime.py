@@ -1,4 +1,4 @@
-"""Times placements on the real TensorFlow runtime: the evaluator with the last word."""
+"""Runtime evaluator: placements timed on the real TensorFlow runtime, with every failure as a status."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from tf_placer.runtime.timing import (
 from tf_placer.workers.fork_server import onednn_off
 from tf_placer.workers.local_workers import LocalWorkers, Workers, workers_of
 
-# Runs something on live workers so that every failure is a status, and the next run finds fresh workers.
+# Attempts on live workers: every failure is a status, and the next attempt finds fresh workers.
 
 _Value = TypeVar("_Value")
 
@@ -59,7 +59,7 @@ _IS_HEADING = re.compile(r"From /job:.*:$|Graph execution error:$|Detected at no
 
 @dataclasses.dataclass(frozen=True)
 class Attempt(Generic[_Value]):
-    """How it went: a value when ``status`` is OK, else one line that says what went wrong.
+    """Result of an attempt: a value when ``status`` is OK, else one line that says what went wrong.
 
     Attributes:
       peak_bytes: device name -> memory it took, of one that took too much, where that can be told.
@@ -118,7 +118,7 @@ def _status_of(error: Exception) -> Status:
 
 
 def _one_line(error: Exception) -> str:
-    """What went wrong, without the Python stack that a session error starts with."""
+    """Message of an error, without the Python stack that a session error starts with."""
     text = error.message if isinstance(error, tf.errors.OpError) else str(error)
     lines = [
         line.strip() for line in text.splitlines() if line.strip() and not _IS_HEADING.match(line.strip())
@@ -134,7 +134,7 @@ _LEAST_S = 1e-6  # of a step that takes less than asking for it varies
 
 @dataclasses.dataclass(frozen=True)
 class ProgramRun:
-    """What was seen of one program that ran to its end.
+    """Measurements of one program that ran to its end.
 
     Attributes:
       step_s: of the timed steps.
@@ -223,7 +223,7 @@ class RuntimeEvaluator:
 
     @property
     def problem(self) -> Problem:
-        """What is placed."""
+        """The problem that is placed."""
         return self._problem
 
     @property
@@ -508,7 +508,7 @@ class RuntimeEvaluator:
         return np.array([[peaks.get(name, UNKNOWN_BYTES) for name in names] for peaks in told], np.int64)
 
     def program(self, device_of_unit: np.ndarray | Decisions) -> GraphProgram:
-        """What runs on the workers for a placement [U], or for all that one plan decides.
+        """Program that runs on the workers for a placement [U], or for all that one plan decides.
 
         Raises:
           InputError: it is not legal, or decides more than devices.

@@ -1,4 +1,4 @@
-"""Times placements in the simulator: thousands a second."""
+"""Simulated evaluator, thousands of placements a second; the evaluator's protocol; several execution orders."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class SimulatedEvaluator:
 
     @property
     def problem(self) -> Problem:
-        """What is placed."""
+        """The problem that is placed."""
         return self._problem
 
     @property
@@ -140,7 +140,7 @@ class SimulatedEvaluator:
 
     @eagerly()
     def schedule(self, device_of_unit: np.ndarray | Decisions) -> Schedule:
-        """When each op of placements [B, U], or of all that B plans decide, starts and ends.
+        """Start and end of each op of placements [B, U], or of all that B plans decide.
 
         Raises:
           InputError: wrong shape, or a placement that is not legal.
@@ -168,7 +168,7 @@ class SimulatedEvaluator:
         return ""
 
 
-# What times placements, whether it simulates or runs them.
+# Protocol of evaluators, simulated or on the runtime.
 
 
 class Evaluator(Protocol):
@@ -179,7 +179,7 @@ class Evaluator(Protocol):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """JSON data that tells evaluators apart whose answers must not be mixed; ``"evaluator"`` is its kind."""
+        """JSON data that identifies an evaluator, for answers that must not be mixed; ``"evaluator"`` is its kind."""
 
     def evaluate(self, device_of_unit: np.ndarray | Decisions) -> Measurement:
         """Times one step of each placement; what does not run is a status.
@@ -193,7 +193,7 @@ class Evaluator(Protocol):
         """
 
 
-# Times placements in the simulator under several orders of execution: for searches, which exploit any one.
+# Several execution orders: a search would exploit any single one.
 
 _PRIORITIES = 1000  # of a drawn order; ops that draw the same stay in the simulator's
 
@@ -267,7 +267,7 @@ class AnyOrderEvaluator(SimulatedEvaluator):
         )
 
     def evaluate(self, device_of_unit: np.ndarray | Decisions) -> Measurement:
-        """As ``SimulatedEvaluator.evaluate``, in every order; a placement that fails in some order fails."""
+        """Measurement over every order, as of ``SimulatedEvaluator``; a placement that fails in some order fails."""
         each = [order.evaluate(device_of_unit) for order in self._orders]
         status = np.array([measurement.status for measurement in each])  # [orders, B]
         failed = np.argmax(status != Status.OK, axis=0)  # the first order that fails, if any does
@@ -286,14 +286,14 @@ def _bytes(simulated: Measurement) -> np.ndarray:
 
 
 def search_simulator(problem: Problem) -> SimulatedEvaluator:
-    """What a search on the simulator asks: any order where an executor's threads decide, one where a queue does."""
+    """Simulator for searches: any order where an executor's threads decide, one order where a queue does."""
     if problem.cluster.newest_first().any():
         return AnyOrderEvaluator(problem)
     return SimulatedEvaluator(problem)
 
 
 def simulator_beside(evaluator: Evaluator, problem: Problem) -> SimulatedEvaluator:
-    """What times plans that nobody proposed: the evaluator where it simulates, else a simulator; never the runtime."""
+    """Simulator for plans that no method proposed: the evaluator if it simulates, else a new one; never the runtime."""
     return evaluator if isinstance(evaluator, SimulatedEvaluator) else search_simulator(problem)
 
 

@@ -1,4 +1,4 @@
-"""A simulated step as a timeline: what ran when and where, what memory held, and why it took so long."""
+"""A simulated step as a timeline: spans of ops and transfers, memory, and the critical path."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tf_placer.ops.simulator import simulate_step
 from tf_placer.problem.decisions import Decisions, decisions_of
 from tf_placer.problem.problem import Problem
 
-# When each op and each transfer of a step ran.
+# Spans of each op and each transfer.
 
 Kind = Literal["op", "send", "transfer", "receive"]
 ON_DEVICES: tuple[Kind, ...] = ("op", "send", "receive")
@@ -95,7 +95,7 @@ class StepSpans:
 
     @property
     def last_end_ns(self) -> int:
-        """When the last op ends; what the step takes beyond it is the call to other workers."""
+        """End of the last op; the step's time beyond it is the call to other workers."""
         return int(self.end_ns.max())
 
 
@@ -104,7 +104,7 @@ class StepSpans:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class MemoryCurve:
-    """What one device holds: ``num_bytes[i]`` from ``times_ns[i]`` until the next time.
+    """Memory of one device over time: ``num_bytes[i]`` from ``times_ns[i]`` until the next time.
 
     Attributes:
       times_ns: [P] int64, ascending, from 0.
@@ -182,7 +182,7 @@ def _curve(resident: int, num_bytes: np.ndarray, born_ns: np.ndarray, dead_ns: n
     return MemoryCurve(times_ns[changes], np.cumsum(change)[changes])
 
 
-# Why a step takes as long as it does: the chain of what each thing on it waited for.
+# Critical path: the chain of events that each waited for the one before.
 
 Cause = Literal["input", "device", "channel", "start"]
 
@@ -206,7 +206,7 @@ class Stretch:
 
 
 def critical_path(spans: StepSpans) -> tuple[Stretch, ...]:
-    """From the start of a simulated step to its last end: each stretch begins when the one before it ends.
+    """Critical path of a simulated step, start to last end: each stretch begins when the one before it ends.
 
     Where several things ended as a stretch began, an input comes before what kept its device or channel busy.
     """
@@ -229,7 +229,7 @@ class _Path:
         self._add_ends(self._ends_on_channel, "transfer", self._channel)
 
     def _add_ends(self, ends: dict[tuple[int, int], tuple[Kind, int]], kind: Kind, where: np.ndarray) -> None:
-        """Of what takes time: what takes none keeps nothing busy."""
+        """Adds the ends of events that take time: others keep nothing busy."""
         start_ns, end_ns = self._spans.times_ns(kind)
         for i in np.flatnonzero(end_ns > start_ns).tolist():
             ends.setdefault((int(where[i]), int(end_ns[i])), (kind, i))
@@ -250,13 +250,13 @@ class _Path:
             kind, index = before
 
     def _busy(self, kind: Kind, index: int, start_ns: int) -> tuple[tuple[Kind, int], Cause]:
-        """What ended there as this began: it was ready before, or an input would have ended then."""
+        """Predecessor that ended there as this began: it was ready before, or an input would have ended then."""
         if kind == "transfer":
             return self._ends_on_channel[int(self._channel[index]), start_ns], "channel"
         return self._ends_on_device[int(self._spans.device_of(kind)[index]), start_ns], "device"
 
     def _input(self, kind: Kind, index: int, start_ns: int) -> tuple[Kind, int] | None:
-        """What it waits for that ended as it began."""
+        """Input that ended as it began; None without one."""
         for before in self._waits_for(kind, index):
             if self._spans.times_ns(before[0])[1][before[1]] == start_ns:
                 return before
@@ -275,7 +275,7 @@ class _Path:
         return [("op", int(spans.transfer_producer[index]))]
 
     def _arrival(self, tensor: int, device: int) -> tuple[Kind, int]:
-        """What puts a tensor on a device: its producer, or the last part of its transfer."""
+        """Source of a tensor on a device: its producer, or the last part of its transfer."""
         producer = int(self._spans.problem.tensor_producer[tensor])
         if self._spans.device_of_op[producer] == device:
             return "op", producer
@@ -295,12 +295,12 @@ class StepTimeline(StepSpans):
 
     @functools.cached_property
     def memory(self) -> tuple[MemoryCurve, ...]:
-        """What each of the D devices holds over the step; the most of it is its ``peak_bytes``."""
+        """Memory of each of the D devices over the step; the maximum is its ``peak_bytes``."""
         return memory_curves(self)
 
     @functools.cached_property
     def critical_path(self) -> tuple[Stretch, ...]:
-        """From 0 to the last end, each stretch beginning when the one before it ends."""
+        """Critical path from 0 to the last end, each stretch beginning when the one before it ends."""
         return critical_path(self)
 
     @functools.cached_property

@@ -1,4 +1,4 @@
-"""A digest that says whether two graphs are the same program.
+"""Digest of a graph: equal for two graphs that are the same program.
 
 Equal in every process for the same program. In it: op types, data and control edges,
 attributes, functions of loops and branches, fetches and side effects. Not in it: names (Keras

@@ -50,7 +50,7 @@ def host_ops(
 
 
 def why_not_standalone(graph_def: tf.compat.v1.GraphDef, captures: Sequence[HostCapture]) -> str:
-    """Why no other process can run a graph: one clause that names an op; "" where one can.
+    """Reason why no other process can run a graph: one clause that names an op; "" where one can.
 
     An iterator of numbers is in nobody's way: zeros take the place of its elements (``can_stand_in``).
     """
@@ -70,7 +70,7 @@ def why_not_standalone(graph_def: tf.compat.v1.GraphDef, captures: Sequence[Host
 
 
 def can_stand_in(graph_def: tf.compat.v1.GraphDef, capture: HostCapture) -> bool:
-    """Whether zeros can be read in place of a capture: an iterator of numbers, of which nothing else is asked."""
+    """True if zeros can be read in place of a capture: an iterator of numbers that is only read."""
     readers = _readers(graph_def, capture)
     return bool(readers) and all(
         node.op in _ITERATOR_READS
@@ -105,7 +105,7 @@ def _op_within(
     return ""
 
 
-# The devices that a program itself asks for, with tf.device or in its GraphDef.
+# Devices that a program itself requests, with tf.device or in its GraphDef.
 
 
 def requested_devices(program: Program) -> dict[str, tuple[str, ...]]:
@@ -140,7 +140,7 @@ def _asked(
     library: Mapping[str, function_pb2.FunctionDef],
     inside: dict[str, tuple[str, ...]],
 ) -> tuple[str, ...]:
-    """What a node asks for; ``inside`` remembers it of functions."""
+    """Devices that a node requests; ``inside`` caches those of functions."""
     called = [name for name in dict.fromkeys(function_names(node)) if name in library]
     if not called:
         return (node.device,) if node.device and not _follows_a_variable(node) else ()

@@ -233,7 +233,7 @@ class Item:
 
     @functools.cached_property
     def why_not_standalone(self) -> str:
-        """Why no other process can run the graph, one clause that names an op; "" where one can."""
+        """Reason why no other process can run the graph, one clause that names an op; "" where one can."""
         return why_not_standalone(self.graph_def, self.host_captures)
 
     @functools.cached_property
@@ -244,7 +244,7 @@ class Item:
 
     @property
     def runs_standalone(self) -> bool:
-        """Whether another process can run the graph, so that placements can be timed on workers."""
+        """True if another process can run the graph, so that placements can be timed on workers."""
         return not self.why_not_standalone
 
     @functools.cached_property
@@ -263,7 +263,7 @@ class Item:
         return np.fromiter(found, np.int32, self.index.num_ops)
 
     def without_values(self) -> Item:
-        """The same program without what it was captured with, for who asks for its structure alone.
+        """The same program without captured values, for uses of its structure alone.
 
         Its variables, large inputs and large constants are zeros, or one element over and over, and take no memory. The
         fingerprint is that of this item.
@@ -340,7 +340,7 @@ _REMEDY = "trace the program again"
 
 
 def can_be_kept(item: Item) -> bool:
-    """Whether a file can hold all of an item: it needs nothing of the process that traced it."""
+    """True if a file can hold all of an item: it needs nothing of the process that traced it."""
     return item.runs_standalone and not item.host_captures
 
 

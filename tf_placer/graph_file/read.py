@@ -1,4 +1,4 @@
-"""Files of profiled graphs, of any of the formats."""
+"""Files of profiled graphs in three formats, read into one graph and made a problem on a cluster."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tf_placer.base.arguments import InputError, nearest, shown
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.problem.problem import Problem
 
-# A graph with times for kinds of devices, and the problem that it is on a cluster.
+# Profiled graph: nodes with times for kinds of devices, and its problem on a cluster.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Node:
 
 @dataclasses.dataclass(frozen=True)
 class Edge:
-    """What one node gives another.
+    """Tensor that one node gives another.
 
     Attributes:
       source, target: names of nodes.
@@ -58,7 +58,7 @@ class Edge:
 
 @dataclasses.dataclass(frozen=True)
 class ProfiledGraph:
-    """What a file holds.
+    """Content of a graph file.
 
     Attributes:
       file: for messages.
@@ -135,7 +135,7 @@ class ProfiledGraph:
         return position
 
     def _tensor(self, number: int) -> tuple[str, str, int]:
-        """What an edge shares with others of its tensor."""
+        """Key of the tensor of an edge, equal for all edges of that tensor."""
         edge = self.edges[number]
         return (edge.source, edge.tensor, -1) if edge.tensor else (edge.source, "", number)
 
@@ -145,7 +145,7 @@ def _class(node: Node) -> tuple[str, str]:
 
 
 def _time(node: Node, kind: tuple[str, str]) -> int:
-    """On a device of some model and type, -1 where the node may not be there."""
+    """Time on a device of some model and type, -1 where the node may not be there."""
     return next((node.time_ns[word] for word in kind if word in node.time_ns), -1)
 
 
@@ -389,7 +389,7 @@ def _id(entry: Entry, name: str) -> str:
 
 
 def read_graph_file(path: str | os.PathLike[str]) -> ProfiledGraph:
-    """Reads a graph; its format is told by its content.
+    """Reads a graph; the format follows from the content.
 
     JSON whose nodes have ids is an operator graph of Tarnawski et al., other JSON is ours (docs/graph_file.md), and
     text that begins with a layer is PipeDream's.

@@ -1,4 +1,4 @@
-"""Networks that put units into groups."""
+"""Groups of units, networks that make them, and what searches over groups share."""
 
 from tf_placer.grouper.feed_forward import FeedForwardGrouper
 

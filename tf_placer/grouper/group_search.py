@@ -108,7 +108,7 @@ class CoarseToFine:
         return self._plans.devices_of(self._level, self._best)
 
     def _go_on(self) -> None:
-        """With finer groups, after the finest anew with the coarsest."""
+        """Continues with finer groups, after the finest anew with the coarsest."""
         self._level = (self._level + 1) % self._plans.count
 
     def state(self) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class CoarseToFine:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Goes on from what ``state`` gave."""
+        """Continues from what ``state`` gave."""
         self._level = int(state["level"])
         self._best, self._best_s = np.array(state["best"], np.int32), float(state["best_s"])
         self._generator.bit_generator.state = state["generator"]

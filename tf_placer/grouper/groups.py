@@ -17,7 +17,7 @@ import tensorflow as tf
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import UnitGraph, held_bytes, order_of_use, unit_graph
 
-# Min-cut partitions of the unit graph (METIS), and the same split by how long units can wait.
+# Min-cut partitions of the unit graph (METIS), and their split by slack.
 
 SLACK_CLASSES = (0.05, 0.4)
 """Shares of the critical path between classes: what is near it, weight gradients, and what hardly anybody waits for."""
@@ -131,7 +131,7 @@ def _silence() -> Iterator[None]:
 
 
 def _flush_c() -> None:
-    """What C's stdio still holds goes where it was meant to go; it would be printed at exit."""
+    """Flushes C's stdio, whose buffer would otherwise be printed at exit."""
     ctypes.CDLL(None).fflush(None)
 
 

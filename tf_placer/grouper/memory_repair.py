@@ -1,4 +1,4 @@
-"""Placements changed as little as possible so that no device holds more than it can."""
+"""Repair of placements: changed as little as possible so that no device holds more than it can."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class MemoryRepair:
         return moved
 
     def fits(self, device_of_unit: np.ndarray) -> bool:
-        """Whether no device is overfull."""
+        """True if no device is overfull."""
         load = np.zeros(len(self.capacity_bytes), np.int64)
         np.add.at(load, device_of_unit, self.need_bytes)
         return bool((load <= self.capacity_bytes).all())

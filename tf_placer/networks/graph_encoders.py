@@ -1,4 +1,4 @@
-"""GraphSAGE: a node beside the largest of what its neighbors say, layer by layer."""
+"""Graph encoders: GraphSAGE, a graph convolutional network, and pre-training by Deep Graph Infomax."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class GraphSage(snt.Module):
         return tf.maximum(tf.math.unsorted_segment_max(each, hearer, tf.shape(said)[0]), 0.0)
 
 
-# Nodes by what is around them: a graph convolutional network.
+# Graph convolutional network.
 
 
 class GraphConvolution(snt.Module):
@@ -108,7 +108,7 @@ def normalized_adjacency(edges: tf.Tensor, nodes: tf.Tensor) -> tf.SparseTensor:
     return tf.SparseTensor(tf.stack([row, column], axis=1), weight, tf.stack([nodes, nodes]))
 
 
-# Deep Graph Infomax: an encoder learns to tell a graph from the same graph with its nodes mixed up.
+# Deep Graph Infomax: an encoder learns to tell a graph from the same graph with its nodes shuffled.
 
 
 class DeepGraphInfomax(snt.Module):
@@ -164,6 +164,6 @@ def infomax_loss(logits: tf.Tensor) -> tf.Tensor:
 
 
 def infomax_accuracy(logits: tf.Tensor) -> tf.Tensor:
-    """Share of the 2 V nodes [2, V] that are taken for what they are; 0.5 for one who cannot tell."""
+    """Share of the 2 V nodes [2, V] that are classified correctly; 0.5 by chance."""
     right = tf.stack([logits[0] > 0, logits[1] <= 0])
     return tf.reduce_mean(tf.cast(right, tf.float32))

@@ -1,4 +1,4 @@
-"""Mars' placer: a sequence in segments, of which each is encoded and attended to by itself."""
+"""Networks for long sequences in segments: Mars' placer, and GO's attention over segments."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class SegmentSeq2SeqPlacer(Seq2SeqPlacer):
         return tf.reshape(found[:, :, :steps], [groupings, samples * steps, width])
 
 
-# Attention over segments of a long sequence, which also look at the segment before.
+# Attention over segments of a long sequence, each of which also attends to the segment before.
 
 MODULATIONS = ("none", "product", "gate")
 """How the graph as a whole changes every layer: not at all, c(g) * x, or LN(x * sigmoid(W g))."""

@@ -1,4 +1,4 @@
-"""The Hierarchical planner's Placer: group embeddings in, a device for each group out."""
+"""Sequence-to-sequence placer: group embeddings in, a device for each group out; device embeddings, an LSTM."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import tensorflow as tf
 
 from tf_placer.base import masked
 
-# Devices by what they are like: embeddings for any number of them from one set of weights.
+# Device embeddings: any number of devices from one set of weights.
 
 
 class DeviceChoices(NamedTuple):
-    """What the devices of a problem are like, and what each group may choose.
+    """Features of a problem's devices, and the legal choices of each group.
 
     Attributes:
       features: [D, K] float32.
@@ -114,7 +114,7 @@ class ProjectedLstm(snt.RNNCore):
 
 
 class Decoded(NamedTuple):
-    """What the Placer did: actions [M, K, G] int32 and the masked logits [M, K, G, D] they were drawn from."""
+    """Decoded actions [M, K, G] int32 and the masked logits [M, K, G, D] they were drawn from."""
 
     actions: tf.Tensor
     logits: tf.Tensor
@@ -133,7 +133,7 @@ class Decoded(NamedTuple):
 
 
 class _Encoded(NamedTuple):
-    """What all steps of the decoder read.
+    """Inputs of all steps of the decoder.
 
     Attributes:
       memory: [M, S, H], the encoded steps.
@@ -152,7 +152,7 @@ class _Encoded(NamedTuple):
 
 
 class _Steps(NamedTuple):
-    """What is added to the logits, and what is legal, by steps.
+    """Addends of the logits, and legality, by steps.
 
     Attributes:
       leaning: [S, c, D], before they are bounded.
@@ -344,7 +344,7 @@ class Seq2SeqPlacer(snt.Module):
         return tf.reshape(by_step, [*shape[:2], shape[2] * shape[3], *shape[4:]])[:, :, :groups]
 
     def _added(self, choices: DeviceChoices, noise: tf.Tensor, groups: int) -> _Steps:
-        """By steps, of G groups; ``noise`` is broadcastable to [M, K, G, D]."""
+        """Addends by steps, for G groups; ``noise`` is broadcastable to [M, K, G, D]."""
         rows = tf.zeros([groups, choices.legal.shape[1]])
         if self._rows is not None:
             rows = tf.gather(self._rows.embeddings[:groups], choices.number, axis=1)

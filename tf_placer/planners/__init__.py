@@ -1,4 +1,4 @@
-"""Placements that are not learned."""
+"""Planners: placements that are not learned."""
 
 from tf_placer.planners.plain import cpu_only
 from tf_placer.planners.list_schedule import heft

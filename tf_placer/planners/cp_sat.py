@@ -19,7 +19,7 @@ from tf_placer.grouper.memory_repair import repairs
 from tf_placer.problem.bounds import lower_bounds
 from tf_placer.problem.problem import Problem
 
-# Ops of a program with all that placing them depends on: all of a small program, or a stretch of a step.
+# Windows: all ops of a small program, or a stretch of a step, with all that placing them depends on.
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -127,7 +127,7 @@ def stretch(
     return Window(problem, units, ops, unit, release, tail)
 
 
-# The process that solves windows, kept for as long as who asked for it.
+# The process that solves windows, kept for as long as its owner.
 
 _PROGRAM = pathlib.Path(__file__).with_name("window_model.py")
 
@@ -180,7 +180,7 @@ class SolverProcess:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """Without more to read it ends by itself."""
+    """Ends a process, which stops by itself when it has no more to read."""
     process.communicate()
 
 
@@ -301,7 +301,7 @@ class CpSat:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Goes on from what ``state`` gave."""
+        """Continues from what ``state`` gave."""
         self._best, self._best_s = np.array(state["best"], np.int32), float(state["best_s"])
         self._tried, self._effort = np.array(state["tried"], np.int32), float(state["effort"])
         self.proven_bound_ns = int(state["proven_bound_ns"])

@@ -1,4 +1,4 @@
-"""Every op, in order of urgency, where it would end first."""
+"""List scheduling: the growing schedule that list schedulers share, HEFT, and PEFT."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tf_placer.grouper.memory_repair import fitting, repairs
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import alike_devices, fastest_devices, mean_ns
 
-# A schedule that grows op by op: what list schedulers share.
+# Schedule that grows op by op.
 
 _MOST_GAPS = 64
 
 
 class Schedule:
-    """Where units are, when outputs are where, when devices and channels are free, and what room is left.
+    """State of a list schedule: devices of units, arrival times of outputs, free times of devices and channels, room.
 
     The first op of a unit that is decided decides for its unit. A variable's read opens the step and says nothing, so
     a unit that has only run such ops yet (``waits``) goes with its first reader.
@@ -94,7 +94,7 @@ class Schedule:
         self.was_full = False
 
     def waits(self, op: int) -> bool:
-        """Whether an op says nothing about its unit: it is free, fed by its own unit, and nothing is decided yet."""
+        """True if an op says nothing about its unit: it is free, fed by its own unit, and nothing is decided yet."""
         unit = self._unit[op]
         return (
             self.device_of_unit[unit] < 0
@@ -103,28 +103,28 @@ class Schedule:
         )
 
     def candidates(self, op: int) -> list[int]:
-        """Where an op could go, the fastest first: where its unit is, or where there is room; may be none."""
+        """Devices for an op, the fastest first: the device of its unit, or all with room; may be none."""
         unit = self._unit[op]
         if self.device_of_unit[unit] >= 0:
             return [self.device_of_unit[unit]]
         return [device for device in self._choice[unit] if self.has_room(op, device)]
 
     def has_room(self, op: int, device: int) -> bool:
-        """Whether a device has room for the unit of an op, and for what would come along."""
+        """True if a device has room for the unit of an op, and for what would come along."""
         unit = self._unit[op]
         need = self._need[unit] + sum(self._need[other] for other in self._waiting_producers(op))
         return need <= self._room[device]
 
     def ready_ns(self, op: int, device: int) -> float:
-        """When all that an op reads could be on a device."""
+        """Earliest time at which all inputs of an op could be on a device, in nanoseconds."""
         return max((self._arrives(tensor, device) for tensor in self._inputs[op]), default=0.0)
 
     def free_ns(self, device: int) -> float:
-        """When a device has run what it was given so far, on the stream that is done first."""
+        """Time at which the first stream of a device is free of all that it was given so far, in nanoseconds."""
         return self._streams[device][0]
 
     def end_ns(self, op: int, device: int) -> float:
-        """When an op would end on a device."""
+        """End of an op on a device, in nanoseconds."""
         cost = self._cost[op][device]
         ready = self.ready_ns(op, device)
         return (self._slot(device, ready, cost)[0] if cost else ready) + cost
@@ -177,7 +177,7 @@ class Schedule:
         return {unit for unit in units if unit != here and self.device_of_unit[unit] < 0}
 
     def _arrives(self, tensor: int, device: int) -> float:
-        """When a tensor could be on a device; one that is not placed yet is wherever it is wanted."""
+        """Arrival of a tensor on a device; one that is not placed yet is wherever it is wanted."""
         source = self.device_of_unit[self._unit[self._producer[tensor]]]
         begins = self._end[self._producer[tensor]]
         if source in (-1, device):

@@ -17,14 +17,14 @@ from tf_placer.ops.local_search import NEVER, Chains, ChainSearch, MoveTables
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import local_edges, unit_graph
 
-# Settings of local search.
+# Settings.
 
 _MOST = 2**20
 
 
 @dataclasses.dataclass(frozen=True)
 class LocalSearchConfig(Settings):
-    """How moves are drawn and accepted.
+    """Settings for drawing and accepting moves.
 
     Attributes:
       chains: searches that run side by side in the simulator, a thread each, of which the best counts; 0 for one on
@@ -95,7 +95,7 @@ class RandomBits:
         return self.next() >> 32 < chance
 
 
-# What local search tries next: one connected piece of units on another device, or two that change places.
+# Moves: one connected piece of units goes to another device, or two change places.
 
 _SIZES = 256  # of the table that sizes are drawn from
 _IDLE_WORK = 5  # a unit that costs nothing is drawn as often as one with a fifth of the mean work
@@ -104,7 +104,7 @@ _SLACK = 0.05  # a unit has slack when it can wait longer than this share of the
 
 
 def move_tables(problem: Problem, config: LocalSearchConfig) -> MoveTables:
-    """What moves on a problem are drawn from."""
+    """Tables from which moves on a problem are drawn."""
     graph = unit_graph(problem)
     neighbors = local_edges(problem, graph).neighbors("both")
     work_ns = problem.work_ns()
@@ -127,7 +127,7 @@ def move_tables(problem: Problem, config: LocalSearchConfig) -> MoveTables:
 
 
 def chance(probability: float) -> int:
-    """Of 2^32."""
+    """Probability in units of 2^-32."""
     return round(probability * 2**32)
 
 
@@ -203,7 +203,7 @@ class Moves:
         return np.fromiter(piece, np.int64)
 
 
-# Local search at the speed of the machine: in the simulator, a chain on each core.
+# Chains inside the simulator, one on each core.
 
 _STATE = {
     "device_of_unit": np.int32,
@@ -215,7 +215,7 @@ _STATE = {
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Burst:
-    """What a planner that simulates by itself has done in one call.
+    """Result of one call of a planner that simulates by itself.
 
     Attributes:
       device_of_unit: [C, U] int32, the best placement so far of each chain.
@@ -247,7 +247,7 @@ class SimulatedLocalSearch:
         seed: int,
         simulator: SimulatedEvaluator,
     ) -> None:
-        """Every chain starts from ``start`` [U]; a step's time is what ``simulator`` says of it."""
+        """Every chain starts from ``start`` [U]; ``simulator`` gives step times."""
         self._orders = simulator.orders
         self._search = ChainSearch(
             self._orders, move_tables(problem, config), problem.cluster.capacity_bytes()
@@ -271,11 +271,11 @@ class SimulatedLocalSearch:
         )
 
     def state(self) -> dict[str, Any]:
-        """Where every chain is."""
+        """State of every chain."""
         return chains_state(self._chains)
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Goes on from what ``state`` gave, with as many chains as there were."""
+        """Continues from what ``state`` gave, with as many chains as there were."""
         self._chains = chains_of(state)
 
 
@@ -329,7 +329,7 @@ class LocalSearch:
         return self._moves.draw(self.device_of_unit, self._random)[np.newaxis]
 
     def learn(self, device_of_unit: np.ndarray, runtime_s: np.ndarray) -> None:
-        """Goes to the proposed placement unless it is slower than now and than L rounds ago.
+        """Accepts the proposed placement unless it is slower than now and than L rounds ago.
 
         Args:
           device_of_unit: [1, U]; of several rows the fastest counts.
@@ -346,7 +346,7 @@ class LocalSearch:
         self._rounds += 1
 
     def state(self) -> dict[str, Any]:
-        """Where it is, how it got there, and where the random numbers are."""
+        """Position of the search, its history, and the state of its random numbers."""
         return {
             "device_of_unit": self.device_of_unit,
             "runtime_s": self.runtime_s,
@@ -356,7 +356,7 @@ class LocalSearch:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Goes on from what ``state`` gave."""
+        """Continues from what ``state`` gave."""
         self.device_of_unit = np.array(state["device_of_unit"], np.int32)
         self.runtime_s = float(state["runtime_s"])
         self._late_s = np.array(state["late_s"], np.float64)

@@ -1,4 +1,4 @@
-"""The op that can start first, and each favorite child beside its parent."""
+"""Earliest-start list schedulers of Baechi: m-ETF, m-SCT with favorite children, and m-TOPO."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tf_placer.planners.list_schedule import Schedule, scheduled
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import alike_devices, fastest_devices, order_of_use
 
-# Which ready op can start first, and where: the rule of m-ETF and m-SCT.
+# Rule of m-ETF and m-SCT: the ready op that can start first, on the device where it can.
 
 
 class EarliestStart:
@@ -107,7 +107,7 @@ class EarliestStart:
         return self._soonest(device, free)
 
     def _soonest(self, device: int, free: float) -> tuple[float, float, int] | None:
-        """As ``_first`` where no op's inputs are there yet."""
+        """Next (start, key, op) on a device, as of ``_first``, where no op's inputs are there yet."""
         later = self._later[device]
         while later:
             known, key, op = later[0]
@@ -124,7 +124,7 @@ class EarliestStart:
     def _unless_awake(
         self, device: int, found: tuple[float, float, int] | None
     ) -> tuple[float, float, int] | None:
-        """What a device starts when it may be waiting for a favorite."""
+        """Next (start, key, op) on a device that may be waiting for a favorite; None where nothing can start."""
         child, until = self._awake[device]
         if child < 0 or self._done[child] or (found is not None and found[2] == child):
             return found
@@ -138,7 +138,7 @@ class EarliestStart:
         return found
 
     def _is_current(self, op: int, device: int) -> bool:
-        """Whether an op could still go to a device."""
+        """True if an op could still go to a device."""
         if self._done[op]:
             return False
         home = self._schedule.device_of_unit[self._unit[op]]
@@ -212,13 +212,13 @@ class EarliestStart:
                 self._anywhere[op] = max(schedule.ready_ns(op, device) for device in schedule.devices)
 
 
-# Which reader each op should have beside it: the linear program of SCT scheduling.
+# m-SCT: favorite children, by the linear program of SCT scheduling.
 
 _NEAR = 0.5  # what is below it is near, rounded
 
 
 class FavoriteChildren(NamedTuple):
-    """Who is whose favorite; each op has at most one favorite and is that of at most one.
+    """Favorite readers; each op has at most one favorite and is that of at most one.
 
     Attributes:
       child: [N] int64, the favorite reader of each op, -1 for none.
@@ -352,7 +352,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True)
 class MSctConfig(Settings):
-    """How large the linear programs are.
+    """Limits on the size of the linear programs.
 
     Attributes:
       window_edges: most edges between ops in one program; a larger graph is cut into windows of so many.
@@ -413,7 +413,7 @@ SPEC = MethodSpec(
 )
 
 
-# The op that can start first, where it can.
+# m-ETF.
 
 
 def m_etf(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> np.ndarray:
@@ -457,7 +457,7 @@ M_ETF_SPEC = MethodSpec(
 )
 
 
-# A like share of memory for each device, in topological order.
+# m-TOPO: an equal share of memory for each device, in topological order.
 
 
 def m_topo(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The search over groups and units where placements are not simulated: one chain over units."""
+"""Multilevel search: late acceptance over coarse groups, then finer ones, then units."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tf_placer.planners.whole_layers import cheap_starts
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph
 
-# Settings of the search over groups, then units.
+# Settings, and the method on an evaluator that is no simulator: one chain over units.
 
 _MOST = 2**20
 
@@ -40,7 +40,7 @@ LONGEST_LATE = _MOST
 
 @dataclasses.dataclass(frozen=True)
 class MemeticConfig(Settings):
-    """How long it stays at each coarseness, and how chains accept.
+    """Settings for the turns at each coarseness, and for the chains' acceptance.
 
     Attributes:
       chains: searches that run side by side in the simulator, a thread each; 0 for one on each core that the process
@@ -90,7 +90,7 @@ def memetic(problem: Problem, config: MemeticConfig, start: np.ndarray, seed: in
     return LocalSearch(problem, LocalSearchConfig(chains=1, late=config.late), start, seed)
 
 
-# Weights of the network that says which moves are worth a simulation.
+# Weights of the network that scores moves before one is simulated.
 
 _FILE = pathlib.Path(__file__).with_name("edit_weights.json")
 
@@ -106,7 +106,7 @@ def edit_weights() -> np.ndarray:
     return weights
 
 
-# Late acceptance over groups, then finer groups, then units; inside the simulator, a chain on each core.
+# The planner: inside the simulator, a chain on each core.
 
 # Of what a search keeps: one that was saved with another cannot go on.
 STATE_VERSION = 2
@@ -114,7 +114,7 @@ _NO_WEIGHTS = np.zeros(0, np.float32)
 _FEWEST_UNITS = 2  # times as many units as parts, or a level is left out
 # A start that takes this share of another's time leaves it out, however many edges it cuts.
 _MUCH_FASTER = 0.8
-# What is no gain of a turn of units: a share of the step's time.
+# Least gain of a turn of units that counts, as a share of the step time.
 _GAIN = 1e-3
 _COUNTS = ("turn", "made", "before_ns", "doublings", "stalls", "restarts")
 _ARRAYS = {"starts": np.int32, "start_ns": np.int64, "best": np.int32, "best_ns": np.int64}
@@ -123,7 +123,7 @@ _MOST_DOUBLED = 1000  # times, of a setback: long before that it is the whole st
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Level:
-    """What one turn searches: the placements of groups of units."""
+    """Search space of one turn: the placements of groups of units."""
 
     search: ChainSearch
     unit: np.ndarray  # [U] int32, the group of each unit
@@ -171,7 +171,7 @@ class SimulatedMemetic:
         simulator: SimulatedEvaluator,
         weights: np.ndarray | None = None,
     ) -> None:
-        """Tries ``start`` [U] first; a step's time is what ``simulator`` says of it.
+        """Tries ``start`` [U] first; ``simulator`` gives step times.
 
         ``weights`` are of the network that chooses moves, where the config has any drawn; None for ``edit_weights``.
         """
@@ -215,7 +215,7 @@ class SimulatedMemetic:
         )
 
     def state(self) -> dict[str, Any]:
-        """Where every chain is, and where it was when its turn began."""
+        """State of every chain, now and at the beginning of its turn."""
         state = {name: getattr(self, f"_{name}") for name in (*_COUNTS, *_ARRAYS)}
         state["starts"], state["start_ns"] = self._starts.copy(), self._start_ns.copy()
         if self._turn:
@@ -223,7 +223,7 @@ class SimulatedMemetic:
         return state
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Goes on from what ``state`` gave, with as many chains as there were."""
+        """Continues from what ``state`` gave, with as many chains as there were."""
         for name in _COUNTS:
             setattr(self, f"_{name}", int(state[name]))
         for name, kind in _ARRAYS.items():
@@ -240,7 +240,7 @@ class SimulatedMemetic:
         return self._config.turn << (finer + self._doublings)
 
     def _relinks(self, turn: int) -> bool:
-        """Whether a turn is of groups again, after units."""
+        """True if a turn is of groups again, after units."""
         return bool(self._parts) and turn > len(self._parts) + 1 and (turn - len(self._parts)) % 2 == 0
 
     def _time_starts(self, count: int) -> None:
@@ -278,7 +278,7 @@ class SimulatedMemetic:
         return search.advance(self._chains, rounds)
 
     def _begin(self, turn: int) -> None:
-        """Has every chain go on from the fastest plan that it found, on the groups of a turn."""
+        """Begins a turn: every chain continues from the fastest plan that it found, on the groups of the turn."""
         levels = len(self._parts)
         again = turn > levels + 1
         if turn > levels and not self._relinks(turn):
@@ -299,7 +299,7 @@ class SimulatedMemetic:
         return min(self._config.setback * 2.0 ** min(self._stalls, _MOST_DOUBLED), 1.0)
 
     def _drop_the_slow(self) -> None:
-        """A chain that is further behind than it may fall back goes on from the fastest plan, a chain's or a start."""
+        """Moves chains that have fallen back further than allowed to the fastest plan, of a chain or a start."""
         first = int(np.argmin(self._start_ns))
         rows = np.concatenate([self._best, self._starts[first : first + 1]])
         found_ns = np.append(self._best_ns, self._start_ns[first])
@@ -309,7 +309,7 @@ class SimulatedMemetic:
         self._best_ns = np.where(slow, found_ns[fastest], self._best_ns)
 
     def _fastest_ns(self) -> int:
-        """Of what was found so far."""
+        """Time of the fastest plan so far."""
         return int(min(self._best_ns.min(), self._start_ns.min()))
 
     def _double_or_restart(self) -> None:

@@ -1,4 +1,4 @@
-"""Parts of like work with few bytes between them, one for each device."""
+"""Graph partitioners METIS and Scotch: parts of like work with few bytes between them, one for each device."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tf_placer.problem.unit_graph import fastest_devices, slowness, unit_graph
 def rows_of_partitions(
     problem: Problem, device_sets: list[np.ndarray], split: Callable[[np.ndarray, np.ndarray], np.ndarray]
 ) -> np.ndarray:
-    """What a partitioner gives for several sets of devices, moved where it is illegal or overfills a device.
+    """Partitions for several sets of devices, with units moved off devices that are illegal or overfull.
 
     Args:
       problem: what to place.

@@ -1,4 +1,4 @@
-"""Everything on one device: what a placement must beat."""
+"""Plain planners that others are compared with: single devices, TensorFlow's own, an expert's, fills, random."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ CPU_ONLY_SPEC = MethodSpec(
 )
 
 
-# What TensorFlow does with a program that names no device.
+# TensorFlow's own placement of a program that names no device.
 
 _METADATA = sorted(having("metadata"))
 
@@ -128,7 +128,7 @@ TF_DEFAULT_SPEC = MethodSpec(
 )
 
 
-# What an expert does: a layer a device.
+# An expert's placement: one layer per device.
 
 _AS_FAST = 2.0  # times as slow as the fastest device, at most, is a device that experts use
 
@@ -219,7 +219,7 @@ EXPERT_SPEC = MethodSpec(
 )
 
 
-# Devices filled one after the other, in the order of the program.
+# Topological fill: devices filled one after the other, in the order of the program.
 
 
 def topological_fill(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> np.ndarray:
@@ -248,7 +248,7 @@ def topological_fill(problem: Problem, config: NoSettings = NoSettings(), seed: 
 
 
 def _limits(capacity: np.ndarray, total_bytes: int) -> list[list[float]]:
-    """What devices of some capacity [D] are filled up to, in several ways."""
+    """Fill limits of devices of some capacity [D], in several variants."""
     ways = [capacity.tolist()]
     if not total_bytes:
         return ways
@@ -284,7 +284,7 @@ TOPOLOGICAL_FILL_SPEC = MethodSpec(
 )
 
 
-# Random placements at every granularity, from single device to every unit for itself.
+# Random placements at every granularity, from a single device to every unit for itself.
 
 
 class RandomBlocks:
@@ -318,7 +318,7 @@ class RandomBlocks:
         return {"drawn": self._drawn, "generator": self._generator.bit_generator.state}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Goes on from what ``state`` gave, also in another process."""
+        """Continues from what ``state`` gave, also in another process."""
         self._drawn = state["drawn"]
         self._generator.bit_generator.state = state["generator"]
 
@@ -339,7 +339,7 @@ class RandomBlocks:
         return row
 
 
-# Random search: what a method must beat at as many evaluations.
+# Random search: the control that a method must beat at the same number of evaluations.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -370,14 +370,14 @@ class RandomSearch:
         return self._blocks.draw(self._batch)
 
     def learn(self, device_of_unit: np.ndarray, runtime_s: np.ndarray) -> None:
-        """Nothing."""
+        """Does nothing: random search does not learn."""
 
     def state(self) -> dict[str, Any]:
-        """Where the generator is."""
+        """State of the generator."""
         return self._blocks.state()
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Goes on from what ``state`` gave."""
+        """Continues from what ``state`` gave."""
         self._blocks.restore(state)
 
 

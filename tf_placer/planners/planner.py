@@ -1,4 +1,4 @@
-"""What planners, methods without networks, are to a search."""
+"""Protocols of planners: methods without networks, as a search calls them."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ class Constructive(Protocol):
 
 
 class Resumable(Protocol):
-    """What goes on in another process as it would have here."""
+    """State that is saved and restored, so that another process continues exactly as this one would."""
 
     def state(self) -> dict[str, Any]:
         """Arrays, numbers and JSON data by name."""
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Goes on from what ``state`` gave, also in another process."""
+        """Continues from what ``state`` gave, also in another process."""
 
 
 @runtime_checkable
 class Proving(Protocol):
-    """What an improving planner has beside, where it can prove something."""
+    """Lower bound of an improving planner that can prove one."""
 
     def proven_s(self) -> float:
         """Seconds: no placement that fits takes less in the simulator; 0 where nothing is proven."""

@@ -1,4 +1,4 @@
-"""A biased random-key genetic algorithm over groups of units."""
+"""Population methods over groups of units: a biased random-key genetic algorithm, and cross-entropy."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class Brkga(CoarseToFine):
         return float(counts.max(axis=1).mean())
 
     def _go_on(self) -> None:
-        """With finer groups near the best plan, after the finest ones anew with the coarsest."""
+        """Continues with finer groups near the best plan, after the finest ones anew with the coarsest."""
         super()._go_on()
         self._keys, self._times = np.zeros((0, self._groups.count)), np.zeros(0)
 
@@ -132,7 +132,7 @@ class Brkga(CoarseToFine):
         return {**super().state(), "keys": self._keys, "times": self._times}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Goes on from what ``state`` gave."""
+        """Continues from what ``state`` gave."""
         super().restore(state)
         self._keys, self._times = np.array(state["keys"], np.float64), np.array(state["times"], np.float64)
 
@@ -168,7 +168,7 @@ SPEC = MethodSpec(
 )
 
 
-# Cross-entropy minimization over groups of units.
+# Cross-entropy minimization.
 
 _CEM_MOST = 2**20
 
@@ -244,7 +244,7 @@ class Cem(CoarseToFine):
             self._go_on()
 
     def _go_on(self) -> None:
-        """With finer groups near the best plan, after the finest ones anew with the coarsest."""
+        """Continues with finer groups near the best plan, after the finest ones anew with the coarsest."""
         super()._go_on()
         self._probability = table_near(self._groups.legal, self._best_devices())
 
@@ -253,7 +253,7 @@ class Cem(CoarseToFine):
         return {**super().state(), "rounds": self._rounds, "probability": self._probability.copy()}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Goes on from what ``state`` gave."""
+        """Continues from what ``state`` gave."""
         super().restore(state)
         self._rounds = int(state["rounds"])
         self._probability = np.array(state["probability"], np.float64)

@@ -1,4 +1,4 @@
-"""A plan that leaves every layer whole, made of one that does not."""
+"""Plans of whole layers, made of plans of single ops; cheap placements for a search to begin with."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def whole_layers(
     )
 
 
-# Placements that cost next to nothing to make, for a search to begin at.
+# Cheap placements for a search to begin with.
 
 _DRAWN = 16
 

@@ -133,7 +133,7 @@ class WindowModel:
             model.add_no_overlap(intervals)
 
     def _joins(self) -> cp_model.LinearExprT:
-        """What the step takes longer for who takes part."""
+        """Largest join time of the devices that take part, which the step takes longer."""
         window = self._window
         if not any(window["join"]):
             return 0

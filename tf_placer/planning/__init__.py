@@ -1,1 +1,1 @@
-"""From a request to a plan: stages, outcome."""
+"""Planning of a request: its stages, the road from program to plan, and the outcome."""

@@ -1,4 +1,4 @@
-"""Search where the devices are there to ask: simulate, measure the best, refit, search again, race."""
+"""Live search on real devices: simulate, measure the best, refit, search again, race."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _FEWER = ((2, 15), (1, 10))
 
 @dataclasses.dataclass(frozen=True)
 class LiveConfig:
-    """How a live search spends its time.
+    """Settings of a live search.
 
     Attributes:
       searches: each has an equal share of the budget and a simulator refitted to all that was measured before.
@@ -153,7 +153,7 @@ class Part:
 
 
 def searchers(method: str) -> tuple[str, ...]:
-    """Who searches where a method does: it, the plain search, if it stands beside it, and random search."""
+    """Methods that search: the one asked for, the plain search if it is its companion, and random search."""
     roles = methods.find(method).roles
     if Role.REFERENCE in roles:
         return ()
@@ -163,7 +163,7 @@ def searchers(method: str) -> tuple[str, ...]:
 
 
 def live_parts(method: str, searches: int) -> list[Part]:
-    """What a live search does, in its order; random search only once, unless it is asked for."""
+    """Parts of a live search in their order; random search only once, unless it is asked for."""
     found = [Part(MEASURE, lambda live, _: live.measure_what_is_there())]
     control = methods.the(Role.CONTROL).name
     for turn in range(searches):
@@ -364,7 +364,7 @@ class LiveSearch:
         self._proposed = None
 
     def _is_known(self, plan: Placement) -> bool:
-        """Whether a plan was measured already."""
+        """True if a plan was measured already."""
         digest = plan.decisions.digest(0, self._problem)
         return any(_decisions(trial).digest(0, self._problem) == digest for trial in self._trials)
 
@@ -407,7 +407,7 @@ class LiveSearch:
         self._refit()
 
     def result(self, method: str) -> Outcome:
-        """What is recommended, and beside it the best of each method.
+        """Outcome: the recommended plan and the best plan of each method.
 
         Args:
           method: that was asked for.
@@ -477,7 +477,7 @@ class LiveSearch:
         return min((trial for trial in own if trial.measured_s is not None), key=_standing, default=None)
 
     def _choose(self, single: int | None, ran: Sequence[int], why: str) -> tuple[int, str]:
-        """Which trial to recommend, and one sentence that says why."""
+        """Index of the trial to recommend, and one sentence that says why."""
         trials, samples = self._trials, self._samples
         fastest = min(samples or ran, key=lambda i: trials[i].measured_s or 0.0)
         if single is None:

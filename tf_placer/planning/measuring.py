@@ -54,7 +54,7 @@ class Measuring:
     def stages(
         self, count: int, then: Callable[[Measuring], object] = lambda _: None, meanwhile: str = ""
     ) -> list[Stage]:
-        """From the start of the workers to their end.
+        """Stages from the start of the workers to their end.
 
         Args:
           count: plans that will be timed.

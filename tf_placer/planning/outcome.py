@@ -1,4 +1,4 @@
-"""Outcome of a run: one plan with its times, beside the others, for every producer and every reader."""
+"""Outcome of a run: one plan with its times and its rivals, for every producer and every reader."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Timed:
         return Timed(name, simulated_s=search.runtime_s, search=search, **{**found, **more})
 
     def measured(self, times: Measurement) -> Timed:
-        """With the time that the plan takes by itself, or with the reason why it does not run.
+        """Candidate with the time that the plan takes by itself, or with the reason why it does not run.
 
         Args:
           times: of this plan alone.
@@ -116,7 +116,7 @@ class Timed:
 
     @property
     def is_single(self) -> bool:
-        """Whether it is the best single device, the reference of all others."""
+        """True for the best single device, the reference of all others."""
         return self.name == SINGLE
 
     @property
@@ -234,7 +234,7 @@ class Outcome:
 
     @property
     def num_layers(self) -> int:
-        """How many layers have ops of their own, beside those of layers inside them."""
+        """Number of layers that have ops of their own, besides those of layers inside them."""
         return 0 if self.layers is None else len(np.unique(self.layers.layer_of_op))
 
     @property
@@ -244,7 +244,7 @@ class Outcome:
 
     @property
     def recommended(self) -> Timed:
-        """What a live search has decided, the plan of least memory where that was sought, or else the fastest."""
+        """Plan that a live search decided on, else the plan of least memory if that was sought, else the fastest."""
         if self.decided is not None:
             return self.decided
         if self.written.search is not None and self.written.search.least_memory is not None:
@@ -272,7 +272,7 @@ class Outcome:
 
     @functools.cached_property
     def room(self) -> Room | None:
-        """What the step needs of a single device; None where one holds it."""
+        """Memory that the step needs of a single device; None where one holds it."""
         return room_needed(self.problem)
 
     @functools.cached_property
@@ -282,7 +282,7 @@ class Outcome:
 
     @property
     def _proven_s(self) -> float:
-        """What one method proves holds for all."""
+        """Largest lower bound that any method has proven, in seconds; it holds for all."""
         return max((one.search.proven_s for one in self.candidates if one.search is not None), default=0.0)
 
     @property
@@ -298,11 +298,11 @@ class Outcome:
 
     @property
     def lower_bound_s(self) -> float:
-        """No placement takes less in the simulator."""
+        """Lower bound on the step time of any placement in the simulator, in seconds."""
         return max(self._lower_bounds.best_s, self._proven_s)
 
     def is_optimal(self, candidate: Timed) -> bool:
-        """Whether it is proven that no placement that fits is faster in the simulator."""
+        """True if it is proven that no placement that fits is faster in the simulator."""
         by_simulator = candidate.search is not None and candidate.search.evaluator == SIMULATED
         return by_simulator and takes_no_more(candidate.simulated_s or 0.0, self.lower_bound_s)
 
@@ -396,7 +396,7 @@ def outcome_of_plan(placement: Placement, kept: Mapping[str, Any], item: Item | 
 
 
 def kept_of_plan(outcome: Outcome) -> dict[str, Any]:
-    """What the file of a function's plan has beside its devices."""
+    """Entries of a function's plan file besides its devices."""
     times = {
         key: getattr(outcome.named(row) or Timed(row), field) for key, (row, field) in _KEPT_TIMES.items()
     }
@@ -404,11 +404,11 @@ def kept_of_plan(outcome: Outcome) -> dict[str, Any]:
     return times | {name: getattr(outcome, name) for name in _KEPT} | {"correction": correction}
 
 
-# The plan of whole layers, beside one of single ops or in place of it.
+# Plans of whole layers, in addition to a plan of single ops or in place of it.
 
 
 def in_layers(outcome: Outcome, seed: int) -> Outcome:
-    """With a plan of whole layers, made of the one that would be written; a plan that was given stays it."""
+    """Outcome with a plan of whole layers, made of the one that would be written; a plan that was given stays it."""
     problem = outcome.problem
     layers = with_units_whole(problem, layers_of(problem))
     whole = None
@@ -418,7 +418,7 @@ def in_layers(outcome: Outcome, seed: int) -> Outcome:
 
 
 def beside_layers(outcome: Outcome, seed: int) -> Outcome:
-    """With the step time of whole layers beside a plan of single ops, found in a moment.
+    """Outcome with the step time of whole layers next to a plan of single ops, found in a moment.
 
     There is none where the program has no layers, the plan was given, has one device or the least memory, and after
     Ctrl-C.

@@ -1,4 +1,4 @@
-"""The road from a request to a plan, whoever asks: what is known on the way, and the stages that it is made of."""
+"""The road from a request to a plan, for commands and ``auto_place`` alike: its state, and its stages."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def searching(method: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Asked:
-    """What a plan is searched for, where, and how long.
+    """Search request: program, devices, method, and budget.
 
     Attributes:
       name: of the program, under which durations are kept.
@@ -78,7 +78,7 @@ class Asked:
 
     @property
     def where(self) -> str:
-        """What durations are kept under that the cluster matters for."""
+        """Key of durations that depend on the cluster."""
         return f"{self.name} on {self.cluster.name}"
 
 
@@ -153,7 +153,7 @@ class Road:
 
     @property
     def step_s(self) -> float:
-        """Of the best single device, as the costs have it, if ops follow each other; by a rule where none are known."""
+        """Step time of the best single device, one op after the other, by the costs; by a rule where none are known."""
         if self.built is None:
             return self.assumed_ops * _OP_S
         return float(self.built.compute_ns.sum(axis=0).min()) / 1e9
@@ -181,7 +181,7 @@ class Road:
         return Stage(name, run, end_s, ending if share else "", share=share / parts)
 
     def budget_in(self, seconds: float) -> Budget:
-        """What was asked for, in no more than so many seconds."""
+        """Requested budget, cut to so many seconds."""
         return Budget(min(seconds, self.asked.budget.seconds), self.asked.budget.evaluations)
 
     def search(

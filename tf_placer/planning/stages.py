@@ -1,4 +1,4 @@
-"""Stages of some work: one list that is announced, run in its order, timed, and given its shares of a budget."""
+"""Stages of work: one list that is announced, run in order, timed, and given shares of a budget."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Stages:
         durations: Durations | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Begins, or goes on with what ``begun_s`` says has begun.
+        """Begins at ``begun_s()``, which may be before now.
 
         Args:
           console: where lines go.
@@ -123,7 +123,7 @@ class Stages:
         return Stage(name, run, self.durations.known(key, rule_s), key)
 
     def then(self, stages: Sequence[Stage]) -> None:
-        """Puts these in the place of all that follow the running stage; a much longer wait than announced is told."""
+        """Replaces all stages after the running one; a much longer wait than announced is reported."""
         before_s = self.remaining_s
         self._ahead = list(stages)
         after_s = self.remaining_s
@@ -181,7 +181,7 @@ class Stages:
 
     @property
     def _running_s(self) -> float:
-        """What is left of the running stage."""
+        """Time left of the running stage."""
         running = self._running  # read once: a terminal is refreshed by another thread
         if running is None:
             return 0.0
@@ -234,7 +234,7 @@ class Stages:
         return self._room_s(planned) / sum(stage.share for stage in planned)
 
     def _room_s(self, stages: Sequence[Stage]) -> float:
-        """What is left of the budget for shares beside these: a fifth or a second of it however long these take."""
+        """Budget in seconds left for the shares besides these stages; at least a fifth of it or a second."""
         others_s = sum(self._expected_s(stage, 0.0) or 0.0 for stage in stages) + self._running_s
         least_s = max(_LEAST_SHARE * self._budget_s, min(_LEAST_S, self._budget_s))
         return max(self._budget_s - self.elapsed_s - others_s, least_s)
@@ -251,7 +251,7 @@ class Stages:
 
     @property
     def _pace(self) -> float:
-        """How much longer stages took than was thought, of those whose length is found."""
+        """Ratio of actual to estimated time of the stages whose length is found."""
         done = [(s.seconds, took_s) for s, took_s in self._done if s.key and s.seconds and not s.share]
         thought_s = sum(thought for thought, _ in done)
         if thought_s < _ENOUGH_S:
@@ -259,7 +259,7 @@ class Stages:
         return min(max(sum(took_s for _, took_s in done) / thought_s, _LEAST_PACE), _MOST_PACE)
 
     def _line(self) -> rich.text.Text:
-        """Of a terminal."""
+        """Progress line for a terminal."""
         now = self._running
         if now is None:
             return rich.text.Text("")
@@ -289,7 +289,7 @@ def about(seconds: float | None) -> str:
 
 
 def begun_s() -> float:
-    """When the work began that is waited for, on the clock of ``time.monotonic``; now where nobody said."""
+    """Start of the work that is waited for, on the clock of ``time.monotonic``; now if none was set."""
     told = _begun_s.get()
     return time.monotonic() if told is None else told
 
@@ -305,7 +305,7 @@ def begins_at(when_s: float) -> Iterator[None]:
 
 
 def process_start_s() -> float:
-    """When this process was started, on the clock of ``time.monotonic``: importing takes seconds, which are waited."""
+    """Start of this process, on the clock of ``time.monotonic``: importing takes seconds, which are waited."""
     fields = pathlib.Path("/proc/self/stat").read_text(encoding="utf8").rpartition(")")[2].split()
     since_boot_s = int(fields[_STAT_START_TIME]) / os.sysconf("SC_CLK_TCK")
     age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - since_boot_s

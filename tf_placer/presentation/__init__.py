@@ -1,4 +1,4 @@
-"""What was found in the formats of the tools that people have: Chrome traces, which Perfetto opens too."""
+"""Results in the formats of common tools: Chrome traces, which Perfetto opens too."""
 
 from tf_placer.presentation.chrome_trace import chrome_trace
 from tf_placer.presentation.chrome_trace import write_timeline

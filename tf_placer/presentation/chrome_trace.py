@@ -1,4 +1,4 @@
-"""A plan's step as a Chrome trace: a file that Perfetto (ui.perfetto.dev) and chrome://tracing open."""
+"""Chrome traces of a step, simulated or traced by the runtime, for Perfetto (ui.perfetto.dev) and chrome://tracing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.audit import owner
 
-# One process of a Chrome trace: rows of spans, counters and arrows, as the events that the format wants.
+# One process of a Chrome trace: rows of spans, counters and arrows, as events of the format.
 
 Event = dict[str, Any]
 
@@ -148,7 +148,7 @@ def _us(time_ns: int) -> float:
     return int(time_ns) / 1000
 
 
-# A simulated step as a process of a Chrome trace.
+# A simulated step as a process.
 
 
 def simulated_process(timeline: StepTimeline, pid: int) -> list[Event]:
@@ -225,7 +225,7 @@ class _SimulatedProcess:
         return Span(name if kind in ("op", "transfer") else f"{kind} {name}", kind, start_ns, end_ns, args)
 
     def _add_arrow(self, transfer: int) -> None:
-        """From the op that makes a tensor over its way to the first that reads it there, of those that take time."""
+        """Adds the arrow of a transfer: from the producer to the first reader there, of ops that take time."""
         timeline, problem = self._timeline, self._problem
         producer = int(timeline.transfer_producer[transfer])
         begin, end = problem.consumer_offset[timeline.transfer_tensor[transfer] :][:2]
@@ -248,7 +248,7 @@ class _SimulatedProcess:
             self._process.add_arrow(problem.op_names[producer], points)
 
 
-# A step that the runtime traced as a process of a Chrome trace.
+# A step that the runtime traced as a process.
 
 _RECEIVED = "RecvTensor"
 _SOURCE = "_SOURCE"
@@ -321,7 +321,7 @@ def _received(node: tf.compat.v1.NodeExecStats) -> Span:
 
 
 def _times_ns(node: tf.compat.v1.NodeExecStats) -> tuple[int, int]:
-    """When it ran; what crosses has microseconds only."""
+    """Start and end of a node; times of transfers have microseconds only."""
     if node.all_start_nanos:
         return node.all_start_nanos + node.op_start_rel_nanos, node.all_start_nanos + node.op_end_rel_nanos
     start_us = node.all_start_micros

@@ -1,1 +1,1 @@
-"""What is to be placed: ``Problem``, ``Placement``, and how good one can be."""
+"""The placement problem: ``Problem``, ``Placement``, and lower bounds on a placement's step time."""

@@ -19,7 +19,7 @@ from tf_placer.graph.sizes.output_specs import tensor_bytes
 from tf_placer.problem.check_arrays import TensorTable, tensor_table
 from tf_placer.problem.problem import Problem
 
-# Which outputs have the memory of an input, by the rules of TensorFlow's kernels.
+# Outputs that share the memory of an input, by the rules of TensorFlow's kernels.
 
 # Op type -> the input that its outputs are views of. Of one with several outputs: all of that input.
 VIEWS: Mapping[str, int] = {op_type: int(position) for op_type, position in values("view").items()}
@@ -34,7 +34,7 @@ def _written(text: str) -> tuple[int, Sequence[int]]:
 WRITES_INTO: Mapping[str, tuple[int, Sequence[int]]] = {
     op_type: _written(text) for op_type, text in values("into").items()
 }
-# What these read is not theirs alone.
+# The outputs of these exist before the step, or belong to a kernel or to the caller.
 _KEEPS_ITS_OUTPUT = having("held_elsewhere")
 # A variable that one of these touches gives away copies.
 _SPARSE_ACCESS = ("ResourceGather", "ResourceScatter", "ResourceSparseApply")

@@ -1,4 +1,4 @@
-"""Lower bounds on the step time of any placement: how much room a result leaves."""
+"""Lower bounds on the step time of any placement, which limit how much faster one can be."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import scipy.sparse
 from tf_placer.problem.memory_bounds import bytes_while_running
 from tf_placer.problem.problem import Problem
 
-# Where units can be in any placement that fits: memory rules out some of the devices that they may run on.
+# Devices of units in any placement that fits: memory rules out some of those they may run on.
 
 
 def possible_devices(problem: Problem) -> np.ndarray:
@@ -37,12 +37,12 @@ def possible_devices(problem: Problem) -> np.ndarray:
     return problem.allowed
 
 
-# How much of a step must come before and after each op, with the transfers that cannot be avoided.
+# Heads and tails: the work before and after each op, with the transfers that cannot be avoided.
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class EarliestTimes:
-    """Of any placement in which units are only where they can be.
+    """Earliest times of ops in any placement in which units are only where they can be.
 
     Attributes:
       cost_ns: [N, D] float64, whole numbers, time of each op; infinite where it cannot be.
@@ -113,7 +113,7 @@ def _over_links(problem: Problem, num_bytes: np.ndarray, there_ns: np.ndarray, f
     return best
 
 
-# Units shared fractionally among devices: a bound that knows streams and memory, and nothing of order.
+# Fractional shares of units among devices: a bound that knows streams and memory, and nothing of order.
 
 _CLASSES = 256
 
@@ -236,7 +236,7 @@ MEANING = {
 
 @dataclasses.dataclass(frozen=True)
 class LowerBounds:
-    """No legal placement of the problem that fits ends sooner than any of these, in whatever order ops run.
+    """Lower bounds on the step time of any legal placement that fits, in whatever order ops run.
 
     The first three know neither memory nor transfers. The others do: units are only where they fit, ops pay for
     links that they cannot avoid, and a device that takes part pays for it.

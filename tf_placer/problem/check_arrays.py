@@ -1,4 +1,4 @@
-"""The arrays of a problem, held against what is said of them: shapes, signs, positions, sums."""
+"""Checks of a problem's arrays: shapes, signs, positions, sums; edges to tensors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tf_placer.cluster.cluster import Cluster
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TensorTable:
-    """T tensors by ascending producer, and who waits for each (see ``Problem``)."""
+    """T tensors by ascending producer, and the consumers of each (see ``Problem``)."""
 
     producer: np.ndarray  # [T] int32
     output: np.ndarray  # [T] the id of each among its producer's
@@ -160,7 +160,7 @@ def checked_units(
 def _parted(
     unit: int, units: np.ndarray, allowed: np.ndarray, names: tuple[str, ...], cluster: Cluster
 ) -> str:
-    """Which ops of a unit have no device in common: two that have none by themselves, if there are such."""
+    """Ops of a unit that have no device in common: two that have none by themselves, if there are such."""
     ops = np.flatnonzero(units == unit)
     ops = ops[np.unique(allowed[ops], axis=0, return_index=True)[1]]  # as few as there are choices of devices
     apart = [(a, b) for a in ops for b in ops if not (allowed[a] & allowed[b]).any()]

@@ -1,4 +1,4 @@
-"""What a batch of plans decides: devices, and where it is decided an order of execution and fusion clusters."""
+"""Decisions of a batch of plans: devices and, if decided, an order of execution and fusion clusters."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tf_placer.problem.problem import Problem, placement_rows
 
 NO_CLUSTER = -1
 _PROBLEM = "give what tf_placer.build_problem returns"
-# What an op has about which a plan decides nothing.
+# Values for an op about which a plan decides nothing.
 UNDECIDED = {"priority_of_op": 0, "cluster_of_op": NO_CLUSTER}
 _FIELDS = ("device_of_unit", *UNDECIDED)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Decisions:
-    """What B plans of one problem decide; legal or not, which the problem knows.
+    """Decisions of B plans of one problem; their legality is checked by the problem.
 
     Arrays are kept as read-only copies. Tensors stay tensors, so that only the rows that are wanted are copied out.
 
@@ -120,7 +120,7 @@ class Decisions:
 
 
 def decisions_of(value: object, problem: Problem) -> Decisions:
-    """What is given for plans of a problem: an array [B, U], a list of rows, a tensor, or ``Decisions``.
+    """Decisions from plans of a problem: an array [B, U], a list of rows, a tensor, or ``Decisions``.
 
     Raises:
       InputError: no whole numbers, or other shapes.

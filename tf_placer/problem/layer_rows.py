@@ -44,7 +44,7 @@ class LayerRow:
         return float(self.compute_ns.sum() / 1e9)
 
     def on(self, names: Sequence[str]) -> str:
-        """Where it is: a device, or several with the share of the time that each has; of ops where nothing costs.
+        """Device of the layer, or several with the share of the time that each has; of ops where nothing costs.
 
         Args:
           names: [D] of the devices.

@@ -1,4 +1,4 @@
-"""The layers of a program: which op belongs to which, by name scopes, by variables, and by what feeds what."""
+"""The layers of a program and the ops of each, by name scopes, variables and edges; plans of layers."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from colocation.op_facts import VARIABLES
 from tf_placer.base.arguments import InputError, nearest
 from tf_placer.problem.problem import Problem
 
-# Name scopes: the part of an op's name that its program gave, without what TensorFlow put before and behind it.
+# Name scopes: the part of an op's name that its program gave, without TensorFlow's prefixes and suffixes.
 
 Scope = tuple[str, ...]
 
-# What TensorFlow puts before the names of gradients and of ops whose call was inlined.
+# TensorFlow's prefixes of the names of gradients and of ops whose call was inlined.
 _PREFIX = re.compile(r"(gradient_tape|gradients|grad_ys|(Stateful)?PartitionedCall)(_\d+)?")
 _COUNT = re.compile(r"_\d+\Z")
 _GRADIENT = "_grad"
@@ -60,13 +60,13 @@ def _scope(path: str, ops: set[str], kinds: set[str], known: dict[str, Scope]) -
 
 
 def _is_op(parts: Sequence[str], first: int, ops: set[str], kinds: set[str]) -> bool:
-    """Whether ``parts``, or what is left without the first of them, is the name of an op, or its last a type of ops."""
+    """True if ``parts``, or all but the first of them, name an op, or if the last is a type of ops."""
     last = parts[-1].removesuffix(_GRADIENT)
     names = ("/".join(parts), "/".join((*parts[first:-1], last)))
     return without_count(last) in kinds or any(name in ops for name in names)
 
 
-# The layers of ops whose names say none, from the ops that they read and feed.
+# Layers of ops whose names say none, from the ops that they read and feed.
 
 
 def layer_of_neighbours(given: Sequence[Scope], producer: np.ndarray, consumer: np.ndarray) -> list[Scope]:
@@ -101,12 +101,12 @@ def _spread(found: list[Scope], edges: Sequence[tuple[int, int]]) -> None:
         found[op] = found[op] or layer or ()
 
 
-# Which name scopes are layers, and what they are called: both are told by the variables that are read in them.
+# Scopes that are layers, and their names: both follow from the variables that are read in them.
 
 
 @dataclasses.dataclass(frozen=True)
 class VariableScopes:
-    """Where the variables of a program belong.
+    """Scopes that the variables of a program belong to.
 
     Attributes:
       home: variable's op -> scope of the layer that it belongs to; () where nothing says so.
@@ -160,7 +160,7 @@ def _counted(part: str, name: str) -> bool:
 
 
 def layer_names(layers: Iterable[Scope], named_by: Mapping[Scope, Scope]) -> dict[Scope, Scope]:
-    """What each layer is called: as its variables say, and where those say it of one, its siblings alike.
+    """Names of layers: as their variables say and, where those say it of one, of its siblings too.
 
     A layer without variables loses its count only where a sibling's variables show that Keras counted, and where no
     sibling would be called the same; so does what is around a layer that was counted. Layers that read the same
@@ -341,7 +341,7 @@ def _as_tree(layer_of_op: Sequence[Scope], variables: VariableScopes) -> Layers:
     )
 
 
-# Plans of layers: a few lines that say where layers are, and what they mean for every unit.
+# Plans of layers: a few lines of layer and device, expanded to every unit.
 
 NO_LINE = -1
 

@@ -1,4 +1,4 @@
-"""What no placement can hold less of: bounds on the fullest accelerator's share of its memory."""
+"""Lower bounds on memory: on the fullest accelerator's share of its memory, for any placement."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.problem.problem import Problem
 
-# Why a problem cannot fit in its devices' memory, where that can be proven without trying.
+# Proofs that a problem cannot fit in its devices' memory, found without trying.
 
 _HOLDERS = 3  # that are named where all devices together are too small
 
@@ -126,7 +126,7 @@ def fullest_share(cluster: Cluster, peak_bytes: np.ndarray) -> np.ndarray:
 
 
 def least_share(problem: Problem, within_s: float = math.inf) -> float:
-    """No placement whose step takes at most ``within_s`` seconds has a smaller ``fullest_share``.
+    """Lower bound on ``fullest_share`` of any placement whose step takes at most ``within_s`` seconds.
 
     The larger of two bounds. Of each unit: somewhere it is, with what one of its ops reads and writes while it runs.
     Of all together: what stays with them is on accelerators, but for what the other devices have memory for, and time

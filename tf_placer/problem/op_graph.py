@@ -1,4 +1,4 @@
-"""The graph between ops: what planners look at that take op by op."""
+"""The graph between ops, for planners that decide op by op."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.problem.check_arrays import tensor_of_edge
 
-# How long a tensor takes from one device to another when nothing else is on its way.
+# Transfer times between devices over idle links.
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TransferTimes:
-    """What the links of a cluster take, sending and receiving included.
+    """Transfer times over the links of a cluster, sending and receiving included.
 
     A tensor of b bytes takes ``fixed_ns + ns_per_byte * b``. That is what the simulator takes for it where its channel
     is free and neither end has anything else to do, but for rounding to whole nanoseconds.

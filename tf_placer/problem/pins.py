@@ -1,4 +1,4 @@
-"""Ops that must be where a user says; everything else is placed around them."""
+"""Pins: ops that must be on a device by a user's or the program's request; the rest is placed around them."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def what_ties(item: Item, op_a: int, op_b: int) -> str:
 
 
 def why_not_allowed(item: Item, problem: Problem, op: int, device: int) -> str:
-    """Why an op's unit cannot be on a device: which op has no kernel there, and what ties the two; one line."""
+    """Reason why an op's unit cannot be on a device: the op without a kernel there, and their tie; one line."""
     has_kernel = analytic_costs(item, problem.cluster).allowed[:, device]
     members = (problem.unit_of_op == problem.unit_of_op[op]).nonzero()[0]
     blocking = [int(member) for member in members if not has_kernel[member]]
@@ -232,7 +232,7 @@ def _name(problem: Problem, device: int) -> str:
     return problem.cluster.devices[device].name
 
 
-# Ops stay where the program itself asks for them, as far as the cluster has such devices.
+# Requests of the program itself, as far as the cluster has such devices.
 
 _TOLD = 3  # reasons; a message is one line
 _LOCALHOST = "/job:localhost/replica:0/task:0"
@@ -240,7 +240,7 @@ _LOCALHOST = "/job:localhost/replica:0/task:0"
 
 @dataclasses.dataclass(frozen=True)
 class Respected:
-    """What became of the devices that a program asks for.
+    """Problem narrowed to the devices that a program requests, and a count of the requests that were dropped.
 
     Attributes:
       problem: each op that gets what it asks for, and with it its unit, allowed on such devices only.

@@ -1,4 +1,4 @@
-"""A placement: one device per unit, what else a plan decides, and the file that keeps it."""
+"""A placement: one device per unit, the other decisions of a plan, and the file that keeps it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tf_placer.problem.decisions import NO_CLUSTER, Decisions, decisions_of
 from tf_placer.problem.layers import NO_LINE, Layers, device_of_lines, layer_lines, layer_of_unit, layers_of
 from tf_placer.problem.problem import Problem
 
-# Plans as data: what a placement.json says, before it is held against a graph.
+# Plans as data: the content of a placement.json, before it is checked against a graph.
 
 DEVICES_ONLY, WITH_SCHEDULE, WITH_LAYERS = SCHEMA_VERSIONS = (1, 2, 3)
 SCHEMA_PATH = pathlib.Path(__file__).with_name("placement.schema.json")
@@ -109,7 +109,7 @@ class PlanFile:
 
     @property
     def schedules(self) -> bool:
-        """It decides more than devices."""
+        """True if it decides more than devices."""
         return bool(self.priorities or self.clusters)
 
     def op_by_op(self, problem: Problem, is_part: bool = False) -> PlanFile:
@@ -378,7 +378,7 @@ class Placement:
         return json.dumps({**plan, **devices, **schedule}, indent=1) + "\n"
 
     def _schedule(self) -> dict[str, dict[str, int]]:
-        """What the file has beyond devices: every op's priority, and the cluster of ops that are in one."""
+        """Entries of the file beyond devices: every op's priority, and the cluster of ops that are in one."""
         found, ops = {}, self.problem.op_names
         if self.priority_of_op is not None:
             found["priorities"] = dict(zip(ops, self.priority_of_op.tolist(), strict=True))
@@ -423,7 +423,7 @@ class Placement:
 
     @staticmethod
     def from_plan(plan: PlanFile, problem: Problem) -> Placement:
-        """A plan held against the graph that it was made for.
+        """Checks a plan against the graph that it was made for.
 
         Raises:
           InputError: it is for another graph, incomplete in devices or priorities, names an op or device that is not

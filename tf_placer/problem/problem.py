@@ -33,7 +33,7 @@ from tf_placer.problem.check_arrays import (
 )
 from tf_placer.problem.op_graph import OpGraph, TransferTimes
 
-# Problems as data: what Problem.save writes, before it is held against what a problem must be.
+# Problems as data: the file of Problem.save, before it is checked.
 
 SCHEMA_VERSION = 1
 _KIND = "a tf_placer problem"
@@ -103,7 +103,7 @@ def _nested(shapes: Any) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(shape) for shape in shapes)
 
 
-# A graph that was profiled elsewhere: the arrays of Problem.from_arrays made the fields of a problem.
+# Profiled graphs from elsewhere: the arrays of Problem.from_arrays made the fields of a problem.
 
 _IN_DIGEST = ("compute_ns", "edges", "edge_bytes", "edge_tensor", "resident_bytes", "output_bytes")
 

@@ -1,4 +1,4 @@
-"""The graph between units: what learned policies and partitioners look at."""
+"""The graph between units, for learned policies and partitioners; orders, memory and transfers of units."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def _hops(neighbors: list[np.ndarray], start: int) -> np.ndarray:
     return hops
 
 
-# Units and devices in the order in which simple planners take them.
+# Orders of units and devices for simple planners.
 
 
 def order_of_use(problem: Problem) -> np.ndarray:
@@ -182,7 +182,7 @@ def mean_ns(problem: Problem) -> np.ndarray:
     return total_ns / allowed.sum(axis=1)
 
 
-# How much memory each unit brings to the device that it is on.
+# Memory that each unit brings to its device.
 
 
 def held_bytes(problem: Problem) -> np.ndarray:
@@ -213,7 +213,7 @@ def held_bytes(problem: Problem) -> np.ndarray:
     return held
 
 
-# The tensors that a placement sends from device to device.
+# Tensors that a placement sends from device to device.
 
 
 @dataclasses.dataclass(frozen=True)

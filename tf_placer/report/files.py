@@ -1,4 +1,4 @@
-"""Files of an outcome: what `place` and `compare` leave in ``--out``, all of it or nothing."""
+"""Files of an outcome: all that `place` and `compare` write to ``--out``, complete or not at all."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tf_placer.rewrite.rewrite import apply_placement
 from tf_placer.search import methods
 from tf_placer.search.recorder import SearchResult
 
-# What a run writes, in the order in which it appears.
+# Files of a run, in the order in which they appear.
 SAVED_MODEL, META_GRAPH, PAGE = "saved_model", "placed_meta_graph.pb", "report.html"
 META_GRAPH_TEXT = "placed_meta_graph.pbtxt"  # where the program is a text
 TABLE, PICTURE = "compare.csv", "progress.png"
@@ -104,7 +104,7 @@ def write_report(
 def reserved_out(
     out: pathlib.Path, saved_model: str | None = None
 ) -> contextlib.AbstractContextManager[None]:
-    """Where results of this run, and of no other at the same time, can be written to ``out``: see ``reserved``.
+    """Reserves ``out`` for the results of this run, against other runs at the same time: see ``reserved``.
 
     Args:
       out: where they go.
@@ -167,7 +167,7 @@ def summary(outcome: Outcome) -> dict[str, Any]:
 
 
 def _of_layers(outcome: Outcome) -> dict[str, Any]:
-    """How many layers have ops, and what a plan of whole ones takes, if there is one."""
+    """Number of layers that have ops, and step time of a plan of whole layers, if there is one."""
     whole, devices = outcome.whole, [device.name for device in outcome.problem.cluster.devices]
     return {
         "layers": outcome.num_layers,
@@ -179,7 +179,7 @@ def _of_layers(outcome: Outcome) -> dict[str, Any]:
 
 
 def _of_memory(outcome: Outcome) -> dict[str, Any]:
-    """What the least memory cost, and what one device lacks; None where it does not apply."""
+    """Slow-down of the plan of least memory, and the memory that one device lacks; None where it does not apply."""
     found, room = outcome.search.least_memory, outcome.room
     return {
         "objective": "time" if found is None else "memory",
@@ -278,7 +278,7 @@ def _line(
     axis.plot(at[-1:], best_ms[-1:], "o", color=style["color"], markersize=4)
 
 
-# An outcome as a TensorBoard run: how each method got there, the layers, the plan and the placed graph.
+# TensorBoard run of an outcome: the progress of each method, the layers, the plan and the placed graph.
 
 PLAN = "plan"
 SIMULATED_MS, MEASURED_MS = "step/simulated_ms", "step/measured_ms"
@@ -318,7 +318,7 @@ def _write_curves(result: SearchResult, folder: pathlib.Path) -> None:
 
 
 def _write_settings(candidate: Timed, result: SearchResult, folder: pathlib.Path) -> None:
-    """The method's settings as hyperparameters, and its step time as what they are held against (the HPARAMS tab).
+    """The method's settings as hyperparameters, and its step time as their metric (the HPARAMS tab).
 
     A file of its own: the writer of the curves takes numbers alone.
     """
@@ -334,7 +334,7 @@ def _write_settings(candidate: Timed, result: SearchResult, folder: pathlib.Path
 
 
 def _hyperparameter(value: Any) -> bool | float | str:
-    """What the tab can show: it has truth values, numbers and texts."""
+    """Value in a type that the tab can show: truth values, numbers and texts."""
     return value if isinstance(value, bool | int | float | str) else str(value)
 
 
@@ -360,5 +360,5 @@ def layer_tree(placement: Placement) -> str:
 
 
 def _block(text: str) -> str:
-    """As it is: Markdown takes lines behind four spaces for code."""
+    """Text as a Markdown block, unchanged: lines behind four spaces are taken for code."""
     return "\n".join(f"    {line}" for line in text.splitlines())

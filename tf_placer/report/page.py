@@ -23,7 +23,7 @@ from tf_placer.report_page.draw_step import draw_step
 from tf_placer.report_page.page import HowTo, Page, Row, Section
 from tf_placer.search import methods
 
-# How to use the files that a run wrote.
+# Commands for the files that a run wrote.
 
 _OF_FILES = ("signature", "tags", "batch_size", "input_shape")  # of SavedModels and MetaGraphDefs
 _REPEATED = ("memory_limit", "input_shape")  # flags that are given once for each value
@@ -39,7 +39,7 @@ train_step = tf_placer.placed_function(train_step, placement, *example_args)"""
 
 
 def how_to(out: pathlib.Path, files: Collection[str], made_for: Mapping[str, Any]) -> tuple[HowTo, ...]:
-    """What to type, with the names of the files that are there.
+    """Commands to type, with the names of the files that are there.
 
     Args:
       out: the folder.
@@ -262,7 +262,7 @@ def _step_time(outcome: Outcome, row: Timed) -> Row:
 
 
 def _about(row: Timed) -> str:
-    """Of a method what it does, and where another found its plan inside it, what that one does."""
+    """Description of a method, and of the other one that found its plan inside it, if one did."""
     if row.name == _WHOLE_LAYERS:
         return "A plan that keeps every layer on one device."
     if row.name.startswith("data parallel"):
@@ -285,7 +285,7 @@ def _whole_layers(outcome: Outcome) -> tuple[Timed, ...]:
 
 
 def _curves(outcome: Outcome) -> tuple[Row, ...]:
-    """Of every candidate's search; of a live search, of each that it made, by method and number."""
+    """Curves of every candidate's search; of a live search, of each that it made, by method and number."""
 
     def curve(progress: SearchCurve, is_written: bool = False) -> Row:
         name, elapsed_s, best_s = progress

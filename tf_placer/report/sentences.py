@@ -1,4 +1,4 @@
-"""Sentences of an outcome: the plan that won, by how much and how clearly, and what to know before believing it."""
+"""Sentences of an outcome: the plan that won, its gain and how certain it is, and what to know before relying on it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SAME = 0.005  # a share of the step time that nobody would change a program for
 
 
 def verdict(outcome: Outcome) -> str:
-    """What is gained over a single device, or that nothing is; what memory, layers and the batch have to do with it."""
+    """Gain over a single device, or that there is none; the part of memory, layers and the batch in it."""
     return "\n".join(
         [
             _gained(outcome),
@@ -133,7 +133,7 @@ def capital(text: str) -> str:
 
 
 def fit_sentences(outcome: Outcome) -> list[str]:
-    """Where no single accelerator holds the step: what it needs, what holds most, and how the plan written fits."""
+    """Sentences for a step that no single accelerator holds: what it needs, what holds most, how the plan fits."""
     if outcome.room is None:
         return []
     name, peak_bytes, has_bytes = _fullest(outcome.search)
@@ -145,7 +145,7 @@ def fit_sentences(outcome: Outcome) -> list[str]:
 
 
 def least_memory_sentence(search: SearchResult) -> str:
-    """Of a search for the least memory: both plans' peaks, what the smaller one costs, and a lower bound."""
+    """Sentence on a search for the least memory: both plans' peaks, the cost of the smaller one, a lower bound."""
     found = search.least_memory
     assert found is not None, "the search was for it"
     name, peak_bytes, has_bytes = _fullest(search)
@@ -165,7 +165,7 @@ def least_memory_sentence(search: SearchResult) -> str:
 
 
 def _fullest(search: SearchResult) -> tuple[str, int, int]:
-    """Of the accelerator that takes the largest share of its memory: name, peak and memory in bytes."""
+    """The accelerator that takes the largest share of its memory: name, peak and memory in bytes."""
     cluster = search.placement.problem.cluster
     devices = [one for one, counts in zip(cluster.devices, accelerators(cluster), strict=True) if counts]
     fullest = max(devices, key=lambda device: search.peak_bytes[device.name] / device.memory_bytes)
@@ -176,7 +176,7 @@ def _fullest(search: SearchResult) -> tuple[str, int, int]:
 
 
 def _layer_sentences(outcome: Outcome) -> list[str]:
-    """By how much a plan of whole layers is slower; none where that is not known and was not asked for."""
+    """Sentences on how much slower a plan of whole layers is; none if that is not known and was not asked for."""
     whole, is_simulated = outcome.whole, outcome.written.measured_s is None
     if outcome.layers is None:
         if whole is None:
@@ -292,7 +292,7 @@ def use_of_plan(outcome: Outcome, is_used: bool | None) -> str:
 
 
 def why_not_used(outcome: Outcome) -> str:
-    """Why a plan was found and is not used, as the end of a warning."""
+    """Reason why a plan was found and is not used, as the end of a warning."""
     found = outcome.beside_unplaced or "not clearly faster than the function as it is"
     return (
         f"a plan was found and is {found} ({_last_times(outcome)}); keep_unplaced=False runs it all the same"
@@ -300,7 +300,7 @@ def why_not_used(outcome: Outcome) -> str:
 
 
 def _last_times(outcome: Outcome) -> str:
-    """By what came last: called in place, raced on the whole machine, measured, or simulated."""
+    """Times of the last comparison: called in place, raced on the whole machine, measured, or simulated."""
     for row, other in ((CALLED, UNPLACED_CALLED), (RACED, UNPLACED)):
         placed, unplaced = outcome.named(row), outcome.named(other)
         if placed is not None and unplaced is not None:

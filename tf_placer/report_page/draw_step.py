@@ -18,7 +18,7 @@ _SLICES = 400  # of the step, in each of which the page has the most memory in u
 
 
 def draw_step(problem: Problem, decisions: Decisions) -> StepView:
-    """What happens in the simulator in one step of one plan, which need not fit in memory.
+    """Events in the simulator of one step of one plan, which need not fit in memory.
 
     Raises:
       InputError: the plan is not one of the problem.
@@ -97,7 +97,7 @@ def _resident_bytes(problem: Problem) -> np.ndarray:
 
 
 def _channel_labels(problem: Problem, labels: Sequence[str]) -> tuple[str, ...]:
-    """What each channel is called: its link where it has only one, else its name with short names of devices."""
+    """Label of each channel: its link where it has only one, else its name with short names of devices."""
     cluster = problem.cluster
     channel = cluster.channel_of_link()
     found = []
@@ -136,7 +136,7 @@ def _on_path(timeline: StepTimeline, kind: str) -> np.ndarray:
 
 
 def _path_links(timeline: StepTimeline) -> tuple[tuple[int, int, int], ...]:
-    """Where the critical path goes on in another place: when, from where, and where."""
+    """Changes of place on the critical path: time, place before, place after."""
 
     def place(stretch: Stretch) -> int:
         if stretch.kind == "transfer":

@@ -1,4 +1,4 @@
-"""What the page of a report shows, as data: whoever has a plan to tell of fills it."""
+"""Content of a report's page, as data; filled by every command that has a plan to report."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-# One step of a plan as tables: what runs where and when, what crosses, memory, layers.
+# One step of a plan as tables: spans on devices and links, memory, layers.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +75,7 @@ class TransferTable:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ChoreTable:
-    """What devices themselves do for transfers, where hardware does not: the Y sends and receives.
+    """Transfer work of the devices themselves, where hardware does not do it: the Y sends and receives.
 
     Attributes:
       transfer, device: [Y] positions.

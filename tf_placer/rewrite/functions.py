@@ -1,4 +1,4 @@
-"""Names of library functions, and what their arguments stand for."""
+"""Names and arguments of library functions, and custom gradients of copied graphs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def with_functions_renamed(graph_def: tf.compat.v1.GraphDef, suffix: str) -> tf.
 
 
 def with_references_renamed(nodes: Iterable[node_def_pb2.NodeDef], new_name: Mapping[str, str]) -> None:
-    """Has nodes, which are changed, call functions by other names."""
+    """Renames the functions that nodes call, in place."""
     for node in nodes:
         node.op = new_name.get(node.op, node.op)
         for value in node.attr.values():
@@ -178,7 +178,7 @@ def _moved(
 
 
 def _here(captured: tf.Tensor, op: tf.Operation, name: str, may_add: bool) -> tf.Tensor:
-    """What stands in the graph of ``op`` for a captured tensor; itself where it is of no traced graph.
+    """Counterpart of a captured tensor in the graph of ``op``; itself where it is of no traced graph.
 
     Raises:
       InputError: it is not there, and cannot be added.

@@ -1,4 +1,4 @@
-"""Loads a SavedModel with its ops and variables on the devices that it names, or says why not."""
+"""Loader of a SavedModel with its ops and variables on the devices that it names."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tf_placer.rewrite.signature_body import call_of
 from tf_placer.rewrite.variables import move_to_devices
 from tf_placer.workers.present_devices import present_devices
 
-# The devices that a SavedModel names: for ops, for functions' ops, for variables and for tables.
+# Devices that a SavedModel names: for ops, for functions' ops, for variables and for tables.
 
 
 def saved_devices(model: SavedModel) -> tuple[str, ...]:
@@ -144,7 +144,7 @@ def _checked(model: SavedModel, devices: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_one(device: str, wanted: str) -> bool:
-    """Whether a full name is what a device string, in which parts may be left out, can mean."""
+    """True if a full name matches a device string, in which parts may be left out."""
     have, want = tf.DeviceSpec.from_string(device), tf.DeviceSpec.from_string(wanted)
     return all(
         getattr(want, part) in (None, getattr(have, part))
@@ -189,7 +189,7 @@ def _folder_of(model: SavedModel, rewritten: bool) -> Iterator[pathlib.Path]:
 
 @contextlib.contextmanager
 def _soft_placement() -> Iterator[None]:
-    """Without it TensorFlow does not put variables where they were saved."""
+    """Turns soft placement on, without which TensorFlow does not put variables where they were saved."""
     before = tf.config.get_soft_device_placement()
     tf.config.set_soft_device_placement(True)
     try:

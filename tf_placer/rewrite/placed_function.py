@@ -40,7 +40,7 @@ from tf_placer.rewrite.functions import (
 from tf_placer.rewrite.rewrite import check_can_be_written, check_made_for, check_placement, rewrite
 from tf_placer.rewrite.variables import check_movable, mark_as_placed, move_to_devices, variables_of_handles
 
-# Keeps what needs the calling process in it, where a plan is for other processes.
+# Ops that need the calling process, kept in it where a plan is for other processes.
 
 
 def with_host_ops_here(item: Item, device_of_op: Mapping[str, str]) -> Mapping[str, str]:
@@ -71,7 +71,7 @@ def with_host_ops_here(item: Item, device_of_op: Mapping[str, str]) -> Mapping[s
 
 
 def _is_at(device: str, address_space: str) -> bool:
-    """Whether a device is one of a process."""
+    """True if a device belongs to a process."""
     have, want = tf.DeviceSpec.from_string(device), tf.DeviceSpec.from_string(address_space)
     return (have.job, have.replica, have.task) == (want.job, want.replica, want.task)
 
@@ -82,7 +82,7 @@ def _is_at(device: str, address_space: str) -> bool:
 def shapes_behind_handles(
     graph_def: tf.compat.v1.GraphDef, inputs: Mapping[str, tf.Tensor]
 ) -> dict[str, tf.TensorShape]:
-    """Returns the shapes that inference knows once it is told what is behind the graph's handles.
+    """Returns the shapes that inference finds once the variables behind the graph's handles are known to it.
 
     TensorFlow infers shapes as it imports nodes, and only then can a handle be told its variable. What is read from it
     has no shape then, and forward-mode differentiation fails where it needs zeros of the shape of a gradient. So the
@@ -136,7 +136,7 @@ def shapes_behind_handles(
     }
 
 
-# The lines of a person's program that ops come from, kept in a graph that is made anew, so that errors name them.
+# Source lines of ops, kept in a graph that is made anew, so that errors name the user's program.
 
 
 def keep_stack_traces(traced: ConcreteFunction, graph: FuncGraph) -> None:

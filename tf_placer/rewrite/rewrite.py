@@ -1,4 +1,4 @@
-"""A plan written into a graph: the one way in which anything that is decided gets there."""
+"""A plan written into a graph: the only writer of device strings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tf_placer.graph.program.functions import functions_of
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement
 
-# Writes device strings into a GraphDef: the only place in the program that does.
+# Device strings of a GraphDef.
 
 _COLOCATION_PREFIX = b"loc:@"
 
@@ -108,7 +108,7 @@ def _check_colocation(graph_def: tf.compat.v1.GraphDef, devices: Sequence[str]) 
                 )
 
 
-# What is decided -> why no graph says it yet.
+# Decision -> why it is not written into graphs yet.
 _NOT_WRITTEN = {
     "priority_of_op": "TensorFlow's executor takes ready ops in an order of its own",
     "cluster_of_op": "no ops are fused",
@@ -162,7 +162,7 @@ def check_can_be_written(decisions: Decisions) -> None:
 
 
 def check_placement(name: str, value: object) -> Placement:
-    """``value``, when it is a placement; who gives a search's result is told where its placement is.
+    """``value`` if it is a placement; else an error that says where a search's result has its placement.
 
     Raises:
       InputError: it is something else.
@@ -183,7 +183,7 @@ def check_made_for(item: Item, placement: Placement) -> None:
         )
 
 
-# A placement written into a MetaGraphDef: its devices change, and nothing else.
+# Device strings of a MetaGraphDef; nothing else in it changes.
 
 
 def place_meta_graph(

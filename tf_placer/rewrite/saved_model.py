@@ -1,4 +1,4 @@
-"""Placements written into a SavedModel: signatures run where their plans say, all else is as it was."""
+"""Placements written into a SavedModel: signatures run where their plans say, all else is unchanged."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tf_placer.rewrite.signature_body import (
     replace_body,
 )
 
-# A placed graph beside the ops of a signature of TensorFlow 1, whose results are taken from it from then on.
+# Signatures of TensorFlow 1: a placed graph is added next to their ops, and their results are taken from it.
 
 
 def state_of(graph_def: tf.compat.v1.GraphDef) -> list[str]:
@@ -109,7 +109,7 @@ class HasPlacement(Protocol):
 
 
 def plan_file(signature: str) -> pathlib.Path:
-    """Where in an exported SavedModel the plan of a signature lies."""
+    """Path, in an exported SavedModel, of the plan of a signature."""
     return PLANS / f"{urllib.parse.quote(signature, safe='')}.json"
 
 
@@ -174,7 +174,7 @@ def export_placed(
     items: Mapping[str, Item],
     placements: Mapping[str, Placement],
 ) -> None:
-    """``export_saved_model`` for who has read the model and made its items already; the same ``target`` and errors.
+    """``export_saved_model`` of a model that is already read, with its items; the same ``target`` and errors.
 
     Args:
       model: is left alone.
@@ -241,7 +241,7 @@ def plans_in(path: str | os.PathLike[str]) -> dict[str, dict[str, str]]:
 
 
 class _Shared:
-    """What several signatures may have in common: there the first plan counts."""
+    """Parts that several signatures may have in common: there the first plan counts."""
 
     def __init__(self, model: SavedModel) -> None:
         self._model = model

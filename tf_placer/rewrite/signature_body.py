@@ -144,7 +144,7 @@ def listed(names: list[str]) -> str:
 
 
 class _Functions:
-    """The library of a SavedModel, and who calls what."""
+    """The library of a SavedModel, and the calls between its functions."""
 
     def __init__(self, model: SavedModel) -> None:
         self._model = model
@@ -191,7 +191,7 @@ class _Functions:
         return all(len(found) <= 1 for found in wanted.values())
 
     def copy_for_others(self, body: str, called: set[str]) -> None:
-        """Has other signatures call copies of what is given devices."""
+        """Gives other signatures copies of the functions that are given devices."""
         others = [name for name in self._of_signatures - {body} if name in self._of_name]
         needed = set().union(*(self.reached_from(other) for other in others)) - set(others)
         copied = sorted(name for name in needed if self.reached_from(name) & called)
@@ -234,7 +234,7 @@ class _Functions:
         }
 
     def paths(self, names: Iterable[str]) -> list[str]:
-        """Where functions are in the objects: ``"serve"``, ``"encoder.encode"``."""
+        """Paths of functions in the objects: ``"serve"``, ``"encoder.encode"``."""
         return sorted({self._path_of(name) for name in names})
 
     def _variables(self, numbers: Iterable[int]) -> set[int]:

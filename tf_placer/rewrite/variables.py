@@ -1,4 +1,4 @@
-"""Moves eager variables to the devices that a plan gives them."""
+"""Moves of eager variables to the devices that a plan gives them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from colocation.tensorflow_internals import (
 )
 from tf_placer.base.arguments import InputError
 
-# Finds what holds a variable's storage and cannot follow when the variable moves.
+# Holders of a variable's storage that cannot follow when the variable moves.
 
 # A thread that uses a variable again and again is between two uses for less than most of these looks.
 _LOOKS, _LOOK_EVERY_S = 20, 0.0005
@@ -73,11 +73,11 @@ class Storages:
         self._look_for_others()
 
     def why_held(self, handle: tf.Tensor) -> str:
-        """What holds a handle and cannot be given another, as the end of a sentence; empty where nothing does."""
+        """Holder of a handle that cannot be given another, as the end of a sentence; empty without one."""
         return self._reasons.get(id(handle), "")
 
     def is_placed(self, handle: tf.Tensor) -> bool:
-        """Whether a placed function has a handle: it could follow, but its ops were put where the variable is now."""
+        """True if a placed function has a handle: it could follow, but its ops were put where the variable is now."""
         return any(
             function in _placed and any(captured is handle for captured in function.captured_inputs)
             for function in self.functions

@@ -1,4 +1,4 @@
-"""What was asked is what runs: a plan compared with the graphs that the runtime made of it."""
+"""Audit of a plan: its devices compared with the graphs that run, its values with those of the step as it is."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tf_placer.base.arguments import InputError
 from tf_placer.graph.item import Item
 from tf_placer.runtime.graph_program import GraphProgram, build_program, open_program
 
-# What a step computes, as it is and placed: the same bits, or what is different.
+# Values of a step, as it is and placed: the same bits, or a list of differences.
 
 _SCOPE = "tf_placer_values"
 
@@ -143,12 +143,12 @@ def _relative(one: np.ndarray, other: np.ndarray) -> float:
     return max(apart / largest if largest else float(apart > 0), float(np.finfo(np.float64).tiny))
 
 
-# What the runtime calls ops that it has made of several.
+# Prefixes of the runtime's names for fused ops.
 _FUSED_PREFIXES = ("_Fused", "_Mkl")
 
 
 class Reason(enum.Enum):
-    """Why an op of the plan is in no graph that runs."""
+    """Reason why an op of the plan is in no graph that runs."""
 
     PRUNED = "no output and no side effect of the step needs it"
     LOWERED = "the runtime runs it as simpler ops, on the same device"
@@ -157,7 +157,7 @@ class Reason(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Audit:
-    """Where the ops of a plan run.
+    """Devices that the ops of a plan run on, compared with the plan.
 
     Attributes:
       in_place: how many are where the plan puts them.
@@ -261,7 +261,7 @@ class _Fused:
             self._found.add((node.name, node.device))
 
     def holds(self, node: node_def_pb2.NodeDef) -> bool:
-        """Whether a planned node that does not run itself is within a fused op: one that reads it, or what it reads."""
+        """True if a planned node that does not run itself is within a fused op: one that reads it, or that it reads."""
         neighbours = set(self._readers[node.name])
         if node.op == "BiasAddGrad":
             neighbours |= self._readers[parse_input(node.input[0])[1]]

@@ -1,4 +1,4 @@
-"""A placed graph made runnable by itself: variables and inputs resident, nothing fetched; or as a call of it is."""
+"""A placed graph as a runnable program: variables and inputs resident, nothing fetched; or run as a call is."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def _stand_in(
     iterator: str,
     prefix: str,
 ) -> list[Assignment]:
-    """Has the ops that read an iterator hand on zeros, which are resident beside them."""
+    """Replaces reads of an iterator by zeros, which are resident with them."""
     assignments: list[Assignment] = []
     for name, outputs in zip(item.index.names, item.outputs, strict=True):
         node = node_of_name[name]
@@ -154,7 +154,7 @@ def _stand_in(
 
 
 def empty_program() -> GraphProgram:
-    """Whose steps do nothing, and take as long as it takes to ask for one."""
+    """Program whose steps do nothing, and take as long as it takes to ask for one."""
     graph_def = tf.compat.v1.GraphDef()
     step = graph_def.node.add(name=f"{_SCOPE}/step", op="NoOp")
     return GraphProgram(graph_def, (), (step.name,))
@@ -217,7 +217,7 @@ def _step_ops(item: Item) -> tuple[str, ...]:
 
 
 def _values(item: Item) -> list[str]:
-    """The outputs that can be sent to who asks for them: a handle means nothing elsewhere."""
+    """The outputs that can be sent to the caller: a handle means nothing elsewhere."""
     outputs_of = dict(zip(item.index.names, item.outputs, strict=True))
     names = []
     for fetch in dict.fromkeys(item.fetches):
@@ -227,7 +227,7 @@ def _values(item: Item) -> list[str]:
     return names
 
 
-# Runs one GraphProgram on live workers, under a deadline that holds.
+# Run of one GraphProgram on live workers, under a strict deadline.
 
 _Result = TypeVar("_Result")
 

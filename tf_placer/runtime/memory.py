@@ -1,4 +1,4 @@
-"""Keeps a program within the described memory of the devices that it runs on."""
+"""Memory of a program on its devices: held within the described limits, and measured by trace."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class MemoryWatch:
     is_on: bool = False
 
     def settle(self) -> None:
-        """Before the program is loaded."""
+        """Settles the memory of every worker before the program is loaded."""
         for memory in self.memories:
             memory.settle()
 
@@ -70,16 +70,16 @@ class MemoryWatch:
 
     @property
     def is_mute(self) -> bool:
-        """Whether a worker left a question about its memory unanswered: it hangs, and so would the next program."""
+        """True if a worker left a question about its memory unanswered: it hangs, and so would the next program."""
         return any(memory.is_mute for memory in self.memories)
 
     def peak_bytes(self) -> dict[str, int]:
-        """Device name -> most bytes since ``begin`` (``WorkerMemory``), of the devices that can be told."""
+        """Device name -> most bytes since ``begin`` (``WorkerMemory``), of the devices for which that is known."""
         told = {memory.device.name: memory.peak_bytes() for memory in self.memories}
         return {name: peak for name, peak in told.items() if peak is not None}
 
 
-# The most bytes of tensors that a step has at once on each device, by the runtime's own trace.
+# Peak bytes of tensors of a step on each device, by the runtime's own trace.
 
 _RECEIVED = "RecvTensor"
 

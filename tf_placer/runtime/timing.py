@@ -1,4 +1,4 @@
-"""How a program is timed: warm-up, timed steps, what is reported."""
+"""Timing of a program: warm-up, timed steps, their median, and tests of a few noisy step times."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import scipy.stats
 
 from tf_placer.base import arguments
 
-# What a few noisy step times say of their median.
+# Statistics of a few noisy step times.
 
 
 def median_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
@@ -40,7 +40,7 @@ def median_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple
 
 
 def clearly_slower(samples: Sequence[float], reference: Sequence[float], confidence: float = 0.95) -> bool:
-    """Whether a program is slower than another that it was timed in turn with.
+    """True if a program is slower than another that it was timed in turn with.
 
     Compares turn by turn: what the machine does to a turn it does to both, and leaves their ratio alone. The
     program is slower when the interval of the median ratio lies above 1, so one that is no slower is taken
@@ -58,14 +58,14 @@ def clearly_slower(samples: Sequence[float], reference: Sequence[float], confide
 
 
 def clearly_differ(samples: Sequence[float], others: Sequence[float]) -> bool:
-    """Whether one of two programs that were timed in turn is ``clearly_slower`` than the other."""
+    """True if one of two programs that were timed in turn is ``clearly_slower`` than the other."""
     return clearly_slower(samples, others) or clearly_slower(others, samples)
 
 
 def hopeless(
     samples: Sequence[float], incumbent: Sequence[float], false_stop_rate: float = 0.005, margin: float = 0.1
 ) -> bool:
-    """Whether the first steps of a candidate say that it is slower than the incumbent.
+    """True if the first steps of a candidate show that it is slower than the incumbent.
 
     If the candidate were as fast, all j + n steps would be exchangeable, and all j of its steps would be slower than
     all n of the incumbent's with probability j! n! / (n + j)!, whatever the distribution. It is hopeless when they
@@ -88,7 +88,7 @@ def hopeless(
 
 @dataclasses.dataclass(frozen=True)
 class RuntimeConfig:
-    """How a placement is timed.
+    """Settings for timing a placement.
 
     Attributes:
       warmup_steps: untimed steps first; they allocate memory and make the kernels.
@@ -160,7 +160,7 @@ def time_steps(
 
 
 def stopped_early(step_s: Sequence[float], config: RuntimeConfig) -> bool:
-    """Whether timing ended before the last step."""
+    """True if timing ended before the last step."""
     return len(step_s) < config.steps
 
 
@@ -182,7 +182,7 @@ def _kept(step_s: Sequence[float], config: RuntimeConfig) -> Sequence[float]:
     return step_s if stopped_early(step_s, config) else step_s[-config.keep :]
 
 
-# Times several programs in turn, step by step, so that no drift of the machine can choose the winner.
+# Several programs timed in turn, step by step, so that no drift of the machine can choose the winner.
 
 TURN_S = 0.05
 
@@ -195,7 +195,7 @@ def race_steps(
     turn_s: float = TURN_S,
     clock: Callable[[], float] = time.perf_counter,
 ) -> list[list[float]]:
-    """Gives every program a turn in each round; who is clearly slower than the leader drops out.
+    """Gives every program a turn in each round; one that is clearly slower than the leader drops out.
 
     A turn is one step, or as many as fit in ``turn_s``: a step of a millisecond right after another program's pays
     for caches that the other has filled, which a program by itself does not.

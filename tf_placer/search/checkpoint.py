@@ -1,4 +1,4 @@
-"""A search kept on disk, so that it goes on where it was when its process is killed."""
+"""Checkpoints of a search on disk: it resumes where it was when its process is killed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REST = "json"  # name of what is no array in a planner's file
 
 
 class Checkpoint:
-    """What a search knew after its last whole round; without a folder nothing is kept.
+    """Checkpoint of a search after its last whole round; without a folder nothing is kept.
 
         checkpoint = Checkpoint(folder, identity, every_s)
         recorder.restore(checkpoint.recorder)

@@ -1,4 +1,4 @@
-"""Ctrl-C ends a search and keeps its best, however often it is pressed while that is put away."""
+"""Ctrl-C stops a search and keeps its best plan; a second press while saving is ignored, a third one aborts."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from types import FrameType
 
 
 class CtrlC:
-    """What the next Ctrl-C does.
+    """Handler of Ctrl-C, whose effect depends on how often it was pressed.
 
     The first is a ``KeyboardInterrupt``, as everywhere, or, where one would leave something half done (``shielded``),
-    only noted. The second changes nothing: who presses twice has asked once, and what was found is being put away. The
-    third is a ``KeyboardInterrupt`` again, for whoever wants out at any price.
+    only noted. The second changes nothing, because the best plan is being saved. The third is a ``KeyboardInterrupt``
+    again, which aborts the saving too.
 
     Attributes:
       asked: how often it was pressed since the work that it ends began.

@@ -1,4 +1,4 @@
-"""Names of methods, known without TensorFlow, which the methods import: flags are checked with them."""
+"""Names of methods, objectives and budgets, known without TensorFlow so that flags can be checked early."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def check_name(name: str) -> None:
         raise InputError(f"no method is called {name!r}; {nearest(name, methods())}")
 
 
-# What a search is for: the shortest step, or the least memory within a slow-down of that.
+# Objectives: the shortest step, or the least memory within a slow-down of that.
 
 TIME, MEMORY = "time", "memory"
 OBJECTIVES = (TIME, MEMORY)
@@ -71,7 +71,7 @@ SLOW_DOWN = 0.1
 
 @dataclasses.dataclass(frozen=True)
 class Objective:
-    """What is sought.
+    """Objective of a search.
 
     Attributes:
       name: ``"time"``: the fastest plan. ``"memory"``: the plan whose fullest accelerator takes the smallest share of
@@ -95,9 +95,9 @@ class Objective:
         return self.name == MEMORY
 
 
-# How long a search may go on.
+# Budgets.
 
-# What a budget's seconds are of: all that somebody waits for, or each search alone.
+# Scope of a budget's seconds: all that a user waits for, or each search alone.
 WHOLE, SEARCH = "whole", "search"
 BUDGETS = (WHOLE, SEARCH)
 
@@ -138,7 +138,7 @@ class Budget:
         return seconds / self.seconds if self.evaluations is None else evaluations / self.evaluations
 
     def capped(self, evaluations: int) -> Budget:
-        """So many evaluations, in no more time: one that counts evaluations alone has no other limit."""
+        """Budget of so many evaluations, in no more time: one that counts evaluations alone has no other limit."""
         return Budget(self.seconds, evaluations)
 
     def share(self, count: int) -> Budget:

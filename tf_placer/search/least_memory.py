@@ -109,7 +109,7 @@ class _Lowering:
 
     @property
     def goes_on(self) -> bool:
-        """Whether less can be hoped for."""
+        """True while less memory can be hoped for."""
         return self._share > self._bound
 
     def step(self, most: float) -> None:
@@ -144,7 +144,7 @@ class _Lowering:
         return rows
 
     def _gain_time(self, count: int) -> None:
-        """Goes on from the best for time, with no accelerator larger than the best's share of it."""
+        """Searches for time from the best plan, with no accelerator larger than that plan's share of it."""
         capped = _capped(self._problem, self._share)
         plain = methods.the(Role.PLAIN)
         assert plain.build_inside is not None  # it searches inside the simulator
@@ -170,7 +170,7 @@ class _Lowering:
             self._runtime_s, self._peak_bytes = float(measured.runtime_s[row]), measured.peak_bytes[row]
 
     def entry(self, elapsed_s: float) -> HistoryEntry:
-        """Where the search is."""
+        """History entry of the search as it stands."""
         return HistoryEntry(self.evaluations, elapsed_s, self._runtime_s, math.nan, 0)
 
     def result(self, search_s: float, interrupted: bool) -> SearchResult:

@@ -1,4 +1,4 @@
-"""Several methods in one: plans that cost little, then searches, and the time goes to those that gain."""
+"""Portfolio of methods: cheap plans first, then searches, with the time given to those that gain."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LONGER = 3  # each time that an arm gained nothing it waits so many times as lo
 
 @dataclasses.dataclass(frozen=True)
 class PortfolioConfig(Settings):
-    """How a portfolio spends its budget.
+    """Settings for dividing a portfolio's budget among its methods.
 
     Attributes:
       slices: turns that the budget is cut into; the last round of a turn may take longer.
@@ -135,7 +135,7 @@ class Portfolio:
                 yield self._noted(batch, opening[0].spec.name)
 
     def _noted(self, batch: Round, found_by: str) -> Round:
-        """The round with who found it; its best plan is kept if it is the best of all."""
+        """The round with the method that found it; its best plan is kept if it is the best of all."""
         if _best_s(batch) < self._best_s:
             self._best_s = _best_s(batch)
             row = int(np.argmin(np.where(batch.valid, batch.runtime_s, np.inf)))
@@ -173,7 +173,7 @@ class Portfolio:
         return min(until, self._config.head) if used < self._config.head else until
 
     def state(self) -> dict[str, Any]:
-        """Where the race is, and every arm."""
+        """State of the race, and of every arm."""
         state: dict[str, Any] = {
             "made": [self._made, self._constructs_until],
             "opened": self._opened,
@@ -188,7 +188,7 @@ class Portfolio:
         return state
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Goes on from what ``state`` gave."""
+        """Continues from what ``state`` gave."""
         (self._made, self._constructs_until), self._opened = state["made"], state["opened"]
         self._best_s, self._best = state["best_s"], state.get("best")
         self._turn, self._turns, self._until, self._before_s, self._leads = state["race"]
@@ -219,7 +219,7 @@ class _Arm:
         self.best_s = math.inf
 
     def credit(self, gain: float, turns: int) -> None:
-        """Takes in what its turn was worth, after so many turns of all."""
+        """Records the gain of its turn, after so many turns of all."""
         self.gain = gain if gain > _GAIN else 0.0
         self._wait = 1 if self.gain else self._wait * _LONGER
         self.again = turns + self._wait
@@ -245,18 +245,18 @@ class _Arm:
         return bool(self._found)
 
     def standing(self) -> list:
-        """What is no array."""
+        """State that is no array."""
         return [self.goes_on, self.best_s, self.gain, self.again, self._wait, self._made]
 
     def state(self) -> dict[str, Any]:
-        """Of its planner, and where that began."""
+        """State of its planner, and the plan where that began."""
         state = {} if self._start is None else {"start": self._start}
         if self._planner is not None:
             state |= {f"planner.{name}": value for name, value in self._planner.state().items()}
         return state
 
     def restore(self, standing: list, state: dict[str, Any]) -> None:
-        """Goes on from both."""
+        """Continues from both."""
         self.goes_on, self.best_s, self.gain, self.again, self._wait, self._made = standing
         self._start = state.get("start")
         prefix = "planner."
@@ -266,7 +266,7 @@ class _Arm:
 def portfolio_rounds(
     members: Callable[[], Sequence[MethodSpec]],
 ) -> Callable[[Context, PortfolioConfig], Iterator[Round]]:
-    """What builds the rounds of a portfolio of methods, which are asked for when it begins."""
+    """Function that builds the rounds of a portfolio of methods, which are looked up when it begins."""
     return lambda context, config: Portfolio(members(), config, context).rounds()
 
 
@@ -280,7 +280,7 @@ def _best_s(batch: Round) -> float:
 
 
 def _share(before_s: float, after_s: float) -> float:
-    """What part of a time is gone; all of it where there was none before."""
+    """Fraction by which a time has fallen; 1 where there was none before."""
     if math.isinf(before_s):
         return 0.0 if math.isinf(after_s) else 1.0
     return 1 - after_s / before_s if before_s else 0.0

@@ -18,7 +18,7 @@ LINE_EVERY_S = 10.0
 
 
 class Progress(Protocol):
-    """Is told of every round: ``with progress: progress.show(entry)``."""
+    """Observer that is given every round: ``with progress: progress.show(entry)``."""
 
     def __enter__(self) -> object: ...
 

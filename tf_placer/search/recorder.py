@@ -1,4 +1,4 @@
-"""Best so far, evaluation count and history of a running search."""
+"""Result of a search, and the recorder that keeps best plan, evaluation count and history while it runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tf_placer.problem.placement import Placement
 from tf_placer.search.known import Budget
 from tf_placer.search.round import Round
 
-# What a search found, and how it got there.
+# Result of a search.
 
 PROVEN, SIMULATED = "proven", "simulated"
 
@@ -41,7 +41,7 @@ class HistoryEntry:
 
 @dataclasses.dataclass(frozen=True)
 class LeastMemory:
-    """What a search for the least memory gave up time for; all of it simulated.
+    """Cost in time of a search for the least memory, and its gain; all of it simulated.
 
     Attributes:
       slow_down: most of the fastest plan's step time that the plan may take longer, as a share of it.
@@ -126,17 +126,17 @@ class SearchResult:
 
     @property
     def tightest_bound(self) -> str:
-        """What ``lower_bound_s`` is: ``"proven"``, or the name of one of ``bounds``."""
+        """Name of the bound that ``lower_bound_s`` is: ``"proven"``, or one of ``bounds``."""
         return PROVEN if self.proven_s > self.bounds.best_s else self.bounds.tightest
 
     @property
     def is_optimal(self) -> bool:
-        """Whether it is proven that no placement that fits is faster in the simulator."""
+        """True if it is proven that no placement that fits is faster in the simulator."""
         return self.evaluator == SIMULATED and takes_no_more(self.runtime_s, self.lower_bound_s)
 
 
 def takes_no_more(runtime_s: float, bound_s: float) -> bool:
-    """Whether a step takes a lower bound and no more; both are of whole nanoseconds."""
+    """True if a step takes a lower bound and no more; both are of whole nanoseconds."""
     return runtime_s * 1e9 <= bound_s * 1e9 + 1e-3
 
 
@@ -178,7 +178,7 @@ class Recorder:
         }
 
     def restore(self, state: dict[str, Any] | None) -> None:
-        """Goes on from what ``state`` gave, also in another process; None changes nothing."""
+        """Continues from what ``state`` gave, also in another process; None changes nothing."""
         if state is None:
             return
         rows = {name: state.get(f"best_{name}") for name in UNDECIDED}

@@ -1,4 +1,4 @@
-"""What a search method yields: a batch of evaluated placements."""
+"""Rounds of a search: batches of evaluated placements, starting plans, one driver loop per kind of method."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tf_placer.problem.decisions import Decisions, decisions_of
 from tf_placer.problem.problem import Problem
 from tf_placer.search.checkpoint import Checkpoint
 
-# The best plans that cost nothing to find: where a search begins, and what rewards are relative to.
+# Starting plans: the best that cost nothing to find; rewards are relative to them.
 
 
 class Starts:
@@ -167,7 +167,7 @@ def _bundled(decisions: Any) -> Decisions:
 
 @dataclasses.dataclass(frozen=True)
 class Context:
-    """What every method is given.
+    """Context of a search, given to every method.
 
     Attributes:
       problem: what to place.
@@ -203,12 +203,12 @@ class Context:
 
     @property
     def start_by(self) -> str:
-        """What made ``start``: the name of a method; ``"start"`` where it was given."""
+        """Source of ``start``: the name of a method; ``"start"`` where it was given."""
         return self.starts.made_by[0] if self.given is None else "start"
 
     @property
     def reference_s(self) -> float:
-        """What rewards are relative to, wherever a search begins."""
+        """Reference time of rewards in seconds, whatever plan the search begins with."""
         return self.starts.reference_s
 
 
@@ -226,7 +226,7 @@ def evaluated(context: Context, plans: np.ndarray | tf.Tensor | Decisions) -> Ro
     return Round(decisions, measurement.runtime_s, measurement.status == Status.OK)
 
 
-# What drives methods of each kind: one loop each, which evaluates, hands back, and has it kept.
+# One driver loop per kind of method: propose, evaluate, feed back, checkpoint.
 
 # A burst inside the simulator: long enough to cost nothing, short enough for progress and Ctrl-C.
 _BURST_S = 0.25
@@ -278,7 +278,7 @@ def _improving(spec: MethodSpec, config: Any, context: Context) -> Iterator[Roun
 def _inside(
     spec: MethodSpec, config: Any, context: Context, simulator: SimulatedEvaluator
 ) -> Iterator[Round]:
-    """Has a planner that simulates by itself do so, a burst at a time."""
+    """Rounds of a planner that simulates by itself, a burst at a time."""
     assert spec.build_inside is not None
     if not context.rounds:
         yield evaluated(context, context.start[np.newaxis])
@@ -315,7 +315,7 @@ def _own_rounds(spec: MethodSpec, config: Any, context: Context) -> Iterator[Rou
 
 
 def _simulate(context: Context) -> SimulateFn:
-    """What times plans that nobody proposed: never the runtime."""
+    """Simulator of plans that no method proposed: never the runtime."""
     simulator = simulator_beside(context.evaluator, context.problem)
 
     def simulate(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,4 +1,4 @@
-"""Runs a method against a budget and keeps the fastest placement it tried."""
+"""Search for the fastest placement: runs a method against a budget and keeps the best it tried."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from tf_placer.search.recorder import Recorder, SearchResult
 from tf_placer.search.round import Context, Method, Round, Starts, evaluated, rounds
 from tf_placer.search.settings import configured, recorded
 
-# What a step needs of one device that does not hold it, what takes most of that, and which machine would do.
+# Memory that a step needs of one device that does not hold it, its largest holders, and a machine that would do.
 
 _HOLDERS = 3
 
@@ -81,7 +81,7 @@ class Room:
 
 
 def room_needed(problem: Problem) -> Room | None:
-    """What the step needs of the accelerator that lacks least; None where one holds it, by the simulator."""
+    """Memory that the step needs of the accelerator that lacks least; None where one holds it, by the simulator."""
     counted, capacity = accelerators(problem.cluster), problem.cluster.capacity_bytes()
     rows = single_device_placements(_off_the_host(problem))[counted]
     measured = SimulatedEvaluator(problem).evaluate(rows)
@@ -103,7 +103,7 @@ def room_needed(problem: Problem) -> Room | None:
 
 
 def _smallest_preset(problem: Problem) -> str | None:
-    """By plans that cost nothing; the times of their ops are those of this cluster's devices of the same type."""
+    """Smallest preset with a plan that fits, of plans that cost nothing; op times are those of this cluster."""
     clusters = [Cluster.preset(name) for name in preset_names()]
     for cluster in sorted(clusters, key=_total_memory):
         elsewhere = _off_the_host(_on(problem, cluster))
@@ -137,7 +137,7 @@ def _off_the_host(problem: Problem) -> Problem:
     return dataclasses.replace(problem, allowed=allowed)
 
 
-# What search is given, taken as it is meant or refused in one line.
+# Arguments of a search, normalized or refused in one line.
 
 
 def seed_of(seed: int) -> int:
@@ -198,7 +198,7 @@ def start_of(problem: Problem, start: Placement | np.ndarray | None, method: Met
 
 
 def _same_units(one: Problem, other: Problem) -> bool:
-    """Whether a placement of one problem means the same for the other, whatever their costs."""
+    """True if a placement of one problem means the same for the other, whatever their costs."""
     names = [[device.name for device in problem.cluster.devices] for problem in (one, other)]
     return one is other or (
         names[0] == names[1]
@@ -213,7 +213,7 @@ CHECKPOINT_EVERY_S = 10.0
 
 
 class NothingFits(InputError):
-    """No placement that was tried runs: in a simulated search, none fits in the devices' memory."""
+    """Raised when no placement that was tried runs: in a simulated search, none fits in the devices' memory."""
 
 
 def shortest(
@@ -355,7 +355,7 @@ def _fits_nowhere(problem: Problem, lacking: str) -> str:
 
 
 def _room(problem: Problem) -> str:
-    """What the step needs of one device, and which machine would do, as the end of a line."""
+    """Memory that the step needs of one device, and a machine that would do, as the end of a line."""
     room = room_needed(problem)
     return "" if room is None else f": {room}"
 

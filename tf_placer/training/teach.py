@@ -1,4 +1,4 @@
-"""Teaches a policy on many problems, epoch by epoch, and goes on where it was."""
+"""Teaching of a policy on many problems, epoch by epoch; resumes where it was stopped."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def teach(
 
 
 def _step_length(share: float) -> float:
-    """Of an epoch that begins after that share of all of them: half a cosine, from 1 on."""
+    """Step length of an epoch that begins after that share of all of them: half a cosine, from 1 on."""
     return _SHORTEST + (1 - _SHORTEST) * 0.5 * (1 + math.cos(math.pi * share))
 
 

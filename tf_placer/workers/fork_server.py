@@ -23,7 +23,7 @@ from tf_placer.base.arguments import InputError
 from tf_placer.base.compiled_library import Library, compiled
 from tf_placer.workers import fork_server_process, worker_process
 
-# Keeps the servers of local workers, which run whatever they are sent, off the network.
+# Network protection: servers of local workers, which run whatever they are sent, listen on the loopback only.
 
 OPEN_WORKERS = "TF_PLACER_OPEN_WORKERS"
 REMEDY = f"--open_workers or {OPEN_WORKERS}=1 goes on without, on a machine whose network you trust"
@@ -71,7 +71,7 @@ def preloading(library: pathlib.Path | None) -> Iterator[tuple[dict[str, str], t
 
 
 def are_workers_open() -> bool:
-    """Whether the environment wants workers that listen on every interface.
+    """True if the environment wants workers that listen on every interface.
 
     Raises:
       InputError: it says neither yes nor no.
@@ -150,12 +150,12 @@ def _listeners() -> dict[str, int]:
 
 
 IDLE_S = 60.0
-# What TensorFlow and the libraries below it read when they are loaded: with others a server must be a new one.
+# Variables that TensorFlow and its libraries read when loaded: a change of them needs a new server.
 _READ_WHEN_LOADED = (
     "CUDA", "DNNL", "GLIBC", "GOMP", "GRPC", "KMP", "LD_", "MALLOC", "MKL", "NVIDIA", "OMP", "ONEDNN",
     "OPENBLAS", "PYTHON", "TF_", "XLA_",
 )  # fmt: skip
-# Whether TensorFlow streams eager ops to other processes, which it looks up at each op: no matter for a server.
+# Streaming of eager ops to other processes; TensorFlow reads it at each op, so a server need not be new.
 STREAMING = "TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE"
 _ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
 _servers: dict[tuple[object, ...], ForkServer] = {}
@@ -193,7 +193,7 @@ def onednn_off() -> contextlib.AbstractContextManager[None]:
 
 
 def has_forked() -> bool:
-    """Whether a server of this process has imported TensorFlow, so that more workers are there in a moment."""
+    """True if a server of this process has imported TensorFlow, so that more workers are there in a moment."""
     return any(server.is_alive and server.has_forked for server in _own_servers())
 
 
@@ -213,7 +213,7 @@ class ForkServer:
     """One such process; it ends by itself when it was not needed for a minute, and with this process in any case."""
 
     def __init__(self, preload: pathlib.Path | None) -> None:
-        """Starts it; importing goes on in the background.
+        """Starts it; importing continues in the background.
 
         Args:
           preload: a library to load before all others; None for none.

@@ -31,7 +31,7 @@ _PARENT_POLL_S = 0.5
 
 @dataclasses.dataclass(frozen=True)
 class ServerSpec:
-    """What a server is told.
+    """Settings of a server.
 
     Attributes:
       worker_file: of ``worker_process``: its ``work`` is what a worker does.
@@ -49,7 +49,7 @@ class ServerSpec:
 
 
 def serve(worker: ModuleType, control: socket.socket, parent_pid: int, idle_s: float) -> None:
-    """Forks a worker for each byte, and tells how each ends."""
+    """Forks a worker for each byte, and reports how each ends."""
     workers: dict[
         int, tuple[int, int]
     ] = {}  # descriptor of the process -> its pid, where to write its status

@@ -1,4 +1,4 @@
-"""Starts, watches and ends the worker processes of a live cluster."""
+"""The worker processes of a live cluster: started, watched and ended here, or servers started elsewhere."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class LocalWorkers:
 
     @property
     def memories(self) -> tuple[WorkerMemory, ...]:
-        """The memory of each live worker that is pinned to a core; a GPU's and its host's cannot be told."""
+        """The memory of each live worker that is pinned to a core; a GPU's and its host's are unknown."""
         return self._memories
 
     def __enter__(self) -> LocalWorkers:
@@ -295,7 +295,7 @@ def _free_ports(count: int) -> list[int]:
             listener.close()
 
 
-# Servers of a live cluster that somebody else has started.
+# Servers of a live cluster that were started elsewhere.
 
 
 class UnreachableServer(InputError):
@@ -329,12 +329,12 @@ class RemoteWorkers:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """No process here is ours."""
+        """Empty: no process here is ours."""
         return ()
 
     @property
     def memories(self) -> tuple[WorkerMemory, ...]:
-        """Nothing can be told of a process elsewhere."""
+        """Empty: the memory of a process elsewhere is unknown."""
         return ()
 
     def start(self) -> None:
@@ -358,17 +358,17 @@ class RemoteWorkers:
         return None
 
     def kill(self) -> None:
-        """Nothing: they belong to somebody else."""
+        """Does nothing: the servers belong to somebody else."""
 
     def close(self) -> None:
-        """Nothing, likewise."""
+        """Does nothing, likewise."""
 
 
-# The processes that run placed programs: started here, or found at their addresses.
+# Interface of both kinds of workers.
 
 
 class Workers(Protocol):
-    """What a session needs of the processes behind it."""
+    """Interface of the processes behind a session."""
 
     @property
     def target(self) -> str: ...
@@ -378,7 +378,7 @@ class Workers(Protocol):
 
     @property
     def memories(self) -> tuple[WorkerMemory, ...]:
-        """Of those whose memory can be told."""
+        """Memory of the workers for which it is known."""
 
     def start(self) -> None:
         """Makes sure that all are there; does nothing if they are."""

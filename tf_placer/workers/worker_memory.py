@@ -1,4 +1,4 @@
-"""What programs take of one CPU worker's memory, told by the kernel and by TensorFlow's allocator."""
+"""Memory of one CPU worker that programs take, from the kernel and from TensorFlow's allocator."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class WorkerMemory:
 
     @property
     def is_mute(self) -> bool:
-        """Whether the worker once left a question unanswered: it hangs, or is gone."""
+        """True if the worker once left a question unanswered: it hangs, or is gone."""
         return self._is_mute
 
     def excess(self) -> str | None:
@@ -127,7 +127,7 @@ class WorkerMemory:
         return resident
 
     def _ask(self, question: bytes) -> int | None:
-        """What the worker's allocator says; None when it cannot tell, or the worker is dead or hangs."""
+        """Answer of the worker's allocator; None when it cannot tell, or the worker is dead or hangs."""
         with self._lock:
             if self._is_mute:  # a late answer would be taken for that to the next question
                 return None

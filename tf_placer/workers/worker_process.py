@@ -28,7 +28,7 @@ _CPU = "CPU:0"
 
 @dataclasses.dataclass(frozen=True)
 class WorkerSpec:
-    """What one worker must be.
+    """Settings of one worker.
 
     Attributes:
       job, task: its place in the TensorFlow cluster.
@@ -80,7 +80,7 @@ def forget_preloaded() -> None:
 
 
 def is_on_loopback() -> bool:
-    """Whether a socket that is bound to every interface is bound to the loopback alone."""
+    """True if a socket that is bound to every interface is bound to the loopback alone."""
     with socket.socket() as trial:
         trial.bind(("", 0))
         return str(trial.getsockname()[0]) == "127.0.0.1"
@@ -137,7 +137,7 @@ def read_line(descriptor: int) -> str:
 
 
 def work(parent_pid: int) -> None:
-    """Serves as told on stdin, until the process is ended.
+    """Serves by the specification on stdin, until the process is ended.
 
     Args:
       parent_pid: the process that this one is a fork of, and that must stay alive.

@@ -9,7 +9,7 @@ from tf_placer.agents.losses import check_steering
 from tf_placer.base.arguments import InputError
 from tf_placer.base.method_spec import Settings, setting
 
-# What Keras calls what belongs to one convolution; layers that the papers' workloads repeat.
+# Keras' name prefixes of ops that belong to one convolution; layers that the papers' workloads repeat.
 _LAYERS = (
     r"(?:conv2d|batch_normalization|activation)((?:_\d+)+)/"  # Inception: one number for all three
     r"|/(\w+?)_(?:conv|bn|relu)(?:_\d+)?/"  # ResNet: one name

@@ -1,4 +1,4 @@
-"""REINFORCE for ColocRL."""
+"""ColocRL (Mirhoseini et al. 2017): group features, an encoder-decoder policy, and its REINFORCE learner."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tf_placer.networks.seq2seq import Decoded, DeviceChoices, Seq2SeqPlacer
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph
 
-# What ColocRL's policy sees of each group.
+# Features of each group.
 
 _OUTPUTS, _DIMS = 4, 4
 _SIZES = _OUTPUTS * _DIMS
@@ -107,7 +107,7 @@ def _work(problem: Problem, groups: Groups, leader: np.ndarray) -> np.ndarray:
     return np.stack([*shares, np.log10(1 + amounts[2]) / 10, *of_leader], axis=1)
 
 
-# What goes into ColocRL's policy when it is called.
+# Inputs of the policy.
 
 
 class ColocRlInputs(NamedTuple):
@@ -154,7 +154,7 @@ def colocated_groups(problem: Problem, config: ColocRlConfig) -> Groups:
     return tied_groups(problem, tied, config.max_groups)
 
 
-# ColocRL's policy: an encoder reads the groups, a decoder with attention gives each its device.
+# Policy: an encoder reads the groups, a decoder with attention gives each its device.
 
 
 class ColocRlPolicy(snt.Module):

@@ -1,4 +1,4 @@
-"""What every agent sees of a problem: columns and names that mean the same on every graph and cluster."""
+"""Features of a problem for every agent: columns and names that mean the same on every graph and cluster."""
 
 from tf_placer.agents.features.relative_features import DEVICE_NUMBERS
 from tf_placer.agents.features.relative_features import DEVICE_WIDTH

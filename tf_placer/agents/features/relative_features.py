@@ -1,4 +1,4 @@
-"""What policies see of each unit that were taught on other graphs: nothing that names a unit or its place."""
+"""Features of units, devices and groups for policies taught on other graphs: none names a unit or its place."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _share(amounts: np.ndarray) -> np.ndarray:
     return shares
 
 
-# What policies see of each device.
+# Features of each device.
 
 # Numbers of devices: so many for each type.
 DEVICE_NUMBERS = len(DEVICE_TYPES) * MAX_DEVICES
@@ -201,7 +201,7 @@ def _log_ns(time_ns: int) -> float:
     return float(np.log10(1 + time_ns)) / 5
 
 
-# What a group of units is to each device.
+# Features of a group of units on each device.
 
 _SLOWEST = (
     3.0  # decades: a device that takes longer than that for a group is as bad as one that takes so long
@@ -209,7 +209,7 @@ _SLOWEST = (
 
 
 def load_and_slowness(groups: Groups) -> tuple[np.ndarray, np.ndarray]:
-    """What groups of all units are to devices that hold them.
+    """Load that a group of units puts on each device, and its slowness there.
 
     Returns:
       [G, D, 2] float32 load: a group's time there as a share of all work, its bytes as a share of the memory.

@@ -1,4 +1,4 @@
-"""What policies see of each unit."""
+"""Unit features for policies: closeness to the critical path, op types, costs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tf_placer.problem.unit_graph import (
     noticeable_bytes,
 )
 
-# How near each op is to the critical path.
+# Closeness of each op to the critical path.
 
 
 class Levels(NamedTuple):
@@ -141,7 +141,7 @@ def _neighbor_ranks(neighbors: list[np.ndarray], ranks: np.ndarray) -> np.ndarra
     return table
 
 
-# The op types that policies know by name: one list for all problems, so that weights mean the same everywhere.
+# Op types that policies know by name: one list for all problems, so that weights mean the same everywhere.
 
 # Raised when a column or a name of a type is added, moved or means something else: weights that were learned with other
 # features must not be used.

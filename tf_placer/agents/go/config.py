@@ -120,5 +120,5 @@ class GoConfig(Settings):
 
     @property
     def most_nodes(self) -> int | None:
-        """How many nodes there are at most (``ordered_groups``); None where each unit is one."""
+        """Limit on the number of nodes (``ordered_groups``); None where each unit is one."""
         return self.num_groups if self.granularity == "groups" else None

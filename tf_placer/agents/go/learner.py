@@ -121,7 +121,7 @@ class GoLearner(PolicyLearner):
         return self._proposal(devices, log_prob)
 
     def _proposal(self, devices: tf.Tensor, log_prob: tf.Tensor) -> Proposal:
-        """Of chains [B, T, V]."""
+        """Proposal of chains with devices [B, T, V]."""
         begin = tf.convert_to_tensor(self.begin)
         chain = Chain(begin, self._with_begin(begin, devices))
         return Proposal(Drawn(chain, log_prob), self.inputs.placements(chain.executed))
@@ -156,7 +156,7 @@ class GoLearner(PolicyLearner):
         return tf.cast(tf.logical_and(others, tf.logical_not(self._is_begin())), tf.float32)
 
     def _taught(self) -> Proposal:
-        """What weights that were taught elsewhere make of the problem: the likeliest, then draws."""
+        """Proposal of weights that were taught elsewhere: the likeliest placement, then draws."""
         count, seed = self._config.rollouts, self._now()
         cold, warm = (
             committed(self.policy, self.inputs, some, _STEPS, tf.constant(temperature), seed)
@@ -199,7 +199,7 @@ class GoLearner(PolicyLearner):
         self._optimizer.apply(clipped, self.policy.trainable_variables)
 
     def _gradients(self, begin: tf.Tensor, lesson: list[tf.Tensor], size: int) -> list[tf.Tensor]:
-        """Of a minibatch's loss, added up over chunks of samples."""
+        """Gradients of a minibatch's loss, added up over chunks of samples."""
         chunk = min(self._chunk, size)
 
         def loss(first: tf.Tensor) -> tf.Tensor:
@@ -211,7 +211,7 @@ class GoLearner(PolicyLearner):
     def _loss(
         self, chain: Chain, old_log_prob: tf.Tensor, advantage: tf.Tensor, elite: tf.Tensor
     ) -> tf.Tensor:
-        """Of some samples: a mean over them, so that parts of a batch add up to what the whole says."""
+        """Loss of some samples: a mean over them, so that chunks add up to the loss of all."""
         config = self._config
         scores = self.policy.score(self.inputs, chain)
         gain = advantage[:, tf.newaxis, tf.newaxis]
@@ -231,7 +231,7 @@ class GoLearner(PolicyLearner):
 
 
 def chunk_of(config: GoConfig, nodes: int) -> int:
-    """How many samples are scored at once: a divisor of a minibatch, so that attention fits into memory."""
+    """Number of samples scored at once: a divisor of a minibatch, so that attention fits into memory."""
     size = config.rollouts // config.minibatches
     each = nodes * 2 * min(config.segment, nodes) * config.heads * max(config.passes - 1, 1)
     most = max(1, _LARGEST // each)

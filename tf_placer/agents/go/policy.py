@@ -1,4 +1,4 @@
-"""GO's policy: devices for all nodes at once, refined pass by pass."""
+"""GO's policy: devices for all nodes at once, refined pass by pass; its inputs, and placements without rewards."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from tf_placer.networks.seq2seq import DeviceChoices, DeviceScorer, EmbeddedDevi
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import held_bytes
 
-# What goes into GO's policy when it is called.
+# Inputs of the policy.
 
 NODE_NUMBERS = 3  # work, bytes that stay, bytes that are held
 
 
 class Flow(NamedTuple):
-    """What nodes read, or what they give, as a sparse matrix [V, V].
+    """Tensors that nodes read, or that they give, as a sparse matrix [V, V].
 
     Attributes:
       pairs: [E', 2] int64 (node, its neighbor), by node.
@@ -101,7 +101,7 @@ def _flow(pairs: np.ndarray, size: np.ndarray, nodes: int) -> Flow:
     return Flow(tf.constant(pairs, tf.int64), tf.constant(size / total[pairs[:, 0]], tf.float32))
 
 
-# What a pass sees of the decisions of the one before.
+# Features of the decisions of the previous pass.
 
 DECIDED_WIDTH = 8
 
@@ -170,7 +170,7 @@ class Scores(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """What does not depend on decisions: nodes [V, H], the whole graph [K], devices."""
+    """Encoded problem, independent of decisions: nodes [V, H], the whole graph [K], devices."""
 
     nodes: tf.Tensor
     whole: tf.Tensor
@@ -367,7 +367,7 @@ def go_kind(config: GoConfig) -> PolicyKind:
     return PolicyKind(GoPolicy.__name__, versions, settings)
 
 
-# Placements without rewards: nodes are decided a few at a time, those first that the policy is surest of.
+# Placements without rewards: nodes are decided a few at a time, the surest first.
 
 
 def committed(

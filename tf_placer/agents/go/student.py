@@ -30,7 +30,7 @@ class GoLesson(NamedTuple):
 
 
 class GoStudent(snt.Module):
-    """Teaches a ``GoPolicy`` to go on with plans of which parts are missing; a ``Student``.
+    """Teaches a ``GoPolicy`` to complete plans of which parts are missing; a ``Student``.
 
     Of each plan a part of the nodes, drawn anew each time and of any size, is taken away, and the policy is to say
     where they are (masked imitation; Devlin et al. 2019 for words). In half of the lessons they are not nowhere but

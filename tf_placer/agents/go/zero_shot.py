@@ -1,4 +1,4 @@
-"""Placements by a policy that was taught on other graphs: no time is asked for."""
+"""Zero-shot placements: a policy taught on other graphs places this one without any evaluation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tf_placer.problem.problem import Problem
 
 @dataclasses.dataclass(frozen=True)
 class GoZeroShotConfig(Settings):
-    """What ``go_zero_shot`` makes.
+    """Settings of ``go_zero_shot``.
 
     Attributes:
       weights: file that ``train`` or ``experiments.pretrain`` wrote, for a policy with GO's own settings; "shipped" are

@@ -1,4 +1,4 @@
-"""What goes into the Hierarchical planner's policy when it is called: a problem, and where the policy begins."""
+"""Inputs of the Hierarchical planner's policy: a problem, the plan it begins with, and embeddings of groups."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class HdpInputs(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class HdpStart:
-    """What an untrained policy leans to.
+    """Plan that an untrained policy leans to.
 
     Attributes:
       groups: that the Grouper imitates.
@@ -154,7 +154,7 @@ def _standardized(columns: np.ndarray) -> np.ndarray:
     return ((columns - columns.mean(axis=0)) / (columns.std(axis=0) + 1e-6)).astype(np.float32)
 
 
-# What the Placer sees of each group.
+# Embeddings of groups, which the Placer reads.
 
 _SIZES = 16  # of the first 4 outputs
 assert UNIT_COLUMNS["sizes"].start == 0 and UNIT_COLUMNS["sizes"].stop >= _SIZES
@@ -203,6 +203,6 @@ def _embed(graph: GraphInputs, sizes: tf.Tensor, group_of_unit: tf.Tensor, group
 
 
 def _count(cells: tf.Tensor, shape: list[int]) -> tf.Tensor:
-    """How often each cell of a table occurs, int32."""
+    """Counts of each cell of a table, int32."""
     size = shape[0] * shape[1]
     return tf.reshape(tf.math.bincount(cells, minlength=size, maxlength=size), shape)

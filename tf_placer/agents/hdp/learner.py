@@ -1,4 +1,4 @@
-"""REINFORCE for the Hierarchical planner."""
+"""REINFORCE for the Hierarchical planner, and changes of its best plan so far."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tf_placer.grouper.groups import legality_classes, unit_groups
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph
 
-# The best plan so far, with units in other groups.
+# Regroupings of the best plan so far.
 
 MOST_MOVES = 4
 """Moves of one sample, at most."""
@@ -48,7 +48,7 @@ PIECES = (300, 1200)
 
 
 class Moves(NamedTuple):
-    """What C samples move: of each the first ``count`` of J.
+    """Pieces of units that C samples move: of each sample the first ``count`` of J.
 
     Attributes:
       border: [C, J] int32, row of ``Regrouping.borders``.
@@ -151,7 +151,7 @@ def _made(moves: Moves) -> tf.Tensor:
     return tf.range(MOST_MOVES) < moves.count[:, tf.newaxis]
 
 
-# Samples that change the best plan so far: what they change, and what that is worth.
+# Samples that change the best plan so far: how they are drawn, and their advantages.
 
 MOVES_DEVICES = 4
 """Once units move, one sample in so many still puts groups on other devices."""
@@ -170,7 +170,7 @@ class Tries(NamedTuple):
 
 
 class Executed(NamedTuple):
-    """What a batch is made of.
+    """Executed batch: samples that the policy drew, and changes of the incumbent.
 
     Attributes:
       drawn: M groupings and K placements of each, that the policy scores. With ``tries`` the last grouping and all its
@@ -205,13 +205,13 @@ class Changes:
 
     @property
     def any(self) -> bool:
-        """Whether there are others."""
+        """True if there are others."""
         return self._regrouping is not None
 
     def execute(
         self, drawn: Actions, group_logits: tf.Tensor, updates: tf.Tensor, seed: tf.Tensor
     ) -> Executed:
-        """What is executed after so many updates, where the policy has drawn groupings and placements."""
+        """Samples to execute after so many updates, given the groupings and placements that the policy drew."""
         if not self.any:
             return Executed(drawn, ())
         best = self._incumbent
@@ -257,7 +257,7 @@ class Changes:
         )
 
     def actions(self, tries: Tries) -> Actions:
-        """What they decide: C groupings and a placement of each."""
+        """Decisions of the tries: C groupings and a placement of each."""
         groups = self._of_units.moved(self._incumbent.group_of_unit, tries.moves)
         return Actions(groups, tries.device_of_group[:, tf.newaxis])
 
@@ -297,14 +297,14 @@ class Changes:
 
 # Cross-entropy minimization in closed form, for logits that are added to a network's.
 
-# What is rarer is not made rarer: a policy that is sure of all groups would only repeat itself.
+# Below this a probability is not lowered further: a policy that is sure of all groups would only repeat itself.
 LEAST_PROBABILITY = 1e-3
 
 
 def shift_to_elites(
     logits: tf.Tensor, device_of_group: tf.Tensor, elite: tf.Tensor, step: float
 ) -> tf.Tensor:
-    """What brings p to (1 - a) p + a f once it is added to the logits of each group.
+    """Change of the logits of each group that moves p to (1 - a) p + a f.
 
     p is what the policy says of a group's device before the elites, on average, and f their frequencies. Of a table
     without a network this is cross-entropy minimization (Rubinstein 1999), smoothed; only what is below
@@ -481,7 +481,7 @@ class HdpLearner(PolicyLearner):
         return self.policy.draw_noise(self.inputs, amplitude, seeds[0]), seeds[1:]
 
     def _lesson(self, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor, actions: Executed) -> Lesson:
-        """What a batch says; an invalid sample teaches, networks and baseline, only in the first updates."""
+        """Advantages and elites of a batch; an invalid sample teaches only in the first updates."""
         config, changes, samples = self._config, self._of_problem.changes, self.samples_per_update
         drawn = tf.cast(tf.range(samples) < changes.own, tf.float32)
         runs = drawn * tf.cast(valid, tf.float32)

@@ -1,4 +1,4 @@
-"""The Hierarchical planner's policy: Grouper, group embeddings, Placer, together."""
+"""The Hierarchical planner's policy: Grouper, group embeddings, Placer; its incumbent and its losses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tf_placer.base import masked
 from tf_placer.grouper.feed_forward import FeedForwardGrouper
 from tf_placer.networks.seq2seq import Decoded, Seq2SeqPlacer
 
-# Where the Grouper starts: fitted to a partition before it learns by reward.
+# Initial Grouper: fitted to a partition before it learns by reward.
 
 
 def imitate_partition(
@@ -59,7 +59,7 @@ def imitate_partition(
 
 
 class Actions(NamedTuple):
-    """What the policy decided, and nothing else: it fixes the placements that are executed.
+    """Decisions of the policy, and nothing else: they fix the placements that are executed.
 
     Attributes:
       group_of_unit: [M, U] int32; G' for a unit that has one legal device and is in no group.
@@ -238,7 +238,7 @@ def _scores(
     )
 
 
-# The best plan so far, and plans beside it.
+# The best plan so far (the incumbent), and changes of it.
 
 MOST_CHANGES = 8
 """Groups of the incumbent that one sample changes, at most."""
@@ -301,11 +301,11 @@ class Incumbent(snt.Module):
         self.device_of_group.assign(tf.where(faster, actions.device_of_group[0, 0], self.device_of_group))
 
 
-# What the Hierarchical planner descends: the losses of its two networks.
+# Losses of the Grouper and the Placer.
 
 
 class Lesson(NamedTuple):
-    """What the rewards of a batch say.
+    """Advantages and elites of a batch, from its rewards.
 
     Attributes:
       advantage: [m k] of the samples that the policy drew, as are the next three; 0 for others.

@@ -1,1 +1,1 @@
-"""A list scheduler whose rule was learned on other programs, and is searched for on this one."""
+"""List scheduler whose rule is taught on other programs, and adapted to this one."""

@@ -1,4 +1,4 @@
-"""A list scheduler whose rule was learned on other programs, and is searched for on this one."""
+"""Learned list scheduler: its rule is taught on other programs, and adapted to this one by cross-entropy."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from tf_placer.planners.plain import single_device_placements
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import held_bytes
 
-# Settings of the learned list scheduler.
+# Settings.
 
 _MOST = 2**20
 
 
 @dataclasses.dataclass(frozen=True)
 class LearnedListConfig(Settings):
-    """How rules of list scheduling are drawn, and how the search moves to those that fare well.
+    """Settings for drawing rules of list scheduling, and for moving the search to the rules that do well.
 
     Attributes:
       num_groups: most groups of units that are decided one by one.
@@ -56,7 +56,7 @@ class LearnedListConfig(Settings):
     weights: str = setting("shipped", remedy=WEIGHTS_REMEDY)
 
 
-# A distribution of rules for one problem, which moves to those that fare well.
+# Learner: a distribution of rules for one problem, which moves to those that do well.
 
 
 class Rules:
@@ -99,7 +99,7 @@ class Rules:
         self.spread = np.maximum(narrower, np.minimum(self.spread, config.least_spread))
 
 
-# A problem as rules of list scheduling see it: nothing in it has a unit, a name or a size.
+# Features of a problem for rules: nothing in them has a unit, a name or a size.
 
 # Of what ``list_inputs`` makes: rules that were taught with another one say something else.
 INPUTS_VERSION = 1
@@ -234,7 +234,7 @@ def _links(problem: Problem, step_ns: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _mean_link(matrix: np.ndarray) -> float:
-    """Of all links; 0 where there is one device."""
+    """Mean over all links; 0 where there is one device."""
     links = len(matrix) * (len(matrix) - 1)
     return float(matrix.sum() / links) if links else 0.0
 
@@ -253,7 +253,7 @@ def _within(values: np.ndarray) -> np.ndarray:
     return np.clip(values, -_INPUTS_MOST, _INPUTS_MOST)
 
 
-# Placements of one problem by rules of list scheduling.
+# Placements of one problem by rules.
 
 
 class ListPlacer:
@@ -272,9 +272,9 @@ class ListPlacer:
         return np.array([self._certain(self._likely(row)) for row in rows], np.int32)
 
 
-# A distribution of rules of list scheduling.
+# Distribution of rules.
 
-# What a rule looks at before it was taught anything: where the op is fast, what crosses, and what is full.
+# Features with a weight in an untaught rule: speed of the op, crossing bytes, and full devices.
 _UNTAUGHT = {
     "slowness": -2.0,
     "load": -0.3,
@@ -317,7 +317,7 @@ def learned_list_kind() -> PolicyKind:
     return PolicyKind(RulePrior.__name__, {"rule": RULE_VERSION, "inputs": INPUTS_VERSION}, {})
 
 
-# Teaches a prior of rules on many problems.
+# Teaching of a prior of rules on many problems.
 
 _BATCHES = 8  # of a search
 _STEP = 0.3  # share of the way to where it ended
@@ -476,7 +476,7 @@ class LearnedList:
         return {"mean": self._rules.mean, "spread": self._rules.spread, "updates": self._updates}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Goes on from what ``state`` gave."""
+        """Continues from what ``state`` gave."""
         self._rules.mean = np.array(state["mean"], np.float64)
         self._rules.spread = np.array(state["spread"], np.float64)
         self._updates = int(state["updates"])

@@ -1,4 +1,4 @@
-"""Proximal policy optimization for Mars."""
+"""Proximal policy optimization for Mars, and contrastive pre-training of its encoder on many graphs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tf_placer.base.method_spec import Kind, MethodSpec
 from tf_placer.networks.seq2seq import Decoded
 from tf_placer.problem.problem import Problem
 
-# Teaches Mars' encoder on many graphs, by contrast alone.
+# Contrastive pre-training of the encoder on many graphs.
 
 
 class MarsStudent(snt.Module):
@@ -69,7 +69,7 @@ class MarsStudent(snt.Module):
         return graph_inputs(problem, landmarks=0, seed=0)
 
     def learn(self, lesson: GraphInputs, rate: tf.Tensor) -> tf.Tensor:
-        """Takes one optimizer step; the mean -log p that a unit is told from one mixed up, before it."""
+        """Takes one optimizer step; the mean -log p of telling units from shuffled ones, before it."""
         return self._pretraining.step(lesson, rate)
 
     def loss_of(self, lesson: GraphInputs) -> tf.Tensor:
@@ -77,12 +77,12 @@ class MarsStudent(snt.Module):
         return self._pretraining.loss(lesson)
 
     def accuracy(self, lesson: GraphInputs) -> tf.Tensor:
-        """Share of the units that are told from those of the graph mixed up; 0.5 by chance."""
+        """Share of the units that are distinguished from those of the shuffled graph; 0.5 by chance."""
         return self._pretraining.accuracy(lesson)
 
 
 class Executed(NamedTuple):
-    """What was drawn: devices [B, G], and the log-probability of each [B, G], which teacher forcing gives too."""
+    """Drawn devices [B, G], and the log-probability of each [B, G], which teacher forcing gives too."""
 
     device_of_group: tf.Tensor
     log_prob: tf.Tensor
@@ -144,7 +144,7 @@ class MarsLearner(PolicyLearner):
 
     @property
     def pretrain_accuracy(self) -> float | None:
-        """How well the pre-trained encoder tells the graph from itself mixed up; None where it was not taught that."""
+        """Accuracy of the pre-trained encoder at telling the graph from itself shuffled; None without pre-training."""
         return self._pretrain_accuracy
 
     def _draw(self, seed: tf.Tensor) -> Proposal:
@@ -213,7 +213,7 @@ class MarsLearner(PolicyLearner):
     def _loss(
         self, actions: tf.Tensor, old_log_prob: tf.Tensor, advantage: tf.Tensor, weight: tf.Tensor
     ) -> tf.Tensor:
-        """Of a minibatch, and of the best plans, which are scored beside it."""
+        """Loss of a minibatch, and of the best plans, which are scored with it."""
         config, samples = self._config, actions.shape[0]
         every = tf.concat([actions, self.best.device_of_group], axis=0)
         decoded = self.policy.score(self.inputs, self._embedded(), every)

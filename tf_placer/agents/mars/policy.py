@@ -1,4 +1,4 @@
-"""Mars' policy: an encoder reads the graph, and a placer goes through its groups in segments."""
+"""Mars' policy: an encoder reads the graph, a placer goes through its groups in segments; inputs and pre-training."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tf_placer.networks.seq2seq import Decoded, DeviceChoices
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import held_bytes
 
-# Units as Mars' placer sees them: by type and relative costs, and by what is around them.
+# Features of units: type, relative costs, and surroundings.
 
 
 class UnitEncoder(snt.Module):
@@ -84,7 +84,7 @@ def mars_kind(config: MarsConfig) -> PolicyKind:
     return PolicyKind(UnitEncoder.__name__, versions, settings)
 
 
-# What goes into Mars' policy when it is called.
+# Inputs of the policy.
 
 SUMMARY_WIDTH = RELATIVE_WIDTH + 3
 
@@ -243,7 +243,7 @@ def _one_unit() -> GraphInputs:
     )
 
 
-# Contrastive pre-training of Mars' encoder, without a placement (Lan et al. 2021, section 3).
+# Contrastive pre-training of the encoder, without a placement (Lan et al. 2021, section 3).
 
 
 class Pretraining(snt.Module):
@@ -274,18 +274,18 @@ class Pretraining(snt.Module):
         self.iterations = tf.Variable(0, trainable=False, name="iterations")
 
     def run(self, graphs: Sequence[GraphInputs], iterations: int) -> None:
-        """Takes so many steps, each on the next of the graphs."""
+        """Takes ``iterations`` steps, each on the next of the graphs."""
         for number in range(iterations):
             self.step(graphs[number % len(graphs)], tf.constant(1.0))
 
     def accuracy(self, graph: GraphInputs) -> tf.Tensor:
-        """Share of the units that are told from those of the graph mixed up, in a way that was not taught."""
+        """Share of the units that are distinguished from those of the graph under an untaught shuffle."""
         # Steps count from 0 up.
         return infomax_accuracy(self._logits(graph, tf.random.fold_in(self._seed, -1)))
 
     @tf.function(autograph=False, reduce_retracing=True)
     def loss(self, graph: GraphInputs) -> tf.Tensor:
-        """Of telling the graph from itself mixed up, in a way that was not taught; a scalar in nats."""
+        """Loss of telling the graph from itself shuffled, with an untaught shuffle; a scalar in nats."""
         return infomax_loss(self._logits(graph, tf.random.fold_in(self._seed, -1)))
 
     @tf.function(autograph=False, reduce_retracing=True)

@@ -1,4 +1,4 @@
-"""What goes into Placeto's policy when it is called."""
+"""Settings of Placeto, and inputs of its policy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tf_placer.grouper.groups import Groups, slack_groups
 from tf_placer.networks.seq2seq import DeviceChoices
 from tf_placer.problem.problem import Problem
 
-# Settings of Placeto.
+# Settings.
 
 EMBED_EVERY = ("step", "episode")
 BEGIN = ("plan", "best", "anywhere")
@@ -109,7 +109,7 @@ class PlacetoConfig(Settings):
     preset: str = setting("ours", words=("ours", "paper"))
 
 
-# Which groups come before one, which after it, and which beside it.
+# Reachability between groups: those before one, after it, and parallel to it.
 
 
 class Relatives(NamedTuple):
@@ -214,7 +214,7 @@ class Mean(NamedTuple):
 
 
 class Near(NamedTuple):
-    """What flows between the visited groups and their neighbors, in the order of the visits.
+    """Tensors between the visited groups and their neighbors, in the order of the visits.
 
     Attributes:
       turn: [Q] int32 of the visited group, ascending.

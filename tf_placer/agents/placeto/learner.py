@@ -18,7 +18,7 @@ from tf_placer.problem.problem import Problem
 
 
 class Proposed(NamedTuple):
-    """What ``propose`` drew.
+    """Episodes that ``propose`` drew, and their rows.
 
     Attributes:
       episodes: what was decided.
@@ -134,7 +134,7 @@ class PlacetoLearner(PolicyLearner):
     def _gradients(
         self, episodes: Actions, advantage: tf.Tensor, variables: tuple[tf.Variable, ...]
     ) -> list[tf.Tensor]:
-        """Of the loss; turn after turn where messages pass at every step."""
+        """Gradients of the loss; turn after turn where messages pass at every step."""
         count = self.policy.steps_at_once(self.inputs)
         weight = self._between(self._config.entropy, self._config.entropy_end, self._config.entropy_updates)
         by_turn = tf.transpose(tf.stop_gradient(advantage))
@@ -147,7 +147,7 @@ class PlacetoLearner(PolicyLearner):
         return summed_gradients(loss, variables, int(self.inputs.visited.shape[0]), count)
 
     def _between(self, start: float, end: float, updates: int) -> tf.Tensor:
-        """From one number to the other over that many updates."""
+        """Interpolation from one number to the other over that many updates."""
         share = tf.minimum(tf.cast(self.updates, tf.float32) / max(updates, 1), 1.0)
         return start + (end - start) * share
 

@@ -1,4 +1,4 @@
-"""Placeto's policy: a device for one group after the other, each seen in the placement as it is by then."""
+"""Placeto's policy: one group after the other, each seen in the placement as it is by then."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tf_placer.agents.placeto.inputs import GROUP_NUMBERS, Mean, PlacetoConfig, 
 from tf_placer.base import masked
 from tf_placer.networks.seq2seq import DeviceScorer, EmbeddedDevices
 
-# What a group learns of the groups around it.
+# Message passing between groups.
 
 
 class MessagePassing(snt.Module):
@@ -76,7 +76,7 @@ def mean_over(mean: Mean, values: tf.Tensor) -> tf.Tensor:
     return tf.reshape(tf.sparse.sparse_dense_matmul(matrix, columns), [groups, *rest])
 
 
-# What each device holds at each step of an episode, for the group that is decided there.
+# Load of each device at each step of an episode, for the group that is decided there.
 
 STATE_WIDTH = 6
 
@@ -238,7 +238,7 @@ class PlacetoPolicy(snt.Module):
         return Scores(tf.transpose(masked.log_prob(logits, chosen)), tf.transpose(masked.entropy(logits)))
 
     def steps_at_once(self, inputs: PlacetoInputs) -> int:
-        """How many turns ``score`` can take together."""
+        """Number of turns that ``score`` takes together."""
         return 1 if self._each_step else int(inputs.visited.shape[0])
 
     @property

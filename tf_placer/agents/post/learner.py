@@ -1,4 +1,4 @@
-"""Post: PPO steps on every batch, and cross-entropy steps on the best of several."""
+"""Post: a softmax for each group, PPO steps on every batch, cross-entropy steps on the best of several."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
 from tf_placer.grouper.group_search import CONVERGED, GroupedPlans, table_near, toward_elites
 from tf_placer.problem.problem import Problem
 
-# Post's policy: a softmax distribution over devices for each group, and no network.
+# Policy: a softmax distribution over devices for each group, and no network.
 
 _LEAST = 1e-6  # a probability of a legal device that a table is given; 0 could never come back
 
@@ -53,7 +53,7 @@ class PostPolicy(snt.Module):
         return masked.scored(masked.masked(self.logits, legal), actions)
 
 
-# Settings of Post.
+# Settings.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -282,7 +282,7 @@ class PostLearner(PolicyLearner):
             self.best_s.assign(times[fastest])
 
     def _go_on(self) -> None:
-        """With finer groups near the best plan, after the finest ones anew with the coarsest."""
+        """Continues with finer groups near the best plan, after the finest ones anew with the coarsest."""
         self.level.assign((self.level + 1) % self._of_problem.plans.count)
         level = int(self.level)
         best = self._of_problem.plans.devices_of(level, self.best.numpy()) if level else None

@@ -1,4 +1,4 @@
-"""REGAL: runs of a genetic algorithm, and what a policy learns from each."""
+"""REGAL: runs of a genetic algorithm whose key distributions a graph network gives and learns."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tf_placer.grouper.group_search import GroupedPlans, children, joined
 from tf_placer.grouper.groups import Groups
 from tf_placer.problem.problem import Problem
 
-# What goes into REGAL's policy when it is called.
+# Inputs of the policy.
 
 
 class RegalInputs(NamedTuple):
@@ -58,7 +58,7 @@ def regal_inputs(problem: Problem, groups: Groups) -> RegalInputs:
     )
 
 
-# REGAL's policy: a graph network that says how the keys of each group and device are distributed.
+# Policy: a graph network that gives the distribution of the keys of each group and device.
 
 MEANS = np.array([0.1, 0.3, 0.5, 0.7, 0.9])
 """What a mean may be."""
@@ -106,7 +106,7 @@ class RegalPolicy(snt.Module):
         self.head.w.assign(0.1 * self.head.w)
 
     def __call__(self, inputs: RegalInputs) -> Choices:
-        """How each key may be distributed."""
+        """Distribution of each key."""
         state = self._groups(inputs)
         device = tf.concat([inputs.graph.device_features, self.numbers(inputs.graph.device_numbers)], axis=1)
         device = tf.nn.relu(self.device(device))
@@ -160,13 +160,13 @@ def draw_keys(actions: np.ndarray, generator: np.random.Generator) -> np.ndarray
 
 
 def _layer(inputs: int, outputs: int) -> snt.Linear:
-    """With weights already."""
+    """Linear layer whose weights exist already."""
     layer = snt.Linear(outputs)
     layer(tf.zeros([1, inputs]))
     return layer
 
 
-# Settings of REGAL.
+# Settings.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -326,7 +326,7 @@ class RegalLearner(snt.Module):
             self._end()
 
     def _end(self) -> None:
-        """What the run was worth."""
+        """Ends a run: teaches the policy, or updates the reference time."""
         self._runs += 1
         if self._runs <= self._config.plain_runs:
             self._reference_s = min(self._reference_s, float(self._times[0]))
@@ -403,7 +403,7 @@ class RegalLearner(snt.Module):
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Goes on from what ``state`` gave."""
+        """Continues from what ``state`` gave."""
         self._runs, self._generation = int(state["runs"]), int(state["generation"])
         self._reference_s = float(state["reference_s"])
         self._keys, self._times = np.array(state["keys"], np.float64), np.array(state["times"], np.float64)
@@ -419,7 +419,7 @@ class RegalLearner(snt.Module):
 
 
 def _standardized(rewards: np.ndarray) -> np.ndarray:
-    """With mean 0 and deviation 1; 0 where all are alike."""
+    """Rewards with mean 0 and deviation 1; 0 where all are alike."""
     return (rewards - rewards.mean()) / (rewards.std() + 1e-9)
 
 

@@ -1,1 +1,1 @@
-"""Logits of each group without a network: what a learned agent is held against."""
+"""Logits of each group without a network: the baseline of every learned agent."""

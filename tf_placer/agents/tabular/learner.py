@@ -1,4 +1,4 @@
-"""REINFORCE and cross-entropy minimization on a table of logits."""
+"""Table of logits as a policy: its inputs, its settings, and REINFORCE with cross-entropy minimization on it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
 from tf_placer.grouper.groups import KINDS, Groups, expanded, unit_groups
 from tf_placer.problem.problem import Problem
 
-# What a table of logits needs to know of a problem.
+# Inputs: the constants that a table of logits needs of a problem.
 
 
 class TabularInputs(NamedTuple):
@@ -59,7 +59,7 @@ def tabular_inputs(groups: Groups, device_of_group: np.ndarray, start_probabilit
     )
 
 
-# A device for each group from a table of logits.
+# Policy: a device for each group from a table of logits.
 
 
 class TabularPolicy(snt.Module):
@@ -107,7 +107,7 @@ class TabularPolicy(snt.Module):
         return expanded(device_of_group, inputs.group_of_unit, inputs.only_device)
 
 
-# Settings of the policy that is a table.
+# Settings.
 
 LOSSES = ("reinforce", "cross_entropy")
 

@@ -1,1 +1,1 @@
-"""Programs in a person's own script."""
+"""Programs in a user's own script."""

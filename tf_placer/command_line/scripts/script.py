@@ -25,7 +25,7 @@ _FORM = "write FILE.py:NAME or package.module:NAME"
 
 @dataclasses.dataclass(frozen=True)
 class Script:
-    """What of which script.
+    """Script, and the name in it.
 
     Attributes:
       said: as the user wrote it.
@@ -112,7 +112,7 @@ class Script:
             raise self._not_found(error.name) from None
 
     def find(self, module: types.ModuleType, args: str | None = None) -> Any:
-        """What a name stands for in the script: that of the function itself, or what ``--args`` names.
+        """Object that a name stands for in the script: the function itself, or that of ``--args``.
 
         Raises:
           InputError: there is no such name.

@@ -1,4 +1,4 @@
-"""What a script names, as a program: a function or a Keras model, with example arguments that the script gives."""
+"""Program of a script: a function or a Keras model, with example arguments that the script gives."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def script_step(script: Script, args: str | None, batch_size: int) -> ScriptStep
 
 
 def _splittable(script: Script, function: Callable[..., Any], example_args: tuple) -> Splittable | None:
-    """Of the arguments that are as long as the first one, a part is passed, and the function is traced once more."""
+    """Recipe for a smaller batch: arguments as long as the first one are passed in part, and traced once more."""
     lengths = (_length(value) for value in tf.nest.flatten(example_args))
     batch = next((length for length in lengths if length is not None), None)
     if batch is None:
@@ -89,7 +89,7 @@ def _splittable(script: Script, function: Callable[..., Any], example_args: tupl
 
 
 def _length(value: Any) -> int | None:
-    """Of a tensor, an array or a spec with a first axis."""
+    """Length of the first axis of a tensor, an array or a spec; None without one."""
     if not isinstance(value, tf.Tensor | tf.TensorSpec | np.ndarray) or not len(value.shape):
         return None
     return int(value.shape[0])
@@ -100,7 +100,7 @@ def _kind(value: Any) -> str:
 
 
 def _is_trained(value: Any) -> bool:
-    """Whether it is a Keras model that was compiled with a loss: a step of it trains."""
+    """True for a Keras model that was compiled with a loss: a step of it trains."""
     return isinstance(value, keras.Model) and value.compiled and value.loss is not None
 
 
@@ -132,7 +132,7 @@ def _as_arguments(value: Any) -> tuple:
 
 
 def _signature(function: Any) -> tuple | None:
-    """What a function itself says of its arguments; None where it says nothing."""
+    """Input signature of a function; None where it states none."""
     if isinstance(function, ConcreteFunction):
         count = len(function.inputs) - len(function.captured_inputs)
         return tuple(tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in function.inputs[:count])
@@ -144,7 +144,7 @@ def _signature(function: Any) -> tuple | None:
 
 
 def _inputs_of_model(model: keras.Model) -> tuple | None:
-    """What a model of layers is called with; None of one that is a Python class, or has not been built."""
+    """Input specs of a model of layers; None for one that is a Python class, or has not been built."""
     inputs = getattr(model, "inputs", None)
     if not inputs:
         return None
@@ -153,7 +153,7 @@ def _inputs_of_model(model: keras.Model) -> tuple | None:
 
 
 def _needs_no_arguments(function: Any) -> bool:
-    """Whether a function can be called with nothing."""
+    """True if a function can be called without arguments."""
     if isinstance(function, keras.Model):
         return False
     python = function.python_function if isinstance(function, Function) else function

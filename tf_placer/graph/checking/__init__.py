@@ -1,1 +1,1 @@
-"""What is refused of a graph that comes from a file, before anything relies on it."""
+"""Checks of graphs from files, made before anything relies on them."""

@@ -1,4 +1,4 @@
-"""Checks a graph that comes from a file before anything relies on it.
+"""Checks of a graph that comes from a file, made before anything relies on it.
 
 Refused is what the clean-ups take for granted and what would make them, or TensorFlow, crash or never end. What
 TensorFlow's own import refuses with a message (types that do not agree, shapes) is left to it.
@@ -26,7 +26,7 @@ from colocation.op_facts import BRANCHES, LOOPS, NEXT_ITERATIONS
 from tf_placer.base.arguments import InputError
 from tf_placer.graph.program.functions import function_names, functions_of, num_tensors, returned_functions
 
-# Checks who calls which function of a library: with how many tensors, and how deep.
+# Calls between functions of a library: number of tensors, and depth.
 
 MAX_DEPTH = 50  # of functions that call functions
 MAX_NODES = 1 << 22  # with every call written out
@@ -152,7 +152,7 @@ def check_graph(graph_def: tf.compat.v1.GraphDef) -> None:
 
 
 def is_tensor_name(text: str) -> bool:
-    """Whether a text has the form ``"node"`` or ``"node:i"``."""
+    """True if a text has the form ``"node"`` or ``"node:i"``."""
     name, colon, output = text.partition(":")
     return bool(_NAME.fullmatch(name)) and (not colon or bool(_OUTPUT.fullmatch(output)))
 

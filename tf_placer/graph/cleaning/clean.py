@@ -1,4 +1,4 @@
-"""The clean-ups, in order: each keeps the numbers and frees the placement."""
+"""Clean-ups of a graph, in order: each keeps the values computed and frees the placement."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tf_placer.graph.program import Program, fresh_name, renamed_input, renamed_
 from tf_placer.graph.program.functions import functions_of
 from tf_placer.graph.sizes.output_specs import tensor_bytes
 
-# Writes out attributes that have their default value.
+# Default attributes written out.
 
 
 def default_attributes(program: Program) -> Program:
@@ -46,7 +46,7 @@ def default_attributes(program: Program) -> Program:
     return dataclasses.replace(program, graph_def=with_nodes(program.graph_def, nodes))
 
 
-# Lets results be ready before the side effects are done.
+# Results freed from waiting for side effects.
 
 
 def release_results(program: Program) -> Program:
@@ -75,7 +75,7 @@ def _run_anyway(program: Program) -> set[str]:
     return certain
 
 
-# Removes NoOps that only pass a control dependency on.
+# NoOps that only pass a control dependency on, removed.
 
 
 def bypass_noops(program: Program) -> Program:
@@ -109,7 +109,7 @@ def bypass_noops(program: Program) -> Program:
     )
 
 
-# Gives every consumer its own copy of a small shared constant.
+# Small shared constants, copied for every consumer.
 
 MAX_CLONED_BYTES = 1024  # shapes, axes, scalars, small tables; larger ones are worth sending once
 
@@ -150,7 +150,7 @@ def _num_bytes(node: node_def_pb2.NodeDef) -> int:
     )
 
 
-# Takes resource handles from before a loop instead of from behind it.
+# Resource handles taken from before a loop instead of from behind it.
 
 
 def bypass_loop_handles(program: Program) -> Program:
@@ -193,7 +193,7 @@ def _rewired(node: node_def_pb2.NodeDef, input_of: dict[tuple[str, int], str]) -
     return copy_of(node, [*data, *controls])
 
 
-# Puts nodes in topological order, the same one in every process.
+# Topological order of nodes, the same one in every process.
 
 
 def topological_order(program: Program) -> Program:
@@ -226,7 +226,7 @@ def _with_sorted_controls(node: node_def_pb2.NodeDef, position: dict[str, int]) 
     return copy_of(node, [*data_inputs(node), *controls]) if controls else node
 
 
-# Renames a branching op where TensorFlow would give two nodes one name.
+# Branching ops renamed where TensorFlow would give two nodes one name.
 
 
 def rename_branches(program: Program) -> Program:
@@ -267,7 +267,7 @@ def _name_apart(name: str, inputs: set[str], taken: set[str]) -> str:
     return found
 
 
-# Splits every IdentityN into one Identity per input.
+# Each IdentityN split into one Identity per input.
 
 
 def split_identity_n(program: Program) -> Program:

@@ -1,4 +1,4 @@
-"""Replaces every function call by the nodes of its body.
+"""Inlining of function calls: each call is replaced by the nodes of its body.
 
 A call is one node that waits for all its inputs and finishes as a whole. What is kept of that:
 
@@ -230,7 +230,7 @@ def _inherited(device: str, caller: str) -> str:
         return device
 
 
-# Replaces the calls inside library functions, too: in the bodies of loops and in branches.
+# Calls inside library functions: in the bodies of loops and in branches.
 
 
 def inline_in_functions(program: Program) -> Program:

@@ -1,4 +1,4 @@
-"""The functions of a graph's library: who calls them, which of them a graph needs."""
+"""Functions of a graph's library: their calls, those that a graph needs, and the names of their tensors."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Feed:
 
 @dataclasses.dataclass(frozen=True)
 class HostCapture:
-    """What a function reads of this process that no graph can hold: a table, an iterator, a queue, a dataset.
+    """Captured object of this process that no graph can hold: a table, an iterator, a queue, a dataset.
 
     Attributes:
       node: name of the ``Placeholder`` that stands for it.
@@ -68,7 +68,7 @@ class HostCapture:
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """What a clean-up takes and returns: a graph and the names in it that matter.
+    """Graph, and the names in it that matter: argument and result of every clean-up.
 
     A clean-up never changes the ``graph_def`` it was given; it returns a new Program.
 

@@ -31,7 +31,7 @@ from tf_placer.graph.program import (
 )
 from tf_placer.graph.sizes.output_specs import tensor_bytes
 
-# What a resource's handle says of itself, and what people call it.
+# Type in a resource's handle; below, its name for users.
 _RESOURCE_TYPE = re.compile(r'type="(?:tensorflow::)?([^"]*)"')
 _KINDS = {
     "data::IteratorResource": "an iterator",
@@ -154,7 +154,7 @@ def traced(fn: Any, example_args: tuple) -> ConcreteFunction:
 
 
 def function_name(fn: Any) -> str:
-    """What a user calls a function, traced or not."""
+    """Name of a function for users, traced or not."""
     if isinstance(fn, ConcreteFunction):
         return str(fn.graph.name)
     return str(getattr(fn, "__name__", None) or getattr(fn, "name", None) or "function")
@@ -203,7 +203,7 @@ def _names(tensors) -> list[str]:
 
 
 class _Captures:
-    """What replaces each captured placeholder."""
+    """Replacements of the captured placeholders."""
 
     def __init__(self, graph_def, concrete, captures: dict[str, tf.Tensor]):
         self.variables: list[ItemVariable] = []
@@ -244,7 +244,7 @@ class _Captures:
 
 
 def _stays_on_host(value: tf.Tensor, placeholder: tf.Tensor) -> bool:
-    """Whether a capture is no tensor of numbers and no variable that holds one."""
+    """True if a capture is neither a tensor of numbers nor a variable that holds one."""
     if value.dtype != tf.resource:
         return value.dtype == tf.variant
     data = get_resource_handle_data(placeholder)

@@ -18,7 +18,7 @@ from tf_placer.graph.program import Feed, ItemVariable, Program, with_nodes, wit
 from tf_placer.graph.program.functions import functions_of, num_outputs, op_def
 from tf_placer.graph.sizes.output_specs import MAX_TENSOR_BYTES, tensor_bytes
 
-# Inputs of a graph from elsewhere: each as large as it says, or as its holder says where it leaves that open.
+# Inputs of a graph from elsewhere, with sizes from the graph or, where it leaves them open, from the caller.
 
 InputShapes = Mapping[str, Sequence[int | None]]
 """Input -> its shape, with None or -1 for what ``batch_size`` stands for."""
@@ -44,12 +44,12 @@ class Input:
 
     @property
     def name(self) -> str:
-        """What its holder calls it."""
+        """Name that its holder uses for it."""
         return self.key or parse_input(self.tensor)[1]
 
     @property
     def is_open(self) -> bool:
-        """Whether a dimension may be of any size."""
+        """True if a dimension may be of any size."""
         return self.shape is None or any(size < 0 for size in self.shape)
 
 
@@ -173,7 +173,7 @@ def blank(shape: tuple[int, ...], dtype: tf.DType, where: str) -> np.ndarray:
 
 
 def agree(shape: Sequence[int], pattern: Sequence[int]) -> bool:
-    """Whether two shapes can be one, in which a negative size stands for any."""
+    """True if two shapes can be one; a negative size stands for any."""
     return len(shape) == len(pattern) and all(
         a < 0 or b < 0 or a == b for a, b in zip(shape, pattern, strict=True)
     )
@@ -256,7 +256,7 @@ def program_of_meta_graph(
     batch_size: int = 32,
     input_shapes: InputShapes | None = None,
 ) -> Program:
-    """What some tensors ("node:i") and ops ("node" without outputs) of a MetaGraphDef need.
+    """Part of a MetaGraphDef that some tensors ("node:i") and ops ("node" without outputs) need.
 
     Raises:
       InputError: the graph is damaged (``check_graph``), and as ``program_of_graph_def``.

@@ -1,4 +1,4 @@
-"""Reads what a SavedModel says of itself: its graph, signatures and variables. Nothing of it is run."""
+"""Reader of SavedModels: graph, signatures and variables. Nothing of a model is run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tf_placer.graph.program import Program
 from tf_placer.graph.program.functions import functions_of
 from tf_placer.graph.reading.from_graph_def import Input, InputShapes, program_of_graph_def
 
-# Protocol buffers in files, binary or text: graphs and SavedModels, and what else is given in their place.
+# Protocol buffers in files, binary or text: graphs, SavedModels, and files mistaken for them.
 
 SAVED_MODEL_FILES = ("saved_model.pb", "saved_model.pbtxt")
 """In the order in which TensorFlow looks for them."""
@@ -62,7 +62,7 @@ class GraphFile:
     is_text: bool
 
     def content(self) -> bytes:
-        """What the file holds."""
+        """Bytes of the file."""
         proto = self.meta_graph.graph_def if self.is_bare else self.meta_graph
         if self.is_text:
             return text_format.MessageToString(proto).encode()
@@ -70,7 +70,7 @@ class GraphFile:
 
 
 def read_meta_graph_file(path: pathlib.Path, where: str) -> GraphFile:
-    """Reads a MetaGraphDef or a GraphDef; what the file holds is told by its content.
+    """Reads a MetaGraphDef or a GraphDef; the kind of the file follows from its content.
 
     Args:
       path: of the file.
@@ -133,7 +133,7 @@ def parsed_text(proto: _Proto, data: bytes) -> _Proto | None:
 
 
 def other_kind(path: pathlib.Path, data: bytes) -> str | None:
-    """What a file is that is given for a TensorFlow model, with a remedy; None where nothing tells."""
+    """Kind of a file that is given for a TensorFlow model, with a remedy; None if it cannot be told."""
     for at, mark, what, remedy in _HEADS:
         if data[at:].startswith(mark):
             return f"{what}; {remedy}"
@@ -145,7 +145,7 @@ def other_kind(path: pathlib.Path, data: bytes) -> str | None:
 
 
 def not_a_folder(path: pathlib.Path) -> str:
-    """What a file is that is given for the folder of a SavedModel, with a remedy."""
+    """Kind of a file that is given for the folder of a SavedModel, with a remedy."""
     data = path.read_bytes()
     other = other_kind(path, data)
     if other is not None:
@@ -158,7 +158,7 @@ def not_a_folder(path: pathlib.Path) -> str:
 
 
 def _text_fault(data: bytes) -> str:
-    """Where a text that begins like a graph is not one."""
+    """Position and kind of the fault in a text that begins like a graph."""
     head = data.lstrip()[:4096]
     proto = next(
         (
@@ -243,7 +243,7 @@ class SavedModel:
         return dataclasses.replace(self, proto=proto)
 
     def is_current(self) -> bool:
-        """Whether the file is what was read.
+        """True if the file still is as it was read.
 
         Raises:
           InputError: it cannot be read any more.
@@ -252,7 +252,7 @@ class SavedModel:
 
 
 def read_saved_model(path: str | os.PathLike[str], tags: Iterable[str] = SERVING) -> SavedModel:
-    """Reads ``saved_model.pb`` and checks it: once for all signatures, and for whoever is given the result.
+    """Reads ``saved_model.pb`` and checks it, once for all signatures and all users of the result.
 
     Args:
       path: its folder.
@@ -311,7 +311,7 @@ def _file(folder: pathlib.Path) -> tuple[pathlib.Path, bytes]:
 def program_of_saved_model(
     model: SavedModel, signature: str, batch_size: int = 32, input_shapes: InputShapes | None = None
 ) -> Program:
-    """What one signature computes.
+    """Program of one signature.
 
     Args:
       model: the SavedModel.

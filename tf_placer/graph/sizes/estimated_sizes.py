@@ -1,4 +1,4 @@
-"""Sizes for a graph in which inference leaves some open: its ops are looked at again, one by one, in order.
+"""Sizes for a graph in which inference leaves some open: a second pass over its ops, one by one, in order.
 
 An output whose size is not known is given one by a rule (``size_rules``) before the ops that read it are looked at, so
 that theirs follow from it. Where what follows contradicts something, inference's own answer counts.
@@ -242,7 +242,7 @@ class _Walk:
     def _of_branches(
         self, node: node_def_pb2.NodeDef, i: int, inputs: Sequence[tf.Tensor], shape: tf.TensorShape
     ) -> tuple[tf.TensorShape, str]:
-        """What the functions that an op calls return."""
+        """Common result of the functions that an op calls."""
         names = returned_functions(node)
         if not names:
             return shape, ""
@@ -260,7 +260,7 @@ class _Walk:
 
 
 def _value(tensor: tf.Tensor) -> np.ndarray | None:
-    """The value of a tensor, or the most that it can be, or None where nothing tells."""
+    """The value of a tensor, or the most that it can be, or None where it is not known."""
     if is_handle(tensor):
         return None
     value = folded_constant(tensor)

@@ -10,7 +10,7 @@ from tensorflow.core.framework import function_pb2, node_def_pb2
 from colocation.op_facts import LOOPS
 from colocation.tensorflow_internals import graph_of_function_def
 
-# Shapes that a function returns for what it is given; its body is looked at, and nothing of it runs.
+# Shapes that a function returns for given inputs; its body is inspected, and nothing of it runs.
 
 
 def called_shapes(
@@ -34,7 +34,7 @@ def called_shapes(
 
 
 def keep_callbacks_from_running(nodes: Iterable[node_def_pb2.NodeDef]) -> None:
-    """Has inference take each function of Python for one with side effects, which it does not call to know its value.
+    """Marks Python functions as having side effects, so that shape inference does not call them for their values.
 
     Args:
       nodes: a copy that only inference sees; changed in place.
@@ -45,14 +45,14 @@ def keep_callbacks_from_running(nodes: Iterable[node_def_pb2.NodeDef]) -> None:
 
 
 def is_open_loop(node: node_def_pb2.NodeDef) -> bool:
-    """Whether a node is a loop that does not say how large its results are."""
+    """True if a node is a loop that does not say how large its results are."""
     if node.op not in LOOPS:
         return False
     return not all(tf.TensorShape(one).is_fully_defined() for one in node.attr["output_shapes"].list.shape)
 
 
 def is_handle(tensor: tf.Tensor) -> bool:
-    """Whether a tensor stands for something that lies elsewhere, and has no size itself."""
+    """True if a tensor stands for something that lies elsewhere, and has no size itself."""
     return tensor.dtype in (tf.resource, tf.variant)
 
 
@@ -81,7 +81,7 @@ def changed_shapes(
 
 
 def common_shape(shapes: Sequence[tf.TensorShape]) -> tf.TensorShape:
-    """What several shapes agree on."""
+    """Most specific shape that is compatible with several shapes."""
     if any(shape.rank is None or shape.rank != shapes[0].rank for shape in shapes):
         return tf.TensorShape(None)
     sizes = zip(*(shape.as_list() for shape in shapes), strict=True)

@@ -33,7 +33,7 @@ from tf_placer.graph.sizes.loops import (
     largest_shape,
 )
 
-# Loops of Enter, Merge and NextIteration for shape inference: opened, so that no edge leads back.
+# Loops of Enter, Merge and NextIteration, opened for shape inference so that no edge leads back.
 
 # Control flow -> what hands its input on and lets the shape through.
 _HANDS_ON = {"Enter": "Identity", "RefEnter": "RefIdentity"}

@@ -1,4 +1,4 @@
-"""How large a tensor is taken to be whose size depends on data: a bound where one follows, else an estimate.
+"""Sizes assumed for tensors whose shape depends on data: a bound where one follows, else an estimate.
 
 A rule gives one number for all dimensions that inference left open: as many rows as ``Where`` could find at most. What
 no rule knows has as many rows as its inputs, and a tensor of unknown rank is as large as its largest input; where an op
@@ -115,7 +115,7 @@ def _largest(output: Unsized) -> Shape:
 
 
 def _reshaped(output: Unsized) -> Shape:
-    """As many elements as the input: the first open dimension takes what the others leave."""
+    """Shape with as many elements as the input: the first open dimension takes what the others leave."""
     sizes = output.shape.as_list()
     known = math.prod(size for size in sizes if size is not None)
     rest = -(-output.elements(0) // known) if known else 0
@@ -149,7 +149,7 @@ def _image(shape: tf.TensorShape) -> Shape:
 
 
 def _boxes(output: Unsized) -> int:
-    """Of as many boxes as there are, at most the number that is asked for is kept."""
+    """Number of boxes: all there are, and at most the number that is asked for."""
     most = output.value(2) if len(output.inputs) > 2 else None
     return min(int(most), output.rows(0)) if most is not None and np.ndim(most) == 0 else output.rows(0)
 
@@ -187,7 +187,7 @@ _RULES: dict[str, tuple[Callable[[Unsized], int], str]] = {
 _RULE_OF_TYPE = values("size")
 
 
-# Shapes that the ops which read a tensor accept: a guess that all of them refuse is none.
+# Shapes that the readers of a tensor accept: a guess that all of them refuse is dropped.
 
 _SAME_SHAPE = having("same_shape")
 _MOST_READERS = 64  # that are asked
@@ -213,7 +213,7 @@ class _Reader:
 
 
 class Readers:
-    """Who reads each tensor of a graph."""
+    """Readers of each tensor of a graph."""
 
     def __init__(self, graph_def: tf.compat.v1.GraphDef, operations: Sequence[tf.Operation]) -> None:
         """Looks at each op once; ``operations`` are those of the graph's nodes, in the same order."""

@@ -1,4 +1,4 @@
-"""What is in the tensor lists of a graph: variants that hold the elements of a ``tf.TensorArray``, or of a loop."""
+"""Contents of the tensor lists of a graph: variants that hold the elements of a ``tf.TensorArray``, or of a loop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAX_ITERATIONS_INPUT = 1
 
 @dataclasses.dataclass(frozen=True)
 class TensorList:
-    """What a list holds.
+    """Length and element shape of a list.
 
     Attributes:
       length: elements that it was made for, or that a loop puts in; 0 where nothing tells.
@@ -71,7 +71,7 @@ def _element(shape: np.ndarray | None) -> tuple[int, ...] | None:
 
 
 def _iterations(lists: Sequence[TensorList | None], value: Callable[[int], np.ndarray | None]) -> int:
-    """How often a loop runs, by the lists that it goes through, or by the most that it may."""
+    """Trip count of a loop, by the lists that it goes through, or by its limit."""
     longest = max((one.length for one in lists if one is not None), default=0)
     most = value(_MAX_ITERATIONS_INPUT) if len(lists) > _MAX_ITERATIONS_INPUT else None
     return longest or _count(most)
@@ -141,15 +141,15 @@ class TensorArrays:
                 self._put(maker, value[0] if leading and value else 0, value[leading:])
 
     def found(self, handle: Tensor) -> TensorList | None:
-        """What the array behind a handle holds; None where it is not known."""
+        """List in the array behind a handle; None where it is not known."""
         return next((one for one in self._behind(handle) if one.element is not None), None)
 
     def length(self, handle: Tensor) -> int:
-        """Elements of the array behind a handle; 0 where nothing tells."""
+        """Elements of the array behind a handle; 0 where they are not known."""
         return next((one.length for one in self._behind(handle) if one.length), 0)
 
     def _behind(self, handle: Tensor) -> Iterator[TensorList]:
-        """What is known of the array behind a handle, and of those that it is the gradient of."""
+        """Lists known of the array behind a handle, and of those that it is the gradient of."""
         maker = self._maker.get(handle)
         while maker is not None:
             if maker in self.known:
