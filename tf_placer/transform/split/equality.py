@@ -11,6 +11,7 @@ import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2, node_def_pb2
 
 from colocation.op_facts import REFERENCE_VARIABLES, copy_of, data_inputs, having, index_graph
+from colocation.tensorflow_internals import registered_op
 from tf_placer.costs.kernels import find_kernel
 from tf_placer.graph.item import Item
 from tf_placer.graph.program import with_nodes, with_output
@@ -20,6 +21,8 @@ from tf_placer.runtime.graph_program import build_program, open_program
 RELATIVE = 1e-10  # that two orders of the same float64 sums differ by less than; a wrong divisor is off by 1e-3
 _LEAST_SCALE = 1e-5  # tensors of smaller numbers are compared as if their largest were this
 _FLOATS = frozenset({tf.float32, tf.float16, tf.bfloat16})
+_LIFTED = {**dict.fromkeys(_FLOATS, tf.float64), tf.complex64: tf.complex128}
+_WITHOUT_KERNEL = having("variable") | having("loop") | having("branch") | having("call")
 _DRAWS = ("seed", "seed2")
 _NORMALIZES = {"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"}
 _NORMALIZES_GRADIENT = {"FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3"}
@@ -146,32 +149,31 @@ def lift(item: Item) -> Item:
 
 
 def _lifted_spec(spec: OutputSpec) -> OutputSpec:
-    dtype = tf.float64 if spec.dtype in _FLOATS else spec.dtype
+    dtype = _LIFTED.get(spec.dtype, spec.dtype)
     return dataclasses.replace(spec, dtype=dtype, num_bytes=tensor_bytes(spec.shape, dtype))
 
 
 def _lifted_value(one):
-    if one.dtype not in _FLOATS:
+    dtype = _LIFTED.get(one.dtype, one.dtype)
+    if dtype == one.dtype:
         return one
-    return dataclasses.replace(one, dtype=tf.float64, value=np.asarray(one.value).astype(np.float64))
+    return dataclasses.replace(one, dtype=dtype, value=np.asarray(one.value).astype(dtype.as_numpy_dtype))
 
 
 def _wider(dtype: int) -> int:
-    return tf.float64.as_datatype_enum if tf.as_dtype(dtype) in _FLOATS else dtype
+    return _LIFTED.get(tf.as_dtype(dtype), tf.as_dtype(dtype)).as_datatype_enum
 
 
 def _lift_attributes(node: node_def_pb2.NodeDef) -> None:
-    for key, value in node.attr.items():
+    for value in node.attr.values():
         kind = value.WhichOneof("value")
         if kind == "type":
             value.type = _wider(value.type)
         elif kind == "list" and value.list.type:
             value.list.type[:] = [_wider(one) for one in value.list.type]
-        elif kind == "tensor" and tf.as_dtype(value.tensor.dtype) in _FLOATS:
-            array = tf.make_ndarray(value.tensor).astype(np.float64)
+        elif kind == "tensor" and tf.as_dtype(value.tensor.dtype) in _LIFTED:
+            array = tf.make_ndarray(value.tensor).astype(tf.as_dtype(_wider(value.tensor.dtype)).as_numpy_dtype)
             value.tensor.CopyFrom(tf.make_tensor_proto(array))
-        elif key.startswith("_"):
-            continue
     if all(key in node.attr and not node.attr[key].i for key in _DRAWS):
         node.attr["seed"].i = zlib.crc32(node.name.encode()) + 1
         node.attr["seed2"].i = 1
@@ -180,11 +182,14 @@ def _lift_attributes(node: node_def_pb2.NodeDef) -> None:
 def _lifted(node: node_def_pb2.NodeDef, dtypes: Sequence[tf.DType]) -> list[node_def_pb2.NodeDef]:
     lifted = copy_of(node)
     _lift_attributes(lifted)
-    if lifted == node or node.op in having("variable") or find_kernel(lifted, "CPU") is not None:
-        return [lifted]
     if node.op in _NORMALIZES | _NORMALIZES_GRADIENT:
         return _normalization(lifted)
-    return _between_casts(node, dtypes)
+    definition = registered_op(node.op)
+    arguments = [*definition.input_arg, *definition.output_arg] if definition is not None else []
+    is_narrow = any(argument.type and tf.as_dtype(argument.type) in _LIFTED for argument in arguments)
+    if is_narrow or (lifted != node and node.op not in _WITHOUT_KERNEL and find_kernel(lifted, "CPU") is None):
+        return _between_casts(node, dtypes)
+    return [lifted]
 
 
 def _between_casts(node: node_def_pb2.NodeDef, dtypes: Sequence[tf.DType]) -> list[node_def_pb2.NodeDef]:
@@ -194,20 +199,20 @@ def _between_casts(node: node_def_pb2.NodeDef, dtypes: Sequence[tf.DType]) -> li
     inputs, nodes = [], []
     types = _input_types(node)
     for position, (text, dtype) in enumerate(zip(data_inputs(node), types, strict=True)):
-        if dtype not in _FLOATS:
+        if dtype not in _LIFTED:
             inputs.append(text)
             continue
         name = f"{node.name}/narrow_{position}"
-        nodes.append(_cast(name, text, tf.float64, dtype))
+        nodes.append(_cast(name, text, _LIFTED[dtype], dtype))
         inputs.append(name)
     single.input[:] = [*inputs, *controls]
     nodes.append(single)
     outputs = []
     for output, dtype in enumerate(dtypes):
         text = f"{single.name}:{output}"
-        if dtype in _FLOATS:
+        if dtype in _LIFTED:
             name = f"{node.name}/wide_{output}"
-            nodes.append(_cast(name, text, dtype, tf.float64))
+            nodes.append(_cast(name, text, dtype, _LIFTED[dtype]))
             text = name
         outputs.append(text)
     both = node_def_pb2.NodeDef(name=node.name, op="IdentityN", input=outputs)
@@ -216,12 +221,8 @@ def _between_casts(node: node_def_pb2.NodeDef, dtypes: Sequence[tf.DType]) -> li
 
 
 def _input_types(node: node_def_pb2.NodeDef) -> list[tf.DType]:
-    definition = tf.raw_ops.__dict__  # only to fail early where TensorFlow has no such op
-    assert node.op in definition, node.op
-    from tensorflow.python.framework import op_def_registry
-
     found: list[int] = []
-    for argument in op_def_registry.get(node.op).input_arg:
+    for argument in registered_op(node.op).input_arg:  # type: ignore[union-attr]
         if argument.type_list_attr:
             found += node.attr[argument.type_list_attr].list.type
             continue
@@ -294,8 +295,9 @@ def _normalized(attributes, x, scale, offset, old_mean, old_variance) -> list[tf
     unbiased = variance * count / tf.maximum(count - 1.0, 1.0)
     factor = attributes["exponential_avg_factor"].f if "exponential_avg_factor" in attributes else 1.0
     if factor != 1.0:
-        new_mean = (1.0 - factor) * old_mean + factor * mean
-        return [y, new_mean, (1.0 - factor) * old_variance + factor * unbiased, mean, variance]
+        kept = float(np.float32(1.0 - factor))  # as the kernel has it
+        new_mean = kept * old_mean + factor * mean
+        return [y, new_mean, kept * old_variance + factor * unbiased, mean, variance]
     return [y, mean, unbiased, mean, variance]
 
 
