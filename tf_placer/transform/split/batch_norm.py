@@ -42,9 +42,9 @@ def normalization(op: OpStates, argument: str = "") -> Split:
     def write(writer: Any, copies: Sequence[Sequence[str]]) -> list[list[str]]:
         _, scale, offset, old_mean, old_variance = copies[0]
         if not op.attr("is_training").b:
-            return [[inference(writer, inputs, c) for c, inputs in enumerate(copies)]] + [
-                [one] for one in (old_mean, old_variance, old_mean, old_variance, writer.empty("reserve"))
-            ]
+            rest = [old_mean, old_variance, old_mean, old_variance, writer.empty("reserve")]
+            outputs = [inference(writer, inputs, c) for c, inputs in enumerate(copies)]
+            return [outputs, *[[one] for one in rest[: len(op.out_shapes) - 1]]]
         values = [writer.cast(inputs[0], op.dtypes[0], single, c) for c, inputs in enumerate(copies)]
         totals = [writer.reduce("Sum", value, axes, single, c) for c, value in enumerate(values)]
         mean = writer.binary("RealDiv", writer.joined(totals, Sum(), single, "mean_sum"), count, single)
@@ -55,20 +55,22 @@ def normalization(op: OpStates, argument: str = "") -> Split:
         outputs = [
             inference(writer, [inputs[0], scale, offset, mean, variance], c) for c, inputs in enumerate(copies)
         ]
-        unbiased = writer.binary("Mul", variance, count / max(count - 1, 1), single)
-        kept = 1.0 - op.attr("exponential_avg_factor").f
+        unbiased = writer.binary("Mul", variance, count, single)
+        unbiased = writer.binary("RealDiv", unbiased, max(count - 1, 1), single)
+        factor = op.attr("exponential_avg_factor").f if "exponential_avg_factor" in op.node.attr else 1.0
         handed = [
-            new if kept == 0.0 else _blended(writer, old, new, kept, single)
+            new if factor == 1.0 else _blended(writer, old, new, factor, single)
             for old, new in ((old_mean, mean), (old_variance, unbiased))
         ]
-        return [outputs, *[[one] for one in (*handed, mean, variance, writer.empty("reserve"))]]
+        rest = [*handed, mean, variance, writer.empty("reserve")]
+        return [outputs, *[[one] for one in rest[: len(op.out_shapes) - 1]]]
 
     return Split(takes, gives, write=write)
 
 
-def _blended(writer: Any, old: str, new: str, kept: float, dtype: tf.DType) -> str:
-    left = writer.binary("Mul", old, kept, dtype)
-    return writer.binary("AddV2", left, writer.binary("Mul", new, 1.0 - kept, dtype), dtype)
+def _blended(writer: Any, old: str, new: str, factor: float, dtype: tf.DType) -> str:
+    left = writer.binary("Mul", old, 1.0 - factor, dtype)
+    return writer.binary("AddV2", left, writer.binary("Mul", new, factor, dtype), dtype)
 
 
 def normalization_gradient(op: OpStates, argument: str = "") -> Split:

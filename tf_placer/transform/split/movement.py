@@ -159,11 +159,24 @@ def divide(op: OpStates, argument: str) -> Split:
 
 
 def cut(op: OpStates, argument: str = "") -> Split:
-    """``Slice`` (value, begins, sizes) of all examples."""
+    """``Slice`` (value, begins, sizes) of all examples, or of some outer rows of them."""
     del argument
     state = same_part(op, [0])
-    if op.out_shapes[0][state.axis] != op.shapes[0][state.axis]:
-        raise NotSplit("it takes some of the examples")
+    length = op.out_shapes[0][state.axis]
+    if length != op.shapes[0][state.axis]:
+        row, begin = op.shapes[0][state.axis] // state.outer, [int(one) for one in np.ravel(op.value(1))]
+        first = begin[state.axis]
+        if length == 0 or length % row or first % row:
+            raise NotSplit("it takes some of the examples")
+        given = Part(state.axis, length // row)
+        ratio = [(first // row * (row // op.batch.size * size)) for size in op.batch.sizes]
+
+        def begins(copy: int) -> np.ndarray:
+            local = [*begin[: state.axis], ratio[copy], *begin[state.axis + 1 :]]
+            return np.asarray(local, op.dtypes[1].as_numpy_dtype)
+
+        sizes = op.local_size(given, dtype=op.dtypes[2])
+        return Split((state, WHOLE, WHOLE), (given,), constants={1: begins, 2: sizes})
     return Split((state, WHOLE, WHOLE), (state,), constants={2: op.local_size(state, dtype=op.dtypes[2])})
 
 

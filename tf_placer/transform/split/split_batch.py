@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -23,7 +24,8 @@ from tf_placer.transform.split.writer import Writer
 
 BATCH_STATISTICS = ("whole", "part")
 _ITERATORS = having("iterator_read")
-_EXAMPLE_AXES = (0, 1)
+_EXAMPLE_AXES = (0, 1)  # the second only where the first leads nowhere
+_ENOUGH = 0.5  # share of bytes in parts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,8 +119,8 @@ def split(item: Item, parts: int, batch_statistics: str = "whole") -> Item:
 def split_program(item: Item, parts: int, batch_statistics: str = "whole") -> SplitProgram:
     """As ``split``, with the origin of every op and the record of what stayed whole.
 
-    The batch is the length of the first or second axis of an input for which most bytes of the program turn out to be
-    in parts: propagation decides, not names.
+    The batch is the length of an input's first axis for which most bytes of the program turn out to be in parts:
+    propagation decides, not names. Where no first axis puts half of them in parts, second axes are tried as well.
 
     Args:
       item: the program.
@@ -156,28 +158,39 @@ def split_program(item: Item, parts: int, batch_statistics: str = "whole") -> Sp
 def _best(
     program: Program, parts: int, has_own_statistics: bool
 ) -> tuple[States, dict[Tensor, Part]]:
-    """The states for the batch by which most bytes are in parts."""
+    """The states for the batch by which most bytes are in parts.
+
+    Raises:
+      InputError: there is none.
+    """
     item = program.item
     inputs = _inputs(item)
-    sizes = dict.fromkeys(
-        shape[axis] for axis in _EXAMPLE_AXES for _, shape in inputs if len(shape) > axis and shape[axis] > 1
-    )
+    by_axis = [
+        list(dict.fromkeys(shape[axis] for _, shape in inputs if len(shape) > axis and shape[axis] > 1))
+        for axis in _EXAMPLE_AXES
+    ]
+    sizes = list(dict.fromkeys(itertools.chain(*by_axis)))
     if not sizes:
         raise InputError(f"{item.name!r} has no input with several examples, so there is no batch to split")
-    able = [size for size in sizes if size >= parts]
-    if not able:
+    if max(sizes) < parts:
         raise InputError(
             f"parts is {parts}, but the batch of {item.name!r} has at most {max(sizes)} examples; give at most as many"
         )
-    found = []
-    for size in able:
-        examples = _examples(inputs, size)
-        states = propagate(program, examples, Batch.divided(size, parts), has_own_statistics)
-        found.append((_bytes_in_parts(item, states), states, examples))
-    bytes_in_parts, states, examples = max(found, key=lambda one: one[0])
-    if bytes_in_parts == 0:
+    best: tuple[float, States, dict[Tensor, Part]] | None = None
+    for among in by_axis:
+        for size in among:
+            if size < parts:
+                continue
+            examples = _examples(inputs, size)
+            states = propagate(program, examples, Batch.divided(size, parts), has_own_statistics)
+            share = _share_in_parts(program, states)
+            if best is None or share > best[0]:
+                best = share, states, examples
+        if best is not None and best[0] > _ENOUGH:
+            break
+    if best is None or best[0] == 0:
         raise InputError(f"no op of {item.name!r} can work on a part of its examples, so there is no batch to split")
-    return states, examples
+    return best[1], best[2]
 
 
 def _inputs(item: Item) -> list[tuple[Tensor, tuple[int, ...]]]:
@@ -196,13 +209,16 @@ def _examples(inputs: Sequence[tuple[Tensor, tuple[int, ...]]], size: int) -> di
     return found
 
 
-def _bytes_in_parts(item: Item, states: States) -> int:
-    """Bytes that ops make in parts: what reads examples only to join them counts nothing."""
-    return sum(
-        item.outputs[op][output].num_bytes
-        for (op, output), state in states.of.items()
-        if isinstance(state, Part) and op in states.splits
-    )
+def _share_in_parts(program: Program, states: States) -> float:
+    """Of the bytes that ops which work on examples read and make: the share of those of split ops."""
+    outputs = program.item.outputs
+    total = in_parts = 0
+    for op in np.flatnonzero(states.depends).tolist():
+        read = sum(outputs[producer][output].num_bytes for producer, output in program.inputs[op])
+        moved = read + sum(spec.num_bytes for spec in outputs[op])
+        total += moved
+        in_parts += moved if op in states.splits else 0
+    return in_parts / total if total else 0.0
 
 
 def _as_item(item: Item, writer: Writer) -> tuple[Item, dict[str, str]]:
