@@ -21,6 +21,7 @@ GROUPS = {
         "fetches",
         "graph",
         "batch_size",
+        "parts",
         "input_shape",
         "op_library",
         "workloads",

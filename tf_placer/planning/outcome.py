@@ -34,6 +34,8 @@ NOT_RUN = "NOT_RUN"
 GIVEN = "plan"
 """Name of a plan that was given and not searched, in place of a method's."""
 PLAN = "the plan"
+# Rows of plans of a program whose batch is in parts: the one in which every device computes a part, and a search's.
+DATA_PARALLEL, SPLIT = "data_parallel", "split"
 # Rows of a plan beside the function as it is: raced on the whole machine, and by a user's own calls.
 RACED, UNPLACED = "the plan, whole machine", "as it is, whole machine"
 CALLED, UNPLACED_CALLED = "the plan, called", "as it is, called"
@@ -177,6 +179,8 @@ class Outcome:
       layers: of the program, where the plan is written by layer.
       whole: the fastest plan found of whole layers: what is written where there are ``layers``, else beside it.
       data_parallel: the batch split instead; None where nobody asked.
+      parts: of the batch in the program that is written.
+      stayed_whole: a sentence for each kind of op that works on examples and has no parts.
       why_not_split: a sentence, where nobody asked because there was no time.
       is_worth_it: of a function's plan: it is clearly faster than the function as it is, or that cannot be known.
       beside_unplaced: one clause that compares it with the function as it is; "" where that is not known.
@@ -201,6 +205,8 @@ class Outcome:
     layers: Layers | None = None
     whole: WholeLayers | None = None
     data_parallel: DataParallel | None = None
+    parts: int = 1
+    stayed_whole: tuple[str, ...] = ()
     why_not_split: str = ""
     is_worth_it: bool = True
     beside_unplaced: str = ""
@@ -283,7 +289,10 @@ class Outcome:
     @property
     def _proven_s(self) -> float:
         """Largest lower bound that any method has proven, in seconds; it holds for all."""
-        return max((one.search.proven_s for one in self.candidates if one.search is not None), default=0.0)
+        searches = [
+            one.search for one in self.candidates if one.search is not None and self.is_of_problem(one)
+        ]
+        return max((search.proven_s for search in searches), default=0.0)
 
     @property
     def bounds(self) -> list[tuple[str, float]]:
@@ -301,10 +310,26 @@ class Outcome:
         """Lower bound on the step time of any placement in the simulator, in seconds."""
         return max(self._lower_bounds.best_s, self._proven_s)
 
+    def is_of_problem(self, candidate: Timed) -> bool:
+        """True if a candidate is a plan of the program that is written, and not of its batch in other parts."""
+        return (
+            candidate.placement is None or candidate.placement.problem.fingerprint == self.problem.fingerprint
+        )
+
+    @property
+    def single_device_s(self) -> float | None:
+        """Step time of the program as it is on the best single device, simulated; None where none runs it."""
+        single = self.single
+        return self.search.single_device_s if single is None or self.parts == 1 else single.simulated_s
+
     def is_optimal(self, candidate: Timed) -> bool:
         """True if it is proven that no placement that fits is faster in the simulator."""
         by_simulator = candidate.search is not None and candidate.search.evaluator == SIMULATED
-        return by_simulator and takes_no_more(candidate.simulated_s or 0.0, self.lower_bound_s)
+        return (
+            by_simulator
+            and self.is_of_problem(candidate)
+            and takes_no_more(candidate.simulated_s or 0.0, self.lower_bound_s)
+        )
 
     def tried(self, is_worth_it: bool, placed_s: float, unplaced_s: float) -> Outcome:
         """A function's plan after a trial on a user's own calls, which has the last word.

@@ -191,6 +191,7 @@ class Road:
         progress: Progress | None = None,
         start: Placement | None = None,
         objective: Objective = FASTEST,
+        problem: Problem | None = None,
     ) -> SearchResult:
         """Searches in the simulator with the seed and the settings that were asked for.
 
@@ -200,12 +201,13 @@ class Road:
           progress: shows it.
           start: where it begins.
           objective: what is sought.
+          problem: of another form of the program; its own if it is left out.
 
         Raises:
           InputError, NothingFits: as ``search``.
         """
         return search(
-            self.problem,
+            self.problem if problem is None else problem,
             method,
             budget.seconds,
             budget.evaluations,
