@@ -205,14 +205,14 @@ class _Finding(Reading):
         return [*stages, Stage(stages[-1].name, untimed)]
 
     @property
-    def _tried_parts(self) -> bool:
+    def _tries_parts(self) -> bool:
         """The batch is split as a plan, so nothing is told of splitting it instead."""
         return False
 
     def closing(self) -> list[Stage]:
         """Stages after the plan: the batch split over the devices instead, the report, the files."""
         key = f"writing {self.asked.name}"
-        splitting = [] if self._tried_parts else self.splitting(self._split)
+        splitting = [] if self._tries_parts else self.splitting(self._split)
         return [*splitting, self.stages.kept(WRITE, self._write, _WRITE_S, key)]
 
     def _split(self, about_s: float, left_s: float) -> None:
@@ -270,10 +270,6 @@ class _Placing(_Finding):
         self._make_outcome: Callable[[], Outcome] = self._reported_first
         self._in_parts: InParts | None = None
         self._why_not_split = ""
-
-    @property
-    def _tried_parts(self) -> bool:
-        return bool(self._splitting()) and not self.runs and not self.asked.objective.is_memory
 
     def reported(self) -> Outcome:
         in_or_beside = in_layers if self.request.by == LAYER else beside_layers
@@ -343,11 +339,18 @@ class _Placing(_Finding):
             self.searching(self._find_control, control, CONTROL_SHARE),
         ]
 
-    def _splitting(self) -> list[Stage]:
-        """The batch in parts, one for each device; nothing where that was not asked for or ops have their places."""
-        request = self.request
+    @property
+    def _tries_parts(self) -> bool:
+        """The batch is also put in parts, one for each device; not where ops have their places already."""
+        request, method = self.request, self.asked.method
         decided = request.pins or request.plan is not None or request.held or request.respect_devices
-        if not request.tries_parts or decided or len(self._replicas) < 2 or not request.source.workload:
+        searches = methods.find(method).goes_on and method != methods.the(Role.CONTROL).name
+        simulates = not self.runs and not self.asked.objective.is_memory
+        could = request.tries_parts and bool(request.source.workload) and len(self._replicas) > 1
+        return could and searches and simulates and not decided
+
+    def _splitting(self) -> list[Stage]:
+        if not self._tries_parts:
             return []
         key = f"splitting the batch of {self.asked.where} in parts"
         rule_s = _SPLIT_S + _SPLIT_S_PER_OP * self.assumed_ops

@@ -36,6 +36,7 @@ GIVEN = "plan"
 PLAN = "the plan"
 # Rows of plans of a program whose batch is in parts: the one in which every device computes a part, and a search's.
 DATA_PARALLEL, SPLIT = "data_parallel", "split"
+_TITLES = {DATA_PARALLEL: "data parallel", SPLIT: "split and placed"}
 # Rows of a plan beside the function as it is: raced on the whole machine, and by a user's own calls.
 RACED, UNPLACED = "the plan, whole machine", "as it is, whole machine"
 CALLED, UNPLACED_CALLED = "the plan, called", "as it is, called"
@@ -126,7 +127,8 @@ class Timed:
         """Its name in tables: the method, and the one that found the plan inside it."""
         if self.is_single:
             return "single device"
-        return self.name if self.found_by == self.name else f"{self.name} ({self.found_by})"
+        name = _TITLES.get(self.name, self.name)
+        return name if self.found_by == self.name else f"{name} ({self.found_by})"
 
 
 _OF_SEARCH = ("placement", "peak_bytes", "found_by", "evaluations", "search_s")
@@ -315,6 +317,16 @@ class Outcome:
         return (
             candidate.placement is None or candidate.placement.problem.fingerprint == self.problem.fingerprint
         )
+
+    @property
+    def best_whole(self) -> Timed | None:
+        """Fastest candidate with the batch whole; None where none runs."""
+        return fastest([one for one in self.candidates if one.name not in (DATA_PARALLEL, SPLIT)])
+
+    @property
+    def best_split(self) -> Timed | None:
+        """Fastest candidate with the batch in parts; None where none runs or none was tried."""
+        return fastest([one for one in self.candidates if one.name in (DATA_PARALLEL, SPLIT)])
 
     @property
     def single_device_s(self) -> float | None:

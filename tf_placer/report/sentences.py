@@ -42,6 +42,10 @@ def remarks(outcome: Outcome) -> list[str]:
         rules = "; ".join(f"{count} {rule}" for rule, count in problem.estimated_sizes.items())
         count = sum(problem.estimated_sizes.values())
         found.append(f"The sizes of {count} tensors depend on data and are estimates: {rules}.")
+    if outcome.stayed_whole:
+        found.append(
+            "Not everything that works on examples is split: " + "; ".join(outcome.stayed_whole) + "."
+        )
     return found
 
 
@@ -65,6 +69,8 @@ def _about_the_plan_written(outcome: Outcome) -> list[str]:
     written, best = outcome.written, outcome.recommended
     advice = ["Leave the program on one device."] if best is outcome.single else []
     takes = milliseconds(written.step_s)
+    if written is outcome.best_split:
+        return [_in_parts(outcome, written)]
     if written.name != outcome.method:
         if advice:
             return [*advice, f"The plan written is that of the single device, {takes}."]
@@ -76,6 +82,19 @@ def _about_the_plan_written(outcome: Outcome) -> list[str]:
         return []
     advice = advice or [f"{best.name} is faster still, {milliseconds(best.step_s)}."]
     return [*advice, f"The plan written is that of {written.name}."]
+
+
+def _in_parts(outcome: Outcome, written: Timed) -> str:
+    """One sentence on a plan that splits the batch, beside the best that does not."""
+    takes, whole = milliseconds(written.step_s), outcome.best_whole
+    start = f"With the batch in {outcome.parts} parts the step takes {takes}"
+    if whole is None or whole.step_s is None or written.step_s is None:
+        return f"{start}: the plan written is of the split program."
+    less = percentage(-excess(written.step_s, whole.step_s))
+    return (
+        f"{start}, {less} less than by the best plan found of the whole: the plan written is of the split program "
+        "(--parts=1 looks for none)."
+    )
 
 
 def _standing(candidate: Timed, single: Timed | None, how: str) -> str:
@@ -214,7 +233,13 @@ def _layer_sentences(outcome: Outcome) -> list[str]:
 def split_batch_sentences(outcome: Outcome) -> list[str]:
     """The sentence on splitting the batch, none where nothing is known."""
     if outcome.data_parallel is None:
-        return [outcome.why_not_split] if outcome.why_not_split else []
+        split, written = outcome.best_split, outcome.written
+        if split is None or written is split or split.step_s is None or written.step_s is None:
+            return [outcome.why_not_split] if outcome.why_not_split else []
+        more = excess(split.step_s, written.step_s)
+        return [
+            f"With the batch in parts the best plan found takes {milliseconds(split.step_s)}, {percentage(more)} more."
+        ]
     said = split_batch_sentence(outcome.data_parallel, outcome.written.simulated_s)
     return [said] if said else []
 
