@@ -60,7 +60,7 @@ def test_a_placement_of_the_whole_is_carried_over_op_by_op(
     of_op = dict(zip(whole.op_names, placement.device_of_op.tolist(), strict=True))
     same = [
         row[unit] == of_op[program.origin_of[name]]
-        for name, unit in zip(problem.op_names, problem.unit_of_op)
+        for name, unit in zip(problem.op_names, problem.unit_of_op, strict=True)
     ]
     assert np.mean(same) > 0.9  # a unit of several ops goes with the costliest
 
