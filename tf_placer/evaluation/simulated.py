@@ -63,9 +63,11 @@ class SimulatedEvaluator:
             streams=problem.cluster.streams(),
             newest_first=problem.cluster.newest_first(),
             join_ns=problem.cluster.join_ns(),
+            dispatch_ns=problem.cluster.dispatch_ns(),
             link_latency_ns=problem.cluster.link_latency_ns(),
             link_bytes_per_s=problem.cluster.link_bytes_per_s(),
             channel_of_link=problem.cluster.channel_of_link(),
+            link_tensor_ns=problem.cluster.link_tensor_ns(),
             **problem.cluster.link_chores(),
         )
 

@@ -12,10 +12,12 @@ namespace {
 template <int kDevices, Order kOrder, Purpose kPurpose, bool kChores>
 int64_t Run(const SimulationPlan& plan, const Placed& placed, int64_t limit_ns, const int64_t* capacity_bytes,
             Workspace* workspace) {
-  int64_t* const start_ns = workspace->start_ns.empty() ? nullptr : workspace->start_ns.data();
   Outputs outputs;
   outputs.peak_bytes = workspace->peak_bytes.data();
-  outputs.start_ns = start_ns;
+  if (!workspace->spans.start_ns.empty()) {
+    outputs.start_ns = workspace->spans.start_ns.data();
+    outputs.end_ns = workspace->spans.end_ns.data();
+  }
   Simulation<kDevices, kOrder, kPurpose, kChores> simulation(plan, workspace, outputs);
   return simulation.RunWithin(plan, placed, limit_ns, capacity_bytes);
 }
