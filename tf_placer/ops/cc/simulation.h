@@ -24,6 +24,9 @@ namespace tf_placer {
 constexpr int kSlotBits = 13;
 constexpr uint64_t kNever = UINT64_MAX;
 
+// Of a step that was not simulated to its end.
+constexpr int64_t kStopped = INT64_MAX;
+
 static_assert(kMaxDevices * kMaxDevices < 1 << kSlotBits, "devices, channels and all hand-overs need a slot each");
 
 // Which of a device's ready ops comes first: the one that is ready first, or the one that the problem's
@@ -33,6 +36,15 @@ enum class Order { kUniform, kByPriority, kByPlan };
 // What is asked of a simulation: time and memory; when each op runs, too; or only whether the step takes at
 // most so long, where everything fits anywhere or within the devices' memory.
 enum class Purpose { kCosts, kSchedule, kWithin, kWithinMemory };
+
+// What else takes time: nothing; the host that dispatches ops and the runtime that hands over tensors; or these, and
+// devices that work for transfers. A simulation of kFeeding is right where there is none of it, too.
+enum class Extras { kNone, kFeeding, kAll };
+
+inline Extras ExtrasOf(const SimulationPlan& plan) {
+  if (plan.has_chores) return Extras::kAll;
+  return plan.has_dispatch || plan.has_hand_over ? Extras::kFeeding : Extras::kNone;
+}
 
 // What a simulation writes to beside its workspace.
 struct Outputs {
@@ -44,8 +56,10 @@ struct Outputs {
 
 // One run over one placement. The order of what happens at one time is that of the reference simulator.
 // kDevices is D where it is known when this is compiled, which makes loops over devices cheap, or 0.
-template <int kDevices, Order kOrder, Purpose kPurpose, bool kChores>
+template <int kDevices, Order kOrder, Purpose kPurpose, Extras kExtras>
 class Simulation {
+  static constexpr bool kChores = kExtras == Extras::kAll;
+  static constexpr bool kFeeding = kExtras != Extras::kNone;
   static constexpr bool kWithSchedule = kPurpose == Purpose::kSchedule;
   static constexpr bool kBounded = kPurpose == Purpose::kWithin || kPurpose == Purpose::kWithinMemory;
   static constexpr bool kMemory = kPurpose != Purpose::kWithin;
@@ -67,7 +81,7 @@ class Simulation {
         costs_(plan.costs.data()),
         link_class_(plan.link_class.data()),
         channel_(plan.channel.data()),
-        tensor_ns_(plan.has_hand_over ? plan.tensor_ns.data() : nullptr),
+        tensor_ns_(plan.tensor_ns.data()),
         priority_(plan.priority.data()),
         tensor_producer_(plan.tensor_producer.data()),
         tail_ns_(plan.tail_ns.data()),
@@ -80,7 +94,7 @@ class Simulation {
         transfers_(workspace->transfers.get()),
         fresh_(workspace->fresh.get()),
         hand_overs_(workspace->hand_overs.get()),
-        arrived_ns_(plan.has_dispatch ? workspace->arrived_ns.get() : nullptr),
+        arrived_ns_(kFeeding && plan.has_dispatch ? workspace->arrived_ns.get() : nullptr),
         free_ready_(workspace->ready.get() + int64_t{plan.num_devices} * plan.max_ready),
         ready_end_(workspace->ready_end.data()),
         devices_(workspace->devices.data()),
@@ -107,7 +121,7 @@ class Simulation {
       std::fill_n(bytes_, num_devices_, 0);
       std::fill_n(peak_bytes_, num_devices_, 0);
     }
-    if (arrived_ns_ != nullptr) std::fill_n(arrived_ns_, num_ops_, 0);
+    if (kFeeding && arrived_ns_ != nullptr) std::fill_n(arrived_ns_, num_ops_, 0);
     std::fill_n(due_, 2 * num_leaves_, kNever);
   }
 
@@ -143,7 +157,7 @@ class Simulation {
       // A transfer can take no time at all; the ops it makes ready belong to this moment too.
       if (due_[1] >= after_now_) {
         StartOps();
-        if (kBounded && over_) return kNever;
+        if (kBounded && over_) return kStopped;
         if (due_[1] == kNever) return now_ns_ + joining_ns_;
         now_ns_ = due_[1] >> kSlotBits;
         after_now_ = static_cast<uint64_t>(now_ns_ + 1) << kSlotBits;
@@ -238,7 +252,7 @@ class Simulation {
       const int32_t device = state_[op].device;
       if (kMemory) bytes_[device] += CostOf(op)[0];
       KeepSpan(op, 0);
-      if (arrived_ns_ != nullptr && arrived_ns_[op] > 0) PassOnArrival(op);
+      if (kFeeding && arrived_ns_ != nullptr && arrived_ns_[op] > 0) PassOnArrival(op);
       EndOp(op, device);
     }
   }
@@ -415,7 +429,7 @@ class Simulation {
   TF_PLACER_INLINE void EndSlot(int32_t slot) {
     if (slot < D()) {
       EndComputation(slot);
-    } else if (slot < hand_over_slot_) {
+    } else if (!kFeeding || slot < hand_over_slot_) {
       EndTransfer(slot);
     } else {
       EndHandOver();
@@ -460,8 +474,7 @@ class Simulation {
                                      ? sizes_[tensor.size]
                                      : ReleaseShared(~tensor.consumer * (D() + 1), transfer.source);
     }
-    const int64_t hand_over_ns =
-        tensor_ns_ == nullptr ? 0 : tensor_ns_[transfer.source * D() + transfer.target];
+    const int64_t hand_over_ns = kFeeding ? tensor_ns_[transfer.source * D() + transfer.target] : 0;
     if (hand_over_ns > 0) {
       StartHandOver(index, hand_over_ns);
     } else {
@@ -498,14 +511,16 @@ class Simulation {
     touched_ |= uint64_t{1} << transfer.target;
     const SimulationPlan::Tensor& tensor = tensors_[transfer.tensor];
     if (tensor.consumer >= 0) {
-      if (arrived_ns_ != nullptr) arrived_ns_[tensor.consumer] = now_ns_;
+      if (kFeeding && arrived_ns_ != nullptr) arrived_ns_[tensor.consumer] = now_ns_;
       MakeReady(tensor.consumer, --state_[tensor.consumer].pending == 0);
       return;
     }
     const SimulationPlan::Shared& shared = shared_[~tensor.consumer];
     for (int32_t i = shared.begin; i < shared.end; ++i) {
       const int32_t consumer = consumers_[i];
-      if (arrived_ns_ != nullptr && state_[consumer].device == transfer.target) arrived_ns_[consumer] = now_ns_;
+      if (kFeeding && arrived_ns_ != nullptr && state_[consumer].device == transfer.target) {
+        arrived_ns_[consumer] = now_ns_;
+      }
       Arrive(consumer, transfer.target);
     }
   }
@@ -592,7 +607,8 @@ class Simulation {
 
   TF_PLACER_INLINE void StartOp(int32_t d, int32_t op) {
     const int64_t* const cost = CostOf(op);
-    const int64_t takes_ns = cost[1 + d] + (devices_[d].dispatch_ns > 0 ? WaitForDispatch(d, op) : 0);
+    const bool is_fed = kFeeding && devices_[d].dispatch_ns > 0;
+    const int64_t takes_ns = cost[1 + d] + (is_fed ? WaitForDispatch(d, op) : 0);
     KeepSpan(op, takes_ns);
     if (kMemory) bytes_[d] += cost[0];
     if (kBounded) Spend(d, op, cost[1 + d], takes_ns);
@@ -642,7 +658,7 @@ class Simulation {
   const int64_t* const costs_;
   const int32_t* const link_class_;
   const int32_t* const channel_;
-  const int64_t* const tensor_ns_;  // nullptr where all tensors are there as soon as they have crossed
+  const int64_t* const tensor_ns_;
   const int32_t* const priority_;
   const int32_t* const tensor_producer_;
   const int64_t* const tail_ns_;
