@@ -323,13 +323,17 @@ class Cluster:
         for device in self.devices:
             lines += ["", "[[device]]"]
             values = dataclasses.asdict(device)
-            lines += [f"{key} = {_toml_value(value)}" for key, value in values.items() if _is_said(key, value)]
+            lines += [
+                f"{key} = {_toml_value(value)}" for key, value in values.items() if _is_said(key, value)
+            ]
         for link in self._ordered_links():
             values = dataclasses.asdict(link)
             values["source"] = self.devices[link.source].name
             values["target"] = self.devices[link.target].name
             lines += ["", "[[link]]"]
-            lines += [f"{key} = {_toml_value(value)}" for key, value in values.items() if _is_said(key, value)]
+            lines += [
+                f"{key} = {_toml_value(value)}" for key, value in values.items() if _is_said(key, value)
+            ]
         return "\n".join(lines) + "\n"
 
     def fingerprint(self) -> str:
