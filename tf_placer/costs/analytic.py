@@ -15,7 +15,7 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import Device
 from tf_placer.costs.formulas import OpView, work_of
 from tf_placer.costs.kernels import cpu_limit, find_kernel
-from tf_placer.costs.op_work import OpWork, WorkClass
+from tf_placer.costs.op_work import OpWork, Work, WorkClass
 from tf_placer.costs.shares import POWER, efficiencies
 from tf_placer.costs.trips import FunctionLibrary, frame_trips, trip_count
 from tf_placer.graph.item import Item
@@ -49,7 +49,7 @@ def run_time_ns(
     memory_s = num_bytes * device.streams / (device.memory_bytes_per_s * found.memory[work_class])
     if device.type == "GPU":
         waves = np.where(tiles > 0, found.multiprocessors / np.maximum(tiles, 1), 0.0)
-        seconds = _smooth_maximum(compute_s * (1 + waves), memory_s)
+        seconds = smooth_maximum(compute_s * (1 + waves), memory_s)
     else:
         seconds = np.maximum(compute_s, memory_s)
     kernel_ns = np.rint(np.minimum(1e9 * seconds, LONGEST_NS))
@@ -57,7 +57,7 @@ def run_time_ns(
     return np.where(work_class == WorkClass.FREE, 0, run_ns)
 
 
-def _smooth_maximum(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+def smooth_maximum(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     """``(one^POWER + other^POWER)^(1 / POWER)``, without overflow."""
     larger = np.maximum(one, other)
     share = np.divide(np.minimum(one, other), larger, out=np.zeros_like(larger), where=larger > 0)
@@ -113,6 +113,11 @@ def analytic_costs(item: Item, cluster: Cluster) -> OpCosts:
     """
     library = FunctionLibrary(item.graph_def)
     return _graph_costs(item.index, item.outputs, True, library, cluster)
+
+
+def op_works(item: Item) -> list[Work]:
+    """[N] the work of every op of a program that calls no functions; what a device takes for it says ``run_time_ns``."""
+    return list(map(work_of, _op_views(item.index, item.outputs)))
 
 
 def _graph_costs(

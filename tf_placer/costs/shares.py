@@ -56,7 +56,7 @@ PRODUCT_SHARES: Mapping[WorkClass, float] = {
 # Shares of what a GPU streams (``GpuModel.streaming``): of all convolutions and products, and of what else has truth.
 MATRIX_MEMORY_SHARE = 0.40
 MEMORY_SHARES: Mapping[WorkClass, float] = {
-    WorkClass.STREAMING: 0.96,
+    WorkClass.STREAMING: 1.00,
     WorkClass.BATCH_NORMALIZATION: 0.60,
     WorkClass.BATCH_NORMALIZATION_GRADIENT: 0.90,
     WorkClass.POOLING: 0.60,
@@ -64,14 +64,14 @@ MEMORY_SHARES: Mapping[WorkClass, float] = {
 }
 # Estimates: no measurements were found. They keep the usual order (streaming > reduction > rearrangement > irregular;
 # dense > depthwise) and what is charged for arithmetic next to memory: a quarter of the peak.
-_VECTOR_SHARE = 0.25
+VECTOR_SHARE = 0.25
 _GPU_ESTIMATES: Mapping[WorkClass, Efficiency] = {
-    WorkClass.UNCLASSIFIED: Efficiency(_VECTOR_SHARE, 1.00),
+    WorkClass.UNCLASSIFIED: Efficiency(VECTOR_SHARE, 1.00),
     WorkClass.DEPTHWISE_CONVOLUTION: Efficiency(0.15, 0.53),
-    WorkClass.REDUCTION: Efficiency(_VECTOR_SHARE, 0.80),
-    WorkClass.REARRANGEMENT: Efficiency(_VECTOR_SHARE, 0.73),
+    WorkClass.REDUCTION: Efficiency(VECTOR_SHARE, 0.80),
+    WorkClass.REARRANGEMENT: Efficiency(VECTOR_SHARE, 0.73),
     WorkClass.IRREGULAR: Efficiency(0.10, 0.40),
-    WorkClass.RANDOM: Efficiency(_VECTOR_SHARE, 1.00),
+    WorkClass.RANDOM: Efficiency(VECTOR_SHARE, 1.00),
 }
 
 
@@ -154,7 +154,7 @@ def gpu_efficiencies(model: GpuModel) -> dict[WorkClass, Efficiency]:
     for work_class, share in PRODUCT_SHARES.items():
         of_class[work_class] = Efficiency(share, MATRIX_MEMORY_SHARE)
     for work_class, share in MEMORY_SHARES.items():
-        of_class[work_class] = Efficiency(_VECTOR_SHARE, share)
+        of_class[work_class] = Efficiency(VECTOR_SHARE, share)
     return {
         work_class: Efficiency(one.compute * model.compute, one.memory * model.streaming)
         for work_class, one in of_class.items()
