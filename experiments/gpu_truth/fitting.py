@@ -17,7 +17,7 @@ from tf_placer.costs.op_work import Kind, Work, WorkClass
 # Nanoseconds that TensorFlow or PyTorch takes to start a kernel: the time of a step of single kernels, or of a network
 # with batch 1, where the GPU waits for the host. Median over the rows of ResNet-50 in TensorFlow 1.15 with batch 1 on A100
 # and V100, in kernels of our graph; NeuSight's smallest kernels, timed around PyTorch, take 31 to 39 us.
-DISPATCH_NS = 23_000
+DISPATCH_NS = 31_000
 
 
 def fed_seconds(kernels_s: float, kernels: float, dispatch_ns: int = DISPATCH_NS) -> float:
@@ -54,7 +54,8 @@ _COMPUTE = tuple(
     one for one in WorkClass if one.kind in (Kind.CONVOLUTION, Kind.MATRIX_PRODUCT)
 )  # fmt: skip
 _MEMORY = tuple(one for one in shares.MEMORY_SHARES if one is not WorkClass.STREAMING)
-_MATRIX = len(_COMPUTE) + len(_MEMORY)  # the memory share of all matrix kernels
+_KINDS = tuple(shares.KIND_MEMORY_SHARES)  # have a memory share together
+_NUM_PARAMETERS = len(_COMPUTE) + len(_MEMORY) + len(_KINDS)
 _PRIOR_SHARE, _PRIOR_WEIGHT = 0.6, 0.5  # a class of few rows is drawn to 0.6 by as much as half a row
 _STRAY = 0.5  # of ln(time): rows that are further off count linearly (Huber)
 
@@ -65,12 +66,16 @@ class Shares:
 
     compute: Mapping[WorkClass, float]
     memory: Mapping[WorkClass, float]
-    matrix_memory: float
+    kind_memory: Mapping[Kind, float]
 
     def seconds(self, rows: Sequence[KernelRow]) -> np.ndarray:
         """[R] the estimates for rows."""
-        values = [*(self.compute[one] for one in _COMPUTE), *(self.memory[one] for one in _MEMORY)]
-        return _Design(rows).seconds(np.array([*values, self.matrix_memory]))
+        values = [
+            *(self.compute[one] for one in _COMPUTE),
+            *(self.memory[one] for one in _MEMORY),
+            *(self.kind_memory[one] for one in _KINDS),
+        ]
+        return _Design(rows).seconds(np.array(values))
 
 
 def current_shares() -> Shares:
@@ -80,7 +85,7 @@ def current_shares() -> Shares:
         for direction, value in zip(shares.DIRECTIONS, values, strict=True):
             compute[WorkClass[f"CONVOLUTION_{family}{direction}"]] = value
     memory = {one: shares.MEMORY_SHARES[one] for one in _MEMORY}
-    return Shares(compute, memory, shares.MATRIX_MEMORY_SHARE)
+    return Shares(compute, memory, shares.KIND_MEMORY_SHARES)
 
 
 class _Design:
@@ -88,7 +93,7 @@ class _Design:
 
     def __init__(self, rows: Sequence[KernelRow]) -> None:
         compute_of = {one: position for position, one in enumerate(_COMPUTE)}
-        memory_of = {one: len(_COMPUTE) + position for position, one in enumerate(_MEMORY)}
+        memory_of = {one: len(_COMPUTE) + position for position, one in enumerate((*_MEMORY, *_KINDS))}
         row_of, compute, memory, compute_s, memory_s, launch_s, floor_s = ([] for _ in range(7))
         for position, one in enumerate(rows):
             device = one.row.device
@@ -99,7 +104,7 @@ class _Design:
                 waves = gpu.multiprocessors / work.tiles if work.tiles else 0.0
                 is_matrix = work.work_class in compute_of
                 compute.append(compute_of.get(work.work_class, -1))
-                memory.append(_MATRIX if is_matrix else memory_of.get(work.work_class, -1))
+                memory.append(memory_of.get(work.work_class.kind if is_matrix else work.work_class, -1))
                 flops = work.flops * (1 + waves) / (gpu.compute if is_matrix else shares.VECTOR_SHARE)
                 compute_s.append(flops / device.peak_flops)
                 memory_s.append(work.num_bytes / (device.memory_bytes_per_s * gpu.streaming))
@@ -127,15 +132,14 @@ def fit_shares(rows: Sequence[KernelRow]) -> Shares:
         huber = np.where(off < _STRAY, off**2 / 2, _STRAY * (off - _STRAY / 2))
         return float(huber.sum() + _PRIOR_WEIGHT * ((logarithms - prior) ** 2).sum() / 2)
 
-    found = scipy.optimize.minimize(loss, np.full(_MATRIX + 1, prior), method="L-BFGS-B")
-    *values, matrix = np.exp(found.x).tolist()
-    compute = dict(zip(_COMPUTE, values[: len(_COMPUTE)], strict=True))
-    return Shares(compute, dict(zip(_MEMORY, values[len(_COMPUTE) :], strict=True)), matrix)
+    found = scipy.optimize.minimize(loss, np.full(_NUM_PARAMETERS, prior), method="L-BFGS-B")
+    values = iter(np.exp(found.x).tolist())
+    return Shares(*({one: next(values) for one in of} for of in (_COMPUTE, _MEMORY, _KINDS)))
 
 
 # What is found before the shares, from rows of its own: the streaming share of each GPU, and Kepler's compute share.
 
-_LARGE_BYTES = 3e7  # a kernel that moves as much takes 40 us or more, whatever starts it
+_LARGE_S = 80e-6  # by the data sheet; PyTorch takes 30 to 40 us to start a kernel
 
 
 def streaming_shares(rows: Sequence[KernelRow]) -> dict[str, float]:
@@ -143,7 +147,7 @@ def streaming_shares(rows: Sequence[KernelRow]) -> dict[str, float]:
     found: dict[str, list[float]] = {}
     for one in rows:
         (work, device) = one.works[0], one.row.device
-        if one.row.what == "elementwise" and work.num_bytes > _LARGE_BYTES and device is not None:
+        if one.row.what == "elementwise" and device is not None and work.num_bytes > _LARGE_S * device.memory_bytes_per_s:
             kernel_s = one.row.measured_s - shares.LAUNCHES * device.launch_ns / 1e9
             found.setdefault(device.model, []).append(
                 work.num_bytes / (device.memory_bytes_per_s * kernel_s)

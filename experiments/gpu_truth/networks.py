@@ -1,14 +1,13 @@
-"""The networks of the published rows as graphs, and the work of their ops in a small file."""
+"""The networks of the published rows as graphs, and what their ops are in a small file."""
 
 from __future__ import annotations
 
 import collections
-import csv
 import dataclasses
 import gzip
-import io
+import json
 import pathlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -18,13 +17,15 @@ import tensorflow as tf
 from experiments.gpu_truth.rows import FOLDER, Row
 from tf_placer.base.files import write_atomically
 from tf_placer.cluster.device import Device
-from tf_placer.costs.analytic import op_works, run_time_ns
+from tf_placer.costs.analytic import op_views, run_time_ns
+from tf_placer.costs.formulas import OpView, work_of
 from tf_placer.costs.op_work import Work, WorkClass
 from tf_placer.graph.item import Item
+from tf_placer.graph.sizes.output_specs import OutputSpec, tensor_bytes
 from tf_placer.workloads.images import with_fused_batch_normalization
 from tf_placer.workloads.train_step import begin, image_batch, step_of
 
-KEPT = FOLDER / "networks.csv.gz"
+KEPT = FOLDER / "networks.json.gz"
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -65,16 +66,17 @@ class Kernels:
     count: np.ndarray
 
     @staticmethod
-    def of(works: Iterable[Work]) -> Kernels:
-        """Puts alike ones together; what starts no kernel is left out."""
-        count = collections.Counter(
-            (int(work.work_class), work.flops, work.num_bytes, work.tiles)
-            for work in works
-            if work.work_class is not WorkClass.FREE
-        )
-        rows = [(*work, number) for work, number in sorted(count.items())]
-        work_class, flops, num_bytes, tiles, counts = np.array(rows, np.float64).reshape(-1, 5).T
-        return Kernels(work_class.astype(np.int64), flops, num_bytes, tiles, counts)
+    def of(ops: Mapping[str, int]) -> Kernels:
+        """Those of ops that start kernels, as ``described_op`` writes them, and how many of each there are."""
+        works = [work_of(_described_view(text)) for text in ops]
+        return dataclasses.replace(Kernels.of_works(works), count=np.array(list(ops.values()), np.float64))
+
+    @staticmethod
+    def of_works(works: Sequence[Work]) -> Kernels:
+        """One of each."""
+        rows = [(work.work_class, work.flops, work.num_bytes, work.tiles, 1) for work in works]
+        work_class, *numbers = np.array(rows, np.float64).reshape(-1, 5).T
+        return Kernels(work_class.astype(np.int64), *numbers)
 
     def seconds_on(self, device: Device) -> float:
         """What the device takes for all of them."""
@@ -82,37 +84,65 @@ class Kernels:
         return float(times_ns @ self.count) / 1e9
 
 
+_INTEGERS = ("strides", "dilations", "ksize")
+_FLAGS = ("transpose_a", "transpose_b", "adj_x", "adj_y", "is_training")
+
+
+def described_op(op: OpView) -> str:
+    """An op without its name, in JSON: type, inputs, outputs, and the attributes that cost formulas read."""
+    integers = {name: op.ints(name) for name in _INTEGERS if op.ints(name)}
+    flags = [name for name in _FLAGS if op.flag(name)]
+    tensors = [[[spec.dtype.name, *spec.shape] for spec in specs] for specs in (op.inputs, op.outputs)]
+    return json.dumps([op.type, *tensors, integers, flags])
+
+
+def _described_view(text: str) -> OpView:
+    op_type, inputs, outputs, integers, flags = json.loads(text)
+    node = tf.compat.v1.NodeDef(name="op", op=op_type)
+    for name, values in integers.items():
+        node.attr[name].list.i.extend(values)
+    for name in flags:
+        node.attr[name].b = True
+    return OpView(node, *(tuple(map(_spec, specs)) for specs in (inputs, outputs)))
+
+
+def _spec(tensor: Sequence[Any]) -> OutputSpec:
+    dtype, shape = tf.as_dtype(tensor[0]), tuple(tensor[1:])
+    return OutputSpec(shape, dtype, tensor_bytes(shape, dtype))
+
+
 def read_networks(path: pathlib.Path = KEPT) -> dict[Network, Kernels]:
-    """The kernels of every network that was built once."""
-    lines: dict[Network, list[tuple[float, ...]]] = collections.defaultdict(list)
-    with gzip.open(path, "rt") as file:
-        for name, direction, batch, length, work_class, *numbers in csv.reader(file):
-            network = Network(name, direction, int(batch), int(length))
-            lines[network].append((WorkClass[work_class], *map(float, numbers)))
-    found = {}
-    for network, rows in lines.items():
-        work_class, *numbers = np.array(rows).T
-        found[network] = Kernels(work_class.astype(np.int64), *numbers)
-    return found
+    """The kernels of every network of the file."""
+    return {network: Kernels.of(ops) for network, ops in read_ops(path).items()}
 
 
-def write_networks(kernels: Mapping[Network, Kernels], path: pathlib.Path = KEPT) -> None:
-    """Writes what ``read_networks`` reads; the same kernels give the same bytes."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    for network, of in sorted(kernels.items()):
-        for work_class, *numbers in zip(
-            of.work_class, of.flops, of.num_bytes, of.tiles, of.count, strict=True
-        ):
-            key = dataclasses.astuple(network)
-            writer.writerow([*key, WorkClass(work_class).name, *(f"{number:.15g}" for number in numbers)])
-    write_atomically(path, gzip.compress(text.getvalue().encode(), mtime=0))
+def read_ops(path: pathlib.Path = KEPT) -> dict[Network, dict[str, int]]:
+    """Network -> its ops as ``described_op`` writes them, and how many of each there are."""
+    kept = json.loads(gzip.decompress(path.read_bytes()))
+    return {
+        Network(*key): {kept["ops"][position]: count for position, count in counts}
+        for key, counts in kept["networks"]
+    }
 
 
-def build_kernels(network: Network) -> Kernels:
-    """Traces a network and gives its kernels."""
-    item = _BUILDERS[network.name](network)
-    return Kernels.of(op_works(item))
+def write_ops(ops_of_network: Mapping[Network, Mapping[str, int]], path: pathlib.Path = KEPT) -> None:
+    """Writes what ``read_ops`` reads; the same ops give the same bytes."""
+    ops = sorted({text for counts in ops_of_network.values() for text in counts})
+    position = {text: number for number, text in enumerate(ops)}
+    networks = [
+        (dataclasses.astuple(network), sorted((position[text], count) for text, count in counts.items()))
+        for network, counts in sorted(ops_of_network.items())
+    ]
+    kept = json.dumps({"ops": ops, "networks": networks})
+    write_atomically(path, gzip.compress(kept.encode(), mtime=0))
+
+
+def build_ops(network: Network) -> dict[str, int]:
+    """Traces a network and describes its ops that are not free."""
+    views = op_views(_BUILDERS[network.name](network))
+    return collections.Counter(
+        described_op(view) for view in views if work_of(view).work_class is not WorkClass.FREE
+    )
 
 
 # Networks on images, as TensorFlow's benchmark programs (tf_cnn_benchmarks) and NVIDIA's examples have them.
@@ -149,22 +179,25 @@ def _alexnet(network: Network) -> Item:
     return _images(network, keras.Model(images, layers.Dense(1000, activation="softmax")(x)))
 
 
-def _resnet50_v1_5(network: Network) -> Item:
-    """ResNet-50 with the strides of a block in its 3 x 3 convolution."""
-    begin(0)
+def _resnet(make: Any, is_v1_5: bool = False) -> Any:
+    """A ResNet whose convolutions have no bias, as measured; of version 1.5, which strides in 3 x 3 convolutions."""
 
     def clone(layer: keras.layers.Layer) -> keras.layers.Layer:
         settings = layer.get_config()
-        for part in (3, 4, 5):
+        if isinstance(layer, keras.layers.Conv2D):
+            settings["use_bias"] = False
+        for part in (3, 4, 5) if is_v1_5 else ():
             if layer.name == f"conv{part}_block1_1_conv":
                 settings["strides"] = (1, 1)
             elif layer.name == f"conv{part}_block1_2_conv":
                 settings["strides"] = (2, 2)
         return type(layer).from_config(settings)
 
-    return _images(
-        network, keras.models.clone_model(keras.applications.ResNet50(weights=None), clone_function=clone)
-    )
+    def build(network: Network) -> Item:
+        begin(0)
+        return _images(network, keras.models.clone_model(make(weights=None), clone_function=clone))
+
+    return build
 
 
 # Transformers, of the kernels that PyTorch starts and that XLA leaves: layer normalization, gelu and softmax are one each.
@@ -257,8 +290,8 @@ _BUILDERS = {
     "alexnet": _alexnet,
     "vgg16": _application(keras.applications.VGG16),
     "inception3": _application(keras.applications.InceptionV3),
-    "resnet50": _application(keras.applications.ResNet50),
-    "resnet152": _application(keras.applications.ResNet152),
-    "resnet50_v1.5": _resnet50_v1_5,
+    "resnet50": _resnet(keras.applications.ResNet50),
+    "resnet152": _resnet(keras.applications.ResNet152),
+    "resnet50_v1.5": _resnet(keras.applications.ResNet50, is_v1_5=True),
     **dict.fromkeys(_TRANSFORMERS, _transformer),
 }

@@ -15,7 +15,7 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import Device
 from tf_placer.costs.formulas import OpView, work_of
 from tf_placer.costs.kernels import cpu_limit, find_kernel
-from tf_placer.costs.op_work import OpWork, Work, WorkClass
+from tf_placer.costs.op_work import OpWork, WorkClass
 from tf_placer.costs.shares import POWER, efficiencies
 from tf_placer.costs.trips import FunctionLibrary, frame_trips, trip_count
 from tf_placer.graph.item import Item
@@ -115,9 +115,9 @@ def analytic_costs(item: Item, cluster: Cluster) -> OpCosts:
     return _graph_costs(item.index, item.outputs, True, library, cluster)
 
 
-def op_works(item: Item) -> list[Work]:
-    """[N] the work of every op of a program that calls no functions; what a device takes for it says ``run_time_ns``."""
-    return list(map(work_of, _op_views(item.index, item.outputs)))
+def op_views(item: Item) -> list[OpView]:
+    """[N] the ops of a program as the cost formulas see them."""
+    return _op_views(item.index, item.outputs)
 
 
 def _graph_costs(

@@ -92,6 +92,7 @@ def convolution_filter_gradient(op: OpView) -> Work:
 
 
 _FIRST_CHANNELS = 4  # images have at most as many channels, and layers after the first have more
+_SMALL_IMAGE = 8  # rows and columns, of which Winograd's tiles leave much unused
 
 
 def _convolution(
@@ -120,8 +121,13 @@ def _convolution_family(op: OpView, image: tuple[int, ...], filter_shape: tuple[
         return "1X1"
     is_dense = max(op.ints("dilations"), default=1) == 1 and channels[0] == image[_channel_axis(op)]
     if window == (3, 3) and is_dense:
-        return f"3X3_{_width(min(channels), (32, 64, 128))}"
+        is_small = max(_rows_and_columns(op, image)) <= _SMALL_IMAGE
+        return "3X3_SMALL" if is_small else f"3X3_{_width(min(channels), (32, 64, 128))}"
     return "OTHER"
+
+
+def _rows_and_columns(op: OpView, image: tuple[int, ...]) -> tuple[int, ...]:
+    return image[2:] if _channel_axis(op) == 1 else image[1:-1]
 
 
 def _channel_axis(op: OpView) -> int:
@@ -186,18 +192,13 @@ def _product(op: OpView, is_left_turned: bool, is_right_turned: bool) -> Work:
 
 
 def _matrix_product(op: OpView, batch: int, rows: int, columns: int, inner: int) -> Work:
-    smaller = min(rows, columns)
-    family = (
-        f"BATCHED_PRODUCT_{_width(smaller, (64, 128))}"
-        if batch > 1
-        else f"PRODUCT_{_width(smaller, (16, 32, 64, 128))}"
-    )
-    return Work(
-        WorkClass[family],
-        2.0 * op.output_elements * inner,
-        op.moved_bytes,
-        tiles=max(batch, 1) * _tiles(rows, columns),
-    )
+    """Libraries split the sum of a product that is thinner than a tile, so that every multiprocessor has a part."""
+    flops, smaller = 2.0 * op.output_elements * inner, min(rows, columns)
+    if batch > 1:
+        work_class = WorkClass[f"BATCHED_PRODUCT_{_width(smaller, (64, 128))}"]
+        return Work(work_class, flops, op.moved_bytes, batch * _tiles(rows, columns))
+    work_class = WorkClass[f"PRODUCT_{_width(smaller, (16, 32, 64, 128))}"]
+    return Work(work_class, flops, op.moved_bytes, _tiles(rows, columns) if smaller > _TILE else 0)
 
 
 def einsum(op: OpView) -> Work:
@@ -239,11 +240,11 @@ def _pool(op: OpView, outputs: int) -> Work:
 
 
 def batch_normalization(op: OpView) -> Work:
-    """Training reads the input twice (moments, then scale) and writes it once; inference reads it once."""
+    """Training reads the input twice (moments, then scale) and writes it once; inference is a product and a sum."""
     x = op.inputs[0]
-    training = op.flag("is_training")
-    passes, operations = (3, 8.0) if training else (2, 2.0)
-    return Work(WorkClass.BATCH_NORMALIZATION, operations * elements(x), passes * x.num_bytes)
+    if op.flag("is_training"):
+        return Work(WorkClass.BATCH_NORMALIZATION, 8.0 * elements(x), 3 * x.num_bytes)
+    return Work(WorkClass.STREAMING, 2.0 * elements(x), 2 * x.num_bytes)
 
 
 def batch_normalization_gradient(op: OpView) -> Work:

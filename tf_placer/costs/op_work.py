@@ -111,7 +111,7 @@ class WorkClass(enum.IntEnum):
 
     Convolutions: of one position; with strides; of the first layer, whose images have few channels; with windows of
     3 x 3 without strides, for which libraries have Winograd's algorithm, by the smaller of the numbers of channels (at
-    most 32, 64, 128, or more); and all others. Each forward, for the input's gradient and for the filter's.
+    most 32, 64, 128, or more), those of small images apart; and all others. Each forward, for the input's gradient and for the filter's.
     Matrix products: by the smaller side of the result.
     """
 
@@ -138,9 +138,12 @@ class WorkClass(enum.IntEnum):
     CONVOLUTION_3X3_WIDE = 28
     CONVOLUTION_3X3_WIDE_INPUT_GRADIENT = 29
     CONVOLUTION_3X3_WIDE_FILTER_GRADIENT = 30
-    CONVOLUTION_OTHER = 31
-    CONVOLUTION_OTHER_INPUT_GRADIENT = 32
-    CONVOLUTION_OTHER_FILTER_GRADIENT = 33
+    CONVOLUTION_3X3_SMALL = 31
+    CONVOLUTION_3X3_SMALL_INPUT_GRADIENT = 32
+    CONVOLUTION_3X3_SMALL_FILTER_GRADIENT = 33
+    CONVOLUTION_OTHER = 34
+    CONVOLUTION_OTHER_INPUT_GRADIENT = 35
+    CONVOLUTION_OTHER_FILTER_GRADIENT = 36
     DEPTHWISE_CONVOLUTION = 40
     PRODUCT_TO_16 = 50
     PRODUCT_TO_32 = 51

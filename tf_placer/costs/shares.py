@@ -41,6 +41,7 @@ CONVOLUTION_SHARES: Mapping[str, tuple[float, float, float]] = {
     "3X3_TO_64": (0.90, 1.42, 0.56),
     "3X3_TO_128": (1.26, 1.73, 1.44),
     "3X3_WIDE": (1.09, 1.77, 1.60),
+    "3X3_SMALL": (0.87, 1.39, 1.05),
     "OTHER": (0.93, 0.97, 0.74),
 }
 PRODUCT_SHARES: Mapping[WorkClass, float] = {
@@ -54,7 +55,7 @@ PRODUCT_SHARES: Mapping[WorkClass, float] = {
     WorkClass.BATCHED_PRODUCT_WIDE: 0.80,
 }
 # Shares of what a GPU streams (``GpuModel.streaming``): of all convolutions and products, and of what else has truth.
-MATRIX_MEMORY_SHARE = 0.40
+KIND_MEMORY_SHARES: Mapping[Kind, float] = {Kind.CONVOLUTION: 0.36, Kind.MATRIX_PRODUCT: 0.60}
 MEMORY_SHARES: Mapping[WorkClass, float] = {
     WorkClass.STREAMING: 1.00,
     WorkClass.BATCH_NORMALIZATION: 0.60,
@@ -150,9 +151,9 @@ def gpu_efficiencies(model: GpuModel) -> dict[WorkClass, Efficiency]:
         for direction, share, dense in zip(DIRECTIONS, shares, CONVOLUTION_SHARES["1X1"], strict=True):
             compute = min(share, dense) if model.has_tf32 and is_3x3 else share
             work_class = WorkClass[f"CONVOLUTION_{family}{direction}"]
-            of_class[work_class] = Efficiency(compute, MATRIX_MEMORY_SHARE)
+            of_class[work_class] = Efficiency(compute, KIND_MEMORY_SHARES[Kind.CONVOLUTION])
     for work_class, share in PRODUCT_SHARES.items():
-        of_class[work_class] = Efficiency(share, MATRIX_MEMORY_SHARE)
+        of_class[work_class] = Efficiency(share, KIND_MEMORY_SHARES[Kind.MATRIX_PRODUCT])
     for work_class, share in MEMORY_SHARES.items():
         of_class[work_class] = Efficiency(VECTOR_SHARE, share)
     return {
