@@ -41,9 +41,19 @@ class Compared:
         return self.row.is_network and "XLA" in self.row.framework
 
     @property
+    def is_image(self) -> bool:
+        """Of a network on images."""
+        return self.row.what in _CNNS
+
+    @property
+    def is_tf32(self) -> bool:
+        """Measured with TF32."""
+        return "TF32" in self.row.gpu
+
+    @property
     def is_cnn_fp32(self) -> bool:
         """Of a network on images with batch 16 or more, in fp32."""
-        return self.row.what in _CNNS and self.row.batch >= _LEAST_BATCH and "TF32" not in self.row.gpu
+        return self.is_image and self.row.batch >= _LEAST_BATCH and not self.is_tf32
 
     @property
     def is_session(self) -> bool:

@@ -17,7 +17,7 @@ from tf_placer.costs.op_work import Kind, Work, WorkClass
 # Nanoseconds that TensorFlow or PyTorch takes to start a kernel: the time of a step of single kernels, or of a network
 # with batch 1, where the GPU waits for the host. Median over the rows of ResNet-50 in TensorFlow 1.15 with batch 1 on A100
 # and V100, in kernels of our graph; NeuSight's smallest kernels, timed around PyTorch, take 31 to 39 us.
-DISPATCH_NS = 31_000
+DISPATCH_NS = 30_000
 
 
 def fed_seconds(kernels_s: float, kernels: float, dispatch_ns: int = DISPATCH_NS) -> float:
@@ -147,11 +147,13 @@ def streaming_shares(rows: Sequence[KernelRow]) -> dict[str, float]:
     found: dict[str, list[float]] = {}
     for one in rows:
         (work, device) = one.works[0], one.row.device
-        if one.row.what == "elementwise" and device is not None and work.num_bytes > _LARGE_S * device.memory_bytes_per_s:
+        if (
+            one.row.what == "elementwise"
+            and device is not None
+            and work.num_bytes > _LARGE_S * device.memory_bytes_per_s
+        ):
             kernel_s = one.row.measured_s - shares.LAUNCHES * device.launch_ns / 1e9
-            found.setdefault(device.model, []).append(
-                work.num_bytes / (device.memory_bytes_per_s * kernel_s)
-            )
+            found.setdefault(device.model, []).append(work.num_bytes / (device.memory_bytes_per_s * kernel_s))
     return {model: float(np.median(values)) for model, values in found.items()}
 
 

@@ -233,9 +233,14 @@ def _transformer(network: Network) -> Item:
         for _ in range(sizes.layers)
         for shape in (
             *((width, width), (width,)) * 4,
-            (width,), (width,),
-            (width, 4 * width), (4 * width,), (4 * width, width), (width,),
-            (width,), (width,),
+            (width,),
+            (width,),
+            (width, 4 * width),
+            (4 * width,),
+            (4 * width, width),
+            (width,),
+            (width,),
+            (width,),
         )  # fmt: skip
     ]
     head = (width, sizes.vocabulary or 2)
@@ -255,9 +260,7 @@ def _transformer(network: Network) -> Item:
     return Item.from_function(step, *arguments, name=network.name)
 
 
-def _logits(
-    x: tf.Tensor, weights: tuple[tf.Tensor, ...], sizes: _Transformer, network: Network
-) -> tf.Tensor:
+def _logits(x: tf.Tensor, weights: tuple[tf.Tensor, ...], sizes: _Transformer, network: Network) -> tf.Tensor:
     """[tokens, width] embedded tokens to [tokens, vocabulary], through layers as BERT has them."""
     of_layer = 16
     for layer in range(sizes.layers):

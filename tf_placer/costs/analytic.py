@@ -214,7 +214,11 @@ def _cpu_limits(
 
 def _longest_class(costs: OpCosts) -> int:
     """The class of the op that takes longest on the first device."""
-    return int(costs.work.work_class[costs.compute_ns[:, 0].argmax()]) if len(costs.compute_ns) else WorkClass.FREE
+    return (
+        int(costs.work.work_class[costs.compute_ns[:, 0].argmax()])
+        if len(costs.compute_ns)
+        else WorkClass.FREE
+    )
 
 
 def _first_limit(parts: list[OpCosts]) -> dict[int, str]:

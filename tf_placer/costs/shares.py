@@ -21,10 +21,10 @@ class Efficiency:
 
 
 # GPUs. The shares of classes are fitted to published times of single kernels of cuBLAS, cuDNN and PyTorch on P100, V100,
-# A100 and H100 (DeepBench, NeuSight, PipeDream; experiments/gpu_truth/README.md has the addresses) and to no time of a
-# network. ``python -m experiments.fit_gpu_costs`` fits and prints them, and how far off they are for a source or a GPU
-# that had no part in the fit. Shares of classes carry over from source to source, factors for generations of GPUs do not:
-# no class has a share of its own on any GPU.
+# A100 and H100 (DeepBench, NeuSight, PipeDream; addresses in experiments/gpu_truth/README.md), and to no time of a network.
+# ``python -m experiments.fit_gpu_costs`` fits and prints them, and how far off they are for a source or a GPU that had no
+# part in the fit: the least Huber loss of ln(estimate / measured). Shares of classes carry over from source to source and
+# factors for generations of GPUs do not, so no class has a share of its own on any GPU.
 
 # By hand, kernels of a few microseconds in DeepBench: fixed cost of a kernel in launches of models.toml.
 LAUNCHES = 1.5
@@ -35,33 +35,33 @@ POWER = 4.0
 # Family of classes -> forward, input gradient, filter gradient.
 CONVOLUTION_SHARES: Mapping[str, tuple[float, float, float]] = {
     "1X1": (0.64, 0.75, 0.46),
-    "STRIDED": (0.74, 0.38, 0.50),
-    "FIRST": (0.53, 0.20, 0.37),
-    "3X3_TO_32": (0.58, 0.98, 0.32),
-    "3X3_TO_64": (0.90, 1.42, 0.56),
-    "3X3_TO_128": (1.26, 1.73, 1.44),
-    "3X3_WIDE": (1.09, 1.77, 1.60),
-    "3X3_SMALL": (0.87, 1.39, 1.05),
-    "OTHER": (0.93, 0.97, 0.74),
+    "STRIDED": (0.74, 0.39, 0.51),
+    "FIRST": (0.53, 0.22, 0.38),
+    "3X3_TO_32": (0.59, 0.85, 0.34),
+    "3X3_TO_64": (0.90, 1.37, 0.57),
+    "3X3_TO_128": (1.26, 1.68, 1.41),
+    "3X3_WIDE": (1.38, 1.89, 1.77),
+    "3X3_SMALL": (0.84, 1.34, 1.03),
+    "OTHER": (0.92, 0.95, 0.74),
 }
 PRODUCT_SHARES: Mapping[WorkClass, float] = {
-    WorkClass.PRODUCT_TO_16: 0.40,
-    WorkClass.PRODUCT_TO_32: 0.60,
-    WorkClass.PRODUCT_TO_64: 0.70,
-    WorkClass.PRODUCT_TO_128: 0.80,
-    WorkClass.PRODUCT_WIDE: 0.85,
-    WorkClass.BATCHED_PRODUCT_TO_64: 0.50,
-    WorkClass.BATCHED_PRODUCT_TO_128: 0.70,
-    WorkClass.BATCHED_PRODUCT_WIDE: 0.80,
+    WorkClass.PRODUCT_TO_16: 0.59,
+    WorkClass.PRODUCT_TO_32: 0.98,
+    WorkClass.PRODUCT_TO_64: 0.83,
+    WorkClass.PRODUCT_TO_128: 1.22,
+    WorkClass.PRODUCT_WIDE: 0.83,
+    WorkClass.BATCHED_PRODUCT_TO_64: 0.42,
+    WorkClass.BATCHED_PRODUCT_TO_128: 0.67,
+    WorkClass.BATCHED_PRODUCT_WIDE: 0.76,
 }
 # Shares of what a GPU streams (``GpuModel.streaming``): of all convolutions and products, and of what else has truth.
-KIND_MEMORY_SHARES: Mapping[Kind, float] = {Kind.CONVOLUTION: 0.36, Kind.MATRIX_PRODUCT: 0.60}
+KIND_MEMORY_SHARES: Mapping[Kind, float] = {Kind.CONVOLUTION: 0.33, Kind.MATRIX_PRODUCT: 0.46}
 MEMORY_SHARES: Mapping[WorkClass, float] = {
     WorkClass.STREAMING: 1.00,
-    WorkClass.BATCH_NORMALIZATION: 0.60,
-    WorkClass.BATCH_NORMALIZATION_GRADIENT: 0.90,
+    WorkClass.BATCH_NORMALIZATION: 0.55,
+    WorkClass.BATCH_NORMALIZATION_GRADIENT: 0.94,
     WorkClass.POOLING: 0.60,
-    WorkClass.SOFTMAX: 0.94,
+    WorkClass.SOFTMAX: 0.80,
 }
 # Estimates: no measurements were found. They keep the usual order (streaming > reduction > rearrangement > irregular;
 # dense > depthwise) and what is charged for arithmetic next to memory: a quarter of the peak.
@@ -94,23 +94,24 @@ class GpuModel:
 
 
 # Kepler's multiprocessors keep a third of their lanes idle unless two instructions are issued together, and its boost
-# clock does not last: share of a P100's shares, fitted to TensorFlow's single convolutions on K40, K80 and P100.
-KEPLER_COMPUTE = 0.58
-# Streaming: K40 and K80 BabelStream; P100, V100 and A100 NeuSight's element-wise kernels. T4 and any other GPU 0.75,
-# which STREAM-like kernels reach; H100 as A100. Multiprocessors: NVIDIA's data sheets and white papers.
+# clock does not last: share of a P100's shares. Fitted to long single convolutions in TensorFlow (CDECatapult) by medians:
+# 0.51 on K40 and 0.47 on K80.
+KEPLER_COMPUTE = 0.49
+# Streaming: medians of BabelStream on K40 and K80, and of NeuSight's element-wise kernels on P100, V100 and A100. Estimates:
+# 0.75 for T4 and any other GPU, which STREAM-like kernels reach; H100 as A100. Multiprocessors: NVIDIA's data sheets.
 GPU_MODELS: Mapping[str, GpuModel] = {
     "k40": GpuModel(0.67, 15, KEPLER_COMPUTE),
-    "k80": GpuModel(0.75, 13, KEPLER_COMPUTE),
-    "p100": GpuModel(0.71, 56),
-    "p100_sxm2": GpuModel(0.71, 56),
-    "generic_gpu": GpuModel(0.71, 56),
+    "k80": GpuModel(0.76, 13, KEPLER_COMPUTE),
+    "p100": GpuModel(0.70, 56),
+    "p100_sxm2": GpuModel(0.70, 56),
+    "generic_gpu": GpuModel(0.70, 56),
     "v100": GpuModel(0.87, 80),
     "t4": GpuModel(0.75, 40),
-    "a100": GpuModel(0.82, 108, has_tf32=True),
-    "a100_fp32": GpuModel(0.82, 108),
-    "a100_80gb_fp32": GpuModel(0.82, 108),
-    "h100": GpuModel(0.82, 132, has_tf32=True),
-    "h100_fp32": GpuModel(0.82, 132),
+    "a100": GpuModel(0.84, 108, has_tf32=True),
+    "a100_fp32": GpuModel(0.84, 108),
+    "a100_80gb_fp32": GpuModel(0.84, 108),
+    "h100": GpuModel(0.84, 132, has_tf32=True),
+    "h100_fp32": GpuModel(0.84, 132),
 }
 ANY_GPU = GpuModel(0.75, 0)
 

@@ -25,9 +25,7 @@ def inception_v3(
     """Returns a step on [batch, image_size, image_size, 3]: of training, or the forward pass and the loss."""
     begin(seed)
     model = with_fused_batch_normalization(
-        keras.applications.InceptionV3(
-            weights=None, input_shape=(image_size, image_size, 3), classes=classes
-        )
+        keras.applications.InceptionV3(weights=None, input_shape=(image_size, image_size, 3), classes=classes)
     )
     return Workload(step_of(model, optimizer, training), image_batch(batch, image_size, classes, seed))
 

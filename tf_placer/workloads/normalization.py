@@ -23,7 +23,9 @@ class FusedBatchNormalization(keras.layers.BatchNormalization):
     def call(self, inputs: tf.Tensor, training: bool | None = None, mask: tf.Tensor | None = None) -> Any:
         """Returns ``inputs`` normalized; in training also moves the means and variances."""
         if mask is not None or len(inputs.shape) != _IMAGES or self.axis not in (-1, _IMAGES - 1):
-            raise ValueError(f"the fused kernel takes channels-last images without a mask, not {inputs.shape}")
+            raise ValueError(
+                f"the fused kernel takes channels-last images without a mask, not {inputs.shape}"
+            )
         is_training = bool(training and self.trainable)
         channels = inputs.shape[-1]
         y, mean, variance = tf.compat.v1.nn.fused_batch_norm(
