@@ -2,9 +2,9 @@
 
     python -m experiments.fit_gpu_costs [--quick]
 
-Prints the constants of tf_placer/costs/shares.py (what it has beside what is fitted now), the scatter of each class, and
-typical factors of rows that had no part in the fit: leaving out a source, and, without --quick, a GPU. No time of a
-network is used, but for the time that TensorFlow takes to start a kernel.
+Prints what is fitted next to the constants of tf_placer/costs/shares.py, the scatter of each class, and typical factors
+of rows that had no part in the fit: leaving out a source, and, without --quick, a GPU. No time of a network is used,
+but for the time that TensorFlow takes to start a kernel.
 """
 
 from __future__ import annotations

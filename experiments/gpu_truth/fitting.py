@@ -9,14 +9,14 @@ import numpy as np
 import scipy.optimize
 
 from experiments.gpu_truth.rows import Row, kernels_of, single_convolution
-from tf_placer.cluster.cluster_file import device_of_model
 from tf_placer.costs import shares
 from tf_placer.costs.analytic import run_time_ns, smooth_maximum
 from tf_placer.costs.op_work import Kind, Work, WorkClass
 
-# Nanoseconds that TensorFlow or PyTorch takes to start a kernel: the time of a step of single kernels, or of a network
-# with batch 1, where the GPU waits for the host. Median over the rows of ResNet-50 in TensorFlow 1.15 with batch 1 on A100
-# and V100, in kernels of our graph; NeuSight's smallest kernels, timed around PyTorch, take 31 to 39 us.
+# Nanoseconds that TensorFlow or PyTorch takes to start a kernel: the time of a step of single kernels, or of a
+# network with batch 1, where the GPU waits for the host. Median over the rows of ResNet-50 in TensorFlow 1.15 with
+# batch 1 on A100 and V100, in kernels of our graph; NeuSight's smallest kernels, timed around PyTorch, take 31 to
+# 39 us.
 DISPATCH_NS = 30_000
 
 
@@ -162,7 +162,7 @@ _LONG_S = 2e-3  # of a P100's estimate: the session's call does not count
 
 
 def kepler_compute(rows: Sequence[Row]) -> dict[str, float]:
-    """K40, K80 -> their compute share of a P100's: by medians of long convolutions bound by arithmetic, in TensorFlow."""
+    """K40, K80 -> their compute share of a P100's, by medians of long convolutions in sessions."""
     off: dict[str, list[float]] = {}
     for row in rows:
         if row.what == "conv_layer" and row.direction == "fwd" and row.device is not None:

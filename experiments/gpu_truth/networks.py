@@ -200,7 +200,8 @@ def _resnet(make: Any, is_v1_5: bool = False) -> Any:
     return build
 
 
-# Transformers, of the kernels that PyTorch starts and that XLA leaves: layer normalization, gelu and softmax are one each.
+# Transformers, of the kernels that PyTorch starts and that XLA leaves: layer normalization, gelu and softmax are
+# one each.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -228,21 +229,10 @@ _TRANSFORMERS = {
 def _transformer(network: Network) -> Item:
     sizes = _TRANSFORMERS[network.name]
     width, tokens = sizes.width, network.batch * network.length
-    shapes = [
-        shape
-        for _ in range(sizes.layers)
-        for shape in (
-            *((width, width), (width,)) * 4,
-            (width,),
-            (width,),
-            (width, 4 * width),
-            (4 * width,),
-            (4 * width, width),
-            (width,),
-            (width,),
-            (width,),
-        )  # fmt: skip
-    ]
+    square, vector = (width, width), (width,)
+    inner = [(width, 4 * width), (4 * width,), (4 * width, width), vector]
+    of_layer = [*(square, vector) * 4, vector, vector, *inner, vector, vector]
+    shapes = of_layer * sizes.layers
     head = (width, sizes.vocabulary or 2)
 
     @tf.function

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import gzip
+import io
 import json
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -69,15 +70,15 @@ class Row:
 
     @property
     def is_fed_by_framework(self) -> bool:
-        """Measured around a framework's ops, which takes what it takes to start them, and not around a loop of kernels."""
+        """Measured around a framework's ops, which it takes time to start, and not around a loop of kernels."""
         return self.is_network or self.framework.startswith("PyTorch")
 
 
 def read_rows(path: pathlib.Path = TRUTH) -> list[Row]:
     """Rows of ops and networks, in the order of the file; those of links are left out."""
-    opened = gzip.open(path, "rt") if path.suffix == ".gz" else path.open()
-    with opened as file:
-        return [_row(fields) for fields in csv.DictReader(file) if fields["level"] != "link"]
+    data = path.read_bytes()
+    text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
+    return [_row(fields) for fields in csv.DictReader(io.StringIO(text)) if fields["level"] != "link"]
 
 
 def _row(fields: Mapping[str, str]) -> Row:
@@ -93,8 +94,8 @@ def _row(fields: Mapping[str, str]) -> Row:
 def kernels_of(row: Row) -> tuple[Work, ...] | None:
     """The kernels of a row of one op, by the formulas of the cost model; None for ops that are no single kernels.
 
-    Left out are recurrent layers (one call of cuDNN runs many steps at once) and, but for ``single_convolution``, layers
-    in TensorFlow 1 sessions, whose times have the session's call and two transposes in them.
+    Left out are recurrent layers (one call of cuDNN runs many steps at once) and layers in TensorFlow 1 sessions, whose
+    times have the session's call and two transposes in them (``single_convolution``).
     """
     make = _MAKERS.get(row.what)
     return None if make is None else make(row)

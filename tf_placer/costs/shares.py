@@ -20,11 +20,12 @@ class Efficiency:
     memory: float
 
 
-# GPUs. The shares of classes are fitted to published times of single kernels of cuBLAS, cuDNN and PyTorch on P100, V100,
-# A100 and H100 (DeepBench, NeuSight, PipeDream; addresses in experiments/gpu_truth/README.md), and to no time of a network.
-# ``python -m experiments.fit_gpu_costs`` fits and prints them, and how far off they are for a source or a GPU that had no
-# part in the fit: the least Huber loss of ln(estimate / measured). Shares of classes carry over from source to source and
-# factors for generations of GPUs do not, so no class has a share of its own on any GPU.
+# GPUs. The shares of classes are fitted to published times of single kernels of cuBLAS, cuDNN and PyTorch on P100,
+# V100, A100 and H100 (DeepBench, NeuSight, PipeDream; addresses in experiments/gpu_truth/README.md), not to those
+# of networks: the least Huber loss of ln(estimate / measured). ``python -m experiments.fit_gpu_costs`` fits and
+# prints them, and how far off they are for a source or a GPU that had no part in the fit. Shares of classes carry
+# over from source to source and factors for generations of GPUs do not, so no class has a share of its own on any
+# GPU.
 
 # By hand, kernels of a few microseconds in DeepBench: fixed cost of a kernel in launches of models.toml.
 LAUNCHES = 1.5
@@ -93,12 +94,12 @@ class GpuModel:
     has_tf32: bool = False
 
 
-# Kepler's multiprocessors keep a third of their lanes idle unless two instructions are issued together, and its boost
-# clock does not last: share of a P100's shares. Fitted to long single convolutions in TensorFlow (CDECatapult) by medians:
-# 0.51 on K40 and 0.47 on K80.
+# Kepler's multiprocessors keep a third of their lanes idle unless two instructions are issued together, and its
+# boost clock does not last: share of a P100's shares. Medians of long single convolutions in TensorFlow
+# (CDECatapult) are 0.51 on K40 and 0.47 on K80.
 KEPLER_COMPUTE = 0.49
-# Streaming: medians of BabelStream on K40 and K80, and of NeuSight's element-wise kernels on P100, V100 and A100. Estimates:
-# 0.75 for T4 and any other GPU, which STREAM-like kernels reach; H100 as A100. Multiprocessors: NVIDIA's data sheets.
+# Streaming: medians of BabelStream on K40 and K80, and of NeuSight's element-wise kernels on P100, V100 and A100.
+# Estimates: 0.75 for T4 and any other GPU, which STREAM-like kernels reach; H100 as A100. Multiprocessors: data sheets.
 GPU_MODELS: Mapping[str, GpuModel] = {
     "k40": GpuModel(0.67, 15, KEPLER_COMPUTE),
     "k80": GpuModel(0.76, 13, KEPLER_COMPUTE),
