@@ -289,6 +289,16 @@ def _position(table: TomlTable, name: str, devices: tuple[Device, ...]) -> int:
 _PRESETS = pathlib.Path(__file__).parent / "presets"
 
 
+def device_of_model(model: str, name: str = "GPU:0") -> Device:
+    """A device of a model of ``models.toml`` alone, for costs of single kernels and of steps on one device.
+
+    Raises:
+      InputError: no such model, or it is not of the name's type.
+    """
+    (device,) = _devices(TomlTable({"name": name, "model": model}, model))
+    return device
+
+
 def preset_names() -> tuple[str, ...]:
     """Names of all presets, sorted."""
     return tuple(sorted(path.stem for path in _PRESETS.glob("*.toml")))

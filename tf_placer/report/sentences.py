@@ -11,6 +11,7 @@ from tf_placer.cluster.device import short_device_name
 from tf_placer.data_parallel.data_parallel import DataParallel
 from tf_placer.planning.outcome import CALLED, GIVEN, RACED, UNPLACED, UNPLACED_CALLED, Outcome, Timed
 from tf_placer.problem.memory_bounds import accelerators
+from tf_placer.report.gpu_fidelity import fidelity_sentences
 from tf_placer.runtime.timing import clearly_differ
 from tf_placer.search.recorder import SearchResult
 
@@ -30,7 +31,7 @@ def verdict(outcome: Outcome) -> str:
 
 
 def remarks(outcome: Outcome) -> list[str]:
-    """Sentences about what was cut short and what is a guess; none where nothing was."""
+    """Sentences about what was cut short, what is a guess, and how far simulated GPUs are from real ones."""
     problem = outcome.problem
     found = []
     if outcome.search.interrupted:
@@ -42,7 +43,7 @@ def remarks(outcome: Outcome) -> list[str]:
         rules = "; ".join(f"{count} {rule}" for rule, count in problem.estimated_sizes.items())
         count = sum(problem.estimated_sizes.values())
         found.append(f"The sizes of {count} tensors depend on data and are estimates: {rules}.")
-    return found
+    return [*found, *fidelity_sentences(problem.cluster)]
 
 
 def _gained(outcome: Outcome) -> str:
