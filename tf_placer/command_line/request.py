@@ -54,9 +54,11 @@ class Request:
       write: whose plan is written: the ``"fastest"``, whoever found it, or that of the ``"method"``.
       by: what the plan that is written is made of: each ``"op"`` where it is best, or every ``"layer"`` whole.
       objective: what is sought; the plan of least memory is the one written where that is asked for.
+      robust: the plan is searched, and written, that is best in the mean over draws of what is not known.
 
     Raises:
-      InputError: a plan and pins are given, or ``write``, ``by`` or ``budget_of`` is another word.
+      InputError: a plan and pins are given, ``write``, ``by`` or ``budget_of`` is another word, or a robust plan is
+        asked for on live devices, of least memory, or where a plan is given.
     """
 
     source: Source
@@ -74,6 +76,7 @@ class Request:
     by: str = OP
     objective: Objective = dataclasses.field(default_factory=Objective)
     budget_of: str = WHOLE
+    robust: bool = False
 
     def __post_init__(self) -> None:
         if self.write not in WRITE:
@@ -91,6 +94,21 @@ class Request:
             costs=self.costs,
         )
         check_not_run_on(self.source.graph, self.cluster.name, self.cluster.is_live)
+        if self.robust:
+            self._check_robust()
+
+    def _check_robust(self) -> None:
+        if self.cluster.is_live:
+            raise InputError(
+                f"--robust is for described devices, and --cluster={self.cluster.name} is live: it is measured; "
+                "leave --robust out"
+            )
+        if self.objective.is_memory:
+            raise InputError(
+                "--robust is for the shortest step, not for --objective=memory; leave one of them out"
+            )
+        if self.is_applied:
+            raise InputError("--robust is for a search, and --plan gives the plan; leave one of them out")
 
     def asked(self, method: str = "") -> Asked:
         """What is searched for, by the method of that name."""
@@ -103,6 +121,7 @@ class Request:
             self.seed,
             self.objective,
             self.settings,
+            self.robust,
         )
 
     @property
@@ -169,6 +188,7 @@ def request(values: flags.FlagValues, budget: Budget) -> Request:
         by=values.by if "by" in values else OP,
         objective=Objective(values.objective, values.slow_down) if places else Objective(),
         budget_of=values.budget_of if "budget_of" in values else WHOLE,
+        robust=places and values.robust,
     )
 
 

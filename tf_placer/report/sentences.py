@@ -25,6 +25,7 @@ def verdict(outcome: Outcome) -> str:
             _gained(outcome),
             *fit_sentences(outcome),
             *_layer_sentences(outcome),
+            *survival_sentences(outcome),
             *split_batch_sentences(outcome),
         ]
     )
@@ -206,6 +207,24 @@ def _layer_sentences(outcome: Outcome) -> list[str]:
     return [
         f"{start} whole layers ({outcome.num_layers} of them) the step takes {milliseconds(whole.runtime_s)}, "
         f"{share} than with a place for every op. The plan written is that of whole layers (--by=op writes the other)."
+    ]
+
+
+# --- Draws of what is not known.
+
+
+def survival_sentences(outcome: Outcome) -> list[str]:
+    """In how many draws the plan is faster than each other plan; none where that is not known."""
+    found = outcome.survival
+    if found is None:
+        return []
+    one_device = None if outcome.single is None else outcome.single.name
+    named = {"one device" if name == one_device else name: wins for name, wins in found.faster_than.items()}
+    (first, wins), *others = named.items()
+    said = [f"{first} in {wins} of {found.draws} draws", *(f"{name} in {wins}" for name, wins in others)]
+    return [
+        "With times of ops, links and hosts drawn from how far off estimates are, the plan is faster than "
+        f"{', than '.join(said)}."
     ]
 
 
