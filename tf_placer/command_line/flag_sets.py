@@ -385,6 +385,12 @@ def of_place(values: flags.FlagValues) -> None:
         lower_bound=0.0,
         flag_values=values,
     )
+    flags.DEFINE_bool(
+        "robust",
+        False,
+        "Search the plan with the shortest mean step over draws of what is not known of described devices.",
+        flag_values=values,
+    )
     flags.DEFINE_string("plan", None, "A placement.json to apply instead of searching.", values)
     flags.DEFINE_bool(
         "complete_plan",

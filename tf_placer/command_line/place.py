@@ -25,7 +25,17 @@ from tf_placer.evaluation.runtime import TraceFailed
 from tf_placer.planning.in_parts import InParts, in_parts
 from tf_placer.planning.live import live_stages
 from tf_placer.planning.measuring import Measuring
-from tf_placer.planning.outcome import GIVEN, SINGLE, SPLIT, Outcome, Timed, beside_layers, fastest, in_layers
+from tf_placer.planning.outcome import (
+    GIVEN,
+    SINGLE,
+    SPLIT,
+    Outcome,
+    Timed,
+    beside_layers,
+    fastest,
+    in_layers,
+    with_survival,
+)
 from tf_placer.planning.road import AT_ONCE, CONTROL_SHARE, FASTEST, WHILE_BUILDING, beside
 from tf_placer.planning.stages import Stage, begins_at, begun_s, roughly
 from tf_placer.problem.decisions import Decisions
@@ -273,7 +283,8 @@ class _Placing(_Finding):
 
     def reported(self) -> Outcome:
         in_or_beside = in_layers if self.request.by == LAYER else beside_layers
-        return in_or_beside(self._make_outcome(), self.request.seed)
+        seed = self.request.seed
+        return with_survival(in_or_beside(self._make_outcome(), seed), seed)
 
     def rest(self) -> list[Stage]:
         """Stages after the problem, as far as they are known."""
@@ -422,7 +433,9 @@ class _Placing(_Finding):
 
     def _reported_fastest(self) -> Outcome:
         asked = self.found[0]
-        chosen = asked if self.request.write == METHOD else fastest(self.found, asked.name) or asked
+        # A robust plan may take longer by the estimates, and is the best of all by what was sought.
+        is_own = self.request.write == METHOD or (self.request.robust and asked.step_s is not None)
+        chosen = asked if is_own else fastest(self.found, asked.name) or asked
         others = tuple(one for one in self.found if one is not chosen)
         split = self._in_parts
         if split is None or chosen.placement is None or chosen.placement.problem is not split.problem:

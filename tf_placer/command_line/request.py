@@ -55,9 +55,11 @@ class Request:
       by: what the plan that is written is made of: each ``"op"`` where it is best, or every ``"layer"`` whole.
       tries_parts: the batch is also split over the devices of a described cluster, and the faster form is written.
       objective: what is sought; the plan of least memory is the one written where that is asked for.
+      robust: the plan is searched, and written, that is best in the mean over draws of what is not known.
 
     Raises:
-      InputError: a plan and pins are given, or ``write``, ``by`` or ``budget_of`` is another word.
+      InputError: a plan and pins are given, ``write``, ``by`` or ``budget_of`` is another word, or a robust plan is
+        asked for on live devices, of least memory, or where a plan is given.
     """
 
     source: Source
@@ -76,6 +78,7 @@ class Request:
     objective: Objective = dataclasses.field(default_factory=Objective)
     budget_of: str = WHOLE
     tries_parts: bool = False
+    robust: bool = False
 
     def __post_init__(self) -> None:
         if self.write not in WRITE:
@@ -93,6 +96,21 @@ class Request:
             costs=self.costs,
         )
         check_not_run_on(self.source.graph, self.cluster.name, self.cluster.is_live)
+        if self.robust:
+            self._check_robust()
+
+    def _check_robust(self) -> None:
+        if self.cluster.is_live:
+            raise InputError(
+                f"--robust is for described devices, and --cluster={self.cluster.name} is live: it is measured; "
+                "leave --robust out"
+            )
+        if self.objective.is_memory:
+            raise InputError(
+                "--robust is for the shortest step, not for --objective=memory; leave one of them out"
+            )
+        if self.is_applied:
+            raise InputError("--robust is for a search, and --plan gives the plan; leave one of them out")
 
     def asked(self, method: str = "") -> Asked:
         """Search request for the method of that name."""
@@ -105,6 +123,7 @@ class Request:
             self.seed,
             self.objective,
             self.settings,
+            self.robust,
         )
 
     @property
@@ -173,6 +192,7 @@ def request(values: flags.FlagValues, budget: Budget) -> Request:
         objective=Objective(values.objective, values.slow_down) if places else Objective(),
         budget_of=values.budget_of if "budget_of" in values else WHOLE,
         tries_parts=values.parts == AUTO,
+        robust=places and values.robust,
     )
 
 

@@ -18,6 +18,7 @@ from tf_placer.calibration.refit import Correction
 from tf_placer.data_parallel.data_parallel import DataParallel
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.evaluation.uncertainty import Survival, survival
 from tf_placer.graph.item import Item
 from tf_placer.planners.whole_layers import MOMENT, WholeLayers, whole_layers
 from tf_placer.problem.bounds import LowerBounds, lower_bounds
@@ -184,6 +185,7 @@ class Outcome:
       parts: of the batch in the program that is written.
       stayed_whole: a sentence for each kind of op that works on examples and has no parts.
       why_not_split: a sentence, where nobody asked because there was no time.
+      survival: how often the plan is faster than the others when what is not known is drawn; None where nobody asked.
       is_worth_it: of a function's plan: it is clearly faster than the function as it is, or that cannot be known.
       beside_unplaced: one clause that compares it with the function as it is; "" where that is not known.
       from_cache: it was found by an earlier process.
@@ -210,6 +212,7 @@ class Outcome:
     parts: int = 1
     stayed_whole: tuple[str, ...] = ()
     why_not_split: str = ""
+    survival: Survival | None = None
     is_worth_it: bool = True
     beside_unplaced: str = ""
     from_cache: bool = False
@@ -439,6 +442,31 @@ def kept_of_plan(outcome: Outcome) -> dict[str, Any]:
     }
     correction = {} if outcome.correction is None else dataclasses.asdict(outcome.correction)
     return times | {name: getattr(outcome, name) for name in _KEPT} | {"correction": correction}
+
+
+# Draws of what is not known of described devices.
+
+
+def with_survival(outcome: Outcome, seed: int) -> Outcome:
+    """With how often the plan that is written is faster than the others under draws of what is not known.
+
+    There is none where it is a single device's or measured, where no other plan is there, and after Ctrl-C.
+    """
+    written, placement = outcome.written, outcome.placement
+    if written.is_single or written.measured_s is not None or outcome.problem.cluster.is_live:
+        return outcome
+    others = {
+        one.name: one.placement.decisions
+        for one in outcome.beside
+        if one.placement is not None and one.simulated_s is not None
+    }
+    if not others or outcome.search.interrupted:
+        return outcome
+    with contextlib.suppress(KeyboardInterrupt):  # the plan is there, and counts more
+        return dataclasses.replace(
+            outcome, survival=survival(outcome.problem, placement.decisions, others, seed)
+        )
+    return outcome
 
 
 # Plans of whole layers, in addition to a plan of single ops or in place of it.

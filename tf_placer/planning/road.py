@@ -60,6 +60,7 @@ class Asked:
       seed: of the search.
       objective: what is sought.
       settings: method -> its settings, of those that have other ones than their defaults.
+      robust: plans are searched that are good under draws of what is not known of described devices.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Asked:
     seed: int = 0
     objective: Objective = FASTEST
     settings: Mapping[str, object] = dataclasses.field(default_factory=dict)
+    robust: bool = False
 
     @property
     def whole_s(self) -> float:
@@ -217,6 +219,7 @@ class Road:
             config=self.asked.settings.get(method),
             objective=objective.name,
             slow_down=objective.slow_down,
+            robust=self.asked.robust,
         )
 
     def starting(self, meanwhile: str = "", beside_unplaced: bool = False) -> Stage:

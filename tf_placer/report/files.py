@@ -159,6 +159,7 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         "interrupted": search.interrupted,
         "recommended": outcome.recommended.name,
         "whole_layers_s": None if whole is None else whole.runtime_s,
+        "survival": None if outcome.survival is None else dataclasses.asdict(outcome.survival),
         "data_parallel": dataclasses.asdict(outcome.data_parallel) if outcome.data_parallel else None,
         "guessed_op_types": problem.guessed_op_types,
         "estimated_sizes": problem.estimated_sizes,

@@ -11,6 +11,7 @@ from tf_placer.cluster.device import short_device_name
 from tf_placer.data_parallel.data_parallel import DataParallel
 from tf_placer.planning.outcome import CALLED, GIVEN, RACED, UNPLACED, UNPLACED_CALLED, Outcome, Timed
 from tf_placer.problem.memory_bounds import accelerators
+from tf_placer.report.gpu_fidelity import fidelity_sentences
 from tf_placer.runtime.timing import clearly_differ
 from tf_placer.search.recorder import SearchResult
 
@@ -24,13 +25,14 @@ def verdict(outcome: Outcome) -> str:
             _gained(outcome),
             *fit_sentences(outcome),
             *_layer_sentences(outcome),
+            *survival_sentences(outcome),
             *split_batch_sentences(outcome),
         ]
     )
 
 
 def remarks(outcome: Outcome) -> list[str]:
-    """Sentences about what was cut short and what is a guess; none where nothing was."""
+    """Sentences about what was cut short, what is a guess, and how far simulated GPUs are from real ones."""
     problem = outcome.problem
     found = []
     if outcome.search.interrupted:
@@ -46,7 +48,7 @@ def remarks(outcome: Outcome) -> list[str]:
         found.append(
             "Not everything that works on examples is split: " + "; ".join(outcome.stayed_whole) + "."
         )
-    return found
+    return [*found, *fidelity_sentences(problem.cluster)]
 
 
 def _gained(outcome: Outcome) -> str:
@@ -224,6 +226,24 @@ def _layer_sentences(outcome: Outcome) -> list[str]:
     return [
         f"{start} whole layers ({outcome.num_layers} of them) the step takes {milliseconds(whole.runtime_s)}, "
         f"{share} than with a place for every op. The plan written is that of whole layers (--by=op writes the other)."
+    ]
+
+
+# --- Draws of what is not known.
+
+
+def survival_sentences(outcome: Outcome) -> list[str]:
+    """In how many draws the plan is faster than each other plan; none where that is not known."""
+    found = outcome.survival
+    if found is None:
+        return []
+    one_device = None if outcome.single is None else outcome.single.name
+    named = {"one device" if name == one_device else name: wins for name, wins in found.faster_than.items()}
+    (first, wins), *others = named.items()
+    said = [f"{first} in {wins} of {found.draws} draws", *(f"{name} in {wins}" for name, wins in others)]
+    return [
+        "With times of ops, links and hosts drawn from how far off estimates are, the plan is faster than "
+        f"{', than '.join(said)}."
     ]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import keras
 
 from tf_placer.base.arguments import InputError, shown
+from tf_placer.workloads.normalization import with_fused_batch_normalization
 from tf_placer.workloads.spec import Workload, WorkloadSpec, forward_of, variants
 from tf_placer.workloads.train_step import begin, image_batch, step_of
 
@@ -23,8 +24,8 @@ def inception_v3(
 ) -> Workload:
     """Returns a step on [batch, image_size, image_size, 3]: of training, or the forward pass and the loss."""
     begin(seed)
-    model = keras.applications.InceptionV3(
-        weights=None, input_shape=(image_size, image_size, 3), classes=classes
+    model = with_fused_batch_normalization(
+        keras.applications.InceptionV3(weights=None, input_shape=(image_size, image_size, 3), classes=classes)
     )
     return Workload(step_of(model, optimizer, training), image_batch(batch, image_size, classes, seed))
 
@@ -74,7 +75,9 @@ def resnet(
         raise InputError(f"depth is {shown(depth)}; give 50, 101 or 152")
     begin(seed)
     make, _ = _MODELS[depth]
-    model = make(weights=None, input_shape=(image_size, image_size, 3), classes=classes)
+    model = with_fused_batch_normalization(
+        make(weights=None, input_shape=(image_size, image_size, 3), classes=classes)
+    )
     step = step_of(model, optimizer, training)
     return Workload(step, image_batch(batch, image_size, classes, seed), _stages(depth))
 

@@ -80,7 +80,7 @@ def test_no_number_is_overlooked(path):
 
     assert len(numbers_of(text)) == count(tomllib.loads(text))
     if path == MODELS:
-        assert collections.Counter(n.key for n in numbers_of(text))["peak_flops"] == 13
+        assert collections.Counter(n.key for n in numbers_of(text))["peak_flops"] == 18
 
 
 @pytest.mark.parametrize("name", preset_names())

@@ -1,0 +1,222 @@
+"""Fit of the cost model's shares to published times of single kernels."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import scipy.optimize
+
+from experiments.gpu_truth.rows import Row, kernels_of, single_convolution
+from tf_placer.costs import shares
+from tf_placer.costs.analytic import run_time_ns, smooth_maximum
+from tf_placer.costs.op_work import Kind, Work, WorkClass
+
+# Nanoseconds that TensorFlow or PyTorch takes to start a kernel: the time of a step of single kernels, or of a
+# network with batch 1, where the GPU waits for the host. Median over the rows of ResNet-50 in TensorFlow 1.15 with
+# batch 1 on A100 and V100, in kernels of our graph; NeuSight's smallest kernels, timed around PyTorch, take 31 to
+# 39 us.
+DISPATCH_NS = 30_000
+
+
+def fed_seconds(kernels_s: float, kernels: float, dispatch_ns: int = DISPATCH_NS) -> float:
+    """Seconds of a step on one GPU that a framework feeds: of its kernels or of starting them, the later."""
+    return max(kernels_s, kernels * dispatch_ns / 1e9)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class KernelRow:
+    """A row of one op with its kernels (two for a backward pass)."""
+
+    row: Row
+    works: tuple[Work, ...]
+
+    @property
+    def work_class(self) -> WorkClass:
+        """Of its kernel with the most FLOPs."""
+        return max(self.works, key=lambda work: work.flops).work_class
+
+
+def kernel_rows(rows: Sequence[Row]) -> list[KernelRow]:
+    """The rows that are single kernels of a library on a described GPU."""
+    found = []
+    for row in rows:
+        works = None if row.is_network or row.device is None else kernels_of(row)
+        if works is not None:
+            found.append(KernelRow(row, works))
+    return found
+
+
+# Parameters: a compute share for each class of convolution and product, memory shares for the rest.
+
+_COMPUTE = tuple(
+    one for one in WorkClass if one.kind in (Kind.CONVOLUTION, Kind.MATRIX_PRODUCT)
+)  # fmt: skip
+_MEMORY = tuple(one for one in shares.MEMORY_SHARES if one is not WorkClass.STREAMING)
+_KINDS = tuple(shares.KIND_MEMORY_SHARES)  # have a memory share together
+_NUM_PARAMETERS = len(_COMPUTE) + len(_MEMORY) + len(_KINDS)
+_PRIOR_SHARE, _PRIOR_WEIGHT = 0.6, 0.5  # a class of few rows is drawn to 0.6 by as much as half a row
+_STRAY = 0.5  # of ln(time): rows that are further off count linearly (Huber)
+
+
+@dataclasses.dataclass(frozen=True)
+class Shares:
+    """Fitted constants, as ``shares.py`` has them."""
+
+    compute: Mapping[WorkClass, float]
+    memory: Mapping[WorkClass, float]
+    kind_memory: Mapping[Kind, float]
+
+    def seconds(self, rows: Sequence[KernelRow]) -> np.ndarray:
+        """[R] the estimates for rows."""
+        values = [
+            *(self.compute[one] for one in _COMPUTE),
+            *(self.memory[one] for one in _MEMORY),
+            *(self.kind_memory[one] for one in _KINDS),
+        ]
+        return _Design(rows).seconds(np.array(values))
+
+
+def current_shares() -> Shares:
+    """The constants that the cost model has."""
+    compute = dict(shares.PRODUCT_SHARES)
+    for family, values in shares.CONVOLUTION_SHARES.items():
+        for direction, value in zip(shares.DIRECTIONS, values, strict=True):
+            compute[WorkClass[f"CONVOLUTION_{family}{direction}"]] = value
+    memory = {one: shares.MEMORY_SHARES[one] for one in _MEMORY}
+    return Shares(compute, memory, shares.KIND_MEMORY_SHARES)
+
+
+class _Design:
+    """What of the estimates does not depend on the parameters."""
+
+    def __init__(self, rows: Sequence[KernelRow]) -> None:
+        compute_of = {one: position for position, one in enumerate(_COMPUTE)}
+        memory_of = {one: len(_COMPUTE) + position for position, one in enumerate((*_MEMORY, *_KINDS))}
+        row_of, compute, memory, compute_s, memory_s, launch_s, floor_s = ([] for _ in range(7))
+        for position, one in enumerate(rows):
+            device = one.row.device
+            assert device is not None
+            gpu = shares.GPU_MODELS[device.model]
+            for work in one.works:
+                row_of.append(position)
+                waves = gpu.multiprocessors / work.tiles if work.tiles else 0.0
+                is_matrix = work.work_class in compute_of
+                compute.append(compute_of.get(work.work_class, -1))
+                memory.append(memory_of.get(work.work_class.kind if is_matrix else work.work_class, -1))
+                flops = work.flops * (1 + waves) / (gpu.compute if is_matrix else shares.VECTOR_SHARE)
+                compute_s.append(flops / device.peak_flops)
+                memory_s.append(work.num_bytes / (device.memory_bytes_per_s * gpu.streaming))
+                launch_s.append(shares.LAUNCHES * device.launch_ns / 1e9)
+            floor_s.append(DISPATCH_NS / 1e9 if one.row.is_fed_by_framework else 0.0)
+        self._row_of, self._compute, self._memory = (np.array(a, np.int64) for a in (row_of, compute, memory))
+        self._compute_s, self._memory_s, self._launch_s = map(np.array, (compute_s, memory_s, launch_s))
+        self._floor_s = np.array(floor_s)
+
+    def seconds(self, values: np.ndarray) -> np.ndarray:
+        """[R] with the shares of the parameters; -1 means a share of 1."""
+        known = np.append(values, 1.0)
+        compute_s, memory_s = self._compute_s / known[self._compute], self._memory_s / known[self._memory]
+        kernel_s = self._launch_s + smooth_maximum(compute_s, memory_s)
+        return np.maximum(np.bincount(self._row_of, kernel_s, len(self._floor_s)), self._floor_s)
+
+
+def fit_shares(rows: Sequence[KernelRow]) -> Shares:
+    """The shares with the least Huber loss of ln(estimate / measured)."""
+    design, measured_s = _Design(rows), np.array([one.row.measured_s for one in rows])
+    prior = np.log(_PRIOR_SHARE)
+
+    def loss(logarithms: np.ndarray) -> float:
+        off = np.abs(np.log(design.seconds(np.exp(logarithms)) / measured_s))
+        huber = np.where(off < _STRAY, off**2 / 2, _STRAY * (off - _STRAY / 2))
+        return float(huber.sum() + _PRIOR_WEIGHT * ((logarithms - prior) ** 2).sum() / 2)
+
+    found = scipy.optimize.minimize(loss, np.full(_NUM_PARAMETERS, prior), method="L-BFGS-B")
+    values = iter(np.exp(found.x).tolist())
+    return Shares(*({one: next(values) for one in of} for of in (_COMPUTE, _MEMORY, _KINDS)))
+
+
+# What is found before the shares, from rows of its own: the streaming share of each GPU, and Kepler's compute share.
+
+_LARGE_S = 80e-6  # by the data sheet; PyTorch takes 30 to 40 us to start a kernel
+
+
+def streaming_shares(rows: Sequence[KernelRow]) -> dict[str, float]:
+    """GPU model -> the median share of its data sheet's bandwidth that large element-wise kernels reach."""
+    found: dict[str, list[float]] = {}
+    for one in rows:
+        (work, device) = one.works[0], one.row.device
+        if (
+            one.row.what == "elementwise"
+            and device is not None
+            and work.num_bytes > _LARGE_S * device.memory_bytes_per_s
+        ):
+            kernel_s = one.row.measured_s - shares.LAUNCHES * device.launch_ns / 1e9
+            found.setdefault(device.model, []).append(work.num_bytes / (device.memory_bytes_per_s * kernel_s))
+    return {model: float(np.median(values)) for model, values in found.items()}
+
+
+_KEPLER = ("k40", "k80")
+_LONG_S = 2e-3  # of a P100's estimate: the session's call does not count
+
+
+def kepler_compute(rows: Sequence[Row]) -> dict[str, float]:
+    """K40, K80 -> their compute share of a P100's, by medians of long convolutions in sessions."""
+    off: dict[str, list[float]] = {}
+    for row in rows:
+        if row.what == "conv_layer" and row.direction == "fwd" and row.device is not None:
+            device, work = row.device, single_convolution(row)
+            unit = dataclasses.replace(device, model="p100")
+            estimate_s, memory_s = (
+                _alone_s(one, unit) for one in (work, dataclasses.replace(work, flops=0.0))
+            )
+            if estimate_s > _LONG_S and estimate_s > 2 * memory_s:
+                off.setdefault(device.model, []).append(np.log(estimate_s / row.measured_s))
+    return {model: float(np.exp(np.median(off[model]) - np.median(off["p100"]))) for model in _KEPLER}
+
+
+def _alone_s(work: Work, device: object) -> float:
+    arrays = ([work.work_class], [work.flops], [work.num_bytes], [work.tiles])
+    return float(run_time_ns(*map(np.array, arrays), device)[0]) / 1e9
+
+
+# What the shares are worth.
+
+
+@dataclasses.dataclass(frozen=True)
+class Fold:
+    """Rows that had no part in a fit.
+
+    Attributes:
+      left_out: a source or a GPU.
+      rows: how many.
+      own_factor: typical factor of these rows where the shares are fitted to all.
+      factor: typical factor where they are fitted to the others.
+    """
+
+    left_out: str
+    rows: int
+    own_factor: float
+    factor: float
+
+
+def cross_validation(rows: Sequence[KernelRow], key: Callable[[KernelRow], str]) -> list[Fold]:
+    """A fold for each value of a key."""
+    whole = fit_shares(rows)
+    folds = []
+    for value in sorted({key(one) for one in rows}):
+        inside = [one for one in rows if key(one) == value]
+        others = fit_shares([one for one in rows if key(one) != value])
+        folds.append(Fold(value, len(inside), typical_factor(whole, inside), typical_factor(others, inside)))
+    return folds
+
+
+def off_by(fitted: Shares, rows: Sequence[KernelRow]) -> np.ndarray:
+    """[R] ln(estimate / measured)."""
+    return np.log(fitted.seconds(rows) / np.array([one.row.measured_s for one in rows]))
+
+
+def typical_factor(fitted: Shares, rows: Sequence[KernelRow]) -> float:
+    """``exp(mean |ln(estimate / measured)|)``."""
+    return float(np.exp(np.abs(off_by(fitted, rows)).mean()))
