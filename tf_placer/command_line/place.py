@@ -357,7 +357,12 @@ class _Placing(_Finding):
         decided = request.pins or request.plan is not None or request.held or request.respect_devices
         searches = methods.find(method).goes_on and method != methods.the(Role.CONTROL).name
         simulates = not self.runs and not self.asked.objective.is_memory
-        could = request.tries_parts and bool(request.source.workload) and len(self._replicas) > 1
+        could = (
+            request.tries_parts
+            and not request.robust
+            and bool(request.source.workload)
+            and len(self._replicas) > 1
+        )
         return could and searches and simulates and not decided
 
     def _splitting(self) -> list[Stage]:

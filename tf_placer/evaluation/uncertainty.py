@@ -15,6 +15,7 @@ from tf_placer.costs.op_work import Kind, WorkClass
 from tf_placer.evaluation.simulated import SampleAverageEvaluator, SimulatedEvaluator, search_simulator
 from tf_placer.ops.simulator import simulate
 from tf_placer.problem.decisions import Decisions
+from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 
 # Standard deviations of the natural logarithm of what is measured over what is estimated.
@@ -121,11 +122,14 @@ def drawn_problems(problem: Problem, count: int, seed: int, spreads: Spreads = M
     Args:
       problem: as estimated.
       count: of draws.
-      seed: draw i of a seed is the same however many are asked for.
+      seed: draw i of a seed is the same however many are asked for, and whatever program is on the devices.
       spreads: how far off things may be.
     """
-    classes, class_of_op = np.unique(work_classes(problem), return_inverse=True)
-    sd_of_class = class_spreads(classes, spreads)
+    classes = np.arange(max(WorkClass) + 1)
+    sd_of_class = np.zeros(len(classes))
+    known = np.array(list(WorkClass))
+    sd_of_class[known] = class_spreads(known, spreads)
+    class_of_op = np.asarray(work_classes(problem), np.int64)
     devices = problem.cluster.devices
     types, type_of = np.unique([device.type for device in devices], return_inverse=True)
     models, model_of = np.unique([device.model for device in devices], return_inverse=True)
@@ -135,9 +139,7 @@ def drawn_problems(problem: Problem, count: int, seed: int, spreads: Spreads = M
         normal = np.random.default_rng((seed, i // 2)).standard_normal(sum(sizes)) * (-1) ** i
         of_class, of_model, of_wire, of_tensor, of_dispatch = np.split(normal, np.cumsum(sizes)[:-1])
         factor = np.exp(sd_of_class[:, np.newaxis] * of_class.reshape(len(classes), len(types)))
-        compute = factor[class_of_op.ravel()][:, type_of.ravel()] * np.exp(
-            spreads.model * of_model[model_of.ravel()]
-        )
+        compute = factor[class_of_op][:, type_of.ravel()] * np.exp(spreads.model * of_model[model_of.ravel()])
         drawn_ns = np.maximum(np.rint(problem.compute_ns * compute), 1).astype(np.int64)
         yield dataclasses.replace(
             problem,
@@ -249,16 +251,21 @@ def drawn_step_ns(problem: Problem, plans: Decisions, count: int, seed: int) -> 
 
 
 @eagerly()
-def survival(problem: Problem, plan: Decisions, others: Mapping[str, Decisions], seed: int = 0) -> Survival:
+def survival(plan: Placement, others: Mapping[str, Placement], seed: int = 0) -> Survival:
     """Simulates a plan and others under the same draws.
 
     Args:
-      problem: as estimated.
-      plan: one.
-      others: name -> one each; legal.
+      plan: one, on its problem as estimated.
+      others: name -> one each, of the same program or of its batch in other parts, on the same devices.
       seed: of the draws.
     """
-    count = draws_of(problem)
-    step_ns = drawn_step_ns(problem, Decisions.joined([plan, *others.values()]), count, seed)
+    placements = [plan, *others.values()]
+    problems = {id(one.problem): one.problem for one in placements}
+    count = min(draws_of(problem) for problem in problems.values())
+    step_ns = np.zeros((count, len(placements)), np.int64)
+    for key, problem in problems.items():
+        rows = [row for row, one in enumerate(placements) if id(one.problem) == key]
+        plans = Decisions.joined([placements[row].decisions for row in rows])
+        step_ns[:, rows] = drawn_step_ns(problem, plans, count, seed)
     wins = (step_ns[:, :1] < step_ns[:, 1:]).sum(axis=0)
     return Survival(count, dict(zip(others, wins.tolist(), strict=True)))

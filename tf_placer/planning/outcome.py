@@ -456,16 +456,14 @@ def with_survival(outcome: Outcome, seed: int) -> Outcome:
     if written.is_single or written.measured_s is not None or outcome.problem.cluster.is_live:
         return outcome
     others = {
-        one.name: one.placement.decisions
+        one.name: one.placement
         for one in outcome.beside
         if one.placement is not None and one.simulated_s is not None
     }
     if not others or outcome.search.interrupted:
         return outcome
     with contextlib.suppress(KeyboardInterrupt):  # the plan is there, and counts more
-        return dataclasses.replace(
-            outcome, survival=survival(outcome.problem, placement.decisions, others, seed)
-        )
+        return dataclasses.replace(outcome, survival=survival(placement, others, seed))
     return outcome
 
 
