@@ -17,6 +17,8 @@ class RandomStep:
     Attributes:
       batch: examples.
       layers: names of what it does, in order.
+      is_time_major: the batch is the second axis of its sequences.
+      is_dynamic: it is traced for any number of examples, and asks for their number when it runs.
       variables: trained by it.
     """
 
@@ -28,6 +30,7 @@ class RandomStep:
         self.loss = list(LOSSES)[rng.integers(len(LOSSES))]
         self.update = list(UPDATES)[rng.integers(len(UPDATES))]
         self.is_time_major = bool(rng.random() < 0.25)
+        self.is_dynamic = seed % 2 == 1
         self._rng, self._seed = rng, seed
         self.variables: list[tf.Variable] = []
         self.slots: list[tf.Variable] = []
@@ -59,10 +62,16 @@ class RandomStep:
                 self._made[self._next] = self.variable(*shape)
         return self._made[self._next]
 
+    def _signature(self) -> list[tf.TensorSpec] | None:
+        if not self.is_dynamic:
+            return None
+        shape = [STEPS, None, WIDTH] if self.is_time_major else [None, STEPS, WIDTH]
+        return [tf.TensorSpec(shape), tf.TensorSpec([None], tf.int32), tf.TensorSpec([None], tf.int32)]
+
     def function(self) -> tf.types.experimental.PolymorphicFunction:
         """The step as a function of ``arguments``; it gives its loss, and what it said of each example."""
 
-        @tf.function(autograph=False)
+        @tf.function(autograph=False, input_signature=self._signature())
         def step(x, ids, labels):
             self._next = -1
             with tf.GradientTape() as tape:
