@@ -167,7 +167,9 @@ def _masked(step: RandomStep, h: tf.Tensor, number: int) -> tf.Tensor:
 
 
 def _loop(step: RandomStep, h: tf.Tensor, number: int) -> tf.Tensor:
-    return tf.while_loop(lambda i, y: i < 2, lambda i, y: (i + 1, tf.tanh(y) * 0.9), [0, h], maximum_iterations=2)[1]
+    return tf.while_loop(
+        lambda i, y: i < 2, lambda i, y: (i + 1, tf.tanh(y) * 0.9), [0, h], maximum_iterations=2
+    )[1]
 
 
 def _after_update(step: RandomStep, h: tf.Tensor, number: int) -> tf.Tensor:

@@ -49,11 +49,16 @@ def normalization(op: OpStates, argument: str = "") -> Split:
         totals = [writer.reduce("Sum", value, axes, single, c) for c, value in enumerate(values)]
         mean = writer.binary("RealDiv", writer.joined(totals, Sum(), single, "mean_sum"), count, single)
         around = writer.reshape(mean, shape, single)
-        squares = [writer.binary("SquaredDifference", value, around, single, c) for c, value in enumerate(values)]
+        squares = [
+            writer.binary("SquaredDifference", value, around, single, c) for c, value in enumerate(values)
+        ]
         totals = [writer.reduce("Sum", square, axes, single, c) for c, square in enumerate(squares)]
-        variance = writer.binary("RealDiv", writer.joined(totals, Sum(), single, "variance_sum"), count, single)
+        variance = writer.binary(
+            "RealDiv", writer.joined(totals, Sum(), single, "variance_sum"), count, single
+        )
         outputs = [
-            inference(writer, [inputs[0], scale, offset, mean, variance], c) for c, inputs in enumerate(copies)
+            inference(writer, [inputs[0], scale, offset, mean, variance], c)
+            for c, inputs in enumerate(copies)
         ]
         unbiased = writer.binary("Mul", variance, count, single)
         unbiased = writer.binary("RealDiv", unbiased, max(count - 1, 1), single)
@@ -112,12 +117,18 @@ def normalization_gradient(op: OpStates, argument: str = "") -> Split:
         outputs = []
         for c, (gradient, value) in enumerate(zip(gradients, normalized, strict=True)):
             along = writer.binary("Mul", value, mean_scale, single, c)
-            rest = writer.binary("Sub", writer.binary("Sub", gradient, mean_shift, single, c), along, single, c)
+            rest = writer.binary(
+                "Sub", writer.binary("Sub", gradient, mean_shift, single, c), along, single, c
+            )
             found = writer.binary("Mul", rest, factor, single, c)
             outputs.append(writer.cast(found, single, op.dtypes[0], c))
         return [outputs, [total], [shift], [writer.empty("reserve_4")], [writer.empty("reserve_5")]]
 
-    return Split((state, state, WHOLE, WHOLE, WHOLE, *[WHOLE] * (len(op.states) - 5)), (state, *[WHOLE] * 4), write=write)
+    return Split(
+        (state, state, WHOLE, WHOLE, WHOLE, *[WHOLE] * (len(op.states) - 5)),
+        (state, *[WHOLE] * 4),
+        write=write,
+    )
 
 
 def of_parts(op: OpStates, argument: str = "") -> Split:

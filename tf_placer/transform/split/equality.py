@@ -19,7 +19,9 @@ from tf_placer.graph.program import with_nodes, with_output
 from tf_placer.graph.sizes.output_specs import OutputSpec, tensor_bytes
 from tf_placer.runtime.graph_program import build_program, open_program
 
-RELATIVE = 1e-10  # that two orders of the same float64 sums differ by less than; a wrong divisor is off by 1e-3
+RELATIVE = (
+    1e-10  # that two orders of the same float64 sums differ by less than; a wrong divisor is off by 1e-3
+)
 _LEAST_SCALE = 1e-5  # tensors of smaller numbers are compared as if their largest were this
 _FLOATS = frozenset({tf.float32, tf.float16, tf.bfloat16})
 _LIFTED = {**dict.fromkeys(_FLOATS, tf.float64), tf.complex64: tf.complex128}
@@ -64,7 +66,9 @@ def run_lifted(item: Item, deadline_s: float = 600.0) -> Step:
         if handle.op in REFERENCE_VARIABLES:
             reads.append(f"{variable.node}:0")
             continue
-        read = program.graph_def.node.add(name=f"after/{variable.node}", op="ReadVariableOp", input=[variable.node])
+        read = program.graph_def.node.add(
+            name=f"after/{variable.node}", op="ReadVariableOp", input=[variable.node]
+        )
         read.attr["dtype"].CopyFrom(handle.attr["dtype"])
         reads.append(f"{read.name}:0")
     fetched = {name: position for position, name in enumerate(program.fetches)}
@@ -72,7 +76,9 @@ def run_lifted(item: Item, deadline_s: float = 600.0) -> Step:
     with open_program("", program, deadline_s) as loaded:
         found = loaded.outputs()
         after = loaded.read(reads) if reads else []
-    outputs = [found[fetched[text]] if text in fetched else values[with_output(text)] for text in item.fetches]
+    outputs = [
+        found[fetched[text]] if text in fetched else values[with_output(text)] for text in item.fetches
+    ]
     variables = {variable.node: value for variable, value in zip(item.variables, after, strict=True)}
     return Step(tuple(outputs), variables)
 
@@ -87,7 +93,9 @@ def differences(expected: Step, found: Step, relative: float = RELATIVE) -> list
     complaints = []
     if len(expected.outputs) != len(found.outputs):
         return [f"{len(found.outputs)} outputs, expected {len(expected.outputs)}"]
-    pairs = [(f"output {i}", a, b) for i, (a, b) in enumerate(zip(expected.outputs, found.outputs, strict=True))]
+    pairs = [
+        (f"output {i}", a, b) for i, (a, b) in enumerate(zip(expected.outputs, found.outputs, strict=True))
+    ]
     for name, value in expected.variables.items():
         if name not in found.variables:
             complaints.append(f"variable {name!r} is missing")
@@ -150,7 +158,10 @@ def lost_order(item: Item, found: Item, origin_of: Mapping[str, str]) -> list[st
     lost = []
     for names in of_variable.values():
         for first, second in itertools.permutations(names, 2):
-            if not before[second] >> item.index.id_of_name[first] & 1 or {types[first], types[second]} <= _READS:
+            if (
+                not before[second] >> item.index.id_of_name[first] & 1
+                or {types[first], types[second]} <= _READS
+            ):
                 continue
             for new_first, new_second in itertools.product(became.get(first, []), became.get(second, [])):
                 if not before_found[new_second] >> found.index.id_of_name[new_first] & 1:
@@ -220,7 +231,9 @@ def _lift_attributes(node: node_def_pb2.NodeDef) -> None:
         elif kind == "list" and value.list.type:
             value.list.type[:] = [_wider(one) for one in value.list.type]
         elif kind == "tensor" and tf.as_dtype(value.tensor.dtype) in _LIFTED:
-            array = tf.make_ndarray(value.tensor).astype(tf.as_dtype(_wider(value.tensor.dtype)).as_numpy_dtype)
+            array = tf.make_ndarray(value.tensor).astype(
+                tf.as_dtype(_wider(value.tensor.dtype)).as_numpy_dtype
+            )
             value.tensor.CopyFrom(tf.make_tensor_proto(array))
     if all(key in node.attr and not node.attr[key].i for key in _DRAWS):
         node.attr["seed"].i = zlib.crc32(node.name.encode()) + 1
@@ -235,7 +248,9 @@ def _lifted(node: node_def_pb2.NodeDef, dtypes: Sequence[tf.DType]) -> list[node
     definition = registered_op(node.op)
     arguments = [*definition.input_arg, *definition.output_arg] if definition is not None else []
     is_narrow = any(argument.type and tf.as_dtype(argument.type) in _LIFTED for argument in arguments)
-    if is_narrow or (lifted != node and node.op not in _WITHOUT_KERNEL and find_kernel(lifted, "CPU") is None):
+    if is_narrow or (
+        lifted != node and node.op not in _WITHOUT_KERNEL and find_kernel(lifted, "CPU") is None
+    ):
         return _between_casts(node, dtypes)
     return [lifted]
 

@@ -14,11 +14,15 @@ from tf_placer.graph.sizes.output_specs import OutputSpec
 
 _MOST_ELEMENTS = 4096
 _SIZES = having("metadata")
-_NEVER = having("loop") | having("branch") | having("call") | having("python") | having("enter") | having("exit")
+_NEVER = (
+    having("loop") | having("branch") | having("call") | having("python") | having("enter") | having("exit")
+)
 _NEVER |= having("merge") | having("next") | having("switch") | {"Placeholder", "_Arg"}
 
 
-def known_values(index: GraphIndex, outputs: Sequence[Sequence[OutputSpec]]) -> dict[tuple[int, int], np.ndarray]:
+def known_values(
+    index: GraphIndex, outputs: Sequence[Sequence[OutputSpec]]
+) -> dict[tuple[int, int], np.ndarray]:
     """(op, output) -> value of the small tensors of whole numbers that depend on no data.
 
     Args:
@@ -48,14 +52,21 @@ def known_values(index: GraphIndex, outputs: Sequence[Sequence[OutputSpec]]) -> 
 
 def _is_small(specs: Sequence[OutputSpec]) -> bool:
     return bool(specs) and all(
-        (spec.dtype.is_integer or spec.dtype.is_bool) and math.prod(spec.shape) <= _MOST_ELEMENTS and not spec.rule
+        (spec.dtype.is_integer or spec.dtype.is_bool)
+        and math.prod(spec.shape) <= _MOST_ELEMENTS
+        and not spec.rule
         for spec in specs
     )
 
 
 def _may_run(node: tf.compat.v1.NodeDef) -> bool:
     definition = registered_op(node.op)
-    return definition is not None and not definition.is_stateful and node.op not in _NEVER and bool(data_inputs(node))
+    return (
+        definition is not None
+        and not definition.is_stateful
+        and node.op not in _NEVER
+        and bool(data_inputs(node))
+    )
 
 
 def _add_sizes(

@@ -188,7 +188,9 @@ def strided_cut(op: OpStates, argument: str = "") -> Split:
         if axis == state.axis:
             _check_full(op, entry, op.shapes[0][axis], 1)
             return Split(
-                (state, *op.only_wholes()[1:]), (Part(moved, state.outer),), attributes=_from_end_to_end(op, entry)
+                (state, *op.only_wholes()[1:]),
+                (Part(moved, state.outer),),
+                attributes=_from_end_to_end(op, entry),
             )
     raise NotSplit("it takes one of the examples")
 

@@ -36,7 +36,9 @@ def contraction(op: OpStates, operands: Sequence[str], result: str) -> Split:
         takes.append(Part(axis, outer) if is_long else WHOLE)
     if label in result:
         return Split(tuple(takes), (Part(result.index(label), outer),))
-    if any(label in labels and not isinstance(take, Part) for labels, take in zip(operands, takes, strict=True)):
+    if any(
+        label in labels and not isinstance(take, Part) for labels, take in zip(operands, takes, strict=True)
+    ):
         raise NotSplit("its sum over the examples is broadcast")
     return Split(tuple(takes), (Sum(),))
 

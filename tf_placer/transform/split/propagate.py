@@ -12,7 +12,19 @@ from colocation.op_facts import having
 from tf_placer.graph.item import Item
 from tf_placer.transform.split.known_values import known_values
 from tf_placer.transform.split.rules import rule_name, split_by_rule, split_types
-from tf_placer.transform.split.states import OWN, WHOLE, Batch, NotSplit, OpStates, Own, Part, Split, State, Sum, Whole
+from tf_placer.transform.split.states import (
+    OWN,
+    WHOLE,
+    Batch,
+    NotSplit,
+    OpStates,
+    Own,
+    Part,
+    Split,
+    State,
+    Sum,
+    Whole,
+)
 
 Tensor = tuple[int, int]  # op, output
 
@@ -180,7 +192,9 @@ def _split(
         for state, take in zip(states, split.takes, strict=True)
     )
     if has_own and split.write is None:
-        split = dataclasses.replace(split, gives=tuple(OWN if state == WHOLE else state for state in split.gives))
+        split = dataclasses.replace(
+            split, gives=tuple(OWN if state == WHOLE else state for state in split.gives)
+        )
     elif has_own and any(state == WHOLE for state in split.gives):
         raise NotSplit("it would make one value of what each part has its own of")
     if is_statistic:
@@ -188,9 +202,7 @@ def _split(
     return dataclasses.replace(split, takes=takes)
 
 
-def _divided_again(
-    program: Program, op: int, states: tuple[State, ...], batch: Batch
-) -> dict[Tensor, State]:
+def _divided_again(program: Program, op: int, states: tuple[State, ...], batch: Batch) -> dict[Tensor, State]:
     """Outputs of a whole op that look like an input in parts: who works on examples takes slices of them.
 
     Any axis that is long enough may be cut, so a wrong guess costs time and changes no number.
@@ -238,7 +250,9 @@ def _estimate(view: OpStates, split: Split) -> Split:
 def _going_back(program: Program, found: States) -> frozenset[int]:
     """Sums and means over the batch whose value reaches an op that gives examples."""
     item = program.item
-    reaches = np.zeros(item.index.num_ops, bool)  # the op's outputs are read, by whole ops on, by one that gives parts
+    reaches = np.zeros(
+        item.index.num_ops, bool
+    )  # the op's outputs are read, by whole ops on, by one that gives parts
     for op in reversed(range(item.index.num_ops)):
         split = found.splits.get(op)
         gives_parts = split is not None and any(isinstance(state, Part) for state in split.gives)

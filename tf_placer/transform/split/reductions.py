@@ -7,7 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from tf_placer.transform.split.states import WHOLE, NotSplit, OpStates, Part, Split, State, Sum, elements, same_part
+from tf_placer.transform.split.states import (
+    WHOLE,
+    NotSplit,
+    OpStates,
+    Part,
+    Split,
+    State,
+    Sum,
+    elements,
+    same_part,
+)
 
 JOIN_OF = {
     "add": "AddV2",

@@ -46,7 +46,9 @@ def _rules() -> dict[str, Rule]:
     named = {text.partition(":")[0] for text in _SPLIT_OF_TYPE.values()}
     found = {name: getattr(family, name) for family in _FAMILIES for name in named if hasattr(family, name)}
     if named - found.keys():
-        raise ValueError(f"op facts name the rules {sorted(named - found.keys())}, which are nowhere; write them")
+        raise ValueError(
+            f"op facts name the rules {sorted(named - found.keys())}, which are nowhere; write them"
+        )
     return found
 
 

@@ -154,9 +154,7 @@ def split_program(item: Item, parts: int, batch_statistics: str = "whole") -> Sp
     )
 
 
-def _best(
-    program: Program, parts: int, has_own_statistics: bool
-) -> tuple[States, dict[Tensor, Part]]:
+def _best(program: Program, parts: int, has_own_statistics: bool) -> tuple[States, dict[Tensor, Part]]:
     """The states for the batch by which most bytes are in parts.
 
     Raises:
@@ -182,7 +180,9 @@ def _best(
         if best is not None and best[0] > _ENOUGH:
             break
     if best is None or best[0] == 0:
-        raise InputError(f"no op of {item.name!r} can work on a part of its examples, so there is no batch to split")
+        raise InputError(
+            f"no op of {item.name!r} can work on a part of its examples, so there is no batch to split"
+        )
     Batch.divided(best[1].batch.size, parts)
     return best[1], best[2]
 
@@ -191,7 +191,12 @@ def _inputs(item: Item) -> list[tuple[Tensor, tuple[int, ...]]]:
     """Feeds, and the elements that iterators give, with their shapes."""
     ops = [item.index.id_of_name[feed.node] for feed in item.feeds]
     ops += [op for op, op_type in enumerate(item.index.op_types) if op_type in _ITERATORS]
-    return [((op, output), spec.shape) for op in ops for output, spec in enumerate(item.outputs[op]) if not spec.rule]
+    return [
+        ((op, output), spec.shape)
+        for op in ops
+        for output, spec in enumerate(item.outputs[op])
+        if not spec.rule
+    ]
 
 
 def _examples(inputs: Sequence[tuple[Tensor, tuple[int, ...]]], size: int) -> dict[Tensor, Part]:
@@ -251,7 +256,9 @@ def _keep_stages(item: Item, result: Item, origin_of: Mapping[str, str]) -> None
     """Copies are of the stage of their op, whatever pattern of names tells it."""
     if item.stages:
         stage_of = dict(zip(item.index.names, item.stage_of_op.tolist(), strict=True))
-        result.__dict__["stage_of_op"] = np.array([stage_of[origin_of[name]] for name in result.index.names], np.int32)
+        result.__dict__["stage_of_op"] = np.array(
+            [stage_of[origin_of[name]] for name in result.index.names], np.int32
+        )
 
 
 def _whole_text(item: Item, writer: Writer, text: str) -> str:

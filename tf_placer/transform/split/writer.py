@@ -222,15 +222,14 @@ class Writer:
             join = state.join
         elif isinstance(state, Own):
             shares = [size / self._batch.size for size in self._batch.sizes]
-            tensors = [
-                self.binary("Mul", tensor, shares[c], dtype, c) for c, tensor in enumerate(tensors)
-            ]
+            tensors = [self.binary("Mul", tensor, shares[c], dtype, c) for c, tensor in enumerate(tensors)]
         types = {} if join in _WITHOUT_TYPE else {"T": dtype}
         level = list(tensors)
         while len(level) > 2:
             pairs = [level[i : i + 2] for i in range(0, len(level), 2)]
             level = [
-                self.node(join, f"sum/{base}/{join}", pair, types) if len(pair) == 2 else pair[0] for pair in pairs
+                self.node(join, f"sum/{base}/{join}", pair, types) if len(pair) == 2 else pair[0]
+                for pair in pairs
             ]
         return self.node(join, name, level, types)
 
@@ -238,7 +237,9 @@ class Writer:
 
     def _write_split(self, op: int, node: node_def_pb2.NodeDef, split: Split) -> None:
         inputs = [
-            [""] * self._batch.parts if position in split.constants else self.pieces(tensor, split.takes[position])
+            [""] * self._batch.parts
+            if position in split.constants
+            else self.pieces(tensor, split.takes[position])
             for position, tensor in enumerate(self._program.inputs[op])
         ]
         self._op = op
@@ -252,15 +253,18 @@ class Writer:
             made = [list(one) for one in split.write(self, copies)]
         else:
             names = [
-                self.copy(c, given, split.op_type, attributes=split.attributes) for c, given in enumerate(copies)
+                self.copy(c, given, split.op_type, attributes=split.attributes)
+                for c, given in enumerate(copies)
             ]
             made = [
-                [f"{name}:{output}" if output else name for name in names] for output in range(len(split.gives))
+                [f"{name}:{output}" if output else name for name in names]
+                for output in range(len(split.gives))
             ]
         for output, tensors in enumerate(made):
             self._made[op, output] = tensors
         self._done[op] = [
-            [parse_input(tensors[c])[1] for tensors in made if len(tensors) > 1] for c in range(self._batch.parts)
+            [parse_input(tensors[c])[1] for tensors in made if len(tensors) > 1]
+            for c in range(self._batch.parts)
         ]
 
     def _write_sizes(self, op: int, node: node_def_pb2.NodeDef) -> None:
@@ -367,7 +371,9 @@ class Writer:
         sizes = self.constant(np.asarray([n * inner for n in self._batch.sizes], np.int64), f"{name}/sizes")
         where = self.constant(np.asarray(axis, np.int32), f"{name}/axis")
         types = {"T": spec.dtype, "Tlen": tf.int64}
-        divided = self.node("SplitV", name, [text, sizes, where], types, numbers={"num_split": self._batch.parts})
+        divided = self.node(
+            "SplitV", name, [text, sizes, where], types, numbers={"num_split": self._batch.parts}
+        )
         pieces = [f"{divided}:{c}" if c else divided for c in range(self._batch.parts)]
         if state.outer == 1:
             return pieces
@@ -403,7 +409,9 @@ class Writer:
         return self.node("Reshape", name, [value, size], {"T": dtype, "Tshape": tf.int64})
 
     def _append(self, node: node_def_pb2.NodeDef) -> str:
-        is_old = self._op >= 0 and node.name == self._index.names[self._op] and node.name not in self.origin_of
+        is_old = (
+            self._op >= 0 and node.name == self._index.names[self._op] and node.name not in self.origin_of
+        )
         if not is_old:
             node.name = fresh_name(node.name, self._taken)
         self._taken.add(node.name)
@@ -443,5 +451,3 @@ class Writer:
             node.attr["_class"].list.s[:] = kept
         else:
             del node.attr["_class"]
-
-

@@ -101,7 +101,9 @@ def control_edges_lost() -> Iterator[None]:
         yield
 
 
-def split_with(fault: Callable[[], contextlib.AbstractContextManager[None]], item: Item, parts: int) -> SplitProgram:
+def split_with(
+    fault: Callable[[], contextlib.AbstractContextManager[None]], item: Item, parts: int
+) -> SplitProgram:
     """The item, split by a splitter with a fault."""
     with fault():
         return split_program(item, parts)

@@ -66,7 +66,9 @@ def _elementwise(op_type: str, rng: np.random.Generator, batch: int) -> Argument
     return found | _ATTRIBUTES.get(op_type, {})
 
 
-_BROADCASTS = frozenset({"Add", "AddV2", "Sub", "Mul", "Div", "RealDiv", "Maximum", "Minimum", "Pow", "Less", "Equal"})
+_BROADCASTS = frozenset(
+    {"Add", "AddV2", "Sub", "Mul", "Div", "RealDiv", "Maximum", "Minimum", "Pow", "Less", "Equal"}
+)
 
 
 def _type_of(attribute: Any) -> tf.DType:
@@ -201,11 +203,17 @@ _CASES: dict[str, Callable[[np.random.Generator, int], Arguments]] = {
     "TopKV2": lambda r, b: {"input": examples(r, b, 4), "k": 2},
     "NthElement": lambda r, b: {"input": examples(r, b, 4), "n": 2},
     "MatrixDiagV3": lambda r, b: {
-        "diagonal": examples(r, b, 3), "k": 0, "num_rows": -1, "num_cols": -1, "padding_value": np.float32(0)
+        "diagonal": examples(r, b, 3),
+        "k": 0,
+        "num_rows": -1,
+        "num_cols": -1,
+        "padding_value": np.float32(0),
     },
     "MatrixDiagPartV3": lambda r, b: {"input": examples(r, b, 3, 3), "k": 0, "padding_value": np.float32(0)},
     "MatrixBandPart": lambda r, b: {"input": examples(r, b, 3, 4), "num_lower": 1, "num_upper": 0},
-    **dict.fromkeys(("MatrixInverse", "Cholesky", "MatrixDeterminant", "LogMatrixDeterminant"), _square("input")),
+    **dict.fromkeys(
+        ("MatrixInverse", "Cholesky", "MatrixDeterminant", "LogMatrixDeterminant"), _square("input")
+    ),
     **dict.fromkeys(("SelfAdjointEigV2", "Qr", "Svd"), _square("input")),
     "MatrixSolve": lambda r, b: {"matrix": _positive(r, b), "rhs": examples(r, b, 3, 2)},
     "CholeskyGrad": lambda r, b: {"l": np.linalg.cholesky(_positive(r, b)), "grad": examples(r, b, 3, 3)},
@@ -219,12 +227,21 @@ _CASES: dict[str, Callable[[np.random.Generator, int], Arguments]] = {
     "AdjustSaturation": _image(scale=np.float32(0.5)),
     "AdjustContrastv2": _image(contrast_factor=np.float32(0.5)),
     "Conv2D": lambda r, b: {"input": examples(r, b, 4, 4, 2), "filter": examples(r, 2, 2, 2, 3), **_PAIR},
-    "Conv3D": lambda r, b: {"input": examples(r, b, 3, 3, 3, 2), "filter": examples(r, 2, 2, 2, 2, 3), **_TRIPLE},
+    "Conv3D": lambda r, b: {
+        "input": examples(r, b, 3, 3, 3, 2),
+        "filter": examples(r, 2, 2, 2, 2, 3),
+        **_TRIPLE,
+    },
     "DepthwiseConv2dNative": lambda r, b: {
-        "input": examples(r, b, 4, 4, 2), "filter": examples(r, 2, 2, 2, 2), **_PAIR
+        "input": examples(r, b, 4, 4, 2),
+        "filter": examples(r, 2, 2, 2, 2),
+        **_PAIR,
     },
     "Conv2DBackpropInput": lambda r, b: {
-        "input_sizes": [b, 4, 4, 2], "filter": examples(r, 2, 2, 2, 3), "out_backprop": examples(r, b, 4, 4, 3), **_PAIR
+        "input_sizes": [b, 4, 4, 2],
+        "filter": examples(r, 2, 2, 2, 3),
+        "out_backprop": examples(r, b, 4, 4, 3),
+        **_PAIR,
     },
     "Conv3DBackpropInputV2": lambda r, b: {
         "input_sizes": [b, 3, 3, 3, 2],
@@ -233,10 +250,16 @@ _CASES: dict[str, Callable[[np.random.Generator, int], Arguments]] = {
         **_TRIPLE,
     },
     "DepthwiseConv2dNativeBackpropInput": lambda r, b: {
-        "input_sizes": [b, 4, 4, 2], "filter": examples(r, 2, 2, 2, 2), "out_backprop": examples(r, b, 4, 4, 4), **_PAIR
+        "input_sizes": [b, 4, 4, 2],
+        "filter": examples(r, 2, 2, 2, 2),
+        "out_backprop": examples(r, b, 4, 4, 4),
+        **_PAIR,
     },
     "Conv2DBackpropFilter": lambda r, b: {
-        "input": examples(r, b, 4, 4, 2), "filter_sizes": [2, 2, 2, 3], "out_backprop": examples(r, b, 4, 4, 3), **_PAIR
+        "input": examples(r, b, 4, 4, 2),
+        "filter_sizes": [2, 2, 2, 3],
+        "out_backprop": examples(r, b, 4, 4, 3),
+        **_PAIR,
     },
     "Conv3DBackpropFilterV2": lambda r, b: {
         "input": examples(r, b, 3, 3, 3, 2),
@@ -245,16 +268,25 @@ _CASES: dict[str, Callable[[np.random.Generator, int], Arguments]] = {
         **_TRIPLE,
     },
     "DepthwiseConv2dNativeBackpropFilter": lambda r, b: {
-        "input": examples(r, b, 4, 4, 2), "filter_sizes": [2, 2, 2, 2], "out_backprop": examples(r, b, 4, 4, 4), **_PAIR
+        "input": examples(r, b, 4, 4, 2),
+        "filter_sizes": [2, 2, 2, 2],
+        "out_backprop": examples(r, b, 4, 4, 4),
+        **_PAIR,
     },
     "MaxPool": lambda r, b: {"input": examples(r, b, 4, 4, 2), **_window(2)},
     "MaxPoolV2": lambda r, b: {"input": examples(r, b, 4, 4, 2), **_window(2)},
     "MaxPool3D": lambda r, b: {"input": examples(r, b, 3, 3, 3, 2), **_window(3)},
     "AvgPool": lambda r, b: {"value": examples(r, b, 4, 4, 2), **_window(2)},
     "AvgPool3D": lambda r, b: {"input": examples(r, b, 3, 3, 3, 2), **_window(3)},
-    "AvgPoolGrad": lambda r, b: {"orig_input_shape": [b, 4, 4, 2], "grad": examples(r, b, 4, 4, 2), **_window(2)},
+    "AvgPoolGrad": lambda r, b: {
+        "orig_input_shape": [b, 4, 4, 2],
+        "grad": examples(r, b, 4, 4, 2),
+        **_window(2),
+    },
     "AvgPool3DGrad": lambda r, b: {
-        "orig_input_shape": [b, 3, 3, 3, 2], "grad": examples(r, b, 3, 3, 3, 2), **_window(3)
+        "orig_input_shape": [b, 3, 3, 3, 2],
+        "grad": examples(r, b, 3, 3, 3, 2),
+        **_window(3),
     },
     "MaxPoolGrad": functools.partial(_pool_gradient, rank=2),
     "MaxPoolGradV2": functools.partial(_pool_gradient, rank=2),
@@ -266,19 +298,33 @@ _CASES: dict[str, Callable[[np.random.Generator, int], Arguments]] = {
         "input_image": examples(r, b, 4, 4, 3),
         "output_image": examples(r, b, 4, 4, 3),
     },
-    **dict.fromkeys(("ResizeBilinear", "ResizeNearestNeighbor", "ResizeBicubic", "ResizeArea"), _image(size=[6, 6])),
+    **dict.fromkeys(
+        ("ResizeBilinear", "ResizeNearestNeighbor", "ResizeBicubic", "ResizeArea"), _image(size=[6, 6])
+    ),
     "ResizeBilinearGrad": lambda r, b: {
-        "grads": examples(r, b, 6, 6, 3), "original_image": examples(r, b, 4, 4, 3)
+        "grads": examples(r, b, 6, 6, 3),
+        "original_image": examples(r, b, 4, 4, 3),
     },
     "ResizeNearestNeighborGrad": lambda r, b: {"grads": examples(r, b, 6, 6, 3), "size": [4, 4]},
     "DepthToSpace": lambda r, b: {"input": examples(r, b, 2, 2, 4), "block_size": 2},
     "SpaceToDepth": lambda r, b: {"input": examples(r, b, 4, 4, 2), "block_size": 2},
-    "ExtractImagePatches": _image(ksizes=[1, 2, 2, 1], strides=[1, 1, 1, 1], rates=[1, 1, 1, 1], padding="VALID"),
+    "ExtractImagePatches": _image(
+        ksizes=[1, 2, 2, 1], strides=[1, 1, 1, 1], rates=[1, 1, 1, 1], padding="VALID"
+    ),
     "Dilation2D": lambda r, b: {
-        "input": examples(r, b, 4, 4, 2), "filter": examples(r, 2, 2, 2), "rates": [1, 1, 1, 1], **_PAIR
+        "input": examples(r, b, 4, 4, 2),
+        "filter": examples(r, 2, 2, 2),
+        "rates": [1, 1, 1, 1],
+        **_PAIR,
     },
-    "SoftmaxCrossEntropyWithLogits": lambda r, b: {"features": examples(r, b, 4), "labels": examples(r, b, 4)},
-    "SparseSoftmaxCrossEntropyWithLogits": lambda r, b: {"features": examples(r, b, 4), "labels": _integers(r, 4, b)},
+    "SoftmaxCrossEntropyWithLogits": lambda r, b: {
+        "features": examples(r, b, 4),
+        "labels": examples(r, b, 4),
+    },
+    "SparseSoftmaxCrossEntropyWithLogits": lambda r, b: {
+        "features": examples(r, b, 4),
+        "labels": _integers(r, 4, b),
+    },
     "InTopKV2": lambda r, b: {"predictions": examples(r, b, 4), "targets": _integers(r, 4, b), "k": 2},
     **dict.fromkeys(
         ("LowerBound", "UpperBound"),
@@ -302,11 +348,18 @@ _CASES: dict[str, Callable[[np.random.Generator, int], Arguments]] = {
     ][r.integers(4)],
     "GatherNd": lambda r, b: {"params": examples(r, 4, 3), "indices": _integers(r, 3, b, 2)},
     "OneHot": lambda r, b: {
-        "indices": _integers(r, 4, b, 2), "depth": 4, "on_value": np.float32(1), "off_value": np.float32(0),
+        "indices": _integers(r, 4, b, 2),
+        "depth": 4,
+        "on_value": np.float32(1),
+        "off_value": np.float32(0),
         "axis": int(r.integers(-1, 3)),
     },
     **{f"UnsortedSegment{how}": _segments for how in ("Sum", "Max", "Min", "Prod")},
-    "ScatterNd": lambda r, b: {"indices": _integers(r, 4, b, 1), "updates": examples(r, b, 3), "shape": [4, 3]},
+    "ScatterNd": lambda r, b: {
+        "indices": _integers(r, 4, b, 1),
+        "updates": examples(r, b, 3),
+        "shape": [4, 3],
+    },
     "Reshape": lambda r, b: [
         {"tensor": examples(r, b, 2, 3), "shape": [-1, 3]},
         {"tensor": examples(r, 3, b, 2), "shape": [3 * b, 2]},
@@ -317,7 +370,10 @@ _CASES: dict[str, Callable[[np.random.Generator, int], Arguments]] = {
     "ExpandDims": lambda r, b: {"input": examples(r, b, 2), "axis": int(r.integers(-1, 3))},
     "Squeeze": lambda r, b: {"input": examples(r, b, 1, 2, 1)},
     "ConcatV2": lambda r, b: {"values": [examples(r, b, 2), examples(r, b, 2)], "axis": int(r.integers(2))},
-    "Concat": lambda r, b: {"values": [examples(r, b, 2), examples(r, b, 2)], "concat_dim": int(r.integers(2))},
+    "Concat": lambda r, b: {
+        "values": [examples(r, b, 2), examples(r, b, 2)],
+        "concat_dim": int(r.integers(2)),
+    },
     "Pack": lambda r, b: {"values": [examples(r, b, 2), examples(r, b, 2)], "axis": int(r.integers(-1, 3))},
     "Unpack": lambda r, b: {"value": examples(r, b, 3), "num": 3, "axis": 1},
     "Split": lambda r, b: {"value": examples(r, b, 4), "axis": 1, "num_split": 2},
@@ -325,29 +381,61 @@ _CASES: dict[str, Callable[[np.random.Generator, int], Arguments]] = {
     "Slice": lambda r, b: {"input": examples(r, b, 4), "begin": [0, 1], "size": [b, 2]},
     "StridedSlice": lambda r, b: [
         {"input": examples(r, b, 4), "begin": [0, 1], "end": [b, 4], "strides": [1, 2]},
-        {"input": examples(r, b, 4), "begin": [0, 1], "end": [0, 2], "strides": [1, 1], "begin_mask": 1, "end_mask": 1,
-         "shrink_axis_mask": 2},
-        {"input": examples(r, b, 2, 4), "begin": [0, 0, 1], "end": [0, 0, 3], "strides": [1, 1, 1],
-         "ellipsis_mask": 1, "new_axis_mask": 2},
+        {
+            "input": examples(r, b, 4),
+            "begin": [0, 1],
+            "end": [0, 2],
+            "strides": [1, 1],
+            "begin_mask": 1,
+            "end_mask": 1,
+            "shrink_axis_mask": 2,
+        },
+        {
+            "input": examples(r, b, 2, 4),
+            "begin": [0, 0, 1],
+            "end": [0, 0, 3],
+            "strides": [1, 1, 1],
+            "ellipsis_mask": 1,
+            "new_axis_mask": 2,
+        },
     ][r.integers(3)],
     "StridedSliceGrad": lambda r, b: {
-        "shape": [b, 4], "begin": [0, 1], "end": [0, 2], "strides": [1, 1], "begin_mask": 1, "end_mask": 1,
-        "shrink_axis_mask": 2, "dy": examples(r, b),
+        "shape": [b, 4],
+        "begin": [0, 1],
+        "end": [0, 2],
+        "strides": [1, 1],
+        "begin_mask": 1,
+        "end_mask": 1,
+        "shrink_axis_mask": 2,
+        "dy": examples(r, b),
     },
     "Pad": lambda r, b: {"input": examples(r, b, 2), "paddings": [[0, 0], [1, 2]]},
-    "PadV2": lambda r, b: {"input": examples(r, b, 2), "paddings": [[0, 0], [1, 2]], "constant_values": np.float32(3)},
+    "PadV2": lambda r, b: {
+        "input": examples(r, b, 2),
+        "paddings": [[0, 0], [1, 2]],
+        "constant_values": np.float32(3),
+    },
     "MirrorPad": lambda r, b: {"input": examples(r, b, 4), "paddings": [[0, 0], [1, 2]], "mode": "REFLECT"},
-    "MirrorPadGrad": lambda r, b: {"input": examples(r, b, 6), "paddings": [[0, 0], [1, 1]], "mode": "REFLECT"},
+    "MirrorPadGrad": lambda r, b: {
+        "input": examples(r, b, 6),
+        "paddings": [[0, 0], [1, 1]],
+        "mode": "REFLECT",
+    },
     "Tile": lambda r, b: {"input": examples(r, b, 2), "multiples": [int(r.integers(1, 3)), 2]},
     "BroadcastTo": lambda r, b: {"input": examples(r, b, 1), "shape": [2, b, 3]},
     "SpaceToBatchND": lambda r, b: {"input": examples(r, b, 4, 2), "block_shape": [2], "paddings": [[0, 0]]},
     "BatchToSpaceND": lambda r, b: {
-        "input": tf.raw_ops.SpaceToBatchND(input=examples(r, b, 4, 2), block_shape=[2], paddings=[[0, 0]]).numpy(),
+        "input": tf.raw_ops.SpaceToBatchND(
+            input=examples(r, b, 4, 2), block_shape=[2], paddings=[[0, 0]]
+        ).numpy(),
         "block_shape": [2],
         "crops": [[0, 0]],
     },
     "ReverseSequence": lambda r, b: {
-        "input": examples(r, b, 4, 2), "seq_lengths": _integers(r, 4, b) + 1, "seq_dim": 1, "batch_dim": 0
+        "input": examples(r, b, 4, 2),
+        "seq_lengths": _integers(r, 4, b) + 1,
+        "seq_dim": 1,
+        "batch_dim": 0,
     },
     **dict.fromkeys(("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"), _normalization),
     **dict.fromkeys(("FusedBatchNormGrad", "FusedBatchNormGradV2"), _normalization_gradient),
@@ -355,5 +443,7 @@ _CASES: dict[str, Callable[[np.random.Generator, int], Arguments]] = {
 }
 # What has its argument from another op that the test puts before it: a variable, or blocks of examples.
 NEEDS_A_VARIABLE, NEEDS_BLOCKS = "ResourceGather", "BatchToSpaceND"
-KEPT_FOR_GRADIENTS = "IdentityN"  # a clean-up takes apart those that are not a function's with a gradient of its own
+KEPT_FOR_GRADIENTS = (
+    "IdentityN"  # a clean-up takes apart those that are not a function's with a gradient of its own
+)
 _CASES[NEEDS_A_VARIABLE] = lambda r, b: {"resource": None, "indices": _integers(r, 4, b), "dtype": tf.float32}

@@ -23,7 +23,9 @@ BATCHES = (2, 3, 5, 6, 7, 8)
 
 def complaints(item: Item, parts: int, found=None) -> list[str]:
     found = split_program(item, parts) if found is None else found
-    return differences(run_lifted(item), run_lifted(found.item)) + lost_order(item, found.item, found.origin_of)
+    return differences(run_lifted(item), run_lifted(found.item)) + lost_order(
+        item, found.item, found.origin_of
+    )
 
 
 def item_of_step(seed: int, batch: int, layers: list[str], loss: str, update: str) -> Item:
@@ -117,8 +119,14 @@ def test_statistics_of_parts_are_those_of_each_part() -> None:
 def test_shapes_of_copies_are_those_of_parts() -> None:
     item = workloads.build("dense_small")
     found = split_program(item, 3)
-    shape_of = {name: specs[0].shape for name, specs in zip(found.item.index.names, found.item.outputs, strict=True) if specs}
-    product = next(name for name in found.split_ops if found.origin_of.get(f"part_0/{name}") == name and "MatMul" in name)
+    shape_of = {
+        name: specs[0].shape
+        for name, specs in zip(found.item.index.names, found.item.outputs, strict=True)
+        if specs
+    }
+    product = next(
+        name for name in found.split_ops if found.origin_of.get(f"part_0/{name}") == name and "MatMul" in name
+    )
     assert [shape_of[f"part_{c}/{product}"][0] for c in range(3)] == [3, 3, 2]
 
 

@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.tf_placer.transform.split.op_cases import KEPT_FOR_GRADIENTS, NEEDS_A_VARIABLE, NEEDS_BLOCKS, arguments_of, op_types
+from tests.tf_placer.transform.split.op_cases import (
+    KEPT_FOR_GRADIENTS,
+    NEEDS_A_VARIABLE,
+    NEEDS_BLOCKS,
+    arguments_of,
+    op_types,
+)
 from tf_placer.graph.item import Item
 from tf_placer.transform.split import split_program
 from tf_placer.transform.split.equality import differences, run_lifted
@@ -47,7 +53,9 @@ def item_of(op_type: str, batch: int, arguments: dict[str, Any]) -> Item:
         if op_type == NEEDS_BLOCKS:  # blocks are known as such by the op that made them
             call["input"] = tf.raw_ops.SpaceToBatchND(input=given[0], block_shape=[2], paddings=[[0, 0]])
         if op_type == KEPT_FOR_GRADIENTS:
-            return tf.custom_gradient(lambda *these: (list(these), lambda *upstream: upstream))(*call["input"])
+            return tf.custom_gradient(lambda *these: (list(these), lambda *upstream: upstream))(
+                *call["input"]
+            )
         made = getattr(tf.raw_ops, op_type)(**call)
         return [one for one in tf.nest.flatten(made) if isinstance(one, tf.Tensor)]
 
@@ -67,4 +75,6 @@ def test_a_split_op_gives_what_the_op_gives(op_type: str) -> None:
         if all(feed.shape[0] == batch for feed in item.feeds):
             assert found.batch == batch
         assert op_type in {types[name] for name in found.split_ops}, [str(one) for one in found.stayed_whole]
-        assert differences(run_lifted(item), run_lifted(found.item)) == [], f"seed {seed}, {parts} parts of {batch}"
+        assert differences(run_lifted(item), run_lifted(found.item)) == [], (
+            f"seed {seed}, {parts} parts of {batch}"
+        )
