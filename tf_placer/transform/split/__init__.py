@@ -8,8 +8,9 @@ if TYPE_CHECKING:
     from tf_placer.transform.split.split_batch import SplitProgram
     from tf_placer.transform.split.split_batch import split
     from tf_placer.transform.split.split_batch import split_program
+    from tf_placer.transform.split.rules import split_types
 
-__all__ = ["SplitProgram", "split", "split_program"]
+__all__ = ["SplitProgram", "split", "split_program", "split_types"]
 
 make_lazy(
     __name__,
@@ -17,5 +18,6 @@ make_lazy(
         "SplitProgram": "tf_placer.transform.split.split_batch",
         "split": "tf_placer.transform.split.split_batch",
         "split_program": "tf_placer.transform.split.split_batch",
+        "split_types": "tf_placer.transform.split.rules",
     },
 )

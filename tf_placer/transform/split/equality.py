@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -25,6 +26,7 @@ _LEAST_SCALE = 1e-5  # tensors of smaller numbers are compared as if their large
 _FLOATS = frozenset({tf.float32, tf.float16, tf.bfloat16})
 _LIFTED = {**dict.fromkeys(_FLOATS, tf.float64), tf.complex64: tf.complex128}
 _WITHOUT_KERNEL = having("variable") | having("loop") | having("branch") | having("call")
+_READS = having("reads_variable")
 _DRAWS = ("seed", "seed2")
 _NORMALIZES = {"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"}
 _NORMALIZES_GRADIENT = {"FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3"}
@@ -123,11 +125,60 @@ def relative_difference(one: np.ndarray, other: np.ndarray) -> float:
     if one.dtype.kind not in "fc":
         return float("inf")
     same = (one == other) | (np.isnan(one) & np.isnan(other))
+    if same.all():
+        return 0.0
     if not np.isfinite(one[~same]).all() or not np.isfinite(other[~same]).all():
         return float("inf")
     finite = np.abs(one[np.isfinite(one)])
     scale = max(float(finite.max()) if finite.size else 0.0, _LEAST_SCALE)
     return float(np.abs(one - other)[~same].max()) / scale
+
+
+def lost_order(item: Item, found: Item, origin_of: Mapping[str, str]) -> list[str]:
+    """A line for each pair of ops on one variable, one of which may write, whose order a split program has lost.
+
+    Args:
+      item: the program.
+      found: the same, split.
+      origin_of: op of ``found`` -> op of ``item``.
+    """
+    of_variable: dict[str, list[str]] = {}
+    handles = {variable.node for variable in item.variables}
+    for node in item.graph_def.node:
+        for text in data_inputs(node)[:1]:
+            if text.partition(":")[0] in handles:
+                of_variable.setdefault(text.partition(":")[0], []).append(node.name)
+    before, before_found = _ancestors(item), _ancestors(found)
+    became: dict[str, list[str]] = {}
+    for name, old in origin_of.items():
+        node = found.graph_def.node[found.index.id_of_name[name]]
+        if any(text.partition(":")[0] in handles for text in data_inputs(node)[:1]):
+            became.setdefault(old, []).append(name)
+    types = dict(zip(item.index.names, item.index.op_types, strict=True))
+    lost = []
+    for names in of_variable.values():
+        for first, second in itertools.permutations(names, 2):
+            if (
+                not before[second] >> item.index.id_of_name[first] & 1
+                or {types[first], types[second]} <= _READS
+            ):
+                continue
+            for new_first, new_second in itertools.product(became.get(first, []), became.get(second, [])):
+                if not before_found[new_second] >> found.index.id_of_name[new_first] & 1:
+                    lost.append(f"{new_second!r} no longer waits for {new_first!r}")
+    return lost
+
+
+def _ancestors(item: Item) -> dict[str, int]:
+    """Op -> bits of the ops before it."""
+    found: dict[str, int] = {}
+    for node in item.graph_def.node:
+        bits = 0
+        for text in node.input:
+            name = text.removeprefix("^").partition(":")[0]
+            bits |= found.get(name, 0) | 1 << item.index.id_of_name[name]
+        found[node.name] = bits
+    return found
 
 
 def lift(item: Item) -> Item:

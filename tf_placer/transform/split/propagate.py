@@ -142,6 +142,7 @@ def _pass(
             if depends[op]:
                 why_whole[op] = str(reason)
                 depends_tensor.update((op, i) for i in range(len(item.outputs[op])))
+                of.update(_divided_again(program, op, states, batch))
             continue
         splits[op] = split
         for i, state in enumerate(split.gives):
@@ -199,6 +200,24 @@ def _split(
     if is_statistic:
         return dataclasses.replace(_estimate(view, split), takes=takes)
     return dataclasses.replace(split, takes=takes)
+
+
+def _divided_again(program: Program, op: int, states: tuple[State, ...], batch: Batch) -> dict[Tensor, State]:
+    """Outputs of a whole op that look like an input in parts: who works on examples takes slices of them.
+
+    Any axis that is long enough may be cut, so a wrong guess costs time and changes no number.
+    """
+    found: dict[Tensor, State] = {}
+    shapes = [program.item.outputs[producer][output].shape for producer, output in program.inputs[op]]
+    for output, spec in enumerate(program.item.outputs[op]):
+        if spec.rule or spec.dtype in _HANDLES:
+            continue
+        for state, shape in zip(states, shapes, strict=True):
+            if isinstance(state, Part) and spec.shape[state.axis : state.axis + 1] == (shape[state.axis],):
+                if batch.holds(spec.shape[state.axis], state.outer):
+                    found[op, output] = state
+                    break
+    return found
 
 
 def _check(view: OpStates, split: Split) -> None:

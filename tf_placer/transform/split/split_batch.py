@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -167,20 +166,14 @@ def _best(program: Program, parts: int, has_own_statistics: bool) -> tuple[State
         list(dict.fromkeys(shape[axis] for _, shape in inputs if len(shape) > axis and shape[axis] > 1))
         for axis in _EXAMPLE_AXES
     ]
-    sizes = list(dict.fromkeys(itertools.chain(*by_axis)))
-    if not sizes:
+    if not any(by_axis):
         raise InputError(f"{item.name!r} has no input with several examples, so there is no batch to split")
-    if max(sizes) < parts:
-        raise InputError(
-            f"parts is {parts}, but the batch of {item.name!r} has at most {max(sizes)} examples; give at most as many"
-        )
     best: tuple[float, States, dict[Tensor, Part]] | None = None
     for among in by_axis:
         for size in among:
-            if size < parts:
-                continue
             examples = _examples(inputs, size)
-            states = propagate(program, examples, Batch.divided(size, parts), has_own_statistics)
+            batch = Batch.divided(size, min(parts, size))
+            states = propagate(program, examples, batch, has_own_statistics)
             share = _share_in_parts(program, states)
             if best is None or share > best[0]:
                 best = share, states, examples
@@ -190,6 +183,7 @@ def _best(program: Program, parts: int, has_own_statistics: bool) -> tuple[State
         raise InputError(
             f"no op of {item.name!r} can work on a part of its examples, so there is no batch to split"
         )
+    Batch.divided(best[1].batch.size, parts)
     return best[1], best[2]
 
 
