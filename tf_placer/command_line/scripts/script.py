@@ -23,6 +23,13 @@ from tf_placer.base.tensorflow_message import told
 _FORM = "write FILE.py:NAME or package.module:NAME"
 
 
+class _ScriptLoader(importlib.machinery.SourceFileLoader):
+    """Loads a script and leaves no ``__pycache__`` beside it, as Python leaves none of a script that it runs."""
+
+    def set_data(self, path: str, data: Any, *, _mode: int = 0o666) -> None:
+        """Called with the compiled script, which is not kept."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Script:
     """Script, and the name in it.
@@ -96,7 +103,8 @@ class Script:
         with _arguments_of_a_script(self.path), self.errors_told("it must run when it is imported"):
             if self.file is None:
                 return self._module()
-            spec = importlib.util.spec_from_file_location(self.module, self.file)
+            loader = _ScriptLoader(self.module, str(self.file))
+            spec = importlib.util.spec_from_file_location(self.module, self.file, loader=loader)
             assert spec is not None and spec.loader is not None  # a .py file has both
             module = importlib.util.module_from_spec(spec)
             sys.modules[self.module] = module

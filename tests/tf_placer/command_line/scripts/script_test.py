@@ -232,6 +232,16 @@ def test_a_script_named_as_a_module_that_is_there_does_not_replace_it(tmp_path: 
     sys.path.remove(str(tmp_path))
 
 
+def test_nothing_is_left_beside_a_script(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    file = tmp_path / "left_alone.py"
+    file.write_text("def f(): return 1.0\n")
+    assert Script.named(f"{file}:f").imported().f() == 1.0
+    assert list(tmp_path.iterdir()) == [file]
+    sys.modules.pop("left_alone")
+    sys.path.remove(str(tmp_path))
+
+
 def test_a_plan_remembers_the_script(
     script: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
