@@ -51,7 +51,7 @@ def kernel_rows(rows: Sequence[Row]) -> list[KernelRow]:
 
 
 def _has_the_copy(row: Row, works: Sequence[Work]) -> bool:
-    """PipeDream's first forward convolutions take three to eight times as long as any other source's: the images come."""
+    """PipeDream's first forward convolutions take three to eight times as long as other sources': images arrive."""
     return row.source == "pipedream" and any(work.work_class is WorkClass.CONVOLUTION_FIRST for work in works)
 
 

@@ -112,7 +112,8 @@ class WorkClass(enum.IntEnum):
     Convolutions: of one position; with strides; of the first layer, whose images have few channels; with windows of
     3 x 3 without strides, for which libraries have Winograd's algorithm, by the smaller of the numbers of channels (at
     most 32, 64, 128, or more), those of small images apart; with larger windows of rows and columns alike; and all
-    others. Each forward, for the input's gradient and for the filter's. Matrix products: by the smaller side of the result.
+    others. Each forward, for the input's gradient and for the filter's. Matrix products: by the smaller side of the
+    result.
     """
 
     FREE = 0
