@@ -57,10 +57,10 @@ def _has_the_copy(row: Row, works: Sequence[Work]) -> bool:
 
 # Parameters: a compute share for each class of convolution and product, memory shares for the rest.
 
-_COMPUTE = tuple(
+_COMPUTE: tuple[WorkClass, ...] = tuple(
     one for one in WorkClass if one.kind in (Kind.CONVOLUTION, Kind.MATRIX_PRODUCT)
 )  # fmt: skip
-_MEMORY = tuple(one for one in shares.MEMORY_SHARES if one is not WorkClass.STREAMING)
+_MEMORY: tuple[WorkClass, ...] = tuple(one for one in shares.MEMORY_SHARES if one is not WorkClass.STREAMING)
 _KINDS = tuple(shares.KIND_MEMORY_SHARES)  # have a memory share together
 _NUM_PARAMETERS = len(_COMPUTE) + len(_MEMORY) + len(_KINDS)
 _PRIOR_SHARE, _PRIOR_WEIGHT = 0.6, 0.5  # a class of few rows is drawn to 0.6 by as much as half a row
@@ -99,8 +99,10 @@ class _Design:
     """What of the estimates does not depend on the parameters."""
 
     def __init__(self, rows: Sequence[KernelRow]) -> None:
-        compute_of = {one: position for position, one in enumerate(_COMPUTE)}
-        memory_of = {one: len(_COMPUTE) + position for position, one in enumerate((*_MEMORY, *_KINDS))}
+        compute_of: dict[WorkClass, int] = {one: position for position, one in enumerate(_COMPUTE)}
+        memory_of: dict[WorkClass | Kind, int] = {
+            one: len(_COMPUTE) + position for position, one in enumerate((*_MEMORY, *_KINDS))
+        }
         row_of, compute, memory, compute_s, memory_s, launch_s, floor_s = ([] for _ in range(7))
         for position, one in enumerate(rows):
             device = one.row.device
@@ -164,7 +166,11 @@ def fit_shares(rows: Sequence[KernelRow]) -> Shares:
     start = np.full(_NUM_PARAMETERS, prior)
     found = scipy.optimize.minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 1000})
     values = iter(np.exp(found.x).tolist())
-    return Shares(*({one: next(values) for one in of} for of in (_COMPUTE, _MEMORY, _KINDS)))
+    return Shares(
+        {one: next(values) for one in _COMPUTE},
+        {one: next(values) for one in _MEMORY},
+        {one: next(values) for one in _KINDS},
+    )
 
 
 # What is found before the shares, from rows of its own: the streaming share of each GPU, and Kepler's compute share.

@@ -35,7 +35,7 @@ class OpWork:
     flops: np.ndarray
     num_bytes: np.ndarray
     launches: np.ndarray
-    work_class: np.ndarray | None = None
+    work_class: np.ndarray = None  # type: ignore[assignment]  # made below
 
     def __post_init__(self) -> None:
         for name in _AMOUNTS:

@@ -176,7 +176,8 @@ def efficiencies(device: Device) -> Efficiencies:
 @functools.cache
 def _efficiencies(device_type: str, model: str) -> Efficiencies:
     if device_type == "CPU":
-        of_class = {one: _OF_CPU[one.kind] for one in WorkClass if one is not WorkClass.FREE}
+        classes = set(WorkClass) - {WorkClass.FREE}
+        of_class = {one: _OF_CPU[one.kind] for one in classes}
         return _by_value(of_class, 1.0, 0)
     gpu = GPU_MODELS.get(model, ANY_GPU)
     return _by_value(gpu_efficiencies(gpu), LAUNCHES, gpu.multiprocessors)
