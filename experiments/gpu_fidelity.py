@@ -120,7 +120,8 @@ _ABOUT_TEST = """
 _OFF = """
 ## What is known to be off
 
-- AlexNet is estimated 1.4 times too slow: its convolutions of 11 x 11 and 5 x 5 are charged as those of other programs.
+- AlexNet is estimated 1.3 times too slow, VGG16 1.25 times, and Inception-V3 0.8 times: what one library makes of a
+  shape differs within a class.
 - Convolutions of large batches on V100 are estimated 1.3 to 1.4 times too slow: cuDNN 7.6 is faster there than on P100.
 - T4: the boost clock does not last within 70 W. BERT takes twice as long as estimated, ResNet-50 does not.
 - Programs that XLA compiled: their element-wise ops are left out of the estimate, as if each ran inside a

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
@@ -9,8 +10,9 @@ import numpy as np
 import scipy.optimize
 
 from experiments.gpu_truth.rows import Row, kernels_of, single_convolution
+from tf_placer.cluster.cluster_file import device_of_model
 from tf_placer.costs import shares
-from tf_placer.costs.analytic import run_time_ns, smooth_maximum
+from tf_placer.costs.analytic import smooth_maximum
 from tf_placer.costs.op_work import Kind, Work, WorkClass
 
 # Nanoseconds that TensorFlow or PyTorch takes to start a kernel: the time of a step of single kernels, or of a
@@ -43,17 +45,22 @@ def kernel_rows(rows: Sequence[Row]) -> list[KernelRow]:
     found = []
     for row in rows:
         works = None if row.is_network or row.device is None else kernels_of(row)
-        if works is not None:
+        if works is not None and not _has_the_copy(row, works):
             found.append(KernelRow(row, works))
     return found
 
 
+def _has_the_copy(row: Row, works: Sequence[Work]) -> bool:
+    """PipeDream's first forward convolutions take three to eight times as long as other sources': images arrive."""
+    return row.source == "pipedream" and any(work.work_class is WorkClass.CONVOLUTION_FIRST for work in works)
+
+
 # Parameters: a compute share for each class of convolution and product, memory shares for the rest.
 
-_COMPUTE = tuple(
+_COMPUTE: tuple[WorkClass, ...] = tuple(
     one for one in WorkClass if one.kind in (Kind.CONVOLUTION, Kind.MATRIX_PRODUCT)
 )  # fmt: skip
-_MEMORY = tuple(one for one in shares.MEMORY_SHARES if one is not WorkClass.STREAMING)
+_MEMORY: tuple[WorkClass, ...] = tuple(one for one in shares.MEMORY_SHARES if one is not WorkClass.STREAMING)
 _KINDS = tuple(shares.KIND_MEMORY_SHARES)  # have a memory share together
 _NUM_PARAMETERS = len(_COMPUTE) + len(_MEMORY) + len(_KINDS)
 _PRIOR_SHARE, _PRIOR_WEIGHT = 0.6, 0.5  # a class of few rows is drawn to 0.6 by as much as half a row
@@ -92,8 +99,10 @@ class _Design:
     """What of the estimates does not depend on the parameters."""
 
     def __init__(self, rows: Sequence[KernelRow]) -> None:
-        compute_of = {one: position for position, one in enumerate(_COMPUTE)}
-        memory_of = {one: len(_COMPUTE) + position for position, one in enumerate((*_MEMORY, *_KINDS))}
+        compute_of: dict[WorkClass, int] = {one: position for position, one in enumerate(_COMPUTE)}
+        memory_of: dict[WorkClass | Kind, int] = {
+            one: len(_COMPUTE) + position for position, one in enumerate((*_MEMORY, *_KINDS))
+        }
         row_of, compute, memory, compute_s, memory_s, launch_s, floor_s = ([] for _ in range(7))
         for position, one in enumerate(rows):
             device = one.row.device
@@ -119,7 +128,26 @@ class _Design:
         known = np.append(values, 1.0)
         compute_s, memory_s = self._compute_s / known[self._compute], self._memory_s / known[self._memory]
         kernel_s = self._launch_s + smooth_maximum(compute_s, memory_s)
-        return np.maximum(np.bincount(self._row_of, kernel_s, len(self._floor_s)), self._floor_s)
+        return np.maximum(self._by_row(kernel_s), self._floor_s)
+
+    def gradient(self, values: np.ndarray, weight_of_row: np.ndarray) -> np.ndarray:
+        """[P] of ``weight_of_row @ seconds`` by the logarithms of the parameters.
+
+        ``d T / d ln(share) = -T (t / T)^POWER`` for a kernel's smooth maximum T of times t.
+        """
+        known = np.append(values, 1.0)
+        compute_s, memory_s = self._compute_s / known[self._compute], self._memory_s / known[self._memory]
+        kernel_s = smooth_maximum(compute_s, memory_s)
+        is_fed_later = self._by_row(self._launch_s + kernel_s) < self._floor_s
+        weight = np.where(is_fed_later, 0.0, weight_of_row)[self._row_of] * kernel_s
+        found = np.zeros(len(known))
+        for of, one_s in ((self._compute, compute_s), (self._memory, memory_s)):
+            share = np.divide(one_s, kernel_s, out=np.zeros_like(one_s), where=kernel_s > 0)
+            np.subtract.at(found, of, weight * share**shares.POWER)
+        return found[:-1]
+
+    def _by_row(self, of_kernels: np.ndarray) -> np.ndarray:
+        return np.bincount(self._row_of, of_kernels, len(self._floor_s))
 
 
 def fit_shares(rows: Sequence[KernelRow]) -> Shares:
@@ -127,14 +155,22 @@ def fit_shares(rows: Sequence[KernelRow]) -> Shares:
     design, measured_s = _Design(rows), np.array([one.row.measured_s for one in rows])
     prior = np.log(_PRIOR_SHARE)
 
-    def loss(logarithms: np.ndarray) -> float:
-        off = np.abs(np.log(design.seconds(np.exp(logarithms)) / measured_s))
-        huber = np.where(off < _STRAY, off**2 / 2, _STRAY * (off - _STRAY / 2))
-        return float(huber.sum() + _PRIOR_WEIGHT * ((logarithms - prior) ** 2).sum() / 2)
+    def loss(logarithms: np.ndarray) -> tuple[float, np.ndarray]:
+        values, drawn = np.exp(logarithms), logarithms - prior
+        estimated_s = design.seconds(values)
+        off = np.log(estimated_s / measured_s)
+        huber = np.where(np.abs(off) < _STRAY, off**2 / 2, _STRAY * (np.abs(off) - _STRAY / 2))
+        slope = design.gradient(values, np.clip(off, -_STRAY, _STRAY) / estimated_s)
+        return huber.sum() + _PRIOR_WEIGHT * (drawn**2).sum() / 2, slope + _PRIOR_WEIGHT * drawn
 
-    found = scipy.optimize.minimize(loss, np.full(_NUM_PARAMETERS, prior), method="L-BFGS-B")
+    start = np.full(_NUM_PARAMETERS, prior)
+    found = scipy.optimize.minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 1000})
     values = iter(np.exp(found.x).tolist())
-    return Shares(*({one: next(values) for one in of} for of in (_COMPUTE, _MEMORY, _KINDS)))
+    return Shares(
+        {one: next(values) for one in _COMPUTE},
+        {one: next(values) for one in _MEMORY},
+        {one: next(values) for one in _KINDS},
+    )
 
 
 # What is found before the shares, from rows of its own: the streaming share of each GPU, and Kepler's compute share.
@@ -158,27 +194,23 @@ def streaming_shares(rows: Sequence[KernelRow]) -> dict[str, float]:
 
 
 _KEPLER = ("k40", "k80")
-_LONG_S = 2e-3  # of a P100's estimate: the session's call does not count
+_LONG_S = 1e-3  # on a P100 at its peak: the session's call and the transposes do not count
+_BOUND = 8.0  # times as long for the arithmetic as for the bytes, at the rates of a P100
 
 
 def kepler_compute(rows: Sequence[Row]) -> dict[str, float]:
-    """K40, K80 -> their compute share of a P100's, by medians of long convolutions in sessions."""
-    off: dict[str, list[float]] = {}
+    """K40, K80 -> their compute share of a P100's, by medians of long convolutions in sessions.
+
+    The shares are FLOPs over peak and measured time; no other constant of the cost model is in them.
+    """
+    p100, reached = device_of_model("p100"), collections.defaultdict(list)
     for row in rows:
         if row.what == "conv_layer" and row.direction == "fwd" and row.device is not None:
-            device, work = row.device, single_convolution(row)
-            unit = dataclasses.replace(device, model="p100")
-            estimate_s, memory_s = (
-                _alone_s(one, unit) for one in (work, dataclasses.replace(work, flops=0.0))
-            )
-            if estimate_s > _LONG_S and estimate_s > 2 * memory_s:
-                off.setdefault(device.model, []).append(np.log(estimate_s / row.measured_s))
-    return {model: float(np.exp(np.median(off[model]) - np.median(off["p100"]))) for model in _KEPLER}
-
-
-def _alone_s(work: Work, device: object) -> float:
-    arrays = ([work.work_class], [work.flops], [work.num_bytes], [work.tiles])
-    return float(run_time_ns(*map(np.array, arrays), device)[0]) / 1e9
+            work = single_convolution(row)
+            least_s, memory_s = work.flops / p100.peak_flops, work.num_bytes / p100.memory_bytes_per_s
+            if least_s > _LONG_S and least_s > _BOUND * memory_s:
+                reached[row.device.model].append(work.flops / row.device.peak_flops / row.measured_s)
+    return {model: float(np.median(reached[model]) / np.median(reached[p100.model])) for model in _KEPLER}
 
 
 # What the shares are worth.

@@ -82,8 +82,10 @@ def read_rows(path: pathlib.Path = TRUTH) -> list[Row]:
 
 
 def _row(fields: Mapping[str, str]) -> Row:
+    same = ("id", "source", "gpu", "framework", "what", "direction", "note")
+    of_row: dict[str, Any] = {name: fields[name] for name in same}
     return Row(
-        *(fields[name] for name in ("id", "source", "gpu", "framework", "what", "direction", "note")),
+        **of_row,
         is_network=fields["level"] == "model",
         batch=int(fields["batch"] or 0),
         shape=json.loads(fields["shape"] or "{}"),
@@ -191,7 +193,10 @@ def _relu(row: Row) -> tuple[Work, ...]:
 def _max_pool(row: Row) -> tuple[Work, ...]:
     shape, x = row.shape, _images(row)
     y = _spec(shape["n"], shape["oh"], shape["ow"], shape["c"])
-    window = {"ksize": [1, shape["k"], shape["k"], 1], "strides": [1, shape["st"], shape["st"], 1]}
+    window: dict[str, Any] = {
+        "ksize": [1, shape["k"], shape["k"], 1],
+        "strides": [1, shape["st"], shape["st"], 1],
+    }
     if row.direction == "fwd":
         return (_work("MaxPool", (x,), (y,), **window),)
     return (_work("MaxPoolGrad", (x, y, y), (x,), **window),)

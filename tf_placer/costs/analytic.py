@@ -160,12 +160,14 @@ def _graph_costs(
         guessed["LoopCond"] += trips.unknown
     # In floats, which do not overflow.
     times_ns = np.minimum(compute_ns * trips.runs[:, np.newaxis], LONGEST_NS).astype(np.int64)
-    amounts = [np.minimum(amount * trips.runs, _MOST_WORK) for amount in (flops, num_bytes, launches)]
+    flops, num_bytes, launches = (
+        np.minimum(amount * trips.runs, _MOST_WORK) for amount in (flops, num_bytes, launches)
+    )
     return OpCosts(
         times_ns,
         allowed,
         guessed={op_type: count for op_type, count in guessed.items() if count > 0},
-        work=OpWork(*amounts, work_class),
+        work=OpWork(flops, num_bytes, launches, work_class),
         why_not_on_cpu=limited,
     )
 
@@ -257,7 +259,8 @@ def _call_costs(
         longest = np.max([part.compute_ns.sum(axis=0) for part in parts], axis=0)
         most = np.max([part.work.sum() for part in parts], axis=0)
         joined = _joined(parts, 1, {})
-        work = OpWork(*most[:, np.newaxis], np.array([_longest_class(joined)]))
+        flops, num_bytes, launches = most[:, np.newaxis]
+        work = OpWork(flops, num_bytes, launches, np.array([_longest_class(joined)]))
         return dataclasses.replace(joined, compute_ns=longest[None, :], work=work)
     name = view.type if view.type in library else attributes["f"].func.name
     return _function_costs(name, view.inputs, library, cluster)

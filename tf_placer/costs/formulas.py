@@ -123,7 +123,7 @@ def _convolution_family(op: OpView, image: tuple[int, ...], filter_shape: tuple[
     if window == (3, 3) and is_dense:
         is_small = max(_rows_and_columns(op, image)) <= _SMALL_IMAGE
         return "3X3_SMALL" if is_small else f"3X3_{_width(min(channels), (32, 64, 128))}"
-    return "OTHER"
+    return "SQUARE" if is_dense and len(window) == 2 and window[0] == window[1] else "OTHER"
 
 
 def _rows_and_columns(op: OpView, image: tuple[int, ...]) -> tuple[int, ...]:

@@ -35,7 +35,7 @@ class OpWork:
     flops: np.ndarray
     num_bytes: np.ndarray
     launches: np.ndarray
-    work_class: np.ndarray | None = None
+    work_class: np.ndarray = None  # type: ignore[assignment]  # made below
 
     def __post_init__(self) -> None:
         for name in _AMOUNTS:
@@ -111,8 +111,9 @@ class WorkClass(enum.IntEnum):
 
     Convolutions: of one position; with strides; of the first layer, whose images have few channels; with windows of
     3 x 3 without strides, for which libraries have Winograd's algorithm, by the smaller of the numbers of channels (at
-    most 32, 64, 128, or more), those of small images apart; and all others. Each forward, for the input's gradient and
-    for the filter's. Matrix products: by the smaller side of the result.
+    most 32, 64, 128, or more), those of small images apart; with larger windows of rows and columns alike; and all
+    others. Each forward, for the input's gradient and for the filter's. Matrix products: by the smaller side of the
+    result.
     """
 
     FREE = 0
@@ -141,9 +142,12 @@ class WorkClass(enum.IntEnum):
     CONVOLUTION_3X3_SMALL = 31
     CONVOLUTION_3X3_SMALL_INPUT_GRADIENT = 32
     CONVOLUTION_3X3_SMALL_FILTER_GRADIENT = 33
-    CONVOLUTION_OTHER = 34
-    CONVOLUTION_OTHER_INPUT_GRADIENT = 35
-    CONVOLUTION_OTHER_FILTER_GRADIENT = 36
+    CONVOLUTION_SQUARE = 34
+    CONVOLUTION_SQUARE_INPUT_GRADIENT = 35
+    CONVOLUTION_SQUARE_FILTER_GRADIENT = 36
+    CONVOLUTION_OTHER = 37
+    CONVOLUTION_OTHER_INPUT_GRADIENT = 38
+    CONVOLUTION_OTHER_FILTER_GRADIENT = 39
     DEPTHWISE_CONVOLUTION = 40
     PRODUCT_TO_16 = 50
     PRODUCT_TO_32 = 51

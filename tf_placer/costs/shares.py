@@ -37,13 +37,14 @@ POWER = 4.0
 CONVOLUTION_SHARES: Mapping[str, tuple[float, float, float]] = {
     "1X1": (0.64, 0.75, 0.46),
     "STRIDED": (0.74, 0.39, 0.51),
-    "FIRST": (0.53, 0.22, 0.38),
-    "3X3_TO_32": (0.59, 0.85, 0.34),
+    "FIRST": (0.80, 0.22, 0.38),
+    "3X3_TO_32": (0.59, 0.84, 0.34),
     "3X3_TO_64": (0.90, 1.37, 0.57),
     "3X3_TO_128": (1.26, 1.68, 1.41),
     "3X3_WIDE": (1.38, 1.89, 1.77),
     "3X3_SMALL": (0.84, 1.34, 1.03),
-    "OTHER": (0.92, 0.95, 0.74),
+    "SQUARE": (1.44, 1.08, 0.87),
+    "OTHER": (0.79, 0.78, 0.79),
 }
 PRODUCT_SHARES: Mapping[WorkClass, float] = {
     WorkClass.PRODUCT_TO_16: 0.59,
@@ -96,7 +97,7 @@ class GpuModel:
 
 # Kepler's multiprocessors keep a third of their lanes idle unless two instructions are issued together, and its
 # boost clock does not last: share of a P100's shares. Medians of long single convolutions in TensorFlow
-# (CDECatapult) are 0.51 on K40 and 0.47 on K80.
+# (CDECatapult) are 0.52 on K40 and 0.46 on K80; 0.4 to 0.55 by what counts as long.
 KEPLER_COMPUTE = 0.49
 # Streaming: medians of BabelStream on K40 and K80, and of NeuSight's element-wise kernels on P100, V100 and A100.
 # Estimates: 0.75 for T4 and any other GPU, which STREAM-like kernels reach; H100 as A100. Multiprocessors: data sheets.
@@ -175,7 +176,8 @@ def efficiencies(device: Device) -> Efficiencies:
 @functools.cache
 def _efficiencies(device_type: str, model: str) -> Efficiencies:
     if device_type == "CPU":
-        of_class = {one: _OF_CPU[one.kind] for one in WorkClass if one is not WorkClass.FREE}
+        classes = set(WorkClass) - {WorkClass.FREE}
+        of_class = {one: _OF_CPU[one.kind] for one in classes}
         return _by_value(of_class, 1.0, 0)
     gpu = GPU_MODELS.get(model, ANY_GPU)
     return _by_value(gpu_efficiencies(gpu), LAUNCHES, gpu.multiprocessors)
