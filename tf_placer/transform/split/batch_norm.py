@@ -10,22 +10,22 @@ import tensorflow as tf
 from tf_placer.transform.split.states import OWN, WHOLE, NotSplit, OpStates, Split, Sum, elements, same_part
 
 
-def _axes(op: OpStates) -> tuple[list[int], list[int], int]:
-    """All axes but the channels, the shape that broadcasts over them, and values of a channel in the whole batch."""
+def _channels(op: OpStates) -> tuple[list[int], int]:
+    """The shape that broadcasts over all axes but the channels, and values of a channel in the whole batch."""
     rank = len(op.shapes[0])
     channel = 1 if op.attr("data_format").s in (b"NCHW", b"NCDHW") else rank - 1
-    axes = [axis for axis in range(rank) if axis != channel]
     shape = [1] * rank
     shape[channel] = op.shapes[0][channel]
-    return axes, shape, elements([op.shapes[0][axis] for axis in axes])
+    return shape, elements([size for axis, size in enumerate(op.shapes[0]) if axis != channel])
 
 
 def normalization(op: OpStates, argument: str = "") -> Split:
     """``FusedBatchNormV3`` (images, scale, offset, mean, variance).
 
-    Two sums over all copies give the batch's mean and variance, with which each copy normalizes its own as in
-    inference. Variance is divided by ``count`` for normalizing, by ``count - 1`` where it is handed out (Ioffe and
-    Szegedy, 2015, algorithms 1 and 2).
+    The fused op of each copy gives mean and variance of its part, from which those of the batch follow (Chan, Golub and
+    LeVeque 1979): one sum over all copies each, and nothing is subtracted that is nearly equal. With them each copy
+    normalizes its own as in inference. Variance is divided by ``count`` for normalizing, by ``count - 1`` where it is
+    handed out (Ioffe and Szegedy, 2015, algorithms 1 and 2).
     """
     del argument
     state = same_part(op, [0])
@@ -33,7 +33,7 @@ def normalization(op: OpStates, argument: str = "") -> Split:
         raise NotSplit("its examples are not on the first axis")
     takes = (state, *[WHOLE] * 4)
     gives = (state, *[WHOLE] * (len(op.out_shapes) - 1))
-    axes, shape, count = _axes(op)
+    _, count = _channels(op)
     single = tf.float32
 
     def inference(writer: Any, inputs: Sequence[str], c: int) -> str:
@@ -45,17 +45,19 @@ def normalization(op: OpStates, argument: str = "") -> Split:
             rest = [old_mean, old_variance, old_mean, old_variance, writer.empty("reserve")]
             outputs = [inference(writer, inputs, c) for c, inputs in enumerate(copies)]
             return [outputs, *[[one] for one in rest[: len(op.out_shapes) - 1]]]
-        values = [writer.cast(inputs[0], op.dtypes[0], single, c) for c, inputs in enumerate(copies)]
-        totals = [writer.reduce("Sum", value, axes, single, c) for c, value in enumerate(values)]
+        counts = [count // op.batch.size * size for size in op.batch.sizes]
+        own = [writer.copy(c, inputs, name="part", attributes=_own(op)) for c, inputs in enumerate(copies)]
+        totals = [writer.binary("Mul", f"{one}:1", counts[c], single, c) for c, one in enumerate(own)]
         mean = writer.binary("RealDiv", writer.joined(totals, Sum(), single, "mean_sum"), count, single)
-        around = writer.reshape(mean, shape, single)
-        squares = [
-            writer.binary("SquaredDifference", value, around, single, c) for c, value in enumerate(values)
-        ]
-        totals = [writer.reduce("Sum", square, axes, single, c) for c, square in enumerate(squares)]
-        variance = writer.binary(
-            "RealDiv", writer.joined(totals, Sum(), single, "variance_sum"), count, single
-        )
+        spreads = []
+        for c, one in enumerate(own):
+            apart = writer.binary("SquaredDifference", f"{one}:1", mean, single, c)
+            apart = writer.binary("Mul", apart, counts[c], single, c)
+            # The fused op gives variance divided by one less, at least by one.
+            within = writer.binary("Mul", f"{one}:2", max(counts[c] - 1, 1), single, c)
+            spreads.append(writer.binary("AddV2", within, apart, single, c))
+        variance = writer.joined(spreads, Sum(), single, "variance_sum")
+        variance = writer.binary("RealDiv", variance, count, single)
         outputs = [
             inference(writer, [inputs[0], scale, offset, mean, variance], c)
             for c, inputs in enumerate(copies)
@@ -71,6 +73,12 @@ def normalization(op: OpStates, argument: str = "") -> Split:
         return [outputs, *[[one] for one in rest[: len(op.out_shapes) - 1]]]
 
     return Split(takes, gives, write=write)
+
+
+def _own(op: OpStates) -> dict[str, tf.compat.v1.AttrValue]:
+    """Attributes of an op that hands out mean and variance of what it is given, and nothing of before."""
+    has_factor = "exponential_avg_factor" in op.node.attr
+    return {"exponential_avg_factor": tf.compat.v1.AttrValue(f=1.0)} if has_factor else {}
 
 
 def _blended(writer: Any, old: str, new: str, factor: float, dtype: tf.DType) -> str:
@@ -90,37 +98,31 @@ def normalization_gradient(op: OpStates, argument: str = "") -> Split:
     state = same_part(op, [0, 1])
     if state.axis != 0:
         raise NotSplit("its examples are not on the first axis")
-    axes, shape, count = _axes(op)
+    shape, count = _channels(op)
     single = tf.float32
     epsilon = op.attr("epsilon").f
 
     def write(writer: Any, copies: Sequence[Sequence[str]]) -> list[list[str]]:
         scale, mean, variance = copies[0][2:5]
-        around = writer.reshape(mean, shape, single)
+        # In inference the fused op gives the two sums of its part, and dy * scale / deviation.
+        frozen = {"is_training": tf.compat.v1.AttrValue(b=False)}
+        own = [writer.copy(c, inputs, name="part", attributes=frozen) for c, inputs in enumerate(copies)]
+        total = writer.joined([f"{one}:1" for one in own], Sum(), single, "scale_sum")
+        shift = writer.joined([f"{one}:2" for one in own], Sum(), single, "offset_sum")
         inverse = writer.unary("Rsqrt", writer.binary("AddV2", variance, epsilon, single), single)
-        inverse_around = writer.reshape(inverse, shape, single)
-        gradients, normalized, shifts, scales = [], [], [], []
-        for c, inputs in enumerate(copies):
-            gradient = writer.cast(inputs[0], op.dtypes[0], single, c)
-            centred = writer.binary("Sub", writer.cast(inputs[1], op.dtypes[1], single, c), around, single, c)
-            value = writer.binary("Mul", centred, inverse_around, single, c)
-            gradients.append(gradient)
-            normalized.append(value)
-            shifts.append(writer.reduce("Sum", gradient, axes, single, c))
-            product = writer.binary("Mul", gradient, value, single, c)
-            scales.append(writer.reduce("Sum", product, axes, single, c))
-        shift = writer.joined(shifts, Sum(), single, "offset_sum")
-        total = writer.joined(scales, Sum(), single, "scale_sum")
-        mean_shift = writer.reshape(writer.binary("RealDiv", shift, count, single), shape, single)
-        mean_scale = writer.reshape(writer.binary("RealDiv", total, count, single), shape, single)
-        factor = writer.reshape(writer.binary("Mul", scale, inverse, single), shape, single)
+        factor = writer.binary("Mul", scale, inverse, single)
+        slope = writer.binary("RealDiv", writer.binary("Mul", total, inverse, single), count, single)
+        constant = writer.binary("RealDiv", shift, count, single)
+        constant = writer.binary("Sub", constant, writer.binary("Mul", slope, mean, single), single)
+        slope, constant = (
+            writer.reshape(writer.binary("Mul", one, factor, single), shape, single)
+            for one in (slope, constant)
+        )
         outputs = []
-        for c, (gradient, value) in enumerate(zip(gradients, normalized, strict=True)):
-            along = writer.binary("Mul", value, mean_scale, single, c)
-            rest = writer.binary(
-                "Sub", writer.binary("Sub", gradient, mean_shift, single, c), along, single, c
-            )
-            found = writer.binary("Mul", rest, factor, single, c)
+        for c, (one, inputs) in enumerate(zip(own, copies, strict=True)):
+            image = writer.cast(inputs[1], op.dtypes[1], single, c)
+            along = writer.binary("AddV2", writer.binary("Mul", image, slope, single, c), constant, single, c)
+            found = writer.binary("Sub", writer.cast(one, op.dtypes[0], single, c), along, single, c)
             outputs.append(writer.cast(found, single, op.dtypes[0], c))
         return [outputs, [total], [shift], [writer.empty("reserve_4")], [writer.empty("reserve_5")]]
 
