@@ -31,8 +31,7 @@ def normalization(op: OpStates, argument: str = "") -> Split:
     state = same_part(op, [0])
     if state.axis != 0:
         raise NotSplit("its examples are not on the first axis")
-    takes = (state, *[WHOLE] * 4)
-    gives = (state, *[WHOLE] * (len(op.out_shapes) - 1))
+    wholes = op.only_wholes()
     axes, shape, count = _axes(op)
     single = tf.float32
 
@@ -70,7 +69,7 @@ def normalization(op: OpStates, argument: str = "") -> Split:
         rest = [*handed, mean, variance, writer.empty("reserve")]
         return [outputs, *[[one] for one in rest[: len(op.out_shapes) - 1]]]
 
-    return Split(takes, gives, write=write)
+    return Split((state, *wholes[1:]), (state, *wholes[:1] * (len(op.out_shapes) - 1)), write=write)
 
 
 def _blended(writer: Any, old: str, new: str, factor: float, dtype: tf.DType) -> str:

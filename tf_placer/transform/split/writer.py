@@ -138,7 +138,7 @@ class Writer:
         name: str = "",
         attributes: Mapping[str, tf.compat.v1.AttrValue] | None = None,
     ) -> str:
-        """Writes a copy of the op that is being written, below whose name stands ``name`` where it is one of several."""
+        """Writes a copy of the op that is being written; ``name`` is below the op's where it is one of several."""
         source = self._index.graph_def.node[self._op]
         node = copy_of(source, [*inputs, *self._controls(source, copy)], self._below(copy, name))
         if op_type and op_type != source.op:
