@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from tf_placer.transform.split.states import OWN, WHOLE, NotSplit, OpStates, Split, Sum, elements, same_part
@@ -31,8 +32,7 @@ def normalization(op: OpStates, argument: str = "") -> Split:
     state = same_part(op, [0])
     if state.axis != 0:
         raise NotSplit("its examples are not on the first axis")
-    takes = (state, *[WHOLE] * 4)
-    gives = (state, *[WHOLE] * (len(op.out_shapes) - 1))
+    wholes = op.only_wholes()
     _, count = _channels(op)
     single = tf.float32
 
@@ -47,16 +47,15 @@ def normalization(op: OpStates, argument: str = "") -> Split:
             return [outputs, *[[one] for one in rest[: len(op.out_shapes) - 1]]]
         counts = [count // op.batch.size * size for size in op.batch.sizes]
         own = [writer.copy(c, inputs, name="part", attributes=_own(op)) for c, inputs in enumerate(copies)]
-        totals = [writer.binary("Mul", f"{one}:1", counts[c], single, c) for c, one in enumerate(own)]
-        mean = writer.binary("RealDiv", writer.joined(totals, Sum(), single, "mean_sum"), count, single)
-        spreads = []
-        for c, one in enumerate(own):
-            apart = writer.binary("SquaredDifference", f"{one}:1", mean, single, c)
-            apart = writer.binary("Mul", apart, counts[c], single, c)
-            # The fused op gives variance divided by one less, at least by one.
-            within = writer.binary("Mul", f"{one}:2", max(counts[c] - 1, 1), single, c)
-            spreads.append(writer.binary("AddV2", within, apart, single, c))
-        variance = writer.joined(spreads, Sum(), single, "variance_sum")
+        # What copies give is put together once, so a plan sends it once: [k, channels] each.
+        means, variances = (writer.packed([f"{one}:{output}" for one in own], single) for output in (1, 2))
+        rows = np.array(counts, np.float32)[:, np.newaxis]
+        mean = writer.reduce("Sum", writer.binary("Mul", means, rows, single), [0], single)
+        mean = writer.binary("RealDiv", mean, count, single)
+        apart = writer.binary("Mul", writer.binary("SquaredDifference", means, mean, single), rows, single)
+        # The fused op gives variance divided by one less, at least by one.
+        within = writer.binary("Mul", variances, np.maximum(rows - 1, 1), single)
+        variance = writer.reduce("Sum", writer.binary("AddV2", within, apart, single), [0], single)
         variance = writer.binary("RealDiv", variance, count, single)
         outputs = [
             inference(writer, [inputs[0], scale, offset, mean, variance], c)
@@ -72,7 +71,7 @@ def normalization(op: OpStates, argument: str = "") -> Split:
         rest = [*handed, mean, variance, writer.empty("reserve")]
         return [outputs, *[[one] for one in rest[: len(op.out_shapes) - 1]]]
 
-    return Split(takes, gives, write=write)
+    return Split((state, *wholes[1:]), (state, *wholes[:1] * (len(op.out_shapes) - 1)), write=write)
 
 
 def _own(op: OpStates) -> dict[str, tf.compat.v1.AttrValue]:

@@ -60,10 +60,11 @@ def add(op: OpStates, argument: str = "") -> Split:
 
 def scale(op: OpStates, argument: str = "") -> Split:
     """A product (``both``) or quotient (``first``): addends times or over a whole value are addends."""
-    states = op.states
-    if states == (Sum(), WHOLE) or (argument == "both" and states == (WHOLE, Sum())):
-        if argument == "both" or op.out_dtypes[0].is_floating or op.out_dtypes[0].is_complex:
-            return Split(states, (Sum(),))
+    is_product = argument == "both"
+    divides = op.out_dtypes[0].is_floating or op.out_dtypes[0].is_complex
+    is_first = op.states == (Sum(), WHOLE) and (is_product or divides)
+    if is_first or (is_product and op.states == (WHOLE, Sum())):
+        return Split(op.states, (Sum(),))
     return elementwise(op)
 
 
@@ -84,8 +85,8 @@ def select(op: OpStates, argument: str = "") -> Split:
         rows = {state for state in op.states if isinstance(state, Part)}
         if len(rows) != 1 or next(iter(rows)).axis != 0:
             raise NotSplit("its condition is one for each row, and the rows are not in parts")
-        state = next(iter(rows))
-        return Split((state,) * 3, (state,))
+        row = next(iter(rows))
+        return Split((row,) * 3, (row,))
     if len(op.shapes[0]) == 0 and len(op.shapes[1]) > 0:
         state = next((s for s in op.states[1:] if isinstance(s, Part)), None)
         if state is None:

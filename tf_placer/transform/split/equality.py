@@ -194,14 +194,12 @@ def lift(item: Item) -> Item:
             _lift_attributes(node)
     specs_of = dict(zip(item.index.names, item.outputs, strict=True))
     index = index_graph(graph_def)
-    outputs = tuple(
-        tuple(map(_lifted_spec, specs_of[name])) if name in specs_of else () for name in index.names
-    )
+    specs = tuple(tuple(map(_lifted_spec, specs_of.get(name, ()))) for name in index.names)
     return dataclasses.replace(
         item,
         graph_def=graph_def,
         index=index,
-        outputs=outputs,
+        outputs=specs,
         feeds=tuple(_lifted_value(feed) for feed in item.feeds),
         variables=tuple(_lifted_value(variable) for variable in item.variables),
     )
@@ -256,7 +254,7 @@ def _lifted(node: node_def_pb2.NodeDef, dtypes: Sequence[tf.DType]) -> list[node
 
 
 def _between_casts(node: node_def_pb2.NodeDef, dtypes: Sequence[tf.DType]) -> list[node_def_pb2.NodeDef]:
-    """An op in the type that it has, with float64 around; its name is that of the cast (of an ``IdentityN`` of them)."""
+    """An op in the type that it has, between casts from and to float64; an ``IdentityN`` of these has its name."""
     single = copy_of(node, name=f"{node.name}/single")
     controls = [text for text in node.input if text.startswith("^")]
     inputs, nodes = [], []

@@ -96,7 +96,7 @@ def _run(
     if not to_run:
         return {}
     graph_def = tf.compat.v1.GraphDef(versions=index.graph_def.versions)
-    made: set[int] = set()
+    made: set[tuple[int, int]] = set()
     for op in to_run:
         for producer, output in inputs[op]:
             if (producer, output) in known and (producer, output) not in made:

@@ -44,8 +44,8 @@ def reshape(op: OpStates, argument: str = "") -> Split:
 def reshaped(batch: int, source: Sequence[int], target: Sequence[int], state: Part) -> Part:
     """State after a reshape.
 
-    In row-major order ``before`` rows come before the examples and ``after`` elements belong to each of them. An axis of
-    the result holds the examples where its own ``before`` divides that of all axes up to it.
+    In row-major order ``before`` rows come before the examples and ``after`` elements belong to each of them. An axis
+    of the result holds the examples where its own ``before`` divides that of all axes up to it.
 
     Raises:
       NotSplit: no axis does.
@@ -101,7 +101,7 @@ def squeeze(op: OpStates, argument: str = "") -> Split:
 
 
 def concat(op: OpStates, argument: str) -> Split:
-    """``ConcatV2`` (axis ``last``) and ``Concat`` (``first``): along the examples, copies join what they have of each."""
+    """``ConcatV2`` (axis ``last``), ``Concat`` (``first``): along the examples, copies join what they have of each."""
     values = range(len(op.states) - 1) if argument == "last" else range(1, len(op.states))
     where = len(op.states) - 1 if argument == "last" else 0
     axis = op.axis(where, len(op.out_shapes[0]))

@@ -213,10 +213,11 @@ def _divided_again(program: Program, op: int, states: tuple[State, ...], batch: 
         if spec.rule or spec.dtype in _HANDLES:
             continue
         for state, shape in zip(states, shapes, strict=True):
-            if isinstance(state, Part) and spec.shape[state.axis : state.axis + 1] == (shape[state.axis],):
-                if batch.holds(spec.shape[state.axis], state.outer):
-                    found[op, output] = state
-                    break
+            if not isinstance(state, Part) or spec.shape[state.axis : state.axis + 1] != (shape[state.axis],):
+                continue
+            if batch.holds(spec.shape[state.axis], state.outer):
+                found[op, output] = state
+                break
     return found
 
 

@@ -118,8 +118,8 @@ def split(item: Item, parts: int, batch_statistics: str = "whole") -> Item:
 def split_program(item: Item, parts: int, batch_statistics: str = "whole") -> SplitProgram:
     """As ``split``, with the origin of every op and the record of what stayed whole.
 
-    The batch is the length of an input's first axis for which most bytes of the program turn out to be in parts:
-    propagation decides, not names. Where no first axis puts half of them in parts, second axes are tried as well.
+    The batch is the length of an input's first axis that most inputs share, and of these the one for which most bytes of
+    the program turn out to be in parts: propagation decides, not names. Where no first axis puts half of them in parts, second axes are tried as well.
 
     Args:
       item: the program.
@@ -168,18 +168,20 @@ def _best(program: Program, parts: int, has_own_statistics: bool) -> tuple[State
     ]
     if not any(by_axis):
         raise InputError(f"{item.name!r} has no input with several examples, so there is no batch to split")
-    best: tuple[float, States, dict[Tensor, Part]] | None = None
+    best: tuple[tuple[int, int], States, dict[Tensor, Part]] | None = None
+    share = 0.0
     for among in by_axis:
         for size in among:
             examples = _examples(inputs, size)
             batch = Batch.divided(size, min(parts, size))
             states = propagate(program, examples, batch, has_own_statistics)
-            share = _share_in_parts(program, states)
-            if best is None or share > best[0]:
-                best = share, states, examples
-        if best is not None and best[0] > _ENOUGH:
+            in_parts, total = _bytes_in_parts(program, states)
+            key = (len(examples), in_parts)
+            if in_parts and (best is None or key > best[0]):
+                best, share = (key, states, examples), in_parts / total
+        if share > _ENOUGH:
             break
-    if best is None or best[0] == 0:
+    if best is None:
         raise InputError(
             f"no op of {item.name!r} can work on a part of its examples, so there is no batch to split"
         )
@@ -208,8 +210,8 @@ def _examples(inputs: Sequence[tuple[Tensor, tuple[int, ...]]], size: int) -> di
     return found
 
 
-def _share_in_parts(program: Program, states: States) -> float:
-    """Of the bytes that ops which work on examples read and make: the share of those of split ops."""
+def _bytes_in_parts(program: Program, states: States) -> tuple[int, int]:
+    """Bytes that split ops read and make which work on examples, and those of all ops that do."""
     outputs = program.item.outputs
     total = in_parts = 0
     for op in np.flatnonzero(states.depends).tolist():
@@ -217,7 +219,7 @@ def _share_in_parts(program: Program, states: States) -> float:
         moved = read + sum(spec.num_bytes for spec in outputs[op])
         total += moved
         in_parts += moved if op in states.splits else 0
-    return in_parts / total if total else 0.0
+    return in_parts, total
 
 
 def _as_item(item: Item, writer: Writer) -> tuple[Item, dict[str, str]]:

@@ -138,7 +138,7 @@ class Writer:
         name: str = "",
         attributes: Mapping[str, tf.compat.v1.AttrValue] | None = None,
     ) -> str:
-        """Writes a copy of the op that is being written, below whose name stands ``name`` where it is one of several."""
+        """Writes a copy of the op that is being written; ``name`` is below the op's where it is one of several."""
         source = self._index.graph_def.node[self._op]
         node = copy_of(source, [*inputs, *self._controls(source, copy)], self._below(copy, name))
         if op_type and op_type != source.op:
@@ -164,9 +164,14 @@ class Writer:
         return self.node(op_type, self._below(copy, op_type), [value], {"T": dtype}, copy)
 
     def binary(
-        self, op_type: str, left: str, right: str | float, dtype: tf.DType, copy: int | None = None
+        self,
+        op_type: str,
+        left: str,
+        right: str | float | np.ndarray,
+        dtype: tf.DType,
+        copy: int | None = None,
     ) -> str:
-        """Writes an op of two inputs, of which the second may be a number."""
+        """Writes an op of two inputs, of which the second may be a number or an array."""
         name = self._below(copy, op_type)
         if not isinstance(right, str):
             right = self.constant(np.asarray(right, dtype.as_numpy_dtype), f"{name}/y")
@@ -178,11 +183,17 @@ class Writer:
             return value
         return self.node("Cast", self._below(copy, "Cast"), [value], {"SrcT": source, "DstT": target}, copy)
 
-    def reduce(self, op_type: str, value: str, axes: Sequence[int], dtype: tf.DType, copy: int) -> str:
+    def reduce(
+        self, op_type: str, value: str, axes: Sequence[int], dtype: tf.DType, copy: int | None = None
+    ) -> str:
         """Writes a reduction over some axes."""
         name = self._below(copy, op_type)
         where = self.constant(np.asarray(axes, np.int32), f"{name}/axes")
         return self.node(op_type, name, [value, where], {"T": dtype, "Tidx": tf.int32}, copy)
+
+    def packed(self, values: Sequence[str], dtype: tf.DType) -> str:
+        """Writes one tensor of tensors of a shape, along a new first axis."""
+        return self.node("Pack", self._below(None, "Pack"), values, {"T": dtype}, numbers={"N": len(values)})
 
     def reshape(self, value: str, shape: Sequence[int], dtype: tf.DType, copy: int | None = None) -> str:
         """Writes a reshape to a known shape."""

@@ -31,20 +31,18 @@ def mean_of_parts_summed() -> Iterator[None]:
 
 @contextlib.contextmanager
 def local_divisor() -> Iterator[None]:
-    """Who asks for the batch's size is told that of the first part."""
-    whole = Writer._write_sizes
+    """A number that is the batch's size becomes that of the first part where it is cast, to divide by it."""
+    whole = Writer.write
 
-    def write(self, op, node):
-        batch = self._batch
-        known = dict(self._program.known)
-        for output in range(len(self._outputs[op])):
-            value = known[op, output]
-            known[op, output] = np.where(value == batch.size, batch.sizes[0], value).astype(value.dtype)
-        before, self._program = self._program, dataclasses.replace(self._program, known=known)
-        whole(self, op, node)
-        self._program = before
+    def write(self):
+        whole(self)
+        for node in list(self.nodes):
+            op = self._index.id_of_name[self.origin_of[node.name]]
+            value = self._program.known.get(self._program.inputs[op][0]) if node.op == "Cast" else None
+            if value is not None and value.shape == () and value == self._batch.size:
+                node.input[0] = self.constant(np.asarray(self._batch.sizes[0], value.dtype), "local_divisor")
 
-    with mock.patch.object(Writer, "_write_sizes", write):
+    with mock.patch.object(Writer, "write", write):
         yield
 
 
