@@ -21,6 +21,7 @@ from tf_placer.command_line.choices import AUTO, BY, FASTEST, OP, WRITE, cluster
 from tf_placer.command_line.completion import SHELLS, FlagWords
 from tf_placer.search import known
 from tf_placer.search.known import BUDGETS, OBJECTIVES, SLOW_DOWN, TIME, WHOLE
+from tf_placer.transform import BATCH_STATISTICS
 
 # The user's cache: contents, size, clearing.
 
@@ -258,6 +259,13 @@ def _workload_flags(values: flags.FlagValues) -> None:
         "parts",
         1,
         "Parts that the batch of a workload is split into, placed one by one; auto (place) tries it beside the whole.",
+        flag_values=values,
+    )
+    flags.DEFINE_enum(
+        "batch_statistics",
+        BATCH_STATISTICS[0],
+        BATCH_STATISTICS,
+        "Of a split program: statistics of the whole batch, or of each part as under tf.distribute (other numbers).",
         flag_values=values,
     )
     flags.DEFINE_multi_string(

@@ -22,6 +22,7 @@ GROUPS = {
         "graph",
         "batch_size",
         "parts",
+        "batch_statistics",
         "input_shape",
         "op_library",
         "workloads",

@@ -377,7 +377,7 @@ class _Placing(_Finding):
         return replicas_of(self.asked.cluster.devices)
 
     def _split_the_batch(self, _: float) -> None:
-        found = in_parts(self, self._replicas)
+        found = in_parts(self, self._replicas, self.request.source.batch_statistics)
         if isinstance(found, str):
             self._why_not_split = f"The batch is not split: {found}."
             return
@@ -446,7 +446,14 @@ class _Placing(_Finding):
         if split is None or chosen.placement is None or chosen.placement.problem is not split.problem:
             parts, why_not = self.request.source.parts, self._why_not_split
             return Outcome(
-                self.item, self.problem, chosen, others, asked=asked.name, parts=parts, why_not_split=why_not
+                self.item,
+                self.problem,
+                chosen,
+                others,
+                asked=asked.name,
+                parts=parts,
+                why_not_split=why_not,
+                batch_statistics=self.request.source.batch_statistics,
             )
         device = self._replicas[0]
         time_of_op = dict(
@@ -460,6 +467,7 @@ class _Placing(_Finding):
             asked=asked.name,
             parts=split.program.parts,
             stayed_whole=tuple(split.program.sentences(time_of_op)),
+            batch_statistics=self.request.source.batch_statistics,
         )
 
 

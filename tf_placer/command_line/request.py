@@ -150,6 +150,7 @@ _DESCRIPTION = (
     "fetches",
     "batch_size",
     "parts",
+    "batch_statistics",
     "input_shape",
     "cluster",
     "costs",
@@ -283,6 +284,7 @@ def _source(values: flags.FlagValues) -> Source:
         input_shapes=_input_shapes(values.input_shape),
         tags=tuple(values.tags),
         parts=1 if values.parts == AUTO else values.parts,
+        batch_statistics=values.batch_statistics,
     )
 
 

@@ -21,6 +21,7 @@ from tf_placer.graph.reading.saved_model import (
 )
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.rewrite import place_meta_graph
+from tf_placer.transform import WHOLE
 from tf_placer.transform.split import split
 
 _KINDS = ("workload", "script", "saved_model", "meta_graph", "graph")
@@ -43,6 +44,7 @@ class Source:
       input_shapes: of a SavedModel or a MetaGraphDef, input -> shape, where it leaves that open.
       tags: of the graph of a SavedModel.
       parts: of the batch (``tf_placer.split``); 1 for the program as it is.
+      batch_statistics: of the ``"whole"`` batch, or of each ``"part"``.
 
     Raises:
       InputError: none of them is given or several are, a MetaGraphDef without fetches, or a script that is not there.
@@ -61,6 +63,7 @@ class Source:
     input_shapes: InputShapes = dataclasses.field(default_factory=dict)
     tags: tuple[str, ...] = SERVING
     parts: int = 1
+    batch_statistics: str = WHOLE
     steps: list[ScriptStep] = dataclasses.field(default_factory=list, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -120,7 +123,7 @@ class Source:
         Raises:
           InputError: it is unknown, missing or damaged, or its batch has fewer examples than parts.
         """
-        return split(self._whole_item(), self.parts)
+        return split(self._whole_item(), self.parts, self.batch_statistics)
 
     def _whole_item(self) -> Item:
         if self.workload:

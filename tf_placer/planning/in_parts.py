@@ -35,13 +35,13 @@ class InParts:
     data_parallel: np.ndarray
 
     @staticmethod
-    def of(road: Road, devices: tuple[int, ...]) -> InParts:
+    def of(road: Road, devices: tuple[int, ...], batch_statistics: str) -> InParts:
         """The program of a road with a part of the batch for each of some devices.
 
         Raises:
           InputError: it has no batch, or one of fewer examples.
         """
-        program = split_program(road.program, len(devices))
+        program = split_program(road.program, len(devices), batch_statistics)
         problem = build_problem(program.item, road.asked.cluster, "analytic")
         return InParts(program, problem, data_parallel_plan(program, problem, devices))
 
@@ -63,9 +63,9 @@ class InParts:
         return Placement(self.problem, rows[int(np.argmin(fits))])
 
 
-def in_parts(road: Road, devices: tuple[int, ...]) -> InParts | str:
+def in_parts(road: Road, devices: tuple[int, ...], batch_statistics: str) -> InParts | str:
     """The program in parts, or why it cannot be, in one clause."""
     try:
-        return InParts.of(road, devices)
+        return InParts.of(road, devices, batch_statistics)
     except InputError as error:
         return str(error)

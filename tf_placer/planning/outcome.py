@@ -29,6 +29,7 @@ from tf_placer.runtime.timing import race_spreads_s, race_times_s
 from tf_placer.search import methods
 from tf_placer.search.recorder import PROVEN, SIMULATED, HistoryEntry, SearchResult, takes_no_more
 from tf_placer.search.shortest import Room, room_needed
+from tf_placer.transform import WHOLE
 
 SINGLE = methods.the(Role.REFERENCE).name
 NOT_RUN = "NOT_RUN"
@@ -184,6 +185,7 @@ class Outcome:
       data_parallel: the batch split instead; None where nobody asked.
       parts: of the batch in the program that is written.
       stayed_whole: a sentence for each kind of op that works on examples and has no parts.
+      batch_statistics: of a split program: of the ``"whole"`` batch, or of each ``"part"``.
       why_not_split: a sentence, where nobody asked because there was no time.
       survival: how often the plan is faster than the others when what is not known is drawn; None where nobody asked.
       is_worth_it: of a function's plan: it is clearly faster than the function as it is, or that cannot be known.
@@ -211,6 +213,7 @@ class Outcome:
     data_parallel: DataParallel | None = None
     parts: int = 1
     stayed_whole: tuple[str, ...] = ()
+    batch_statistics: str = WHOLE
     why_not_split: str = ""
     survival: Survival | None = None
     is_worth_it: bool = True

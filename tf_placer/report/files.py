@@ -152,6 +152,7 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         "baselines_evaluations": {one.name: one.evaluations for one in beside if one.search},
         "peak_bytes": written.peak_bytes,
         "parts": outcome.parts,
+        "batch_statistics": outcome.batch_statistics,
         "stayed_whole": list(outcome.stayed_whole),
         "status": written.status.name,
         "evaluations": written.evaluations,

@@ -14,6 +14,7 @@ from tf_placer.problem.memory_bounds import accelerators
 from tf_placer.report.gpu_fidelity import fidelity_sentences
 from tf_placer.runtime.timing import clearly_differ
 from tf_placer.search.recorder import SearchResult
+from tf_placer.transform import PART
 
 _SAME = 0.005  # a share of the step time that nobody would change a program for
 
@@ -44,6 +45,11 @@ def remarks(outcome: Outcome) -> list[str]:
         rules = "; ".join(f"{count} {rule}" for rule, count in problem.estimated_sizes.items())
         count = sum(problem.estimated_sizes.values())
         found.append(f"The sizes of {count} tensors depend on data and are estimates: {rules}.")
+    if outcome.parts > 1 and outcome.batch_statistics == PART:
+        found.append(
+            "Batch statistics are those of each part, as under tf.distribute: the step computes other numbers "
+            "(--batch_statistics=whole keeps them)."
+        )
     if outcome.stayed_whole:
         found.append(
             "Not everything that works on examples is split: " + "; ".join(outcome.stayed_whole) + "."

@@ -17,11 +17,11 @@ from tf_placer.graph.cleaning.clean import default_attributes, topological_order
 from tf_placer.graph.cleaning.prune import prune
 from tf_placer.graph.item import Item
 from tf_placer.graph.sizes.output_specs import output_specs
+from tf_placer.transform import BATCH_STATISTICS
 from tf_placer.transform.split.propagate import Program, States, Tensor, propagate
 from tf_placer.transform.split.states import Batch, Part
 from tf_placer.transform.split.writer import Writer
 
-BATCH_STATISTICS = ("whole", "part")
 _ITERATORS = having("iterator_read")
 _EXAMPLE_AXES = (0, 1)  # the second only where the first leads nowhere
 _ENOUGH = 0.5  # share of bytes in parts
