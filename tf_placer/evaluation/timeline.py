@@ -27,8 +27,8 @@ class StepSpans:
     """The N ops and the K transfers of one step, each from its start to its end, in nanoseconds since the step began.
 
     A tensor that crosses to a device does so once. Sending and receiving it come before and after, where its link takes
-    time of the devices at its ends; where it does not, both are ``NEVER_NS``. An op that its device takes before the host
-    has dispatched it begins there and then, and waits.
+    time of the devices at its ends; where it does not, both are ``NEVER_NS``. An op that its device takes before the
+    host has dispatched it begins there and then, and waits.
 
     Attributes:
       problem: what was placed.

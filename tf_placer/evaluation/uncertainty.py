@@ -177,6 +177,9 @@ ROBUST_DRAWS = 8
 class RobustEvaluator(SampleAverageEvaluator):
     """The mean step time over the estimates and a few draws of what is not known.
 
+    All times of a draw but the links' latencies are scaled so that the best single device takes as long as by the
+    estimates: a plan shall gain where others gain little, and no draw counts for more because everything is slow in it.
+
     evaluator = RobustEvaluator(problem)
     result = search(problem, evaluator=evaluator)  # told in times by the estimates
     """
@@ -194,7 +197,9 @@ class RobustEvaluator(SampleAverageEvaluator):
         """
         arguments.instance_of("problem", problem, Problem, "give what tf_placer.build_problem returns")
         draws = arguments.whole_number("draws", draws, 1, MOST_DRAWS)
-        super().__init__(problem, (problem, *drawn_problems(problem, draws, seed)))
+        single_s = _single_s(problem)
+        drawn = (_scaled(one, single_s / _single_s(one)) for one in drawn_problems(problem, draws, seed))
+        super().__init__(problem, (problem, *drawn))
         self._drawn = {"draws": draws, "draws_seed": seed}
 
     @property
@@ -206,6 +211,25 @@ class RobustEvaluator(SampleAverageEvaluator):
     def tells(self) -> SimulatedEvaluator:
         """Times by the estimates, which bounds and other plans are told in."""
         return search_simulator(self.problem)
+
+
+def _single_s(problem: Problem) -> float:
+    """Step time of the best single device, whether it fits or not; above 0."""
+    rows = np.stack([problem.everything_on(d) for d in range(problem.num_devices)])
+    times = SimulatedEvaluator(problem).times(rows)
+    return max(float(np.asarray(times.runtime_s).min()), 1e-9)
+
+
+def _scaled(problem: Problem, factor: float) -> Problem:
+    """The problem with all times but the links' latencies so many times as long."""
+    scaled_ns = np.maximum(np.rint(problem.compute_ns * factor), 1).astype(np.int64)
+    return dataclasses.replace(
+        problem,
+        compute_ns=np.where(problem.compute_ns > 0, scaled_ns, 0),
+        cluster=_drawn_cluster(
+            problem.cluster, np.full(len(problem.cluster.links), 1 / factor), factor, factor
+        ),
+    )
 
 
 MOST_DRAWS = 63  # a search takes no more samples, the estimates among them (local_search_kernel.cc)

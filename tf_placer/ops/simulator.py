@@ -49,7 +49,8 @@ class SimulatorInputs:
         among the ops; False without.
       join_ns: [D] int64, what a step takes longer when the device runs an op that takes time, the most of them; 0
         without.
-      dispatch_ns: [D] int64, time of the host for each op that takes time on the device, one after the other; 0 without.
+      dispatch_ns: [D] int64, time of the host for each op that takes time on the device, one after the other; 0
+        without.
       link_latency_ns: [D, D] int64 from source to target; the diagonal is not read.
       link_bytes_per_s: [D, D] int64; the diagonal is not read.
       channel_of_link: [D, D] int32, transfers of one channel queue; -1 on the diagonal.
