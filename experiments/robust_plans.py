@@ -113,8 +113,8 @@ def _head() -> list[str]:
         *machine_lines(),
         "",
         "Two plans of each program, each found in as many seconds: by the estimates alone, and with the best mean step",
-        f"over the estimates and {ROBUST_DRAWS} draws of what is not known (`place --robust`): times of classes of ops,",
-        "links and hosts. Both are simulated by the estimates and under other draws. A plan's gain is the step of one",
+        f"over the estimates and {ROBUST_DRAWS} draws of what is not known (`place --robust`): times of classes of",
+        "ops, links and hosts. Both are simulated by the estimates and under other draws. A plan's gain is the step of one",
         "device over its own in the same draw; the worst tenth of the draws gains less than what is given.",
         "",
     ]
