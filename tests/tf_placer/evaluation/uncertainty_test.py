@@ -108,7 +108,7 @@ def test_a_robust_evaluator_is_the_mean_of_scaled_draws():
     problem = fed_problem()
     evaluator = RobustEvaluator(problem, seed=3, draws=4)
     rows = np.array([[0, 1, 0, 0, 1], [0] * 5], np.int32)
-    assert len(evaluator.orders) == 5
+    assert len(evaluator.orders) == 8
     one_device_s = SimulatedEvaluator(problem).evaluate(rows[1:]).runtime_s[0]
     assert evaluator.evaluate(rows[1:]).runtime_s[0] == pytest.approx(one_device_s, rel=0.01)
     np.testing.assert_allclose(
