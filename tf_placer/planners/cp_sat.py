@@ -66,7 +66,7 @@ class Window:
         }
 
     def _links(self, num_bytes: int) -> list[tuple[int, ...]]:
-        """(source, target, channel, ns to send, cross, hand over and receive) of each link, as the simulator rounds."""
+        """(source, target, channel, ns to send, to cross, to hand over and receive) of each link, in whole ns."""
         cluster = self.problem.cluster
         channel = cluster.channel_of_link()
         return [

@@ -22,6 +22,7 @@ from tf_placer.evaluation.uncertainty import Survival, survival
 from tf_placer.graph.item import Item
 from tf_placer.planners.whole_layers import MOMENT, WholeLayers, whole_layers
 from tf_placer.problem.bounds import LowerBounds, lower_bounds
+from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.layers import Layers, layers_of, with_units_whole
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
@@ -453,16 +454,21 @@ def kept_of_plan(outcome: Outcome) -> dict[str, Any]:
 def with_survival(outcome: Outcome, seed: int) -> Outcome:
     """With how often the plan that is written is faster than the others under draws of what is not known.
 
-    There is none where it is a single device's or measured, where no other plan is there, and after Ctrl-C.
+    Plans that are alike are told once, the single device first. There is none where the plan is a single device's or
+    was measured, where no other plan is there, and after Ctrl-C.
     """
     written, placement = outcome.written, outcome.placement
     if written.is_single or written.measured_s is not None or outcome.problem.cluster.is_live:
         return outcome
-    others = {
-        one.name: one.placement
-        for one in outcome.beside
-        if one.placement is not None and one.simulated_s is not None
-    }
+    others: dict[str, Placement] = {}
+    seen = {(id(placement.problem), placement.device_of_unit.tobytes())}
+    for one in sorted(outcome.beside, key=lambda one: not one.is_single):
+        if one.placement is None or one.simulated_s is None or one.placement.priority_of_op is not None:
+            continue
+        row = (id(one.placement.problem), one.placement.device_of_unit.tobytes())
+        if row not in seen:
+            seen.add(row)
+            others[one.name] = one.placement
     if not others or outcome.search.interrupted:
         return outcome
     with contextlib.suppress(KeyboardInterrupt):  # the plan is there, and counts more

@@ -12,7 +12,6 @@ from tf_placer.base.arguments import InputError
 from tf_placer.base.eager import eagerly
 from tf_placer.base.method_spec import MethodSpec, Role
 from tf_placer.evaluation.simulated import Evaluator
-from tf_placer.evaluation.uncertainty import RobustEvaluator
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
@@ -20,6 +19,7 @@ from tf_placer.search.known import SLOW_DOWN, TIME, Budget, Objective
 from tf_placer.search.least_memory import least_memory
 from tf_placer.search.progress import Progress, Silent
 from tf_placer.search.recorder import SearchResult
+from tf_placer.search.robust import robust_plan
 from tf_placer.search.round import Method
 from tf_placer.search.settings import configured
 from tf_placer.search.shortest import method_of, seed_of, shortest
@@ -76,6 +76,7 @@ def search(
       slow_down: share of the fastest plan's step time that a plan of least memory may take longer; 0.1 is a tenth.
       robust: the step is the mean over the estimates and a few draws of what is not known of described devices
         (``RobustEvaluator``, by the seed). The result's times are by the estimates; those of its history are means.
+        A method that begins at plans begins at the one that it finds by the estimates in half of the budget.
 
     Raises:
       InputError: no positive budget, a seed out of range, an unknown method or setting, an evaluator of another
@@ -102,7 +103,7 @@ def search(
     sought = Objective(objective, slow_down)
     if arguments.truth("robust", robust):
         _check_robust_takes(problem, evaluator, sought)
-        evaluator = RobustEvaluator(problem, seed)
+        return robust_plan(problem, spec, settings, budget, seed, progress or Silent(), checkpoint, start)
     if sought.is_memory:
         _check_memory_takes(evaluator=evaluator, checkpoint=checkpoint, start=start)
         return least_memory(problem, spec, settings, budget, seed, progress or Silent(), sought)
