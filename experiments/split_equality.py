@@ -84,10 +84,11 @@ def page(
 - Machine: 2 cores, 24 GiB of memory, no GPU; TensorFlow 2.21, Python 3.11
 - Date: {time.strftime("%Y-%m-%d")}
 
-{programs} random training steps of 2 to 8 examples are split into 2 to 4 parts, which divide the batch or do not, with the
-batch on the first or the second axis. Both graphs run in float64. {wrong} outputs, variables or orders are wrong; the largest
-difference is {largest:.1e} of the largest number of its tensor ({RELATIVE:.0e} is allowed). {len(split_types())} op types
-have a rule. Op types that work on examples and stay whole in these steps, with how often: {types}.
+{programs} random training steps of 2 to 8 examples are split into 2 to 4 parts, which divide the batch or do not,
+with the batch on the first or the second axis. Both graphs run in float64. {wrong} outputs, variables or orders are
+wrong; the largest difference is {largest:.1e} of the largest number of its tensor ({RELATIVE:.0e} is allowed).
+{len(split_types())} op types have a rule. Op types that work on examples and stay whole in these steps, with how often:
+{types}.
 
 The small twin of each workload, in two parts. Split is the share of the time of ops that work on examples (analytic,
 P100).

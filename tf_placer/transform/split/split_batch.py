@@ -118,8 +118,9 @@ def split(item: Item, parts: int, batch_statistics: str = "whole") -> Item:
 def split_program(item: Item, parts: int, batch_statistics: str = "whole") -> SplitProgram:
     """As ``split``, with the origin of every op and the record of what stayed whole.
 
-    The batch is the length of an input's first axis that most inputs share, and of these the one for which most bytes of
-    the program turn out to be in parts: propagation decides, not names. Where no first axis puts half of them in parts, second axes are tried as well.
+    The batch is the length of an input's first axis that most inputs share, and of these the one for which most bytes
+    of the program turn out to be in parts: propagation decides, not names. Where no first axis puts half of them in
+    parts, second axes are tried as well.
 
     Args:
       item: the program.
