@@ -1,7 +1,7 @@
 """Networks on images that come with Keras: Inception-V3 (Szegedy et al. 2015) and ResNets (He et al. 2015).
 
-Batch normalization is fused, as in the programs that ColocRL, HDP and GO placed: they were built with TensorFlow-Slim and
-TensorFlow's own benchmarks, whose kernel it is. Keras' unfused one makes a step of ResNet-50 37 to 52 % longer on GPUs.
+Batch normalization is fused, as in TensorFlow's own programs of the years in which the papers placed these networks. By
+the cost model, Keras' unfused one makes a step of ResNet-50 37 to 52 % longer on GPUs.
 The optimizer decides the size of the graph: of Inception-V3 plain SGD gives 4,085 ops after the clean-ups, momentum
 5,415, RMSprop (which its authors trained with) 6,745, Adam 10,735.
 """
