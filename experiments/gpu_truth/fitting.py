@@ -100,9 +100,8 @@ class _Design:
 
     def __init__(self, rows: Sequence[KernelRow]) -> None:
         compute_of: dict[WorkClass, int] = {one: position for position, one in enumerate(_COMPUTE)}
-        memory_of: dict[WorkClass | Kind, int] = {
-            one: len(_COMPUTE) + position for position, one in enumerate((*_MEMORY, *_KINDS))
-        }
+        with_memory: tuple[WorkClass | Kind, ...] = (*_MEMORY, *_KINDS)
+        memory_of = {one: len(_COMPUTE) + position for position, one in enumerate(with_memory)}
         row_of, compute, memory, compute_s, memory_s, launch_s, floor_s = ([] for _ in range(7))
         for position, one in enumerate(rows):
             device = one.row.device
