@@ -97,7 +97,7 @@ class GpuModel:
 
 # Kepler's multiprocessors keep a third of their lanes idle unless two instructions are issued together, and its
 # boost clock does not last: share of a P100's shares. Medians of long single convolutions in TensorFlow
-# (CDECatapult) are 0.52 on K40 and 0.46 on K80; 0.4 to 0.55 by what counts as long.
+# (CDECatapult) are 0.52 on K40 and 0.46 on K80; 0.34 to 0.55 by what counts as long.
 KEPLER_COMPUTE = 0.49
 # Streaming: medians of BabelStream on K40 and K80, and of NeuSight's element-wise kernels on P100, V100 and A100.
 # Estimates: 0.75 for T4 and any other GPU, which STREAM-like kernels reach; H100 as A100. Multiprocessors: data sheets.
