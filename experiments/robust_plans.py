@@ -1,9 +1,9 @@
 """What robust plans lose where the estimates are right, and gain where they are not.
 
-    python -m experiments.robust_plans [--budget_s=30] [--draws=200] [--seed=0] [--out=FILE.md]
+    python -m experiments.robust_plans [--evaluations=8000] [--draws=200] [--seed=0] [--out=FILE.md]
 
-Two plans of each program, found in as many seconds: by the estimates, and with the best mean over the estimates and a
-few draws of what is not known (``--robust``). Both are simulated by the estimates, and under draws that neither search
+Two plans of each program, found in as many evaluations: by the estimates, and with the best mean over the estimates and
+a few draws of what is not known (``--robust``). Both are simulated by the estimates, and under draws that neither search
 knew. In each draw a plan gains so much over one device: that one's step over its own, whether it fits there or not.
 """
 
@@ -25,12 +25,18 @@ from tf_placer.planners.plain import single_device_placements
 from tf_placer.problem.decisions import Decisions
 from tf_placer.search.search import search
 
-_BUDGET_S = flags.DEFINE_float("budget_s", 30.0, "Seconds of each search.", lower_bound=1.0)
+_EVALUATIONS = flags.DEFINE_integer("evaluations", 8000, "Of each search.", lower_bound=2)
 _DRAWS = flags.DEFINE_integer("draws", 200, "That plans are simulated under.", lower_bound=10)
 _SEED = flags.DEFINE_integer("seed", 0, "Of searches and draws.", lower_bound=0)
 _PROGRAMS = flags.DEFINE_list(
     "programs",
-    ["inception_v3:k40x2", "nasnet_forward:p100x2", "rnnlm_2:p100x2", "nmt_2:k40x2", "gnmt_2:p100x4"],
+    [
+        "inception_v3_forward:k40x2",
+        "rnnlm_2_forward:p100x2",
+        "amoebanet_forward:p100x2",
+        "nmt_2_small:k40x2",
+        "resnet_152_small_forward:p100x2",
+    ],
     "Workloads and presets.",
 )
 _OUT = flags.DEFINE_string("out", None, "Page to write.")
@@ -70,7 +76,7 @@ def main(argv: list[str]) -> None:
     lines = list(header(*_COLUMNS))
     for program in _PROGRAMS.value:
         workload, _, cluster = program.partition(":")
-        found = compared(workload, cluster, _BUDGET_S.value, _DRAWS.value, _SEED.value)
+        found = compared(workload, cluster, _EVALUATIONS.value, _DRAWS.value, _SEED.value)
         (plain_s, robust_s), (plain_gain, robust_gain) = found.step_s, found.worst_gain
         lines.append(
             line(
@@ -91,10 +97,12 @@ def main(argv: list[str]) -> None:
         write_atomically(pathlib.Path(_OUT.value), "\n".join([*_head(), *lines]) + "\n")
 
 
-def compared(workload: str, cluster: str, budget_s: float, draws: int, seed: int) -> Compared:
+def compared(workload: str, cluster: str, evaluations: int, draws: int, seed: int) -> Compared:
     """Searches twice, and simulates both plans under so many draws."""
     problem = tf_placer.build_problem(workloads.build(workload), tf_placer.Cluster.preset(cluster))
-    found = [search(problem, budget_s=budget_s, seed=seed, robust=robust) for robust in (False, True)]
+    found = [
+        search(problem, budget_evaluations=evaluations, seed=seed, robust=robust) for robust in (False, True)
+    ]
     single = single_device_placements(problem)[:1]
     plans = Decisions.joined([*(one.placement.decisions for one in found), Decisions(single)])
     step_ns = drawn_step_ns(problem, plans, draws, seed)
@@ -104,7 +112,7 @@ def compared(workload: str, cluster: str, budget_s: float, draws: int, seed: int
 
 
 def _head() -> list[str]:
-    command = f"python -m experiments.robust_plans --budget_s={_BUDGET_S.value:g} --draws={_DRAWS.value}"
+    command = f"python -m experiments.robust_plans --evaluations={_EVALUATIONS.value} --draws={_DRAWS.value}"
     return [
         "# Robust plans",
         "",
@@ -112,10 +120,10 @@ def _head() -> list[str]:
         f"- Seed: {_SEED.value}",
         *machine_lines(),
         "",
-        "Two plans of each program, each found in as many seconds: by the estimates alone, and with the best mean step",
-        f"over the estimates and {ROBUST_DRAWS} draws of what is not known (`place --robust`): times of classes of",
-        "ops, links and hosts. Both are simulated by the estimates and under other draws. A plan's gain is the step of one",
-        "device over its own in the same draw; the worst tenth of the draws gains less than what is given.",
+        "Two plans of each program, each found in as many evaluations: by the estimates alone, and with the best mean",
+        f"step over the estimates and {ROBUST_DRAWS} draws of what is not known (`place --robust`): times of classes",
+        "of ops, links and hosts. Both are simulated by the estimates and under other draws. A plan's gain is the step",
+        "of one device over its own in the same draw; the worst tenth of the draws gains less than what is given.",
         "",
     ]
 

@@ -16,9 +16,9 @@ from tf_placer.evaluation.uncertainty import (
     RobustEvaluator,
     Spreads,
     class_spreads,
-    draws_of,
     drawn_problems,
     drawn_step_ns,
+    draws_of,
     survival,
 )
 from tf_placer.planners.local_search import LocalSearchConfig, SimulatedLocalSearch
