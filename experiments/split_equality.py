@@ -1,6 +1,6 @@
 """Split steps against the steps that they came from: outputs, updated variables and slots, both in float64.
 
-    python -m experiments.split_equality [--quick] [--programs=3000] [--seed=0] [--page=docs/results/split_equality.md]
+    python -m experiments.split_equality [--quick] [--programs=3000] [--seed=0] [--out=docs/results/split_equality.md]
 
 Random training steps of 2 to 8 examples in 2 to 4 parts, and the small twin of every workload in two. For each it says
 the largest difference over the largest number of a tensor; of workloads also the share of the time of ops that work on
@@ -35,7 +35,7 @@ from tf_placer.transform.split.equality import (
 _QUICK = flags.DEFINE_boolean("quick", False, "Fewer programs, and small workloads of fewer than 3,000 ops.")
 _PROGRAMS = flags.DEFINE_integer("programs", 3000, "Random training steps; 60 with --quick.", lower_bound=1)
 _SEED = flags.DEFINE_integer("seed", 0, "Of the first random step.", lower_bound=0)
-_PAGE = flags.DEFINE_string("page", "docs/results/split_equality.md", "The page to write.")
+_OUT = flags.DEFINE_string("out", "docs/results/split_equality.md", "The page to write.")
 
 BATCHES = (5, 6, 7, 2, 3, 8)
 _QUICK_PROGRAMS, _QUICK_OPS = 60, 3000
@@ -119,7 +119,7 @@ def main(argv: list[str]) -> None:
         wrong += complaints
     for line in wrong:
         print(line)
-    write_atomically(pathlib.Path(_PAGE.value), page(programs, largest, whole, rows, len(wrong)).encode())
+    write_atomically(pathlib.Path(_OUT.value), page(programs, largest, whole, rows, len(wrong)).encode())
 
 
 if __name__ == "__main__":
