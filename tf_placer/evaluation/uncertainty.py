@@ -180,8 +180,9 @@ _TIMES_ESTIMATES = 4  # that the estimates count as often as one draw: a third o
 class RobustEvaluator(SampleAverageEvaluator):
     """The mean step time over the estimates, for a third, and a few draws of what is not known.
 
-    The estimates are the likeliest of all, and a plan shall lose little where they are right. All times of a draw but the links' latencies are scaled so that the best single device takes as long as by the
-    estimates: a plan shall gain where others gain little, and no draw counts for more because everything is slow in it.
+    The estimates are the likeliest of all, and a plan shall lose little where they are right. All times of a draw but
+    the links' latencies are scaled so that the best single device takes as long as by the estimates: a plan shall gain
+    where others gain little, and no draw counts for more because everything is slow in it.
 
     evaluator = RobustEvaluator(problem)
     result = search(problem, evaluator=evaluator)  # told in times by the estimates
