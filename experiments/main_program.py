@@ -72,6 +72,11 @@ def _check(name: str, value: object) -> None:
         elif name in ("workload", "workloads"):
             for workload in _words(value):
                 workloads.check_name(workload)
+        elif name == "programs" and isinstance(value, list):
+            for program in value:
+                workload, _, cluster = program.partition(":")
+                workloads.check_name(workload)
+                preset_path(cluster)
         elif name == "page" and not pathlib.Path(str(value)).is_file():
             raise InputError("there is no such file; give the page to read")
         elif name == "picture" and not pathlib.Path(str(value)).parent.is_dir():

@@ -42,6 +42,7 @@ GROUPS = {
         "weights",
         "objective",
         "slow_down",
+        "robust",
         "seed",
         "searches",
         "evaluations",

@@ -23,6 +23,7 @@ from tf_placer.evaluation.uncertainty import (
 )
 from tf_placer.planners.local_search import LocalSearchConfig, SimulatedLocalSearch
 from tf_placer.problem.decisions import Decisions
+from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.search.known import Budget
 
@@ -85,15 +86,17 @@ def test_draws_are_the_seeds():
 
 def test_survival_counts_the_draws_in_which_a_plan_is_faster():
     problem = problem_of([10**6] * 4, [(0, 2), (1, 3)], 1)  # two chains
-    split, one = Decisions([[0, 1, 0, 1]]), Decisions([[0, 0, 0, 0]])
-    found = survival(problem, split, {"one": one, "same": split})
+    split, one = Placement(problem, [0, 1, 0, 1]), Placement(problem, [0, 0, 0, 0])
+    found = survival(split, {"one": one, "same": split})
     assert found.draws == draws_of(problem) == 100
     assert found.faster_than == {"one": 100, "same": 0}
     # A message that takes about as long as it gains.
     dear = problem_of([10**6] * 3, [(0, 2), (1, 2)], 10**6)
-    among = survival(dear, Decisions([[0, 1, 0]]), {"one": Decisions([[0, 0, 0]])}).faster_than["one"]
+    rows = [0, 1, 0], [0, 0, 0]
+    across, one = (Placement(dear, row) for row in rows)
+    among = survival(across, {"one": one}).faster_than["one"]
     assert 20 < among < 80
-    step_ns = drawn_step_ns(dear, Decisions([[0, 1, 0], [0, 0, 0]]), 100, 0)
+    step_ns = drawn_step_ns(dear, Decisions(rows), 100, 0)
     assert (step_ns[:, 0] < step_ns[:, 1]).sum() == among
 
 
