@@ -67,6 +67,8 @@ def _check(name: str, value: object) -> None:
         if name == "out":
             out = pathlib.Path(str(value))
             check_writable(out.parent if out.suffix else out, f"--out={value}")
+        elif name == "figures":
+            check_writable(pathlib.Path(str(value)).parent, f"--figures={value}")
         elif name == "leave_out":
             without(read_course(seed=0), list(_words(value)))
         elif name in ("workload", "workloads"):

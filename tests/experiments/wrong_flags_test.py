@@ -21,6 +21,7 @@ NAMES = sorted(
 # Of texts and lists: values that cannot be. FILE is there.
 OF_NAME = {
     "cluster": ("k40x3", "nowhere.toml"),
+    "figures": ("FILE/figures.json",),
     "leave_out": ("gnmd", "gnmt,wavenett"),
     "method": ("hpd",),
     "out": ("FILE", "FILE/out", "FILE/out.npz"),

@@ -70,7 +70,9 @@ def test_half_of_eight_chains_of_six_ops_exceeds_the_bound_by_one_crossing():
 
 
 def test_the_source_crosses_once_however_many_chains_are_over_there():
-    problem = multi_branch_problem(without_overheads(Cluster.preset("k40x2")), branches=4, depth=1, tensor_bytes=1 << 26)
+    problem = multi_branch_problem(
+        without_overheads(Cluster.preset("k40x2")), branches=4, depth=1, tensor_bytes=1 << 26
+    )
     # The source alone on GPU:0. It takes 6.7 ms to cross, an op 1 ms: four times would show.
     crossing_ns = 5_000 + 6_710_887  # 67,108,864 bytes at 10 bytes a ns, rounded up
     [runtime_s] = SimulatedEvaluator(problem).evaluate(np.array([[0, 1, 1, 1, 1, 1]])).runtime_s
