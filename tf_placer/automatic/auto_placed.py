@@ -33,6 +33,7 @@ from tf_placer.automatic.plan import keep
 from tf_placer.automatic.signature import Signature, is_tracing, placed_signature
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
+from tf_placer.base.eager import outside_functions
 from tf_placer.base.files import write_atomically
 from tf_placer.base.tensorflow_message import told
 from tf_placer.evaluation.runtime import RuntimeEvaluator
@@ -182,7 +183,7 @@ class AutoPlaced(WrappingFunction):
         trial = self._signatures[id(concrete)].trial
         if trial is not None:
             try:
-                with tf.init_scope():
+                with outside_functions():
                     trial.end()
             except Exception as error:  # noqa: BLE001 - as where it is placed without a trial
                 self._tell(_one_line(error), error)
@@ -192,7 +193,7 @@ class AutoPlaced(WrappingFunction):
 
     def _take_back(self) -> None:
         """Undoes all placements, of variables too: what XLA compiles finds them on its own device only."""
-        with _PLACING, tf.init_scope():
+        with _PLACING, outside_functions():
             for key, signature in reversed(list(self._signatures.items())):
                 try:
                     self._signatures[key] = signature.taken_back()
@@ -360,7 +361,7 @@ class AutoPlaced(WrappingFunction):
         if id(concrete) not in self._signatures:
             with _PLACING:
                 if id(concrete) not in self._signatures:
-                    with tf.init_scope():
+                    with outside_functions():
                         self._signatures[id(concrete)] = self._placed_or_as_it_is(concrete, inputs)
         return self._signatures[id(concrete)]
 

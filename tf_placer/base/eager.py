@@ -28,6 +28,26 @@ def eagerly() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def outside_functions() -> Iterator[None]:
+    """Runs the block as ``tf.init_scope`` does, and a variable made there is none of the function being traced.
+
+    In ``tf.init_scope`` the variable creators of that function still see each new variable. It would be traced a second
+    time for it, and may not make another then; but what a search makes is its own.
+    """
+    with tf.init_scope():
+        if tf.executing_eagerly() and _is_traced_around():
+            with tf.Graph().as_default(), eager_mode():
+                yield
+        else:
+            yield
+
+
+def _is_traced_around() -> bool:
+    graph = tf.compat.v1.get_default_graph()
+    return bool(graph.building_function)
+
+
 def _shapes_are_numbers() -> bool:
     return isinstance(tf.TensorShape([1])[0], int)
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 
 import pytest
+import tensorflow as tf
 
 from tests.logical_devices import outcomes_of
+from tf_placer.base.eager import outside_functions
 
 OFF = ("graph", "behavior")
 
@@ -35,3 +37,27 @@ def test_what_has_its_value_in_a_session_is_refused_in_one_line(how: str) -> Non
     assert "of a graph, which has no value; give an array or a tf.TensorSpec" in refused["example"]
     assert "place that graph with Item.from_meta_graph" in refused["capture"]
     assert not any("\n" in text for text in refused.values())
+
+
+def test_a_variable_made_outside_of_functions_is_none_of_theirs() -> None:
+    traces = []
+
+    @tf.function
+    def traced(x: tf.Tensor) -> tf.Tensor:
+        traces.append(tf.executing_eagerly())
+        with outside_functions():
+            made = tf.Variable(2.0)
+            traces.append(tf.executing_eagerly())
+            made.assign_add(1.0)
+            assert float(made) == 3.0
+        return x + 1.0
+
+    assert float(traced(tf.constant(1.0))) == 2.0
+    assert traced(tf.constant([1.0])).shape == (1,)  # traced again, and it may make a variable again
+    assert traces == [False, True] * 2
+
+
+def test_outside_of_functions_nothing_changes_where_there_is_none() -> None:
+    before = tf.compat.v1.get_default_graph()
+    with outside_functions():
+        assert tf.executing_eagerly() and tf.compat.v1.get_default_graph() is before
