@@ -43,7 +43,9 @@ def main(argv: list[str]) -> None:
     compared = compare(rows)
     test_ids = {row.id for row in read_rows(TEST_ROWS)}
     page = as_markdown(compared, [one for one in compared if one.row.id in test_ids])
-    write_atomically(pathlib.Path(_OUT.value) / "gpu_fidelity.md", page)
+    out = pathlib.Path(_OUT.value)
+    out.mkdir(parents=True, exist_ok=True)
+    write_atomically(out / "gpu_fidelity.md", page)
     write_atomically(pathlib.Path(_FIGURES.value), json.dumps(figures(compared), indent=1) + "\n")
     print(page)
 
