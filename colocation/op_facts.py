@@ -53,6 +53,8 @@ FACTS: Mapping[str, str] = {
     "makes_array": "makes a TensorFlow 1 array or stack",
     "puts": "keeps the input of this number in an array or on a stack",
     "takes": "takes one element, or several, out of an array or a stack",
+    # The batch.
+    "split": "RULE or RULE:ARGUMENT, by which its copies work on parts of the batch (``tf_placer/transform/split``)",
     # Costs.
     "work": "formula of its FLOPs and bytes (``tf_placer/costs/formulas.py``)",
     "update": "PASSES,OPERATIONS over a gradient-sized buffer (variable, slots and gradient), and per element",
@@ -71,34 +73,55 @@ FACTS: Mapping[str, str] = {
 
 _TABLE = """
 # Element by element.
-work=arithmetic | BiasAddV1 CheckNumericsV2 Complex Conj Equal Greater GreaterEqual Imag Invert IsFinite IsInf IsNan
-  LeftShift Less LessEqual NotEqual Real RightShift Snapshot
-work=arithmetic into=0:0 | BiasAdd Ceil ClipByValue Floor LogicalNot Rint Round Sign
-work=arithmetic into=0:0 same_shape | Abs LeakyRelu Relu Relu6 Square
-work=arithmetic into=0:0 same_shape additive | Neg
-work=arithmetic into=0:0,1 | BitwiseAnd BitwiseOr BitwiseXor LeakyReluGrad LogicalAnd LogicalOr Maximum Minimum Mul
-  MulNoNan Relu6Grad ReluGrad SquaredDifference Sub
-work=arithmetic into=0:0,1 additive | Add AddV2
-work=arithmetic into=0:1,2 | Select SelectV2
-work=arithmetic same_shape | Cast OnesLike ZerosLike
-work=arithmetic same_shape view=0 | CheckNumerics
+work=arithmetic split=bias | BiasAddV1
+work=arithmetic split=elementwise | CheckNumericsV2 Complex Equal Greater GreaterEqual Invert IsFinite IsInf IsNan
+  LeftShift Less LessEqual NotEqual RightShift
+work=arithmetic split=linear | Conj Imag Real
+work=arithmetic split=linear:moves | Snapshot
+work=arithmetic into=0:0 split=bias | BiasAdd
+work=arithmetic into=0:0 split=elementwise | Ceil ClipByValue Floor LogicalNot Rint Round Sign
+work=arithmetic into=0:0 same_shape split=elementwise | Abs LeakyRelu Relu Relu6 Square
+work=arithmetic into=0:0 same_shape additive split=linear | Neg
+work=arithmetic into=0:0,1 split=elementwise | BitwiseAnd BitwiseOr BitwiseXor LeakyReluGrad LogicalAnd LogicalOr
+  Maximum Minimum MulNoNan Relu6Grad ReluGrad SquaredDifference
+work=arithmetic into=0:0,1 split=scale:both | Mul
+work=arithmetic into=0:0,1 split=add | Sub
+work=arithmetic into=0:0,1 additive split=add | Add AddV2
+work=arithmetic into=0:1,2 split=select | Select
+work=arithmetic into=0:1,2 split=elementwise | SelectV2
+work=arithmetic same_shape split=cast | Cast
+work=arithmetic same_shape split=elementwise | OnesLike ZerosLike
+work=arithmetic same_shape view=0 split=elementwise | CheckNumerics
 work=add_n | AccumulateNV2
-work=add_n into=0:any additive | AddN
-work=division into=0:0 | Inv Reciprocal Softsign
-work=division into=0:0 same_shape | Rsqrt Sqrt
-work=division into=0:0,1 | Div DivNoNan FloorDiv FloorMod InvGrad Mod RealDiv ReciprocalGrad RsqrtGrad SoftsignGrad
-  SqrtGrad TruncateDiv TruncateMod Xdivy
-work=transcendental | Ndtri Xlog1py
-work=transcendental into=0:0 | Acos Acosh Asin Asinh Atan Atanh Cos Cosh Digamma Erf Erfc Erfinv Expm1 Lgamma Log1p Sin
-  Sinh Tan
-work=transcendental into=0:0 same_shape | Elu Exp Log Selu Sigmoid Softplus Tanh
-work=transcendental into=0:0,1 | Atan2 EluGrad Pow SeluGrad SigmoidGrad SoftplusGrad TanhGrad Xlogy
+work=add_n into=0:any additive split=add | AddN
+work=division into=0:0 split=elementwise | Inv Reciprocal Softsign
+work=division into=0:0 same_shape split=elementwise | Rsqrt Sqrt
+work=division into=0:0,1 split=scale:first | Div RealDiv
+work=division into=0:0,1 split=elementwise | DivNoNan FloorDiv FloorMod InvGrad Mod ReciprocalGrad RsqrtGrad
+  SoftsignGrad SqrtGrad TruncateDiv TruncateMod Xdivy
+work=transcendental split=elementwise | Ndtri Xlog1py
+work=transcendental into=0:0 split=elementwise | Acos Acosh Asin Asinh Atan Atanh Cos Cosh Digamma Erf Erfc Erfinv
+  Expm1 Lgamma Log1p Sin Sinh Tan
+work=transcendental into=0:0 same_shape split=elementwise | Elu Exp Log Selu Sigmoid Softplus Tanh
+work=transcendental into=0:0,1 split=elementwise | Atan2 EluGrad Pow SeluGrad SigmoidGrad SoftplusGrad TanhGrad Xlogy
 
 # Reductions, and random numbers.
-work=reduction | All Any ArgMax ArgMin BiasAddGrad Cumprod Cumsum EuclideanNorm InTopKV2 L2Loss Max Mean Min Prod Sum
-  TopKV2
-work=softmax into=0:0 | LogSoftmax Softmax
-work=softmax into=1:0 | SoftmaxCrossEntropyWithLogits SparseSoftmaxCrossEntropyWithLogits
+work=reduction split=reduction:all | All
+work=reduction split=reduction:any | Any
+work=reduction split=along_axis:1,drops | ArgMax ArgMin
+work=reduction split=bias_gradient | BiasAddGrad
+work=reduction split=along_axis:1 | Cumprod Cumsum
+work=reduction split=reduction:norm | EuclideanNorm
+work=reduction split=rows:0,1 | InTopKV2
+work=reduction split=sum_of_squares | L2Loss
+work=reduction split=reduction:max | Max
+work=reduction split=reduction:mean | Mean
+work=reduction split=reduction:min | Min
+work=reduction split=reduction:product | Prod
+work=reduction split=reduction:add | Sum
+work=reduction split=inner:1 | TopKV2
+work=softmax into=0:0 split=inner:1 | LogSoftmax Softmax
+work=softmax into=1:0 split=rows:0,1 | SoftmaxCrossEntropyWithLogits SparseSoftmaxCrossEntropyWithLogits
 work=draw | Multinomial RandomShuffle RandomStandardNormal RandomUniform RandomUniformInt RngReadAndSkip RngSkip
   StatefulStandardNormalV2 StatefulTruncatedNormal StatefulUniform StatefulUniformFullInt StatefulUniformInt
   StatelessMultinomial StatelessRandomGetAlg StatelessRandomGetKeyCounter StatelessRandomGetKeyCounterAlg
@@ -107,44 +130,75 @@ work=draw | Multinomial RandomShuffle RandomStandardNormal RandomUniform RandomU
   StatelessTruncatedNormal StatelessTruncatedNormalV2 TruncatedNormal
 
 # Layers of networks.
-work=matmul | MatMul
-work=batch_matmul | BatchMatMul BatchMatMulV2 BatchMatMulV3
-work=einsum | Einsum
-work=convolution channels_last onednn | Conv2D
-work=convolution channels_last undilated ungrouped=0,1 onednn | Conv3D
-work=convolution_input_gradient channels_last undilated ungrouped=-1,1 onednn | Conv3DBackpropInputV2
-work=convolution_input_gradient channels_last undilated ungrouped=-1,1 onednn onednn_groups | Conv2DBackpropInput
-work=convolution_filter_gradient channels_last undilated ungrouped=0,-1 onednn | Conv3DBackpropFilterV2
-work=convolution_filter_gradient channels_last undilated ungrouped=0,-1 onednn onednn_groups | Conv2DBackpropFilter
-work=depthwise channels_last undilated onednn | DepthwiseConv2dNative
-work=depthwise_input_gradient channels_last onednn | DepthwiseConv2dNativeBackpropInput
-work=depthwise_filter_gradient channels_last onednn | DepthwiseConv2dNativeBackpropFilter
-channels_last | Conv MaxPool3DGradGrad MaxPoolGradGradV2 MaxPoolGradV2 MaxPoolV2
+work=matmul split=matmul | MatMul
+work=batch_matmul split=batch_matmul | BatchMatMul BatchMatMulV2 BatchMatMulV3
+work=einsum split=einsum | Einsum
+work=convolution channels_last onednn split=rows:0 | Conv2D
+work=convolution channels_last undilated ungrouped=0,1 onednn split=rows:0 | Conv3D
+work=convolution_input_gradient channels_last undilated ungrouped=-1,1 onednn split=sized_rows:2 |
+  Conv3DBackpropInputV2
+work=convolution_input_gradient channels_last undilated ungrouped=-1,1 onednn onednn_groups split=sized_rows:2 |
+  Conv2DBackpropInput
+work=convolution_filter_gradient channels_last undilated ungrouped=0,-1 onednn split=filter_gradient |
+  Conv3DBackpropFilterV2
+work=convolution_filter_gradient channels_last undilated ungrouped=0,-1 onednn onednn_groups split=filter_gradient |
+  Conv2DBackpropFilter
+work=depthwise channels_last undilated onednn split=rows:0 | DepthwiseConv2dNative
+work=depthwise_input_gradient channels_last onednn split=sized_rows:2 | DepthwiseConv2dNativeBackpropInput
+work=depthwise_filter_gradient channels_last onednn split=filter_gradient | DepthwiseConv2dNativeBackpropFilter
+channels_last | Conv MaxPool3DGradGrad MaxPoolGradGradV2
+channels_last split=rows:0,1,2 | MaxPoolGradV2
+channels_last split=rows:0 | MaxPoolV2
 # Of ``MaxPoolGradV2`` and the like the window is an input.
-channels_last unpooled_channels | MaxPoolGradGrad
+channels_last unpooled_channels split=rows:0,1,2 | MaxPoolGradGrad
 work=pool | MaxPoolWithArgmax
-work=pool channels_last onednn | MaxPool
-work=pool channels_last unpooled_channels onednn | MaxPool3D
-work=pool channels_last unpooled_channels onednn onednn_channels | AvgPool AvgPool3D
-work=pool_gradient channels_last unpooled_channels onednn | AvgPool3DGrad AvgPoolGrad
-work=pool_gradient channels_last unpooled_channels pool=MaxPool | MaxPoolGrad
-work=pool_gradient channels_last unpooled_channels pool=MaxPool3D | MaxPool3DGrad
-work=batch_normalization | FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3
-work=batch_normalization_gradient channels_last_in_inference | FusedBatchNormGrad FusedBatchNormGradV2
-  FusedBatchNormGradV3
+work=pool channels_last onednn split=rows:0 | MaxPool
+work=pool channels_last unpooled_channels onednn split=rows:0 | MaxPool3D
+work=pool channels_last unpooled_channels onednn onednn_channels split=rows:0 | AvgPool AvgPool3D
+work=pool_gradient channels_last unpooled_channels onednn split=sized_rows:1 | AvgPool3DGrad AvgPoolGrad
+work=pool_gradient channels_last unpooled_channels pool=MaxPool split=rows:0,1,2 | MaxPoolGrad
+work=pool_gradient channels_last unpooled_channels pool=MaxPool3D split=rows:0,1,2 | MaxPool3DGrad
+work=batch_normalization split=normalization | FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3
+work=batch_normalization_gradient channels_last_in_inference split=normalization_gradient | FusedBatchNormGrad
+  FusedBatchNormGradV2 FusedBatchNormGradV3
 
 # What moves data.
-work=copy_all | BatchToSpaceND Concat ConcatV2 ConjugateTranspose DeepCopy InplaceUpdate MatrixBandPart MatrixDiagV3
-  MatrixSetDiagV3 MirrorPad MirrorPadGrad Pack Pad PadV2 ResizeBilinear ResizeBilinearGrad ResizeNearestNeighbor
-  ResizeNearestNeighborGrad Reverse ReverseSequence ReverseV2 Roll SpaceToBatchND Split SplitV StridedSliceGrad Tile
-  Unpack
-work=copy_all additive | Transpose
-work=copy_all channels_last | DepthToSpace SpaceToDepth
-work=copy_part | BroadcastTo MatrixDiagPartV3 Slice StridedSlice
-work=fill | BroadcastArgs BroadcastGradientArgs ConcatOffset Empty Fill InvertPermutation LinSpace OneHot Range
-work=gather | Gather GatherNd GatherV2
-work=scatter_into_new | ScatterNd SegmentSumV2 UniqueV2 UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd
-  UnsortedSegmentSum
+work=copy_all split=batch_to_space | BatchToSpaceND
+work=copy_all split=concat:first | Concat
+work=copy_all split=concat:last | ConcatV2
+work=copy_all split=transpose | ConjugateTranspose
+work=copy_all | DeepCopy InplaceUpdate MatrixSetDiagV3 Reverse
+work=copy_all split=inner:2 | MatrixBandPart
+work=copy_all split=inner:1 | MatrixDiagV3
+work=copy_all split=pad | MirrorPad MirrorPadGrad Pad PadV2
+work=copy_all split=pack | Pack
+work=copy_all split=rows:0 | ResizeBilinear ResizeNearestNeighbor ResizeNearestNeighborGrad
+work=copy_all split=rows:0,1 | ResizeBilinearGrad
+work=copy_all split=reverse_sequence | ReverseSequence
+work=copy_all split=along_axis:1 | ReverseV2
+work=copy_all split=along_axis:2 | Roll
+work=copy_all split=space_to_batch | SpaceToBatchND
+work=copy_all split=divide:1,0 | Split
+work=copy_all split=divide:0,2 | SplitV
+work=copy_all split=strided_cut_gradient | StridedSliceGrad
+work=copy_all split=tile | Tile
+work=copy_all split=unpack | Unpack
+work=copy_all additive split=transpose | Transpose
+work=copy_all channels_last split=rows:0 | DepthToSpace SpaceToDepth
+work=copy_part split=broadcast | BroadcastTo
+work=copy_part split=inner:2 | MatrixDiagPartV3
+work=copy_part split=cut | Slice
+work=copy_part split=strided_cut | StridedSlice
+work=fill | BroadcastArgs BroadcastGradientArgs ConcatOffset Empty Fill InvertPermutation LinSpace Range
+work=fill split=one_hot | OneHot
+work=gather split=gather | Gather GatherV2
+work=gather split=gather_nd | GatherNd
+work=scatter_into_new split=scatter | ScatterNd
+work=scatter_into_new | SegmentSumV2 UniqueV2
+work=scatter_into_new split=segments:max | UnsortedSegmentMax
+work=scatter_into_new split=segments:min | UnsortedSegmentMin
+work=scatter_into_new split=segments:product | UnsortedSegmentProd
+work=scatter_into_new split=segments:add | UnsortedSegmentSum
 work=scatter_into_new size=bins | Bincount DenseBincount
 work=scatter_into_new size=second_elements | DynamicPartition
 work=scatter_into_new size=indices | DynamicStitch ParallelDynamicStitch
@@ -183,7 +237,8 @@ work=update update=7,20 | ApplyFtrl ApplyFtrlV2 ResourceApplyFtrl ResourceApplyF
 work=update update=9,14 | ApplyCenteredRMSProp ResourceApplyCenteredRMSProp
 work=update update=9,15 | ResourceApplyAdamWithAmsgrad
 work=assign | Assign
-work=gather reads_variable | ResourceGather ResourceGatherNd
+work=gather reads_variable split=gather_variable | ResourceGather
+work=gather reads_variable | ResourceGatherNd
 work=scatter_into_variable | ResourceScatterAdd ResourceScatterDiv ResourceScatterMax ResourceScatterMin
   ResourceScatterMul ResourceScatterNdAdd ResourceScatterNdMax ResourceScatterNdMin ResourceScatterNdSub
   ResourceScatterNdUpdate ResourceScatterSub ResourceScatterUpdate ScatterAdd ScatterDiv ScatterMax ScatterMin
@@ -209,18 +264,20 @@ work=free | AssignVariableOp DestroyTemporaryVariable
 work=free | ControlTrigger NoOp
 # Same buffer, new shape or type.
 work=free view=0 | Bitcast
-work=free view=0 same_buffer | ExpandDims
-work=free view=0 same_buffer additive | Reshape Squeeze
+work=free view=0 same_buffer split=expand_dims | ExpandDims
+work=free view=0 same_buffer additive split=reshape | Reshape
+work=free view=0 same_buffer additive split=squeeze | Squeeze
 # Static here: a few host integers.
 work=free metadata | Rank Shape ShapeN Size
 # Hands on its input, an argument or a result.
 work=free any_device | _Retval
 work=free any_device held_elsewhere | _Arg
 work=free any_device view=0 | PlaceholderWithDefault
-work=free view=0 | EnsureShape PreventGradient
-work=free view=0 same_buffer same_shape | StopGradient
-work=free view=0 same_buffer same_shape additive | Identity
-work=free forwards_resources | IdentityN
+work=free view=0 split=as_identity | EnsureShape
+work=free view=0 split=linear:moves | PreventGradient
+work=free view=0 same_buffer same_shape split=linear:moves | StopGradient
+work=free view=0 same_buffer same_shape additive split=linear:moves | Identity
+work=free forwards_resources split=each | IdentityN
 work=free keeps_reference | RefIdentity RefSelect
 work=free | LoopCond
 work=free enter same_buffer | Enter
@@ -241,10 +298,11 @@ branch | Case If StatelessCase StatelessIf
 call forwards_resources | PartitionedCall StatefulPartitionedCall
 forwards_resources | DeleteMultiDeviceIterator ExperimentalGroupByReducerDataset ExperimentalGroupByWindowDataset
   ExperimentalMapAndBatchDataset ExperimentalParallelInterleaveDataset ExperimentalScanDataset
-  ExperimentalTakeWhileDataset FilterDataset FlatMapDataset GeneratorDataset GroupByReducerDataset GroupByWindowDataset
-  InterleaveDataset LegacyParallelInterleaveDatasetV2 MapAndBatchDataset MapDataset ParallelFilterDataset
-  ParallelInterleaveDataset ParallelInterleaveDatasetV2 ParallelInterleaveDatasetV3 ParallelInterleaveDatasetV4
-  ParallelMapDataset ParallelMapDatasetV2 ReduceDataset RpcServerRegister ScanDataset TakeWhileDataset
+  ExperimentalTakeWhileDataset FilterDataset FlatMapDataset GeneratorDataset GroupByReducerDataset
+  GroupByWindowDataset InterleaveDataset LegacyParallelInterleaveDatasetV2 MapAndBatchDataset MapDataset
+  ParallelFilterDataset ParallelInterleaveDataset ParallelInterleaveDatasetV2 ParallelInterleaveDatasetV3
+  ParallelInterleaveDatasetV4 ParallelMapDataset ParallelMapDatasetV2 ReduceDataset RpcServerRegister ScanDataset
+  TakeWhileDataset
 local_variant | IteratorGetNextAsOptional OptionalFromValue OptionalNone
 python | EagerPyFunc PyFunc PyFuncStateless
 prints | Print PrintV2
@@ -252,6 +310,19 @@ table | HashTable HashTableV2
 fills_table | InitializeTable InitializeTableFromTextFile InitializeTableFromTextFileV2 InitializeTableV2
   LookupTableImport LookupTableImportV2
 iterator_read | IteratorGetNext IteratorGetNextSync
+
+# What moves all that it reads and makes, as far as is known of its cost.
+split=elementwise | Angle ApproximateEqual AsString BesselI0e BesselI1e Betainc Bucketize ComplexAbs Igamma
+  IgammaGradA Igammac NextAfter Polygamma PopulationCount RegexReplace StaticRegexFullMatch StaticRegexReplace
+  StringJoin StringLength StringLower StringStrip StringToHashBucketFast StringToNumber StringUpper Substr Zeta
+split=along_axis:1 | CumulativeLogsumexp
+split=inner:1 | AdjustHue AdjustSaturation FFT HSVToRGB IFFT IRFFT NthElement RFFT RGBToHSV
+split=inner:2 | Cholesky FFT2D IFFT2D LogMatrixDeterminant MatrixDeterminant MatrixInverse Qr SelfAdjointEigV2 Svd
+split=inner:2,2 | CholeskyGrad MatrixSolve
+split=inner:3 | AdjustContrastv2
+split=rows:0 | Dilation2D ExtractImagePatches LRN ResizeArea ResizeBicubic
+split=rows:0,1 | LowerBound UpperBound
+split=rows:0,1,2 | LRNGrad
 """
 
 

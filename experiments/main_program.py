@@ -67,11 +67,18 @@ def _check(name: str, value: object) -> None:
         if name == "out":
             out = pathlib.Path(str(value))
             check_writable(out.parent if out.suffix else out, f"--out={value}")
+        elif name == "figures":
+            check_writable(pathlib.Path(str(value)).parent, f"--figures={value}")
         elif name == "leave_out":
             without(read_course(seed=0), list(_words(value)))
         elif name in ("workload", "workloads"):
             for workload in _words(value):
                 workloads.check_name(workload)
+        elif name == "programs" and isinstance(value, list):
+            for program in value:
+                workload, _, cluster = program.partition(":")
+                workloads.check_name(workload)
+                preset_path(cluster)
         elif name == "page" and not pathlib.Path(str(value)).is_file():
             raise InputError("there is no such file; give the page to read")
         elif name == "picture" and not pathlib.Path(str(value)).parent.is_dir():

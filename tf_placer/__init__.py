@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tf_placer.search.known import methods
     from tf_placer.search.recorder import SearchResult
     from tf_placer.search.search import search
+    from tf_placer.transform.split.split_batch import split
 
 __all__ = [
     "Cluster",
@@ -51,6 +52,7 @@ __all__ = [
     "pinned",
     "placed_function",
     "search",
+    "split",
     "write_timeline",
 ]
 
@@ -78,6 +80,7 @@ make_lazy(
         "pinned": "tf_placer.problem.pins",
         "placed_function": "tf_placer.rewrite.placed_function",
         "search": "tf_placer.search.search",
+        "split": "tf_placer.transform.split.split_batch",
         "write_timeline": "tf_placer.presentation.chrome_trace",
     },
 )

@@ -18,6 +18,8 @@ from experiments.studies.cells import NOT_RUN, OK, OUT_OF_MEMORY, Filled
 from experiments.studies.formats import csv_text, header, is_nan, line, png
 from experiments.studies.study import ONE_ACCELERATOR, Study
 from tf_placer.base.files import write_atomically
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.report.gpu_fidelity import fidelity_sentences
 
 _GIB = 2**30
 _MARKERS = "os^vD<>P*hX"
@@ -86,6 +88,7 @@ def as_markdown(study: Study, rows: Sequence[Filled], command: str) -> str:
         *_variants(study),
         "",
         "Step times are simulated, so they are not the paper's; what can be compared is who fits and who is faster.",
+        *_fidelity(study),
     ]
     if len(rows) < len(study.rows):
         lines += ["", f"Not complete: {len(rows)} of {len(study.rows)} rows are done."]
@@ -93,6 +96,12 @@ def as_markdown(study: Study, rows: Sequence[Filled], command: str) -> str:
     for filled in rows:
         lines += ["", f"## {filled.row.name}", "", *_section(study, filled)]
     return "\n".join(lines) + "\n"
+
+
+def _fidelity(study: Study) -> list[str]:
+    """How far the simulated GPUs of a table are from real ones, a sentence for each model."""
+    clusters = sorted({row.cluster for row in study.rows})
+    return list(dict.fromkeys(s for name in clusters for s in fidelity_sentences(Cluster.preset(name))))
 
 
 def draw(study: Study, rows: Sequence[Filled]) -> bytes:

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import types
 
 import pytest
-from absl import flags
 
-import experiments
+from tests.experiments.without_flags import loaded
 from tests.tf_placer.base.warm_workers import WarmWorkers
 
 
 @pytest.fixture(scope="module")
 def experiment() -> types.ModuleType:
-    """The module, without its flags, whose names others have, too."""
-    module = importlib.import_module(f"{experiments.__name__}.memory_fidelity")
-    for flag in flags.FLAGS.flags_by_module_dict().get(module.__name__, []):
-        delattr(flags.FLAGS, flag.name)
+    module, _ = loaded("memory_fidelity")
     return module
 
 

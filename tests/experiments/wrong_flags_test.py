@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import pathlib
 import sys
 
@@ -12,6 +11,7 @@ from absl import flags
 import experiments
 from experiments.main_program import status_of
 from tests.conformance.wrong_flag_values import wrong_values
+from tests.experiments.without_flags import loaded
 
 NAMES = sorted(
     path.stem
@@ -21,33 +21,24 @@ NAMES = sorted(
 # Of texts and lists: values that cannot be. FILE is there.
 OF_NAME = {
     "cluster": ("k40x3", "nowhere.toml"),
+    "figures": ("FILE/figures.json",),
     "leave_out": ("gnmd", "gnmt,wavenett"),
     "method": ("hpd",),
     "out": ("FILE", "FILE/out", "FILE/out.npz"),
     "page": ("nowhere.md",),
     "picture": ("nowhere/picture.png", "FILE/picture.png"),
+    "programs": ("dense_smal:k40x2", "dense_small:k40x3", "dense_small"),
     "sizes": ("0", "10,ten", "-5"),
     "workload": ("dense_smal",),
     "workloads": ("dense_smal", "dense_small,dense_smal"),
 }
 
 
-def flags_of(name: str) -> flags.FlagValues:
-    """The flags that an experiment adds, which are then gone: the next one may call its own alike."""
-    own = flags.FlagValues()
-    module = importlib.import_module(f"experiments.{name}")
-    for flag in flags.FLAGS.flags_by_module_dict().get(module.__name__, []):
-        own[flag.name] = flag
-    for flag in own:
-        delattr(flags.FLAGS, flag)
-    return own
-
-
 @pytest.fixture(scope="module")
 def flags_by_name() -> dict[str, flags.FlagValues]:
     # What other tests have loaded in this process comes first: two programs cannot have a flag of one name at a time.
     loaded_first = sorted(NAMES, key=lambda name: f"experiments.{name}" not in sys.modules)
-    return {name: flags_of(name) for name in loaded_first}
+    return {name: loaded(name)[1] for name in loaded_first}
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -108,7 +108,7 @@ def place_arguments(folder: pathlib.Path, **changed: str | None) -> list[str]:
 
 def test_place_writes_summary_placement_and_graph(tmp_path: pathlib.Path) -> None:
     out = tmp_path / "deep" / "out"
-    status, text = command(*place_arguments(out, seed="3"))
+    status, text = command(*place_arguments(out, seed="3", write="method"))
     assert status == 0, text
     assert sorted(path.name for path in out.iterdir()) == [
         "placed_graph.pb",

@@ -264,6 +264,10 @@ class Cluster:
         """[D] int64, see ``Device``."""
         return self._of_devices("join_ns", np.int64)
 
+    def dispatch_ns(self) -> np.ndarray:
+        """[D] int64, see ``Device``."""
+        return self._of_devices("dispatch_ns", np.int64)
+
     def streams(self) -> np.ndarray:
         """[D] int32, ops that each device runs at once."""
         return self._of_devices("streams", np.int32)
@@ -275,6 +279,10 @@ class Cluster:
     def link_bytes_per_s(self) -> np.ndarray:
         """[D, D] int64, from row to column; at least 1, also on the (unused) diagonal."""
         return np.maximum(self._of_links("bytes_per_s"), 1)
+
+    def link_tensor_ns(self) -> np.ndarray:
+        """[D, D] int64, from row to column, see ``Link``; 0 on the diagonal."""
+        return self._of_links("tensor_ns")
 
     def link_chores(self) -> dict[str, np.ndarray]:
         """[D, D] int64 each, from row to column: ``link_send_ns`` and the other three of ``Link``."""
@@ -315,12 +323,17 @@ class Cluster:
         for device in self.devices:
             lines += ["", "[[device]]"]
             values = dataclasses.asdict(device)
-            lines += [f"{key} = {_toml_value(value)}" for key, value in values.items() if value != ""]
+            lines += [
+                f"{key} = {_toml_value(value)}" for key, value in values.items() if _is_said(key, value)
+            ]
         for link in self._ordered_links():
             values = dataclasses.asdict(link)
             values["source"] = self.devices[link.source].name
             values["target"] = self.devices[link.target].name
-            lines += ["", "[[link]]"] + [f"{key} = {_toml_value(value)}" for key, value in values.items()]
+            lines += ["", "[[link]]"]
+            lines += [
+                f"{key} = {_toml_value(value)}" for key, value in values.items() if _is_said(key, value)
+            ]
         return "\n".join(lines) + "\n"
 
     def fingerprint(self) -> str:
@@ -348,6 +361,14 @@ def given_cluster(name: str, value: object) -> Cluster:
 
 def _is_file(value: object) -> bool:
     return isinstance(value, os.PathLike) or (isinstance(value, str) and value.endswith(".toml"))
+
+
+# Left out at 0, so that a cluster without them has the fingerprint that it had before there were such keys.
+_SAID_ABOVE_0 = ("dispatch_ns", "tensor_ns")
+
+
+def _is_said(key: str, value: str | bool | int | float) -> bool:
+    return value != "" and not (key in _SAID_ABOVE_0 and value == 0)
 
 
 def _toml_value(value: str | bool | int | float) -> str:

@@ -128,10 +128,11 @@ def read_cluster_file(path: str | os.PathLike[str]) -> tuple[str, tuple[Device, 
     - ``[[device]]``: ``name`` (``"GPU:0"`` or a full device string), ``type`` (``"CPU"`` or ``"GPU"``; the
       name's without it), ``model`` (an entry of ``models.toml``; ``generic_gpu`` or ``generic_cpu``)
       and, each replacing the model's value, ``memory_bytes streams peak_flops memory_bytes_per_s launch_ns``;
-      ``newest_first`` (see ``Device``; true for a CPU with an address), ``join_ns`` (0) and ``address``
-      (``"host:port"`` of the task's running server; then every device has one).
+      ``dispatch_ns`` (the model's, else 0), ``newest_first`` (see ``Device``; true for a CPU with an address),
+      ``join_ns`` (0) and ``address`` (``"host:port"`` of the task's running server; then every device has one).
     - ``[[link]]``: ``source``, ``target``, ``latency_ns`` and ``bytes_per_s`` (or ``type``, a link of
-      ``models.toml``), ``channel`` (a channel of its own), ``duplex`` (false): also the way back, and
+      ``models.toml``), ``tensor_ns`` (the type's, else 0), ``channel`` (a channel of its own), ``duplex`` (false): also
+      the way back, and
       ``send_ns send_ps_per_byte receive_ns receive_ps_per_byte`` (0; see ``Link``).
     - ``name``, ``source`` and ``target`` may be lists: the entry is repeated for each (each pair of
       different devices). In ``channel``, ``{source}`` and ``{target}`` stand for the short device names, so
@@ -194,6 +195,7 @@ def _devices(table: TomlTable) -> list[Device]:
     peak_flops = table.positive_float("peak_flops", defaults.get("peak_flops"))
     memory_bytes_per_s = table.positive_float("memory_bytes_per_s", defaults.get("memory_bytes_per_s"))
     launch_ns = table.integer("launch_ns", 0, defaults.get("launch_ns"))
+    dispatch_ns = table.integer("dispatch_ns", 0, defaults.get("dispatch_ns", 0))
     address = table.string("address") if table.has("address") else ""
     # TensorFlow's own executor is behind an address.
     newest_first = table.boolean("newest_first", bool(address) and device_type == "CPU")
@@ -212,6 +214,7 @@ def _devices(table: TomlTable) -> list[Device]:
             newest_first,
             join_ns,
             address,
+            dispatch_ns,
         )
         for name in names
     ]
@@ -239,6 +242,7 @@ def _links(table: TomlTable, devices: tuple[Device, ...]) -> list[Link]:
     defaults = _link_defaults(table)
     latency_ns = table.integer("latency_ns", 0, defaults.get("latency_ns"))
     bytes_per_s = table.positive_float("bytes_per_s", defaults.get("bytes_per_s"))
+    tensor_ns = table.integer("tensor_ns", 0, defaults.get("tensor_ns", 0))
     channel = table.string("channel", "{source} -> {target}")
     duplex = table.boolean("duplex", False)
     chores = {key: table.integer(key, 0, defaults.get(key, 0)) for key in CHORES}
@@ -255,6 +259,7 @@ def _links(table: TomlTable, devices: tuple[Device, ...]) -> list[Link]:
             latency_ns,
             bytes_per_s,
             channel.replace("{source}", short[s]).replace("{target}", short[t]),
+            tensor_ns=tensor_ns,
             **chores,
         )
         for s, t in pairs
@@ -282,6 +287,16 @@ def _position(table: TomlTable, name: str, devices: tuple[Device, ...]) -> int:
 # Presets.
 
 _PRESETS = pathlib.Path(__file__).parent / "presets"
+
+
+def device_of_model(model: str, name: str = "GPU:0") -> Device:
+    """A device of a model of ``models.toml`` alone, for costs of single kernels and of steps on one device.
+
+    Raises:
+      InputError: no such model, or it is not of the name's type.
+    """
+    (device,) = _devices(TomlTable({"name": name, "model": model}, model))
+    return device
 
 
 def preset_names() -> tuple[str, ...]:

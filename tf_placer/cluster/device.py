@@ -40,6 +40,8 @@ class Device:
       join_ns: what a step takes longer when the device takes part in it, in nanoseconds: the call to another worker.
       address: ``host:port`` of the running ``tf.distribute.Server`` of its task; "" for a device that is only
         described, or whose worker is started here.
+      dispatch_ns: time of the host's executor for each kernel that the device is fed with, in nanoseconds. The host is
+        ahead of the device where it can: short kernels wait for it, long ones hide it.
 
     Raises:
       InputError: a field of the wrong type; what is possible in a cluster is checked there (``check_devices``).
@@ -56,11 +58,12 @@ class Device:
     newest_first: bool = False
     join_ns: int = 0
     address: str = ""
+    dispatch_ns: int = 0
 
     def __post_init__(self) -> None:
         for field in ("name", "type", "model"):
             arguments.text(field, getattr(self, field), f"give the device's {field}")
-        for field in ("memory_bytes", "streams", "launch_ns", "join_ns"):
+        for field in ("memory_bytes", "streams", "launch_ns", "join_ns", "dispatch_ns"):
             object.__setattr__(self, field, arguments.whole_number(field, getattr(self, field)))
         for field in ("peak_flops", "memory_bytes_per_s"):
             object.__setattr__(self, field, arguments.number(field, getattr(self, field), finite=True))
@@ -80,6 +83,8 @@ class Link:
       send_ns, send_ps_per_byte: time of the source device that sending a tensor takes, and picoseconds
         of it per byte: 0 where hardware moves the bytes, not where the core that computes copies them.
       receive_ns, receive_ps_per_byte: of the target device, alike.
+      tensor_ns: time of the runtime to hand a tensor over, beside what the wire takes: the tensor is there so much
+        later, and the channel is free meanwhile.
 
     Raises:
       InputError: a field of the wrong type; what is possible in a cluster is checked there (``check_links``).
@@ -94,9 +99,10 @@ class Link:
     send_ps_per_byte: int = 0
     receive_ns: int = 0
     receive_ps_per_byte: int = 0
+    tensor_ns: int = 0
 
     def __post_init__(self) -> None:
-        for field in ("source", "target", "latency_ns", *CHORES):
+        for field in ("source", "target", "latency_ns", "tensor_ns", *CHORES):
             object.__setattr__(self, field, arguments.whole_number(field, getattr(self, field)))
         object.__setattr__(
             self, "bytes_per_s", arguments.number("bytes_per_s", self.bytes_per_s, finite=True)
@@ -195,7 +201,7 @@ def check_devices(devices: tuple[Device, ...]) -> None:
             raise InputError(
                 f"device {device.name!r} has streams {device.streams}; give at most {MAX_STREAMS}"
             )
-        for field in ("launch_ns", "join_ns"):
+        for field in ("launch_ns", "join_ns", "dispatch_ns"):
             if getattr(device, field) < 0:
                 raise InputError(
                     f"device {device.name!r} has {field} {getattr(device, field)}; give 0 or more"
@@ -249,7 +255,7 @@ def check_links(devices: tuple[Device, ...], links: tuple[Link, ...]) -> None:
         pairs.add(pair)
         if not link.bytes_per_s > 0:
             raise InputError(f"link {text} has bytes_per_s {link.bytes_per_s}; give more than 0")
-        for field in ("latency_ns", *CHORES):
+        for field in ("latency_ns", "tensor_ns", *CHORES):
             if getattr(link, field) < 0:
                 raise InputError(f"link {text} has {field} {getattr(link, field)}; give 0 or more")
     for source, source_name in enumerate(names):

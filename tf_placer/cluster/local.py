@@ -30,9 +30,9 @@ _PCIE_BYTES_PER_S = 12e9
 _CPU_LAUNCH_NS = 5_000
 _GPU_LAUNCH_NS = 8_000
 
-# The cost model charges an op with a share of its device's peak rates (tf_placer/costs/analytic.py; a test
+# The cost model charges an op with a share of its device's peak rates (tf_placer/costs/shares.py; a test
 # compares), so what a probe reaches is that share of the peak: (matrix product, copy).
-PROBED_SHARES = {"CPU": (0.60, 0.60), "GPU": (0.70, 0.75)}
+PROBED_SHARES = {"CPU": (0.60, 0.60), "GPU": (0.83, 0.75)}
 
 _PROBE_TIMEOUT_S = 120
 _GPU_MATRIX_SIZE = 4096

@@ -17,10 +17,11 @@ from tf_placer.base.arguments import MAX_SEED, InputError, nearest
 from tf_placer.base.files import user_cache_folder
 from tf_placer.base.quantities import size
 from tf_placer.calibration.costs import COSTS
-from tf_placer.command_line.choices import BY, FASTEST, OP, WRITE, cluster_names
+from tf_placer.command_line.choices import AUTO, BY, FASTEST, OP, WRITE, cluster_names
 from tf_placer.command_line.completion import SHELLS, FlagWords
 from tf_placer.search import known
 from tf_placer.search.known import BUDGETS, OBJECTIVES, SLOW_DOWN, TIME, WHOLE
+from tf_placer.transform import BATCH_STATISTICS
 
 # The user's cache: contents, size, clearing.
 
@@ -187,6 +188,17 @@ class _KindsParser(flags.ArgumentParser):
         return ALL if argument == "true" else argument
 
 
+class _PartsParser(flags.ArgumentParser):
+    """A number of parts, or ``auto``."""
+
+    syntactic_help = "a whole number from 1 on, or auto"
+
+    def parse(self, argument: str | int) -> int | str:
+        if argument == AUTO or (str(argument).isascii() and str(argument).isdigit() and int(argument) >= 1):
+            return AUTO if argument == AUTO else int(argument)
+        raise ValueError(f"give {self.syntactic_help}")
+
+
 def of_completion(values: flags.FlagValues) -> None:
     """Flags of ``completion``: the shell."""
     flags.DEFINE_enum(
@@ -240,6 +252,20 @@ def _workload_flags(values: flags.FlagValues) -> None:
         32,
         "Stands for dimensions of any size in a script, SavedModel or MetaGraphDef.",
         lower_bound=1,
+        flag_values=values,
+    )
+    flags.DEFINE(
+        _PartsParser(),
+        "parts",
+        1,
+        "Parts that the batch of a workload is split into, placed one by one; auto (place) tries it beside the whole.",
+        flag_values=values,
+    )
+    flags.DEFINE_enum(
+        "batch_statistics",
+        BATCH_STATISTICS[0],
+        BATCH_STATISTICS,
+        "Of a split program: statistics of the whole batch, or of each part as under tf.distribute (other numbers).",
         flag_values=values,
     )
     flags.DEFINE_multi_string(
@@ -343,6 +369,7 @@ def _by_flag(values: flags.FlagValues) -> None:
 def of_place(values: flags.FlagValues) -> None:
     """A program, devices, a budget, a method, and what is decided already."""
     _search_flags(values)
+    values["parts"].value = AUTO
     _by_flag(values)
     flags.DEFINE_string("method", known.DEFAULT, "How to search; `methods` lists them.", values)
     flags.DEFINE_enum(
@@ -364,6 +391,12 @@ def of_place(values: flags.FlagValues) -> None:
         SLOW_DOWN,
         "Share of the fastest plan's step that a plan of least memory may take longer.",
         lower_bound=0.0,
+        flag_values=values,
+    )
+    flags.DEFINE_bool(
+        "robust",
+        False,
+        "Search the plan with the shortest mean step over draws of what is not known of described devices.",
         flag_values=values,
     )
     flags.DEFINE_string("plan", None, "A placement.json to apply instead of searching.", values)

@@ -19,12 +19,23 @@ from tf_placer.calibration.build_problem import build_problem
 from tf_placer.command_line.choices import LAYER, METHOD
 from tf_placer.command_line.described import Reading
 from tf_placer.command_line.request import Request
-from tf_placer.data_parallel.data_parallel import data_parallel
+from tf_placer.data_parallel.data_parallel import data_parallel, replicas_of
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import TraceFailed
+from tf_placer.planning.in_parts import InParts, in_parts
 from tf_placer.planning.live import live_stages
 from tf_placer.planning.measuring import Measuring
-from tf_placer.planning.outcome import GIVEN, SINGLE, Outcome, Timed, beside_layers, fastest, in_layers
+from tf_placer.planning.outcome import (
+    GIVEN,
+    SINGLE,
+    SPLIT,
+    Outcome,
+    Timed,
+    beside_layers,
+    fastest,
+    in_layers,
+    with_survival,
+)
 from tf_placer.planning.road import AT_ONCE, CONTROL_SHARE, FASTEST, WHILE_BUILDING, beside
 from tf_placer.planning.stages import Stage, begins_at, begun_s, roughly
 from tf_placer.problem.decisions import Decisions
@@ -40,6 +51,8 @@ WRITE = "writing"
 _AT_ONCE_S, _WRITE_S = 1.0, 1.0  # where it was never done on this machine
 _FEW = 1000  # more plans than a method makes that does not go on
 _ROUNDED_S = 10
+SPLIT_STAGE = "splitting the batch into parts"
+_SPLIT_S, _SPLIT_S_PER_OP = 1.0, 1e-3  # where it was never done on this machine
 
 Finish = Callable[[Outcome], object]
 
@@ -201,10 +214,16 @@ class _Finding(Reading):
         stages = measuring.stages(count, timed, meanwhile)
         return [*stages, Stage(stages[-1].name, untimed)]
 
+    @property
+    def _tries_parts(self) -> bool:
+        """The batch is split as a plan, so nothing is told of splitting it instead."""
+        return False
+
     def closing(self) -> list[Stage]:
         """Stages after the plan: the batch split over the devices instead, the report, the files."""
         key = f"writing {self.asked.name}"
-        return [*self.splitting(self._split), self.stages.kept(WRITE, self._write, _WRITE_S, key)]
+        splitting = [] if self._tries_parts else self.splitting(self._split)
+        return [*splitting, self.stages.kept(WRITE, self._write, _WRITE_S, key)]
 
     def _split(self, about_s: float, left_s: float) -> None:
         """The report with the batch split beside it, or with why not."""
@@ -259,10 +278,13 @@ class _Placing(_Finding):
     def __init__(self, request: Request, console: rich.console.Console, finish: Finish, method: str) -> None:
         super().__init__(request, console, finish, method)
         self._make_outcome: Callable[[], Outcome] = self._reported_first
+        self._in_parts: InParts | None = None
+        self._why_not_split = ""
 
     def reported(self) -> Outcome:
         in_or_beside = in_layers if self.request.by == LAYER else beside_layers
-        return in_or_beside(self._make_outcome(), self.request.seed)
+        seed = self.request.seed
+        return with_survival(in_or_beside(self._make_outcome(), seed), seed)
 
     def rest(self) -> list[Stage]:
         """Stages after the problem, as far as they are known."""
@@ -319,10 +341,63 @@ class _Placing(_Finding):
             return [self.searching(self._find_own, method, share=0.0)]
         if method == control:
             return [self.searching(self._find_own, method)]
+        share, splitting = 1 - CONTROL_SHARE, self._splitting()
+        searches = 2 if splitting else 1
         return [
-            self.searching(self._find_own, method, 1 - CONTROL_SHARE),
+            self.searching(self._find_own, method, share, searches),
+            *splitting,
+            *([self.searching(self._find_split, method, share, searches)] if splitting else []),
             self.searching(self._find_control, control, CONTROL_SHARE),
         ]
+
+    @property
+    def _tries_parts(self) -> bool:
+        """The batch is also put in parts, one for each device; not where ops have their places already."""
+        request, method = self.request, self.asked.method
+        decided = request.pins or request.plan is not None or request.held or request.respect_devices
+        searches = methods.find(method).goes_on and method != methods.the(Role.CONTROL).name
+        simulates = not self.runs and not self.asked.objective.is_memory
+        could = (
+            request.tries_parts
+            and not request.robust
+            and bool(request.source.workload)
+            and len(self._replicas) > 1
+        )
+        return could and searches and simulates and not decided
+
+    def _splitting(self) -> list[Stage]:
+        if not self._tries_parts:
+            return []
+        key = f"splitting the batch of {self.asked.where} in parts"
+        rule_s = _SPLIT_S + _SPLIT_S_PER_OP * self.assumed_ops
+        return [self.stages.kept(SPLIT_STAGE, self._split_the_batch, rule_s, key)]
+
+    @property
+    def _replicas(self) -> tuple[int, ...]:
+        return replicas_of(self.asked.cluster.devices)
+
+    def _split_the_batch(self, _: float) -> None:
+        found = in_parts(self, self._replicas, self.request.source.batch_statistics)
+        if isinstance(found, str):
+            self._why_not_split = f"The batch is not split: {found}."
+            return
+        self._in_parts = found
+        self.found.append(found.as_data_parallel())
+
+    def _find_split(self, seconds: float) -> None:
+        """Searches the program in parts, from data parallel or from the plan of the whole."""
+        split, own = self._in_parts, self.found[0]
+        if split is None or (own.search is not None and own.search.interrupted):
+            return
+        budget, method = self.budget_in(seconds), self.asked.method
+        start = split.start(own.placement) if methods.find(method).uses_start else None
+        title = f"{method}, the batch in {split.program.parts} parts,"
+        try:
+            found = self.search(method, budget, self._progress(title, budget), start, problem=split.problem)
+        except NothingFits as error:
+            self.found.append(Timed(SPLIT, status=Status.OUT_OF_MEMORY, message=str(error)))
+            return
+        self.found.append(Timed.of_search(SPLIT, found))
 
     def _find_own(self, seconds: float) -> None:
         self.found.insert(0, self.find(self.asked.method, self.budget_in(seconds)))
@@ -363,9 +438,37 @@ class _Placing(_Finding):
 
     def _reported_fastest(self) -> Outcome:
         asked = self.found[0]
-        chosen = asked if self.request.write == METHOD else fastest(self.found, asked.name) or asked
+        # A robust plan may take longer by the estimates, and is the best of all by what was sought.
+        is_own = self.request.write == METHOD or (self.request.robust and asked.step_s is not None)
+        chosen = asked if is_own else fastest(self.found, asked.name) or asked
         others = tuple(one for one in self.found if one is not chosen)
-        return Outcome(self.item, self.problem, chosen, others, asked=asked.name)
+        split = self._in_parts
+        if split is None or chosen.placement is None or chosen.placement.problem is not split.problem:
+            parts, why_not = self.request.source.parts, self._why_not_split
+            return Outcome(
+                self.item,
+                self.problem,
+                chosen,
+                others,
+                asked=asked.name,
+                parts=parts,
+                why_not_split=why_not,
+                batch_statistics=self.request.source.batch_statistics,
+            )
+        device = self._replicas[0]
+        time_of_op = dict(
+            zip(self.problem.op_names, self.problem.compute_ns[:, device].tolist(), strict=True)
+        )
+        return Outcome(
+            split.program.item,
+            split.problem,
+            chosen,
+            others,
+            asked=asked.name,
+            parts=split.program.parts,
+            stayed_whole=tuple(split.program.sentences(time_of_op)),
+            batch_statistics=self.request.source.batch_statistics,
+        )
 
 
 class _Comparing(_Finding):

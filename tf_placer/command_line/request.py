@@ -19,7 +19,7 @@ from tf_placer.base.op_libraries import load_op_libraries
 from tf_placer.cluster.choose import choose_cluster
 from tf_placer.cluster.cluster import Cluster, limited, limits_of_texts
 from tf_placer.command_line.check_flags import NEEDS_A_PROGRAM
-from tf_placer.command_line.choices import BY, FASTEST, OP, WRITE, check_not_run_on, check_together
+from tf_placer.command_line.choices import AUTO, BY, FASTEST, OP, WRITE, check_not_run_on, check_together
 from tf_placer.command_line.flag_sets import DEFAULT_BUDGET_S
 from tf_placer.command_line.method_settings import MethodSettings, method_settings
 from tf_placer.command_line.source import Source
@@ -53,10 +53,13 @@ class Request:
       settings: method -> setting -> value, of those that take part; the others have their defaults.
       write: whose plan is written: the ``"fastest"``, whoever found it, or that of the ``"method"``.
       by: what the plan that is written is made of: each ``"op"`` where it is best, or every ``"layer"`` whole.
+      tries_parts: the batch is also split over the devices of a described cluster, and the faster form is written.
       objective: what is sought; the plan of least memory is the one written where that is asked for.
+      robust: the plan is searched, and written, that is best in the mean over draws of what is not known.
 
     Raises:
-      InputError: a plan and pins are given, or ``write``, ``by`` or ``budget_of`` is another word.
+      InputError: a plan and pins are given, ``write``, ``by`` or ``budget_of`` is another word, or a robust plan is
+        asked for on live devices, of least memory, or where a plan is given.
     """
 
     source: Source
@@ -74,6 +77,8 @@ class Request:
     by: str = OP
     objective: Objective = dataclasses.field(default_factory=Objective)
     budget_of: str = WHOLE
+    tries_parts: bool = False
+    robust: bool = False
 
     def __post_init__(self) -> None:
         if self.write not in WRITE:
@@ -91,6 +96,21 @@ class Request:
             costs=self.costs,
         )
         check_not_run_on(self.source.graph, self.cluster.name, self.cluster.is_live)
+        if self.robust:
+            self._check_robust()
+
+    def _check_robust(self) -> None:
+        if self.cluster.is_live:
+            raise InputError(
+                f"--robust is for described devices, and --cluster={self.cluster.name} is live: it is measured; "
+                "leave --robust out"
+            )
+        if self.objective.is_memory:
+            raise InputError(
+                "--robust is for the shortest step, not for --objective=memory; leave one of them out"
+            )
+        if self.is_applied:
+            raise InputError("--robust is for a search, and --plan gives the plan; leave one of them out")
 
     def asked(self, method: str = "") -> Asked:
         """Search request for the method of that name."""
@@ -103,6 +123,7 @@ class Request:
             self.seed,
             self.objective,
             self.settings,
+            self.robust,
         )
 
     @property
@@ -128,6 +149,8 @@ _DESCRIPTION = (
     "tags",
     "fetches",
     "batch_size",
+    "parts",
+    "batch_statistics",
     "input_shape",
     "cluster",
     "costs",
@@ -169,6 +192,8 @@ def request(values: flags.FlagValues, budget: Budget) -> Request:
         by=values.by if "by" in values else OP,
         objective=Objective(values.objective, values.slow_down) if places else Objective(),
         budget_of=values.budget_of if "budget_of" in values else WHOLE,
+        tries_parts=values.parts == AUTO,
+        robust=places and values.robust,
     )
 
 
@@ -179,11 +204,11 @@ def budget(values: flags.FlagValues) -> Budget:
 
 
 def made_for(values: flags.FlagValues) -> dict[str, Any]:
-    """Flags that describe the program and the devices, as a plan keeps them."""
+    """Flags that describe the program and the devices, as a plan keeps them; its parts are the outcome's to tell."""
     return {
         name: values[name].value
         for name in _DESCRIPTION
-        if name in values and values[name].value not in (None, [])
+        if name in values and name != "parts" and values[name].value not in (None, [])
     }
 
 
@@ -258,6 +283,8 @@ def _source(values: flags.FlagValues) -> Source:
         args=values.args,
         input_shapes=_input_shapes(values.input_shape),
         tags=tuple(values.tags),
+        parts=1 if values.parts == AUTO else values.parts,
+        batch_statistics=values.batch_statistics,
     )
 
 

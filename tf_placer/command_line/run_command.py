@@ -106,7 +106,7 @@ def _place_saved_model(
         return told
     for name, outcome in outcomes.items():
         folder = out / plan_file(name).stem
-        told[name] = _written(outcome, folder, _made_for(values, name), console)
+        told[name] = _written(outcome, folder, _made_for(values, outcome, name), console)
     with replacing(out, (SAVED_MODEL,)) as unfinished:
         export(unfinished)
     console.print(f"wrote {out / SAVED_MODEL}", soft_wrap=True)
@@ -115,8 +115,9 @@ def _place_saved_model(
     return {"signatures": told, "files": [str(out / SAVED_MODEL)]}
 
 
-def _made_for(values: flags.FlagValues, signature: str) -> dict[str, Any]:
-    return flag_values.made_for(values) | ({"signature": signature} if signature else {})
+def _made_for(values: flags.FlagValues, outcome: Outcome, signature: str = "") -> dict[str, Any]:
+    found = flag_values.made_for(values) | ({"signature": signature} if signature else {})
+    return found | ({"parts": outcome.parts} if outcome.parts > 1 else {})
 
 
 def _compare(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any]:
@@ -144,7 +145,7 @@ def _finish(
     """Prints and writes what was found; returns the summary and which files were written."""
     with patient() as ctrl_c, ctrl_c.shielded():  # what was searched for is not lost for a Ctrl-C now
         print_report(outcome, console)
-        told = _written(outcome, out, _made_for(values, signature), console, also)
+        told = _written(outcome, out, _made_for(values, outcome, signature), console, also)
     _write_tensorboard(outcome, values, console)
     return told
 

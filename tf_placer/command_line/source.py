@@ -21,6 +21,8 @@ from tf_placer.graph.reading.saved_model import (
 )
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.rewrite import place_meta_graph
+from tf_placer.transform import WHOLE
+from tf_placer.transform.split import split
 
 _KINDS = ("workload", "script", "saved_model", "meta_graph", "graph")
 
@@ -41,6 +43,8 @@ class Source:
       args: what of the script gives its arguments, where the script does not say so itself.
       input_shapes: of a SavedModel or a MetaGraphDef, input -> shape, where it leaves that open.
       tags: of the graph of a SavedModel.
+      parts: of the batch (``tf_placer.split``); 1 for the program as it is.
+      batch_statistics: of the ``"whole"`` batch, or of each ``"part"``.
 
     Raises:
       InputError: none of them is given or several are, a MetaGraphDef without fetches, or a script that is not there.
@@ -58,6 +62,8 @@ class Source:
     args: str | None = None
     input_shapes: InputShapes = dataclasses.field(default_factory=dict)
     tags: tuple[str, ...] = SERVING
+    parts: int = 1
+    batch_statistics: str = WHOLE
     steps: list[ScriptStep] = dataclasses.field(default_factory=list, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -76,6 +82,11 @@ class Source:
         if self.input_shapes and not (self.saved_model or self.meta_graph):
             raise InputError(
                 f"--input_shape is for a SavedModel or a MetaGraphDef, and {given[0]} is given; leave it out"
+            )
+        if self.parts > 1 and not self.workload:
+            raise InputError(
+                f"--parts={self.parts} is given with {given[0]}, whose program cannot be written back in parts yet; "
+                "leave it out, or give a --workload"
             )
         if self.script:
             Script.named(self.script)
@@ -107,11 +118,14 @@ class Source:
         return dataclasses.replace(self, model=read_saved_model(self.saved_model or "", self.tags))
 
     def item(self) -> Item:
-        """Reads or builds it.
+        """Reads or builds it, and splits its batch.
 
         Raises:
-          InputError: it is unknown, missing or damaged.
+          InputError: it is unknown, missing or damaged, or its batch has fewer examples than parts.
         """
+        return split(self._whole_item(), self.parts, self.batch_statistics)
+
+    def _whole_item(self) -> Item:
         if self.workload:
             return workloads.build(self.workload)
         if self.script:

@@ -15,78 +15,53 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import Device
 from tf_placer.costs.formulas import OpView, work_of
 from tf_placer.costs.kernels import cpu_limit, find_kernel
-from tf_placer.costs.op_work import Kind, OpWork
+from tf_placer.costs.op_work import OpWork, WorkClass
+from tf_placer.costs.shares import POWER, efficiencies
 from tf_placer.costs.trips import FunctionLibrary, frame_trips, trip_count
 from tf_placer.graph.item import Item
 from tf_placer.graph.program.functions import returned_functions
 from tf_placer.graph.sizes.output_specs import OutputSpec, tensor_bytes
 
-# Shares of a device's peak rates that each kind of work reaches, and the time that follows.
-
-
-@dataclasses.dataclass(frozen=True)
-class Efficiency:
-    """Shares of ``peak_flops`` and of ``memory_bytes_per_s``, in (0, 1]."""
-
-    compute: float
-    memory: float
-
-
-# One figure per kind of work and device type: for all models and all programs. Where they come from:
-# - convolution, GPU: TensorFlow's 2017 benchmark page gives 142 images/s for Inception-V3 on a P100, which is
-#   142 x 3 x 11.4 GFLOP = 4.9 Tflops, 52 % of 9.3 *including* everything that is not a convolution; 219 for
-#   ResNet-50 is 5.1 Tflops (55 %). On a K80 30.5 and 51.9 are 37 % and 43 % of 2.8 Tflops.
-#   So convolutions alone run at about 0.6.
-# - streaming, GPU: what STREAM-like kernels reach with ECC on, about 0.75 of the data sheet.
-# - the other GPU figures and all CPU figures are estimates that keep the usual order (matrix product >
-#   convolution > depthwise; streaming > reduction > rearrangement > irregular).
-_OF_GPU: dict[Kind, Efficiency] = {
-    Kind.CONVOLUTION: Efficiency(0.60, 0.75),
-    Kind.DEPTHWISE_CONVOLUTION: Efficiency(0.15, 0.40),
-    Kind.MATRIX_PRODUCT: Efficiency(0.70, 0.75),
-    Kind.STREAMING: Efficiency(0.25, 0.75),
-    Kind.REDUCTION: Efficiency(0.25, 0.60),
-    Kind.REARRANGEMENT: Efficiency(0.25, 0.55),
-    Kind.IRREGULAR: Efficiency(0.10, 0.30),
-    Kind.RANDOM: Efficiency(0.25, 0.75),
-}
-_OF_CPU: dict[Kind, Efficiency] = {
-    Kind.CONVOLUTION: Efficiency(0.50, 0.60),
-    Kind.DEPTHWISE_CONVOLUTION: Efficiency(0.10, 0.40),
-    Kind.MATRIX_PRODUCT: Efficiency(0.60, 0.60),
-    Kind.STREAMING: Efficiency(0.10, 0.60),
-    Kind.REDUCTION: Efficiency(0.10, 0.40),
-    Kind.REARRANGEMENT: Efficiency(0.10, 0.30),
-    Kind.IRREGULAR: Efficiency(0.05, 0.15),
-    Kind.RANDOM: Efficiency(0.10, 0.60),
-}
 # Two weeks: longer than any step that the simulator takes, and still far from the end of int64.
 LONGEST_NS = 1 << 50
-EFFICIENCY_OF_TYPE = {"GPU": _OF_GPU, "CPU": _OF_CPU}
 
 
-def run_time_ns(kind: np.ndarray, flops: np.ndarray, num_bytes: np.ndarray, device: Device) -> np.ndarray:
-    """Time of ops on one stream of a device, by the roofline model.
+def run_time_ns(
+    work_class: np.ndarray, flops: np.ndarray, num_bytes: np.ndarray, tiles: np.ndarray, device: Device
+) -> np.ndarray:
+    """Time of ops on one stream of a device, by the roofline model with the shares of ``shares.py``.
 
-    ``launch + max(flops / (peak_flops * compute), bytes / (memory_bytes_per_s * memory))``, with the
-    device's rates divided by its streams; 0 for ``Kind.FREE``.
+    A CPU takes ``launch + max(compute, memory)`` with ``compute = flops / (peak_flops * share)``, ``memory = bytes /
+    (memory_bytes_per_s * share)`` and the device's rates divided by its streams. A GPU takes ``LAUNCHES * launch +
+    (compute^POWER + memory^POWER)^(1 / POWER)``; there a kernel whose result is cut into tiles computes ``1 +
+    multiprocessors / tiles`` times as long: the last wave of tiles does not fill the GPU. ``WorkClass.FREE`` takes 0.
 
     Args:
-      kind: [N] values of ``Kind``.
-      flops, num_bytes: [N] of each op's ``Work``.
+      work_class: [N] values of ``WorkClass``.
+      flops, num_bytes, tiles: [N] of each op's ``Work``.
       device: where they run.
 
     Returns:
-      [N] int64 nanoseconds, rounded; at most ``LONGEST_NS`` and the launch.
+      [N] int64 nanoseconds, rounded; at most ``LONGEST_NS`` and the launches.
     """
-    table = EFFICIENCY_OF_TYPE[device.type]
-    compute = np.array([1.0 if k is Kind.FREE else table[k].compute for k in Kind])[kind]
-    memory = np.array([1.0 if k is Kind.FREE else table[k].memory for k in Kind])[kind]
-    compute_s = flops * device.streams / (device.peak_flops * compute)
-    memory_s = num_bytes * device.streams / (device.memory_bytes_per_s * memory)
-    compute_ns = np.rint(np.minimum(1e9 * np.maximum(compute_s, memory_s), LONGEST_NS))
-    run_ns = device.launch_ns + compute_ns.astype(np.int64)
-    return np.where(kind == Kind.FREE, 0, run_ns)
+    found = efficiencies(device)
+    compute_s = flops * device.streams / (device.peak_flops * found.compute[work_class])
+    memory_s = num_bytes * device.streams / (device.memory_bytes_per_s * found.memory[work_class])
+    if device.type == "GPU":
+        waves = np.where(tiles > 0, found.multiprocessors / np.maximum(tiles, 1), 0.0)
+        seconds = smooth_maximum(compute_s * (1 + waves), memory_s)
+    else:
+        seconds = np.maximum(compute_s, memory_s)
+    kernel_ns = np.rint(np.minimum(1e9 * seconds, LONGEST_NS))
+    run_ns = round(found.launches * device.launch_ns) + kernel_ns.astype(np.int64)
+    return np.where(work_class == WorkClass.FREE, 0, run_ns)
+
+
+def smooth_maximum(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """``(one^POWER + other^POWER)^(1 / POWER)``, without overflow."""
+    larger = np.maximum(one, other)
+    share = np.divide(np.minimum(one, other), larger, out=np.zeros_like(larger), where=larger > 0)
+    return larger * (1 + share**POWER) ** (1 / POWER)
 
 
 _MOST_WORK = 1e30  # of one op: loops in loops do not overflow
@@ -122,8 +97,8 @@ class OpCosts:
 def analytic_costs(item: Item, cluster: Cluster) -> OpCosts:
     """Estimates the time of every op of a program on every device of a cluster.
 
-    An op takes ``launch + max(flops / rate, bytes / bandwidth)`` (``efficiency.run_time_ns``), with FLOPs and
-    bytes from its type's formula (``formulas.FORMULA_OF_TYPE``). An op of unknown type moves its inputs and
+    An op takes what ``run_time_ns`` says, with class, FLOPs and bytes from its type's formula
+    (``formulas.FORMULA_OF_TYPE``). An op of unknown type moves its inputs and
     outputs once and is counted in ``guessed``. An op whose GPU kernel keeps its outputs in host memory
     takes as long as on the cluster's first CPU. A loop takes its body and condition times its trip
     count (once, and guessed, where that is unknown), a branch its longest branch. An op in a loop of TensorFlow 1 takes
@@ -140,6 +115,11 @@ def analytic_costs(item: Item, cluster: Cluster) -> OpCosts:
     return _graph_costs(item.index, item.outputs, True, library, cluster)
 
 
+def op_views(item: Item) -> list[OpView]:
+    """[N] the ops of a program as the cost formulas see them."""
+    return _op_views(item.index, item.outputs)
+
+
 def _graph_costs(
     index: GraphIndex,
     outputs: tuple[tuple[OutputSpec, ...], ...],
@@ -151,11 +131,12 @@ def _graph_costs(
     views = _op_views(index, outputs)
     works = list(map(work_of, views))
     calling = [op for op, view in enumerate(views) if _calls_functions(view, library)]
-    kind = np.array([work.kind for work in works], np.int64)
-    flops = np.array([work.flops for work in works], np.float64)
-    num_bytes = np.array([work.num_bytes for work in works], np.float64)
-    launches = (kind != Kind.FREE).astype(np.float64)
-    times = [run_time_ns(kind, flops, num_bytes, device) for device in cluster.devices]
+    work_class = np.array([work.work_class for work in works], np.int64)
+    flops, num_bytes, tiles = np.array(
+        [(work.flops, work.num_bytes, work.tiles) for work in works], np.float64
+    ).reshape(-1, 3).T  # fmt: skip
+    launches = (work_class != WorkClass.FREE).astype(np.float64)
+    times = [run_time_ns(work_class, flops, num_bytes, tiles, device) for device in cluster.devices]
     compute_ns = np.stack(times, axis=1) if len(works) else np.zeros((0, len(cluster.devices)), np.int64)
     allowed, on_host = _kernel_tables(index, cluster)
     limited = _cpu_limits(index, views, is_shape_known, cluster)
@@ -170,6 +151,7 @@ def _graph_costs(
         compute_ns[op] = np.minimum(costs.compute_ns.sum(axis=0), LONGEST_NS)
         allowed[op] = costs.allowed.all(axis=0)
         flops[op], num_bytes[op], launches[op] = np.minimum(costs.work.sum(), _MOST_WORK)
+        work_class[op] = _longest_class(costs)
         guessed.update(costs.guessed)
         if costs.why_not_on_cpu:
             limited[op] = next(iter(costs.why_not_on_cpu.values()))
@@ -178,12 +160,14 @@ def _graph_costs(
         guessed["LoopCond"] += trips.unknown
     # In floats, which do not overflow.
     times_ns = np.minimum(compute_ns * trips.runs[:, np.newaxis], LONGEST_NS).astype(np.int64)
-    amounts = [np.minimum(amount * trips.runs, _MOST_WORK) for amount in (flops, num_bytes, launches)]
+    flops, num_bytes, launches = (
+        np.minimum(amount * trips.runs, _MOST_WORK) for amount in (flops, num_bytes, launches)
+    )
     return OpCosts(
         times_ns,
         allowed,
         guessed={op_type: count for op_type, count in guessed.items() if count > 0},
-        work=OpWork(*amounts),
+        work=OpWork(flops, num_bytes, launches, work_class),
         why_not_on_cpu=limited,
     )
 
@@ -230,6 +214,15 @@ def _cpu_limits(
     return found
 
 
+def _longest_class(costs: OpCosts) -> int:
+    """The class of the op that takes longest on the first device."""
+    return (
+        int(costs.work.work_class[costs.compute_ns[:, 0].argmax()])
+        if len(costs.compute_ns)
+        else WorkClass.FREE
+    )
+
+
 def _first_limit(parts: list[OpCosts]) -> dict[int, str]:
     """One for all ops of all parts."""
     found = [why for part in parts for why in part.why_not_on_cpu.values()]
@@ -265,9 +258,10 @@ def _call_costs(
         ]
         longest = np.max([part.compute_ns.sum(axis=0) for part in parts], axis=0)
         most = np.max([part.work.sum() for part in parts], axis=0)
-        return dataclasses.replace(
-            _joined(parts, 1, {}), compute_ns=longest[None, :], work=OpWork(*most[:, np.newaxis])
-        )
+        joined = _joined(parts, 1, {})
+        flops, num_bytes, launches = most[:, np.newaxis]
+        work = OpWork(flops, num_bytes, launches, np.array([_longest_class(joined)]))
+        return dataclasses.replace(joined, compute_ns=longest[None, :], work=work)
     name = view.type if view.type in library else attributes["f"].func.name
     return _function_costs(name, view.inputs, library, cluster)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -63,9 +64,11 @@ class SimulatedEvaluator:
             streams=problem.cluster.streams(),
             newest_first=problem.cluster.newest_first(),
             join_ns=problem.cluster.join_ns(),
+            dispatch_ns=problem.cluster.dispatch_ns(),
             link_latency_ns=problem.cluster.link_latency_ns(),
             link_bytes_per_s=problem.cluster.link_bytes_per_s(),
             channel_of_link=problem.cluster.channel_of_link(),
+            link_tensor_ns=problem.cluster.link_tensor_ns(),
             **problem.cluster.link_chores(),
         )
 
@@ -88,6 +91,11 @@ class SimulatedEvaluator:
     def orders(self) -> tuple[SimulatorInputs, ...]:
         """The arrays of each order whose mean ``evaluate`` gives: this one."""
         return (self._inputs,)
+
+    @property
+    def tells(self) -> SimulatedEvaluator:
+        """The evaluator whose times a search by this one is told in: itself."""
+        return self
 
     def times(self, device_of_unit: tf.Tensor | Decisions) -> SimulatedTimes:
         """Simulates legal placements [B, U] int32, or all that B plans decide, eagerly or inside a ``tf.function``.
@@ -193,41 +201,40 @@ class Evaluator(Protocol):
         """
 
 
-# Several execution orders: a search would exploit any single one.
-
-_PRIORITIES = 1000  # of a drawn order; ops that draw the same stay in the simulator's
+# Several samples of what is uncertain: a search would exploit any single one.
 
 
-class AnyOrderEvaluator(SimulatedEvaluator):
-    """The mean step time over several orders in which a device may take what is ready.
+class SampleAverageEvaluator(SimulatedEvaluator):
+    """The mean step time over samples of what is uncertain: problems of the same ops and devices.
 
-    Which of the ready ops a thread of TensorFlow's executor takes next depends on threads, wake-ups and messages. A
-    simulator has to decide, and a search under one order finds plans that live on it and gain little on the runtime.
-    The mean over samples of what is uncertain is the objective of sample average approximation (Kleywegt, Shapiro &
-    Homem-de-Mello 2002).
-
-    The orders: the problem's own, oldest first, and a drawn one. They are orders of what a plan leaves open: its own
-    priorities (``Decisions``) come before them, so one that decides the order of every op takes the same time in all.
-
-        evaluator = AnyOrderEvaluator(problem)
-        measurement = evaluator.evaluate(device_of_unit)  # [B, U] -> [B]
+    A search under one sample finds plans that live on it. The mean over several is the objective of sample average
+    approximation (Kleywegt, Shapiro & Homem-de-Mello 2002).
     """
 
-    def __init__(self, problem: Problem):
+    def __init__(self, problem: Problem, samples: Sequence[Problem]):
+        """Prepares every sample.
+
+        Args:
+          problem: what is placed.
+          samples: it, with other priorities, orders, times of ops, hosts and links (``PER_ORDER``); at least one.
+
+        Raises:
+          InputError: it is no problem.
+        """
         super().__init__(problem)
-        self._orders = [SimulatedEvaluator(one) for one in _orders(problem)]
+        self._orders = [SimulatedEvaluator(one) for one in samples]
         # In one graph every order has a kernel of its own, which keeps what it prepared of its arrays; eager calls
         # share one, which would prepare them anew for every order.
         self._times = self._traced(problem.num_units)
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Its answers depend on the orders, too."""
+        """Its answers depend on the samples, too."""
         return {**super().identity, "orders": len(self._orders)}
 
     @property
     def orders(self) -> tuple[SimulatorInputs, ...]:
-        """The arrays of each order whose mean ``evaluate`` gives."""
+        """The arrays of each sample whose mean ``evaluate`` gives."""
         return tuple(order.inputs for order in self._orders)
 
     def times(self, device_of_unit: tf.Tensor | Decisions) -> SimulatedTimes:
@@ -267,10 +274,10 @@ class AnyOrderEvaluator(SimulatedEvaluator):
         )
 
     def evaluate(self, device_of_unit: np.ndarray | Decisions) -> Measurement:
-        """Measurement over every order, as of ``SimulatedEvaluator``; a placement that fails in some order fails."""
+        """Measurement over every sample, as of ``SimulatedEvaluator``; a placement that fails in some sample fails."""
         each = [order.evaluate(device_of_unit) for order in self._orders]
         status = np.array([measurement.status for measurement in each])  # [orders, B]
-        failed = np.argmax(status != Status.OK, axis=0)  # the first order that fails, if any does
+        failed = np.argmax(status != Status.OK, axis=0)  # the first sample that fails, if any does
         rows = np.arange(status.shape[1])
         return Measurement(
             runtime_s=np.mean([measurement.runtime_s for measurement in each], axis=0),
@@ -278,6 +285,26 @@ class AnyOrderEvaluator(SimulatedEvaluator):
             status=status[failed, rows],
             messages=tuple(each[order].messages[row] for row, order in enumerate(failed)),
         )
+
+
+_PRIORITIES = 1000  # of a drawn order; ops that draw the same stay in the simulator's
+
+
+class AnyOrderEvaluator(SampleAverageEvaluator):
+    """The mean step time over several orders in which a device may take what is ready.
+
+    Which of the ready ops a thread of TensorFlow's executor takes next depends on threads, wake-ups and messages. A
+    simulator has to decide, and a search under one order finds plans that live on it and gain little on the runtime.
+
+    The orders: the problem's own, oldest first, and a drawn one. They are orders of what a plan leaves open: its own
+    priorities (``Decisions``) come before them, so one that decides the order of every op takes the same time in all.
+
+        evaluator = AnyOrderEvaluator(problem)
+        measurement = evaluator.evaluate(device_of_unit)  # [B, U] -> [B]
+    """
+
+    def __init__(self, problem: Problem):
+        super().__init__(problem, _orders(problem))
 
 
 def _bytes(simulated: Measurement) -> np.ndarray:

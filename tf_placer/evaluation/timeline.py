@@ -17,7 +17,7 @@ from tf_placer.problem.problem import Problem
 
 # Spans of each op and each transfer.
 
-Kind = Literal["op", "send", "transfer", "receive"]
+Kind = Literal["op", "send", "transfer", "hand_over", "receive"]
 ON_DEVICES: tuple[Kind, ...] = ("op", "send", "receive")
 NEVER_NS = -1  # stands for the start and end of what did not happen
 
@@ -27,7 +27,8 @@ class StepSpans:
     """The N ops and the K transfers of one step, each from its start to its end, in nanoseconds since the step began.
 
     A tensor that crosses to a device does so once. Sending and receiving it come before and after, where its link takes
-    time of the devices at its ends; where it does not, both are ``NEVER_NS``.
+    time of the devices at its ends; where it does not, both are ``NEVER_NS``. An op that its device takes before the
+    host has dispatched it begins there and then, and waits.
 
     Attributes:
       problem: what was placed.
@@ -68,6 +69,30 @@ class StepSpans:
         """The device of every op, or the one at which a part of every transfer takes time: not on its way."""
         where = {"op": self.device_of_op, "send": self.transfer_source, "receive": self.transfer_target}
         return where[kind]
+
+    @functools.cached_property
+    def hand_over_start_ns(self) -> np.ndarray:
+        """[K] int64, from when on each tensor that has crossed is handed over, occupying nothing."""
+        return np.where(self._hand_over_ns > 0, self.transfer_end_ns, NEVER_NS)
+
+    @functools.cached_property
+    def hand_over_end_ns(self) -> np.ndarray:
+        """[K] int64."""
+        return np.where(self._hand_over_ns > 0, self.transfer_end_ns + self._hand_over_ns, NEVER_NS)
+
+    @functools.cached_property
+    def _hand_over_ns(self) -> np.ndarray:
+        tensor_ns: np.ndarray = self.problem.cluster.link_tensor_ns()
+        return tensor_ns[self.transfer_source, self.transfer_target]
+
+    @property
+    def dispatch_wait_ns(self) -> np.ndarray:
+        """[D] int64, time that each device's ops wait, their device taken, until the host has dispatched them."""
+        waits_ns = np.zeros(self.problem.num_devices, np.int64)
+        ops = np.arange(self.problem.num_ops)
+        compute_ns = self.problem.compute_ns[ops, self.device_of_op]
+        np.add.at(waits_ns, self.device_of_op, self.end_ns - self.start_ns - compute_ns)
+        return waits_ns
 
     @property
     def num_transfers(self) -> int:
@@ -192,7 +217,7 @@ class Stretch:
     """One op or one part of a transfer on the critical path.
 
     Attributes:
-      kind: an op; the source's part of a transfer, its way through the channel, or the target's part.
+      kind: an op; the source's part of a transfer, its way through the channel, its hand-over, or the target's part.
       index: the op, or the position of the transfer.
       start_ns, end_ns: when it runs.
       after: what ended as it began: an input of it, or what kept its device or its channel busy; "start" for the first.
@@ -221,6 +246,7 @@ class _Path:
         self._read_begin = problem.op_graph.in_offset
         pairs = zip(spans.transfer_tensor.tolist(), spans.transfer_target.tolist(), strict=True)
         self._transfer_of = {pair: k for k, pair in enumerate(pairs)}
+        self._is_handed_over = spans.hand_over_end_ns != NEVER_NS
         self._ends_on_device: dict[tuple[int, int], tuple[Kind, int]] = {}
         for kind in ON_DEVICES:
             self._add_ends(self._ends_on_device, kind, spans.device_of(kind))
@@ -269,6 +295,8 @@ class _Path:
             device = int(spans.device_of_op[index])
             return [self._arrival(int(tensor), device) for tensor in self._read[begin:end]]
         if kind == "receive":
+            return [self._crossing(index)]
+        if kind == "hand_over":
             return [("transfer", index)]
         if kind == "transfer" and spans.send_start_ns[index] != NEVER_NS:
             return [("send", index)]
@@ -281,7 +309,11 @@ class _Path:
             return "op", producer
         transfer = self._transfer_of[tensor, device]
         received = self._spans.receive_start_ns[transfer] != NEVER_NS
-        return ("receive" if received else "transfer"), transfer
+        return ("receive", transfer) if received else self._crossing(transfer)
+
+    def _crossing(self, transfer: int) -> tuple[Kind, int]:
+        """The last part of a transfer before the target works for it."""
+        return ("hand_over" if self._is_handed_over[transfer] else "transfer"), transfer
 
 
 class StepTimeline(StepSpans):

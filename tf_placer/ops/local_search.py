@@ -13,6 +13,9 @@ import tensorflow as tf
 from tf_placer.ops.library import library
 from tf_placer.ops.simulator import SimulatorInputs
 
+# What the orders of a search may differ in; all else is one graph on one cluster.
+PER_ORDER = ("priority", "newest_first", "compute_ns", "dispatch_ns", "link_bytes_per_s", "link_tensor_ns")
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class MoveTables:
@@ -108,7 +111,7 @@ class ChainSearch:
         """Prepares the arrays.
 
         Args:
-          orders: at least one; a step's time is the sum over them, which differ in ``priority`` and ``newest_first``.
+          orders: at least one; a step's time is the sum over them, which differ in ``PER_ORDER``.
           tables: what moves are drawn from.
           capacity_bytes: [D] int64.
         """
@@ -129,7 +132,7 @@ class ChainSearch:
             capacity_bytes = tf.constant(self._capacity_bytes, tf.int64)
             per_order = {
                 name: tf.constant(np.stack([getattr(order, name) for order in self._orders]))
-                for name in ("priority", "newest_first")
+                for name in PER_ORDER
             }
         return {**first.tensors, **tables, **per_order, "capacity_bytes": capacity_bytes}
 

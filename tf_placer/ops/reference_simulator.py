@@ -13,10 +13,11 @@ deterministic. The state changes at *moments*; what happens at a moment happens 
 2. *Queues.* The transfers handed over in 1 join the queues of their channels, by tensor id, then
    target device. A channel moves one tensor at a time, in the order of its queue, and is occupied for
    ``latency_ns + ceil(bytes * 1e9 / bytes_per_s)``. Channels do not disturb computation. If a
-   transfer has thereby started that takes no time, 1 is repeated. A transfer whose link takes
+   transfer has thereby started that takes no time, 1 is repeated. Where its link has ``tensor_ns > 0`` a tensor
+   that has crossed is handed over so long, which occupies nothing, before it goes on. A transfer whose link takes
    ``send_ns + ceil(bytes * send_ps_per_byte / 1000) > 0`` of the source's time joins the source's
    chores instead, and its channel's queue at the moment when that chore has ended; one whose link
-   takes time of the target, alike, joins the target's chores when it has crossed, and the tensor
+   takes time of the target, alike, joins the target's chores when it has been handed over, and the tensor
    is there when that chore has ended. What joins at one moment joins by tensor id, then target.
 3. *Starts.* Every device with a free stream starts its chores, first in, first out, and then its ready
    op with the least (priority, moment it became ready, op index), until it has no free stream or
@@ -25,6 +26,10 @@ deterministic. The state changes at *moments*; what happens at a moment happens 
    greatest (moment, op index): so do the threads of TensorFlow's executor, which keep what they have just made
    ready for themselves. There sending is an op too (``_Send``) and waits like one: its chore has the priority of
    the tensor's producer and comes behind the ops that became ready at the moment it joined, first joined first.
+   The host feeds a device with ``dispatch_ns > 0`` one op after the other, in the order of their starts, and is
+   ahead where it can: an op is dispatched ``dispatch_ns`` after the op before it was, or, if that is later, after the
+   last tensor came that the op, or an op that costs nothing there and that it reads, had from another device. Its
+   stream is occupied from the start, and computes when the op has been dispatched.
 
 Between producer ends of different moments the queues are first in, first out; so a channel serves by
 (end of the producer, tensor id, target), as long as no transfer takes no time.
@@ -138,6 +143,8 @@ class _Reference:
         self._memory: list[list[tuple[int, int]]] = [[] for _ in range(num_devices)]
         self._start_ns = [-1] * num_ops
         self._end_ns = [-1] * num_ops
+        self._dispatched_ns = [0] * num_devices
+        self._arrived_ns = [0] * num_ops
 
     def run(self) -> ReferenceResult:
         for op in [op for op, tensors in self._missing.items() if not tensors]:
@@ -176,6 +183,8 @@ class _Reference:
                 self._end_op(where)
             elif kind == "chore":
                 self._end_chore(*where)
+            elif kind == "hand over":
+                self._receive(*where)
             else:
                 self._end_transfer(where)
 
@@ -191,6 +200,8 @@ class _Reference:
         while self._free_ready:
             op = self._free_ready.pop()
             self._begin_op(op)
+            for tensor in self._outputs_of[op]:
+                self._have_arrived(tensor, self._device[op], self._arrived_ns[op])
             self._end_op(op)
 
     def _begin_op(self, op: int) -> None:
@@ -273,17 +284,34 @@ class _Reference:
         if self._queues[channel]:
             self._begin_transfer(channel)
         self._release(tensor, source, ("transfer", target))
+        hand_over_ns = int(self._inputs.link_tensor_ns[source, target])
+        if hand_over_ns:
+            due_ns = self._now_ns + hand_over_ns
+            heapq.heappush(self._agenda, (due_ns, "hand over", (tensor, target, source)))
+        else:
+            self._receive(tensor, target, source)
+
+    def _receive(self, tensor: int, target: int, source: int) -> None:
         if self._receive_ns(tensor, target, source):
             self._handed_over.append((tensor, target, source, "crossed"))
         else:
-            self._arrive(tensor, target)
+            self._arrive_from_afar(tensor, target)
+
+    def _arrive_from_afar(self, tensor: int, device: int) -> None:
+        self._have_arrived(tensor, device, self._now_ns)
+        self._arrive(tensor, device)
+
+    def _have_arrived(self, tensor: int, device: int, arrived_ns: int) -> None:
+        for op in self._consumers[tensor]:
+            if self._device[op] == device:
+                self._arrived_ns[op] = max(self._arrived_ns[op], arrived_ns)
 
     def _end_chore(self, device: int, tensor: int, target: int, source: int) -> None:
         self._busy[device] -= 1
         if device == source:
             self._handed_over.append((tensor, target, source, "sent"))
         else:
-            self._arrive(tensor, target)
+            self._arrive_from_afar(tensor, target)
 
     def _start_ops(self) -> None:
         for device, ready in enumerate(self._ready):
@@ -297,7 +325,14 @@ class _Reference:
                 else:
                     self._busy[device] += 1
                     self._begin_op(item)
-                    heapq.heappush(self._agenda, (self._now_ns + self._cost_ns[item], "compute", item))
+                    end_ns = max(self._now_ns, self._dispatch(device, item)) + self._cost_ns[item]
+                    heapq.heappush(self._agenda, (end_ns, "compute", item))
+
+    def _dispatch(self, device: int, op: int) -> int:
+        """When the host has dispatched an op, the next one of its device."""
+        begin_ns = max(self._dispatched_ns[device], self._arrived_ns[op])
+        self._dispatched_ns[device] = begin_ns + int(self._inputs.dispatch_ns[device])
+        return self._dispatched_ns[device]
 
     def _start_chore(self, device: int, transfer: tuple[int, int, int]) -> None:
         tensor, target, source = transfer

@@ -15,8 +15,13 @@ from tf_placer.ops.library import library
 # The arrays of one graph and one cluster that placements are simulated on.
 
 
-def _no_chores() -> np.ndarray:
-    """Stands for an array that is 0 for every pair of devices, however many there are."""
+def _none() -> np.ndarray:
+    """Stands for an array that is 0 for every device, however many there are."""
+    return np.zeros(0, np.int64)
+
+
+def _no_pairs() -> np.ndarray:
+    """Stands for an array that is 0 for every pair of devices."""
     return np.zeros((0, 0), np.int64)
 
 
@@ -44,9 +49,12 @@ class SimulatorInputs:
         among the ops; False without.
       join_ns: [D] int64, what a step takes longer when the device runs an op that takes time, the most of them; 0
         without.
+      dispatch_ns: [D] int64, time of the host for each op that takes time on the device, one after the other; 0
+        without.
       link_latency_ns: [D, D] int64 from source to target; the diagonal is not read.
       link_bytes_per_s: [D, D] int64; the diagonal is not read.
       channel_of_link: [D, D] int32, transfers of one channel queue; -1 on the diagonal.
+      link_tensor_ns: [D, D] int64, from the end of a transfer until its tensor is there; 0 without.
       link_send_ns, link_send_ps_per_byte: [D, D] int64, time of the source that sending a tensor takes,
         and picoseconds of it per byte; 0 without.
       link_receive_ns, link_receive_ps_per_byte: [D, D] int64, of the target, alike.
@@ -69,16 +77,18 @@ class SimulatorInputs:
     channel_of_link: np.ndarray
     alias_of_tensor: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int32))
     newest_first: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, bool))
-    join_ns: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
-    link_send_ns: np.ndarray = dataclasses.field(default_factory=_no_chores)
-    link_send_ps_per_byte: np.ndarray = dataclasses.field(default_factory=_no_chores)
-    link_receive_ns: np.ndarray = dataclasses.field(default_factory=_no_chores)
-    link_receive_ps_per_byte: np.ndarray = dataclasses.field(default_factory=_no_chores)
+    join_ns: np.ndarray = dataclasses.field(default_factory=_none)
+    dispatch_ns: np.ndarray = dataclasses.field(default_factory=_none)
+    link_tensor_ns: np.ndarray = dataclasses.field(default_factory=_no_pairs)
+    link_send_ns: np.ndarray = dataclasses.field(default_factory=_no_pairs)
+    link_send_ps_per_byte: np.ndarray = dataclasses.field(default_factory=_no_pairs)
+    link_receive_ns: np.ndarray = dataclasses.field(default_factory=_no_pairs)
+    link_receive_ps_per_byte: np.ndarray = dataclasses.field(default_factory=_no_pairs)
 
     def __post_init__(self) -> None:
         for name, (dtype, rank) in _ARRAYS.items():
             value = getattr(self, name)
-            if name in ("newest_first", "join_ns") and np.shape(value) == (0,):
+            if name in ("newest_first", "join_ns", "dispatch_ns") and np.shape(value) == (0,):
                 value = np.zeros(self.num_devices, dtype)
             if name == "alias_of_tensor" and np.shape(value) == (0,):
                 value = np.full(len(self.tensor_producer), -1, dtype)
@@ -118,9 +128,11 @@ _ARRAYS = {
     "streams": (np.int32, 1),
     "newest_first": (np.bool_, 1),
     "join_ns": (np.int64, 1),
+    "dispatch_ns": (np.int64, 1),
     "link_latency_ns": (np.int64, 2),
     "link_bytes_per_s": (np.int64, 2),
     "channel_of_link": (np.int32, 2),
+    "link_tensor_ns": (np.int64, 2),
     "link_send_ns": (np.int64, 2),
     "link_send_ps_per_byte": (np.int64, 2),
     "link_receive_ns": (np.int64, 2),

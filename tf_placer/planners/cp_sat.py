@@ -66,7 +66,7 @@ class Window:
         }
 
     def _links(self, num_bytes: int) -> list[tuple[int, ...]]:
-        """(source, target, channel, ns to send, ns to cross, ns to receive) of each link, as the simulator rounds."""
+        """(source, target, channel, ns to send, to cross, to hand over and receive) of each link, in whole ns."""
         cluster = self.problem.cluster
         channel = cluster.channel_of_link()
         return [
@@ -76,7 +76,7 @@ class Window:
                 int(channel[link.source, link.target]),
                 link.send_ns + -(-num_bytes * link.send_ps_per_byte // 1000),
                 link.latency_ns + -(-num_bytes * 10**9 // max(1, round(link.bytes_per_s))),
-                link.receive_ns + -(-num_bytes * link.receive_ps_per_byte // 1000),
+                link.tensor_ns + link.receive_ns + -(-num_bytes * link.receive_ps_per_byte // 1000),
             )
             for link in cluster.links
         ]

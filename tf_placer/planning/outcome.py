@@ -18,6 +18,7 @@ from tf_placer.calibration.refit import Correction
 from tf_placer.data_parallel.data_parallel import DataParallel
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.evaluation.uncertainty import Survival, survival
 from tf_placer.graph.item import Item
 from tf_placer.planners.whole_layers import MOMENT, WholeLayers, whole_layers
 from tf_placer.problem.bounds import LowerBounds, lower_bounds
@@ -28,12 +29,16 @@ from tf_placer.runtime.timing import race_spreads_s, race_times_s
 from tf_placer.search import methods
 from tf_placer.search.recorder import PROVEN, SIMULATED, HistoryEntry, SearchResult, takes_no_more
 from tf_placer.search.shortest import Room, room_needed
+from tf_placer.transform import WHOLE
 
 SINGLE = methods.the(Role.REFERENCE).name
 NOT_RUN = "NOT_RUN"
 GIVEN = "plan"
 """Name of a plan that was given and not searched, in place of a method's."""
 PLAN = "the plan"
+# Rows of plans of a program whose batch is in parts: the one in which every device computes a part, and a search's.
+DATA_PARALLEL, SPLIT = "data_parallel", "split"
+_TITLES = {DATA_PARALLEL: "data parallel", SPLIT: "split and placed"}
 # Rows of a plan beside the function as it is: raced on the whole machine, and by a user's own calls.
 RACED, UNPLACED = "the plan, whole machine", "as it is, whole machine"
 CALLED, UNPLACED_CALLED = "the plan, called", "as it is, called"
@@ -124,7 +129,8 @@ class Timed:
         """Its name in tables: the method, and the one that found the plan inside it."""
         if self.is_single:
             return "single device"
-        return self.name if self.found_by == self.name else f"{self.name} ({self.found_by})"
+        name = _TITLES.get(self.name, self.name)
+        return name if self.found_by == self.name else f"{name} ({self.found_by})"
 
 
 _OF_SEARCH = ("placement", "peak_bytes", "found_by", "evaluations", "search_s")
@@ -177,7 +183,11 @@ class Outcome:
       layers: of the program, where the plan is written by layer.
       whole: the fastest plan found of whole layers: what is written where there are ``layers``, else beside it.
       data_parallel: the batch split instead; None where nobody asked.
+      parts: of the batch in the program that is written.
+      stayed_whole: a sentence for each kind of op that works on examples and has no parts.
+      batch_statistics: of a split program: of the ``"whole"`` batch, or of each ``"part"``.
       why_not_split: a sentence, where nobody asked because there was no time.
+      survival: how often the plan is faster than the others when what is not known is drawn; None where nobody asked.
       is_worth_it: of a function's plan: it is clearly faster than the function as it is, or that cannot be known.
       beside_unplaced: one clause that compares it with the function as it is; "" where that is not known.
       from_cache: it was found by an earlier process.
@@ -201,7 +211,11 @@ class Outcome:
     layers: Layers | None = None
     whole: WholeLayers | None = None
     data_parallel: DataParallel | None = None
+    parts: int = 1
+    stayed_whole: tuple[str, ...] = ()
+    batch_statistics: str = WHOLE
     why_not_split: str = ""
+    survival: Survival | None = None
     is_worth_it: bool = True
     beside_unplaced: str = ""
     from_cache: bool = False
@@ -283,7 +297,10 @@ class Outcome:
     @property
     def _proven_s(self) -> float:
         """Largest lower bound that any method has proven, in seconds; it holds for all."""
-        return max((one.search.proven_s for one in self.candidates if one.search is not None), default=0.0)
+        searches = [
+            one.search for one in self.candidates if one.search is not None and self.is_of_problem(one)
+        ]
+        return max((search.proven_s for search in searches), default=0.0)
 
     @property
     def bounds(self) -> list[tuple[str, float]]:
@@ -301,10 +318,36 @@ class Outcome:
         """Lower bound on the step time of any placement in the simulator, in seconds."""
         return max(self._lower_bounds.best_s, self._proven_s)
 
+    def is_of_problem(self, candidate: Timed) -> bool:
+        """True if a candidate is a plan of the program that is written, and not of its batch in other parts."""
+        return (
+            candidate.placement is None or candidate.placement.problem.fingerprint == self.problem.fingerprint
+        )
+
+    @property
+    def best_whole(self) -> Timed | None:
+        """Fastest candidate with the batch whole; None where none runs."""
+        return fastest([one for one in self.candidates if one.name not in (DATA_PARALLEL, SPLIT)])
+
+    @property
+    def best_split(self) -> Timed | None:
+        """Fastest candidate with the batch in parts; None where none runs or none was tried."""
+        return fastest([one for one in self.candidates if one.name in (DATA_PARALLEL, SPLIT)])
+
+    @property
+    def single_device_s(self) -> float | None:
+        """Step time of the program as it is on the best single device, simulated; None where none runs it."""
+        single = self.single
+        return self.search.single_device_s if single is None or self.parts == 1 else single.simulated_s
+
     def is_optimal(self, candidate: Timed) -> bool:
         """True if it is proven that no placement that fits is faster in the simulator."""
         by_simulator = candidate.search is not None and candidate.search.evaluator == SIMULATED
-        return by_simulator and takes_no_more(candidate.simulated_s or 0.0, self.lower_bound_s)
+        return (
+            by_simulator
+            and self.is_of_problem(candidate)
+            and takes_no_more(candidate.simulated_s or 0.0, self.lower_bound_s)
+        )
 
     def tried(self, is_worth_it: bool, placed_s: float, unplaced_s: float) -> Outcome:
         """A function's plan after a trial on a user's own calls, which has the last word.
@@ -402,6 +445,34 @@ def kept_of_plan(outcome: Outcome) -> dict[str, Any]:
     }
     correction = {} if outcome.correction is None else dataclasses.asdict(outcome.correction)
     return times | {name: getattr(outcome, name) for name in _KEPT} | {"correction": correction}
+
+
+# Draws of what is not known of described devices.
+
+
+def with_survival(outcome: Outcome, seed: int) -> Outcome:
+    """With how often the plan that is written is faster than the others under draws of what is not known.
+
+    Plans that are alike are told once, the single device first. There is none where the plan is a single device's or
+    was measured, where no other plan is there, and after Ctrl-C.
+    """
+    written, placement = outcome.written, outcome.placement
+    if written.is_single or written.measured_s is not None or outcome.problem.cluster.is_live:
+        return outcome
+    others: dict[str, Placement] = {}
+    seen = {(id(placement.problem), placement.device_of_unit.tobytes())}
+    for one in sorted(outcome.beside, key=lambda one: not one.is_single):
+        if one.placement is None or one.simulated_s is None or one.placement.priority_of_op is not None:
+            continue
+        row = (id(one.placement.problem), one.placement.device_of_unit.tobytes())
+        if row not in seen:
+            seen.add(row)
+            others[one.name] = one.placement
+    if not others or outcome.search.interrupted:
+        return outcome
+    with contextlib.suppress(KeyboardInterrupt):  # the plan is there, and counts more
+        return dataclasses.replace(outcome, survival=survival(placement, others, seed))
+    return outcome
 
 
 # Plans of whole layers, in addition to a plan of single ops or in place of it.

@@ -60,6 +60,7 @@ class Asked:
       seed: of the search.
       objective: what is sought.
       settings: method -> its settings, of those that have other ones than their defaults.
+      robust: plans are searched that are good under draws of what is not known of described devices.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Asked:
     seed: int = 0
     objective: Objective = FASTEST
     settings: Mapping[str, object] = dataclasses.field(default_factory=dict)
+    robust: bool = False
 
     @property
     def whole_s(self) -> float:
@@ -191,6 +193,7 @@ class Road:
         progress: Progress | None = None,
         start: Placement | None = None,
         objective: Objective = FASTEST,
+        problem: Problem | None = None,
     ) -> SearchResult:
         """Searches in the simulator with the seed and the settings that were asked for.
 
@@ -200,12 +203,13 @@ class Road:
           progress: shows it.
           start: where it begins.
           objective: what is sought.
+          problem: of another form of the program; its own if it is left out.
 
         Raises:
           InputError, NothingFits: as ``search``.
         """
         return search(
-            self.problem,
+            self.problem if problem is None else problem,
             method,
             budget.seconds,
             budget.evaluations,
@@ -215,6 +219,7 @@ class Road:
             config=self.asked.settings.get(method),
             objective=objective.name,
             slow_down=objective.slow_down,
+            robust=self.asked.robust,
         )
 
     def starting(self, meanwhile: str = "", beside_unplaced: bool = False) -> Stage:

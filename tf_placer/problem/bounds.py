@@ -226,7 +226,7 @@ MEANING = {
     "total_work": "all ops shared perfectly among all devices",
     "largest_unit": "the heaviest unit, which is ops that must share a device",
     "path_with_transfers": "the longest chain of ops with the transfers that it cannot avoid",
-    "work_in_memory": "all ops shared among all devices, within their memory",
+    "work_in_memory": "all ops shared among all devices, within their memory, and dispatched to them",
     "work_between": (
         "the ops that can neither begin at once nor be the last to end, shared perfectly, and what must come before "
         "and after them"
@@ -247,7 +247,8 @@ class LowerBounds:
       largest_unit_ns: the heaviest unit alone, shared perfectly among its best device's streams.
       path_with_transfers_ns: the longest chain through a unit on the device that is best for it, with the cheapest
         links between where its ops can be.
-      work_in_memory_ns: as ``total_work_ns``, no device holding more than it can.
+      work_in_memory_ns: as ``total_work_ns``, no device holding more than it can; or the hosts' dispatch of all ops,
+        shared alike, where that takes longer.
       work_between_ns: the ops that cannot start before some moment, nor be among the last to end, shared perfectly,
         and what must come before and after (Carlier & Pinson 1989).
     """
@@ -288,6 +289,8 @@ def lower_bounds(problem: Problem) -> LowerBounds:
     joins = _join_ns(problem, possible)
     join_ns = int(joins.min(axis=1).max(initial=0))
     in_memory = shared_work_ns(work, streams, resident, capacity)
+    if problem.cluster.dispatch_ns().any():
+        in_memory = max(in_memory, shared_work_ns(*_feeding(problem, work, streams), resident, capacity))
     between = _work_between(problem, times, possible, streams)
     return LowerBounds(
         critical_path_ns=int(problem.op_graph.bottom_level_ns.max(initial=0)),
@@ -304,6 +307,20 @@ def _unit_work(problem: Problem, compute_ns: np.ndarray, possible: np.ndarray) -
     work = np.zeros(possible.shape)
     np.add.at(work, problem.unit_of_op, compute_ns.astype(np.float64))
     return np.where(possible, work, np.inf)
+
+
+def _feeding(problem: Problem, work: np.ndarray, streams: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Work [U, D] and streams [D] of the hosts' feeding of devices, and of devices that need not be fed themselves.
+
+    Args:
+      problem: the ops.
+      work: [U, D] of each unit, infinite where it cannot be.
+      streams: [D].
+    """
+    dispatch_ns = problem.cluster.dispatch_ns().astype(np.float64)
+    fed_ns = _unit_work(problem, (problem.compute_ns > 0) * dispatch_ns, np.isfinite(work))
+    is_fed = dispatch_ns > 0
+    return np.where(is_fed, fed_ns, work), np.where(is_fed, 1.0, streams)
 
 
 def _join_ns(problem: Problem, possible: np.ndarray) -> np.ndarray:

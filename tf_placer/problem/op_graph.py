@@ -22,7 +22,8 @@ class TransferTimes:
     is free and neither end has anything else to do, but for rounding to whole nanoseconds.
 
     Attributes:
-      fixed_ns: [D, D] int64, latency and the ends' part that does not depend on the size, from row to column.
+      fixed_ns: [D, D] int64, latency, hand-over and the ends' part that does not depend on the size, from row to
+        column.
       ns_per_byte: [D, D] float64. Nothing crosses on the diagonals: they are not read.
     """
 
@@ -35,7 +36,10 @@ class TransferTimes:
         chores = cluster.link_chores()
         per_byte_ps = chores["link_send_ps_per_byte"] + chores["link_receive_ps_per_byte"]
         return TransferTimes(
-            fixed_ns=cluster.link_latency_ns() + chores["link_send_ns"] + chores["link_receive_ns"],
+            fixed_ns=cluster.link_latency_ns()
+            + cluster.link_tensor_ns()
+            + chores["link_send_ns"]
+            + chores["link_receive_ns"],
             ns_per_byte=1e9 / cluster.link_bytes_per_s() + per_byte_ps / 1e3,
         )
 

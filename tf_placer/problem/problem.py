@@ -39,6 +39,7 @@ SCHEMA_VERSION = 1
 _KIND = "a tf_placer problem"
 _REMEDY = "give what Problem.save wrote, or save the problem again"
 _WORK = tuple(field.name for field in dataclasses.fields(OpWork))
+_NOT_IN_OLDER_WORK = ("work_class",)
 _WHERE_KNOWN = ("alias_of_tensor", "stage_of_op")  # not in older files, nor where all are -1
 _DESCRIPTIONS = (
     "name",
@@ -82,12 +83,21 @@ def read_problem_file(path: pathlib.Path) -> dict[str, Any]:
         fields["cluster"] = _cluster(header["cluster"])
         fields |= {name: arrays[name] for name in _WHERE_KNOWN if name in arrays}
         if header["has_work"]:
-            fields["work"] = OpWork(*(arrays[f"work_{name}"] for name in _WORK))
+            fields["work"] = OpWork(**_work_arrays(arrays))
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     except (KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path} lacks a part of a problem ({error}); {_REMEDY}") from error
     return fields
+
+
+def _work_arrays(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Those of ``OpWork``; files of before classes of work have none."""
+    return {
+        name: arrays[f"work_{name}"]
+        for name in _WORK
+        if f"work_{name}" in arrays or name not in _NOT_IN_OLDER_WORK
+    }
 
 
 def _cluster(found: dict[str, Any]) -> Cluster:

@@ -15,7 +15,15 @@ import numpy as np
 
 from tf_placer.base.quantities import milliseconds
 from tf_placer.data_parallel.data_parallel import DataParallel
-from tf_placer.planning.outcome import NOT_RUN, Outcome, SearchCurve, Timed, progress_of
+from tf_placer.planning.outcome import (
+    DATA_PARALLEL,
+    NOT_RUN,
+    SPLIT,
+    Outcome,
+    SearchCurve,
+    Timed,
+    progress_of,
+)
 from tf_placer.problem.bounds import MEANING
 from tf_placer.report.sentences import capital, remarks, split_batch_sentence, use_of_plan, verdict
 from tf_placer.report.text import split_batch_row
@@ -265,7 +273,11 @@ def _about(row: Timed) -> str:
     """Description of a method, and of the other one that found its plan inside it, if one did."""
     if row.name == _WHOLE_LAYERS:
         return "A plan that keeps every layer on one device."
-    if row.name.startswith("data parallel"):
+    if row.name == SPLIT:
+        return (
+            "A search among plans of the program with its batch in parts: each part of each op has a device."
+        )
+    if row.name == DATA_PARALLEL or row.name.startswith("data parallel"):
         return "The whole step on every device, each with a part of the batch; gradients are added up."
     if row.name not in methods.names():  # no method's plan
         return ""

@@ -11,8 +11,10 @@ from tf_placer.cluster.device import short_device_name
 from tf_placer.data_parallel.data_parallel import DataParallel
 from tf_placer.planning.outcome import CALLED, GIVEN, RACED, UNPLACED, UNPLACED_CALLED, Outcome, Timed
 from tf_placer.problem.memory_bounds import accelerators
+from tf_placer.report.gpu_fidelity import fidelity_sentences
 from tf_placer.runtime.timing import clearly_differ
 from tf_placer.search.recorder import SearchResult
+from tf_placer.transform import PART
 
 _SAME = 0.005  # a share of the step time that nobody would change a program for
 
@@ -24,13 +26,14 @@ def verdict(outcome: Outcome) -> str:
             _gained(outcome),
             *fit_sentences(outcome),
             *_layer_sentences(outcome),
+            *survival_sentences(outcome),
             *split_batch_sentences(outcome),
         ]
     )
 
 
 def remarks(outcome: Outcome) -> list[str]:
-    """Sentences about what was cut short and what is a guess; none where nothing was."""
+    """Sentences about what was cut short, what is a guess, and how far simulated GPUs are from real ones."""
     problem = outcome.problem
     found = []
     if outcome.search.interrupted:
@@ -42,7 +45,16 @@ def remarks(outcome: Outcome) -> list[str]:
         rules = "; ".join(f"{count} {rule}" for rule, count in problem.estimated_sizes.items())
         count = sum(problem.estimated_sizes.values())
         found.append(f"The sizes of {count} tensors depend on data and are estimates: {rules}.")
-    return found
+    if outcome.parts > 1 and outcome.batch_statistics == PART:
+        found.append(
+            "Batch statistics are those of each part, as under tf.distribute: the step computes other numbers "
+            "(--batch_statistics=whole keeps them)."
+        )
+    if outcome.stayed_whole:
+        found.append(
+            "Not everything that works on examples is split: " + "; ".join(outcome.stayed_whole) + "."
+        )
+    return [*found, *fidelity_sentences(problem.cluster)]
 
 
 def _gained(outcome: Outcome) -> str:
@@ -65,6 +77,8 @@ def _about_the_plan_written(outcome: Outcome) -> list[str]:
     written, best = outcome.written, outcome.recommended
     advice = ["Leave the program on one device."] if best is outcome.single else []
     takes = milliseconds(written.step_s)
+    if written is outcome.best_split:
+        return [_in_parts(outcome, written)]
     if written.name != outcome.method:
         if advice:
             return [*advice, f"The plan written is that of the single device, {takes}."]
@@ -76,6 +90,19 @@ def _about_the_plan_written(outcome: Outcome) -> list[str]:
         return []
     advice = advice or [f"{best.name} is faster still, {milliseconds(best.step_s)}."]
     return [*advice, f"The plan written is that of {written.name}."]
+
+
+def _in_parts(outcome: Outcome, written: Timed) -> str:
+    """One sentence on a plan that splits the batch, beside the best that does not."""
+    takes, whole = milliseconds(written.step_s), outcome.best_whole
+    start = f"With the batch in {outcome.parts} parts the step takes {takes}"
+    if whole is None or whole.step_s is None or written.step_s is None:
+        return f"{start}: the plan written is of the split program."
+    less = percentage(-excess(written.step_s, whole.step_s))
+    return (
+        f"{start}, {less} less than by the best plan found of the whole: the plan written is of the split program "
+        "(--parts=1 looks for none)."
+    )
 
 
 def _standing(candidate: Timed, single: Timed | None, how: str) -> str:
@@ -208,13 +235,37 @@ def _layer_sentences(outcome: Outcome) -> list[str]:
     ]
 
 
+# --- Draws of what is not known.
+
+
+def survival_sentences(outcome: Outcome) -> list[str]:
+    """In how many draws the plan is faster than each other plan; none where that is not known."""
+    found = outcome.survival
+    if found is None:
+        return []
+    one_device = None if outcome.single is None else outcome.single.name
+    named = {"one device" if name == one_device else name: wins for name, wins in found.faster_than.items()}
+    (first, wins), *others = named.items()
+    said = [f"{first} in {wins} of {found.draws} draws", *(f"{name} in {wins}" for name, wins in others)]
+    return [
+        "With times of ops, links and hosts drawn from how far off estimates are, the plan is faster than "
+        f"{', than '.join(said)}."
+    ]
+
+
 # --- The batch split instead of the step.
 
 
 def split_batch_sentences(outcome: Outcome) -> list[str]:
     """The sentence on splitting the batch, none where nothing is known."""
     if outcome.data_parallel is None:
-        return [outcome.why_not_split] if outcome.why_not_split else []
+        split, written = outcome.best_split, outcome.written
+        if split is None or written is split or split.step_s is None or written.step_s is None:
+            return [outcome.why_not_split] if outcome.why_not_split else []
+        more = excess(split.step_s, written.step_s)
+        return [
+            f"With the batch in parts the best plan found takes {milliseconds(split.step_s)}, {percentage(more)} more."
+        ]
     said = split_batch_sentence(outcome.data_parallel, outcome.written.simulated_s)
     return [said] if said else []
 

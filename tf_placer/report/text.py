@@ -35,7 +35,7 @@ def print_report(outcome: Outcome, console: rich.console.Console) -> None:
 
 def table(outcome: Outcome) -> rich.table.Table:
     """A row for each candidate, and one for each bound."""
-    problem, single_s = outcome.problem, outcome.search.single_device_s
+    problem, single_s = outcome.problem, outcome.single_device_s
     rows = rich.table.Table(
         title=f"{problem.name} on {problem.cluster.name}: {problem.num_ops} ops in {problem.num_units} units"
     )

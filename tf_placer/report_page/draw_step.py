@@ -143,7 +143,7 @@ def _path_links(timeline: StepTimeline) -> tuple[tuple[int, int, int], ...]:
             return timeline.problem.num_devices + int(timeline.transfer_channel[stretch.index])
         return int(timeline.device_of(stretch.kind)[stretch.index])
 
-    pairs = itertools.pairwise(timeline.critical_path)
+    pairs = itertools.pairwise(stretch for stretch in timeline.critical_path if stretch.kind != "hand_over")
     links = [(after.start_ns, place(before), place(after)) for before, after in pairs]
     return tuple(link for link in links if link[1] != link[2])
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from tf_placer.problem.unit_graph import order_of_use
 from tf_placer.search import methods
 from tf_placer.search.ctrl_c import patient
 from tf_placer.search.known import Budget, Objective
-from tf_placer.search.progress import Progress
+from tf_placer.search.progress import EnteredAlready, Progress
 from tf_placer.search.recorder import HistoryEntry, LeastMemory, SearchResult
 from tf_placer.search.settings import configured
 from tf_placer.search.shortest import shortest
@@ -73,7 +72,7 @@ def least_memory(
     begin_s = time.monotonic()
     with progress, patient():
         first = budget.share(_FIRST_OF)
-        shown = _EnteredAlready(progress)
+        shown = EnteredAlready(progress)
         fastest = shortest(problem, spec, config, first, seed, shown)
         lowering = _Lowering(problem, fastest, objective.slow_down)
         interrupted = fastest.interrupted
@@ -198,21 +197,3 @@ def _capped(problem: Problem, share: float) -> Problem:
         for device, counted in zip(cluster.devices, accelerators(cluster), strict=True)
     )
     return dataclasses.replace(problem, cluster=dataclasses.replace(cluster, devices=devices))
-
-
-class _EnteredAlready:
-    """A progress that somebody else enters and leaves: this search is a part of that one's."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-
-    def __enter__(self) -> _EnteredAlready:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return None
-
-    def show(self, entry: HistoryEntry) -> None:
-        self._progress.show(entry)

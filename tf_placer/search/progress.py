@@ -93,3 +93,21 @@ def _found(entry: HistoryEntry) -> str:
     if math.isnan(entry.mean_s):
         return f"{best}, nothing of the last round ran"
     return f"{best}, mean {milliseconds(entry.mean_s)}"
+
+
+class EnteredAlready:
+    """A progress that somebody else enters and leaves: this search is a part of that one's."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def __enter__(self) -> EnteredAlready:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+    def show(self, entry: HistoryEntry) -> None:
+        self._progress.show(entry)

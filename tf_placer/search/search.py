@@ -19,6 +19,7 @@ from tf_placer.search.known import SLOW_DOWN, TIME, Budget, Objective
 from tf_placer.search.least_memory import least_memory
 from tf_placer.search.progress import Progress, Silent
 from tf_placer.search.recorder import SearchResult
+from tf_placer.search.robust import robust_plan
 from tf_placer.search.round import Method
 from tf_placer.search.settings import configured
 from tf_placer.search.shortest import method_of, seed_of, shortest
@@ -41,6 +42,7 @@ def search(
     config: object | None = None,
     objective: str = TIME,
     slow_down: float = SLOW_DOWN,
+    robust: bool = False,
 ) -> SearchResult:
     """Searches for the placement of ``problem`` with the shortest step, or that which takes the least memory.
 
@@ -72,11 +74,15 @@ def search(
         none) takes the smallest share of its memory, among those within the slow-down (``least_memory``). It is
         simulated, begins nowhere and is not resumed, so it takes no evaluator, checkpoint or start.
       slow_down: share of the fastest plan's step time that a plan of least memory may take longer; 0.1 is a tenth.
+      robust: the step is the mean over the estimates and a few draws of what is not known of described devices
+        (``RobustEvaluator``, by the seed). The result's times are by the estimates; those of its history are means.
+        A method that begins at plans begins at the one that it finds by the estimates in half of the budget.
 
     Raises:
       InputError: no positive budget, a seed out of range, an unknown method or setting, an evaluator of another
         problem, a start that is no legal placement, a folder that holds another search or one with other settings,
-        is damaged or in use, or cannot be written to, or an objective that cannot be, or with what it does not take.
+        is damaged or in use, or cannot be written to, or an objective that cannot be, or with what it does not take;
+        ``robust`` with an evaluator, of another objective, or on live devices.
       NothingFits: no placement tried runs; a simulated search tells before it begins where that can be proven.
       KeyboardInterrupt: Ctrl-C before any placement that runs was found.
       WorkerError: the runtime's workers cannot be started at all.
@@ -95,6 +101,9 @@ def search(
     if evaluator is not None:
         _check_evaluator(evaluator, problem)
     sought = Objective(objective, slow_down)
+    if arguments.truth("robust", robust):
+        _check_robust_takes(problem, evaluator, sought)
+        return robust_plan(problem, spec, settings, budget, seed, progress or Silent(), checkpoint, start)
     if sought.is_memory:
         _check_memory_takes(evaluator=evaluator, checkpoint=checkpoint, start=start)
         return least_memory(problem, spec, settings, budget, seed, progress or Silent(), sought)
@@ -106,6 +115,20 @@ def _check_memory_takes(**given: object) -> None:
     for name, value in given.items():
         if value is not None:
             raise InputError(f'{name} is given with objective="memory", which is not for that; leave it out')
+
+
+def _check_robust_takes(problem: Problem, evaluator: Evaluator | None, sought: Objective) -> None:
+    """Raises InputError where a search for a robust plan cannot be."""
+    if evaluator is not None:
+        raise InputError("evaluator is given with robust=True, which brings its own; leave one of them out")
+    if sought.is_memory:
+        raise InputError(
+            f'robust=True is given with objective="{sought.name}", which is not for that; leave it out'
+        )
+    if problem.cluster.is_live:
+        raise InputError(
+            f"robust=True is for described devices, and {problem.cluster.name!r} is live: it is measured; leave it out"
+        )
 
 
 def _check_evaluator(evaluator: Evaluator, problem: Problem) -> None:

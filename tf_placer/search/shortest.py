@@ -390,8 +390,13 @@ def _result(
     single_device_s: float | None,
     interrupted: bool,
 ) -> SearchResult:
-    problem = placement.problem
-    final = _simulated(evaluator).evaluate(placement.decisions)
+    problem, proven_s = placement.problem, recorder.proven_s
+    simulator = _simulated(evaluator)
+    told_in = simulator.tells
+    if told_in is not simulator:
+        # Of the plan that is best by the evaluator; it says nothing of what others take by these times.
+        single_device_s, proven_s = Starts(problem, told_in, ()).single_device_s, 0.0
+    final = told_in.evaluate(placement.decisions)
     assert final.peak_bytes is not None  # simulated
     # Simulated anew, because inside a learner's graph the last bit of a time may be another: a tie must be one.
     is_simulated = isinstance(evaluator, SimulatedEvaluator)
@@ -410,5 +415,5 @@ def _result(
         interrupted=interrupted,
         history=tuple(recorder.history),
         # What is proven is in whole nanoseconds, which means over several orders are not.
-        proven_s=min(recorder.proven_s, float(final.runtime_s[0])),
+        proven_s=min(proven_s, float(final.runtime_s[0])),
     )

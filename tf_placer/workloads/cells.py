@@ -7,6 +7,7 @@ import dataclasses
 import keras
 import tensorflow as tf
 
+from tf_placer.workloads.normalization import FusedBatchNormalization
 from tf_placer.workloads.spec import Workload, WorkloadSpec, variants
 from tf_placer.workloads.train_step import begin, image_batch, step_of
 
@@ -131,7 +132,7 @@ def _narrow(x: tf.Tensor, width: int, name: str) -> tf.Tensor:
 
 
 def _normalized(x: tf.Tensor, name: str) -> tf.Tensor:
-    return keras.layers.BatchNormalization(momentum=0.9, name=f"{name}_norm")(x)
+    return FusedBatchNormalization(momentum=0.9, name=f"{name}_norm")(x)
 
 
 _AMOEBANET_NORMAL = Cell(

@@ -1,7 +1,9 @@
 """Networks on images that come with Keras: Inception-V3 (Szegedy et al. 2015) and ResNets (He et al. 2015).
 
-The optimizer decides the size of the graph: of Inception-V3 plain SGD gives 9,461 ops after the clean-ups, momentum
-10,791, RMSprop (which its authors trained with) 12,121, Adam 16,111.
+Batch normalization is fused, as in TensorFlow's own programs of the years in which the papers placed these networks. By
+the cost model, Keras' unfused one makes a step of ResNet-50 37 to 52 % longer on GPUs.
+The optimizer decides the size of the graph: of Inception-V3 plain SGD gives 4,085 ops after the clean-ups, momentum
+5,415, RMSprop (which its authors trained with) 6,745, Adam 10,735.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import keras
 
 from tf_placer.base.arguments import InputError, shown
+from tf_placer.workloads.normalization import with_fused_batch_normalization
 from tf_placer.workloads.spec import Workload, WorkloadSpec, forward_of, variants
 from tf_placer.workloads.train_step import begin, image_batch, step_of
 
@@ -23,13 +26,13 @@ def inception_v3(
 ) -> Workload:
     """Returns a step on [batch, image_size, image_size, 3]: of training, or the forward pass and the loss."""
     begin(seed)
-    model = keras.applications.InceptionV3(
-        weights=None, input_shape=(image_size, image_size, 3), classes=classes
+    model = with_fused_batch_normalization(
+        keras.applications.InceptionV3(weights=None, input_shape=(image_size, image_size, 3), classes=classes)
     )
     return Workload(step_of(model, optimizer, training), image_batch(batch, image_size, classes, seed))
 
 
-_SUMMARY = "Inception-V3 on images (Szegedy et al. 2015)"
+_SUMMARY = "Inception-V3 on images (Szegedy et al. 2015), fused batch normalization"
 _B1, _B64 = (
     WorkloadSpec(f"inception_v3_b{batch}", inception_v3, f"{_SUMMARY}, batch {batch}", {"batch": batch})
     for batch in (1, 64)
@@ -74,7 +77,9 @@ def resnet(
         raise InputError(f"depth is {shown(depth)}; give 50, 101 or 152")
     begin(seed)
     make, _ = _MODELS[depth]
-    model = make(weights=None, input_shape=(image_size, image_size, 3), classes=classes)
+    model = with_fused_batch_normalization(
+        make(weights=None, input_shape=(image_size, image_size, 3), classes=classes)
+    )
     step = step_of(model, optimizer, training)
     return Workload(step, image_batch(batch, image_size, classes, seed), _stages(depth))
 
@@ -88,7 +93,11 @@ def _stages(depth: int) -> tuple[str, ...]:
 
 
 RESNET: tuple[WorkloadSpec, ...] = variants(
-    WorkloadSpec("resnet_152", resnet, "ResNet-152 on ImageNet, He et al. 2015; batch 32 as in HDP"),
+    WorkloadSpec(
+        "resnet_152",
+        resnet,
+        "ResNet-152 on ImageNet, He et al. 2015; batch 32 and fused batch normalization as in HDP",
+    ),
     small={"depth": 50, "batch": 4, "image_size": 64, "classes": 10, "optimizer": "sgd"},
 )
 
@@ -101,6 +110,8 @@ def resnet50(
     return Workload(workload.function, workload.example_args)
 
 
-_RESNET50 = WorkloadSpec("resnet50", resnet50, "ResNet-50 on images (He et al. 2015)")
+_RESNET50 = WorkloadSpec(
+    "resnet50", resnet50, "ResNet-50 on images (He et al. 2015), fused batch normalization"
+)
 
 ROWS = (*INCEPTION, *RESNET, _RESNET50)

@@ -91,7 +91,7 @@ def _of_devices() -> dict[str, Row]:
             lambda: dict(device),
             {
                 **dict.fromkeys(("name", "type", "model"), (3, "")),
-                **dict.fromkeys(("memory_bytes", "streams", "launch_ns", "join_ns"), whole),
+                **dict.fromkeys(("memory_bytes", "streams", "launch_ns", "join_ns", "dispatch_ns"), whole),
                 **dict.fromkeys(("peak_flops", "memory_bytes_per_s"), number),
                 "newest_first": (1, "yes"),
                 "address": (3,),

@@ -35,6 +35,11 @@ def of_items(scene: Scene) -> dict[str, Row]:
                 "stages": (3, "a", [3], Told(("layer_(",), "regular expression")),
             },
         ),
+        "split": Row(
+            tf_placer.split,
+            lambda: {"item": item, "parts": 2, "batch_statistics": "whole"},
+            {"item": (3, "a", step), "parts": (*count, 10**6), "batch_statistics": (3, "", "parts")},
+        ),
         "Item.from_function": Row(
             tf_placer.Item.from_function,
             lambda: {"fn": step, "example_args": scene.examples, "name": "step"},

@@ -31,6 +31,7 @@ def of_searches(scene: Scene) -> dict[str, Row]:
                 "config": None,
                 "objective": "time",
                 "slow_down": 0.1,
+                "robust": False,
             },
             {
                 "problem": (3, "a", scene.item, Told(scene.problem, scene.problem.name)),
@@ -54,6 +55,7 @@ def of_searches(scene: Scene) -> dict[str, Row]:
                     "memory",
                 ),  # the last with an evaluator, a checkpoint and a start
                 "slow_down": (-0.1, "a", NAN, True),
+                "robust": (1, "yes", None, True),  # the last with an evaluator
                 "config": (3, "a", {"batch": 1}, [1], tf_placer.SearchResult),
             },
         ),

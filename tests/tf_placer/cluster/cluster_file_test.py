@@ -39,7 +39,7 @@ def test_values_in_the_file_replace_the_model(tmp_path):
     cluster = _read(tmp_path, _GOOD)
     gpu, cpu = cluster.devices
     assert (cluster.name, gpu.model, gpu.memory_bytes, cpu.streams) == ("box", "k40", 1000, 3)
-    assert gpu.peak_flops == 4.29e12  # models.toml, K40
+    assert gpu.peak_flops == 5.04e12  # models.toml, K40
     assert cluster.link_latency_ns().tolist() == [[0, 5], [5, 0]]
     assert cluster.channel_of_link().tolist() == [[-1, 0], [0, -1]]
 

@@ -10,9 +10,10 @@ import pytest
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster import gpu_probe, local
 from tf_placer.cluster.cluster import Cluster
+from tf_placer.cluster.device import Device
 from tf_placer.cluster.local import PROBED_SHARES, local_devices
-from tf_placer.costs.analytic import EFFICIENCY_OF_TYPE
-from tf_placer.costs.op_work import Kind
+from tf_placer.costs.op_work import WorkClass
+from tf_placer.costs.shares import efficiencies
 
 
 def _local_cluster(cores: int | None = None) -> Cluster:
@@ -70,7 +71,7 @@ def test_gpus_come_before_the_host_cpu(monkeypatch):
     assert [device.name for device in cluster.devices] == [
         f"/job:worker/replica:0/task:0/device:{name}" for name in ("GPU:0", "GPU:1", "CPU:0")
     ]
-    assert cluster.devices[0].peak_flops == 1.8e13  # 1.234e13 / 0.7, two digits
+    assert cluster.devices[0].peak_flops == 1.5e13  # 1.234e13 / 0.83, two digits
     assert cluster.devices[0].model == "local_tesla_t9"
     assert cluster.devices[2].streams == len(os.sched_getaffinity(0))
 
@@ -85,8 +86,9 @@ def test_a_cluster_that_cannot_be_kept_is_told_before_the_machine_is_probed(monk
 
 @pytest.mark.parametrize("device_type", ["CPU", "GPU"])
 def test_what_a_probe_reaches_is_what_the_cost_model_charges(device_type):
-    efficiency = EFFICIENCY_OF_TYPE[device_type]
-    charged = (efficiency[Kind.MATRIX_PRODUCT].compute, efficiency[Kind.STREAMING].memory)
+    device = Device("GPU:0", device_type, "local", 1, 1, 1e12, 1e11, 0)
+    found = efficiencies(device)
+    charged = (found.compute[WorkClass.PRODUCT_WIDE], found.memory[WorkClass.STREAMING])
     assert charged == PROBED_SHARES[device_type]
 
 

@@ -80,7 +80,7 @@ def test_no_number_is_overlooked(path):
 
     assert len(numbers_of(text)) == count(tomllib.loads(text))
     if path == MODELS:
-        assert collections.Counter(n.key for n in numbers_of(text))["peak_flops"] == 13
+        assert collections.Counter(n.key for n in numbers_of(text))["peak_flops"] == 18
 
 
 @pytest.mark.parametrize("name", preset_names())
@@ -120,7 +120,7 @@ def test_memory_is_what_its_comment_computes():
             mebibytes = int(match[1].replace(",", ""))
             assert int(number.value) == mebibytes * 2**20 * 95 // 100, number
             computed += 1
-    assert computed == 6  # K40, K80, P100, V100, A100, H100
+    assert computed == 11  # K40, K80, two P100, V100, T4, three A100, two H100
 
 
 def test_arithmetic_in_comments_gives_the_number():

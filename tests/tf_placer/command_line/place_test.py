@@ -13,6 +13,20 @@ import tensorflow as tf
 from tf_placer.__main__ import run
 from tf_placer.report.files import META_GRAPH
 
+# Two GPUs that small ops are worth sending between: no time of the host for a kernel or a tensor.
+_FAST_HOST = """
+[[device]]
+name = ["GPU:0", "GPU:1"]
+model = "p100"
+dispatch_ns = 0
+[[link]]
+source = "GPU:0"
+target = "GPU:1"
+latency_ns = 1_000
+bytes_per_s = 1e11
+duplex = true
+"""
+
 
 @pytest.fixture(scope="module")
 def graph_file(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
@@ -79,3 +93,39 @@ def test_a_graph_that_was_placed_before_is_not_held_by_its_old_plan(graph_file, 
     assert "3 of 3 ops ask for a device in the program itself; kept there: 3" in printed.splitlines()
     # There is nothing to search.
     assert json.loads((tmp_path / "kept" / "summary.json").read_text())["method"] == "plan"
+
+
+def test_a_robust_plan_is_told_beside_the_others_under_draws(tmp_path):
+    console = rich.console.Console(file=io.StringIO(), width=100)
+    cluster = tmp_path / "two.toml"
+    cluster.write_text(_FAST_HOST)
+    argv = [
+        "place",
+        "--workload=branches_small",
+        f"--cluster={cluster}",
+        "--budget_evaluations=60",
+        "--robust",
+    ]
+    assert run([*argv, "--method=local_search", f"--out={tmp_path / 'out'}"], console) == 0
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert summary["written"] == "local_search"
+    survival = summary["survival"]
+    assert survival["draws"] == 100 and set(survival["faster_than"].values()) <= set(range(101))
+    said = f"the plan is faster than one device in {survival['faster_than']['single']} of 100 draws"
+    assert said in " ".join(console.file.getvalue().split())
+    assert said in (tmp_path / "out" / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--cluster=local:1"], "--robust is for described devices"),
+        (["--cluster=p100x2", "--objective=memory"], "--robust is for the shortest step"),
+    ],
+)
+def test_a_robust_plan_cannot_be_searched_everywhere(flags, message, capsys, tmp_path):
+    console = rich.console.Console(file=io.StringIO(), width=100)
+    argv = ["place", "--workload=branches_small", "--robust", f"--out={tmp_path / 'out'}", *flags]
+    assert run(argv, console) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert message in line

@@ -5,7 +5,7 @@ import tensorflow as tf
 from tensorflow.python.framework import op_def_registry
 
 from tf_placer.costs.formulas import FORMULA_OF_TYPE, OpView, free, work_of
-from tf_placer.costs.op_work import FREE, Kind, Work
+from tf_placer.costs.op_work import FREE, Kind, Work, WorkClass
 from tf_placer.graph.sizes.output_specs import OutputSpec, tensor_bytes
 
 
@@ -45,19 +45,19 @@ def test_convolution_and_both_gradients_do_the_same_multiply_adds():
     bytes_ = 4 * (2 * 64 * 4 + 3 * 3 * 4 * 5 + 2 * 64 * 5)
     sizes = 4 * 4  # the int32 sizes that a gradient reads
     forward = _work(lambda: tf.raw_ops.Conv2D(input=_x(*x), filter=_x(*f), strides=[1] * 4, padding="SAME"))
-    assert forward == Work(Kind.CONVOLUTION, 46_080.0, bytes_)
+    assert forward == Work(WorkClass.CONVOLUTION_FIRST, 46_080.0, bytes_, tiles=2)
     to_input = _work(
         lambda: tf.raw_ops.Conv2DBackpropInput(
             input_sizes=list(x), filter=_x(*f), out_backprop=_x(*dy), strides=[1] * 4, padding="SAME"
         )
     )
-    assert to_input == Work(Kind.CONVOLUTION, 46_080.0, bytes_ + sizes)
+    assert to_input == Work(WorkClass.CONVOLUTION_FIRST_INPUT_GRADIENT, 46_080.0, bytes_ + sizes, tiles=2)
     to_filter = _work(
         lambda: tf.raw_ops.Conv2DBackpropFilter(
             input=_x(*x), filter_sizes=list(f), out_backprop=_x(*dy), strides=[1] * 4, padding="SAME"
         )
     )
-    assert to_filter == Work(Kind.CONVOLUTION, 46_080.0, bytes_ + sizes)
+    assert to_filter == Work(WorkClass.CONVOLUTION_FIRST_FILTER_GRADIENT, 46_080.0, bytes_ + sizes)
 
 
 def test_depthwise_convolution_has_no_sum_over_channels():
@@ -67,7 +67,7 @@ def test_depthwise_convolution_has_no_sum_over_channels():
             input=_x(2, 8, 8, 4), filter=_x(3, 3, 4, 1), strides=[1] * 4, padding="SAME"
         )
     )
-    assert (work.kind, work.flops) == (Kind.DEPTHWISE_CONVOLUTION, 9_216.0)
+    assert (work.work_class, work.flops) == (WorkClass.DEPTHWISE_CONVOLUTION, 9_216.0)
 
 
 @pytest.mark.parametrize(
@@ -89,40 +89,40 @@ def test_depthwise_convolution_has_no_sum_over_channels():
 )
 def test_matrix_products_count_two_per_multiply_add(make, flops):
     work = _work(make)
-    assert (work.kind, work.flops) == (Kind.MATRIX_PRODUCT, float(flops))
+    assert (work.work_class.kind, work.flops) == (Kind.MATRIX_PRODUCT, float(flops))
 
 
 @pytest.mark.parametrize(
     ("make", "expected"),
     [
         # [2, 3] + [3]: 6 additions; reads 6 + 3, writes 6 floats.
-        (lambda: tf.raw_ops.AddV2(x=_x(2, 3), y=_x(3)), Work(Kind.STREAMING, 6.0, 60)),
-        (lambda: tf.raw_ops.Exp(x=_x(6)), Work(Kind.STREAMING, 15.0 * 6, 48)),
+        (lambda: tf.raw_ops.AddV2(x=_x(2, 3), y=_x(3)), Work(WorkClass.STREAMING, 6.0, 60)),
+        (lambda: tf.raw_ops.Exp(x=_x(6)), Work(WorkClass.STREAMING, 15.0 * 6, 48)),
         # Three inputs of 6: two additions each; 4 tensors of 24 bytes.
-        (lambda: tf.raw_ops.AddN(inputs=[_x(6), _x(6), _x(6)]), Work(Kind.STREAMING, 12.0, 96)),
+        (lambda: tf.raw_ops.AddN(inputs=[_x(6), _x(6), _x(6)]), Work(WorkClass.STREAMING, 12.0, 96)),
         # 24 floats in, 4 out, and one int32 axis.
-        (lambda: tf.raw_ops.Sum(input=_x(4, 6), axis=1), Work(Kind.REDUCTION, 24.0, 4 * (24 + 4 + 1))),
+        (lambda: tf.raw_ops.Sum(input=_x(4, 6), axis=1), Work(WorkClass.REDUCTION, 24.0, 4 * (24 + 4 + 1))),
         # 2 x 2 outputs, window 2 x 2: 16 comparisons; 16 floats in, 4 out.
         (
             lambda: tf.raw_ops.MaxPool(
                 input=_x(1, 4, 4, 1), ksize=[1, 2, 2, 1], strides=[1, 2, 2, 1], padding="VALID"
             ),
-            Work(Kind.REDUCTION, 16.0, 80),
+            Work(WorkClass.POOLING, 16.0, 80),
         ),
         # Only the slice is read: 2 * 3 floats.
         (
             lambda: tf.raw_ops.Slice(input=_x(100), begin=[0], size=[3]),
-            Work(Kind.REARRANGEMENT, 0.0, 24),
+            Work(WorkClass.REARRANGEMENT, 0.0, 24),
         ),
         # 3 rows of 5 floats read and written, 3 int32 indices; the table of 1000 rows is not.
         (
             lambda: tf.raw_ops.GatherV2(params=_x(1000, 5), indices=_x(3, dtype=tf.int32), axis=0),
-            Work(Kind.IRREGULAR, 0.0, 2 * 60 + 12),
+            Work(WorkClass.IRREGULAR, 0.0, 2 * 60 + 12),
         ),
         # Writes 8 floats; 50 operations for each.
         (
             lambda: tf.raw_ops.RandomUniform(shape=[8], dtype=tf.float32),
-            Work(Kind.RANDOM, 400.0, 32),
+            Work(WorkClass.RANDOM, 400.0, 32),
         ),
     ],
 )
@@ -141,7 +141,7 @@ def test_an_optimizer_update_passes_over_variable_slots_and_gradient():
         )
         work = work_of(OpView(op.node_def, specs, ()))
     # Reads gradient and variable, writes the variable: 3 x 24 bytes; a product and a difference each.
-    assert work == Work(Kind.STREAMING, 12.0, 72)
+    assert work == Work(WorkClass.STREAMING, 12.0, 72)
 
 
 def test_fused_batch_normalization_reads_twice_when_training():
@@ -169,4 +169,71 @@ def test_free_ops_are_free(op_type):
 def test_an_unknown_op_type_is_a_marked_guess_over_its_bytes():
     node = tf.compat.v1.NodeDef(name="op", op="NobodyKnowsThis")
     view = OpView(node, (OutputSpec((2,), tf.float32, 8),), (OutputSpec((3,), tf.float32, 12),))
-    assert work_of(view) == Work(Kind.STREAMING, 0.0, 20, guessed=True)
+    assert work_of(view) == Work(WorkClass.STREAMING, 0.0, 20, guessed=True)
+
+
+def _convolved(image, weights, strides=(1, 1), layout="NHWC", padding="SAME", dilations=(1, 1)):
+    step, spread = ([1, *two, 1] if layout == "NHWC" else [1, 1, *two] for two in (strides, dilations))
+    return _work(
+        lambda: tf.raw_ops.Conv2D(
+            input=_x(*image), filter=_x(*weights), strides=step, padding=padding, data_format=layout,
+            dilations=spread,
+        )
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("image", "weights", "settings", "name"),
+    [
+        ((8, 14, 14, 256), (1, 1, 256, 64), {}, "1X1"),
+        ((8, 14, 14, 256), (1, 1, 256, 64), {"strides": (2, 2)}, "STRIDED"),
+        ((8, 14, 14, 256), (3, 3, 256, 64), {"strides": (2, 2)}, "STRIDED"),
+        ((8, 224, 224, 3), (7, 7, 3, 64), {"strides": (2, 2)}, "FIRST"),
+        ((8, 14, 14, 256), (3, 3, 256, 32), {}, "3X3_TO_32"),
+        ((8, 14, 14, 256), (3, 3, 256, 33), {}, "3X3_TO_64"),
+        ((8, 14, 14, 128), (3, 3, 128, 512), {}, "3X3_TO_128"),
+        ((8, 14, 14, 256), (3, 3, 256, 256), {}, "3X3_WIDE"),
+        ((8, 256, 14, 14), (3, 3, 256, 256), {"layout": "NCHW"}, "3X3_WIDE"),
+        ((8, 7, 7, 512), (3, 3, 512, 512), {}, "3X3_SMALL"),
+        ((8, 512, 7, 7), (3, 3, 512, 512), {"layout": "NCHW"}, "3X3_SMALL"),
+        ((8, 14, 14, 256), (3, 3, 256, 256), {"dilations": (2, 2)}, "OTHER"),
+        ((8, 14, 14, 256), (3, 3, 64, 256), {}, "OTHER"),  # four groups
+        ((8, 14, 14, 64), (5, 5, 64, 64), {}, "SQUARE"),
+        ((8, 17, 17, 128), (1, 7, 128, 128), {}, "OTHER"),
+    ],
+)
+def test_the_class_of_a_convolution(image, weights, settings, name):
+    assert _convolved(image, weights, **settings).work_class == WorkClass[f"CONVOLUTION_{name}"]
+
+
+def test_tiles_of_a_convolution_are_of_positions_by_channels():
+    # 2 x 10 x 10 positions are 4 rows of tiles of 64, 65 channels two columns.
+    assert _convolved((2, 10, 10, 16), (3, 3, 16, 65)).tiles == 8
+
+
+@pytest.mark.parametrize(
+    ("shapes", "name", "tiles"),
+    [
+        (((16, 5), (5, 700)), "PRODUCT_TO_16", 0),
+        (((700, 5), (5, 32)), "PRODUCT_TO_32", 0),
+        (((64, 5), (5, 700)), "PRODUCT_TO_64", 0),
+        (((128, 5), (5, 700)), "PRODUCT_TO_128", 2 * 11),
+        (((129, 5), (5, 700)), "PRODUCT_WIDE", 3 * 11),
+    ],
+)
+def test_the_class_of_a_product_is_by_its_smaller_side(shapes, name, tiles):
+    work = _work(lambda: tf.raw_ops.MatMul(a=_x(*shapes[0]), b=_x(*shapes[1])))
+    assert (work.work_class, work.tiles) == (WorkClass[name], tiles)
+
+
+@pytest.mark.parametrize("name", ["BatchMatMulV2", "Einsum"])
+def test_batched_products_are_apart(name):
+    x, y = (6, 128, 40), (6, 40, 65)
+
+    def make():
+        if name == "Einsum":
+            return tf.raw_ops.Einsum(inputs=[_x(*x), _x(*y)], equation="bij,bjk->bik")
+        return tf.raw_ops.BatchMatMulV2(x=_x(*x), y=_x(*y))
+
+    work = _work(make)
+    assert (work.work_class, work.tiles) == (WorkClass.BATCHED_PRODUCT_TO_128, 6 * 2 * 2)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tf_placer.base.arguments import InputError
-from tf_placer.costs.op_work import OpWork
+from tf_placer.costs.op_work import Kind, OpWork, WorkClass
 
 
 def test_sums_and_multiples():
@@ -28,3 +28,28 @@ def test_what_is_no_work(value):
 def test_arrays_of_different_lengths():
     with pytest.raises(InputError, match=r"flops, num_bytes and launches have \[1, 2, 1\] entries"):
         OpWork([1], [1, 2], [1])
+
+
+def test_classes_travel_with_the_work():
+    work = OpWork([1, 2], [10, 20], [1, 1], [WorkClass.STREAMING, WorkClass.CONVOLUTION_1X1])
+    joined = OpWork.joined([work, work.times(2)])
+    assert joined.work_class.tolist() == 2 * [WorkClass.STREAMING, WorkClass.CONVOLUTION_1X1]
+    assert joined.work_class.dtype == np.int64
+
+
+def test_work_of_before_classes_has_none():
+    assert OpWork([1, 0], [10, 0], [1, 0]).work_class.tolist() == [WorkClass.UNCLASSIFIED, WorkClass.FREE]
+
+
+@pytest.mark.parametrize("value", [[9], [1.0], [1, 1], "a", [[1]]])
+def test_what_is_no_class(value):
+    with pytest.raises(InputError, match=r"work_class is .*; give a WorkClass for each of 1 ops"):
+        OpWork([1], [1], [1], value)
+
+
+def test_every_class_is_of_a_kind():
+    assert {one.kind for one in WorkClass} == set(Kind)
+    assert WorkClass.CONVOLUTION_3X3_WIDE.kind is Kind.CONVOLUTION
+    assert WorkClass.BATCHED_PRODUCT_WIDE.kind is Kind.MATRIX_PRODUCT
+    assert WorkClass.DEPTHWISE_CONVOLUTION.kind is Kind.DEPTHWISE_CONVOLUTION
+    assert WorkClass.SOFTMAX.kind is Kind.REDUCTION

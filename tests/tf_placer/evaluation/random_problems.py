@@ -25,6 +25,7 @@ def random_problem(rng: np.random.Generator) -> Problem:
             launch_ns=0,
             newest_first=bool(inputs.newest_first[d]),
             join_ns=int(inputs.join_ns[d]),
+            dispatch_ns=int(inputs.dispatch_ns[d]),
         )
         for d in range(inputs.num_devices)
     )
@@ -35,6 +36,7 @@ def random_problem(rng: np.random.Generator) -> Problem:
             int(inputs.link_latency_ns[a, b]),
             float(inputs.link_bytes_per_s[a, b]),
             f"channel {inputs.channel_of_link[a, b]}",
+            tensor_ns=int(inputs.link_tensor_ns[a, b]),
             **{name.removeprefix("link_"): int(getattr(inputs, name)[a, b]) for name in CHORES},
         )
         for a in range(inputs.num_devices)

@@ -1,5 +1,6 @@
 """Timelines of random steps equal the slow simulator's; one small step is computed by hand."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -27,7 +28,7 @@ def random_step(seed):
 
 
 def test_spans_memory_and_path_of_random_steps():
-    kinds, causes, cut = set(), set(), 0
+    kinds, causes, cut, waited = set(), set(), 0, 0
     for seed in SEEDS:
         timeline, expected = random_step(seed)
         assert timeline.runtime_ns == expected.runtime_ns
@@ -39,7 +40,9 @@ def test_spans_memory_and_path_of_random_steps():
         kinds |= {stretch.kind for stretch in timeline.critical_path}
         causes |= {stretch.after for stretch in timeline.critical_path}
         cut += timeline.num_transfers > 0
-    assert kinds == {"op", "send", "transfer", "receive"}
+        waited += timeline.dispatch_wait_ns.any()
+    assert kinds == {"op", "send", "transfer", "hand_over", "receive"}
+    assert waited > 100
     assert causes == {"start", "input", "device", "channel"}
     assert cut > 200
 
@@ -79,6 +82,8 @@ def check_path(timeline):
 
 def places(timeline, stretch):
     """Where it takes time: a device, or a channel."""
+    if stretch.kind == "hand_over":
+        return set()
     if stretch.kind == "transfer":
         return {("channel", timeline.transfer_channel[stretch.index])}
     where = {
@@ -131,6 +136,25 @@ def test_a_step_by_hand():
     assert timeline.memory[1].num_bytes.tolist() == [7, 7 + 5, 7]
     assert timeline.busy_ns.tolist() == [150, 50] and timeline.idle_ns.tolist() == [15, 115]
     assert timeline.channel_busy_ns.tolist() == [15, 0]
+
+
+def test_dispatch_and_hand_over_by_hand():
+    """The same on devices that are fed: 30 ns an op, 40 ns a tensor."""
+    problem = problem_of([100, 50, 50], [[0, 1], [0, 2]], 5, edge_tensor=[0, 0])
+    cluster = problem.cluster
+    devices = tuple(dataclasses.replace(device, dispatch_ns=30) for device in cluster.devices)
+    links = tuple(dataclasses.replace(link, tensor_ns=40) for link in cluster.links)
+    fed = dataclasses.replace(problem, cluster=dataclasses.replace(cluster, devices=devices, links=links))
+    timeline = simulated_timeline(fed, [[0, 1, 0]])
+    assert timeline.start_ns.tolist() == [0, 185, 130]  # op 0 computes from 30, op 2 was dispatched at 60
+    assert timeline.end_ns.tolist() == [130, 265, 180]  # crossed at 145, there at 185, dispatched at 215
+    assert timeline.dispatch_wait_ns.tolist() == [30, 30]
+    assert [(s.kind, s.start_ns, s.end_ns) for s in timeline.critical_path] == [
+        ("op", 0, 130),
+        ("transfer", 130, 145),
+        ("hand_over", 145, 185),
+        ("op", 185, 265),
+    ]
 
 
 def test_one_device_has_no_channel():

@@ -226,9 +226,9 @@ def test_gradient_taken_before_does_not_matter():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    # Inception-V3 with RMSprop has 12,121 ops, ResNet-50 with SGD 6,718.
+    # Inception-V3 with RMSprop has 6,745 ops, ResNet-50 with SGD 3,220.
     ("name", "ops", "image"),
-    [("inception_v3", 12_000, (32, 299, 299, 3)), ("resnet50", 6_700, (32, 224, 224, 3))],
+    [("inception_v3", 6_700, (32, 299, 299, 3)), ("resnet50", 3_200, (32, 224, 224, 3))],
 )
 def test_large_training_steps_are_built_within_a_minute(name, ops, image):
     begin_s = time.process_time()

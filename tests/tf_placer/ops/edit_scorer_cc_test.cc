@@ -57,7 +57,7 @@ struct Graph {
     a.resident_bytes = zeros.data();
     a.streams = streams.data();
     a.newest_first = reinterpret_cast<const bool*>(newest_first.data());
-    a.join_ns = zeros.data();
+    a.join_ns = a.dispatch_ns = a.link_tensor_ns = zeros.data();
     a.link_latency_ns = latency_ns.data();
     a.link_bytes_per_s = bytes_per_s.data();
     a.channel_of_link = channel.data();

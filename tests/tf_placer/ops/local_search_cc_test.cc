@@ -71,6 +71,8 @@ struct Graph {
     allowed = std::vector<char>(ops * devices, 1);
     join_ns.assign(devices, 0);
     join_ns[0] = random.Below(20);
+    dispatch_ns.assign(devices, 0);
+    dispatch_ns[devices - 1] = random.Below(3) * random.Below(60);
     streams.assign(devices, 1);
     streams[0] = 2;
     newest_first.assign(devices, uniform);
@@ -79,6 +81,7 @@ struct Graph {
       latency_ns.push_back(random.Below(20));
       bytes_per_s.push_back(1000000000);
       send_ns.push_back(sends ? random.Below(9) : 0);
+      tensor_ns.push_back(uniform ? random.Below(30) : 0);
       none.push_back(0);
     }
   }
@@ -99,9 +102,11 @@ struct Graph {
     a.streams = streams.data();
     a.newest_first = reinterpret_cast<const bool*>(newest_first.data());
     a.join_ns = join_ns.data();
+    a.dispatch_ns = dispatch_ns.data();
     a.link_latency_ns = latency_ns.data();
     a.link_bytes_per_s = bytes_per_s.data();
     a.channel_of_link = channel.data();
+    a.link_tensor_ns = tensor_ns.data();
     a.link_send_ns = send_ns.data();
     a.link_send_ps_per_byte = a.link_receive_ns = a.link_receive_ps_per_byte = none.data();
     return a;
@@ -128,7 +133,8 @@ struct Graph {
   const int32_t ops, devices;
   std::vector<int32_t> unit_of_op, priority, producer, offset, consumers, streams, channel, edges, neighbor_offset,
       neighbors, sizes{1, 1, 2, 5};
-  std::vector<int64_t> compute_ns, bytes, resident, join_ns, latency_ns, bytes_per_s, send_ns, none, work_before;
+  std::vector<int64_t> compute_ns, bytes, resident, join_ns, dispatch_ns, latency_ns, bytes_per_s, send_ns, tensor_ns,
+      none, work_before;
   std::vector<char> newest_first, allowed;
 };
 
@@ -291,6 +297,8 @@ void TestTheCriticalPath() {
   graph.priority.assign(3, 0);
   graph.newest_first.assign(2, 0);
   graph.join_ns.assign(2, 0);
+  graph.dispatch_ns.assign(2, 0);
+  graph.tensor_ns.assign(4, 0);
   graph.streams.assign(2, 1);
   graph.latency_ns.assign(4, 20);
   graph.send_ns.assign(4, 0);

@@ -54,8 +54,19 @@ def random_inputs(rng: np.random.Generator) -> SimulatorInputs:
         link_bytes_per_s=rng.choice([3 * 10**8, 10**9, 7 * 10**9, 10**15], square),
         channel_of_link=np.where(np.eye(num_devices, dtype=bool), -1, rng.integers(0, channels, square)),
         **chores,
+        **random_feeding(rng, num_devices, largest),
     )
     return dataclasses.replace(inputs, alias_of_tensor=random_aliases(rng, inputs))
+
+
+def random_feeding(rng: np.random.Generator, num_devices: int, largest: int) -> dict[str, np.ndarray]:
+    """Times of the host for ops and of the runtime for tensors: 0 on some problems, on others up to an op's."""
+    chance, pair_chance = rng.choice([0.0, 0.5, 1.0], 2)
+    pairs = (num_devices, num_devices)
+    return {
+        "dispatch_ns": rng.integers(0, largest, num_devices) * (rng.random(num_devices) < chance),
+        "link_tensor_ns": rng.integers(0, largest, pairs) * (rng.random(pairs) < pair_chance),
+    }
 
 
 def random_aliases(rng: np.random.Generator, inputs: SimulatorInputs) -> np.ndarray:

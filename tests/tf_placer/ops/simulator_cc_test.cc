@@ -28,7 +28,7 @@ struct Fork {
   std::vector<int64_t> compute_ns{100, 100, 50, 50, 50, 50}, bytes{5}, resident{1, 2, 4};
   std::vector<int32_t> streams{1, 1}, channel{-1, 0, 1, -1};
   bool newest_first[2] = {false, false};
-  std::vector<int64_t> join_ns{0, 0};
+  std::vector<int64_t> join_ns{0, 0}, dispatch_ns{0, 0}, tensor_ns{0, 0, 0, 0};
   std::vector<int64_t> latency_ns{0, 10, 10, 0}, bytes_per_s{0, 1000000000, 1000000000, 0};
   std::vector<int64_t> send_ns{0, 0, 0, 0}, receive_ps{0, 0, 0, 0}, none{0, 0, 0, 0};
 
@@ -48,6 +48,8 @@ struct Fork {
     a.streams = streams.data();
     a.newest_first = newest_first;
     a.join_ns = join_ns.data();
+    a.dispatch_ns = dispatch_ns.data();
+    a.link_tensor_ns = tensor_ns.data();
     a.link_latency_ns = latency_ns.data();
     a.link_bytes_per_s = bytes_per_s.data();
     a.channel_of_link = channel.data();
@@ -116,6 +118,33 @@ void TestTheDearestOfTheDevicesThatComputeIsAdded() {
   }
 }
 
+void TestTheHostFeedsDevices() {
+  Fork fork;
+  fork.dispatch_ns = {80, 40};
+  const SimulationPlan plan(fork.Arrays());
+  tf_placer::Workspace workspace(plan);
+  const std::pair<std::vector<int32_t>, int64_t> cases[] = {
+      {{0, 0, 0}, 290},  // op 0 from 80 to 180, op 1 until 230, op 2, dispatched at 240, until 290
+      {{0, 0, 1}, 285},  // the tensor is there at 195, op 2 dispatched at 235
+      {{0, 0, 0}, 290}};
+  for (const auto& [device_of_unit, expected_ns] : cases) {
+    int64_t runtime_ns = -1, peak_bytes[2];
+    Simulate(plan, device_of_unit.data(), nullptr, &workspace, &runtime_ns, peak_bytes, nullptr, nullptr);
+    ExpectEqual(runtime_ns, expected_ns, "runtime with dispatch");
+  }
+}
+
+void TestTensorsAreHandedOver() {
+  Fork fork;
+  fork.tensor_ns = {0, 33, 0, 0};
+  const SimulationPlan plan(fork.Arrays());
+  tf_placer::Workspace workspace(plan);
+  const std::vector<int32_t> device_of_unit{0, 0, 1};
+  int64_t runtime_ns = -1, peak_bytes[2];
+  Simulate(plan, device_of_unit.data(), nullptr, &workspace, &runtime_ns, peak_bytes, nullptr, nullptr);
+  ExpectEqual(runtime_ns, 198, "crossed at 115, there at 148");
+}
+
 void TestPlanSharesRows() {
   const SimulationPlan plan((Fork().Arrays()));
   ExpectEqual(plan.num_channels, 2, "channels");
@@ -165,6 +194,8 @@ int main() {
   TestPlacementsOfAFork();
   TestChoresTakeTheDevicesTime();
   TestTheDearestOfTheDevicesThatComputeIsAdded();
+  TestTheHostFeedsDevices();
+  TestTensorsAreHandedOver();
   TestPlanSharesRows();
   TestSettledOpsAreLeftOut();
   TestChecks();

@@ -54,6 +54,9 @@ def test_random_problems_cover_what_they_must():
     off_diagonal = [p.channel_of_link[~np.eye(p.num_devices, dtype=bool)] for p in problems]
     assert sum(len(set(c)) < len(c) for c in off_diagonal) > 100  # shared channels
     assert {p.join_ns.any() for p in problems} == {True, False}
+    fed = [p.dispatch_ns.any() for p in problems]
+    handed_over = [p.link_tensor_ns.any() for p in problems]
+    assert len(set(zip(fed, handed_over, strict=True))) == 4
     chores = [sum(np.any(getattr(p, name)) for name in CHORES) for p in problems]
     assert set(chores) == {0, 1, 2, 3, 4}
     assert {0, 1, 2, 5} <= {fanout for p in problems for fanout in np.diff(p.consumer_offset)}

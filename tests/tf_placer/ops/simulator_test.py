@@ -280,6 +280,38 @@ def test_a_send_waits_among_the_ops_where_the_newest_runs_first(newest_first, pr
     assert outcome(SimulatorInputs(**graph | changes), 0, 0, 0, 0, 1)[2] == starts
 
 
+@pytest.mark.parametrize(
+    ("compute_ns", "runtime_ns"),
+    [
+        ([1000] * 4, 4100),  # hidden: the host is ahead after the first
+        ([10] * 4, 410),  # bound by the host: the last is dispatched at 400
+        ([0, 10, 0, 10], 210),  # what costs nothing is no kernel
+        ([1000, 10, 10, 10], 1130),  # dispatched while the first ran
+    ],
+)
+def test_a_step_is_the_later_of_the_devices_time_and_the_hosts(compute_ns, runtime_ns):
+    graph = arrays(4, [(0, 0, [1]), (1, 0, [2]), (2, 0, [3])], compute_ns, num_devices=1)
+    inputs = SimulatorInputs(**graph, dispatch_ns=np.array([100]))
+    assert simulate(inputs, np.zeros((1, 4), np.int32)).runtime_ns.numpy() == [runtime_ns]
+
+
+@pytest.mark.parametrize("between_ns", [0, 50])
+def test_no_op_is_dispatched_before_its_tensor_is_there(between_ns):
+    # Op 0 elsewhere until 400, its tensor there at 410; op 1, free or not, hands on to op 2. Op 3 runs meanwhile.
+    graph = arrays(4, [(0, 0, [1]), (1, 0, [2])], [400, between_ns, 50, 50])
+    inputs = SimulatorInputs(**graph, dispatch_ns=np.array([0, 100]))
+    ends = outcome(inputs, 0, 1, 1, 1)
+    assert ends[2] == [0, 410, 410 if not between_ns else 560, 0]
+    assert ends[0] == (560 if not between_ns else 660)
+
+
+def test_tensors_are_handed_over_side_by_side():
+    # Both cross one after the other, at 110 and 120; each is there 1000 ns later.
+    graph = arrays(4, [(0, 0, [2]), (1, 0, [3])], [100, 100, 1, 1], streams=np.array([2, 2]))
+    inputs = SimulatorInputs(**graph, link_tensor_ns=np.full((2, 2), 1000))
+    assert outcome(inputs, 0, 0, 1, 1)[2] == [0, 0, 1110, 1120]
+
+
 def test_a_device_with_many_streams_sends_many_tensors_at_once():
     # More chores than ops: an op with five outputs, all read elsewhere.
     graph = arrays(2, [(0, 0, [1])] * 5, [10, 10], streams=np.array([8, 1]))

@@ -135,6 +135,15 @@ def test_who_takes_part_pays_for_it():
     assert lower_bounds(problem).path_with_transfers_ns == 20 + 7
 
 
+def test_hosts_have_to_dispatch_all_ops():
+    # Four ops of 20 ns on two devices, 50 ns to dispatch each.
+    cluster = small_cluster()
+    devices = tuple(dataclasses.replace(device, dispatch_ns=50) for device in cluster.devices)
+    bounds = lower_bounds(problem_of([20] * 4, [], cluster=dataclasses.replace(cluster, devices=devices)))
+    assert 99 <= bounds.work_in_memory_ns <= 100
+    assert 39 <= bounds.total_work_ns <= 40
+
+
 def test_rows_are_all_bounds_by_name():
     bounds = LowerBounds(1, 5, 3, 4, 5, 2)
     assert [name for name, _ in bounds.rows[:3]] == ["critical_path", "total_work", "largest_unit"]
@@ -160,6 +169,7 @@ def hard_problem(generator: np.random.Generator) -> Problem:
         * generator.choice([0.5, 0.8, 9])
     )
     cluster = problem.cluster
+    dispatch_ns = int(generator.choice([0, 0, 0, 30, 300]))
     cluster = dataclasses.replace(
         cluster,
         devices=tuple(
@@ -168,6 +178,7 @@ def hard_problem(generator: np.random.Generator) -> Problem:
                 memory_bytes=max(memory + int(generator.integers(0, 500)), 1),
                 join_ns=int(generator.integers(0, 2) * generator.integers(0, 300)),
                 newest_first=bool(generator.integers(0, 2)),
+                dispatch_ns=dispatch_ns * int(generator.integers(0, 2)),
             )
             for device in cluster.devices
         ),
@@ -178,6 +189,7 @@ def hard_problem(generator: np.random.Generator) -> Problem:
                 bytes_per_s=float(generator.integers(1, 5) * 3e8),
                 send_ns=int(generator.integers(0, 2) * 20),
                 receive_ps_per_byte=int(generator.integers(0, 2) * 333),
+                tensor_ns=int(generator.integers(0, 2) * 40),
             )
             for link in cluster.links
         ),
@@ -208,10 +220,11 @@ def check_against_brute_force(seed: int) -> tuple[bool, str | None]:
 
 def test_no_legal_placement_beats_the_bounds():
     found = [check_against_brute_force(seed) for seed in range(300)]
-    # Of problems where something fits the bound is often the optimum, or it would say little; some are too tight.
+    # Of problems where something fits the bound is often the optimum, or it would say little; some are too tight. How
+    # dispatch and ops interleave no bound knows.
     fitting = [tightest for fits, tightest in found if fits]
     assert 150 < len(fitting) < 300
-    assert sum(tightest is not None for tightest in fitting) > len(fitting) / 2
+    assert sum(tightest is not None for tightest in fitting) > len(fitting) / 3
 
 
 @pytest.mark.slow

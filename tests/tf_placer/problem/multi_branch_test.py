@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from tests.tf_placer.problem.small_problems import without_overheads
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
@@ -23,7 +24,7 @@ def half_and_half(branches, depth):
 @pytest.fixture(scope="module")
 def two_by_two():
     """Every placement on the two GPUs of 2 chains of 2 ops, and its step time."""
-    problem = multi_branch_problem(Cluster.preset("k40x2"), branches=2, depth=2)
+    problem = multi_branch_problem(without_overheads(Cluster.preset("k40x2")), branches=2, depth=2)
     every = np.array(list(itertools.product((0, 1), repeat=problem.num_units)), np.int32)
     return every, SimulatedEvaluator(problem).evaluate(every).runtime_s
 
@@ -49,7 +50,7 @@ def test_one_chain_on_each_gpu_is_the_best_of_all_placements(two_by_two):
 
 @pytest.mark.parametrize(("branches", "depth"), [(3, 1), (1, 3), (2, 1)])
 def test_no_placement_on_four_gpus_beats_the_bound_for_four(branches, depth):
-    problem = multi_branch_problem(Cluster.preset("k40x4"), branches, depth)
+    problem = multi_branch_problem(without_overheads(Cluster.preset("k40x4")), branches, depth)
     every = np.array(list(itertools.product(range(4), repeat=problem.num_units)), np.int32)
     runtime_s = SimulatedEvaluator(problem).evaluate(every).runtime_s
     assert runtime_s.min() >= multi_branch_bound_s(branches, depth, devices=4)
@@ -58,7 +59,7 @@ def test_no_placement_on_four_gpus_beats_the_bound_for_four(branches, depth):
 
 
 def test_half_of_eight_chains_of_six_ops_exceeds_the_bound_by_one_crossing():
-    problem = multi_branch_problem(Cluster.preset("k40x2"))
+    problem = multi_branch_problem(without_overheads(Cluster.preset("k40x2")))
     assert problem.num_units == 50
     [runtime_s] = SimulatedEvaluator(problem).evaluate(half_and_half(8, 6)[np.newaxis]).runtime_s
     bound_s = multi_branch_bound_s()
@@ -69,7 +70,9 @@ def test_half_of_eight_chains_of_six_ops_exceeds_the_bound_by_one_crossing():
 
 
 def test_the_source_crosses_once_however_many_chains_are_over_there():
-    problem = multi_branch_problem(Cluster.preset("k40x2"), branches=4, depth=1, tensor_bytes=1 << 26)
+    problem = multi_branch_problem(
+        without_overheads(Cluster.preset("k40x2")), branches=4, depth=1, tensor_bytes=1 << 26
+    )
     # The source alone on GPU:0. It takes 6.7 ms to cross, an op 1 ms: four times would show.
     crossing_ns = 5_000 + 6_710_887  # 67,108,864 bytes at 10 bytes a ns, rounded up
     [runtime_s] = SimulatedEvaluator(problem).evaluate(np.array([[0, 1, 1, 1, 1, 1]])).runtime_s
@@ -77,7 +80,7 @@ def test_the_source_crosses_once_however_many_chains_are_over_there():
 
 
 def test_the_host_cpu_may_run_nothing():
-    problem = multi_branch_problem(Cluster.preset("k40x2"), branches=2, depth=2)
+    problem = multi_branch_problem(without_overheads(Cluster.preset("k40x2")), branches=2, depth=2)
     on_cpu = np.zeros((problem.num_units, problem.num_units), np.int32)
     np.fill_diagonal(on_cpu, 2)
     assert SimulatedEvaluator(problem).evaluate(on_cpu).status.tolist() == [Status.ILLEGAL] * 6

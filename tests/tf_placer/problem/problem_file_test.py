@@ -11,7 +11,7 @@ from tf_placer.base.arguments import InputError
 from tf_placer.base.files import array_file_bytes, read_array_file
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import Link
-from tf_placer.costs.op_work import OpWork
+from tf_placer.costs.op_work import OpWork, WorkClass
 from tf_placer.problem.problem import Problem
 
 KIND = "a tf_placer problem"
@@ -199,3 +199,15 @@ def test_missing_parts_and_clusters_that_cannot_be(tmp_path, parts):
     cluster["devices"][0]["colour"] = "red"
     with pytest.raises(InputError, match=r"lacks a part of a problem .*'colour'"):
         Problem.load(written(tmp_path / "a", {**header, "cluster": cluster}, arrays))
+
+
+def test_a_file_of_before_classes_of_work_is_read(tmp_path):
+    problem = full_of_everything()
+    problem.save(tmp_path / "new")
+    header, arrays = read_array_file(tmp_path / "new", KIND, 1, "")
+    del arrays["work_work_class"]
+    older = array_file_bytes(KIND, 1, header, arrays)
+    (tmp_path / "old").write_bytes(older)
+    loaded = Problem.load(str(tmp_path / "old"))
+    assert set(loaded.work.work_class.tolist()) == {WorkClass.UNCLASSIFIED}
+    np.testing.assert_array_equal(loaded.work.flops, problem.work.flops)

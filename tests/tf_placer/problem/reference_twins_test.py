@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from tests.tf1_programs import made
+from tests.tf_placer.problem.small_problems import without_overheads
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.data_parallel.gradients import find_gradients
 from tf_placer.evaluation.simulated import SimulatedEvaluator
@@ -101,7 +102,7 @@ def measures(build: Build, use_resource: bool) -> tuple[Measures, Problem]:
         Item.from_meta_graph(found.meta_graph, found.fetches, batch_size=batch)
         for batch in (BATCH, BATCH // 2)
     )
-    problem = analytic_problem(whole, Cluster.preset("k40x2"))
+    problem = analytic_problem(whole, without_overheads(Cluster.preset("k40x2")))
     measured = SimulatedEvaluator(problem).evaluate(problem.everything_on(0)[np.newaxis])
     gradients = find_gradients(whole, part)
     crossing = [*gradients.dense, *gradients.sparse]

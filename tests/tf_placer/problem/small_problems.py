@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
 from tf_placer.cluster.cluster import Cluster
@@ -20,6 +22,13 @@ def small_cluster(num_devices: int = 2, memory_bytes: int = 10**12, streams: int
     pairs = [(a, b) for a in range(num_devices) for b in range(num_devices) if a != b]
     links = tuple(Link(a, b, LATENCY_NS, 1e9, f"{a}to{b}") for a, b in pairs)
     return Cluster(f"toy{num_devices}", devices, links)
+
+
+def without_overheads(cluster: Cluster) -> Cluster:
+    """The cluster where hosts feed kernels and hand over tensors in no time: steps are of ops and wires alone."""
+    devices = tuple(dataclasses.replace(device, dispatch_ns=0) for device in cluster.devices)
+    links = tuple(dataclasses.replace(link, tensor_ns=0) for link in cluster.links)
+    return dataclasses.replace(cluster, devices=devices, links=links)
 
 
 def problem_of(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.tf_placer.problem.small_problems import without_overheads
 from tests.tf_placer.report_page.drawn_pages import layered_problem, striped
 from tf_placer.data_parallel.data_parallel import DataParallel
 from tf_placer.evaluation.simulated import SimulatedEvaluator
@@ -20,7 +21,8 @@ from tf_placer.report.text import plan_report
 
 @pytest.fixture(scope="module")
 def placement() -> Placement:
-    return striped(layered_problem(100))
+    problem = layered_problem(100)
+    return striped(dataclasses.replace(problem, cluster=without_overheads(problem.cluster)))
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from tf_placer.planning.outcome import Outcome, Timed
 from tf_placer.problem.bounds import MEANING, LowerBounds
 from tf_placer.report.files import write_report
 from tf_placer.report.page import how_to, page_of_run
-from tf_placer.report.sentences import verdict
+from tf_placer.report.sentences import remarks, verdict
 from tf_placer.search import methods
 from tf_placer.search.search import search
 
@@ -95,7 +95,9 @@ def test_every_bound_has_a_meaning() -> None:
 
 def test_the_verdict_is_whole_and_the_fastest_comes_first(report: Outcome, tmp_path: pathlib.Path) -> None:
     section, _ = written(report, tmp_path)
-    assert " ".join([section["headline"], *section["notes"]]) == verdict(report)
+    said = " ".join([section["headline"], *section["notes"]])
+    assert said == " ".join([verdict(report), *remarks(report)])
+    assert "Steps on k40 are simulated" in said
     measured = [row["measured_s"] for row in section["step_times"]]
     assert measured[:2] == sorted(measured[:2]) and measured[2] is None
 

@@ -16,15 +16,20 @@ class Climber {
   Climber(const SearchProblem& problem, Chain* chain)
       : problem_(problem),
         chain_(*chain),
-        placed_(problem.orders[0]),
         moves_(problem.moves, problem.orders[0]),
         random_(chain->random_state) {
-    for (const SimulationPlan& order : problem.orders) workspaces_.emplace_back(order);
-    if (moves_.ReadsStarts()) workspaces_[0].start_ns.resize(problem.orders[0].num_ops);
+    for (const SimulationPlan& order : problem.orders) {
+      workspaces_.emplace_back(order);
+      placed_.emplace_back(order);
+    }
+    if (moves_.ReadsSpans()) {
+      workspaces_[0].spans.start_ns.resize(problem.orders[0].num_ops);
+      workspaces_[0].spans.end_ns.resize(problem.orders[0].num_ops);
+    }
     const bool keeps_edits = chain->edits != nullptr;
     if (problem.choice.draws > 1 || keeps_edits) chooser_.emplace(problem.orders[0], problem.choice, keeps_edits);
     for (int32_t u = 0; u < problem.moves.num_units; ++u) {
-      placed_.Move(problem.orders[0], u, 0, chain_.device_of_unit[u]);
+      Move({u, 0, chain_.device_of_unit[u]});
     }
   }
 
@@ -71,18 +76,23 @@ class Climber {
   }
 
   void Try(const std::vector<Step>& steps, int64_t limit_ns) {
-    const SimulationPlan& plan = problem_.orders[0];
-    for (const Step& step : steps) placed_.Move(plan, step.unit, step.source, step.target);
+    for (const Step& step : steps) Move(step);
     const int64_t runtime_ns = RuntimeWithin(limit_ns);
     if (runtime_ns > limit_ns) {
-      for (const Step& step : steps) placed_.Move(plan, step.unit, step.target, step.source);
+      for (const Step& step : steps) Move({step.unit, step.target, step.source});
       return;
     }
     chain_.runtime_ns = runtime_ns;
     for (const Step& step : steps) chain_.device_of_unit[step.unit] = step.target;
-    moves_.Forget(&workspaces_[0].start_ns);
+    moves_.Forget(&workspaces_[0].spans);
     if (chooser_.has_value()) chooser_->Forget();
     if (runtime_ns < chain_.best_runtime_ns) KeepBest();
+  }
+
+  void Move(const Step& step) {
+    for (size_t o = 0; o < placed_.size(); ++o) {
+      placed_[o].Move(problem_.orders[o], step.unit, step.source, step.target);
+    }
   }
 
   void KeepBest() {
@@ -95,7 +105,7 @@ class Climber {
     int64_t runtime_ns = 0;
     for (size_t o = 0; o < problem_.orders.size(); ++o) {
       const int64_t left_ns = limit_ns == kOver ? kOver : limit_ns - runtime_ns;
-      const int64_t taken_ns = SimulateWithin(problem_.orders[o], placed_, left_ns, problem_.capacity_bytes,
+      const int64_t taken_ns = SimulateWithin(problem_.orders[o], placed_[o], left_ns, problem_.capacity_bytes,
                                               problem_.fits_anywhere, &workspaces_[o]);
       if (taken_ns == kOver) return kOver;
       runtime_ns += taken_ns;
@@ -105,11 +115,11 @@ class Climber {
 
   const SearchProblem& problem_;
   Chain& chain_;
-  Placed placed_;
   Moves moves_;
   RandomBits random_;
   std::optional<EditChooser> chooser_;  // where moves are chosen, or kept
-  std::vector<Workspace> workspaces_;
+  std::vector<Workspace> workspaces_;  // for each order
+  std::vector<Placed> placed_;         // alike
 };
 
 }  // namespace

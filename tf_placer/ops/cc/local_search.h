@@ -18,7 +18,7 @@ namespace tf_placer {
 // What chains search on, read by every thread. The step time of a placement is the sum over the orders, in ns; kOver
 // when it does not fit in one of them.
 struct SearchProblem {
-  std::vector<SimulationPlan> orders;  // at least 1; they differ in priorities and in who runs the newest first
+  std::vector<SimulationPlan> orders;  // at least 1, of one graph; they differ in priorities and in what things take
   MoveArrays moves;
   const int64_t* capacity_bytes = nullptr;  // [D]
   bool fits_anywhere = false;

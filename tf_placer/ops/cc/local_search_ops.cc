@@ -54,9 +54,11 @@ REGISTER_OP("TfPlacerAdvanceLocalSearch")
     .Input("streams: int32")
     .Input("newest_first: bool")
     .Input("join_ns: int64")
+    .Input("dispatch_ns: int64")
     .Input("link_latency_ns: int64")
     .Input("link_bytes_per_s: int64")
     .Input("channel_of_link: int32")
+    .Input("link_tensor_ns: int64")
     .Input("link_send_ns: int64")
     .Input("link_send_ps_per_byte: int64")
     .Input("link_receive_ns: int64")
@@ -99,7 +101,7 @@ kind_of_unit: [U] any numbers.
 capacity_bytes: [D] memory of every device.
 scorer_weights: of the network that scores (tf_placer/ops/cc/edit_scorer.h); none where one is drawn alone.
 unit_of_op: [N] unit of every op; ops are in topological order.
-compute_ns: [N, D] time of every op on every device, 0 for free.
+compute_ns: [O, N, D] time of every op on every device in each order, 0 for free.
 priority: [O, N] lower runs first among the ready ops of a device, in each order.
 tensor_producer: [T] ascending.
 tensor_bytes: [T].
@@ -110,9 +112,11 @@ resident_bytes: [U] memory that stays on the unit's device.
 streams: [D] ops that a device runs at once.
 newest_first: [O, D] whether the op that became ready last runs first, in each order.
 join_ns: [D] what a step takes longer when the device runs an op that takes time; the most of them counts.
+dispatch_ns: [O, D] time of the host for each op that takes time there; none starts before it was dispatched.
 link_latency_ns: [D, D] source, target; the diagonal is not read.
-link_bytes_per_s: [D, D] the diagonal is not read.
+link_bytes_per_s: [O, D, D] the diagonal is not read.
 channel_of_link: [D, D] in [0, D * D); the diagonal is not read.
+link_tensor_ns: [O, D, D] from the end of a transfer until its tensor is there; the diagonal is not read.
 link_send_ns: [D, D] time of the source that a transfer takes; the diagonal is not read.
 link_send_ps_per_byte: [D, D] and picoseconds of it per byte.
 link_receive_ns: [D, D] time of the target, alike.

@@ -43,10 +43,10 @@ Moves::Moves(const MoveArrays& arrays, const SimulationPlan& plan)
   if (arrays.path_chance > 0 || arrays.reads_waits) waits_.emplace(plan);
 }
 
-void Moves::Forget(std::vector<int64_t>* start_ns) {
+void Moves::Forget(Spans* spans) {
   crossing_is_known_ = waits_are_known_ = false;
-  starts_are_known_ = waits_.has_value() && !start_ns->empty();
-  if (starts_are_known_) waits_->TakeStarts(start_ns);
+  spans_are_known_ = waits_.has_value() && !spans->start_ns.empty();
+  if (spans_are_known_) waits_->TakeSpans(spans);
 }
 
 const Move& Moves::Draw(const int32_t* device_of_unit, RandomBits* random) {
@@ -109,7 +109,7 @@ bool Moves::DrawWait(const int32_t* device_of_unit, RandomBits* random, Wait* wa
 }
 
 const Waits& Moves::WaitsOf(const int32_t* device_of_unit) {
-  if (!waits_are_known_) waits_->Read(device_of_unit, !starts_are_known_);
+  if (!waits_are_known_) waits_->Read(device_of_unit, !spans_are_known_);
   waits_are_known_ = true;
   return *waits_;
 }

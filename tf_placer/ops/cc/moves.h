@@ -63,10 +63,10 @@ class Moves {
 
   // The placement has changed to one whose ops start then [M], or when is not known where there are none. Gives back as
   // many numbers.
-  void Forget(std::vector<int64_t>* start_ns);
+  void Forget(Spans* spans);
 
   // Whether it has any use for when ops start.
-  bool ReadsStarts() const { return waits_.has_value(); }
+  bool ReadsSpans() const { return waits_.has_value(); }
 
   // One without steps when nothing may move. Until the next call.
   const Move& Draw(const int32_t* device_of_unit, RandomBits* random);
@@ -97,7 +97,7 @@ class Moves {
   std::vector<int32_t> crossing_;  // rows of edges, ascending
   bool crossing_is_known_ = false;
   std::optional<Waits> waits_;  // where moves are drawn from waits
-  bool waits_are_known_ = false, starts_are_known_ = false;
+  bool waits_are_known_ = false, spans_are_known_ = false;
   std::vector<int32_t> piece_;
   std::vector<int32_t> piece_of_unit_;  // [U] the last piece it was in
   int32_t num_pieces_ = 0;

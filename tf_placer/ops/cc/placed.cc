@@ -38,6 +38,7 @@ bool Placed::IsOver(const SimulationPlan& plan, int64_t limit_ns, const int64_t*
   for (int32_t d = 0; d < plan.num_devices; ++d) {
     if (held_bytes_[d] > capacity_bytes[d]) return true;
     if (work_ns_[d] > int128{left_ns} * plan.streams[d]) return true;
+    if (computing_[d] * int128{plan.dispatch_ns[d]} > left_ns) return true;
   }
   return false;
 }

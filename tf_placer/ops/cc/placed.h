@@ -11,8 +11,7 @@
 
 namespace tf_placer {
 
-// What every op begins a simulation with, and what each device has to compute and to hold. It is that of one plan, and
-// of every plan that differs from it in priorities and in who runs the newest first.
+// What every op begins a simulation with, and what each device has to compute and to hold.
 class Placed {
  public:
   // Everything on device 0.

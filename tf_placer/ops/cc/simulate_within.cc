@@ -9,29 +9,40 @@
 namespace tf_placer {
 namespace {
 
-template <int kDevices, Order kOrder, Purpose kPurpose, bool kChores>
+template <int kDevices, Order kOrder, Purpose kPurpose, Extras kExtras>
 int64_t Run(const SimulationPlan& plan, const Placed& placed, int64_t limit_ns, const int64_t* capacity_bytes,
             Workspace* workspace) {
-  int64_t* const start_ns = workspace->start_ns.empty() ? nullptr : workspace->start_ns.data();
   Outputs outputs;
   outputs.peak_bytes = workspace->peak_bytes.data();
-  outputs.start_ns = start_ns;
-  Simulation<kDevices, kOrder, kPurpose, kChores> simulation(plan, workspace, outputs);
+  if (!workspace->spans.start_ns.empty()) {
+    outputs.start_ns = workspace->spans.start_ns.data();
+    outputs.end_ns = workspace->spans.end_ns.data();
+  }
+  Simulation<kDevices, kOrder, kPurpose, kExtras> simulation(plan, workspace, outputs);
   return simulation.RunWithin(plan, placed, limit_ns, capacity_bytes);
 }
 
-using RunFn = decltype(&Run<0, Order::kUniform, Purpose::kWithin, true>);
+using RunFn = decltype(&Run<0, Order::kUniform, Purpose::kWithin, Extras::kAll>);
 
-template <Purpose kPurpose, bool kChores>
-RunFn Chosen(const SimulationPlan& plan) {
-  if (!plan.uniform_priority) return Run<0, Order::kByPriority, kPurpose, kChores>;
+template <int kDevices, Order kOrder, Purpose kPurpose>
+RunFn Chosen(Extras extras) {
   // Devices whose own time messages take are asked for in orders that differ in priorities: not worth the compiling.
-  if constexpr (!kChores) {
-    if (plan.num_devices == 2) return Run<2, Order::kUniform, kPurpose, kChores>;
-    if (plan.num_devices == 3) return Run<3, Order::kUniform, kPurpose, kChores>;
-    if (plan.num_devices == 5) return Run<5, Order::kUniform, kPurpose, kChores>;
+  if constexpr (kDevices == 0) {
+    if (extras == Extras::kAll) return Run<0, kOrder, kPurpose, Extras::kAll>;
   }
-  return Run<0, Order::kUniform, kPurpose, kChores>;
+  return extras == Extras::kNone ? Run<kDevices, kOrder, kPurpose, Extras::kNone>
+                                 : Run<kDevices, kOrder, kPurpose, Extras::kFeeding>;
+}
+
+template <Purpose kPurpose>
+RunFn Chosen(const SimulationPlan& plan) {
+  const Extras extras = ExtrasOf(plan);
+  if (!plan.uniform_priority) return Chosen<0, Order::kByPriority, kPurpose>(extras);
+  if (extras == Extras::kAll) return Chosen<0, Order::kUniform, kPurpose>(extras);
+  if (plan.num_devices == 2) return Chosen<2, Order::kUniform, kPurpose>(extras);
+  if (plan.num_devices == 3) return Chosen<3, Order::kUniform, kPurpose>(extras);
+  if (plan.num_devices == 5) return Chosen<5, Order::kUniform, kPurpose>(extras);
+  return Chosen<0, Order::kUniform, kPurpose>(extras);
 }
 
 }  // namespace
@@ -40,13 +51,7 @@ int64_t SimulateWithin(const SimulationPlan& plan, const Placed& placed, int64_t
                        const int64_t* capacity_bytes, bool fits_anywhere, Workspace* workspace) {
   limit_ns = std::min(limit_ns, kLongestNs);
   if (placed.IsOver(plan, limit_ns, capacity_bytes)) return kOver;
-  RunFn run;
-  if (fits_anywhere) {
-    run = plan.has_chores ? Chosen<Purpose::kWithin, true>(plan) : Chosen<Purpose::kWithin, false>(plan);
-  } else {
-    run = plan.has_chores ? Chosen<Purpose::kWithinMemory, true>(plan)
-                          : Chosen<Purpose::kWithinMemory, false>(plan);
-  }
+  const RunFn run = fits_anywhere ? Chosen<Purpose::kWithin>(plan) : Chosen<Purpose::kWithinMemory>(plan);
   const int64_t runtime_ns = run(plan, placed, limit_ns, capacity_bytes, workspace);
   return runtime_ns <= limit_ns ? runtime_ns : kOver;
 }

@@ -20,7 +20,7 @@ constexpr int64_t kLongestNs = int64_t{1} << 50;
 // How long the step takes, exactly, if that is at most `limit_ns` and every device stays within its capacity at every
 // moment; else kOver. It stops as soon as one of these is proven to exceed the limit: the time; the end of an op that
 // starts and the shortest that the ops that wait for it can take; what a device has left to compute.
-//   placed          of this plan, or of one that differs in priorities and in who runs the newest first
+//   placed          of this plan
 //   capacity_bytes  [D]
 //   fits_anywhere   nothing can exceed any device's capacity (see FitsAnywhere): memory is not counted
 int64_t SimulateWithin(const SimulationPlan& plan, const Placed& placed, int64_t limit_ns,

@@ -21,10 +21,13 @@ namespace tf_placer {
 // What is due next on a device or channel ("slot"): the time, and behind it in kSlotBits the slot, so
 // that the least key says when and where at once. The keys are the leaves of a tournament: node i holds
 // the lesser of nodes 2i and 2i + 1, so node 1 is what happens next.
-constexpr int kSlotBits = 12;
-constexpr int64_t kNever = INT64_MAX;
+constexpr int kSlotBits = 13;
+constexpr uint64_t kNever = UINT64_MAX;
 
-static_assert(kMaxDevices * kMaxDevices <= 1 << kSlotBits, "every device and channel needs a slot");
+// Of a step that was not simulated to its end.
+constexpr int64_t kStopped = INT64_MAX;
+
+static_assert(kMaxDevices * kMaxDevices < 1 << kSlotBits, "devices, channels and all hand-overs need a slot each");
 
 // Which of a device's ready ops comes first: the one that is ready first, or the one that the problem's
 // priorities say, or a placement's own priorities and then the problem's.
@@ -34,18 +37,29 @@ enum class Order { kUniform, kByPriority, kByPlan };
 // most so long, where everything fits anywhere or within the devices' memory.
 enum class Purpose { kCosts, kSchedule, kWithin, kWithinMemory };
 
+// What else takes time: nothing; the host that dispatches ops and the runtime that hands over tensors; or these, and
+// devices that work for transfers. A simulation of kFeeding is right where there is none of it, too.
+enum class Extras { kNone, kFeeding, kAll };
+
+inline Extras ExtrasOf(const SimulationPlan& plan) {
+  if (plan.has_chores) return Extras::kAll;
+  return plan.has_dispatch || plan.has_hand_over ? Extras::kFeeding : Extras::kNone;
+}
+
 // What a simulation writes to beside its workspace.
 struct Outputs {
   int64_t* peak_bytes = nullptr;  // [D], unless everything fits anywhere
   int64_t* start_ns = nullptr;    // [N] with a schedule; or [M] with a limit, where somebody asks for it
-  int64_t* end_ns = nullptr;      // [N] with a schedule
+  int64_t* end_ns = nullptr;      // alike
   Legs legs;                      // with a schedule, where somebody asks for them
 };
 
 // One run over one placement. The order of what happens at one time is that of the reference simulator.
 // kDevices is D where it is known when this is compiled, which makes loops over devices cheap, or 0.
-template <int kDevices, Order kOrder, Purpose kPurpose, bool kChores>
+template <int kDevices, Order kOrder, Purpose kPurpose, Extras kExtras>
 class Simulation {
+  static constexpr bool kChores = kExtras == Extras::kAll;
+  static constexpr bool kFeeding = kExtras != Extras::kNone;
   static constexpr bool kWithSchedule = kPurpose == Purpose::kSchedule;
   static constexpr bool kBounded = kPurpose == Purpose::kWithin || kPurpose == Purpose::kWithinMemory;
   static constexpr bool kMemory = kPurpose != Purpose::kWithin;
@@ -55,6 +69,7 @@ class Simulation {
       : num_devices_(plan.num_devices),
         num_ops_(plan.num_ops),
         num_leaves_(workspace->due.size() / 2),
+        hand_over_slot_(plan.num_devices + plan.num_channels),
         ops_(plan.ops.data()),
         tensors_(plan.tensors.data()),
         consumers_(plan.consumers.data()),
@@ -66,6 +81,7 @@ class Simulation {
         costs_(plan.costs.data()),
         link_class_(plan.link_class.data()),
         channel_(plan.channel.data()),
+        tensor_ns_(plan.tensor_ns.data()),
         priority_(plan.priority.data()),
         tensor_producer_(plan.tensor_producer.data()),
         tail_ns_(plan.tail_ns.data()),
@@ -77,6 +93,8 @@ class Simulation {
         uses_(workspace->uses.get()),
         transfers_(workspace->transfers.get()),
         fresh_(workspace->fresh.get()),
+        hand_overs_(workspace->hand_overs.get()),
+        arrived_ns_(kFeeding && plan.has_dispatch ? workspace->arrived_ns.get() : nullptr),
         free_ready_(workspace->ready.get() + int64_t{plan.num_devices} * plan.max_ready),
         ready_end_(workspace->ready_end.data()),
         devices_(workspace->devices.data()),
@@ -93,7 +111,8 @@ class Simulation {
       int32_t* const ready = workspace->ready.get() + row;
       const int32_t streams = std::min<int64_t>(plan.streams[d], plan.max_running);
       Ready* const heap = kOrder == Order::kUniform ? nullptr : workspace->heap.get() + row;
-      devices_[d] = {ready, ready, running, heap, 0, streams, 0, plan.newest_first[d], {-1, -1}, 0};
+      devices_[d] = {ready, ready, running, heap, 0, streams, 0, plan.newest_first[d], {-1, -1}, 0,
+                     plan.dispatch_ns[d], 0};
       ready_end_[d] = ready;
       running += streams;
     }
@@ -102,6 +121,7 @@ class Simulation {
       std::fill_n(bytes_, num_devices_, 0);
       std::fill_n(peak_bytes_, num_devices_, 0);
     }
+    if (kFeeding && arrived_ns_ != nullptr) std::fill_n(arrived_ns_, num_ops_, 0);
     std::fill_n(due_, 2 * num_leaves_, kNever);
   }
 
@@ -137,10 +157,10 @@ class Simulation {
       // A transfer can take no time at all; the ops it makes ready belong to this moment too.
       if (due_[1] >= after_now_) {
         StartOps();
-        if (kBounded && over_) return kNever;
+        if (kBounded && over_) return kStopped;
         if (due_[1] == kNever) return now_ns_ + joining_ns_;
         now_ns_ = due_[1] >> kSlotBits;
-        after_now_ = (now_ns_ + 1) << kSlotBits;
+        after_now_ = static_cast<uint64_t>(now_ns_ + 1) << kSlotBits;
       }
       do {
         EndSlot(due_[1] & ((1 << kSlotBits) - 1));
@@ -178,14 +198,14 @@ class Simulation {
   }
 
   TF_PLACER_INLINE void SetDue(int32_t slot, int64_t end_ns) {
-    SetKey(slot, end_ns << kSlotBits | slot);
+    SetKey(slot, static_cast<uint64_t>(end_ns) << kSlotBits | slot);
   }
 
-  TF_PLACER_INLINE void SetKey(int32_t slot, int64_t key) {
+  TF_PLACER_INLINE void SetKey(int32_t slot, uint64_t key) {
     size_t node = num_leaves_ + slot;
     due_[node] = key;
     while (node > 1) {
-      const int64_t other = due_[node ^ 1];
+      const uint64_t other = due_[node ^ 1];
       key = other < key ? other : key;
       node >>= 1;
       due_[node] = key;
@@ -212,9 +232,11 @@ class Simulation {
     return costs_ + ops_[op].cost;
   }
 
-  TF_PLACER_INLINE void KeepStart(int32_t op) {
-    if (kWithSchedule) start_ns_[original_op_[op]] = now_ns_;
-    if (kBounded && start_ns_ != nullptr) start_ns_[op] = now_ns_;
+  TF_PLACER_INLINE void KeepSpan(int32_t op, int64_t takes_ns) {
+    if (!kWithSchedule && !(kBounded && start_ns_ != nullptr)) return;
+    const int32_t row = kWithSchedule ? original_op_[op] : op;
+    start_ns_[row] = now_ns_;
+    end_ns_[row] = now_ns_ + takes_ns;
   }
 
   TF_PLACER_INLINE void KeepLeg(Leg leg, const Transfer& transfer, int64_t takes_ns) {
@@ -229,13 +251,31 @@ class Simulation {
       const int32_t op = *--ready_end_[D()];
       const int32_t device = state_[op].device;
       if (kMemory) bytes_[device] += CostOf(op)[0];
-      KeepStart(op);
+      KeepSpan(op, 0);
+      if (kFeeding && arrived_ns_ != nullptr && arrived_ns_[op] > 0) PassOnArrival(op);
       EndOp(op, device);
     }
   }
 
+  // What a free op had from another device its readers have from there, too. Rare.
+  __attribute__((noinline)) void PassOnArrival(int32_t op) {
+    for (int32_t t = ops_[op].tensor_begin; t < ops_[op + 1].tensor_begin; ++t) {
+      const int32_t consumer = tensors_[t].consumer;
+      if (consumer >= 0) {
+        PassOnArrival(op, consumer);
+        continue;
+      }
+      const SimulationPlan::Shared& shared = shared_[~consumer];
+      for (int32_t i = shared.begin; i < shared.end; ++i) PassOnArrival(op, consumers_[i]);
+    }
+  }
+
+  void PassOnArrival(int32_t op, int32_t consumer) {
+    if (state_[consumer].device != state_[op].device) return;
+    arrived_ns_[consumer] = std::max(arrived_ns_[consumer], arrived_ns_[op]);
+  }
+
   TF_PLACER_INLINE void EndOp(int32_t op, int32_t device) {
-    if (kWithSchedule) end_ns_[original_op_[op]] = now_ns_;
     fresh_sorted_ &= num_fresh_ == 0;  // one op hands its tensors over in order
     const SimulationPlan::Op* const facts = ops_ + op;
     for (int32_t t = facts->tensor_begin; t < facts[1].tensor_begin; ++t) {
@@ -312,7 +352,7 @@ class Simulation {
   }
 
   // Something may be fresh already, and this need not come behind it.
-  TF_PLACER_INLINE void HandOver(const Transfer& transfer, TransferState state) {
+  TF_PLACER_INLINE void Requeue(const Transfer& transfer, TransferState state) {
     fresh_sorted_ &= num_fresh_ == 0;
     fresh_[num_fresh_++] = FreshKey(transfer.tensor, transfer.source, transfer.target, state);
   }
@@ -389,8 +429,10 @@ class Simulation {
   TF_PLACER_INLINE void EndSlot(int32_t slot) {
     if (slot < D()) {
       EndComputation(slot);
-    } else {
+    } else if (!kFeeding || slot < hand_over_slot_) {
       EndTransfer(slot);
+    } else {
+      EndHandOver();
     }
   }
 
@@ -412,14 +454,15 @@ class Simulation {
 
   TF_PLACER_INLINE void EndChore(const Transfer& transfer, int32_t device) {
     if (device == transfer.source) {
-      HandOver(transfer, kSent);
+      Requeue(transfer, kSent);
     } else {
       ArriveFromAfar(transfer);
     }
   }
 
   TF_PLACER_INLINE void EndTransfer(int32_t slot) {
-    const Transfer& transfer = transfers_[channels_[slot - D()].head];
+    const int32_t index = channels_[slot - D()].head;
+    const Transfer& transfer = transfers_[index];
     if (transfer.next < 0) {
       SetKey(slot, kNever);
     } else {
@@ -431,8 +474,34 @@ class Simulation {
                                      ? sizes_[tensor.size]
                                      : ReleaseShared(~tensor.consumer * (D() + 1), transfer.source);
     }
+    const int64_t hand_over_ns = kFeeding ? tensor_ns_[transfer.source * D() + transfer.target] : 0;
+    if (hand_over_ns > 0) {
+      StartHandOver(index, hand_over_ns);
+    } else {
+      Receive(transfer);
+    }
+  }
+
+  TF_PLACER_INLINE void StartHandOver(int32_t transfer, int64_t takes_ns) {
+    hand_overs_[num_hand_overs_++] = {now_ns_ + takes_ns, transfer};
+    std::push_heap(hand_overs_, hand_overs_ + num_hand_overs_, std::greater<HandOver>());
+    SetDue(hand_over_slot_, hand_overs_[0].due_ns);
+  }
+
+  TF_PLACER_INLINE void EndHandOver() {
+    std::pop_heap(hand_overs_, hand_overs_ + num_hand_overs_, std::greater<HandOver>());
+    const Transfer& transfer = transfers_[hand_overs_[--num_hand_overs_].transfer];
+    if (num_hand_overs_ > 0) {
+      SetDue(hand_over_slot_, hand_overs_[0].due_ns);
+    } else {
+      SetKey(hand_over_slot_, kNever);
+    }
+    Receive(transfer);
+  }
+
+  TF_PLACER_INLINE void Receive(const Transfer& transfer) {
     if (kChores && ReceiveNs(transfer.tensor, transfer.source, transfer.target) > 0) {
-      HandOver(transfer, kCrossed);
+      Requeue(transfer, kCrossed);
     } else {
       ArriveFromAfar(transfer);
     }
@@ -442,11 +511,18 @@ class Simulation {
     touched_ |= uint64_t{1} << transfer.target;
     const SimulationPlan::Tensor& tensor = tensors_[transfer.tensor];
     if (tensor.consumer >= 0) {
+      if (kFeeding && arrived_ns_ != nullptr) arrived_ns_[tensor.consumer] = now_ns_;
       MakeReady(tensor.consumer, --state_[tensor.consumer].pending == 0);
       return;
     }
     const SimulationPlan::Shared& shared = shared_[~tensor.consumer];
-    for (int32_t i = shared.begin; i < shared.end; ++i) Arrive(consumers_[i], transfer.target);
+    for (int32_t i = shared.begin; i < shared.end; ++i) {
+      const int32_t consumer = consumers_[i];
+      if (kFeeding && arrived_ns_ != nullptr && state_[consumer].device == transfer.target) {
+        arrived_ns_[consumer] = now_ns_;
+      }
+      Arrive(consumer, transfer.target);
+    }
   }
 
   // Everything else at the present time has happened before, so this is when memory is compared with
@@ -530,25 +606,34 @@ class Simulation {
   }
 
   TF_PLACER_INLINE void StartOp(int32_t d, int32_t op) {
-    KeepStart(op);
     const int64_t* const cost = CostOf(op);
+    const bool is_fed = kFeeding && devices_[d].dispatch_ns > 0;
+    const int64_t takes_ns = cost[1 + d] + (is_fed ? WaitForDispatch(d, op) : 0);
+    KeepSpan(op, takes_ns);
     if (kMemory) bytes_[d] += cost[0];
-    if (kBounded) Spend(d, op, cost[1 + d]);
+    if (kBounded) Spend(d, op, cost[1 + d], takes_ns);
     // It ends some events from now: time to fetch what it will need then.
     __builtin_prefetch(tensors_ + ops_[op].tensor_begin);
     if (kMemory) __builtin_prefetch(shared_inputs_ + ops_[op].shared_begin);
     if (kMemory) __builtin_prefetch(freed_bytes_ + ops_[op].end_bytes);
-    Occupy(d, op, cost[1 + d]);
+    Occupy(d, op, takes_ns);
+  }
+
+  // How long the device waits, now that it could run `op`, until the host has dispatched it.
+  TF_PLACER_INLINE int64_t WaitForDispatch(int32_t d, int32_t op) {
+    DeviceState& device = devices_[d];
+    device.dispatched_ns = std::max(device.dispatched_ns, arrived_ns_[op]) + device.dispatch_ns;
+    return std::max(device.dispatched_ns - now_ns_, int64_t{0});
   }
 
   // What is proven when an op starts: the ops that wait for it follow it, and what this device has left to
   // compute, this op among it, comes from now on.
-  TF_PLACER_INLINE void Spend(int32_t d, int32_t op, int64_t takes_ns) {
+  TF_PLACER_INLINE void Spend(int32_t d, int32_t op, int64_t cost_ns, int64_t takes_ns) {
     DeviceState& device = devices_[d];
     const int64_t left_ns = limit_ns_ - now_ns_;
     over_ |= takes_ns + tail_ns_[op] > left_ns;
     over_ |= device.left_ns > int128{left_ns} * device.streams;
-    device.left_ns -= takes_ns;
+    device.left_ns -= cost_ns;
   }
 
   // `op` is ~transfer for a chore.
@@ -561,7 +646,7 @@ class Simulation {
     SetDue(d, device.running[device.num_running - 1].end_ns);
   }
 
-  const int32_t num_devices_, num_ops_, num_leaves_;
+  const int32_t num_devices_, num_ops_, num_leaves_, hand_over_slot_;
   const SimulationPlan::Op* const ops_;
   const SimulationPlan::Tensor* const tensors_;
   const int32_t* const consumers_;
@@ -573,6 +658,7 @@ class Simulation {
   const int64_t* const costs_;
   const int32_t* const link_class_;
   const int32_t* const channel_;
+  const int64_t* const tensor_ns_;
   const int32_t* const priority_;
   const int32_t* const tensor_producer_;
   const int64_t* const tail_ns_;
@@ -584,23 +670,25 @@ class Simulation {
   int32_t* const uses_;
   Transfer* const transfers_;
   uint64_t* const fresh_;
+  HandOver* const hand_overs_;
+  int64_t* const arrived_ns_;  // nullptr where nothing has to be dispatched
   int32_t* const free_ready_;
   int32_t** const ready_end_;
   DeviceState* const devices_;
   int64_t* const bytes_;
   TransferList* const channels_;
-  int64_t* const due_;
+  uint64_t* const due_;
   int64_t* const peak_bytes_;
   int64_t* const start_ns_;
   int64_t* const end_ns_;
   const Legs legs_;
   int64_t now_ns_ = 0;
   int64_t joining_ns_ = 0;
-  int64_t after_now_ = int64_t{1} << kSlotBits;  // the first key of the next nanosecond
+  uint64_t after_now_ = uint64_t{1} << kSlotBits;  // the first key of the next nanosecond
   int64_t num_fresh_ = 0;
   bool fresh_sorted_ = true;
   uint64_t touched_ = 0;  // devices where an op may start
-  int32_t num_transfers_ = 0;
+  int32_t num_transfers_ = 0, num_hand_overs_ = 0;
   int64_t limit_ns_ = 0;
   const int64_t* capacity_bytes_ = nullptr;
   bool over_ = false;

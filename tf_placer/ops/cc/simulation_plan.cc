@@ -51,6 +51,8 @@ SimulationPlan::SimulationPlan(const SimulatorArrays& arrays) {
   streams.assign(a.streams, a.streams + num_devices);
   newest_first.assign(a.newest_first, a.newest_first + num_devices);
   join_ns.assign(a.join_ns, a.join_ns + num_devices);
+  dispatch_ns.assign(a.dispatch_ns, a.dispatch_ns + num_devices);
+  has_dispatch = std::any_of(dispatch_ns.begin(), dispatch_ns.end(), [](int64_t ns) { return ns > 0; });
   uniform_priority = std::adjacent_find(priority.begin(), priority.end(),
                                         std::not_equal_to<int32_t>()) == priority.end();
   AddUnits(a);
@@ -133,6 +135,7 @@ void SimulationPlan::AddLinks(const SimulatorArrays& a) {
   std::map<std::array<int64_t, 6>, int32_t> classes;
   std::map<int32_t, int32_t> channels;
   link_class.assign(num_devices * num_devices, 0);
+  tensor_ns.assign(num_devices * num_devices, 0);
   channel.assign(num_devices * num_devices, 0);
   for (int i = 0; i < num_devices * num_devices; ++i) {
     if (i / num_devices == i % num_devices) continue;
@@ -141,8 +144,10 @@ void SimulationPlan::AddLinks(const SimulatorArrays& a) {
                                       a.link_receive_ns[i],       a.link_receive_ps_per_byte[i]};
     has_chores |= std::any_of(kind.begin() + 2, kind.end(), [](int64_t cost) { return cost > 0; });
     link_class[i] = classes.emplace(kind, classes.size()).first->second;
+    tensor_ns[i] = a.link_tensor_ns[i];
     channel[i] = channels.emplace(a.channel_of_link[i], channels.size()).first->second;
   }
+  has_hand_over = std::any_of(tensor_ns.begin(), tensor_ns.end(), [](int64_t ns) { return ns > 0; });
   num_channels = channels.size();
   const int per_class = has_chores ? 3 : 1;
   for (int32_t& column : link_class) column = 1 + per_class * column;

@@ -84,6 +84,8 @@ class SimulationPlan {
   int64_t max_ready;       // ops, and tensors to be sent, that wait for one device
   bool uniform_priority;
   bool has_chores;         // some link takes time of the devices that it joins
+  bool has_dispatch;       // some device's ops are dispatched to it one by one
+  bool has_hand_over;      // some link's tensors are there only some time after they have crossed
   std::vector<int32_t> original_op;     // [M] position among the N
   std::vector<OpInit> inits;            // [M]
   std::vector<int32_t> priority;        // [M]
@@ -110,6 +112,8 @@ class SimulationPlan {
   std::vector<int32_t> streams;         // [D]
   std::vector<bool> newest_first;       // [D]
   std::vector<int64_t> join_ns;         // [D]
+  std::vector<int64_t> dispatch_ns;     // [D]
+  std::vector<int64_t> tensor_ns;       // [D, D] from the end of a transfer until its tensor is there
   std::vector<int32_t> link_class;      // [D, D] column of `sizes`
   std::vector<int32_t> channel;         // [D, D], renumbered to [0, num_channels)
 

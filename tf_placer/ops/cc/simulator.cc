@@ -6,34 +6,45 @@ namespace tf_placer {
 
 namespace {
 
-template <int kDevices, Order kOrder, Purpose kPurpose, bool kChores>
+template <int kDevices, Order kOrder, Purpose kPurpose, Extras kExtras>
 int64_t Run(const SimulationPlan& plan, const int32_t* device_of_unit, const int32_t* priority_of_op,
             Workspace* workspace, const Outputs& outputs) {
-  Simulation<kDevices, kOrder, kPurpose, kChores> simulation(plan, workspace, outputs);
+  Simulation<kDevices, kOrder, kPurpose, kExtras> simulation(plan, workspace, outputs);
   return simulation.Run(plan, device_of_unit, priority_of_op);
 }
 
-using RunFn = decltype(&Run<0, Order::kUniform, Purpose::kCosts, true>);
+using RunFn = decltype(&Run<0, Order::kUniform, Purpose::kCosts, Extras::kAll>);
 
-template <Purpose kPurpose, bool kChores>
-RunFn Chosen(const SimulationPlan& plan, bool by_plan) {
-  if (by_plan) return Run<0, Order::kByPlan, kPurpose, kChores>;
-  if (!plan.uniform_priority) return Run<0, Order::kByPriority, kPurpose, kChores>;
-  switch (kPurpose == Purpose::kSchedule ? 0 : plan.num_devices) {
-    case 2:
-      return Run<2, Order::kUniform, Purpose::kCosts, kChores>;
-    case 3:
-      return Run<3, Order::kUniform, Purpose::kCosts, kChores>;
-    case 5:
-      return Run<5, Order::kUniform, Purpose::kCosts, kChores>;
-    default:
-      return Run<0, Order::kUniform, kPurpose, kChores>;
-  }
+template <int kDevices, Order kOrder>
+RunFn ChosenCosts(Extras extras) {
+  if (extras == Extras::kNone) return Run<kDevices, kOrder, Purpose::kCosts, Extras::kNone>;
+  if (extras == Extras::kFeeding) return Run<kDevices, kOrder, Purpose::kCosts, Extras::kFeeding>;
+  return Run<kDevices, kOrder, Purpose::kCosts, Extras::kAll>;
 }
 
-template <Purpose kPurpose>
-RunFn Chosen(const SimulationPlan& plan, bool by_plan) {
-  return plan.has_chores ? Chosen<kPurpose, true>(plan, by_plan) : Chosen<kPurpose, false>(plan, by_plan);
+template <Order kOrder>
+RunFn ChosenSchedule(Extras extras) {
+  if (extras == Extras::kAll) return Run<0, kOrder, Purpose::kSchedule, Extras::kAll>;
+  return Run<0, kOrder, Purpose::kSchedule, Extras::kFeeding>;
+}
+
+RunFn Chosen(const SimulationPlan& plan, bool by_plan, bool with_schedule) {
+  const Extras extras = ExtrasOf(plan);
+  if (by_plan) return with_schedule ? ChosenSchedule<Order::kByPlan>(extras) : ChosenCosts<0, Order::kByPlan>(extras);
+  if (!plan.uniform_priority) {
+    return with_schedule ? ChosenSchedule<Order::kByPriority>(extras) : ChosenCosts<0, Order::kByPriority>(extras);
+  }
+  if (with_schedule) return ChosenSchedule<Order::kUniform>(extras);
+  switch (plan.num_devices) {
+    case 2:
+      return ChosenCosts<2, Order::kUniform>(extras);
+    case 3:
+      return ChosenCosts<3, Order::kUniform>(extras);
+    case 5:
+      return ChosenCosts<5, Order::kUniform>(extras);
+    default:
+      return ChosenCosts<0, Order::kUniform>(extras);
+  }
 }
 
 }  // namespace
@@ -51,8 +62,7 @@ void Simulate(const SimulationPlan& plan, const int32_t* device_of_unit, const i
   for (int64_t* const times_ns : {legs.start_ns, legs.end_ns}) {
     if (times_ns != nullptr) std::fill_n(times_ns, int64_t{kNumLegs} * plan.num_all_tensors * plan.num_devices, -1);
   }
-  const RunFn run =
-      with_schedule ? Chosen<Purpose::kSchedule>(plan, by_plan) : Chosen<Purpose::kCosts>(plan, by_plan);
+  const RunFn run = Chosen(plan, by_plan, with_schedule);
   *runtime_ns = run(plan, device_of_unit, priority_of_op, workspace, Outputs{peak_bytes, start_ns, end_ns, legs});
 }
 

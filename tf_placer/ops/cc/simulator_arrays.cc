@@ -8,7 +8,7 @@ namespace {
 constexpr int64_t kNsPerSecond = 1000000000;
 constexpr int64_t kPsPerNs = 1000;
 // Sums are held below this, so that no time and no memory count can overflow int64, a time not even
-// with the number of the device or channel behind it (at most D * D, 12 bits), as the simulator keeps it.
+// with the number of what is due behind it (kSlotBits), as the simulator keeps it.
 constexpr int64_t kLargestSumBytes = int64_t{1} << 62;
 constexpr int64_t kLargestSumNs = int64_t{1} << 50;
 
@@ -90,11 +90,13 @@ std::string CheckCluster(const SimulatorArrays& a) {
   for (int32_t i = 0; i < d; ++i) {
     if (a.streams[i] < 1) return At("streams", i, "is below 1");
     if (a.join_ns[i] < 0) return At("join_ns", i, "is negative");
+    if (a.dispatch_ns[i] < 0) return At("dispatch_ns", i, "is negative");
   }
   for (int32_t i = 0; i < d * d; ++i) {
     if (i / d == i % d) continue;
     if (a.link_latency_ns[i] < 0) return At("link_latency_ns", i, "is negative");
     if (a.link_bytes_per_s[i] < 1) return At("link_bytes_per_s", i, "is below 1");
+    if (a.link_tensor_ns[i] < 0) return At("link_tensor_ns", i, "is negative");
     if (a.link_send_ns[i] < 0) return At("link_send_ns", i, "is negative");
     if (a.link_send_ps_per_byte[i] < 0) return At("link_send_ps_per_byte", i, "is negative");
     if (a.link_receive_ns[i] < 0) return At("link_receive_ns", i, "is negative");
@@ -106,22 +108,25 @@ std::string CheckCluster(const SimulatorArrays& a) {
   return "";
 }
 
-// Something is computing or on its way until all is done, so the sum of all durations bounds it.
+// Something is computing, being dispatched or on its way until all is done, so the sum of all durations bounds it.
 std::string CheckSums(const SimulatorArrays& a) {
   const int32_t d = a.num_devices;
   int128 sum_ns = 0;
   int128 sum_bytes = 0;
+  const int128 dispatch_ns = *std::max_element(a.dispatch_ns, a.dispatch_ns + d);
   for (int64_t n = 0; n < a.num_ops; ++n) {
-    sum_ns += *std::max_element(a.compute_ns + n * d, a.compute_ns + (n + 1) * d);
+    sum_ns += dispatch_ns + *std::max_element(a.compute_ns + n * d, a.compute_ns + (n + 1) * d);
   }
   sum_ns += *std::max_element(a.join_ns, a.join_ns + d);
   int64_t latency_ns = 0;
+  int128 tensor_ns = 0;
   int64_t bytes_per_s = INT64_MAX;
   int128 chores_ns = 0;
   int128 chores_ps_per_byte = 0;
   for (int32_t i = 0; i < d * d; ++i) {
     if (i / d == i % d) continue;
     latency_ns = std::max(latency_ns, a.link_latency_ns[i]);
+    tensor_ns = std::max(tensor_ns, int128{a.link_tensor_ns[i]});
     bytes_per_s = std::min(bytes_per_s, a.link_bytes_per_s[i]);
     chores_ns = std::max(chores_ns, int128{a.link_send_ns[i]} + a.link_receive_ns[i]);
     chores_ps_per_byte =
@@ -133,13 +138,13 @@ std::string CheckSums(const SimulatorArrays& a) {
   for (int64_t t = 0; t < a.num_tensors; ++t) {
     const int64_t targets = std::min(d - 1, a.consumer_offset[t + 1] - a.consumer_offset[t]);
     if (targets > 0) {
-      sum_ns += targets * (ExactTransferNs(latency_ns, a.tensor_bytes[t], bytes_per_s) +
+      sum_ns += targets * (ExactTransferNs(latency_ns, a.tensor_bytes[t], bytes_per_s) + tensor_ns +
                            ExactChoreNs(chores_ns, a.tensor_bytes[t], chores_ps_per_byte) + 2);
     }
     sum_bytes += a.tensor_bytes[t];
   }
   for (int64_t u = 0; u < a.num_units; ++u) sum_bytes += a.resident_bytes[u];
-  if (sum_ns > kLargestSumNs) return "the sum of all compute and transfer times exceeds 2^50 ns (13 days)";
+  if (sum_ns > kLargestSumNs) return "the sum of all compute, dispatch and transfer times exceeds 2^50 ns (13 days)";
   if (sum_bytes > kLargestSumBytes) return "the sum of tensor_bytes and resident_bytes exceeds 2^62";
   return "";
 }

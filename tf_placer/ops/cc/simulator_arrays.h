@@ -34,9 +34,11 @@ struct SimulatorArrays {
   const int32_t* streams = nullptr;            // [D]
   const bool* newest_first = nullptr;          // [D], the op that became ready last runs first
   const int64_t* join_ns = nullptr;            // [D], what the step takes longer when the device computes
+  const int64_t* dispatch_ns = nullptr;        // [D], time of the host for each op that takes time there
   const int64_t* link_latency_ns = nullptr;    // [D, D], the diagonal is not read
   const int64_t* link_bytes_per_s = nullptr;   // [D, D], the diagonal is not read
   const int32_t* channel_of_link = nullptr;    // [D, D], in [0, D * D) off the diagonal
+  const int64_t* link_tensor_ns = nullptr;     // [D, D], from the end of a transfer until its tensor is there
   const int64_t* link_send_ns = nullptr;              // [D, D], and so on; the diagonal is not read
   const int64_t* link_send_ps_per_byte = nullptr;
   const int64_t* link_receive_ns = nullptr;

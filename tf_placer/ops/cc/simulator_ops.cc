@@ -53,9 +53,11 @@ REGISTER_OP("TfPlacerSimulatePlacements")
     .Input("streams: int32")
     .Input("newest_first: bool")
     .Input("join_ns: int64")
+    .Input("dispatch_ns: int64")
     .Input("link_latency_ns: int64")
     .Input("link_bytes_per_s: int64")
     .Input("channel_of_link: int32")
+    .Input("link_tensor_ns: int64")
     .Input("link_send_ns: int64")
     .Input("link_send_ps_per_byte: int64")
     .Input("link_receive_ns: int64")
@@ -88,9 +90,11 @@ resident_bytes: [U] memory that stays on the unit's device.
 streams: [D] ops that a device runs at once.
 newest_first: [D] whether the op that became ready last runs first.
 join_ns: [D] what a step takes longer when the device runs an op that takes time; the most of them counts.
+dispatch_ns: [D] time of the host for each op that takes time there; none starts before it was dispatched.
 link_latency_ns: [D, D] source, target; the diagonal is not read.
 link_bytes_per_s: [D, D] the diagonal is not read.
 channel_of_link: [D, D] in [0, D * D); the diagonal is not read.
+link_tensor_ns: [D, D] from the end of a transfer until its tensor is there; the diagonal is not read.
 link_send_ns: [D, D] time of the source that a transfer takes; the diagonal is not read.
 link_send_ps_per_byte: [D, D] and picoseconds of it per byte.
 link_receive_ns: [D, D] time of the target, alike.

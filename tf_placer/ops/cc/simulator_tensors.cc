@@ -27,13 +27,14 @@ absl::Status CheckSimulatorShapes(OpKernelContext* ctx, int first, int64_t units
                                                  "consumers, got ", size);
     }
   }
-  const auto of_orders = [orders](int64_t size) {
-    return orders > 0 ? TensorShape({orders, size}) : TensorShape({size});
+  const auto of_orders = [orders](TensorShape shape) {
+    if (orders > 0) shape.InsertDim(0, orders);
+    return shape;
   };
   const std::vector<std::tuple<int, const char*, TensorShape>> expected = {
       {kUnitOfOp, "unit_of_op", TensorShape({ops})},
-      {kComputeNs, "compute_ns", TensorShape({ops, devices})},
-      {kPriority, "priority", of_orders(ops)},
+      {kComputeNs, "compute_ns", of_orders(TensorShape({ops, devices}))},
+      {kPriority, "priority", of_orders(TensorShape({ops}))},
       {kTensorProducer, "tensor_producer", TensorShape({tensors})},
       {kTensorBytes, "tensor_bytes", TensorShape({tensors})},
       {kAliasOfTensor, "alias_of_tensor", TensorShape({tensors})},
@@ -41,11 +42,13 @@ absl::Status CheckSimulatorShapes(OpKernelContext* ctx, int first, int64_t units
       {kConsumerOp, "consumer_op", TensorShape({consumers})},
       {kResidentBytes, "resident_bytes", TensorShape({units})},
       {kStreams, "streams", TensorShape({devices})},
-      {kNewestFirst, "newest_first", of_orders(devices)},
+      {kNewestFirst, "newest_first", of_orders(TensorShape({devices}))},
       {kJoinNs, "join_ns", TensorShape({devices})},
+      {kDispatchNs, "dispatch_ns", of_orders(TensorShape({devices}))},
       {kLinkLatencyNs, "link_latency_ns", TensorShape({devices, devices})},
-      {kLinkBytesPerS, "link_bytes_per_s", TensorShape({devices, devices})},
+      {kLinkBytesPerS, "link_bytes_per_s", of_orders(TensorShape({devices, devices}))},
       {kChannelOfLink, "channel_of_link", TensorShape({devices, devices})},
+      {kLinkTensorNs, "link_tensor_ns", of_orders(TensorShape({devices, devices}))},
       {kLinkSendNs, "link_send_ns", TensorShape({devices, devices})},
       {kLinkSendPsPerByte, "link_send_ps_per_byte", TensorShape({devices, devices})},
       {kLinkReceiveNs, "link_receive_ns", TensorShape({devices, devices})},
@@ -67,7 +70,8 @@ SimulatorArrays ArraysOf(OpKernelContext* ctx, int first, int64_t order) {
   arrays.num_consumers = ctx->input(first + kConsumerOp).NumElements();
   arrays.num_devices = ctx->input(first + kStreams).NumElements();
   arrays.unit_of_op = int32s(kUnitOfOp);
-  arrays.compute_ns = int64s(kComputeNs);
+  const int64_t devices = arrays.num_devices;
+  arrays.compute_ns = int64s(kComputeNs) + order * arrays.num_ops * devices;
   arrays.priority = int32s(kPriority) + order * arrays.num_ops;
   arrays.tensor_producer = int32s(kTensorProducer);
   arrays.tensor_bytes = int64s(kTensorBytes);
@@ -76,11 +80,13 @@ SimulatorArrays ArraysOf(OpKernelContext* ctx, int first, int64_t order) {
   arrays.consumer_op = int32s(kConsumerOp);
   arrays.resident_bytes = int64s(kResidentBytes);
   arrays.streams = int32s(kStreams);
-  arrays.newest_first = ctx->input(first + kNewestFirst).flat<bool>().data() + order * arrays.num_devices;
+  arrays.newest_first = ctx->input(first + kNewestFirst).flat<bool>().data() + order * devices;
   arrays.join_ns = int64s(kJoinNs);
+  arrays.dispatch_ns = int64s(kDispatchNs) + order * devices;
   arrays.link_latency_ns = int64s(kLinkLatencyNs);
-  arrays.link_bytes_per_s = int64s(kLinkBytesPerS);
+  arrays.link_bytes_per_s = int64s(kLinkBytesPerS) + order * devices * devices;
   arrays.channel_of_link = int32s(kChannelOfLink);
+  arrays.link_tensor_ns = int64s(kLinkTensorNs) + order * devices * devices;
   arrays.link_send_ns = int64s(kLinkSendNs);
   arrays.link_send_ps_per_byte = int64s(kLinkSendPsPerByte);
   arrays.link_receive_ns = int64s(kLinkReceiveNs);

@@ -27,9 +27,11 @@ enum SimulatorInput {
   kStreams,
   kNewestFirst,
   kJoinNs,
+  kDispatchNs,
   kLinkLatencyNs,
   kLinkBytesPerS,
   kChannelOfLink,
+  kLinkTensorNs,
   kLinkSendNs,
   kLinkSendPsPerByte,
   kLinkReceiveNs,
@@ -40,8 +42,9 @@ enum SimulatorInput {
 absl::Status CheckShape(tensorflow::OpKernelContext* ctx, int input, const char* name,
                         const tensorflow::TensorShape& expected);
 
-// Whether the inputs from `first` on have the shapes of one graph with `units` units. With `orders` > 0, `priority` is
-// [orders, N] and `newest_first` [orders, D].
+// Whether the inputs from `first` on have the shapes of one graph with `units` units. With `orders` > 0 what may differ
+// between them has a dimension more, in front: `compute_ns`, `priority`, `newest_first`, `dispatch_ns`,
+// `link_bytes_per_s` and `link_tensor_ns`.
 absl::Status CheckSimulatorShapes(tensorflow::OpKernelContext* ctx, int first, int64_t units, int64_t orders);
 
 // The arrays; with several orders those of one of them.

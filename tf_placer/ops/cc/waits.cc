@@ -1,6 +1,7 @@
 #include "waits.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "simulator.h"
 
@@ -11,8 +12,7 @@ Waits::Waits(const SimulationPlan& plan)
       workspace_(plan),
       all_start_ns_(plan.num_all_ops),
       all_end_ns_(plan.num_all_ops),
-      start_ns_(plan.num_ops),
-      end_ns_(plan.num_ops),
+      spans_{std::vector<int64_t>(plan.num_ops), std::vector<int64_t>(plan.num_ops)},
       peak_bytes_(plan.num_devices),
       input_begin_(plan.num_ops + 1, 0),
       device_of_op_(plan.num_ops) {
@@ -39,13 +39,16 @@ Waits::Waits(const SimulationPlan& plan)
   ends_.resize(size);
 }
 
-void Waits::TakeStarts(std::vector<int64_t>* start_ns) { start_ns_.swap(*start_ns); }
+void Waits::TakeSpans(Spans* spans) { std::swap(spans_, *spans); }
 
 void Waits::SimulateAll(const int32_t* device_of_unit) {
   int64_t runtime_ns;
   Simulate(plan_, device_of_unit, nullptr, &workspace_, &runtime_ns, peak_bytes_.data(), all_start_ns_.data(),
            all_end_ns_.data());
-  for (int32_t op = 0; op < plan_.num_ops; ++op) start_ns_[op] = all_start_ns_[plan_.original_op[op]];
+  for (int32_t op = 0; op < plan_.num_ops; ++op) {
+    spans_.start_ns[op] = all_start_ns_[plan_.original_op[op]];
+    spans_.end_ns[op] = all_end_ns_[plan_.original_op[op]];
+  }
 }
 
 void Waits::Read(const int32_t* device_of_unit, bool simulate) {
@@ -75,7 +78,6 @@ void Waits::KeepEnds(const int32_t* device_of_unit) {
   std::fill(ends_.begin(), ends_.end(), -1);
   for (int32_t op = 0; op < plan_.num_ops; ++op) {
     device_of_op_[op] = device_of_unit[UnitOf(op)];
-    end_ns_[op] = start_ns_[op] + plan_.costs[plan_.ops[op].cost + 1 + device_of_op_[op]];
     if (EndOf(op) == StartOf(op)) continue;
     size_t place = PlaceOf(device_of_op_[op], EndOf(op));
     while (ends_[place] >= 0) place = (place + 1) & (ends_.size() - 1);

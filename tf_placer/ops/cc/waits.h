@@ -25,19 +25,19 @@ class Waits {
   // `plan` must outlive this.
   explicit Waits(const SimulationPlan& plan);
 
-  // Takes when each op of a placement starts [M], which saves the next Read of it a simulation, and gives back as many
+  // Takes when each op of a placement runs, which saves the next Read of it a simulation, and gives back as many
   // numbers.
-  void TakeStarts(std::vector<int64_t>* start_ns);
+  void TakeSpans(Spans* spans);
 
-  // Follows the path of the placement [U], whose starts it was given last; with `simulate` it was given none.
+  // Follows the path of the placement [U], whose spans it was given last; with `simulate` it was given none.
   void Read(const int32_t* device_of_unit, bool simulate);
 
   // One of the path's, in proportion to how long it takes. False where nothing takes time.
   bool Draw(RandomBits* random, Wait* wait) const;
 
   // Of an op of the plan, in the step that was read.
-  int64_t StartOf(int32_t op) const { return start_ns_[op]; }
-  int64_t EndOf(int32_t op) const { return end_ns_[op]; }
+  int64_t StartOf(int32_t op) const { return spans_.start_ns[op]; }
+  int64_t EndOf(int32_t op) const { return spans_.end_ns[op]; }
 
   // Ops of the plan, the last first.
   const std::vector<int32_t>& path() const { return path_; }
@@ -57,7 +57,7 @@ class Waits {
   const SimulationPlan& plan_;
   Workspace workspace_;
   std::vector<int64_t> all_start_ns_, all_end_ns_;  // [N]
-  std::vector<int64_t> start_ns_, end_ns_;          // [M]
+  Spans spans_;
   std::vector<int64_t> peak_bytes_;            // [D]
   std::vector<int32_t> input_begin_, inputs_;  // [M + 1], and the ops whose outputs each reads
   std::vector<int32_t> device_of_op_;          // [M]

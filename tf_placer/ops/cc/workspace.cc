@@ -13,7 +13,7 @@ std::unique_ptr<T[]> Uninitialized(int64_t size) {
 
 int NumLeaves(const SimulationPlan& plan) {
   int leaves = 1;
-  while (leaves < plan.num_devices + plan.num_channels) leaves *= 2;
+  while (leaves < plan.num_devices + plan.num_channels + plan.has_hand_over) leaves *= 2;
   return leaves;
 }
 
@@ -25,6 +25,8 @@ Workspace::Workspace(const SimulationPlan& plan, bool by_plan)
       // With chores a transfer is listed up to three times: to be sent, moving, to be received.
       transfers(Uninitialized<Transfer>((plan.has_chores ? 3 : 1) * plan.max_transfers)),
       fresh(Uninitialized<uint64_t>(plan.max_transfers)),
+      hand_overs(Uninitialized<HandOver>(plan.has_hand_over ? plan.max_transfers : 0)),
+      arrived_ns(Uninitialized<int64_t>(plan.has_dispatch ? plan.num_ops : 0)),
       ready(Uninitialized<int32_t>(plan.max_ready * (plan.num_devices + 1))),
       ready_end(plan.num_devices + 1),
       heap(Uninitialized<Ready>(plan.uniform_priority && !by_plan ? 0 : plan.max_ready * plan.num_devices)),

@@ -44,6 +44,19 @@ struct Ready {
   }
 };
 
+// A tensor that has crossed and is not there yet.
+struct HandOver {
+  int64_t due_ns;
+  int32_t transfer;
+
+  bool operator>(const HandOver& other) const { return due_ns > other.due_ns; }
+};
+
+// When ops start and end, of a simulation with a limit; [M] each, or empty where nobody asks.
+struct Spans {
+  std::vector<int64_t> start_ns, end_ns;
+};
+
 struct TransferList {
   int32_t head;
   int32_t tail;
@@ -61,6 +74,8 @@ struct DeviceState {
   bool newest_first;
   TransferList chores;    // waiting; empty when the head is -1
   int64_t left_ns;        // of its ops that have not started; where there is a limit
+  int64_t dispatch_ns;    // what the host takes for each op
+  int64_t dispatched_ns;  // until when the host has worked for the ops so far
 };
 
 // Made once per thread, and used for any number of placements of the plan it was made for: a simulation
@@ -74,6 +89,8 @@ struct Workspace {
                                     // device, then its size or ~alias
   std::unique_ptr<Transfer[]> transfers;
   std::unique_ptr<uint64_t[]> fresh;  // transfers handed over at the present time, not yet queued
+  std::unique_ptr<HandOver[]> hand_overs;  // a heap
+  std::unique_ptr<int64_t[]> arrived_ns;   // [N] when what an op had from another device came last; with dispatch
   std::unique_ptr<int32_t[]> ready;   // [D + 1, max_ready], the last row for ops that are free
   std::vector<int32_t*> ready_end;    // [D + 1]
   std::unique_ptr<Ready[]> heap;      // [D, max_ready] when priorities differ
@@ -83,8 +100,8 @@ struct Workspace {
   std::vector<int64_t> bytes;  // [D] in use now
   std::vector<TransferList> channels;
   std::vector<int64_t> peak_bytes;  // [D] where nobody asks for it
-  std::vector<int64_t> due;  // the tournament; as leaves the devices, the channels, then padding
-  std::vector<int64_t> start_ns;  // [M] when each op starts, of a simulation with a limit; empty where nobody asks
+  std::vector<uint64_t> due;  // the tournament; as leaves the devices, the channels, all hand-overs, then padding
+  Spans spans;
 };
 
 }  // namespace tf_placer

@@ -1,0 +1,253 @@
+"""Fit of the cost model's shares to published times of single kernels."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import scipy.optimize
+
+from experiments.gpu_truth.rows import Row, kernels_of, single_convolution
+from tf_placer.cluster.cluster_file import device_of_model
+from tf_placer.costs import shares
+from tf_placer.costs.analytic import smooth_maximum
+from tf_placer.costs.op_work import Kind, Work, WorkClass
+
+# Nanoseconds that TensorFlow or PyTorch takes to start a kernel: the time of a step of single kernels, or of a
+# network with batch 1, where the GPU waits for the host. Median over the rows of ResNet-50 in TensorFlow 1.15 with
+# batch 1 on A100 and V100, in kernels of our graph; NeuSight's smallest kernels, timed around PyTorch, take 31 to
+# 39 us.
+DISPATCH_NS = 30_000
+
+
+def fed_seconds(kernels_s: float, kernels: float, dispatch_ns: int = DISPATCH_NS) -> float:
+    """Seconds of a step on one GPU that a framework feeds: of its kernels or of starting them, the later."""
+    return max(kernels_s, kernels * dispatch_ns / 1e9)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class KernelRow:
+    """A row of one op with its kernels (two for a backward pass)."""
+
+    row: Row
+    works: tuple[Work, ...]
+
+    @property
+    def work_class(self) -> WorkClass:
+        """Of its kernel with the most FLOPs."""
+        return max(self.works, key=lambda work: work.flops).work_class
+
+
+def kernel_rows(rows: Sequence[Row]) -> list[KernelRow]:
+    """The rows that are single kernels of a library on a described GPU."""
+    found = []
+    for row in rows:
+        works = None if row.is_network or row.device is None else kernels_of(row)
+        if works is not None and not _has_the_copy(row, works):
+            found.append(KernelRow(row, works))
+    return found
+
+
+def _has_the_copy(row: Row, works: Sequence[Work]) -> bool:
+    """PipeDream's first forward convolutions take three to eight times as long as other sources': images arrive."""
+    return row.source == "pipedream" and any(work.work_class is WorkClass.CONVOLUTION_FIRST for work in works)
+
+
+# Parameters: a compute share for each class of convolution and product, memory shares for the rest.
+
+_COMPUTE: tuple[WorkClass, ...] = tuple(
+    one for one in WorkClass if one.kind in (Kind.CONVOLUTION, Kind.MATRIX_PRODUCT)
+)  # fmt: skip
+_MEMORY: tuple[WorkClass, ...] = tuple(one for one in shares.MEMORY_SHARES if one is not WorkClass.STREAMING)
+_KINDS = tuple(shares.KIND_MEMORY_SHARES)  # have a memory share together
+_NUM_PARAMETERS = len(_COMPUTE) + len(_MEMORY) + len(_KINDS)
+_PRIOR_SHARE, _PRIOR_WEIGHT = 0.6, 0.5  # a class of few rows is drawn to 0.6 by as much as half a row
+_STRAY = 0.5  # of ln(time): rows that are further off count linearly (Huber)
+
+
+@dataclasses.dataclass(frozen=True)
+class Shares:
+    """Fitted constants, as ``shares.py`` has them."""
+
+    compute: Mapping[WorkClass, float]
+    memory: Mapping[WorkClass, float]
+    kind_memory: Mapping[Kind, float]
+
+    def seconds(self, rows: Sequence[KernelRow]) -> np.ndarray:
+        """[R] the estimates for rows."""
+        values = [
+            *(self.compute[one] for one in _COMPUTE),
+            *(self.memory[one] for one in _MEMORY),
+            *(self.kind_memory[one] for one in _KINDS),
+        ]
+        return _Design(rows).seconds(np.array(values))
+
+
+def current_shares() -> Shares:
+    """The constants that the cost model has."""
+    compute = dict(shares.PRODUCT_SHARES)
+    for family, values in shares.CONVOLUTION_SHARES.items():
+        for direction, value in zip(shares.DIRECTIONS, values, strict=True):
+            compute[WorkClass[f"CONVOLUTION_{family}{direction}"]] = value
+    memory = {one: shares.MEMORY_SHARES[one] for one in _MEMORY}
+    return Shares(compute, memory, shares.KIND_MEMORY_SHARES)
+
+
+class _Design:
+    """What of the estimates does not depend on the parameters."""
+
+    def __init__(self, rows: Sequence[KernelRow]) -> None:
+        compute_of: dict[WorkClass, int] = {one: position for position, one in enumerate(_COMPUTE)}
+        with_memory: tuple[WorkClass | Kind, ...] = (*_MEMORY, *_KINDS)
+        memory_of = {one: len(_COMPUTE) + position for position, one in enumerate(with_memory)}
+        row_of, compute, memory, compute_s, memory_s, launch_s, floor_s = ([] for _ in range(7))
+        for position, one in enumerate(rows):
+            device = one.row.device
+            assert device is not None
+            gpu = shares.GPU_MODELS[device.model]
+            for work in one.works:
+                row_of.append(position)
+                waves = gpu.multiprocessors / work.tiles if work.tiles else 0.0
+                is_matrix = work.work_class in compute_of
+                compute.append(compute_of.get(work.work_class, -1))
+                memory.append(memory_of.get(work.work_class.kind if is_matrix else work.work_class, -1))
+                flops = work.flops * (1 + waves) / (gpu.compute if is_matrix else shares.VECTOR_SHARE)
+                compute_s.append(flops / device.peak_flops)
+                memory_s.append(work.num_bytes / (device.memory_bytes_per_s * gpu.streaming))
+                launch_s.append(shares.LAUNCHES * device.launch_ns / 1e9)
+            floor_s.append(DISPATCH_NS / 1e9 if one.row.is_fed_by_framework else 0.0)
+        self._row_of, self._compute, self._memory = (np.array(a, np.int64) for a in (row_of, compute, memory))
+        self._compute_s, self._memory_s, self._launch_s = map(np.array, (compute_s, memory_s, launch_s))
+        self._floor_s = np.array(floor_s)
+
+    def seconds(self, values: np.ndarray) -> np.ndarray:
+        """[R] with the shares of the parameters; -1 means a share of 1."""
+        known = np.append(values, 1.0)
+        compute_s, memory_s = self._compute_s / known[self._compute], self._memory_s / known[self._memory]
+        kernel_s = self._launch_s + smooth_maximum(compute_s, memory_s)
+        return np.maximum(self._by_row(kernel_s), self._floor_s)
+
+    def gradient(self, values: np.ndarray, weight_of_row: np.ndarray) -> np.ndarray:
+        """[P] of ``weight_of_row @ seconds`` by the logarithms of the parameters.
+
+        ``d T / d ln(share) = -T (t / T)^POWER`` for a kernel's smooth maximum T of times t.
+        """
+        known = np.append(values, 1.0)
+        compute_s, memory_s = self._compute_s / known[self._compute], self._memory_s / known[self._memory]
+        kernel_s = smooth_maximum(compute_s, memory_s)
+        is_fed_later = self._by_row(self._launch_s + kernel_s) < self._floor_s
+        weight = np.where(is_fed_later, 0.0, weight_of_row)[self._row_of] * kernel_s
+        found = np.zeros(len(known))
+        for of, one_s in ((self._compute, compute_s), (self._memory, memory_s)):
+            share = np.divide(one_s, kernel_s, out=np.zeros_like(one_s), where=kernel_s > 0)
+            np.subtract.at(found, of, weight * share**shares.POWER)
+        return found[:-1]
+
+    def _by_row(self, of_kernels: np.ndarray) -> np.ndarray:
+        return np.bincount(self._row_of, of_kernels, len(self._floor_s))
+
+
+def fit_shares(rows: Sequence[KernelRow]) -> Shares:
+    """The shares with the least Huber loss of ln(estimate / measured)."""
+    design, measured_s = _Design(rows), np.array([one.row.measured_s for one in rows])
+    prior = np.log(_PRIOR_SHARE)
+
+    def loss(logarithms: np.ndarray) -> tuple[float, np.ndarray]:
+        values, drawn = np.exp(logarithms), logarithms - prior
+        estimated_s = design.seconds(values)
+        off = np.log(estimated_s / measured_s)
+        huber = np.where(np.abs(off) < _STRAY, off**2 / 2, _STRAY * (np.abs(off) - _STRAY / 2))
+        slope = design.gradient(values, np.clip(off, -_STRAY, _STRAY) / estimated_s)
+        return huber.sum() + _PRIOR_WEIGHT * (drawn**2).sum() / 2, slope + _PRIOR_WEIGHT * drawn
+
+    start = np.full(_NUM_PARAMETERS, prior)
+    found = scipy.optimize.minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 1000})
+    values = iter(np.exp(found.x).tolist())
+    return Shares(
+        {one: next(values) for one in _COMPUTE},
+        {one: next(values) for one in _MEMORY},
+        {one: next(values) for one in _KINDS},
+    )
+
+
+# What is found before the shares, from rows of its own: the streaming share of each GPU, and Kepler's compute share.
+
+_LARGE_S = 80e-6  # by the data sheet; PyTorch takes 30 to 40 us to start a kernel
+
+
+def streaming_shares(rows: Sequence[KernelRow]) -> dict[str, float]:
+    """GPU model -> the median share of its data sheet's bandwidth that large element-wise kernels reach."""
+    found: dict[str, list[float]] = {}
+    for one in rows:
+        (work, device) = one.works[0], one.row.device
+        if (
+            one.row.what == "elementwise"
+            and device is not None
+            and work.num_bytes > _LARGE_S * device.memory_bytes_per_s
+        ):
+            kernel_s = one.row.measured_s - shares.LAUNCHES * device.launch_ns / 1e9
+            found.setdefault(device.model, []).append(work.num_bytes / (device.memory_bytes_per_s * kernel_s))
+    return {model: float(np.median(values)) for model, values in found.items()}
+
+
+_KEPLER = ("k40", "k80")
+_LONG_S = 1e-3  # on a P100 at its peak: the session's call and the transposes do not count
+_BOUND = 8.0  # times as long for the arithmetic as for the bytes, at the rates of a P100
+
+
+def kepler_compute(rows: Sequence[Row]) -> dict[str, float]:
+    """K40, K80 -> their compute share of a P100's, by medians of long convolutions in sessions.
+
+    The shares are FLOPs over peak and measured time; no other constant of the cost model is in them.
+    """
+    p100, reached = device_of_model("p100"), collections.defaultdict(list)
+    for row in rows:
+        if row.what == "conv_layer" and row.direction == "fwd" and row.device is not None:
+            work = single_convolution(row)
+            least_s, memory_s = work.flops / p100.peak_flops, work.num_bytes / p100.memory_bytes_per_s
+            if least_s > _LONG_S and least_s > _BOUND * memory_s:
+                reached[row.device.model].append(work.flops / row.device.peak_flops / row.measured_s)
+    return {model: float(np.median(reached[model]) / np.median(reached[p100.model])) for model in _KEPLER}
+
+
+# What the shares are worth.
+
+
+@dataclasses.dataclass(frozen=True)
+class Fold:
+    """Rows that had no part in a fit.
+
+    Attributes:
+      left_out: a source or a GPU.
+      rows: how many.
+      own_factor: typical factor of these rows where the shares are fitted to all.
+      factor: typical factor where they are fitted to the others.
+    """
+
+    left_out: str
+    rows: int
+    own_factor: float
+    factor: float
+
+
+def cross_validation(rows: Sequence[KernelRow], key: Callable[[KernelRow], str]) -> list[Fold]:
+    """A fold for each value of a key."""
+    whole = fit_shares(rows)
+    folds = []
+    for value in sorted({key(one) for one in rows}):
+        inside = [one for one in rows if key(one) == value]
+        others = fit_shares([one for one in rows if key(one) != value])
+        folds.append(Fold(value, len(inside), typical_factor(whole, inside), typical_factor(others, inside)))
+    return folds
+
+
+def off_by(fitted: Shares, rows: Sequence[KernelRow]) -> np.ndarray:
+    """[R] ln(estimate / measured)."""
+    return np.log(fitted.seconds(rows) / np.array([one.row.measured_s for one in rows]))
+
+
+def typical_factor(fitted: Shares, rows: Sequence[KernelRow]) -> float:
+    """``exp(mean |ln(estimate / measured)|)``."""
+    return float(np.exp(np.abs(off_by(fitted, rows)).mean()))

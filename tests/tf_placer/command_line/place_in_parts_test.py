@@ -1,0 +1,57 @@
+"""`place` tries the batch in parts, writes the faster form, and reads its plan again."""
+
+import json
+import pathlib
+
+import pytest
+
+from tf_placer.__main__ import run
+
+SMALL = ["--workload=two_towers", "--cluster=p100x2", "--method=local_search", "--budget_evaluations=400"]
+
+
+def summary_of(tmp_path: pathlib.Path, *flags: str) -> dict:
+    assert run(["place", *SMALL, f"--out={tmp_path / 'out'}", *flags]) == 0
+    return json.loads((tmp_path / "out" / "summary.json").read_text())
+
+
+def test_the_faster_form_is_written(tmp_path: pathlib.Path) -> None:
+    told = summary_of(tmp_path)
+    times = {**told["baselines"], told["written"]: told["runtime_s"]}
+    assert {"data_parallel", "split", "local_search"} <= times.keys()
+    assert told["runtime_s"] == min(times.values())
+    assert times["split"] <= times["data_parallel"]
+    assert (told["parts"] == 2) == (told["written"] in ("split", "data_parallel"))
+    assert told["data_parallel"] is None  # it is a plan, not a formula
+
+
+@pytest.mark.parametrize("parts", ["1", "4"])
+def test_so_many_parts_as_are_asked_for(
+    parts: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = summary_of(tmp_path, f"--parts={parts}")
+    assert told["parts"] == int(parts) and "split" not in told["baselines"]
+    plan = json.loads((tmp_path / "out" / "placement.json").read_text())
+    assert any(name.startswith("part_3/") for name in plan["devices"]) == (parts == "4")
+    capsys.readouterr()
+    op = next(name for name in plan["devices"] if name.endswith("MatMul"))
+    assert run(["explain", f"--plan={tmp_path / 'out' / 'placement.json'}", f"--op={op}"]) == 0
+    assert op in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--workload=two_towers", "--parts=0"], "whole number from 1 on, or auto"),
+        (["--workload=two_towers", "--parts=two"], "whole number from 1 on, or auto"),
+        (["--workload=two_towers", "--parts=100000"], "parts is 100000"),
+        (["--saved_model=.", "--parts=2"], "--parts=2 is given with --saved_model"),
+    ],
+)
+def test_bad_input_is_one_line(
+    flags: list[str], message: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert run(["place", *flags, "--cluster=p100x2", "--budget_evaluations=4", f"--out={out}"]) == 2
+    assert message in capsys.readouterr().err
+    assert not out.exists()

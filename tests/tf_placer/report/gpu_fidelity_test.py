@@ -1,0 +1,22 @@
+"""Sentences on how far simulated GPUs are from real ones."""
+
+import json
+
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.report.gpu_fidelity import FIGURES, fidelity_sentence, fidelity_sentences
+
+
+def test_a_gpu_with_measurements_says_its_factor():
+    figures = json.loads(FIGURES.read_text())["p100"]
+    said = fidelity_sentence("p100")
+    assert f"within a factor of {figures['factor']:.2f} of published measurements" in said
+    assert 1.0 < figures["factor"] < 1.5
+
+
+def test_a_gpu_without_says_so():
+    assert "no published measurements of networks on it were found" in fidelity_sentence("h100")
+
+
+def test_one_sentence_for_each_model_and_none_for_live_devices():
+    assert len(fidelity_sentences(Cluster.preset("p100x4"))) == 1
+    assert fidelity_sentences(Cluster.logical(2)) == []

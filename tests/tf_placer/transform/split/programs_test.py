@@ -1,0 +1,152 @@
+"""Split programs compute what the program computes, and faults of the splitter are seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from experiments.studies.random_steps import RandomStep
+from tests.equivalence.building import build
+from tests.equivalence.operations import program_of_seed
+from tests.tf_placer.transform.split import faults
+from tf_placer import workloads
+from tf_placer.base.arguments import InputError
+from tf_placer.graph.item import Item
+from tf_placer.transform.split import split, split_program
+from tf_placer.transform.split.equality import differences, lost_order, run_lifted
+
+BATCHES = (2, 3, 5, 6, 7, 8)
+
+
+def complaints(item: Item, parts: int, found=None) -> list[str]:
+    found = split_program(item, parts) if found is None else found
+    return differences(run_lifted(item), run_lifted(found.item)) + lost_order(
+        item, found.item, found.origin_of
+    )
+
+
+def item_of_step(seed: int, batch: int, layers: list[str], loss: str, update: str) -> Item:
+    step = RandomStep(seed, batch)
+    step.layers, step.loss, step.update = layers, loss, update
+    return Item.from_function(step.function(), *step.arguments)
+
+
+def random_item(seed: int) -> tuple[Item, int, str]:
+    batch = BATCHES[seed % len(BATCHES)]
+    step = RandomStep(seed, batch)
+    return Item.from_function(step.function(), *step.arguments), min(batch, 2 + seed % 3), str(step)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_training_steps_compute_the_same(seed: int) -> None:
+    item, parts, name = random_item(seed)
+    assert complaints(item, parts) == [], name
+
+
+@pytest.mark.equivalence
+@pytest.mark.parametrize("block", range(100))
+def test_thousands_of_training_steps_compute_the_same(block: int) -> None:
+    for seed in range(1000 + 30 * block, 1030 + 30 * block):
+        item, parts, name = random_item(seed)
+        assert complaints(item, parts) == [], f"{name}, {parts} parts"
+
+
+@pytest.mark.parametrize("block", range(6))
+def test_random_programs_compute_the_same(block: int) -> None:
+    """Programs whose batch is as long as their features: nothing but propagation tells one from the other."""
+    checked = 0
+    for seed in range(10 * block, 10 * block + 10):
+        built = build(program_of_seed(seed))
+        item = Item.from_function(built.concrete, *built.arguments(0))
+        if not item.runs_standalone or not item.fetches:
+            continue
+        try:
+            found = split_program(item, 2 + seed % 3)
+        except InputError as error:
+            assert "no batch to split" in str(error)
+            continue
+        checked += 1
+        assert complaints(item, found.parts, found) == [], f"seed {seed}"
+    assert checked >= 2
+
+
+@pytest.mark.parametrize("name", ["dense_small", "branches_small", "lstm_lm_small"])
+def test_small_workloads_compute_the_same(name: str) -> None:
+    assert complaints(workloads.build(name).with_drawn_inputs(), 3) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in workloads.names() if "small" in name])
+def test_all_small_workloads_compute_the_same(name: str) -> None:
+    item = workloads.build(name).with_drawn_inputs()
+    found = split_program(item, 2)
+    assert differences(run_lifted(item), run_lifted(found.item)) == []
+
+
+_FAULTS: list[tuple[Callable, list[str], str, str]] = [
+    (faults.mean_of_parts_summed, ["dense"], "mean", "descend"),
+    (faults.local_divisor, ["dense"], "by_batch", "descend"),
+    (faults.statistics_of_parts, ["batch_norm"], "mean", "descend"),
+    (faults.statistics_of_parts, ["fused_batch_norm"], "mean", "descend"),
+    (faults.dropout_drawn_anew, ["dropout"], "mean", "descend"),
+    (faults.sparse_added_as_dense, ["dense"], "mean", "descend"),
+    (faults.control_edges_lost, ["after_update"], "mean", "descend"),
+]
+
+
+@pytest.mark.parametrize(("fault", "layers", "loss", "update"), _FAULTS)
+def test_a_fault_is_seen(fault: Callable, layers: list[str], loss: str, update: str) -> None:
+    item = item_of_step(7, 6, layers, loss, update)
+    assert complaints(item, 2) == []
+    assert complaints(item, 2, faults.split_with(fault, item, 2)) != []
+
+
+def test_one_part_is_the_item_itself() -> None:
+    item = workloads.build("dense_small")
+    assert split(item, 1) is item
+
+
+def test_statistics_of_parts_are_those_of_each_part() -> None:
+    item = item_of_step(3, 6, ["batch_norm", "fused_batch_norm"], "mean", "descend")
+    found = split_program(item, 2, batch_statistics="part")
+    assert found.own_statistics
+    assert differences(run_lifted(item), run_lifted(found.item)) != []
+
+
+def test_shapes_of_copies_are_those_of_parts() -> None:
+    item = workloads.build("dense_small")
+    found = split_program(item, 3)
+    shape_of = {
+        name: specs[0].shape
+        for name, specs in zip(found.item.index.names, found.item.outputs, strict=True)
+        if specs
+    }
+    product = next(
+        name for name in found.split_ops if found.origin_of.get(f"part_0/{name}") == name and "MatMul" in name
+    )
+    assert [shape_of[f"part_{c}/{product}"][0] for c in range(3)] == [3, 3, 2]
+
+
+def test_variables_feeds_and_fetches_stay() -> None:
+    item = workloads.build("dense_small")
+    found = split(item, 2)
+    assert (found.feeds, found.fetches, found.variables) == (item.feeds, item.fetches, item.variables)
+
+
+def test_wrong_parts_are_refused_in_one_line() -> None:
+    item = workloads.build("dense_small")
+    for parts in (0, -1, 9, 1000, 1.5, "two"):
+        with pytest.raises(InputError, match="parts"):
+            split(item, parts)
+    with pytest.raises(InputError, match="batch_statistics"):
+        split(item, 2, batch_statistics="parts")
+
+
+def test_a_function_without_examples_is_refused() -> None:
+    weight = tf.Variable(np.ones([4, 4], np.float32))
+    item = Item.from_function(tf.function(lambda rate: tf.reduce_sum(weight) * rate), tf.constant(1.0))
+    with pytest.raises(InputError, match="no input with several examples"):
+        split(item, 2)

@@ -1,0 +1,316 @@
+"""Rules of ops that move data: where the axis of the examples goes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from tf_placer.transform.split.states import (
+    WHOLE,
+    NotSplit,
+    OpStates,
+    Part,
+    Split,
+    State,
+    Sum,
+    elements,
+    same_part,
+)
+
+
+def _carried(op: OpStates) -> Split | None:
+    """Addends, maxima and the like go through an op that only moves its first input."""
+    if isinstance(op.states[0], Sum) and not op.is_in_parts:
+        return Split(op.states, (op.states[0],) * len(op.out_shapes))
+    return None
+
+
+def _constant(values: Sequence[int], dtype: tf.DType):
+    return lambda copy: np.asarray(values, dtype.as_numpy_dtype)
+
+
+def reshape(op: OpStates, argument: str = "") -> Split:
+    """``Reshape``: the examples stay in parts where some axis of the result holds them in one block."""
+    del argument
+    carried = _carried(op)
+    if carried is not None:
+        return carried
+    state = reshaped(op.batch.size, op.shapes[0], op.out_shapes[0], same_part(op, [0]))
+    return Split((op.states[0], WHOLE), (state,), constants={1: op.local_size(state, dtype=op.dtypes[1])})
+
+
+def reshaped(batch: int, source: Sequence[int], target: Sequence[int], state: Part) -> Part:
+    """State after a reshape.
+
+    In row-major order ``before`` rows come before the examples and ``after`` elements belong to each of them. An axis
+    of the result holds the examples where its own ``before`` divides that of all axes up to it.
+
+    Raises:
+      NotSplit: no axis does.
+    """
+    before = elements(source[: state.axis]) * state.outer
+    after = elements(source) // max(before * batch, 1)
+    for axis in reversed(range(len(target))):
+        rows = elements(target[:axis])
+        if rows == 0 or before % rows or target[axis] % (before // rows * batch):
+            continue
+        if target[axis] and target[axis] // (before // rows * batch) * elements(target[axis + 1 :]) == after:
+            return Part(axis, before // rows)
+    raise NotSplit("the examples do not stay on one axis")
+
+
+def transpose(op: OpStates, argument: str = "") -> Split:
+    """``Transpose``: the axis moves."""
+    del argument
+    carried = _carried(op)
+    if carried is not None:
+        return carried
+    state = same_part(op, [0])
+    order = [int(axis) % len(op.shapes[0]) for axis in np.ravel(op.value(1))]
+    return Split((state, WHOLE), (Part(order.index(state.axis), state.outer),))
+
+
+def expand_dims(op: OpStates, argument: str = "") -> Split:
+    """``ExpandDims``: an axis of one before some."""
+    del argument
+    carried = _carried(op)
+    if carried is not None:
+        return carried
+    state = same_part(op, [0])
+    new = op.axis(1, len(op.out_shapes[0]))
+    return Split((state, WHOLE), (Part(state.axis + (new <= state.axis), state.outer),))
+
+
+def squeeze(op: OpStates, argument: str = "") -> Split:
+    """``Squeeze``: the copies say which axes, for a copy may have one example."""
+    del argument
+    carried = _carried(op)
+    if carried is not None:
+        return carried
+    state, shape = same_part(op, [0]), op.shapes[0]
+    named = [axis % len(shape) for axis in op.attr("squeeze_dims").list.i]
+    gone = sorted(set(named or [axis for axis, length in enumerate(shape) if length == 1]))
+    if not gone:
+        return Split((state,), (state,), op_type="Identity")
+    attribute = tf.compat.v1.AttrValue()
+    attribute.list.i.extend(gone)
+    axis = state.axis - sum(other < state.axis for other in gone)
+    return Split((state,), (Part(axis, state.outer),), attributes={"squeeze_dims": attribute})
+
+
+def concat(op: OpStates, argument: str) -> Split:
+    """``ConcatV2`` (axis ``last``), ``Concat`` (``first``): along the examples, copies join what they have of each."""
+    values = range(len(op.states) - 1) if argument == "last" else range(1, len(op.states))
+    where = len(op.states) - 1 if argument == "last" else 0
+    axis = op.axis(where, len(op.out_shapes[0]))
+    takes: list[State] = op.only_wholes()
+    found = [op.states[i] for i in values]
+    if all(state == Sum() for state in found):
+        return Split(op.states, (Sum(),))
+    parts = [state for state in found if isinstance(state, Part)]
+    if not parts:
+        raise NotSplit("its addends are joined first")
+    state = max(parts, key=parts.count)
+    for i in values:
+        takes[i] = state
+    if state.axis != axis:
+        return Split(tuple(takes), (state,))
+    if len({op.shapes[i][axis] for i in values}) != 1:
+        raise NotSplit("it joins different numbers of examples")
+    return Split(tuple(takes), (Part(axis, state.outer * len(values)),))
+
+
+def pack(op: OpStates, argument: str = "") -> Split:
+    """``Pack``: a new axis."""
+    del argument
+    if op.all_sums() == Sum():
+        return Split(op.states, (Sum(),))
+    parts = [state for state in op.states if isinstance(state, Part)]
+    if not parts:
+        raise NotSplit("its addends are joined first")
+    state, new = max(parts, key=parts.count), op.attr("axis").i % len(op.out_shapes[0])
+    return Split((state,) * len(op.states), (Part(state.axis + (new <= state.axis), state.outer),))
+
+
+def unpack(op: OpStates, argument: str = "") -> Split:
+    """``Unpack``: an axis goes."""
+    del argument
+    state = same_part(op, [0])
+    gone = op.attr("axis").i % len(op.shapes[0])
+    if gone == state.axis:
+        raise NotSplit("it takes the examples apart")
+    return Split((state,), (Part(state.axis - (gone < state.axis), state.outer),) * len(op.out_shapes))
+
+
+def divide(op: OpStates, argument: str) -> Split:
+    """``Split`` and ``SplitV``, ``VALUE,AXIS``: numbers of their inputs."""
+    position, where = (int(text) for text in argument.split(","))
+    state = same_part(op, [position])
+    takes: list[State] = op.only_wholes()
+    takes[position] = state
+    if op.axis(where, len(op.shapes[position])) != state.axis:
+        return Split(tuple(takes), (state,) * len(op.out_shapes))
+    count = len(op.out_shapes)
+    if argument != "1,0" or state.outer % count:
+        raise NotSplit("it divides the examples")
+    return Split(tuple(takes), (Part(state.axis, state.outer // count),) * count)
+
+
+def cut(op: OpStates, argument: str = "") -> Split:
+    """``Slice`` (value, begins, sizes) of all examples, or of some outer rows of them."""
+    del argument
+    state = same_part(op, [0])
+    length = op.out_shapes[0][state.axis]
+    if length != op.shapes[0][state.axis]:
+        row, begin = op.shapes[0][state.axis] // state.outer, [int(one) for one in np.ravel(op.value(1))]
+        first = begin[state.axis]
+        if length == 0 or length % row or first % row:
+            raise NotSplit("it takes some of the examples")
+        given = Part(state.axis, length // row)
+        ratio = [(first // row * (row // op.batch.size * size)) for size in op.batch.sizes]
+
+        def begins(copy: int) -> np.ndarray:
+            local = [*begin[: state.axis], ratio[copy], *begin[state.axis + 1 :]]
+            return np.asarray(local, op.dtypes[1].as_numpy_dtype)
+
+        sizes = op.local_size(given, dtype=op.dtypes[2])
+        return Split((state, WHOLE, WHOLE), (given,), constants={1: begins, 2: sizes})
+    return Split((state, WHOLE, WHOLE), (state,), constants={2: op.local_size(state, dtype=op.dtypes[2])})
+
+
+def strided_cut(op: OpStates, argument: str = "") -> Split:
+    """``StridedSlice`` of all examples."""
+    del argument
+    state = same_part(op, [0])
+    for entry, axis, moved in _slice_axes(op, len(op.shapes[0])):
+        if axis == state.axis:
+            _check_full(op, entry, op.shapes[0][axis], 1)
+            return Split(
+                (state, *op.only_wholes()[1:]),
+                (Part(moved, state.outer),),
+                attributes=_from_end_to_end(op, entry),
+            )
+    raise NotSplit("it takes one of the examples")
+
+
+def strided_cut_gradient(op: OpStates, argument: str = "") -> Split:
+    """``StridedSliceGrad`` (shape, begins, ends, strides, gradient) of a slice of all examples."""
+    del argument
+    gradient = same_part(op, [4])
+    for entry, axis, moved in _slice_axes(op, len(op.out_shapes[0])):
+        if moved == gradient.axis:
+            if axis < 0:
+                break
+            _check_full(op, entry, op.out_shapes[0][axis], 1)
+            state = Part(axis, gradient.outer)
+            return Split(
+                (*op.only_wholes()[:4], gradient),
+                (state,),
+                constants={0: op.local_size(state, dtype=op.dtypes[0])},
+                attributes=_from_end_to_end(op, entry),
+            )
+    raise NotSplit("the slice is of some of the examples")
+
+
+def _slice_axes(op: OpStates, rank: int) -> list[tuple[int, int, int]]:
+    """(entry of the specification, axis of the value, axis of the slice): -1 where there is none of them."""
+    count = op.shapes[1][0]
+
+    def has(mask: str, entry: int) -> bool:
+        return bool(op.attr(mask).i >> entry & 1)
+
+    named = sum(not has("ellipsis_mask", e) and not has("new_axis_mask", e) for e in range(count))
+    has_ellipsis = any(has("ellipsis_mask", e) for e in range(count))
+    entries: list[int] = []
+    for e in range(count):
+        entries += [-1] * (rank - named) if has("ellipsis_mask", e) else [e]
+    entries += [] if has_ellipsis else [-1] * (rank - named)
+    found, axis, moved = [], 0, 0
+    for entry in entries:
+        if entry >= 0 and has("new_axis_mask", entry):
+            found.append((entry, -1, moved))
+            moved += 1
+        elif entry >= 0 and has("shrink_axis_mask", entry):
+            axis += 1
+        else:
+            found.append((entry, axis, moved))
+            axis, moved = axis + 1, moved + 1
+    return found
+
+
+def _check_full(op: OpStates, entry: int, length: int, begins: int) -> None:
+    """Raises NotSplit for an entry that does not take all of an axis, from its begin to its end."""
+    if entry < 0:
+        return
+    begin, end, stride = (np.ravel(op.value(begins + i)) for i in range(3))
+    starts = op.attr("begin_mask").i >> entry & 1 or begin[entry] in (0, -length)
+    stops = op.attr("end_mask").i >> entry & 1 or end[entry] >= length
+    if not (starts and stops and stride[entry] == 1):
+        raise NotSplit("it takes some of the examples")
+
+
+def _from_end_to_end(op: OpStates, entry: int) -> dict[str, tf.compat.v1.AttrValue]:
+    """Attributes of a copy, whose axis is shorter."""
+    if entry < 0:
+        return {}
+    return {
+        mask: tf.compat.v1.AttrValue(i=op.attr(mask).i | 1 << entry) for mask in ("begin_mask", "end_mask")
+    }
+
+
+def pad(op: OpStates, argument: str = "") -> Split:
+    """``Pad``, ``MirrorPad`` and the latter's gradient (value, paddings): nothing is added to the examples."""
+    del argument
+    state = same_part(op, [0])
+    if np.reshape(op.value(1), [-1, 2])[state.axis].any():
+        raise NotSplit("it adds examples")
+    return Split((state, *op.only_wholes()[1:]), (state,))
+
+
+def tile(op: OpStates, argument: str = "") -> Split:
+    """``Tile``: repeated examples are outer rows of them."""
+    del argument
+    state = same_part(op, [0])
+    times = int(np.ravel(op.value(1))[state.axis])
+    if times < 1:
+        raise NotSplit("it leaves no example")
+    return Split((state, WHOLE), (Part(state.axis, state.outer * times),))
+
+
+def broadcast(op: OpStates, argument: str = "") -> Split:
+    """``BroadcastTo`` (value, shape): new axes come first."""
+    del argument
+    state = same_part(op, [0])
+    moved = Part(state.axis + len(op.out_shapes[0]) - len(op.shapes[0]), state.outer)
+    return Split((state, WHOLE), (moved,), constants={1: op.local_size(moved, dtype=op.dtypes[1])})
+
+
+def space_to_batch(op: OpStates, argument: str = "") -> Split:
+    """``SpaceToBatchND`` (value, block, paddings): blocks are outer rows of the examples."""
+    del argument
+    state = same_part(op, [0])
+    if state.axis != 0:
+        raise NotSplit("its examples are not on the first axis")
+    return Split((state, WHOLE, WHOLE), (Part(0, state.outer * elements(np.ravel(op.value(1)).tolist())),))
+
+
+def batch_to_space(op: OpStates, argument: str = "") -> Split:
+    """``BatchToSpaceND``: the other way round."""
+    del argument
+    state, block = same_part(op, [0]), elements(np.ravel(op.value(1)).tolist())
+    if state.axis != 0 or state.outer % block:
+        raise NotSplit("its blocks are not outer rows of the examples")
+    return Split((state, WHOLE, WHOLE), (Part(0, state.outer // block),))
+
+
+def reverse_sequence(op: OpStates, argument: str = "") -> Split:
+    """``ReverseSequence`` (value, lengths): each example has a length."""
+    del argument
+    state, batch = same_part(op, [0]), op.attr("batch_dim").i
+    if state.axis == op.attr("seq_dim").i:
+        raise NotSplit("it reverses the examples")
+    if state.axis != batch:
+        return Split((state, WHOLE), (state,))
+    return Split((state, Part(0, state.outer)), (state,))

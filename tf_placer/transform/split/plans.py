@@ -1,0 +1,107 @@
+"""Plans of a split program that need no search: data parallel, and a placement of the program it was made of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from tf_placer.base.arguments import InputError
+from tf_placer.problem.placement import Placement
+from tf_placer.problem.problem import Problem
+from tf_placer.transform.split.split_batch import SplitProgram
+
+_COPY = re.compile(r"part_(\d+)/")
+SHARED = -1
+"""Part of what is no copy: variables, updates, sums, and what stayed whole."""
+
+
+def data_parallel_plan(split: SplitProgram, problem: Problem, devices: Sequence[int]) -> np.ndarray:
+    """The plan in which every device computes its parts of the batch.
+
+    Copy c is on device c, from the first on again where there are more parts than devices. Variables, with their slots
+    and updates, are shared out among the devices by their bytes, the largest first; each link then carries what it
+    carries in a ring all-reduce. A sum of gradients is made where its variable is.
+
+    Args:
+      split: the program.
+      problem: it on a cluster, U units.
+      devices: positions of the devices that compute parts.
+
+    Returns:
+      [U] int32, legal where the problem allows it, else on the first device that is.
+    """
+    owner = np.full(problem.num_units, SHARED, np.int32)
+    part = part_of_unit(split, problem)
+    is_copy = part != SHARED
+    owner[is_copy] = np.asarray(devices, np.int32)[part[is_copy] % len(devices)]
+    held = np.zeros(len(devices), np.int64)
+    resident = problem.resident_bytes
+    for unit in np.argsort(-resident, kind="stable"):
+        if resident[unit] and owner[unit] == SHARED:
+            least = int(held.argmin())
+            owner[unit] = devices[least]
+            held[least] += resident[unit]
+    return problem.legalized(_with_neighbours(problem, owner, int(devices[0]))[np.newaxis])[0]
+
+
+def carried_over(split: SplitProgram, problem: Problem, placement: Placement) -> np.ndarray:
+    """The plan in which every op is where the op that it was made of is: all copies together.
+
+    Args:
+      split: the program.
+      problem: it on the cluster of ``placement``, U units.
+      placement: of the program that was split.
+
+    Returns:
+      [U] int32, legal.
+    """
+    of_op = dict(zip(placement.problem.op_names, placement.device_of_op.tolist(), strict=True))
+    found = np.array([of_op[split.origin_of[name]] for name in problem.op_names], np.int32)
+    return problem.legalized(_of_units(problem, found)[np.newaxis])[0]
+
+
+def part_of_unit(split: SplitProgram, problem: Problem) -> np.ndarray:
+    """[U] int32: the part that a unit computes, by most of its ops' time; ``SHARED`` where it is none.
+
+    Raises:
+      InputError: the problem is of another program.
+    """
+    if problem.op_names != split.item.index.names:
+        raise InputError(
+            f"{problem.name!r} is a problem of another program than the split one; build it of that"
+        )
+    copies = ((name, _COPY.match(name)) for name, old in split.origin_of.items() if name != old)
+    part_of = {name: int(match[1]) for name, match in copies if match}
+    part = np.array([part_of.get(name, SHARED) for name in problem.op_names], np.int32)
+    found = _of_units(problem, part)
+    found[problem.resident_bytes > 0] = SHARED
+    return found
+
+
+def _of_units(problem: Problem, of_op: np.ndarray) -> np.ndarray:
+    """[U] int32: of each unit the value [N] of its costliest op."""
+    time_ns = problem.compute_ns.max(axis=1)
+    order = np.lexsort((np.arange(problem.num_ops), time_ns))
+    found = np.zeros(problem.num_units, np.int32)
+    found[problem.unit_of_op[order]] = of_op[order]
+    return found
+
+
+def _with_neighbours(problem: Problem, owner: np.ndarray, otherwise: int) -> np.ndarray:
+    """The owners, those that are not decided as the one that reads most of them, else as the one that they read."""
+    owner, graph = owner.copy(), problem.op_graph
+    order = np.argsort(-graph.edge_bytes, kind="stable")
+    source, target = problem.unit_of_op[graph.producer[order]], problem.unit_of_op[graph.consumer[order]]
+    while _take(owner, source, target) or _take(owner, target, source):
+        pass
+    return np.where(owner == SHARED, otherwise, owner).astype(np.int32)
+
+
+def _take(owner: np.ndarray, here: np.ndarray, there: np.ndarray) -> bool:
+    """Gives units without an owner that of the first neighbour with one; whether there were any."""
+    undecided = (owner[here] == SHARED) & (owner[there] != SHARED)
+    chosen = np.flatnonzero(undecided)[::-1]  # of several values NumPy writes the last: that of most bytes
+    owner[here[chosen]] = owner[there[chosen]]
+    return bool(len(chosen))

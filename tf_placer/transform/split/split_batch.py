@@ -1,0 +1,274 @@
+"""The batch of a program in parts: one graph with a copy of each op that works on examples for each part."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from colocation.op_facts import having, index_graph, parse_input
+from tf_placer.base import arguments
+from tf_placer.base.arguments import InputError
+from tf_placer.base.eager import eagerly
+from tf_placer.graph import program as graphs
+from tf_placer.graph.cleaning.clean import default_attributes, topological_order
+from tf_placer.graph.cleaning.prune import prune
+from tf_placer.graph.item import Item
+from tf_placer.graph.sizes.output_specs import output_specs
+from tf_placer.transform import BATCH_STATISTICS
+from tf_placer.transform.split.propagate import Program, States, Tensor, propagate
+from tf_placer.transform.split.states import Batch, Part
+from tf_placer.transform.split.writer import Writer
+
+_ITERATORS = having("iterator_read")
+_EXAMPLE_AXES = (0, 1)  # the second only where the first leads nowhere
+_ENOUGH = 0.5  # share of bytes in parts
+
+
+@dataclasses.dataclass(frozen=True)
+class StayedWhole:
+    """An op that works on examples and is not split.
+
+    Attributes:
+      name, op_type: of the op.
+      why: one clause.
+    """
+
+    name: str
+    op_type: str
+    why: str
+
+
+@dataclasses.dataclass(frozen=True)
+class SplitProgram:
+    """A program whose batch is in parts, and what became of its ops.
+
+    Attributes:
+      item: whole inputs in, whole outputs out; ops ``part_0/...`` are the first part's.
+      origin_of: op of ``item`` -> op of the program that was split.
+      parts: how many there are.
+      batch: examples of a step.
+      example_inputs: feeds and iterator outputs that hold the examples, "node:i" -> axis.
+      split_ops: ops of the program that have copies.
+      stayed_whole: those that work on examples and have none.
+      own_statistics: ops whose result is of each part by itself; empty unless that was asked for.
+    """
+
+    item: Item
+    origin_of: Mapping[str, str]
+    parts: int
+    batch: int
+    example_inputs: Mapping[str, int]
+    split_ops: tuple[str, ...]
+    stayed_whole: tuple[StayedWhole, ...]
+    own_statistics: tuple[str, ...] = ()
+
+    def split_share(self, time_of_op: Mapping[str, float]) -> float:
+        """Share of the time of ops that work on examples that is in split ops; 1 where they take no time.
+
+        Args:
+          time_of_op: op of the program that was split -> its time, in any unit.
+        """
+        split_time = sum(time_of_op[name] for name in self.split_ops)
+        whole_time = sum(time_of_op[one.name] for one in self.stayed_whole)
+        total = split_time + whole_time
+        return split_time / total if total else 1.0
+
+    def sentences(self, time_of_op: Mapping[str, float], most: int = 5) -> list[str]:
+        """What stayed whole, a sentence for each op type and reason, the longest time first.
+
+        Args:
+          time_of_op: op of the program that was split -> its time, in any unit.
+          most: sentences.
+        """
+        total = sum(time_of_op.values())
+        groups: dict[tuple[str, str], list[str]] = collections.defaultdict(list)
+        for one in self.stayed_whole:
+            groups[one.op_type, one.why].append(one.name)
+        times = {key: sum(time_of_op[name] for name in names) for key, names in groups.items()}
+        return [
+            f"{len(groups[key])} {key[0]} ({groups[key][0]}, ...) stay whole, "
+            f"{100 * times[key] / total if total else 0:.1f} % of the step: {key[1]}"
+            for key in sorted(groups, key=lambda key: -times[key])[:most]
+        ]
+
+
+def split(item: Item, parts: int, batch_statistics: str = "whole") -> Item:
+    """Splits the batch of a program: every op that works on examples gets a copy for each part.
+
+    The result takes and gives what the program does, whole, and has its variables; so it is placed, run and exported as
+    any Item. It computes the same up to the order of sums, for the batch of its example inputs. Random ops draw for
+    the whole batch. With ``batch_statistics="part"`` sums over the batch that go back to the examples, as in batch
+    normalization, are of each part alone, as under ``tf.distribute``: other numbers.
+
+    Args:
+      item: the program.
+      parts: copies; 1 gives the item itself.
+      batch_statistics: ``"whole"`` or ``"part"``.
+
+    Raises:
+      InputError: ``parts`` is below 1 or above the batch, or no input holds examples.
+    """
+    return split_program(item, parts, batch_statistics).item
+
+
+@eagerly()
+def split_program(item: Item, parts: int, batch_statistics: str = "whole") -> SplitProgram:
+    """As ``split``, with the origin of every op and the record of what stayed whole.
+
+    The batch is the length of an input's first axis that most inputs share, and of these the one for which most bytes
+    of the program turn out to be in parts: propagation decides, not names. Where no first axis puts half of them in
+    parts, second axes are tried as well.
+
+    Args:
+      item: the program.
+      parts: copies; 1 gives the item itself.
+      batch_statistics: ``"whole"`` or ``"part"``.
+
+    Raises:
+      InputError: ``parts`` is below 1 or above the batch, or no input holds examples.
+    """
+    arguments.instance_of("item", item, Item, "give an Item")
+    parts = arguments.whole_number("parts", parts, least=1)
+    arguments.one_of("batch_statistics", batch_statistics, BATCH_STATISTICS)
+    if parts == 1:
+        return SplitProgram(item, {name: name for name in item.index.names}, 1, 0, {}, (), ())
+    program = Program.of(item)
+    states, examples = _best(program, parts, batch_statistics == "part")
+    writer = Writer(program, states)
+    writer.write()
+    names = item.index.names
+    result, origin_of = _as_item(item, writer)
+    return SplitProgram(
+        item=result,
+        origin_of=origin_of,
+        parts=parts,
+        batch=states.batch.size,
+        example_inputs={f"{names[op]}:{output}": part.axis for (op, output), part in examples.items()},
+        split_ops=tuple(names[op] for op in states.splits if states.depends[op]),
+        stayed_whole=tuple(
+            StayedWhole(names[op], item.index.op_types[op], why) for op, why in states.why_whole.items()
+        ),
+        own_statistics=tuple(names[op] for op in sorted(states.statistics)),
+    )
+
+
+def _best(program: Program, parts: int, has_own_statistics: bool) -> tuple[States, dict[Tensor, Part]]:
+    """The states for the batch by which most bytes are in parts.
+
+    Raises:
+      InputError: there is none.
+    """
+    item = program.item
+    inputs = _inputs(item)
+    by_axis = [
+        list(dict.fromkeys(shape[axis] for _, shape in inputs if len(shape) > axis and shape[axis] > 1))
+        for axis in _EXAMPLE_AXES
+    ]
+    if not any(by_axis):
+        raise InputError(f"{item.name!r} has no input with several examples, so there is no batch to split")
+    best: tuple[tuple[int, int], States, dict[Tensor, Part]] | None = None
+    share = 0.0
+    for among in by_axis:
+        for size in among:
+            examples = _examples(inputs, size)
+            batch = Batch.divided(size, min(parts, size))
+            states = propagate(program, examples, batch, has_own_statistics)
+            in_parts, total = _bytes_in_parts(program, states)
+            key = (len(examples), in_parts)
+            if in_parts and (best is None or key > best[0]):
+                best, share = (key, states, examples), in_parts / total
+        if share > _ENOUGH:
+            break
+    if best is None:
+        raise InputError(
+            f"no op of {item.name!r} can work on a part of its examples, so there is no batch to split"
+        )
+    Batch.divided(best[1].batch.size, parts)
+    return best[1], best[2]
+
+
+def _inputs(item: Item) -> list[tuple[Tensor, tuple[int, ...]]]:
+    """Feeds, and the elements that iterators give, with their shapes."""
+    ops = [item.index.id_of_name[feed.node] for feed in item.feeds]
+    ops += [op for op, op_type in enumerate(item.index.op_types) if op_type in _ITERATORS]
+    return [
+        ((op, output), spec.shape)
+        for op in ops
+        for output, spec in enumerate(item.outputs[op])
+        if not spec.rule
+    ]
+
+
+def _examples(inputs: Sequence[tuple[Tensor, tuple[int, ...]]], size: int) -> dict[Tensor, Part]:
+    found = {}
+    for tensor, shape in inputs:
+        axis = next((axis for axis in _EXAMPLE_AXES if len(shape) > axis and shape[axis] == size), None)
+        if axis is not None:
+            found[tensor] = Part(axis)
+    return found
+
+
+def _bytes_in_parts(program: Program, states: States) -> tuple[int, int]:
+    """Bytes that split ops read and make which work on examples, and those of all ops that do."""
+    outputs = program.item.outputs
+    total = in_parts = 0
+    for op in np.flatnonzero(states.depends).tolist():
+        read = sum(outputs[producer][output].num_bytes for producer, output in program.inputs[op])
+        moved = read + sum(spec.num_bytes for spec in outputs[op])
+        total += moved
+        in_parts += moved if op in states.splits else 0
+    return in_parts, total
+
+
+def _as_item(item: Item, writer: Writer) -> tuple[Item, dict[str, str]]:
+    fetches = tuple(_whole_text(item, writer, text) for text in item.fetches)
+    program = graphs.Program(
+        graph_def=graphs.with_nodes(item.graph_def, writer.nodes),
+        feeds=item.feeds,
+        fetches=fetches,
+        control_outputs=tuple(_flat(writer.done(name) for name in item.control_outputs)),
+        variables=item.variables,
+        host_captures=item.host_captures,
+    )
+    for clean_up in (prune, topological_order, default_attributes):
+        program = clean_up(program)
+    index = index_graph(program.graph_def)
+    origin_of = {name: writer.origin_of[name] for name in index.names}
+    requested = item.requested_devices
+    result = Item(
+        name=item.name,
+        graph_def=program.graph_def,
+        index=index,
+        outputs=output_specs(program.graph_def),
+        feeds=item.feeds,
+        fetches=program.fetches,
+        control_outputs=program.control_outputs,
+        variables=item.variables,
+        requested_devices={name: requested[old] for name, old in origin_of.items() if old in requested},
+        host_captures=item.host_captures,
+        stages=item.stages,
+    )
+    _keep_stages(item, result, origin_of)
+    return result, origin_of
+
+
+def _keep_stages(item: Item, result: Item, origin_of: Mapping[str, str]) -> None:
+    """Copies are of the stage of their op, whatever pattern of names tells it."""
+    if item.stages:
+        stage_of = dict(zip(item.index.names, item.stage_of_op.tolist(), strict=True))
+        result.__dict__["stage_of_op"] = np.array(
+            [stage_of[origin_of[name]] for name in result.index.names], np.int32
+        )
+
+
+def _whole_text(item: Item, writer: Writer, text: str) -> str:
+    _, name, output = parse_input(text)
+    found = writer.whole((item.index.id_of_name[name], output))
+    return found if ":" in found else f"{found}:0"
+
+
+def _flat(lists: Iterable[Sequence[str]]) -> list[str]:
+    return list(dict.fromkeys(name for names in lists for name in names))
