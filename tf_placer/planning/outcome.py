@@ -28,7 +28,7 @@ from tf_placer.problem.problem import Problem
 from tf_placer.runtime.timing import race_spreads_s, race_times_s
 from tf_placer.search import methods
 from tf_placer.search.recorder import PROVEN, SIMULATED, HistoryEntry, SearchResult, takes_no_more
-from tf_placer.search.shortest import Room, room_needed
+from tf_placer.search.room import Room, room_needed
 from tf_placer.transform import WHOLE
 
 SINGLE = methods.the(Role.REFERENCE).name

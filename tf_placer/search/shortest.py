@@ -9,7 +9,7 @@ import hashlib
 import os
 import pathlib
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -19,123 +19,23 @@ from tf_placer.base.arguments import MAX_SEED, InputError
 from tf_placer.base.eager import eagerly
 from tf_placer.base.files import reserved
 from tf_placer.base.method_spec import Kind, MethodSpec, Role
-from tf_placer.base.quantities import size
-from tf_placer.cluster.cluster import Cluster
-from tf_placer.cluster.cluster_file import preset_names
-from tf_placer.cluster.device import short_device_name
 from tf_placer.evaluation.journal import JournaledEvaluator
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import Evaluator, SimulatedEvaluator, search_simulator
-from tf_placer.planners.plain import single_device_placements, topological_fill
 from tf_placer.problem.bounds import lower_bounds
 from tf_placer.problem.decisions import Decisions
-from tf_placer.problem.memory_bounds import accelerators, shortage
+from tf_placer.problem.memory_bounds import shortage
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
-from tf_placer.problem.unit_graph import held_bytes
 from tf_placer.search import methods
 from tf_placer.search.checkpoint import Checkpoint
 from tf_placer.search.ctrl_c import CtrlC, patient
 from tf_placer.search.known import Budget
 from tf_placer.search.progress import Progress, Silent
 from tf_placer.search.recorder import Recorder, SearchResult
+from tf_placer.search.room import room_needed
 from tf_placer.search.round import Context, Method, Round, Starts, evaluated, rounds
 from tf_placer.search.settings import configured, recorded
-
-# Memory that a step needs of one device that does not hold it, its largest holders, and a machine that would do.
-
-_HOLDERS = 3
-
-
-@dataclasses.dataclass(frozen=True)
-class Room:
-    """A step that no accelerator of a cluster holds by itself.
-
-    Attributes:
-      device: the accelerator that lacks least, by name.
-      needed_bytes: at the peak of a step with everything there that may be there.
-      has_bytes: its memory.
-      holders: the units that take most of it: name of the first op -> bytes, with what of its outputs is alive at the
-        fullest moment.
-      preset: the smallest described machine whose accelerators hold the step, by total memory and then their number;
-        None where none of them does.
-    """
-
-    device: str
-    needed_bytes: int
-    has_bytes: int
-    holders: Mapping[str, int]
-    preset: str | None
-
-    def __str__(self) -> str:
-        held = ", ".join(f"{name!r} ({size(num_bytes)})" for name, num_bytes in self.holders.items())
-        machine = (
-            "no described machine holds the step on its accelerators"
-            if self.preset is None
-            else f"the smallest described machine whose accelerators hold the step is {self.preset}"
-        )
-        return (
-            f"{short_device_name(self.device)} has {size(self.has_bytes)} and would need {size(self.needed_bytes)} "
-            f"({self.needed_bytes} bytes), most of it for the units of {held}; {machine}"
-        )
-
-
-def room_needed(problem: Problem) -> Room | None:
-    """Memory that the step needs of the accelerator that lacks least; None where one holds it, by the simulator."""
-    counted, capacity = accelerators(problem.cluster), problem.cluster.capacity_bytes()
-    rows = single_device_placements(_off_the_host(problem))[counted]
-    measured = SimulatedEvaluator(problem).evaluate(rows)
-    assert measured.peak_bytes is not None  # simulated
-    if (measured.status == Status.OK).any():
-        return None
-    devices = np.flatnonzero(counted)
-    needed = measured.peak_bytes[np.arange(len(devices)), devices]
-    least = int((needed - capacity[devices]).argmin())
-    held = problem.resident_bytes + held_bytes(problem)
-    largest = np.argsort(-held, kind="stable")[:_HOLDERS]
-    return Room(
-        device=problem.cluster.devices[devices[least]].name,
-        needed_bytes=int(needed[least]),
-        has_bytes=int(capacity[devices[least]]),
-        holders={problem.name_of_unit(int(unit)): int(held[unit]) for unit in largest if held[unit]},
-        preset=_smallest_preset(problem),
-    )
-
-
-def _smallest_preset(problem: Problem) -> str | None:
-    """Smallest preset with a plan that fits, of plans that cost nothing; op times are those of this cluster."""
-    clusters = [Cluster.preset(name) for name in preset_names()]
-    for cluster in sorted(clusters, key=_total_memory):
-        elsewhere = _off_the_host(_on(problem, cluster))
-        rows = np.concatenate([single_device_placements(elsewhere), topological_fill(elsewhere)])
-        if (SimulatedEvaluator(elsewhere).evaluate(rows).status == Status.OK).any():
-            return cluster.name
-    return None
-
-
-def _total_memory(cluster: Cluster) -> tuple[int, int]:
-    counted = accelerators(cluster)
-    return int(cluster.capacity_bytes()[counted].sum()), int(counted.sum())
-
-
-def _on(problem: Problem, cluster: Cluster) -> Problem:
-    """The problem on another cluster; a device that has none of its type here is like the first one."""
-    first = {device.type: d for d, device in reversed(list(enumerate(problem.cluster.devices)))}
-    like = [first.get(device.type, 0) for device in cluster.devices]
-    allowed = problem.allowed[:, like]
-    allowed[~allowed.any(axis=1)] = True  # what is pinned to another device here
-    return dataclasses.replace(
-        problem, cluster=cluster, compute_ns=problem.compute_ns[:, like], allowed=allowed
-    )
-
-
-def _off_the_host(problem: Problem) -> Problem:
-    """The problem with nothing but on accelerators where it may be there."""
-    counted = accelerators(problem.cluster)
-    may = (problem.allowed & counted).any(axis=1)
-    allowed = np.where(may[:, np.newaxis], problem.allowed & counted, problem.allowed)
-    return dataclasses.replace(problem, allowed=allowed)
-
 
 # Arguments of a search, normalized or refused in one line.
 

@@ -6,7 +6,8 @@ import pytest
 
 import tf_placer
 from tests.tf_placer.problem.small_problems import problem_of
-from tf_placer.search.shortest import NothingFits, room_needed
+from tf_placer.search.room import room_needed
+from tf_placer.search.shortest import NothingFits
 
 GB = 10**9
 
