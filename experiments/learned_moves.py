@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from absl import flags
 
-from experiments.edits.searches import CHAINS, CLUSTERS, STEPS, TRAINED_ON, Beginning, beginning, search_of
+from experiments.edits.searches import CHAINS, CLUSTERS, STEPS, TRAINED_ON, Begun, beginning, search_of
 from experiments.main_program import run_program
 from tf_placer.planners.memetic import MemeticConfig
 
@@ -86,7 +86,7 @@ def _seeds() -> range:
     return range(_FIRST_SEED, _FIRST_SEED + _SEEDS.value)
 
 
-def _curve(begun: Beginning, seed: int, config: MemeticConfig) -> Curve:
+def _curve(begun: Begun, seed: int, config: MemeticConfig) -> Curve:
     search = search_of(begun, seed, config)
     best, cpu_s, begin_s = [], [], time.process_time()
     for _ in range(_EVALUATIONS.value // _STEP):

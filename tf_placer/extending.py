@@ -1,7 +1,7 @@
 """Names that a method or a workload of your own may use (docs/extending.md): they stay where modules move."""
 
 from tf_placer import workloads
-from tf_placer.agents.learner import Beginning, PolicyLearner, Proposal, adam, descend
+from tf_placer.agents.learner import PolicyLearner, Proposal, WarmStart, adam, descend
 from tf_placer.agents.losses import cross_entropy_loss, ppo_loss, quantile_loss, reinforce_loss
 from tf_placer.agents.rewards import MovingAverageBaseline, square_root_reward
 from tf_placer.base import masked
@@ -13,7 +13,6 @@ from tf_placer.search.round import Context, Round, evaluated
 from tf_placer.workloads.spec import Workload
 
 __all__ = [
-    "Beginning",
     "Context",
     "Groups",
     "Kind",
@@ -25,6 +24,7 @@ __all__ = [
     "Role",
     "Round",
     "Settings",
+    "WarmStart",
     "Workload",
     "adam",
     "cross_entropy_loss",

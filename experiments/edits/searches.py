@@ -40,7 +40,7 @@ CHAINS = 2
 """Of every search here, whatever the cores."""
 
 
-class Beginning(NamedTuple):
+class Begun(NamedTuple):
     """A problem, its simulator and the plan that a search begins with."""
 
     problem: Problem
@@ -49,21 +49,21 @@ class Beginning(NamedTuple):
     single_s: float  # of the best single device
 
 
-def beginning(step: str, cluster: str) -> Beginning:
+def beginning(step: str, cluster: str) -> Begun:
     """Beginning of a search for a workload on a preset, as ``tf_placer.search`` makes it."""
     problem = _problem(step, cluster)
     simulator = search_simulator(problem)
     starts = Starts(problem, simulator, methods.having(Role.BESIDE))
-    return Beginning(problem, simulator, starts.plans[0], starts.single_device_s or np.nan)
+    return Begun(problem, simulator, starts.plans[0], starts.single_device_s or np.nan)
 
 
-def search_of(begun: Beginning, seed: int, config: MemeticConfig) -> SimulatedMemetic:
+def search_of(begun: Begun, seed: int, config: MemeticConfig) -> SimulatedMemetic:
     """A search that has not begun."""
     return SimulatedMemetic(begun.problem, config, begun.start, seed, begun.simulator)
 
 
 def examples_of(
-    begun: Beginning, seed: int, evaluations: int, config: MemeticConfig, weights: np.ndarray | None
+    begun: Begun, seed: int, evaluations: int, config: MemeticConfig, weights: np.ndarray | None
 ) -> np.ndarray:
     """[K, F + 1] float32: features of the moves that a search simulated, and the share of the step each gained."""
     search = _Keeping(begun.problem, config, begun.start, seed, begun.simulator, weights)

@@ -432,7 +432,7 @@ class NetworkDescriptor:
 _CHOICES = DeviceChoices(
     features=_noise(3, 5),
     legal=tf.constant([[True, True, True], [False, True, True], [True, False, True], [True, True, False]]),
-    leaning=_noise(4, 3),
+    prior_logits=_noise(4, 3),
     number=tf.range(3),
 )
 _ACTIONS = tf.constant([[[0, 1, 2, 0], [2, 2, 0, 1]]])  # [M, K, G] legal

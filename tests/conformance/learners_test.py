@@ -13,7 +13,7 @@ from experiments.studies.observed import Seen
 from tests.conformance.descriptors import METHODS, MethodDescriptor
 from tests.tf_placer.agents.tiny_learner import TINY, TinyConfig
 from tests.tf_placer.problem.small_problems import branches_optimum_ns, branches_problem
-from tf_placer.agents.learner import Beginning
+from tf_placer.agents.learner import WarmStart
 from tf_placer.base.method_spec import Kind, MethodSpec
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.search import methods
@@ -55,8 +55,8 @@ def gain(spec: MethodSpec, config: Any, evaluations: int, shuffled: bool) -> flo
 
     told = Shuffled(SEED) if shuffled else simulate
     start = PROBLEM.everything_on(0)[np.newaxis]
-    beginning = Beginning(start, float(simulate(start)[0][0]), told)
-    learner = spec.build(PROBLEM, configured(spec, config), beginning, SEED)
+    warm_start = WarmStart(start, float(simulate(start)[0][0]), told)
+    learner = spec.build(PROBLEM, configured(spec, config), warm_start, SEED)
     seen = Seen()
     while seen.samples < evaluations:
         proposal = learner.propose()
@@ -94,7 +94,7 @@ def test_the_gain_is_of_what_was_drawn() -> None:
     """One that is told nothing true, and is right all the same, gains all there is."""
 
     class Knows:
-        def __init__(self, problem: Any, config: Any, beginning: Beginning, seed: int) -> None:
+        def __init__(self, problem: Any, config: Any, warm_start: WarmStart, seed: int) -> None:
             self._updates = 0
 
         def propose(self) -> Any:

@@ -30,7 +30,7 @@ class Proposal(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Beginning:
+class WarmStart:
     """Plans and reference time that a learner begins with.
 
     Attributes:
@@ -74,9 +74,9 @@ class PolicyLearner(snt.Module):
     """The loop of every agent; a ``Learner``. An agent says what it draws, and what it does with rewards.
 
         class MyLearner(PolicyLearner):
-            def __init__(self, problem, config, beginning, seed):
+            def __init__(self, problem, config, warm_start, seed):
                 policy, inputs = ...
-                super().__init__("my_learner", policy, config, beginning, [seed, 0x3E], inputs=inputs)
+                super().__init__("my_learner", policy, config, warm_start, [seed, 0x3E], inputs=inputs)
                 self._optimizer = adam(config.learning_rate, policy.trainable_variables)
 
             def _draw(self, seed):
@@ -99,7 +99,7 @@ class PolicyLearner(snt.Module):
         name: str,
         policy: snt.Module,
         config: Any,
-        beginning: Beginning,
+        warm_start: WarmStart,
         seeds: list[int],
         **of_problem: Any,
     ):
@@ -109,14 +109,14 @@ class PolicyLearner(snt.Module):
           name: of the module.
           policy: built.
           config: settings, with a ``failing_reward``.
-          beginning: what rewards are relative to.
+          warm_start: what rewards are relative to.
           seeds: two numbers, the search's seed and the agent's own.
           **of_problem: ``inputs``, the problem as the policy sees it, and whatever else is no variable.
         """
         super().__init__(name=name)
         self.policy = policy
         self._config = config
-        self._reference_s = beginning.reference_s
+        self._reference_s = warm_start.reference_s
         self._seed = tf.constant(seeds, tf.int32)
         self._of_problem = types.SimpleNamespace(**of_problem)
         self.updates = tf.Variable(0, trainable=False, name="updates")

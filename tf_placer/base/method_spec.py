@@ -102,7 +102,7 @@ class MethodSpec:
       summary: one line with the paper.
       build: of a constructive method ``(problem, config, seed) -> rows`` (``Constructive``); of an improving one
         ``(problem, config, start [U] or None, seed) -> Improving``; of a learned one
-        ``(problem, config, beginning, seed) -> Learner``; of one with its own rounds ``(context, config) -> rounds``.
+        ``(problem, config, warm_start, seed) -> Learner``; of one with its own rounds ``(context, config) -> rounds``.
       config: frozen dataclass of its settings; every field has a default.
       default: its settings where none are given, so that a variant is a row; None is ``config()``.
       ignores: what it does not look at, in a few words each.

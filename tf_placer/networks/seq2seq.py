@@ -20,13 +20,13 @@ class DeviceChoices(NamedTuple):
       features: [D, K] float32.
       number: [D] int32 in [0, rows), different for each device: what tells devices apart that are alike.
       legal: [G, D] bool, at least one True in each row.
-      leaning: [G, D] float32, added to the logits before they are bounded: what untrained weights prefer.
+      prior_logits: [G, D] float32, added to the logits before they are bounded: what untrained weights prefer.
     """
 
     features: tf.Tensor
     number: tf.Tensor
     legal: tf.Tensor
-    leaning: tf.Tensor
+    prior_logits: tf.Tensor
 
 
 class EmbeddedDevices(NamedTuple):
@@ -155,13 +155,13 @@ class _Steps(NamedTuple):
     """Addends of the logits, and legality, by steps.
 
     Attributes:
-      leaning: [S, c, D], before they are bounded.
+      prior_logits: [S, c, D], before they are bounded.
       rows: [S, c, D], behind.
       noise: [M or 1, K or 1, S, c, D].
       legal: [S, c, D].
     """
 
-    leaning: tf.Tensor
+    prior_logits: tf.Tensor
     rows: tf.Tensor
     noise: tf.Tensor
     legal: tf.Tensor
@@ -350,7 +350,7 @@ class Seq2SeqPlacer(snt.Module):
             rows = tf.gather(self._rows.embeddings[:groups], choices.number, axis=1)
         whole = [*noise.shape[:2], groups, choices.legal.shape[1]]
         return _Steps(
-            leaning=self._padded(choices.leaning, 0),
+            prior_logits=self._padded(choices.prior_logits, 0),
             rows=self._padded(rows, 0),
             noise=self._padded(tf.broadcast_to(noise, whole), 2),
             legal=self._padded(choices.legal, 0),
@@ -415,7 +415,9 @@ class Seq2SeqPlacer(snt.Module):
             gates = here + self._device_gates(tf.reshape(action + 1, [-1, each]), encoded)
             output, state = self._decoder(gates, state)
             scores = self._scores(tf.reshape(output, [*shape, self.hidden_width]), encoded, step)
-            at = _Steps(added.leaning[step], added.rows[step], added.noise[:, :, step], added.legal[step])
+            at = _Steps(
+                added.prior_logits[step], added.rows[step], added.noise[:, :, step], added.legal[step]
+            )
             logits = self._logits(scores, at)
             action = choose(step, logits)
             return step + 1, action, state, all_actions.write(step, action), all_logits.write(step, logits)
@@ -457,5 +459,5 @@ class Seq2SeqPlacer(snt.Module):
 
     def _logits(self, scores: tf.Tensor, added: _Steps) -> tf.Tensor:
         """Bounded, then with rows and noise, then masked."""
-        bounded = self._tanh_constant * tf.tanh((scores + added.leaning) / self._temperature)
+        bounded = self._tanh_constant * tf.tanh((scores + added.prior_logits) / self._temperature)
         return masked.masked(bounded + added.rows + added.noise, added.legal)

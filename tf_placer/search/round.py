@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tf_placer.agents.learner import Beginning, SimulateFn
+from tf_placer.agents.learner import SimulateFn, WarmStart
 from tf_placer.base import arguments
 from tf_placer.base.method_spec import Kind, MethodSpec, Role
 from tf_placer.evaluation.measurement import Status
@@ -299,8 +299,8 @@ def _learned(spec: MethodSpec, config: Any, context: Context) -> Iterator[Round]
     """Draws, evaluates, teaches."""
     if spec.uses_start and not context.rounds:
         yield evaluated(context, context.start[np.newaxis])
-    beginning = Beginning(context.plans, context.reference_s, _simulate(context))
-    learner = spec.build(context.problem, config, beginning, context.seed)
+    warm_start = WarmStart(context.plans, context.reference_s, _simulate(context))
+    learner = spec.build(context.problem, config, warm_start, context.seed)
     context.checkpoint.track(learner)
     while True:
         proposal = learner.propose()

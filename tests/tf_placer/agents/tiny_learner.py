@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tf_placer.agents.learner import Beginning, Proposal
+from tf_placer.agents.learner import Proposal, WarmStart
 from tf_placer.base.method_spec import Kind, MethodSpec
 from tf_placer.problem.problem import Problem
 
@@ -29,9 +29,9 @@ class TinyConfig:
 class TinyLearner(tf.Module):
     """A ``Learner`` of problems whose units may all be on devices 0 and 1."""
 
-    def __init__(self, problem: Problem, config: TinyConfig, beginning: Beginning, seed: int) -> None:
+    def __init__(self, problem: Problem, config: TinyConfig, warm_start: WarmStart, seed: int) -> None:
         super().__init__()
-        del beginning  # it begins nowhere
+        del warm_start  # it begins nowhere
         self._config, self._seed = config, seed
         self.likely = tf.Variable(np.full(problem.num_units, 0.5))  # to be on device 1
         self.updates = tf.Variable(0)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_placer.agents.leaning import draw_weights
+from tf_placer.agents.prior_logits import draw_weights
 from tf_placer.networks.seq2seq import DeviceChoices, DeviceScorer
 
 H, S, K, ROWS = 8, 6, 5, 9
@@ -15,8 +15,8 @@ STATES = tf.random.stateless_normal([2, 3, S], [1, 2])
 
 def choices_of(devices):
     features = tf.random.stateless_normal([ROWS, K], [3, 4])
-    legal, leaning = tf.ones([1, len(devices)], tf.bool), tf.zeros([1, len(devices)])
-    return DeviceChoices(tf.gather(features, devices), tf.constant(devices), legal, leaning)
+    legal, prior_logits = tf.ones([1, len(devices)], tf.bool), tf.zeros([1, len(devices)])
+    return DeviceChoices(tf.gather(features, devices), tf.constant(devices), legal, prior_logits)
 
 
 @pytest.fixture(scope="module")

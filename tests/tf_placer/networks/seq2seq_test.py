@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_placer.agents.leaning import draw_weights
+from tf_placer.agents.prior_logits import draw_weights
 from tf_placer.networks.seq2seq import Decoded, DeviceChoices, Seq2SeqPlacer
 
 M, K, G, D, F, WIDTH, ROWS = 2, 3, 5, 4, 6, 3, 8
@@ -138,8 +138,8 @@ def test_untrained_logits_are_not_saturated(groups):
 
 
 def test_what_is_leaned_to_is_preferred(placer, groups):
-    leaning = tf.one_hot([0, 1, 2, 3, 0], D, 50.0, -50.0)
-    decoded = placer.greedy(groups, CHOICES._replace(leaning=leaning))
+    prior_logits = tf.one_hot([0, 1, 2, 3, 0], D, 50.0, -50.0)
+    decoded = placer.greedy(groups, CHOICES._replace(prior_logits=prior_logits))
     assert decoded.actions.numpy().tolist() == [[[0, 1, 2, 3, 0]]] * M
 
 

@@ -17,9 +17,9 @@ from tf_placer.agents.features import (
     op_levels,
     type_numbers,
 )
-from tf_placer.agents.leaning import draw_weights, leaning_choices, one_device
-from tf_placer.agents.learner import Beginning, PolicyLearner, Proposal, adam, descend
+from tf_placer.agents.learner import PolicyLearner, Proposal, WarmStart, adam, descend
 from tf_placer.agents.losses import EntropySteering, cross_entropy_loss, reinforce_loss
+from tf_placer.agents.prior_logits import draw_weights, one_device, prior_choices
 from tf_placer.agents.rewards import ControllerBaselines, elites, standardized_advantage
 from tf_placer.base.arguments import InputError
 from tf_placer.base.method_spec import Kind, MethodSpec
@@ -142,7 +142,7 @@ def colocrl_inputs(
         embeddings=tf.constant(group_embeddings(problem, groups, width, config.work_features)),
         group_of_unit=tf.constant(groups.group_of_unit),
         only_device=tf.constant(groups.only_device),
-        choices=leaning_choices(problem, groups.legal, device_of_group, config),
+        choices=prior_choices(problem, groups.legal, device_of_group, config),
     )
 
 
@@ -215,7 +215,7 @@ class ColocRlLearner(PolicyLearner):
         self,
         problem: Problem,
         config: ColocRlConfig,
-        beginning: Beginning,
+        warm_start: WarmStart,
         seed: int,
         policy: ColocRlPolicy | None = None,
     ):
@@ -224,7 +224,7 @@ class ColocRlLearner(PolicyLearner):
         Args:
           problem: what to place.
           config: settings.
-          beginning: plans, of which the one that is best as groups is leaned to, and what rewards are relative to.
+          warm_start: plans, of which the one that is best as groups is leaned to, and what rewards are relative to.
           seed: fixes everything random.
           policy: goes on with these weights, of any problem, and changes them; None draws new ones.
 
@@ -239,9 +239,9 @@ class ColocRlLearner(PolicyLearner):
                 f"policy is for {policy.max_groups} groups and problem {problem.name!r} for {width}; give a policy of "
                 "the same max_groups"
             )
-        start = groups.best_of(beginning.plans, beginning.simulate)
+        start = groups.best_of(warm_start.plans, warm_start.simulate)
         inputs = colocrl_inputs(problem, groups, config, start)
-        super().__init__("colocrl_learner", policy, config, beginning, [seed, 0xC01], inputs=inputs)
+        super().__init__("colocrl_learner", policy, config, warm_start, [seed, 0xC01], inputs=inputs)
         self._optimizer = adam(config.learning_rate, policy.trainable_variables)
         first = config.failing_reward if config.baseline_starts_failing else None
         self.baselines = ControllerBaselines(config.controllers, config.baseline_decay, first)

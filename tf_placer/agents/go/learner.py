@@ -20,9 +20,9 @@ from tf_placer.agents.go.policy import (
 )
 from tf_placer.agents.go.student import GoStudent
 from tf_placer.agents.learner import (
-    Beginning,
     PolicyLearner,
     Proposal,
+    WarmStart,
     adam,
     executed_times,
     summed_gradients,
@@ -58,7 +58,7 @@ class GoLearner(PolicyLearner):
         self,
         problem: Problem,
         config: GoConfig,
-        beginning: Beginning,
+        warm_start: WarmStart,
         seed: int,
         policy: GoPolicy | None = None,
     ):
@@ -67,7 +67,7 @@ class GoLearner(PolicyLearner):
         Args:
           problem: what to place.
           config: settings.
-          beginning: plans, of which the one that is best as nodes is begun with, and what rewards are relative to.
+          warm_start: plans, of which the one that is best as nodes is begun with, and what rewards are relative to.
           seed: fixes everything random.
           policy: goes on with these weights, of any problem, and changes them; None takes those of ``config.weights``,
             or draws new ones.
@@ -83,13 +83,13 @@ class GoLearner(PolicyLearner):
         nodes = ordered_groups(problem, config.most_nodes)
         begin = np.full(nodes.count, NOWHERE, np.int32)
         if config.begin != "nothing":
-            begin = nodes.best_of(beginning.plans, beginning.simulate)
+            begin = nodes.best_of(warm_start.plans, warm_start.simulate)
         if policy is None:
             policy = GoPolicy(config, seed)
             if config.weights:
                 restore_weights(weights_path(config.weights, __file__), go_kind(config), policy)
         inputs = go_inputs(problem, nodes)
-        super().__init__("go_learner", policy, config, beginning, [seed, 0x60], inputs=inputs)
+        super().__init__("go_learner", policy, config, warm_start, [seed, 0x60], inputs=inputs)
         self._optimizer = adam(config.learning_rate, policy.trainable_variables)
         self.begin = tf.Variable(begin, trainable=False, name="begin")  # [V]
         self.begin_s = tf.Variable(np.inf, trainable=False, dtype=tf.float64, name="begin_s")

@@ -18,7 +18,7 @@ from tf_placer.agents.features import (
 )
 from tf_placer.agents.go.config import GoConfig
 from tf_placer.agents.graph_inputs import GraphInputs, graph_inputs
-from tf_placer.agents.leaning import draw_weights, one_device
+from tf_placer.agents.prior_logits import draw_weights, one_device
 from tf_placer.agents.weights import PolicyKind
 from tf_placer.base import masked
 from tf_placer.grouper.groups import Groups
@@ -329,11 +329,11 @@ class GoPolicy(snt.Module):
             held = tf.tensordot(seen.of_devices(inputs), of_device[:DECIDED_WIDTH], 1)  # [B, V, D, H]
             alike = tf.matmul(devices.embedding, of_device[DECIDED_WIDTH:])[tf.newaxis, tf.newaxis]
             logits += tf.tensordot(tf.nn.relu(each + held + alike), self._by_state.w, 1)[..., 0]
-        logits = masked.masked(logits + self._leaning(inputs, seen), inputs.legal)
+        logits = masked.masked(logits + self._prior_logits(inputs, seen), inputs.legal)
         share = self.config.exploration
         return masked.mixed(logits, inputs.legal, share) if share else logits
 
-    def _leaning(self, inputs: GoInputs, seen: Decided) -> tf.Tensor:
+    def _prior_logits(self, inputs: GoInputs, seen: Decided) -> tf.Tensor:
         """[B, V, D], for a node to stay with all other logits equal: log(p / q), q each other device's in 1 - p."""
         probability = self.config.keep_probability
         if not probability:

@@ -12,8 +12,8 @@ from tf_placer.agents.features import NUM_TYPES
 from tf_placer.agents.features.unit_features import UNIT_COLUMNS
 from tf_placer.agents.graph_inputs import GraphInputs, graph_inputs
 from tf_placer.agents.hdp.config import HdpConfig
-from tf_placer.agents.leaning import leaning_choices
 from tf_placer.agents.learner import SimulateFn
+from tf_placer.agents.prior_logits import prior_choices
 from tf_placer.grouper.groups import Groups, legality_classes, unit_groups
 from tf_placer.networks.seq2seq import DeviceChoices
 from tf_placer.problem.problem import Problem
@@ -30,7 +30,7 @@ class HdpInputs(NamedTuple):
       class_of_unit: [U] int32 legality class; -1 where there is nothing to decide.
       only_device: [U] int32, where such a unit is.
       class_of_group: [G'] int32.
-      group_leaning: [U, G'] float32, added to the Grouper's logits: what untrained weights prefer.
+      group_prior_logits: [U, G'] float32, added to the Grouper's logits: what untrained weights prefer.
       choices: devices, what each group may choose, and what it leans to.
     """
 
@@ -39,7 +39,7 @@ class HdpInputs(NamedTuple):
     class_of_unit: tf.Tensor
     only_device: tf.Tensor
     class_of_group: tf.Tensor
-    group_leaning: tf.Tensor
+    group_prior_logits: tf.Tensor
     choices: DeviceChoices
 
     @property
@@ -47,15 +47,15 @@ class HdpInputs(NamedTuple):
         """[U] bool."""
         return self.class_of_unit >= 0
 
-    def leaning_to(self, group_leaning: tf.Tensor) -> HdpInputs:
-        """The same with other leanings [U, G']."""
+    def with_group_prior_logits(self, group_prior_logits: tf.Tensor) -> HdpInputs:
+        """The same with other prior logits of the Grouper, [U, G']."""
         return HdpInputs(
             self.graph,
             self.dense,
             self.class_of_unit,
             self.only_device,
             self.class_of_group,
-            group_leaning,
+            group_prior_logits,
             self.choices,
         )
 
@@ -110,12 +110,12 @@ def hdp_inputs(problem: Problem, config: HdpConfig, start: HdpStart, seed: int) 
         class_of_unit=tf.constant(legality_classes(problem.allowed).class_of_unit),
         only_device=tf.constant(start.groups.only_device),
         class_of_group=tf.constant(start.groups.class_of_group),
-        group_leaning=tf.constant(group_leaning(problem, start, config.group_probability)),
-        choices=leaning_choices(problem, start.groups.legal, start.device_of_group, config),
+        group_prior_logits=tf.constant(group_prior_logits(problem, start, config.group_probability)),
+        choices=prior_choices(problem, start.groups.legal, start.device_of_group, config),
     )
 
 
-def group_leaning(problem: Problem, start: HdpStart, probability: float) -> np.ndarray:
+def group_prior_logits(problem: Problem, start: HdpStart, probability: float) -> np.ndarray:
     """[U, G'] float32, added to the logits of a Grouper: log-probabilities of one that has learned nothing.
 
     A unit is in its group of the beginning, and else nine times of ten where a neighbor is, so that groups change at

@@ -21,7 +21,7 @@ from tf_placer.agents.hdp.policy import (
     placer_loss,
     regrouping_loss,
 )
-from tf_placer.agents.learner import Beginning, PolicyLearner, Proposal, adam, descend, executed_times
+from tf_placer.agents.learner import PolicyLearner, Proposal, WarmStart, adam, descend, executed_times
 from tf_placer.agents.losses import EntropySteering
 from tf_placer.agents.placement_bytes import crossing_share, excess_share, placement_bytes
 from tf_placer.agents.rewards import (
@@ -130,20 +130,20 @@ class Regrouping:
         return tf.reduce_sum(tf.where(_made(moves), each, 0.0), axis=1)
 
 
-def exchanged(leaning: tf.Tensor, first: tf.Tensor, now: tf.Tensor) -> tf.Tensor:
-    """[U, G'] what the Grouper leans to, once units are in other groups: both groups' leanings are exchanged.
+def exchanged(prior_logits: tf.Tensor, first: tf.Tensor, now: tf.Tensor) -> tf.Tensor:
+    """[U, G'] what the Grouper leans to, once units are in other groups: both groups' prior logits are exchanged.
 
     Args:
-      leaning: [U, G'] to the groups of the beginning.
+      prior_logits: [U, G'] to the groups of the beginning.
       first: [U] int32, these; G' for a unit in no group.
       now: [U] int32.
     """
-    units, groups = leaning.shape
+    units, groups = prior_logits.shape
     moved = tf.logical_and(first != now, first < groups)
     pairs = [tf.stack([tf.range(units), tf.where(moved, group, 0)], axis=1) for group in (first, now)]
-    before, after = (tf.gather_nd(leaning, pair) for pair in pairs)
+    before, after = (tf.gather_nd(prior_logits, pair) for pair in pairs)
     lead = tf.where(moved, before - after, 0.0)
-    return tf.tensor_scatter_nd_add(leaning, tf.concat(pairs, axis=0), tf.concat([-lead, lead], axis=0))
+    return tf.tensor_scatter_nd_add(prior_logits, tf.concat(pairs, axis=0), tf.concat([-lead, lead], axis=0))
 
 
 def _made(moves: Moves) -> tf.Tensor:
@@ -350,7 +350,7 @@ class HdpLearner(PolicyLearner):
         self,
         problem: Problem,
         config: HdpConfig,
-        beginning: Beginning,
+        warm_start: WarmStart,
         seed: int,
         policy: HdpPolicy | None = None,
     ):
@@ -359,14 +359,14 @@ class HdpLearner(PolicyLearner):
         Args:
           problem: what to place.
           config: settings.
-          beginning: plans, of which the one that is best as groups is leaned to, and what rewards are relative to.
+          warm_start: plans, of which the one that is best as groups is leaned to, and what rewards are relative to.
           seed: fixes everything random.
           policy: goes on with these weights, of any problem, and changes them; None draws new ones.
 
         Raises:
           InputError: the policy has too few groups for the problem.
         """
-        start = hdp_start(problem, config, beginning.plans, beginning.simulate)
+        start = hdp_start(problem, config, warm_start.plans, warm_start.simulate)
         inputs = hdp_inputs(problem, config, start, seed)
         groups = start.groups.count
         if policy is None:
@@ -383,7 +383,7 @@ class HdpLearner(PolicyLearner):
             "hdp_learner",
             policy,
             config,
-            beginning,
+            warm_start,
             [seed, 0x4D5],
             inputs=inputs,
             bytes=placement_bytes(problem) if penalizes else None,
@@ -455,8 +455,10 @@ class HdpLearner(PolicyLearner):
         inputs, of_problem = self.inputs, self._of_problem
         if not of_problem.changes.any:
             return inputs
-        leaning = exchanged(inputs.group_leaning, of_problem.first_group, self.incumbent.group_of_unit)
-        return inputs.leaning_to(leaning)
+        prior_logits = exchanged(
+            inputs.group_prior_logits, of_problem.first_group, self.incumbent.group_of_unit
+        )
+        return inputs.with_group_prior_logits(prior_logits)
 
     def _less_penalties(self, reward: tf.Tensor, valid: tf.Tensor, actions: Executed) -> tf.Tensor:
         """[B] rewards less what the configuration takes for bytes, if it takes anything."""

@@ -13,8 +13,8 @@ from tf_placer.agents.features import DEVICE_NUMBERS, NUM_TYPES
 from tf_placer.agents.features.unit_features import FIXED_WIDTH
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.inputs import HdpInputs, embedding_width, group_embeddings
-from tf_placer.agents.leaning import draw_weights, one_device
 from tf_placer.agents.losses import cross_entropy_loss, ppo_loss, quantile_loss, reinforce_loss
+from tf_placer.agents.prior_logits import draw_weights, one_device
 from tf_placer.base import masked
 from tf_placer.grouper.feed_forward import FeedForwardGrouper
 from tf_placer.networks.seq2seq import Decoded, Seq2SeqPlacer
@@ -143,7 +143,7 @@ class HdpPolicy(snt.Module):
 
     def group_logits(self, inputs: HdpInputs) -> tf.Tensor:
         """[U, G'], before noise and mask."""
-        return self.network_logits(inputs) + inputs.group_leaning
+        return self.network_logits(inputs) + inputs.group_prior_logits
 
     def network_logits(self, inputs: HdpInputs) -> tf.Tensor:
         """[U, G'] of the Grouper's network alone."""
@@ -207,7 +207,7 @@ class HdpPolicy(snt.Module):
     def _masked_groups(self, inputs: HdpInputs, network: tf.Tensor, noise: Noise) -> tf.Tensor:
         """[U, G'] logits of each unit's group, those of its class alone."""
         own = inputs.class_of_unit[:, tf.newaxis] == inputs.class_of_group
-        return masked.masked(network + inputs.group_leaning + noise.group, own)
+        return masked.masked(network + inputs.group_prior_logits + noise.group, own)
 
     def _outside(self, inputs: HdpInputs, group_of_unit: tf.Tensor) -> tf.Tensor:
         """[M, U] with G' for the units of no group."""

@@ -13,10 +13,10 @@ import tensorflow as tf
 from tf_placer.agents.features import FEATURES_VERSION, RELATIVE_VERSION
 from tf_placer.agents.graph_inputs import GraphInputs, graph_inputs
 from tf_placer.agents.learner import (
-    Beginning,
     BestPlans,
     PolicyLearner,
     Proposal,
+    WarmStart,
     adam,
     descend,
     executed_times,
@@ -103,7 +103,7 @@ class MarsLearner(PolicyLearner):
         self,
         problem: Problem,
         config: MarsConfig,
-        beginning: Beginning,
+        warm_start: WarmStart,
         seed: int,
         policy: MarsPolicy | None = None,
     ):
@@ -112,7 +112,7 @@ class MarsLearner(PolicyLearner):
         Args:
           problem: what to place.
           config: settings.
-          beginning: plans, of which the one that is best as groups is leaned to, and what rewards are relative to.
+          warm_start: plans, of which the one that is best as groups is leaned to, and what rewards are relative to.
           seed: fixes everything random.
           policy: goes on with these weights, of any problem, and changes them; None draws new ones, and takes the
             encoder of ``config.weights`` where that is given.
@@ -121,7 +121,7 @@ class MarsLearner(PolicyLearner):
           InputError: ``config.weights`` is no file of weights for such an encoder.
         """
         groups = mars_groups(problem, config)
-        start = groups.best_of(beginning.plans, beginning.simulate)
+        start = groups.best_of(warm_start.plans, warm_start.simulate)
         inputs = mars_inputs(problem, groups, start, config, seed)
         accuracy: float | None = None
         if policy is None:
@@ -132,7 +132,7 @@ class MarsLearner(PolicyLearner):
                 pretraining = Pretraining(policy.encoder, config.pretrain_rate, seed)
                 pretraining.run([inputs.graph], config.pretrain_iterations)
                 accuracy = float(pretraining.accuracy(inputs.graph))
-        super().__init__("mars_learner", policy, config, beginning, [seed, 0x3A5], inputs=inputs)
+        super().__init__("mars_learner", policy, config, warm_start, [seed, 0x3A5], inputs=inputs)
         self._pretrain_accuracy = accuracy
         # Where the encoder goes on they are of no use, and none are kept.
         kept = 0 if config.encoder_goes_on else groups.count

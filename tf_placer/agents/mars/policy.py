@@ -17,9 +17,9 @@ from tf_placer.agents.features import (
     RELATIVE_WIDTH,
 )
 from tf_placer.agents.graph_inputs import GraphInputs, graph_inputs
-from tf_placer.agents.leaning import draw_weights, leaning_choices, one_device
 from tf_placer.agents.learner import adam, descend
 from tf_placer.agents.mars.config import MarsConfig
+from tf_placer.agents.prior_logits import draw_weights, one_device, prior_choices
 from tf_placer.agents.weights import PolicyKind
 from tf_placer.grouper.groups import Groups, expanded, unit_groups
 from tf_placer.networks.graph_encoders import (
@@ -141,7 +141,7 @@ def mars_inputs(
         only_device=tf.constant(groups.only_device),
         share_of_unit=tf.constant(share, tf.float32),
         summaries=tf.constant(_summaries(problem, groups, share, graph.relative_features.numpy())),
-        choices=leaning_choices(problem, groups.legal, device_of_group, config),
+        choices=prior_choices(problem, groups.legal, device_of_group, config),
     )
 
 

@@ -244,7 +244,7 @@ class PlacetoInputs(NamedTuple):
       load: [G, D, 2] float32, what a group is to a device that holds it: its time there as a share of all work, its
         bytes as a share of the memory.
       slowness: [G, D] float32, log10 of a group's time on a device over that on its fastest.
-      choices: devices and what is legal for each group; ``leaning`` is of a group that stays where it is.
+      choices: devices and what is legal for each group; ``prior_logits`` is of a group that stays where it is.
     """
 
     features: tf.Tensor
@@ -301,7 +301,7 @@ def placeto_inputs(problem: Problem, config: PlacetoConfig, graph: GroupGraph, s
             features=units.device_features,
             number=units.device_numbers,
             legal=tf.constant(graph.groups.legal),
-            leaning=tf.constant(staying(graph.groups.legal, config.keep_probability)),
+            prior_logits=tf.constant(staying(graph.groups.legal, config.keep_probability)),
         ),
     )
 

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_placer.agents.features import FEATURES_VERSION
-from tf_placer.agents.learner import Beginning, PolicyLearner, Proposal, adam, summed_gradients
+from tf_placer.agents.learner import PolicyLearner, Proposal, WarmStart, adam, summed_gradients
 from tf_placer.agents.placeto.inputs import PlacetoConfig, group_graph, placeto_inputs
 from tf_placer.agents.placeto.policy import Actions, PlacetoPolicy, episode_states
 from tf_placer.agents.rewards import TurnBaseline, discounted_returns, gains
@@ -42,7 +42,7 @@ class PlacetoLearner(PolicyLearner):
         self,
         problem: Problem,
         config: PlacetoConfig,
-        beginning: Beginning,
+        warm_start: WarmStart,
         seed: int,
         policy: PlacetoPolicy | None = None,
     ):
@@ -51,15 +51,15 @@ class PlacetoLearner(PolicyLearner):
         Args:
           problem: what to place.
           config: settings.
-          beginning: plans, of which the one that is best as groups is begun with, and what rewards are relative to.
+          warm_start: plans, of which the one that is best as groups is begun with, and what rewards are relative to.
           seed: fixes everything random.
           policy: goes on with these weights, of any problem, and changes them; None draws new ones.
         """
         graph = group_graph(problem, config.parts)
-        plan = graph.groups.best_of(beginning.plans, beginning.simulate)
+        plan = graph.groups.best_of(warm_start.plans, warm_start.simulate)
         inputs = placeto_inputs(problem, config, graph, seed)
         policy = PlacetoPolicy(config, seed) if policy is None else policy
-        super().__init__("placeto_learner", policy, config, beginning, [seed, 0x91ACE], inputs=inputs)
+        super().__init__("placeto_learner", policy, config, warm_start, [seed, 0x91ACE], inputs=inputs)
         self._rate = tf.Variable(config.learning_rate, trainable=False, name="rate")
         self._optimizer = adam(self._rate, policy.trainable_variables)
         self.begin = tf.Variable(plan, trainable=False, name="begin")  # [G]

@@ -9,8 +9,8 @@ import sonnet as snt
 import tensorflow as tf
 
 from tf_placer.agents.features import DEVICE_NUMBERS
-from tf_placer.agents.leaning import draw_weights, one_device
 from tf_placer.agents.placeto.inputs import GROUP_NUMBERS, Mean, PlacetoConfig, PlacetoInputs
+from tf_placer.agents.prior_logits import draw_weights, one_device
 from tf_placer.base import masked
 from tf_placer.networks.seq2seq import DeviceScorer, EmbeddedDevices
 
@@ -307,7 +307,7 @@ class PlacetoPolicy(snt.Module):
         state = tf.gather(states, group)  # [C, B, H]
         holds = device_states(inputs, begin, end, first, count)
         logits = self._devices.score(state, devices)
-        logits += holds[..., 0] * tf.gather(inputs.choices.leaning, group)[:, tf.newaxis]
+        logits += holds[..., 0] * tf.gather(inputs.choices.prior_logits, group)[:, tf.newaxis]
         if self._by_state is not None:
             wide = [*holds.shape[:3], state.shape[2]]
             seen = [

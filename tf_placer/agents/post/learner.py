@@ -8,7 +8,7 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from tf_placer.agents.learner import Beginning, PolicyLearner, Proposal, executed_times
+from tf_placer.agents.learner import PolicyLearner, Proposal, WarmStart, executed_times
 from tf_placer.agents.losses import KlPenalty, ppo_loss
 from tf_placer.agents.rewards import MovingAverageBaseline
 from tf_placer.base import masked
@@ -140,7 +140,7 @@ class PostLearner(PolicyLearner):
         self,
         problem: Problem,
         config: PostConfig,
-        beginning: Beginning,
+        warm_start: WarmStart,
         seed: int,
         policy: PostPolicy | None = None,
     ):
@@ -149,13 +149,13 @@ class PostLearner(PolicyLearner):
         Args:
           problem: what to place.
           config: settings.
-          beginning: what rewards are relative to; the plans are not looked at.
+          warm_start: what rewards are relative to; the plans are not looked at.
           seed: fixes everything random.
           policy: goes on with this table, of the same groups, and changes it.
         """
         plans = GroupedPlans(problem, config.parts, config.levels, one_kind=True)
         table = PostPolicy(problem.num_devices) if policy is None else policy
-        super().__init__("post_learner", table, config, beginning, [seed, 0x905], plans=plans)
+        super().__init__("post_learner", table, config, warm_start, [seed, 0x905], plans=plans)
         self.level = tf.Variable(0, trainable=False, name="level")
         self.best = tf.Variable(problem.everything_on(0), trainable=False, name="best")  # [U]
         self.best_s = tf.Variable(np.inf, trainable=False, name="best_s", dtype=tf.float64)

@@ -13,9 +13,9 @@ from tf_placer.agents.features import DEVICE_NUMBERS, FEATURES_VERSION, NUM_TYPE
 from tf_placer.agents.features.relative_features import DEVICE_WIDTH
 from tf_placer.agents.features.unit_features import FIXED_WIDTH
 from tf_placer.agents.graph_inputs import GraphInputs, graph_inputs
-from tf_placer.agents.leaning import draw_weights
 from tf_placer.agents.learner import adam, descend
 from tf_placer.agents.losses import reinforce_loss
+from tf_placer.agents.prior_logits import draw_weights
 from tf_placer.agents.rewards import MovingAverageBaseline
 from tf_placer.base import masked
 from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting

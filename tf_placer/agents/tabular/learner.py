@@ -9,7 +9,7 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from tf_placer.agents.learner import Beginning, PolicyLearner, Proposal, adam, descend
+from tf_placer.agents.learner import PolicyLearner, Proposal, WarmStart, adam, descend
 from tf_placer.agents.losses import reinforce_loss
 from tf_placer.agents.rewards import elites, standardized_advantage
 from tf_placer.base import masked
@@ -27,13 +27,13 @@ class TabularInputs(NamedTuple):
       group_of_unit: [U] int32; G' where there is nothing to decide.
       only_device: [U] int32, where such a unit is.
       legal: [G', D] bool.
-      leaning: [G', D] float32, log-probabilities of a table that has learned nothing.
+      prior_logits: [G', D] float32, log-probabilities of a table that has learned nothing.
     """
 
     group_of_unit: tf.Tensor
     only_device: tf.Tensor
     legal: tf.Tensor
-    leaning: tf.Tensor
+    prior_logits: tf.Tensor
 
 
 def tabular_inputs(groups: Groups, device_of_group: np.ndarray, start_probability: float) -> TabularInputs:
@@ -49,13 +49,13 @@ def tabular_inputs(groups: Groups, device_of_group: np.ndarray, start_probabilit
     chosen = device_of_group[:, np.newaxis] == np.arange(legal.shape[1])
     others = legal & ~chosen
     share = others / np.maximum(others.sum(axis=1, keepdims=True), 1)
-    leaning = np.where(chosen, start_probability, (1 - start_probability) * share)
-    probability = leaning if start_probability else uniform
+    prior_logits = np.where(chosen, start_probability, (1 - start_probability) * share)
+    probability = prior_logits if start_probability else uniform
     return TabularInputs(
         group_of_unit=tf.constant(groups.group_of_unit),
         only_device=tf.constant(groups.only_device),
         legal=tf.constant(legal),
-        leaning=tf.constant(np.log(np.maximum(probability, 1e-9)), tf.float32),
+        prior_logits=tf.constant(np.log(np.maximum(probability, 1e-9)), tf.float32),
     )
 
 
@@ -63,7 +63,7 @@ def tabular_inputs(groups: Groups, device_of_group: np.ndarray, start_probabilit
 
 
 class TabularPolicy(snt.Module):
-    """p(devices) = prod_g p_g(device_g);  p_g = (1 - e) softmax(leaning_g + logits_g) + e / (legal devices of g).
+    """p(devices) = prod_g p_g(device_g);  p_g = (1 - e) softmax(prior_g + logits_g) + e / (legal devices of g).
 
     The table is of one problem, unlike a network: a row for each of its groups and a column for each of its devices.
     """
@@ -82,7 +82,7 @@ class TabularPolicy(snt.Module):
 
     def probability(self, inputs: TabularInputs) -> tf.Tensor:
         """[G', D] of the softmax alone."""
-        return tf.nn.softmax(masked.masked(inputs.leaning + self.logits, inputs.legal))
+        return tf.nn.softmax(masked.masked(inputs.prior_logits + self.logits, inputs.legal))
 
     def log_probabilities(self, inputs: TabularInputs) -> tf.Tensor:
         """[G', D] of what is drawn; ``masked.ILLEGAL`` of what is not legal."""
@@ -155,20 +155,20 @@ class TabularLearner(PolicyLearner):
     Of placements that do not run, REINFORCE learns by their failing reward; no elite is one.
     """
 
-    def __init__(self, problem: Problem, config: TabularConfig, beginning: Beginning, seed: int):
+    def __init__(self, problem: Problem, config: TabularConfig, warm_start: WarmStart, seed: int):
         """Groups the units and leans the table to a plan.
 
         Args:
           problem: what to place.
           config: settings.
-          beginning: plans, of which the one that is best as groups is leaned to, and what rewards are relative to.
+          warm_start: plans, of which the one that is best as groups is leaned to, and what rewards are relative to.
           seed: fixes everything random.
         """
         groups = unit_groups(problem, config.num_groups, config.groups)
-        start = groups.best_of(beginning.plans, beginning.simulate)
+        start = groups.best_of(warm_start.plans, warm_start.simulate)
         policy = TabularPolicy(groups.count, problem.num_devices, config.exploration)
         inputs = tabular_inputs(groups, start, config.start_probability)
-        super().__init__("tabular_learner", policy, config, beginning, [seed, 0x7AB], inputs=inputs)
+        super().__init__("tabular_learner", policy, config, warm_start, [seed, 0x7AB], inputs=inputs)
         self._optimizer = adam(config.learning_rate, policy.trainable_variables)
 
     def _draw(self, seed: tf.Tensor) -> Proposal:
@@ -195,7 +195,7 @@ class TabularLearner(PolicyLearner):
         frequency = tf.einsum("b,bgd->gd", weight, tf.one_hot(actions, inputs.legal.shape[1]))
         probability = self.policy.probability(inputs)
         moved = probability + config.smoothing * tf.reduce_sum(weight) * (frequency - probability)
-        logits = tf.math.log(tf.maximum(moved, 1e-9)) - inputs.leaning
+        logits = tf.math.log(tf.maximum(moved, 1e-9)) - inputs.prior_logits
         self.policy.logits.assign(tf.where(inputs.legal, logits, 0.0))
 
 

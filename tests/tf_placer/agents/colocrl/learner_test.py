@@ -9,7 +9,7 @@ import tensorflow as tf
 from tests.tf_placer.problem.small_problems import branches_optimum_ns, branches_problem
 from tf_placer.agents.colocrl.config import ColocRlConfig
 from tf_placer.agents.colocrl.learner import ColocRlLearner, ColocRlPolicy
-from tf_placer.agents.learner import Beginning
+from tf_placer.agents.learner import WarmStart
 from tf_placer.base.arguments import InputError
 from tf_placer.search import methods
 from tf_placer.search.search import search
@@ -33,8 +33,8 @@ PROBLEM = branches_problem(3, 4)
 def learner_of(config=CONFIG, policy=None):
     """A learner that begins with everything on device 0; rewards are relative to a second."""
     plans = PROBLEM.everything_on(0)[np.newaxis]
-    beginning = Beginning(plans, 1.0, lambda rows: (np.ones(len(rows)), np.ones(len(rows), bool)))
-    return ColocRlLearner(PROBLEM, config, beginning, seed=3, policy=policy)
+    warm_start = WarmStart(plans, 1.0, lambda rows: (np.ones(len(rows)), np.ones(len(rows), bool)))
+    return ColocRlLearner(PROBLEM, config, warm_start, seed=3, policy=policy)
 
 
 def weighted_devices(placements):

@@ -12,7 +12,7 @@ from tf_placer.agents.go.config import GoConfig
 from tf_placer.agents.go.learner import GoLearner, chunk_of
 from tf_placer.agents.go.policy import NOWHERE, Chain, committed
 from tf_placer.agents.go.student import GoStudent
-from tf_placer.agents.learner import Beginning
+from tf_placer.agents.learner import WarmStart
 from tf_placer.agents.weights import weights_bytes
 from tf_placer.base.arguments import InputError
 
@@ -32,8 +32,8 @@ PAPER = dataclasses.replace(
 def learner_of(config=CONFIG, problem=PROBLEM, policy=None):
     """A learner that begins with everything on device 0; rewards are relative to a second."""
     plans = problem.everything_on(0)[np.newaxis]
-    beginning = Beginning(plans, 1.0, lambda rows: (np.ones(len(rows)), np.ones(len(rows), bool)))
-    return GoLearner(problem, config, beginning, seed=3, policy=policy)
+    warm_start = WarmStart(plans, 1.0, lambda rows: (np.ones(len(rows)), np.ones(len(rows), bool)))
+    return GoLearner(problem, config, warm_start, seed=3, policy=policy)
 
 
 def on_device_1(placements):

@@ -1,4 +1,4 @@
-"""What the policy is called with: standardized columns and a leaning of the asked strength."""
+"""What the policy is called with: standardized columns and prior logits of the asked strength."""
 
 import dataclasses
 
@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of, small_cluster
 from tf_placer.agents.hdp.config import HdpConfig
-from tf_placer.agents.hdp.inputs import HdpStart, group_leaning, hdp_groups, hdp_inputs, hdp_start
+from tf_placer.agents.hdp.inputs import HdpStart, group_prior_logits, hdp_groups, hdp_inputs, hdp_start
 
 THREE = HdpConfig(groups="min_cut", num_groups=3)
 
@@ -45,12 +45,12 @@ def test_a_unit_that_leaves_its_group_goes_to_its_neighbors():
     problem = problem_of([1] * 4, [(0, 1), (1, 2), (2, 3), (0, 3)], 9)
     start = on_first(problem, HdpConfig(num_groups=3))
     groups = dataclasses.replace(start.groups, group_of_unit=np.array([0, 1, 1, 2], np.int32))
-    rows = np.exp(group_leaning(problem, dataclasses.replace(start, groups=groups), 0.8))
+    rows = np.exp(group_prior_logits(problem, dataclasses.replace(start, groups=groups), 0.8))
     # 0.2 of which 9 parts go by edges (1 and 3 are one each) and 1 part evenly.
     np.testing.assert_allclose(rows[0], [0.8, 0.1, 0.1], rtol=1e-5)
     # Unit 1: one edge to group 0, none to 2.
     np.testing.assert_allclose(rows[1], [0.18 + 0.01, 0.8, 0.01], rtol=1e-5)
-    assert not group_leaning(problem, start, 0.0).any()
+    assert not group_prior_logits(problem, start, 0.0).any()
 
 
 def mixed_problem():

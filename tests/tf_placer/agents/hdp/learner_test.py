@@ -17,7 +17,7 @@ from tests.tf_placer.problem.small_problems import (
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.learner import Executed, HdpLearner
 from tf_placer.agents.hdp.policy import Actions, HdpPolicy
-from tf_placer.agents.learner import Beginning
+from tf_placer.agents.learner import WarmStart
 from tf_placer.agents.placement_bytes import crossing_share, placement_bytes
 from tf_placer.base.arguments import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
@@ -56,9 +56,9 @@ OURS = HdpConfig(
 PROBLEM = branches_problem(3, 4)
 
 
-def beginning_on(problem, device):
+def warm_start_on(problem, device):
     """One plan, everything on one device; rewards are relative to a second."""
-    return Beginning(
+    return WarmStart(
         problem.everything_on(device)[np.newaxis],
         1.0,
         lambda rows: (np.ones(len(rows)), np.ones(len(rows), bool)),
@@ -67,7 +67,7 @@ def beginning_on(problem, device):
 
 def learner_from(device, config=CONFIG, problem=PROBLEM, policy=None):
     """A learner whose Placer leans to one device."""
-    return HdpLearner(problem, config, beginning_on(problem, device), seed=3, policy=policy)
+    return HdpLearner(problem, config, warm_start_on(problem, device), seed=3, policy=policy)
 
 
 def update(learner, evaluate):
@@ -308,7 +308,7 @@ def test_what_the_policy_draws_ends_below_the_best_of_random_search():
     # Its own draws alone: those that change the incumbent would be good with a policy that learns nothing.
     problem = branches_problem(4, 10)
     simulator = SimulatedEvaluator(problem)
-    learner = HdpLearner(problem, LEARNING, beginning_on(problem, 0), seed=17)
+    learner = HdpLearner(problem, LEARNING, warm_start_on(problem, 0), seed=17)
     own = learner._of_problem.changes.own
     assert own == LEARNING.placements
     means_s, first_best_s = [], np.inf
@@ -333,7 +333,7 @@ def test_moved_units_make_plans_that_the_first_groups_cannot_say():
     problem = branches_problem(4, 10)
     simulator = SimulatedEvaluator(problem)
     config = dataclasses.replace(LEARNING, groups="min_cut", num_groups=3, regroup_after=10)
-    learner = HdpLearner(problem, config, beginning_on(problem, 0), seed=17)
+    learner = HdpLearner(problem, config, warm_start_on(problem, 0), seed=17)
     every = np.array(list(itertools.product(range(2), repeat=3)), np.int32)
     best_s = float(tf.reduce_min(simulator.times(learner.start.groups.expand(every)).runtime_s))
     for _ in range(60):

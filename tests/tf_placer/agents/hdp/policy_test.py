@@ -211,7 +211,7 @@ def test_devices_that_change_places_change_probabilities_with_them(policy):
         choices=choices._replace(
             features=tf.gather(choices.features, order),
             number=tf.gather(choices.number, order),
-            leaning=tf.gather(choices.leaning, order, axis=1),
+            prior_logits=tf.gather(choices.prior_logits, order, axis=1),
         )
     )
     noise = policy.draw_noise(inputs, tf.constant(0.0), SEED)

@@ -113,7 +113,7 @@ def test_nothing_to_move_moves_nothing():
     assert alone.moved(tf.constant([0]), moves).numpy().tolist() == [[0]] * 3
 
 
-def test_leanings_are_exchanged_where_groups_are_others():
-    leaning = tf.constant([[5.0, 1.0, 2.0], [6.0, 3.0, 4.0], [7.0, 8.0, 9.0]])
-    after = exchanged(leaning, tf.constant([0, 0, 3]), tf.constant([2, 0, 3])).numpy()
+def test_prior_logits_are_exchanged_where_groups_are_others():
+    prior_logits = tf.constant([[5.0, 1.0, 2.0], [6.0, 3.0, 4.0], [7.0, 8.0, 9.0]])
+    after = exchanged(prior_logits, tf.constant([0, 0, 3]), tf.constant([2, 0, 3])).numpy()
     assert after.tolist() == [[2.0, 1.0, 5.0], [6.0, 3.0, 4.0], [7.0, 8.0, 9.0]]

@@ -37,7 +37,7 @@ def test_summaries(inputs):
 
 
 def test_the_start_is_leaned_to_and_all_is_a_nest_of_tensors(inputs):
-    assert np.argmax(inputs.choices.leaning, axis=1).tolist() == [0, 1]
+    assert np.argmax(inputs.choices.prior_logits, axis=1).tolist() == [0, 1]
     again = tf.function(lambda given: given)(inputs)
     assert type(again) is type(inputs)
     assert all(tf.is_tensor(tensor) for tensor in tf.nest.flatten(again))

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import branches_optimum_ns, branches_problem
-from tf_placer.agents.learner import Beginning
+from tf_placer.agents.learner import WarmStart
 from tf_placer.agents.mars.config import MarsConfig
 from tf_placer.agents.mars.learner import MarsLearner
 from tf_placer.search.search import search
@@ -32,8 +32,8 @@ PROBLEM = branches_problem(3, 4)
 def learner_of(config=CONFIG, policy=None, problem=PROBLEM):
     """A learner that begins with everything on device 0; rewards are relative to a second."""
     plans = problem.everything_on(0)[np.newaxis]
-    beginning = Beginning(plans, 1.0, lambda rows: (np.ones(len(rows)), np.ones(len(rows), bool)))
-    return MarsLearner(problem, config, beginning, seed=3, policy=policy)
+    warm_start = WarmStart(plans, 1.0, lambda rows: (np.ones(len(rows)), np.ones(len(rows), bool)))
+    return MarsLearner(problem, config, warm_start, seed=3, policy=policy)
 
 
 def weighted_devices(placements):

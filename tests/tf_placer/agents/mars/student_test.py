@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import branches_problem
-from tf_placer.agents.learner import Beginning
+from tf_placer.agents.learner import WarmStart
 from tf_placer.agents.mars.config import MarsConfig
 from tf_placer.agents.mars.learner import MarsLearner, MarsStudent
 from tf_placer.agents.weights import weights_bytes
@@ -56,8 +56,8 @@ def test_a_search_begins_with_its_encoder_and_does_not_pre_train_one(student, tm
     path = tmp_path / "mars.npz"
     path.write_bytes(weights_bytes(student.kind, student.policy, {}))
     plan = PROBLEM.legalized(np.zeros((1, PROBLEM.num_units), int))
-    beginning = Beginning(plan, 1.0, lambda rows: (np.ones(len(rows)), np.ones(len(rows), bool)))
-    learner = MarsLearner(PROBLEM, dataclasses.replace(CONFIG, weights=str(path)), beginning, seed=7)
+    warm_start = WarmStart(plan, 1.0, lambda rows: (np.ones(len(rows)), np.ones(len(rows), bool)))
+    learner = MarsLearner(PROBLEM, dataclasses.replace(CONFIG, weights=str(path)), warm_start, seed=7)
     assert learner.pretrain_accuracy is None
     for ours, theirs in zip(
         learner.policy.encoder.trainable_variables, student.policy.trainable_variables, strict=True
@@ -65,5 +65,5 @@ def test_a_search_begins_with_its_encoder_and_does_not_pre_train_one(student, tm
         np.testing.assert_array_equal(ours, theirs)
     with pytest.raises(InputError, match="encoder_width=8"):
         MarsLearner(
-            PROBLEM, dataclasses.replace(CONFIG, encoder_width=16, weights=str(path)), beginning, seed=7
+            PROBLEM, dataclasses.replace(CONFIG, encoder_width=16, weights=str(path)), warm_start, seed=7
         )

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import branches_problem
-from tf_placer.agents.learner import Beginning
+from tf_placer.agents.learner import WarmStart
 from tf_placer.agents.placeto.inputs import PlacetoConfig
 from tf_placer.agents.placeto.learner import PlacetoLearner
 from tf_placer.agents.placeto.policy import episode_states
@@ -21,12 +21,12 @@ OTHER = branches_problem(5, 2, num_devices=3)
 
 def learner_from(device, config=CONFIG, problem=PROBLEM, policy=None):
     """A learner that begins with everything on one device; rewards are relative to a second."""
-    beginning = Beginning(
+    warm_start = WarmStart(
         problem.everything_on(device)[np.newaxis],
         1.0,
         lambda rows: (np.ones(len(rows)), np.ones(len(rows), bool)),
     )
-    return PlacetoLearner(problem, config, beginning, seed=3, policy=policy)
+    return PlacetoLearner(problem, config, warm_start, seed=3, policy=policy)
 
 
 def update(learner, evaluate):

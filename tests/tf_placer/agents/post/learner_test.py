@@ -7,18 +7,18 @@ import pytest
 import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import branches_problem
-from tf_placer.agents.learner import Beginning
+from tf_placer.agents.learner import WarmStart
 from tf_placer.agents.post.learner import PostConfig, PostLearner
 
 CONFIG = PostConfig(samples=64, parts=4, levels=2, epochs=2, learning_rate=0.5)
 PROBLEM = branches_problem(3, 4)
-BEGINNING = Beginning(
+WARM_START = WarmStart(
     PROBLEM.everything_on(0)[np.newaxis], 1.0, lambda rows: (np.ones(len(rows)), np.ones(len(rows), bool))
 )
 
 
 def learner_of(seed=3, **changes):
-    return PostLearner(PROBLEM, dataclasses.replace(CONFIG, **changes), BEGINNING, seed)
+    return PostLearner(PROBLEM, dataclasses.replace(CONFIG, **changes), WARM_START, seed)
 
 
 def on_device_1(placements):

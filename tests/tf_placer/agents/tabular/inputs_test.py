@@ -14,7 +14,7 @@ def drawn(start_probability):
     """[G', D]."""
     inputs = tabular_inputs(GROUPS, np.array([2, 0, 1]), start_probability)
     assert inputs.group_of_unit.numpy().tolist() == [0, 1, 2, 3] and inputs.only_device[3] == 2
-    return np.exp(inputs.leaning.numpy())
+    return np.exp(inputs.prior_logits.numpy())
 
 
 def test_it_leans_as_often_as_asked():

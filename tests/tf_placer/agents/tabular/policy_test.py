@@ -13,7 +13,7 @@ INPUTS = TabularInputs(
     group_of_unit=tf.constant([0, 1, 0, 2]),
     only_device=tf.constant([0, 0, 0, 2]),
     legal=tf.constant([[True, True, True], [True, True, False]]),
-    leaning=tf.zeros([2, 3]),
+    prior_logits=tf.zeros([2, 3]),
 )
 
 

@@ -20,7 +20,7 @@ def one_device(groups: int) -> DeviceChoices:
     return DeviceChoices(tf.zeros([1, DEVICE_WIDTH]), tf.constant([0]), legal, tf.zeros([groups, 1]))
 
 
-def leaning_choices(
+def prior_choices(
     problem: Problem, legal: np.ndarray, device_of_group: np.ndarray, config: Any
 ) -> DeviceChoices:
     """The devices of a problem for groups that lean to a plan.
@@ -29,20 +29,20 @@ def leaning_choices(
       problem: whose devices.
       legal: [G, D] bool.
       device_of_group: [G], the plan; legal.
-      config: start_probability p, tanh_constant C and temperature T, see ``bounded_leaning``.
+      config: start_probability p, tanh_constant C and temperature T, see ``bounded_prior_logits``.
     """
-    leaning = bounded_leaning(
+    prior_logits = bounded_prior_logits(
         device_of_group, legal, config.start_probability, config.tanh_constant, config.temperature
     )
     return DeviceChoices(
         features=tf.constant(device_features(problem.cluster)),
         number=tf.constant(device_numbers(problem.cluster)),
         legal=tf.constant(legal),
-        leaning=tf.constant(leaning),
+        prior_logits=tf.constant(prior_logits),
     )
 
 
-def bounded_leaning(
+def bounded_prior_logits(
     device_of_group: np.ndarray,
     legal: np.ndarray,
     probability: float,
