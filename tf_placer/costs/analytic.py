@@ -102,8 +102,8 @@ def analytic_costs(item: Item, cluster: Cluster) -> OpCosts:
     outputs once and is counted in ``guessed``. An op whose GPU kernel keeps its outputs in host memory
     takes as long as on the cluster's first CPU. A loop takes its body and condition times its trip
     count (once, and guessed, where that is unknown), a branch its longest branch. An op in a loop of TensorFlow 1 takes
-    all of its runs; of a branch of TensorFlow 1 (``Switch``) both sides count. Such an op of many kernels takes at least
-    the ``dispatch_ns`` of all of them but the first, which the simulator counts.
+    all of its runs; of a branch of TensorFlow 1 (``Switch``) both sides count. Such an op of many kernels takes at
+    least the ``dispatch_ns`` of all of them but the first, which the simulator counts.
 
     Args:
       item: the program, N ops.
