@@ -16,6 +16,7 @@ from tf_placer.costs import shares
 from tf_placer.costs.analytic import smooth_maximum
 from tf_placer.costs.op_work import Kind, Work, WorkClass
 
+
 def fed_seconds(kernels_s: float, kernels: float, device: Device) -> float:
     """Seconds of a step on one GPU that a framework feeds: of its kernels or of starting them, the later."""
     return max(kernels_s, kernels * device.dispatch_ns / 1e9)
