@@ -16,7 +16,6 @@ import numpy as np
 from absl import flags
 
 from experiments.gpu_truth.fitting import (
-    DISPATCH_NS,
     Fold,
     KernelRow,
     Shares,
@@ -33,6 +32,7 @@ from experiments.gpu_truth.networks import network_of, read_networks
 from experiments.gpu_truth.rows import Row, read_rows
 from experiments.main_program import run_program
 from experiments.studies.formats import header, line
+from tf_placer.cluster.cluster_file import device_of_model
 from tf_placer.costs import shares
 
 _QUICK = flags.DEFINE_bool("quick", False, "Leave out sources only, not GPUs.")
@@ -63,7 +63,8 @@ def gpu_lines(rows: Sequence[Row], kernels: Sequence[KernelRow]) -> Iterator[str
         f"Kepler's compute share: {mean:.2f} ({of_each}; from {model_rows(rows)} rows); "
         f"in shares.py {shares.KEPLER_COMPUTE:.2f}"
     )
-    yield f"Time to start a kernel: {dispatch_ns(rows):,} ns; used {DISPATCH_NS:,} ns"
+    used_ns = device_of_model("generic_gpu").dispatch_ns
+    yield f"Time to start a kernel: {dispatch_ns(rows):,} ns; in models.toml {used_ns:,} ns"
 
 
 def model_rows(rows: Sequence[Row]) -> int:

@@ -17,13 +17,13 @@ from collections.abc import Callable, Iterator, Sequence
 from absl import flags
 
 from experiments.gpu_truth.comparison import Compared, Statistics, compare, statistics
-from experiments.gpu_truth.fitting import DISPATCH_NS
 from experiments.gpu_truth.networks import build_ops, network_of, write_ops
 from experiments.gpu_truth.rows import TEST_ROWS, read_rows
 from experiments.main_program import run_program
 from experiments.studies.formats import header, line, machine_lines
 from tf_placer.base.files import write_atomically
 from tf_placer.base.quantities import percentage
+from tf_placer.cluster.cluster_file import device_of_model
 from tf_placer.report.gpu_fidelity import ALL, FIGURES
 
 _BUILD = flags.DEFINE_bool("build", False, "Trace the networks anew.")
@@ -70,7 +70,7 @@ def as_markdown(compared: Sequence[Compared], tested: Sequence[Compared]) -> str
         "- Seed: 0, though nothing is drawn",
         *machine_lines(),
         "",
-        _ABOUT.format(dispatch_us=DISPATCH_NS / 1000),
+        _ABOUT.format(dispatch_us=device_of_model("generic_gpu").dispatch_ns / 1000),
         *header("networks", *_COLUMNS),
         *_lines(networks, _KINDS_OF_NETWORK),
         "",

@@ -70,7 +70,7 @@ def compare(rows: Sequence[Row], networks: Mapping[Network, Kernels] | None = No
         if kernels is not None and row.device is not None:
             seconds, count = kernels.seconds_on(row.device), float(kernels.count.sum())
             if row.is_fed_by_framework:
-                seconds = fed_seconds(seconds, 1.0 if not row.is_network else count)
+                seconds = fed_seconds(seconds, 1.0 if not row.is_network else count, row.device)
             found.append(Compared(row, seconds))
     return found
 

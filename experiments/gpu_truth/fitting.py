@@ -11,20 +11,15 @@ import scipy.optimize
 
 from experiments.gpu_truth.rows import Row, kernels_of, single_convolution
 from tf_placer.cluster.cluster_file import device_of_model
+from tf_placer.cluster.device import Device
 from tf_placer.costs import shares
 from tf_placer.costs.analytic import smooth_maximum
 from tf_placer.costs.op_work import Kind, Work, WorkClass
 
-# Nanoseconds that TensorFlow or PyTorch takes to start a kernel: the time of a step of single kernels, or of a
-# network with batch 1, where the GPU waits for the host. Median over the rows of ResNet-50 in TensorFlow 1.15 with
-# batch 1 on A100 and V100, in kernels of our graph; NeuSight's smallest kernels, timed around PyTorch, take 31 to
-# 39 us.
-DISPATCH_NS = 30_000
 
-
-def fed_seconds(kernels_s: float, kernels: float, dispatch_ns: int = DISPATCH_NS) -> float:
+def fed_seconds(kernels_s: float, kernels: float, device: Device) -> float:
     """Seconds of a step on one GPU that a framework feeds: of its kernels or of starting them, the later."""
-    return max(kernels_s, kernels * dispatch_ns / 1e9)
+    return max(kernels_s, kernels * device.dispatch_ns / 1e9)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -117,7 +112,7 @@ class _Design:
                 compute_s.append(flops / device.peak_flops)
                 memory_s.append(work.num_bytes / (device.memory_bytes_per_s * gpu.streaming))
                 launch_s.append(shares.LAUNCHES * device.launch_ns / 1e9)
-            floor_s.append(DISPATCH_NS / 1e9 if one.row.is_fed_by_framework else 0.0)
+            floor_s.append(device.dispatch_ns / 1e9 if one.row.is_fed_by_framework else 0.0)
         self._row_of, self._compute, self._memory = (np.array(a, np.int64) for a in (row_of, compute, memory))
         self._compute_s, self._memory_s, self._launch_s = map(np.array, (compute_s, memory_s, launch_s))
         self._floor_s = np.array(floor_s)

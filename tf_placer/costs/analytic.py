@@ -102,7 +102,8 @@ def analytic_costs(item: Item, cluster: Cluster) -> OpCosts:
     outputs once and is counted in ``guessed``. An op whose GPU kernel keeps its outputs in host memory
     takes as long as on the cluster's first CPU. A loop takes its body and condition times its trip
     count (once, and guessed, where that is unknown), a branch its longest branch. An op in a loop of TensorFlow 1 takes
-    all of its runs; of a branch of TensorFlow 1 (``Switch``) both sides count.
+    all of its runs; of a branch of TensorFlow 1 (``Switch``) both sides count. Such an op of many kernels takes at
+    least the ``dispatch_ns`` of all of them but the first, which the simulator counts.
 
     Args:
       item: the program, N ops.
@@ -159,10 +160,13 @@ def _graph_costs(
     if trips.unknown:
         guessed["LoopCond"] += trips.unknown
     # In floats, which do not overflow.
-    times_ns = np.minimum(compute_ns * trips.runs[:, np.newaxis], LONGEST_NS).astype(np.int64)
     flops, num_bytes, launches = (
         np.minimum(amount * trips.runs, _MOST_WORK) for amount in (flops, num_bytes, launches)
     )
+    # The simulator dispatches an op once.
+    fed_ns = np.maximum(launches - 1, 0)[:, np.newaxis] * cluster.dispatch_ns()
+    run_ns = np.maximum(compute_ns * trips.runs[:, np.newaxis], fed_ns)
+    times_ns = np.minimum(run_ns, LONGEST_NS).astype(np.int64)
     return OpCosts(
         times_ns,
         allowed,

@@ -1,5 +1,7 @@
 """Analytic costs: rooflines by hand, loops and branches, and whole steps against published times."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -22,9 +24,9 @@ def _cluster() -> Cluster:
     return Cluster("toy", (gpu, cpu), (Link(0, 1, 1, 1e9, "a"), Link(1, 0, 1, 1e9, "b")))
 
 
-def _costs(fn, *args) -> tuple[Item, OpCosts]:
+def _costs(fn, *args, cluster: Cluster | None = None) -> tuple[Item, OpCosts]:
     item = Item.from_function(tf.function(fn, autograph=False), *args)
-    return item, analytic_costs(item, _cluster())
+    return item, analytic_costs(item, cluster or _cluster())
 
 
 def _row(item: Item, op_type: str) -> int:
@@ -115,6 +117,20 @@ def test_a_loop_costs_its_body_times_its_trip_count():
     np.testing.assert_array_equal(times[7], 7 * times[1])
     # At least the product: 2e6 FLOPs at 1 Tflop/s are 2,000 ns, plus 1.5 launches of 5,000.
     assert times[1][0] >= 9_500
+
+
+def test_a_loop_takes_what_the_host_takes_to_feed_all_its_kernels():
+    bare = _cluster()
+    gpu, cpu = bare.devices
+    fed = dataclasses.replace(bare, devices=(dataclasses.replace(gpu, dispatch_ns=1_000_000), cpu))
+    _, unfed_costs = _costs(_loop(7), tf.eye(100))
+    item, costs = _costs(_loop(7), tf.eye(100), cluster=fed)
+    row = _while(item)
+    # The simulator counts the first kernel, as of any op.
+    assert costs.compute_ns[row, 0] == (costs.work.launches[row] - 1) * 1_000_000
+    assert costs.compute_ns[row, 1] == unfed_costs.compute_ns[row, 1]
+    others = np.arange(len(costs.compute_ns)) != row
+    np.testing.assert_array_equal(costs.compute_ns[others], unfed_costs.compute_ns[others])
 
 
 def test_a_loop_of_unknown_length_is_a_guess():

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from tests.tf1_programs import made, program
+from tests.tf_placer.problem.small_problems import without_overheads
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.costs.analytic import analytic_costs
 from tf_placer.costs.trips import frame_trips
@@ -91,12 +92,17 @@ def test_a_loop_of_unknown_count_is_one_iteration_and_a_guess(holds: Callable, f
     assert analytic_costs(item, Cluster.preset("k40x2")).guessed["LoopCond"] == 1
 
 
-def test_an_op_costs_its_runs():
-    def step(count: int) -> np.ndarray:
+def test_an_op_costs_its_runs_or_the_host_s_time_to_feed_them():
+    def step(count: int, cluster: Cluster) -> np.ndarray:
         body = lambda i, y: (i + 1, tf.matmul(y, y, name="product"))  # noqa: E731
         x = lambda: v1.placeholder(tf.float32, [64, 64], name="x")  # noqa: E731
         found = made(lambda: [v1.while_loop(lambda i, _: i < count, body, (0, x()), name="loop")[1]])
         item = Item.from_meta_graph(found.meta_graph, found.fetches)
-        return analytic_costs(item, Cluster.preset("k40x2")).compute_ns[item.index.id_of_name["loop/product"]]
+        return analytic_costs(item, cluster).compute_ns[item.index.id_of_name["loop/product"]]
 
-    np.testing.assert_array_equal(step(9), 9 * step(1))
+    fed = Cluster.preset("k40x2")
+    unfed = without_overheads(fed)
+    np.testing.assert_array_equal(step(9, unfed), 9 * step(1, unfed))
+    # The simulator counts the first run; a CPU feeds itself.
+    np.testing.assert_array_equal(step(9, fed)[:2], 8 * fed.dispatch_ns()[:2])
+    assert step(9, fed)[2] == step(9, unfed)[2]
