@@ -1,8 +1,8 @@
 """Ops that are split only together: a fused batch normalization in training, and its gradient.
 
-What such an op keeps for its gradient is its kernel's own affair: mean and variance on a CPU, mean and inverse deviation
-on a GPU. A split one keeps mean and variance wherever it runs, and a split gradient reads these. So either hands on what
-the other form cannot read.
+What such an op keeps for its gradient is its kernel's own affair: mean and variance on a CPU, mean and inverse
+deviation on a GPU. A split one keeps mean and variance wherever it runs, and a split gradient reads these. So either
+form keeps what the other cannot read.
 """
 
 from __future__ import annotations
