@@ -19,6 +19,7 @@ from absl import flags
 from experiments.main_program import run_program
 from experiments.studies.random_steps import RandomStep
 from tf_placer import workloads
+from tf_placer.base.arguments import InputError
 from tf_placer.base.files import write_atomically
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.costs.analytic import analytic_costs
@@ -101,6 +102,9 @@ P100).
 
 def main(argv: list[str]) -> None:
     del argv
+    out = pathlib.Path(_OUT.value)
+    if not out.parent.is_dir():
+        raise InputError(f"{out.parent} is no directory; make it, or give another --out")
     programs = _QUICK_PROGRAMS if _QUICK.value else _PROGRAMS.value
     largest, wrong, whole = random_steps(_SEED.value, programs)
     print(
@@ -119,7 +123,7 @@ def main(argv: list[str]) -> None:
         wrong += complaints
     for line in wrong:
         print(line)
-    write_atomically(pathlib.Path(_OUT.value), page(programs, largest, whole, rows, len(wrong)).encode())
+    write_atomically(out, page(programs, largest, whole, rows, len(wrong)).encode())
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -25,6 +26,7 @@ from tf_placer.transform.split.states import (
     Sum,
     Whole,
 )
+from tf_placer.transform.split.ties import without_partner
 
 Tensor = tuple[int, int]  # op, output
 
@@ -85,7 +87,8 @@ def propagate(
 ) -> States:
     """Finds the state of every tensor.
 
-    A sum whose value is wanted by some reader is joined for all: addends go on only where every reader takes them.
+    A sum whose value is wanted by some reader is joined for all: addends go on only where every reader takes them. What
+    is split only together with another op stays whole where that one does.
 
     Args:
       program: the item.
@@ -94,17 +97,21 @@ def propagate(
       has_own_statistics: sums over the batch that go back to the examples are of each part alone.
     """
     joined: set[Tensor] = set()
+    kept: dict[int, str] = {}
     statistics: frozenset[int] = frozenset()
-    found = _pass(program, examples, batch, joined, statistics, has_own_statistics)
+    fetched = _fetched(program.item)
+    found = _pass(program, examples, batch, joined, kept, statistics, has_own_statistics)
     if has_own_statistics:
         statistics = _going_back(program, found)
-        found = _pass(program, examples, batch, joined, statistics, has_own_statistics)
-    for _ in range(_MOST_PASSES):
-        more = _wanted_whole(program, found) - joined
-        if not more:
+        found = _pass(program, examples, batch, joined, kept, statistics, has_own_statistics)
+    for number in itertools.count():
+        more = _wanted_whole(program, found) - joined if number < _MOST_PASSES else set()
+        alone = without_partner(program.item.index, program.inputs, fetched, found.splits)
+        if not more and not alone:
             break
         joined |= more
-        found = _pass(program, examples, batch, joined, statistics, has_own_statistics)
+        kept |= alone
+        found = _pass(program, examples, batch, joined, kept, statistics, has_own_statistics)
     return found
 
 
@@ -113,6 +120,7 @@ def _pass(
     examples: Mapping[Tensor, Part],
     batch: Batch,
     joined: set[Tensor],
+    kept: Mapping[int, str],
     statistics: frozenset[int],
     has_own_statistics: bool,
 ) -> States:
@@ -137,6 +145,8 @@ def _pass(
         try:
             if node.op not in types:
                 raise NotSplit("it has no rule")
+            if op in kept:
+                raise NotSplit(kept[op])
             split = _split(program, op, states, batch, op in statistics, has_own_statistics)
         except NotSplit as reason:
             if depends[op]:
@@ -282,12 +292,15 @@ def _wanted_whole(program: Program, found: States) -> set[Tensor]:
             if isinstance(found.state(tensor), Sum) and item.index.op_types[op] not in _SIZES:
                 takes: State = WHOLE if split is None else split.takes[position]
                 taken.setdefault(tensor, set()).add(isinstance(takes, Sum))
-    for text in item.fetches:
-        name, _, output = text.partition(":")
-        tensor = item.index.id_of_name[name], int(output or 0)
+    for tensor in _fetched(item):
         if isinstance(found.state(tensor), Sum):
             taken.setdefault(tensor, set()).add(False)
     return {tensor for tensor, how in taken.items() if len(how) == 2}
+
+
+def _fetched(item: Item) -> list[Tensor]:
+    named = [text.partition(":") for text in item.fetches]
+    return [(item.index.id_of_name[name], int(output or 0)) for name, _, output in named]
 
 
 def is_whole(state: State) -> bool:

@@ -13,7 +13,8 @@ Rule = Callable[[OpStates, str], Split]
 _FAMILIES = (batch_norm, elementwise, movement, products, reductions)
 _SPLIT_OF_TYPE: Mapping[str, str] = values("split")
 # What mixes examples to tell how they are spread, and takes each part's own where that is asked for.
-STATISTICS = ("normalization", "normalization_gradient")
+NORMALIZATION, GRADIENT = "normalization", "normalization_gradient"
+STATISTICS = (NORMALIZATION, GRADIENT)
 
 
 def split_types() -> frozenset[str]:

@@ -12,6 +12,9 @@ import tensorflow as tf
 from colocation.op_facts import values
 from colocation.tensorflow_internals import registered_op
 
+NEEDS_STATISTICS = ("FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3")
+# What the others keep for these is not the same on every device, so a program that hands it out is not split there.
+KEEPS_STATISTICS, HANDS_OUT = ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"), 3
 BATCHES, WIDTH = (5, 7), 3  # primes, and no other dimension is one of them
 Arguments = dict[str, Any]
 
@@ -437,9 +440,9 @@ _CASES: dict[str, Callable[[np.random.Generator, int], Arguments]] = {
         "seq_dim": 1,
         "batch_dim": 0,
     },
-    **dict.fromkeys(("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"), _normalization),
-    **dict.fromkeys(("FusedBatchNormGrad", "FusedBatchNormGradV2"), _normalization_gradient),
-    "FusedBatchNormGradV3": functools.partial(_normalization_gradient, more=True),
+    **dict.fromkeys(KEEPS_STATISTICS, _normalization),
+    **dict.fromkeys(NEEDS_STATISTICS[:2], _normalization_gradient),
+    NEEDS_STATISTICS[2]: functools.partial(_normalization_gradient, more=True),
 }
 # What has its argument from another op that the test puts before it: a variable, or blocks of examples.
 NEEDS_A_VARIABLE, NEEDS_BLOCKS = "ResourceGather", "BatchToSpaceND"

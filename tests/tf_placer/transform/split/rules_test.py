@@ -9,9 +9,12 @@ import pytest
 import tensorflow as tf
 
 from tests.tf_placer.transform.split.op_cases import (
+    HANDS_OUT,
+    KEEPS_STATISTICS,
     KEPT_FOR_GRADIENTS,
     NEEDS_A_VARIABLE,
     NEEDS_BLOCKS,
+    NEEDS_STATISTICS,
     arguments_of,
     op_types,
 )
@@ -52,11 +55,20 @@ def item_of(op_type: str, batch: int, arguments: dict[str, Any]) -> Item:
             call["resource"] = table.handle
         if op_type == NEEDS_BLOCKS:  # blocks are known as such by the op that made them
             call["input"] = tf.raw_ops.SpaceToBatchND(input=given[0], block_shape=[2], paddings=[[0, 0]])
+        if op_type in NEEDS_STATISTICS:
+            kept = [name for name in call if name.startswith("reserve_space")]
+            zeros = tf.zeros_like(call["scale"])
+            forward = tf.raw_ops.FusedBatchNormV3(
+                x=call["x"], scale=call["scale"], offset=zeros, mean=zeros, variance=zeros
+            )
+            call |= dict(zip(kept, forward[HANDS_OUT:], strict=False))
         if op_type == KEPT_FOR_GRADIENTS:
             return tf.custom_gradient(lambda *these: (list(these), lambda *upstream: upstream))(
                 *call["input"]
             )
         made = getattr(tf.raw_ops, op_type)(**call)
+        if op_type in KEEPS_STATISTICS:
+            made = made[:HANDS_OUT]
         return [one for one in tf.nest.flatten(made) if isinstance(one, tf.Tensor)]
 
     if op_type == NEEDS_BLOCKS:
