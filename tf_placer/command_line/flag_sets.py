@@ -258,7 +258,7 @@ def _workload_flags(values: flags.FlagValues) -> None:
         _PartsParser(),
         "parts",
         1,
-        "Parts that the batch of a workload is split into, placed one by one; auto (place) tries it beside the whole.",
+        "Parts that the batch is split into, placed one by one; auto (place) tries one for each device, too.",
         flag_values=values,
     )
     flags.DEFINE_enum(

@@ -21,7 +21,7 @@ from tf_placer.command_line.described import Reading
 from tf_placer.command_line.request import Request
 from tf_placer.data_parallel.data_parallel import data_parallel, replicas_of
 from tf_placer.evaluation.measurement import Status
-from tf_placer.evaluation.runtime import TraceFailed
+from tf_placer.evaluation.runtime import RuntimeEvaluator, TraceFailed
 from tf_placer.planning.in_parts import InParts, in_parts
 from tf_placer.planning.live import live_stages
 from tf_placer.planning.measuring import Measuring
@@ -36,10 +36,11 @@ from tf_placer.planning.outcome import (
     in_layers,
     with_survival,
 )
-from tf_placer.planning.road import AT_ONCE, CONTROL_SHARE, FASTEST, WHILE_BUILDING, beside
+from tf_placer.planning.road import AT_ONCE, CONTROL_SHARE, FASTEST, SPLIT_STAGE, WHILE_BUILDING, beside
 from tf_placer.planning.stages import Stage, begins_at, begun_s, roughly
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.pins import pins_of_each
+from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.saved_model import plans_in
 from tf_placer.search import methods
 from tf_placer.search.known import WHOLE, Budget, Objective
@@ -51,7 +52,6 @@ WRITE = "writing"
 _AT_ONCE_S, _WRITE_S = 1.0, 1.0  # where it was never done on this machine
 _FEW = 1000  # more plans than a method makes that does not go on
 _ROUNDED_S = 10
-SPLIT_STAGE = "splitting the batch into parts"
 _SPLIT_S, _SPLIT_S_PER_OP = 1.0, 1e-3  # where it was never done on this machine
 
 Finish = Callable[[Outcome], object]
@@ -252,17 +252,22 @@ class _Finding(Reading):
     def _write(self, _: float) -> None:
         self._finish(self.outcome)
 
+    def timing(self, placement: Placement) -> RuntimeEvaluator:
+        """What times a plan."""
+        return self.runtime
+
     def _traced(self, candidate: Timed) -> Timed:
         """Candidate with a step that the runtime traced; unchanged where it did not run.
 
         Where tracing fails a line says so, and nothing else is lost with it.
         """
-        if candidate.placement is None or candidate.measured_s is None:
+        placement = candidate.placement
+        if placement is None or candidate.measured_s is None:
             return candidate
         console = self.stages.console
         try:
             with console.status("tracing a step on the runtime"):
-                traced = self.runtime.traced_step(candidate.placement.decisions)
+                traced = self.timing(placement).traced_step(placement.decisions)
             return dataclasses.replace(candidate, traced=traced)
         except KeyboardInterrupt:
             why = "interrupted"
@@ -298,7 +303,8 @@ class _Placing(_Finding):
             count = 1 + len(self.asked.cluster.devices)
             stages += self.measuring(count, operator.itemgetter(0)) if self.runs else []
         elif self.runs:
-            stages = live_stages(self, self._progress, self._take_live, WHILE_BUILDING)
+            make_parts = self._put_in_parts if self._tries_parts else None
+            stages = live_stages(self, self._progress, self._take_live, WHILE_BUILDING, make_parts=make_parts)
         else:
             if is_live and self.item is not None:
                 why = f"No worker can run {self.item.name}: {self.item.why_not_standalone}."
@@ -356,14 +362,9 @@ class _Placing(_Finding):
         request, method = self.request, self.asked.method
         decided = request.pins or request.plan is not None or request.held or request.respect_devices
         searches = methods.find(method).goes_on and method != methods.the(Role.CONTROL).name
-        simulates = not self.runs and not self.asked.objective.is_memory
-        could = (
-            request.tries_parts
-            and not request.robust
-            and bool(request.source.workload)
-            and len(self._replicas) > 1
-        )
-        return could and searches and simulates and not decided
+        could = request.tries_parts and not request.robust and not self.asked.objective.is_memory
+        has_devices = len(replicas_of(self.asked.cluster.devices)) > 1
+        return could and searches and has_devices and request.source.is_split_unasked and not decided
 
     def _splitting(self) -> list[Stage]:
         if not self._tries_parts:
@@ -372,17 +373,26 @@ class _Placing(_Finding):
         rule_s = _SPLIT_S + _SPLIT_S_PER_OP * self.assumed_ops
         return [self.stages.kept(SPLIT_STAGE, self._split_the_batch, rule_s, key)]
 
-    @property
-    def _replicas(self) -> tuple[int, ...]:
-        return replicas_of(self.asked.cluster.devices)
+    def _put_in_parts(self) -> InParts | str:
+        costs = self.request.costs if self.runs else "analytic"
+        found = in_parts(self, self.request.source.batch_statistics, costs)
+        if isinstance(found, InParts):
+            self._in_parts = found
+        return found
 
     def _split_the_batch(self, _: float) -> None:
-        found = in_parts(self, self._replicas, self.request.source.batch_statistics)
+        found = self._put_in_parts()
         if isinstance(found, str):
             self._why_not_split = f"The batch is not split: {found}."
             return
-        self._in_parts = found
         self.found.append(found.as_data_parallel())
+
+    def timing(self, placement: Placement) -> RuntimeEvaluator:
+        """What times a plan, of the batch whole or in parts."""
+        split, problem = self._in_parts, placement.problem
+        if split is None or problem.fingerprint != split.problem.fingerprint:
+            return self.runtime
+        return self.runtime.of_form(split.program.item, problem)
 
     def _find_split(self, seconds: float) -> None:
         """Searches the program in parts, from data parallel or from the plan of the whole."""
@@ -429,7 +439,20 @@ class _Placing(_Finding):
                 "leave it away for the fastest"
             )
         written = own if self.request.write == METHOD and own is not None else found.written
-        outcome = dataclasses.replace(found.with_written(written, self._traced(written)), item=self.item)
+        found = found.with_written(written, self._traced(written))
+        placement, split = found.placement, self._in_parts
+        if split is not None and placement.problem.fingerprint == split.problem.fingerprint:
+            outcome = dataclasses.replace(found, problem=placement.problem, **split.as_written())
+        else:
+            source = self.request.source
+            outcome = dataclasses.replace(
+                found,
+                item=self.item,
+                problem=placement.problem,
+                parts=source.parts,
+                stayed_whole=(),
+                batch_statistics=source.batch_statistics,
+            )
         self._make_outcome = lambda: outcome
         self.stop()
 
@@ -455,20 +478,8 @@ class _Placing(_Finding):
                 why_not_split=why_not,
                 batch_statistics=self.request.source.batch_statistics,
             )
-        device = self._replicas[0]
-        time_of_op = dict(
-            zip(self.problem.op_names, self.problem.compute_ns[:, device].tolist(), strict=True)
-        )
-        return Outcome(
-            split.program.item,
-            split.problem,
-            chosen,
-            others,
-            asked=asked.name,
-            parts=split.program.parts,
-            stayed_whole=tuple(split.program.sentences(time_of_op)),
-            batch_statistics=self.request.source.batch_statistics,
-        )
+        found = Outcome(split.program.item, split.problem, chosen, others, asked=asked.name)
+        return dataclasses.replace(found, **split.as_written())
 
 
 class _Comparing(_Finding):

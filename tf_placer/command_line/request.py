@@ -53,7 +53,7 @@ class Request:
       settings: method -> setting -> value, of those that take part; the others have their defaults.
       write: whose plan is written: the ``"fastest"``, whoever found it, or that of the ``"method"``.
       by: what the plan that is written is made of: each ``"op"`` where it is best, or every ``"layer"`` whole.
-      tries_parts: the batch is also split over the devices of a described cluster, and the faster form is written.
+      tries_parts: the batch is also split over the devices, and the faster form is written.
       objective: what is sought; the plan of least memory is the one written where that is asked for.
       robust: the plan is searched, and written, that is best in the mean over draws of what is not known.
 

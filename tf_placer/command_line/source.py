@@ -83,10 +83,10 @@ class Source:
             raise InputError(
                 f"--input_shape is for a SavedModel or a MetaGraphDef, and {given[0]} is given; leave it out"
             )
-        if self.parts > 1 and not self.workload:
+        if self.parts > 1 and self.graph:
             raise InputError(
-                f"--parts={self.parts} is given with {given[0]}, whose program cannot be written back in parts yet; "
-                "leave it out, or give a --workload"
+                f"--parts={self.parts} is given with --graph, which has no program to split; leave it out, or give "
+                "what the graph was profiled from"
             )
         if self.script:
             Script.named(self.script)
@@ -106,6 +106,14 @@ class Source:
             self.workload
             or pathlib.Path(self.saved_model or self.meta_graph or self.graph or "").resolve().name
         )
+
+    @property
+    def is_split_unasked(self) -> bool:
+        """True where ``--parts=auto`` may put the batch in parts: it is fixed, and the plan's own graph is what is run.
+
+        A SavedModel serves any batch, which one in parts does not, and a MetaGraphDef is written back with its own ops.
+        """
+        return self.parts == 1 and bool(self.workload or self.script)
 
     def with_model(self) -> Source:
         """The same with its SavedModel read, so that nothing that comes of it reads it again.
@@ -140,13 +148,13 @@ class Source:
         return Item.from_meta_graph(meta_graph, self.fetches, self.name, self.batch_size, self.input_shapes)
 
     def splittable(self) -> Splittable | None:
-        """Recipe for the same step of a smaller batch; None where the batch is not known.
+        """Recipe for the same step of a smaller batch; None where the batch is not known, or in parts already.
 
         A workload's is its setting ``batch``, that of a SavedModel or a MetaGraphDef what dimensions of any size are, a
         script's the length of its first argument, which is known once
         the script has run.
         """
-        if self.graph:
+        if self.graph or self.parts > 1:
             return None
         if self.script:
             return self.steps[0].splittable if self.steps else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import copy
 import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -176,16 +177,8 @@ class RuntimeEvaluator:
             "problem", problem, Problem, "give what tf_placer.build_problem returns for the item"
         )
         arguments.instance_of("config", config, RuntimeConfig, "give a RuntimeConfig")
-        if problem.fingerprint != item.fingerprint:
-            raise InputError(
-                f"problem {problem.name!r} ({problem.num_ops} ops) is not about item {item.name!r} "
-                f"({item.index.num_ops} ops); build it from this item"
-            )
-        if not item.runs_standalone:
-            raise InputError(
-                f"{item.name!r} cannot run on workers, so it cannot be timed: {item.why_not_standalone}"
-            )
-        self._item = item
+        _check_can_be_timed(item, problem)
+        self._item = self._as_it_is = item
         self._problem = problem
         self._config = config
         self._workers = workers_of(problem.cluster, config.inter_op_threads)
@@ -214,6 +207,23 @@ class RuntimeEvaluator:
         with concurrent.futures.ThreadPoolExecutor(len(starts)) as pool:
             for started in [pool.submit(start) for start in starts]:
                 started.result()
+
+    def of_form(self, item: Item, problem: Problem) -> RuntimeEvaluator:
+        """An evaluator of another form of the program, its batch in parts, on the same workers.
+
+        The function as it is, which ``race_unplaced`` and ``compare_values`` compare with, stays that of this one.
+
+        Args:
+          item: the program in that form.
+          problem: built from it, on the same cluster.
+
+        Raises:
+          InputError: as the constructor.
+        """
+        _check_can_be_timed(item, problem)
+        other = copy.copy(self)
+        other._item, other._problem, other._incumbent_s = item, problem, []
+        return other
 
     def close(self) -> None:
         """Ends the workers; an evaluation after that starts new ones."""
@@ -321,7 +331,7 @@ class RuntimeEvaluator:
         rounds, confidence = _checked_race(rounds, confidence)
         placement = self._placement(device_of_unit)
         placed = build_program(self._item, rewrite(self._item, placement), is_call=True)
-        unplaced = build_program(self._item, self._item.graph_def)
+        unplaced = build_program(self._as_it_is, self._as_it_is.graph_def)
         deadline_s = self._config.deadline_s
 
         def run(target: str) -> tuple[Attempt[list[list[float]]], float]:
@@ -379,7 +389,7 @@ class RuntimeEvaluator:
                 "values are compared on workers that this process starts, since servers elsewhere have oneDNN as they "
                 "were started; compare them with cluster='local'"
             )
-        as_it_is, placed = self._item.graph_def, rewrite(self._item, placement)
+        as_it_is, placed = self._as_it_is.graph_def, rewrite(self._item, placement)
         with (
             contextlib.closing(workers_of(self._problem.cluster, self._config.inter_op_threads)) as exact,
             onednn_off(),
@@ -519,6 +529,18 @@ class RuntimeEvaluator:
         if isinstance(device_of_unit, Decisions):
             return Placement.from_decisions(self._problem, device_of_unit)
         return Placement(self._problem, device_of_unit)
+
+
+def _check_can_be_timed(item: Item, problem: Problem) -> None:
+    if problem.fingerprint != item.fingerprint:
+        raise InputError(
+            f"problem {problem.name!r} ({problem.num_ops} ops) is not about item {item.name!r} "
+            f"({item.index.num_ops} ops); build it from this item"
+        )
+    if not item.runs_standalone:
+        raise InputError(
+            f"{item.name!r} cannot run on workers, so it cannot be timed: {item.why_not_standalone}"
+        )
 
 
 def _checked_race(rounds: int, confidence: float) -> tuple[int, float]:

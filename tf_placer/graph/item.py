@@ -35,6 +35,7 @@ from tf_placer.graph.reading.from_function import function_name, program_of_func
 from tf_placer.graph.reading.from_graph_def import InputShapes, checked_input_shapes, program_of_meta_graph
 from tf_placer.graph.reading.saved_model import SERVING, SavedModel, program_of_saved_model, read_saved_model
 from tf_placer.graph.sizes.output_specs import OutputSpec, estimates_by_rule, output_specs
+from tf_placer.graph.splitting import Splitting
 
 _ENTRIES: dict[str, type] = {
     "outputs": tuple,
@@ -64,6 +65,7 @@ class Item:
       host_captures: what else it has captured or been given of this process: tables, iterators, datasets.
       stages: what an expert would keep together, in the order of the network: regular expressions found in the names
         of the ops of a stage (``stage_of_op``). Empty where nobody said.
+      splitting: how its batch is in parts (``tf_placer.split``); None where it is whole.
 
     Raises:
       InputError: a field of the wrong type.
@@ -80,6 +82,7 @@ class Item:
     requested_devices: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     host_captures: tuple[HostCapture, ...] = ()
     stages: tuple[str, ...] = ()
+    splitting: Splitting | None = None
 
     def __post_init__(self) -> None:
         arguments.text("name", self.name, "give the name that reports call it by")
@@ -370,6 +373,7 @@ def item_bytes(item: Item) -> bytes:
         "control_outputs": item.control_outputs,
         "requested_devices": dict(item.requested_devices),
         "stages": item.stages,
+        "splitting": None if item.splitting is None else dataclasses.asdict(item.splitting),
         **held,
     }
     return array_file_bytes(_KIND, SCHEMA_VERSION, header, arrays)
@@ -394,7 +398,9 @@ def read_item_file(path: pathlib.Path) -> Item:
             control_outputs=tuple(header["control_outputs"]),
             variables=tuple(_entries(ItemVariable, "variables", header, arrays)),
             requested_devices={op: tuple(names) for op, names in header["requested_devices"].items()},
-            stages=tuple(header.get("stages", ())),  # files of before have none
+            # Files of before have neither.
+            stages=tuple(header.get("stages", ())),
+            splitting=Splitting(**header["splitting"]) if header.get("splitting") else None,
         )
     except (InputError, DecodeError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise InputError(f"{path} lacks a part of an item ({error}); {_REMEDY}") from error

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
 from tf_placer.base.arguments import InputError
 from tf_placer.calibration.build_problem import build_problem
+from tf_placer.data_parallel.data_parallel import replicas_of
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planning.outcome import DATA_PARALLEL, Timed
@@ -15,6 +17,7 @@ from tf_placer.planning.road import Road
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
+from tf_placer.runtime.graph_program import DeadlineExceeded, WorkerDied
 from tf_placer.search.shortest import NothingFits, evaluate_given
 from tf_placer.transform.split.plans import carried_over, data_parallel_plan
 from tf_placer.transform.split.split_batch import SplitProgram, split_program
@@ -26,24 +29,52 @@ class InParts:
 
     Attributes:
       program: the split program.
-      problem: it on the cluster, U units.
+      whole: the program that was split, on the cluster.
+      problem: the split one on the cluster, U units.
       data_parallel: [U] the plan in which every device computes its part of the batch.
     """
 
     program: SplitProgram
+    whole: Problem
     problem: Problem
     data_parallel: np.ndarray
 
     @staticmethod
-    def of(road: Road, devices: tuple[int, ...], batch_statistics: str) -> InParts:
-        """The program of a road with a part of the batch for each of some devices.
+    def of(road: Road, batch_statistics: str, costs: str | None = None) -> InParts:
+        """The program of a road with a part of the batch for each device (``replicas_of``).
+
+        Args:
+          road: its program and its problem are there.
+          batch_statistics: as ``split_program`` takes it.
+          costs: as ``build_problem`` takes them; on live devices the split program is profiled like any other.
 
         Raises:
           InputError: it has no batch, or one of fewer examples.
+          WorkerError, WorkerDied, DeadlineExceeded: as ``build_problem``.
         """
+        cluster = road.asked.cluster
+        devices = replicas_of(cluster.devices)
         program = split_program(road.program, len(devices), batch_statistics)
-        problem = build_problem(program.item, road.asked.cluster, "analytic")
-        return InParts(program, problem, data_parallel_plan(program, problem, devices))
+        problem = build_problem(program.item, cluster, costs)
+        return InParts(program, road.problem, problem, data_parallel_plan(program, problem, devices))
+
+    def together(self, placement: Placement) -> Placement:
+        """A placement of the whole with all copies of an op where the op is."""
+        return Placement(self.problem, carried_over(self.program, self.problem, placement))
+
+    def as_written(self) -> dict[str, Any]:
+        """Fields of an ``Outcome`` whose plan is of the split program."""
+        device = replicas_of(self.problem.cluster.devices)[0]
+        times = self.whole.compute_ns[:, device].tolist()
+        time_of_op = dict(zip(self.whole.op_names, times, strict=True))
+        splitting = self.program.item.splitting
+        assert splitting is not None  # it was split
+        return {
+            "item": self.program.item,
+            "parts": self.program.parts,
+            "stayed_whole": tuple(self.program.sentences(time_of_op)),
+            "batch_statistics": splitting.batch_statistics,
+        }
 
     def as_data_parallel(self) -> Timed:
         """The row of that plan, without a time where a device does not hold its part."""
@@ -63,9 +94,9 @@ class InParts:
         return Placement(self.problem, rows[int(np.argmin(fits))])
 
 
-def in_parts(road: Road, devices: tuple[int, ...], batch_statistics: str) -> InParts | str:
-    """The program in parts, or why it cannot be, in one clause."""
+def in_parts(road: Road, batch_statistics: str, costs: str | None = None) -> InParts | str:
+    """The program in parts, as ``InParts.of``, or why it cannot be, or does not run, in one clause."""
     try:
-        return InParts.of(road, devices, batch_statistics)
-    except InputError as error:
+        return InParts.of(road, batch_statistics, costs)
+    except (InputError, WorkerDied, DeadlineExceeded) as error:
         return str(error)

@@ -16,8 +16,9 @@ from tf_placer.calibration.refit import Correction, refit
 from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planners.plain import single_device_placements
-from tf_placer.planning.outcome import Outcome, Timed, with_race
-from tf_placer.planning.road import CONTROL_SHARE, MEASURE, RACE, Road, searching
+from tf_placer.planning.in_parts import InParts
+from tf_placer.planning.outcome import DATA_PARALLEL, SPLIT, Outcome, Timed, with_race
+from tf_placer.planning.road import CONTROL_SHARE, MEASURE, RACE, SPLIT_STAGE, Road, searching
 from tf_placer.planning.stages import Stage
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement
@@ -36,6 +37,7 @@ _START = "start"  # what proposed a plan that was there before the search
 
 # Rules for what was never done on this machine, from an idle one with two cores.
 _LOAD_S, _LOAD_S_PER_OP = 0.05, 5e-5
+_SPLIT_S, _SPLIT_S_PER_OP = 10.0, 1e-3  # most of it profiles
 _MOST_SHARE = 0.4  # of the whole budget, for measuring and racing
 # Turns of a race that can still tell, where there is little time.
 _FEWER = ((2, 15), (1, 10))
@@ -95,6 +97,7 @@ def search_live(
     config: LiveConfig = LiveConfig(),
     settings: Mapping[str, object] | None = None,
     start: Placement | None = None,
+    make_parts: MakeParts | None = None,
 ) -> Outcome:
     """Searches on the calibrated simulator and lets the runtime have the last word.
 
@@ -118,6 +121,9 @@ def search_live(
       settings: method -> its settings, see ``search``.
       start: a plan of this problem that was found before: it is measured and raced beside those that are found, and
         the last search goes on from it if it is the best so far.
+      make_parts: gives the program with its batch in parts, profiled, or why there is none. After the searches of the
+        whole the method has as many among its plans, each from the best one that was measured, of which the first are
+        data parallelism and the best searched plan of the whole with all copies together. All race.
 
     Returns:
       What it recommends as ``written``: the fastest in the race, or the best single device where no plan is clearly
@@ -130,11 +136,15 @@ def search_live(
       WorkerError, UnreachableServer: the workers cannot be started or found, and nothing was measured before.
       KeyboardInterrupt: Ctrl-C before anything was measured.
     """
-    live = LiveSearch(problem, evaluator, seed, progress, config, settings or {}, start)
+    live = LiveSearch(problem, evaluator, seed, progress, config, settings or {}, start, make_parts)
     with patient():
-        for part in live_parts(method, config.searches):
+        for part in live_parts(method, config.searches, make_parts is not None):
             live.do(part, budget.share(config.searches))
     return live.result(method)
+
+
+MakeParts = Callable[[], InParts | str]
+"""Gives the program with its batch in parts, or one clause that says why there is none."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,8 +172,14 @@ def searchers(method: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((method, *beside, methods.the(Role.CONTROL).name)))
 
 
-def live_parts(method: str, searches: int) -> list[Part]:
-    """Parts of a live search in their order; random search only once, unless it is asked for."""
+def live_parts(method: str, searches: int, tries_parts: bool = False) -> list[Part]:
+    """Parts of a live search in their order; random search only once, unless it is asked for.
+
+    Args:
+      method: that is asked for.
+      searches: of each that searches.
+      tries_parts: the batch is put in parts, too, where the method is one that searches.
+    """
     found = [Part(MEASURE, lambda live, _: live.measure_what_is_there())]
     control = methods.the(Role.CONTROL).name
     for turn in range(searches):
@@ -172,11 +188,22 @@ def live_parts(method: str, searches: int) -> list[Part]:
                 propose = functools.partial(_propose, method=method, name=name, turn=turn, searches=searches)
                 found.append(Part(searching(name), propose, name))
                 found.append(Part(MEASURE, lambda live, _: live.measure_proposed()))
+    if tries_parts and searchers(method):
+        found.append(Part(SPLIT_STAGE, lambda live, _: live.put_in_parts()))
+        found.append(Part(MEASURE, lambda live, _: live.measure_parts()))
+        for turn in range(searches):
+            propose = functools.partial(_propose_parts, method=method, turn=turn, searches=searches)
+            found.append(Part(searching(method), propose, method))
+            found.append(Part(MEASURE, lambda live, _: live.measure_proposed()))
     return [*found, Part(RACE, lambda live, _: live.race())]
 
 
 def _propose(live: LiveSearch, share: Budget, method: str, name: str, turn: int, searches: int) -> None:
     live.propose(method, name, share, turn, searches)
+
+
+def _propose_parts(live: LiveSearch, share: Budget, method: str, turn: int, searches: int) -> None:
+    live.propose_parts(method, share, turn, searches)
 
 
 def live_stages(
@@ -186,6 +213,7 @@ def live_stages(
     meanwhile: str = "",
     start: Placement | None = None,
     beside_unplaced: bool = False,
+    make_parts: MakeParts | None = None,
 ) -> list[Stage]:
     """A live search of what a road asks for, from the start of the workers to the race.
 
@@ -194,7 +222,7 @@ def live_stages(
       progress: makes what shows a search, from its title and budget.
       then: is given what was found, as the last part of the race, while the workers are still there.
       meanwhile, beside_unplaced: as ``Road.starting`` takes them.
-      start: see ``search_live``.
+      start, make_parts: see ``search_live``.
     """
     asked, config = road.asked, config_within(road)
     running: list[LiveSearch] = []
@@ -202,17 +230,26 @@ def live_stages(
     def do(part: Part, seconds: float) -> None:
         if not running:
             found = LiveSearch(
-                road.problem, road.runtime, asked.seed, progress, config, asked.settings, start
+                road.problem, road.runtime, asked.seed, progress, config, asked.settings, start, make_parts
             )
             running.append(found)
         share = asked.budget.share(config.searches)
         running[0].do(part, Budget(min(share.seconds, seconds), share.evaluations))
 
-    parts = live_parts(asked.method, config.searches)
+    parts = live_parts(asked.method, config.searches, make_parts is not None)
     counts = Counter(part.name for part in parts)
     where = f"{asked.where} with {asked.method}"
-    keys = {MEASURE: f"measuring {config.searches} {where}", RACE: f"racing {config.rounds} {where}"}
-    rules_s = {MEASURE: _measuring_s(road, config), RACE: _racing_s(road, config)}
+    more = "" if make_parts is None else ", also in parts"
+    keys = {
+        MEASURE: f"measuring {config.searches} {where}{more}",
+        RACE: f"racing {config.rounds} {where}{more}",
+        SPLIT_STAGE: f"splitting the batch of {asked.where} in parts, and profiling it",
+    }
+    rules_s = {
+        MEASURE: _measuring_s(road, config) * (1 if make_parts is None else 2),
+        RACE: _racing_s(road, config) + (0.0 if make_parts is None else 2 * _racer_s(road, config)),
+        SPLIT_STAGE: _SPLIT_S + _SPLIT_S_PER_OP * road.assumed_ops,
+    }
     control, names = methods.the(Role.CONTROL).name, searchers(asked.method)
     shares = dict.fromkeys(names, 1 / max(len(names), 1))
     if control != asked.method:
@@ -251,7 +288,33 @@ def _measuring_s(road: Road, config: LiveConfig) -> float:
 
 def _racing_s(road: Road, config: LiveConfig) -> float:
     racers = config.finalists + 2  # the best single device, and the best of another method
-    return racers * (_load_s(road) + config.rounds * max(TURN_S, road.step_s))
+    return racers * _racer_s(road, config)
+
+
+def _racer_s(road: Road, config: LiveConfig) -> float:
+    return _load_s(road) + config.rounds * max(TURN_S, road.step_s)
+
+
+class _Form:
+    """A form of the program, its batch whole or in parts.
+
+    Attributes:
+      problem: it on the devices.
+      evaluator: times its plans.
+      correction: of its simulator, by all of its plans that ran.
+    """
+
+    def __init__(self, problem: Problem, evaluator: RuntimeEvaluator) -> None:
+        self.problem, self.evaluator = problem, evaluator
+        self.correction = Correction()
+
+    def has(self, plan: Timed) -> bool:
+        """True if a plan is one of this form."""
+        return plan.placement is not None and plan.placement.problem.fingerprint == self.problem.fingerprint
+
+    @property
+    def corrected(self) -> Problem:
+        return self.correction.apply(self.problem)
 
 
 class LiveSearch:
@@ -266,23 +329,24 @@ class LiveSearch:
         config: LiveConfig,
         settings: Mapping[str, object],
         start: Placement | None,
+        make_parts: MakeParts | None = None,
     ) -> None:
         """Begins; arguments as ``search_live`` takes them."""
         self._start = start
-        self._problem = problem
-        self._evaluator = evaluator
+        self._forms = [_Form(problem, evaluator)]
+        self._make_parts = make_parts
+        self._in_parts: InParts | str = ""
         self._seed = seed
         self._progress = progress
         self._config = config
         self._settings = settings
         self._single = methods.the(Role.REFERENCE).name
         self._trials: list[Timed] = []
-        self._searches: list[SearchResult] = []
+        self._searches: list[tuple[str, SearchResult]] = []  # with the name that its plan has in tables
         self._turn_of: dict[
             str, tuple[int, SearchResult | None]
         ] = {}  # method -> its last turn, and what it found
         self._proposed: Timed | None = None
-        self._correction = Correction()
         self._samples: dict[int, list[float]] = {}  # trial -> its step times in the race
         self._has_ended, self._is_interrupted, self._why = False, False, ""
 
@@ -307,10 +371,52 @@ class LiveSearch:
 
     def measure_what_is_there(self) -> None:
         """Measures every single device, and the plan that was there before."""
-        for row in single_device_placements(self._problem):
-            self._measure(Timed(self._single, Placement(self._problem, row), evaluations=1))
+        problem = self._whole.problem
+        for row in single_device_placements(problem):
+            self._measure(Timed(self._single, Placement(problem, row), evaluations=1))
         if self._start is not None and not self._is_known(self._start):
             self._measure(Timed(_START, self._start, evaluations=1))
+
+    def put_in_parts(self) -> None:
+        """Puts the batch in parts, where it can be; not after Ctrl-C in a search."""
+        if self._is_interrupted or self._make_parts is None:
+            return
+        self._in_parts = self._make_parts()
+        if isinstance(self._in_parts, InParts):
+            item, problem = self._in_parts.program.item, self._in_parts.problem
+            self._forms.append(_Form(problem, self._whole.evaluator.of_form(item, problem)))
+
+    def measure_parts(self) -> None:
+        """Measures data parallelism, and the best plan of the whole with all copies together."""
+        if not isinstance(self._in_parts, InParts):
+            return
+        plan = Placement(self._in_parts.problem, self._in_parts.data_parallel)
+        self._measure(Timed(DATA_PARALLEL, plan, evaluations=1))
+        whole = [self._trials[i] for i in self._ran() if self._whole.has(self._trials[i])]
+        best = next((one for one in whole if one.name != self._single), None)
+        if best is not None and best.placement is not None:
+            together = self._in_parts.together(best.placement)
+            if not self._is_known(together):
+                self._measure(Timed(SPLIT, together, evaluations=1, found_by=best.found_by))
+
+    def propose_parts(self, method: str, share: Budget, turn: int, searches: int) -> None:
+        """Searches among plans of the batch in parts, the last time from the best that was measured.
+
+        Args:
+          method: that searches.
+          share: of the budget.
+          turn: which of its searches it is.
+          searches: how many there are.
+        """
+        if self._is_interrupted or not isinstance(self._in_parts, InParts):
+            return
+        form = self._forms[-1]
+        ran = [self._trials[i].placement for i in self._ran() if form.has(self._trials[i])]
+        start = ran[0] if ran and methods.find(method).uses_start else None
+        title = (
+            f"{method}, the batch in {self._in_parts.program.parts} parts, search {turn + 1} of {searches}"
+        )
+        self._search(form, SPLIT, method, share, self._seed + turn, title, start)
 
     def propose(self, method: str, name: str, share: Budget, turn: int, searches: int) -> None:
         """Searches, anew or in the last turn from the method's best; after Ctrl-C in a search no other begins.
@@ -330,24 +436,38 @@ class LiveSearch:
         is_last = turn == searches - 1
         start = self._best_plan_of(name) if is_last and methods.find(name).uses_start else None
         title = f"{name}, search {turn + 1} of {searches}"
+        self._turn_of[name] = (
+            turn,
+            self._search(self._whole, name, name, share, self._seed + turn, title, start),
+        )
+
+    def _search(
+        self,
+        form: _Form,
+        name: str,
+        method: str,
+        share: Budget,
+        seed: int,
+        title: str,
+        start: Placement | None,
+    ) -> SearchResult | None:
+        """Searches among plans of a form, and proposes what it finds if it is new; None where nothing fits."""
         try:
             found = search(
-                self._correction.apply(self._problem),
-                name,
+                form.corrected,
+                method,
                 share.seconds,
                 share.evaluations,
-                self._seed + turn,
+                seed,
                 self._progress(title, share) if self._progress else None,
                 start=start,
-                config=self._settings.get(name),
+                config=self._settings.get(method),
             )
         except NothingFits:
-            self._turn_of[name] = turn, None
-            return
-        self._turn_of[name] = turn, found
-        self._searches.append(found)
+            return None
+        self._searches.append((name, found))
         self._is_interrupted = found.interrupted
-        plan = Placement.from_decisions(self._problem, found.placement.decisions)
+        plan = Placement.from_decisions(form.problem, found.placement.decisions)
         if not self._is_known(plan):
             self._proposed = Timed(
                 name,
@@ -356,6 +476,7 @@ class LiveSearch:
                 search_s=found.search_s,
                 found_by=found.found_by,
             )
+        return found
 
     def measure_proposed(self) -> None:
         """Measures what the last search found, if it is new."""
@@ -365,20 +486,36 @@ class LiveSearch:
 
     def _is_known(self, plan: Placement) -> bool:
         """True if a plan was measured already."""
-        digest = plan.decisions.digest(0, self._problem)
-        return any(_decisions(trial).digest(0, self._problem) == digest for trial in self._trials)
+        return any(self._is_same(trial, plan) for trial in self._trials)
+
+    def _is_same(self, trial: Timed, plan: Placement) -> bool:
+        """True if a trial is of this plan."""
+        problem = self._form_of(trial).problem
+        return problem.fingerprint == plan.problem.fingerprint and (
+            _decisions(trial).digest(0, problem) == plan.decisions.digest(0, problem)
+        )
+
+    @property
+    def _whole(self) -> _Form:
+        """The program as it is."""
+        return self._forms[0]
+
+    def _form_of(self, trial: Timed) -> _Form:
+        return next(form for form in self._forms if form.has(trial))
 
     def _measure(self, trial: Timed) -> None:
-        self._trials.append(trial.measured(self._evaluator.evaluate(_decisions(trial).plain)))
+        form = self._form_of(trial)
+        self._trials.append(trial.measured(form.evaluator.evaluate(_decisions(trial).plain)))
         self._refit()
 
     def _refit(self) -> None:
-        """Corrects the simulator by all that ran."""
-        ran = self._ran()
-        if ran:
-            plans = Decisions.joined([_decisions(self._trials[i]) for i in ran])
-            times_s = np.array([self._trials[i].measured_s for i in ran])
-            self._correction = refit(self._problem, plans, times_s)
+        """Corrects the simulator of each form by all of its plans that ran."""
+        for form in self._forms:
+            ran = [i for i in self._ran() if form.has(self._trials[i])]
+            if ran:
+                plans = Decisions.joined([_decisions(self._trials[i]) for i in ran])
+                times_s = np.array([self._trials[i].measured_s for i in ran])
+                form.correction = refit(form.problem, plans, times_s)
 
     def _best_plan_of(self, method: str) -> Placement | None:
         """The fastest measured placement of a method so far, or the one that was there before."""
@@ -399,12 +536,23 @@ class LiveSearch:
             return
         best_of_each = {self._trials[i].name: i for i in reversed(plans)}
         racers = list(dict.fromkeys([*singles, *plans[: self._config.finalists], *best_of_each.values()]))
-        plans_of_race = Decisions.joined([_decisions(self._trials[i]) for i in racers])
-        samples = self._evaluator.race(plans_of_race.plain, self._config.rounds)
+        racers.sort(key=lambda i: not self._whole.has(self._trials[i]))  # those in parts come last
+        samples = self._race([self._trials[i] for i in racers])
         self._trials = with_race(self._trials, racers, samples)
         # Before the refit: Ctrl-C there loses no race.
         self._samples = dict(zip(racers, samples, strict=True))
         self._refit()
+
+    def _race(self, racers: Sequence[Timed]) -> list[list[float]]:
+        """Step times of plans in turn, those of the whole before those in parts."""
+        whole, rounds = [_decisions(one) for one in racers if self._whole.has(one)], self._config.rounds
+        evaluator, problem = self._whole.evaluator, self._whole.problem
+        plans = Decisions.joined(whole) if whole else Decisions(np.zeros((0, problem.num_units), np.int32))
+        in_parts = [one for one in racers if not self._whole.has(one)]
+        if not in_parts:
+            return evaluator.race(plans.plain, rounds)
+        beside = [self._form_of(one).evaluator.program(_decisions(one)) for one in in_parts]
+        return evaluator.race(plans.plain, rounds, beside=beside)
 
     def result(self, method: str) -> Outcome:
         """Outcome: the recommended plan and the best plan of each method.
@@ -421,58 +569,69 @@ class LiveSearch:
             raise KeyboardInterrupt
         if not ran:
             first = self._trials[0]
+            problem = self._whole.problem
             raise NothingFits(
-                f"no placement of {self._problem.name!r} ran on cluster {self._problem.cluster.name!r}; the first: "
+                f"no placement of {problem.name!r} ran on cluster {problem.cluster.name!r}; the first: "
                 f"{first.status.name}: {first.message}"
             )
-        problem = self._correction.apply(self._problem)
-        simulated_s = (
-            SimulatedEvaluator(problem)
-            .evaluate(Decisions.joined([_decisions(trial) for trial in self._trials]))
-            .runtime_s
-        )
-        self._trials = [
-            dataclasses.replace(trial, simulated_s=known(float(seconds)))
-            for trial, seconds in zip(self._trials, simulated_s, strict=True)
-        ]
+        corrected = {form: form.corrected for form in self._forms}
+        for form, problem in corrected.items():
+            of_form = [i for i, trial in enumerate(self._trials) if form.has(trial)]
+            if of_form:
+                plans = Decisions.joined([_decisions(self._trials[i]) for i in of_form])
+                times_s = SimulatedEvaluator(problem).evaluate(plans).runtime_s
+                for i, seconds in zip(of_form, times_s, strict=True):
+                    self._trials[i] = dataclasses.replace(self._trials[i], simulated_s=known(float(seconds)))
         single = next((i for i in ran if self._trials[i].name == self._single), None)
         chosen, verdict = self._choose(single, ran, self._why)
         names = dict.fromkeys(
-            (self._single, methods.the(Role.CONTROL).name, methods.the(Role.PLAIN).name, method)
+            (
+                self._single,
+                methods.the(Role.CONTROL).name,
+                methods.the(Role.PLAIN).name,
+                method,
+                DATA_PARALLEL,
+                SPLIT,
+            )
         )
         shown = [trial for name in names if (trial := self._best_of(name)) is not None]
-        written = _as_simulated(self._trials[chosen], problem, self._is_interrupted)
+        form = self._form_of(self._trials[chosen])
+        written = _as_simulated(self._trials[chosen], corrected[form], self._is_interrupted)
         seen = {}
         for trial in shown:
             if trial != self._trials[chosen]:
                 try:
+                    problem = corrected[self._form_of(trial)]
                     seen[trial] = _as_simulated(trial, problem, self._is_interrupted)
                 except NothingFits:  # it ran all the same: its measured time stands
                     seen[trial] = trial
-        return Outcome(
+        found = Outcome(
             None,
-            problem,
+            corrected[form],
             written,
             tuple(seen.values()),
             asked=method,
             why=verdict,
             decided=written,
             trials=tuple(self._trials),
-            searches=tuple(self._searches),
-            correction=self._correction,
+            searches=tuple(search for _, search in self._searches),
+            correction=form.correction,
         )
+        if isinstance(self._in_parts, str):
+            why_not = f"The batch is not split: {self._in_parts}." if self._in_parts else ""
+            return dataclasses.replace(found, why_not_split=why_not)
+        return found if form is self._whole else dataclasses.replace(found, **self._in_parts.as_written())
 
     def _best_of(self, method: str) -> Timed | None:
         """The fastest trial of a method, None when none ran; what another method had found before is its own too."""
         own = [trial for trial in self._trials if trial.name == method]
-        for found in self._searches:
-            if found.method == method:
-                wanted = found.placement.decisions.digest(0, self._problem)
-                more = {name: getattr(found, name) for name in ("found_by", "evaluations", "search_s")}
+        for name, found in self._searches:
+            if name == method:
+                more = {field: getattr(found, field) for field in ("found_by", "evaluations", "search_s")}
                 own += [
                     dataclasses.replace(trial, name=method, **more)
                     for trial in self._trials
-                    if trial.name != method and _decisions(trial).digest(0, self._problem) == wanted
+                    if trial.name != method and self._is_same(trial, found.placement)
                 ]
         return min((trial for trial in own if trial.measured_s is not None), key=_standing, default=None)
 

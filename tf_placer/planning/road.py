@@ -29,6 +29,7 @@ FASTEST = Objective()
 COMPILE = "compiling the simulator (this once)"
 BUILD, PROFILE, AT_ONCE = "building the graph", "profiling ops and links", "plans that cost little"
 START, MEASURE, RACE = "starting workers", "measuring plans", "racing them"
+SPLIT_STAGE = "splitting the batch into parts"
 CONTROL_SHARE = 0.1  # of the time of all searches, for random search
 WHILE_BUILDING = " while the graph is built"
 

@@ -201,6 +201,7 @@ def analytic_problem(item: Item, cluster: Cluster) -> Problem:
         work=costs.work,
         alias_of_tensor=aliases(item, table),
         stage_of_op=item.stage_of_op,
+        splitting=item.splitting,
     )
 
 

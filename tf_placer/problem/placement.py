@@ -17,6 +17,7 @@ import numpy as np
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError, exact
 from tf_placer.base.files import write_atomically
+from tf_placer.graph.splitting import Splitting
 from tf_placer.problem.decisions import NO_CLUSTER, Decisions, decisions_of
 from tf_placer.problem.layers import NO_LINE, Layers, device_of_lines, layer_lines, layer_of_unit, layers_of
 from tf_placer.problem.problem import Problem
@@ -40,6 +41,7 @@ class PlanFile:
       priorities: op name -> priority, of every op; None where the plan decides no order.
       clusters: op name -> fusion cluster, of the ops that are in one; None where the plan fuses nothing.
       layers: layer -> device string, as ``layer_lines`` says; None where the plan says it op by op.
+      splitting: how the batch of its program is in parts; None where it is whole.
     """
 
     source: str
@@ -49,6 +51,7 @@ class PlanFile:
     priorities: Mapping[str, int] | None = None
     clusters: Mapping[str, int] | None = None
     layers: Mapping[str, str] | None = None
+    splitting: Splitting | None = None
 
     @staticmethod
     def read(path: str | pathlib.Path) -> PlanFile:
@@ -105,6 +108,7 @@ class PlanFile:
             priorities=plan.get("priorities"),
             clusters=plan.get("clusters"),
             layers=plan.get("layers"),
+            splitting=Splitting(**plan["split"]) if "split" in plan else None,
         )
 
     @property
@@ -223,6 +227,12 @@ class PlanFile:
 
     def _check_graph(self, problem: Problem) -> None:
         if self.fingerprint != problem.fingerprint:
+            if self.splitting is not None and self.splitting.fingerprint == problem.fingerprint:
+                raise InputError(
+                    f"{self.source} is for this graph with {self.splitting}; build the problem of "
+                    f"tf_placer.split(item, {self.splitting.parts}, {self.splitting.batch_statistics!r}), or place "
+                    f"with --parts={self.splitting.parts}"
+                )
             raise InputError(
                 f"{self.source} was made for another graph (fingerprint {self.fingerprint[:12]}, this graph has "
                 f"{problem.fingerprint[:12]}); run place on this graph"
@@ -368,6 +378,8 @@ class Placement:
             "fingerprint": self.problem.fingerprint,
             "cluster": self.problem.cluster.name,
         }
+        if self.problem.splitting is not None:
+            plan["split"] = dataclasses.asdict(self.problem.splitting)
         if made_for is not None:
             if not isinstance(made_for, Mapping):
                 raise InputError(f"made_for is {arguments.shown(made_for)}; {_FLAGS}")

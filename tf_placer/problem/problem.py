@@ -19,6 +19,7 @@ from tf_placer.base.files import array_file_bytes, read_array_file, write_atomic
 from tf_placer.cluster.cluster import Cluster, given_cluster
 from tf_placer.cluster.device import Device, Link
 from tf_placer.costs.op_work import OpWork
+from tf_placer.graph.splitting import Splitting
 from tf_placer.problem.check_arrays import (
     PROBLEM_ARRAYS,
     TensorTable,
@@ -61,6 +62,8 @@ def problem_bytes(fields: Mapping[str, Any]) -> bytes:
     arrays |= {name: fields[name] for name in _WHERE_KNOWN if (fields[name] >= 0).any()}
     header = {name: fields[name] for name in _DESCRIPTIONS}
     cluster = dataclasses.asdict(fields["cluster"])
+    splitting: Splitting | None = fields["splitting"]
+    header["splitting"] = None if splitting is None else dataclasses.asdict(splitting)
     return array_file_bytes(
         _KIND, SCHEMA_VERSION, {**header, "cluster": cluster, "has_work": work is not None}, arrays
     )
@@ -82,6 +85,8 @@ def read_problem_file(path: pathlib.Path) -> dict[str, Any]:
             fields[name] = tuple(header[name])
         fields["cluster"] = _cluster(header["cluster"])
         fields |= {name: arrays[name] for name in _WHERE_KNOWN if name in arrays}
+        if header.get("splitting"):  # not in older files
+            fields["splitting"] = Splitting(**header["splitting"])
         if header["has_work"]:
             fields["work"] = OpWork(**_work_arrays(arrays))
     except InputError as error:
@@ -214,7 +219,7 @@ def _digest(arrays: Sequence[np.ndarray]) -> str:
     return digest.hexdigest()
 
 
-_NOT_IN_DIGEST = ("name", "work")
+_NOT_IN_DIGEST = ("name", "work", "splitting")
 _UNKNOWN_IF_NEGATIVE = ("alias_of_tensor", "stage_of_op")
 
 
@@ -251,6 +256,7 @@ class Problem:
         it has memory of its own; copies that are received always have. An empty array stands for -1 of every tensor.
       stage_of_op: [N] int32, what an expert would keep together, in the order of the network (``Item.stages``); -1
         where that is not known. An empty array stands for that of every op.
+      splitting: how the batch of its program is in parts; None where it is whole.
 
     Raises:
       InputError: no op, or a field that is not as stated here.
@@ -276,6 +282,7 @@ class Problem:
     work: OpWork | None = None
     alias_of_tensor: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int32))
     stage_of_op: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int32))
+    splitting: Splitting | None = None
 
     def __post_init__(self) -> None:
         arguments.text("name", self.name, "give the name that reports call it by")

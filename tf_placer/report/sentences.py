@@ -263,8 +263,9 @@ def split_batch_sentences(outcome: Outcome) -> list[str]:
         if split is None or written is split or split.step_s is None or written.step_s is None:
             return [outcome.why_not_split] if outcome.why_not_split else []
         more = excess(split.step_s, written.step_s)
+        compared = f"{percentage(more)} more" if more >= 0 else f"{percentage(-more)} less, within the noise"
         return [
-            f"With the batch in parts the best plan found takes {milliseconds(split.step_s)}, {percentage(more)} more."
+            f"With the batch in parts the best plan found takes {milliseconds(split.step_s)}, {compared}."
         ]
     said = split_batch_sentence(outcome.data_parallel, outcome.written.simulated_s)
     return [said] if said else []

@@ -37,7 +37,7 @@ from tf_placer.rewrite.functions import (
     with_functions_renamed,
     with_handle_data,
 )
-from tf_placer.rewrite.rewrite import check_can_be_written, check_made_for, check_placement, rewrite
+from tf_placer.rewrite.rewrite import check_can_be_written, check_placement, program_of_plan, rewrite
 from tf_placer.rewrite.variables import check_movable, mark_as_placed, move_to_devices, variables_of_handles
 
 # Ops that need the calling process, kept in it where a plan is for other processes.
@@ -226,18 +226,21 @@ def placed_function(fn: Any, placement: Placement, *example_args: Any) -> Concre
     Args:
       fn: a ``tf.function`` or ``ConcreteFunction``, or what ``tf.function`` can trace; left alone, though variables
         that move take it along.
-      placement: one for ``Item.from_function(fn, *example_args)``.
+      placement: one for ``Item.from_function(fn, *example_args)``, or of its batch in parts (``tf_placer.split``):
+        whole inputs go in and whole outputs come out of that, too.
       *example_args: what it was made for; without, zeros of the shapes that it was traced with. A ``tf.TensorSpec``
-        stands for zeros of its shape. Other sizes of dimensions that were traced as unknown may be passed later.
+        stands for zeros of its shape. Other sizes of dimensions that were traced as unknown may be passed later; of a
+        batch in parts the plan's size alone.
 
     Raises:
-      InputError: the placement was made for another graph, a variable cannot be moved, or an example is needed.
+      InputError: the placement was made for another graph or batch, a variable cannot be moved, or an example is
+        needed.
     """
     check_placement("placement", placement)
     example_args = example_tensors(example_args)
     concrete = traced(fn, example_args)
     item = Item.from_function(concrete, *(example_args or _zeros(concrete)))
-    check_made_for(item, placement)
+    item = program_of_plan(item, placement)
     check_can_be_written(placement.decisions)  # before any variable moves
     move_variables(concrete, item, placement.device_names)
     return placed_concrete_function(concrete, item, placement)
@@ -347,7 +350,7 @@ def placed_concrete_function(
 
     Args:
       concrete: the traced function.
-      item: ``Item.from_function(concrete, ...)``.
+      item: ``Item.from_function(concrete, ...)``, or that split.
       placement: of the item. A variable must live where its handle's op is put (``move_variables``).
       device_of_op: a full device string for each op of the item, where this process calls the placement's devices
         otherwise; None: as the placement has it.

@@ -15,6 +15,7 @@ from tf_placer.graph.item import Item
 from tf_placer.graph.program.functions import functions_of
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement
+from tf_placer.transform.split.split_batch import split
 
 # Device strings of a GraphDef.
 
@@ -125,14 +126,14 @@ def rewrite(
 
     Args:
       item: the program; its ``graph_def`` is left alone.
-      placement: one for a problem that was built from this item.
+      placement: one for a problem that was built from this item, or of its batch in parts (``tf_placer.split``).
       device_of_op: op name -> device, where the plan's devices have other names or host ops go elsewhere; None: as the
         placement has it.
 
     Raises:
       InputError: the placement was made for another graph, or decides what cannot be written.
     """
-    check_made_for(item, placement)
+    item = program_of_plan(item, placement)
     check_can_be_written(placement.decisions)
     return place_graph(item.graph_def, placement.device_names if device_of_op is None else device_of_op)
 
@@ -140,9 +141,11 @@ def rewrite(
 def apply_placement(item: Item, placement: Placement) -> tf.compat.v1.GraphDef:
     """Returns the item's graph with the placement's device on every node.
 
+    Of a plan of the item's batch in parts it is the split graph, which takes whole inputs and gives whole outputs.
+
     Args:
       item: the program; its ``graph_def`` is left alone.
-      placement: one for a problem that was built from this item.
+      placement: one for a problem that was built from this item, or of its batch in parts (``tf_placer.split``).
 
     Raises:
       InputError: the placement was made for another graph, or decides more than devices, which no graph can say yet.
@@ -171,16 +174,39 @@ def check_placement(name: str, value: object) -> Placement:
     return arguments.instance_of(name, value, Placement, f"give {hint}")
 
 
-def check_made_for(item: Item, placement: Placement) -> None:
-    """Raises InputError when a placement was made for another graph than the item's, or is none."""
+def program_of_plan(item: Item, placement: Placement) -> Item:
+    """The program that a placement is of: the item, or the item with its batch in as many parts as the plan has.
+
+    Args:
+      item: the program, whole or split.
+      placement: of it.
+
+    Raises:
+      InputError: the placement was made for another graph or another batch, or is none.
+    """
     arguments.instance_of("item", item, Item, "give what Item.from_function or Item.from_saved_model returns")
-    check_placement("placement", placement)
-    problem = placement.problem
-    if problem.fingerprint != item.fingerprint:
+    problem = check_placement("placement", placement).problem
+    if problem.fingerprint == item.fingerprint:
+        return item
+    splitting = problem.splitting
+    if splitting is None:
         raise InputError(
             f"the placement is for {problem.name!r} (fingerprint {problem.fingerprint[:12]}), but item "
             f"{item.name!r} has fingerprint {item.fingerprint[:12]}; search a placement for this item"
         )
+    if splitting.fingerprint != item.fingerprint:
+        raise InputError(
+            f"the placement is for {problem.name!r} with {splitting} (split from fingerprint "
+            f"{splitting.fingerprint[:12]}), but item {item.name!r}, of another graph or batch, has fingerprint "
+            f"{item.fingerprint[:12]}; split this item and search a placement for that"
+        )
+    result = split(item, splitting.parts, splitting.batch_statistics)
+    if result.fingerprint != problem.fingerprint:
+        raise InputError(
+            f"the placement is for {problem.name!r} with {splitting} as another version of tf_placer split it; search "
+            "it again"
+        )
+    return result
 
 
 # Device strings of a MetaGraphDef; nothing else in it changes.
@@ -200,9 +226,14 @@ def place_meta_graph(
 
     Raises:
       InputError: a function is called several times, and the plan has one of its ops in several places, which its one
-        body cannot say; or the plan decides more than devices.
+        body cannot say; or the plan has the batch in parts, or decides more than devices.
     """
     check_can_be_written(placement.decisions)
+    if placement.problem.splitting is not None:
+        raise InputError(
+            f"the plan is of {placement.problem.splitting}, and devices alone cannot say that of this graph; take what "
+            "apply_placement returns"
+        )
     placed = tf.compat.v1.MetaGraphDef()
     placed.CopyFrom(meta_graph)
     devices = placement.device_names

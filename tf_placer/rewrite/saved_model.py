@@ -31,7 +31,7 @@ from tf_placer.graph.reading.saved_model import (
 )
 from tf_placer.problem.placement import Placement, PlanFile
 from tf_placer.rewrite.functions import with_functions_renamed
-from tf_placer.rewrite.rewrite import apply_placement, check_placement
+from tf_placer.rewrite.rewrite import apply_placement, check_placement, program_of_plan
 from tf_placer.rewrite.signature_body import (
     SignatureCall,
     call_of,
@@ -142,10 +142,11 @@ def export_saved_model(
     Args:
       source: folder of the SavedModel; nothing of it is run.
       target: folder that is not there yet; it appears when it is complete, or not at all.
-      result: a placement for ``Item.from_saved_model(source, signature, batch_size)``, or a search's result with one;
-        or one of these for each of several signatures, by name.
+      result: a placement for ``Item.from_saved_model(source, signature, batch_size)`` or of its batch in parts
+        (``tf_placer.split``), or a search's result with one; or one of these for each of several signatures, by name.
       signature: the placed signature, where ``result`` is not a mapping.
-      batch_size: what the placements were made for; other sizes may be served.
+      batch_size: what the placements were made for; other sizes may be served, but not where the batch is in parts:
+        there TensorFlow refuses them.
       input_shapes, tags: as ``Item.from_saved_model`` was given them.
 
     Raises:
@@ -189,9 +190,10 @@ def export_placed(
             shared.add(name, plan)
     unplaced: dict[str, list[str]] = {}
     for name, placement in placements.items():
-        placed = apply_placement(items[name], placement)
+        item = program_of_plan(items[name], placement)
+        placed = apply_placement(item, placement)
         shared.add(name, placement.device_names)
-        unplaced[name] = _place(model, name, items[name], placed)
+        unplaced[name] = _place(model, name, item, placed)
     with appearing_whole(target) as unfinished:
         _copy(model.path, unfinished)
         for name in SAVED_MODEL_FILES:
@@ -284,7 +286,7 @@ def _place(model: SavedModel, signature: str, item: Item, placed: tf.compat.v1.G
     if call is None:
         add_graph(model, signature, item, placed)
     else:
-        unplaced = place_object_functions(model, signature, call, devices)
+        unplaced = place_object_functions(model, signature, call, devices, item.splitting is not None)
         replace_body(model, signature, call, item, placed)
         _place_objects(model, call, devices)
     for node in model.meta_graph.graph_def.node:

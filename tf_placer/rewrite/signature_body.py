@@ -105,7 +105,7 @@ _Site = dict[
 
 
 def place_object_functions(
-    model: SavedModel, signature: str, call: SignatureCall, devices: Mapping[str, str]
+    model: SavedModel, signature: str, call: SignatureCall, devices: Mapping[str, str], is_split: bool = False
 ) -> list[str]:
     """Gives the functions that a signature's function calls the devices of its plan, where an object has them, too.
 
@@ -116,6 +116,7 @@ def place_object_functions(
       signature: its name.
       call: ``call_of(model, signature)``.
       devices: op of the signature's program -> device.
+      is_split: its batch is in parts, so that functions, which have none, have few of its ops.
 
     Returns:
       Where in the objects functions are that run unplaced, wholly or in part, and that no other signature stands for:
@@ -133,7 +134,7 @@ def place_object_functions(
     if shared:
         functions.copy_for_others(body, called)
         mixed = {name for name in called if not functions.give_devices(name, sites[name], signature)}
-        unplaced |= {name for name in shared if functions.reached_from(name) & mixed}
+        unplaced |= {name for name in shared if is_split or functions.reached_from(name) & mixed}
     return functions.paths(unplaced)
 
 

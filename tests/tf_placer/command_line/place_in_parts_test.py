@@ -2,10 +2,14 @@
 
 import json
 import pathlib
+import warnings
 
+import keras
 import pytest
 
 from tf_placer.__main__ import run
+from tf_placer.base.arguments import InputError
+from tf_placer.command_line.source import Source
 
 SMALL = ["--workload=two_towers", "--cluster=p100x2", "--method=local_search", "--budget_evaluations=400"]
 
@@ -45,7 +49,6 @@ def test_so_many_parts_as_are_asked_for(
         (["--workload=two_towers", "--parts=0"], "whole number from 1 on, or auto"),
         (["--workload=two_towers", "--parts=two"], "whole number from 1 on, or auto"),
         (["--workload=two_towers", "--parts=100000"], "parts is 100000"),
-        (["--saved_model=.", "--parts=2"], "--parts=2 is given with --saved_model"),
     ],
 )
 def test_bad_input_is_one_line(
@@ -55,3 +58,54 @@ def test_bad_input_is_one_line(
     assert run(["place", *flags, "--cluster=p100x2", "--budget_evaluations=4", f"--out={out}"]) == 2
     assert message in capsys.readouterr().err
     assert not out.exists()
+
+
+SCRIPT = """
+import tensorflow as tf
+
+weight = tf.Variable(tf.ones([4, 4]))
+
+
+@tf.function
+def step(x):
+    return tf.reduce_mean(tf.nn.relu(x @ weight))
+
+
+x = tf.ones([8, 4])
+"""
+DEVICES = ["--cluster=p100x2", "--method=local_search", "--budget_evaluations=60"]
+
+
+def test_a_script_is_tried_in_parts(tmp_path: pathlib.Path) -> None:
+    script, out = tmp_path / "script.py", tmp_path / "out"
+    script.write_text(SCRIPT)
+    given = ["place", f"--script={script}:step", "--args=x", *DEVICES, f"--out={out}"]
+    assert run(given) == 0
+    told = json.loads((out / "summary.json").read_text())
+    assert {"data_parallel", "split"} & {*told["baselines"], told["written"]}
+    assert run([*given, "--parts=2"]) == 0
+    assert json.loads((out / "placement.json").read_text())["split"]["parts"] == 2
+
+
+def test_a_profiled_graph_has_nothing_to_split() -> None:
+    with pytest.raises(InputError, match="--parts=2 is given with --graph, which has no program"):
+        Source(graph="profiled.json", parts=2)
+
+
+def test_a_saved_model_is_split_where_that_is_asked_for(tmp_path: pathlib.Path) -> None:
+    model, out = tmp_path / "model", tmp_path / "out"
+    keras.Sequential([keras.Input([4]), keras.layers.Dense(4, "relu")]).export(model, verbose=False)
+    given = ["place", f"--saved_model={model}", "--batch_size=8", *DEVICES, f"--out={out}"]
+    assert run(given) == 0
+    assert "split" not in json.loads((out / "placement.json").read_text()), "it serves any batch"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # what reads the same variables runs unplaced
+        assert run([*given, "--parts=2"]) == 0
+    plan = json.loads((out / "placement.json").read_text())
+    assert plan["split"] | {"fingerprint": ""} == {
+        "fingerprint": "",
+        "batch": 8,
+        "parts": 2,
+        "batch_statistics": "whole",
+    }
+    assert (out / "saved_model").is_dir()

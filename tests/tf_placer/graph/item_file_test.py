@@ -14,6 +14,7 @@ from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.graph.item import Item, can_be_kept, item_bytes, read_item_file
 from tf_placer.problem.analytic_problem import analytic_problem
+from tf_placer.transform.split.split_batch import split
 
 
 def through_a_file(item, folder):
@@ -88,6 +89,12 @@ def test_stages_are_kept_and_a_file_from_before_has_none(small, tmp_path):
     del header["stages"]
     (tmp_path / "before").write_bytes(array_file_bytes("a tf_placer item", 1, header, arrays))
     assert_equal(small, read_item_file(tmp_path / "before"))
+
+
+def test_how_the_batch_is_in_parts_is_kept(small, tmp_path):
+    in_parts = split(small, 2)
+    assert in_parts.splitting.parts == 2
+    assert_equal(in_parts, through_a_file(in_parts, tmp_path))
 
 
 def test_an_op_is_of_the_first_stage_that_is_found_in_its_name(small, tmp_path):

@@ -7,15 +7,22 @@ import pytest
 
 from tests.tf_placer.problem.small_problems import branches_problem
 from tests.tf_placer.search.other_machine import OtherMachine
+from tf_placer import workloads
+from tf_placer.calibration.build_problem import build_problem
 from tf_placer.calibration.refit import Correction
+from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RaceFailed
-from tf_placer.planning.live import LiveConfig, search_live
+from tf_placer.planning.in_parts import InParts
+from tf_placer.planning.live import LiveConfig, live_parts, search_live
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement
+from tf_placer.problem.problem import Problem
 from tf_placer.search.known import Budget
 from tf_placer.search.search import search
 from tf_placer.search.shortest import NothingFits
+from tf_placer.transform.split.plans import data_parallel_plan
+from tf_placer.transform.split.split_batch import split_program
 from tf_placer.workers.local_workers import WorkerError
 
 
@@ -181,3 +188,72 @@ def test_method_single_only_measures_the_devices(problem):
     found = live(problem, OtherMachine(problem), "single")
     assert [trial.name for trial in found.trials] == ["single", "single"]
     assert found.written.name == "single"
+
+
+# The batch in parts.
+
+
+@pytest.fixture(scope="module")
+def towers() -> InParts:
+    """Two layers on two K40s, whole and with the batch in two."""
+    cluster = Cluster.preset("k40x2")
+    item = workloads.build("dense_small")
+    program = split_program(item, 2)
+    whole, split = (slower(build_problem(one, cluster), 10_000) for one in (item, program.item))
+    return InParts(program, whole, split, data_parallel_plan(program, split, (0, 1)))
+
+
+def live_in_parts(towers: InParts, truth: Problem, make_parts, **more):
+    found = dataclasses.replace(towers, problem=truth)
+    return search_live(
+        towers.whole,
+        OtherMachine(towers.whole, **more),
+        "local_search",
+        Budget(evaluations=120),
+        config=LiveConfig(rounds=15),
+        make_parts=make_parts or (lambda: found),
+    )
+
+
+def slower(problem: Problem, times: float) -> Problem:
+    return dataclasses.replace(problem, compute_ns=(problem.compute_ns * times).astype(np.int64))
+
+
+def test_plans_of_the_batch_in_parts_are_measured_raced_and_recommended(towers):
+    found = live_in_parts(towers, slower(towers.problem, 0.1), None)
+    assert found.written.name in ("split", "data_parallel")
+    assert found.written.is_raced and found.named("single").is_raced
+    assert found.parts == 2 and found.item is towers.program.item
+    assert found.placement.problem.splitting.parts == 2
+    assert found.problem.fingerprint == towers.problem.fingerprint
+    assert [one.is_raced for one in found.trials if one.name == "data_parallel"] == [True]
+    of_parts = [one for one in found.searches if one.placement.problem.splitting is not None]
+    assert [one.method for one in of_parts] == ["local_search"] * 3
+    for trial in found.trials:
+        assert trial.simulated_s is not None
+
+
+def test_where_the_batch_whole_is_faster_that_is_recommended(towers):
+    found = live_in_parts(towers, slower(towers.problem, 100), None)
+    assert found.parts == 1 and found.problem.splitting is None
+    assert found.best_split is not None and found.best_split.measured_s > found.written.measured_s
+
+
+def test_why_the_batch_is_whole_is_told(towers):
+    found = live_in_parts(towers, towers.problem, lambda: "it has no batch")
+    assert found.why_not_split == "The batch is not split: it has no batch."
+    assert found.best_split is None
+
+
+def test_nothing_is_split_after_ctrl_c_in_a_search(towers, monkeypatch):
+    def interrupted(*given, **more):
+        return dataclasses.replace(search(*given, **more), interrupted=True)
+
+    monkeypatch.setitem(search_live.__globals__, "search", interrupted)
+    found = live_in_parts(towers, towers.problem, None)
+    assert found.best_split is None and found.search.interrupted
+
+
+def test_a_method_that_does_not_search_splits_nothing():
+    names = [part.name for part in live_parts("single", 3, tries_parts=True)]
+    assert "splitting the batch into parts" not in names

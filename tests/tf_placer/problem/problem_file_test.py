@@ -12,6 +12,7 @@ from tf_placer.base.files import array_file_bytes, read_array_file
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import Link
 from tf_placer.costs.op_work import OpWork, WorkClass
+from tf_placer.graph.splitting import Splitting
 from tf_placer.problem.problem import Problem
 
 KIND = "a tf_placer problem"
@@ -37,6 +38,7 @@ def full_of_everything() -> Problem:
         work=OpWork(np.arange(12) / 3, np.full(12, 1e18), np.ones(12)),
         alias_of_tensor=first_alias(problem),
         stage_of_op=np.arange(12) - 1,
+        splitting=Splitting("0f", 12, 2, "whole"),
     )
 
 

@@ -36,7 +36,17 @@ class OtherMachine:
             tuple("too large" if one else "" for one in failed),
         )
 
-    def race(self, plans, rounds=20):
+    def of_form(self, item, problem):
+        """Another form of the program, whose truth is that problem's simulator."""
+        return OtherMachine(problem)
+
+    def program(self, plan):
+        """A plan for ``race``, with the machine that times it."""
+        return self, plan
+
+    def race(self, plans, rounds=20, beside=()):
         if self._race_error:
             raise self._race_error
-        return np.stack([self._times(plans) for _ in range(rounds)], axis=1).tolist()
+        own = np.stack([self._times(plans) for _ in range(rounds)], axis=1).tolist()
+        others = [[float(machine._times(plan)[0]) for _ in range(rounds)] for machine, plan in beside]
+        return [*own, *others]

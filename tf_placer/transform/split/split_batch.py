@@ -17,6 +17,7 @@ from tf_placer.graph.cleaning.clean import default_attributes, topological_order
 from tf_placer.graph.cleaning.prune import prune
 from tf_placer.graph.item import Item
 from tf_placer.graph.sizes.output_specs import output_specs
+from tf_placer.graph.splitting import Splitting
 from tf_placer.transform import BATCH_STATISTICS
 from tf_placer.transform.split.propagate import Program, States, Tensor, propagate
 from tf_placer.transform.split.states import Batch, Part
@@ -140,7 +141,8 @@ def split_program(item: Item, parts: int, batch_statistics: str = "whole") -> Sp
     writer = Writer(program, states)
     writer.write()
     names = item.index.names
-    result, origin_of = _as_item(item, writer)
+    splitting = Splitting(item.fingerprint, states.batch.size, parts, batch_statistics)
+    result, origin_of = _as_item(item, writer, splitting)
     return SplitProgram(
         item=result,
         origin_of=origin_of,
@@ -223,7 +225,7 @@ def _bytes_in_parts(program: Program, states: States) -> tuple[int, int]:
     return in_parts, total
 
 
-def _as_item(item: Item, writer: Writer) -> tuple[Item, dict[str, str]]:
+def _as_item(item: Item, writer: Writer, splitting: Splitting) -> tuple[Item, dict[str, str]]:
     fetches = tuple(_whole_text(item, writer, text) for text in item.fetches)
     program = graphs.Program(
         graph_def=graphs.with_nodes(item.graph_def, writer.nodes),
@@ -250,6 +252,7 @@ def _as_item(item: Item, writer: Writer) -> tuple[Item, dict[str, str]]:
         requested_devices={name: requested[old] for name, old in origin_of.items() if old in requested},
         host_captures=item.host_captures,
         stages=item.stages,
+        splitting=splitting,
     )
     _keep_stages(item, result, origin_of)
     return result, origin_of
