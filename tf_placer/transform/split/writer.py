@@ -191,9 +191,25 @@ class Writer:
         where = self.constant(np.asarray(axes, np.int32), f"{name}/axes")
         return self.node(op_type, name, [value, where], {"T": dtype, "Tidx": tf.int32}, copy)
 
-    def packed(self, values: Sequence[str], dtype: tf.DType) -> str:
+    def packed(self, values: Sequence[str], dtype: tf.DType, copy: int | None = None) -> str:
         """Writes one tensor of tensors of a shape, along a new first axis."""
-        return self.node("Pack", self._below(None, "Pack"), values, {"T": dtype}, numbers={"N": len(values)})
+        name = self._below(copy, "Pack")
+        return self.node("Pack", name, values, {"T": dtype}, copy, numbers={"N": len(values)})
+
+    def normalized(self, inputs: Sequence[str], copy: int) -> str:
+        """Writes a normalization of inference, of floats, as the op that is being written has it.
+
+        Args:
+          inputs: images, scale, offset, mean, variance.
+          copy: which copy it belongs to.
+        """
+        types = {"T": tf.float32, "U": tf.float32}
+        found = self.node("FusedBatchNormV3", self._below(copy, "along"), inputs, types, copy)
+        node, source = self.nodes[-1], self._index.graph_def.node[self._op]
+        node.attr["is_training"].b = False
+        for attribute in ("epsilon", "data_format"):
+            node.attr[attribute].CopyFrom(source.attr[attribute])
+        return found
 
     def reshape(self, value: str, shape: Sequence[int], dtype: tf.DType, copy: int | None = None) -> str:
         """Writes a reshape to a known shape."""
