@@ -135,8 +135,8 @@ class Study:
       source: where published numbers are from; with it the page is a table, without it of curves.
       published_as: name of a candidate, or ``ONE_ACCELERATOR`` -> column of the paper that it is compared with.
       notes: name of a row -> why its order is not the paper's.
-      about: a sentence or two below the title; of curves, as are the next three.
-      window: samples that are an agent's first and last ones.
+      about: a sentence or two below the title; a table need not have it.
+      window: samples that are an agent's first and last ones; of curves, as are the next two.
       against: the candidate that all are compared with seed by seed; "" is none.
       towards: the candidate whose mean best the others are timed to; "" is none.
       quick_evaluations: of a quick study; 0 is a tenth.
