@@ -83,8 +83,9 @@ def _check(name: str, value: object) -> None:
             raise InputError("there is no such file; give the page to read")
         elif name == "picture" and not pathlib.Path(str(value)).parent.is_dir():
             raise InputError("there is no such folder; give a file in one that there is")
-        elif name == "method":
-            methods.find(str(value))
+        elif name in ("method", "methods"):
+            for method in _words(value):
+                methods.find(method)
         elif name == "cluster":
             preset_path(str(value))
         elif name == "sizes":

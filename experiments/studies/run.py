@@ -13,6 +13,7 @@ from absl import flags
 from experiments.studies import curves_page, table_page
 from experiments.studies.cells import Filled, fill
 from experiments.studies.study import STUDIES, Study, read_study
+from tf_placer.base.arguments import InputError
 from tf_placer.base.files import reserved
 
 COMPLETE, INTERRUPTED = 0, 1
@@ -20,7 +21,7 @@ _CURVES, _TABLES = ("docs/results", "out/results"), ("docs/results/papers", "out
 
 
 def define_flags(module: str, is_table: bool = False) -> None:
-    """Defines ``--out`` and ``--quick``, the flags of every study.
+    """Defines ``--out`` and ``--quick``, the flags of every study, and what thins a table of a paper.
 
     Args:
       module: ``__name__`` of the program that has them.
@@ -30,6 +31,14 @@ def define_flags(module: str, is_table: bool = False) -> None:
     own = {"module_name": sys.argv[0] if module == "__main__" else module}
     flags.DEFINE_string("out", None, f"Folder for the results; {full}, or {quick} with --quick.", **own)
     flags.DEFINE_bool("quick", False, "Small programs, few evaluations, one or two seeds.", **own)
+    if is_table:
+        flags.DEFINE_integer("seeds", 0, "Only so many of the table's seeds; 0 is all.", lower_bound=0, **own)
+        flags.DEFINE_list(
+            "methods",
+            [],
+            "Only these of the table's columns, by the name of their method; none is all.",
+            **own,
+        )
 
 
 def program(module: str, study: str) -> Callable[[list[str]], None]:
@@ -46,10 +55,17 @@ def run_study(path: pathlib.Path, command: str) -> None:
       command: what makes the page in full.
 
     Raises:
-      InputError: a name in the file is unknown.
+      InputError: a name in the file or in ``--methods`` is unknown.
     """
     study, out = read_study(path), flags.FLAGS.out
     full, quick = _TABLES if study.is_table else _CURVES
+    if study.is_table and (flags.FLAGS.seeds or flags.FLAGS.methods):
+        try:
+            study = study.thinned(flags.FLAGS.seeds, flags.FLAGS.methods)
+        except InputError as error:
+            raise InputError(f"--methods={','.join(flags.FLAGS.methods)}: {error}") from None
+        command += f" --seeds={flags.FLAGS.seeds}" if flags.FLAGS.seeds else ""
+        command += f" --methods={','.join(flags.FLAGS.methods)}" if flags.FLAGS.methods else ""
     if flags.FLAGS.quick:
         study, command = study.quick(), f"{command} --quick"
     # Each search traces a learner of its own, which TensorFlow takes for an oversight.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import pathlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -135,8 +135,8 @@ class Study:
       source: where published numbers are from; with it the page is a table, without it of curves.
       published_as: name of a candidate, or ``ONE_ACCELERATOR`` -> column of the paper that it is compared with.
       notes: name of a row -> why its order is not the paper's.
-      about: a sentence or two below the title; of curves, as are the next three.
-      window: samples that are an agent's first and last ones.
+      about: a sentence or two below the title; a table need not have it.
+      window: samples that are an agent's first and last ones; of curves, as are the next two.
       against: the candidate that all are compared with seed by seed; "" is none.
       towards: the candidate whose mean best the others are timed to; "" is none.
       quick_evaluations: of a quick study; 0 is a tenth.
@@ -215,6 +215,33 @@ class Study:
             for name in one.only:
                 if name not in [row.name for row in self.rows]:
                     raise InputError(f"candidate {one.name!r} is run on {name!r}, which is no row; give one")
+
+    def thinned(self, num_seeds: int = 0, names: Sequence[str] = ()) -> Study:
+        """The same problems and budget with fewer searches.
+
+        Args:
+          num_seeds: how many of the seeds, from the first; 0 is all.
+          names: of the candidates that stay, in any order; none is all.
+
+        Raises:
+          InputError: a name is no candidate's.
+        """
+        known = [one.name for one in self.candidates]
+        _check_known("candidate", known, names)
+        kept = [name for name in known if name in names or not names]
+        rows = [
+            dataclasses.replace(row, settings={name: of for name, of in row.settings.items() if name in kept})
+            for row in self.rows
+        ]
+        return dataclasses.replace(
+            self,
+            seeds=self.seeds[: num_seeds or None],
+            rows=tuple(rows),
+            candidates=tuple(one for one in self.candidates if one.name in kept),
+            published_as={
+                name: column for name, column in self.published_as.items() if name in (*kept, ONE_ACCELERATOR)
+            },
+        )
 
     def quick(self) -> Study:
         """Fewer evaluations and seeds, and for each row what stands for it; rows without that are left out.

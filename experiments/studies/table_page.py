@@ -89,6 +89,7 @@ def as_markdown(study: Study, rows: Sequence[Filled], command: str) -> str:
         "",
         "Step times are simulated, so they are not the paper's; what can be compared is who fits and who is faster.",
         *_fidelity(study),
+        *(["", study.about] if study.about else []),
     ]
     if len(rows) < len(study.rows):
         lines += ["", f"Not complete: {len(rows)} of {len(study.rows)} rows are done."]

@@ -24,6 +24,7 @@ OF_NAME = {
     "figures": ("FILE/figures.json",),
     "leave_out": ("gnmd", "gnmt,wavenett"),
     "method": ("hpd",),
+    "methods": ("hpd", "hdp,hpd"),
     "out": ("FILE", "FILE/out", "FILE/out.npz"),
     "page": ("nowhere.md",),
     "picture": ("nowhere/picture.png", "FILE/picture.png"),

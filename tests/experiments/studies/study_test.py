@@ -178,6 +178,22 @@ def test_a_quick_table_is_a_tenth_on_what_stands_for_the_rows(tmp_path):
     assert quick.columns == ()
 
 
+def test_a_thinned_table_has_the_first_seeds_and_the_named_methods_of_the_same_problems(tmp_path):
+    text = TABLE.replace(
+        "RL = 2.5, Other = 1 }", "RL = 2.5, Other = 1 }\nsettings = { random = { batch = 2 } }"
+    )
+    full = read(tmp_path, text)
+    thin = full.thinned(1, ["single"])
+    assert (thin.seeds, [one.name for one in thin.candidates]) == ((3,), ["single"])
+    assert (thin.evaluations, thin.cap_s, thin.columns) == (full.evaluations, full.cap_s, full.columns)
+    assert thin.published_as == {"one_accelerator": "GPU"}  # the column of random is the paper's alone
+    assert [dict(row.settings) for row in thin.rows] == [{}, {}]
+    assert [one.name for one in full.thinned(names=["random", "single"]).candidates] == ["single", "random"]
+    assert full.thinned() == full
+    with pytest.raises(InputError, match="it has no candidate 'rndom'; did you mean 'random'"):
+        full.thinned(0, ["rndom"])
+
+
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [

@@ -43,6 +43,12 @@ def test_a_note_stands_below_what_it_explains_and_a_table_that_goes_on_says_so()
     assert not any(line.startswith("Not complete") for line in lines())
 
 
+def test_what_a_table_says_about_itself_stands_above_its_rows():
+    page = lines(dataclasses.replace(PAPER, about="One row moved."))
+    assert page.index("One row moved.") < page.index("## Step time over the best known")
+    assert len(page) == len(lines()) + 2
+
+
 def test_a_column_that_is_a_method_with_settings_says_so():
     variant = Candidate("local_search", "memetic", settings={"chains": 1, "levels": 2})
     candidates = (*PAPER.candidates[:2], variant, PAPER.candidates[3])
