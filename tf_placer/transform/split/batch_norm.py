@@ -52,7 +52,8 @@ def normalization(op: OpStates, argument: str = "") -> Split:
         ]
         means, variances = ([pair[which] for pair in merged] for which in (0, 1))
         mean, variance = merged[0]
-        unbiased = writer.binary("Mul", variance, count / max(count - 1, 1), single)
+        unbiased = writer.binary("Mul", variance, count, single)
+        unbiased = writer.binary("RealDiv", unbiased, max(count - 1, 1), single)
         factor = op.attr("exponential_avg_factor").f if "exponential_avg_factor" in op.node.attr else 1.0
         handed = [
             new if factor == 1.0 else _blended(writer, old, new, factor, single)
@@ -71,14 +72,16 @@ def _merged(writer: Any, own: Sequence[str], counts: Sequence[int], copy: int) -
     def average(values: str) -> str:
         if len(set(counts)) == 1:
             return str(writer.reduce("Mean", values, [0], single, copy))
-        weighted = writer.binary("Mul", values, rows / sum(counts), single, copy)
-        return str(writer.reduce("Sum", weighted, [0], single, copy))
+        weighted = writer.binary("Mul", values, rows, single, copy)
+        total = writer.reduce("Sum", weighted, [0], single, copy)
+        return str(writer.binary("RealDiv", total, sum(counts), single, copy))
 
     means, variances = (writer.packed([f"{one}:{output}" for one in own], single, copy) for output in (1, 2))
     mean = average(means)
     apart = writer.binary("SquaredDifference", means, mean, single, copy)
-    # The fused op gives variance divided by one less, at least by one.
-    within = writer.binary("Mul", variances, np.maximum(rows - 1, 1) / rows, single, copy)
+    # The fused op gives variance divided by one less, at least by one. Numbers of examples are exact, their ratios not.
+    within = writer.binary("Mul", variances, np.maximum(rows - 1, 1), single, copy)
+    within = writer.binary("RealDiv", within, rows, single, copy)
     return mean, average(writer.binary("AddV2", within, apart, single, copy))
 
 
@@ -117,7 +120,7 @@ def normalization_gradient(op: OpStates, argument: str = "") -> Split:
             scale, mean, variance = inputs[2:5]
             deviation = writer.binary("AddV2", variance, op.attr("epsilon").f, single, c)
             factor = writer.binary("Mul", scale, writer.unary("Rsqrt", deviation, single, c), single, c)
-            factor = writer.binary("Mul", factor, -1 / count, single, c)
+            factor = writer.binary("RealDiv", factor, -count, single, c)
             # Every copy adds the sums of all by itself: they cross once, and no answer is waited for.
             total, shift = (_total(writer, [f"{part}:{output}" for part in own], c) for output in (1, 2))
             slope, constant = (writer.binary("Mul", sums, factor, single, c) for sums in (total, shift))
