@@ -29,7 +29,7 @@ from colocation.tensorflow_internals import (
     untraced,
 )
 from tf_placer.automatic.config import AutoPlaceConfig
-from tf_placer.automatic.kept_plans import keep
+from tf_placer.automatic.plan import keep
 from tf_placer.automatic.signature import Signature, is_tracing, placed_signature
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError

@@ -170,12 +170,6 @@ class RuntimeEvaluator:
           InputError: the cluster is not live, the problem was built from another graph, or the program needs this
             process (``Item.why_not_standalone``).
         """
-        arguments.instance_of(
-            "item", item, Item, "give what Item.from_function or Item.from_saved_model returns"
-        )
-        arguments.instance_of(
-            "problem", problem, Problem, "give what tf_placer.build_problem returns for the item"
-        )
         arguments.instance_of("config", config, RuntimeConfig, "give a RuntimeConfig")
         _check_can_be_timed(item, problem)
         self._item = self._as_it_is = item
@@ -218,9 +212,15 @@ class RuntimeEvaluator:
           problem: built from it, on the same cluster.
 
         Raises:
-          InputError: as the constructor.
+          InputError: as the constructor, or the cluster is another.
         """
         _check_can_be_timed(item, problem)
+        mine, its = ([device.name for device in one.cluster.devices] for one in (self._problem, problem))
+        if its != mine:
+            raise InputError(
+                f"problem {problem.name!r} is on cluster {problem.cluster.name!r} and these workers are "
+                f"{self._problem.cluster.name!r}; build it on the same cluster"
+            )
         other = copy.copy(self)
         other._item, other._problem, other._incumbent_s = item, problem, []
         return other
@@ -532,6 +532,10 @@ class RuntimeEvaluator:
 
 
 def _check_can_be_timed(item: Item, problem: Problem) -> None:
+    arguments.instance_of("item", item, Item, "give what Item.from_function or Item.from_saved_model returns")
+    arguments.instance_of(
+        "problem", problem, Problem, "give what tf_placer.build_problem returns for the item"
+    )
     if problem.fingerprint != item.fingerprint:
         raise InputError(
             f"problem {problem.name!r} ({problem.num_ops} ops) is not about item {item.name!r} "

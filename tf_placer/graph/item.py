@@ -97,6 +97,8 @@ class Item:
             raise InputError(
                 f"outputs has {len(self.outputs)} entries; give one for each of {self.index.num_ops} ops"
             )
+        if self.splitting is not None:
+            arguments.instance_of("splitting", self.splitting, Splitting, "give a Splitting, or None")
         for pattern in arguments.items_of("stages", self.stages, str, "give a tuple of regular expressions"):
             try:
                 re.compile(pattern)

@@ -305,6 +305,8 @@ class Problem:
         if self.work is not None:
             arguments.instance_of("work", self.work, OpWork, "give an OpWork, or None")
             check_length("work", self.work.flops, self.num_ops)
+        if self.splitting is not None:
+            arguments.instance_of("splitting", self.splitting, Splitting, "give a Splitting, or None")
         object.__setattr__(self, "alias_of_tensor", checked_aliases(self.alias_of_tensor, arrays))
         object.__setattr__(self, "stage_of_op", checked_stages(self.stage_of_op, self.num_ops))
 

@@ -89,7 +89,7 @@ def of_evaluators(scene: Scene) -> dict[str, Row]:
         "RuntimeEvaluator.program": Row(
             runtime.program, lambda: {"device_of_unit": one}, {"device_of_unit": plans}
         ),
-    } | _of_what_they_take_and_give()
+    } | _of_what_they_take_and_give(scene)
 
 
 def _not_for_the_runtime(rows: np.ndarray, num_ops: int) -> tuple[Told, ...]:
@@ -100,9 +100,13 @@ def _not_for_the_runtime(rows: np.ndarray, num_ops: int) -> tuple[Told, ...]:
     )
 
 
-def _of_what_they_take_and_give() -> dict[str, Row]:
+def _of_what_they_take_and_give(scene: Scene) -> dict[str, Row]:
     whole = (-1, 1.5, "a", True)
+    forms = {"item": (3, scene.other_item), "problem": (3, scene.two, Told(scene.problem, "cluster"))}
     return {
+        "RuntimeEvaluator.of_form": Row(
+            scene.runtime.of_form, lambda: {"item": scene.item, "problem": scene.live_problem}, forms
+        ),
         "RuntimeConfig": Row(
             RuntimeConfig,
             lambda: {"keep": 2},

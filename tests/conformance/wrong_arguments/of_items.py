@@ -32,6 +32,7 @@ def of_items(scene: Scene) -> dict[str, Row]:
                     ("feeds", "fetches", "control_outputs", "variables", "host_captures"), (3, "a", [3])
                 ),
                 "requested_devices": (3, "a", ["a"]),
+                "splitting": (3, "a", {"parts": 2}),
                 "stages": (3, "a", [3], Told(("layer_(",), "regular expression")),
             },
         ),

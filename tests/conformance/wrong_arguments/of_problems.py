@@ -144,6 +144,7 @@ def _by_hand(scene: Scene) -> dict[str, Row]:
                 "estimated_sizes": (3, "a", ["a"]),
                 "work": (3, "a", [1, 1], OpWork([1], [1], [1])),
                 "alias_of_tensor": ([0], [-2], [9], [0.5], "a", [[0]], [0, 0]),
+                "splitting": (3, "a", {"parts": 2}),
                 "stage_of_op": ([-2, 0], [0], [0.5, 1], "a", [[0]]),
             },
         ),

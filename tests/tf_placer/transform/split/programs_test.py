@@ -12,26 +12,14 @@ from experiments.studies.random_steps import RandomStep
 from tests.equivalence.building import build
 from tests.equivalence.operations import program_of_seed
 from tests.tf_placer.transform.split import faults
+from tests.tf_placer.transform.split.steps import complaints, item_of_step
 from tf_placer import workloads
 from tf_placer.base.arguments import InputError
 from tf_placer.graph.item import Item
 from tf_placer.transform.split import split, split_program
-from tf_placer.transform.split.equality import differences, lost_order, run_lifted
+from tf_placer.transform.split.equality import differences, run_lifted
 
 BATCHES = (2, 3, 5, 6, 7, 8)
-
-
-def complaints(item: Item, parts: int, found=None) -> list[str]:
-    found = split_program(item, parts) if found is None else found
-    return differences(run_lifted(item), run_lifted(found.item)) + lost_order(
-        item, found.item, found.origin_of
-    )
-
-
-def item_of_step(seed: int, batch: int, layers: list[str], loss: str, update: str) -> Item:
-    step = RandomStep(seed, batch)
-    step.layers, step.loss, step.update = layers, loss, update
-    return Item.from_function(step.function(), *step.arguments)
 
 
 def random_item(seed: int) -> tuple[Item, int, str]:

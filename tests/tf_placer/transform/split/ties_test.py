@@ -7,7 +7,7 @@ from unittest import mock
 import pytest
 import tensorflow as tf
 
-from tests.tf_placer.transform.split.programs_test import complaints, item_of_step
+from tests.tf_placer.transform.split.steps import complaints, item_of_step
 from tf_placer.graph.item import Item
 from tf_placer.transform.split import rules, split_program
 from tf_placer.transform.split.split_batch import SplitProgram

@@ -1,0 +1,21 @@
+"""Random training steps, and how far a split one is from the step."""
+
+from __future__ import annotations
+
+from experiments.studies.random_steps import RandomStep
+from tf_placer.graph.item import Item
+from tf_placer.transform.split import split_program
+from tf_placer.transform.split.equality import differences, lost_order, run_lifted
+
+
+def complaints(item: Item, parts: int, found=None) -> list[str]:
+    found = split_program(item, parts) if found is None else found
+    return differences(run_lifted(item), run_lifted(found.item)) + lost_order(
+        item, found.item, found.origin_of
+    )
+
+
+def item_of_step(seed: int, batch: int, layers: list[str], loss: str, update: str) -> Item:
+    step = RandomStep(seed, batch)
+    step.layers, step.loss, step.update = layers, loss, update
+    return Item.from_function(step.function(), *step.arguments)
