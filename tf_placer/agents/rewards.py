@@ -230,33 +230,6 @@ def square_root_reward(
     return tf.where(valid, -tf.sqrt(tf.cast(runtime_s / reference_s, tf.float32)), failing_reward)
 
 
-def penalized_reward(
-    reward: tf.Tensor,
-    valid: tf.Tensor,
-    excess: tf.Tensor,
-    crossing: tf.Tensor,
-    excess_penalty: float,
-    crossing_penalty: float,
-) -> tf.Tensor:
-    """R - w_c crossing, and where the placement does not run R - w_c crossing - w_e excess.
-
-    Departure from the papers, whose failing reward is the same however far a placement is from fitting: with a slope,
-    samples of which none fits say where less is too much.
-
-    Args:
-      reward: [B] R, of the time alone.
-      valid: [B] bool, False where the placement does not run.
-      excess: [B] share of the bytes that devices cannot hold.
-      crossing: [B] share of the bytes that cross.
-      excess_penalty: w_e >= 0.
-      crossing_penalty: w_c >= 0.
-
-    Returns:
-      [B] float32.
-    """
-    return reward - crossing_penalty * crossing - tf.where(valid, 0.0, excess_penalty * excess)
-
-
 def gains(values: tf.Tensor) -> tf.Tensor:
     """r_t = v_{t+1} - v_t: the drop of the time at each step, where values rise as times fall (Addanki et al. 2019).
 

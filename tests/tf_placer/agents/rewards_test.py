@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from tf_placer.agents.rewards import discounted_returns, gains, penalized_reward, square_root_reward
+from tf_placer.agents.rewards import discounted_returns, gains, square_root_reward
 
 
 def test_rewards_by_hand():
@@ -25,19 +25,6 @@ def test_the_reward_does_not_depend_on_the_unit_of_time():
 def test_a_failure_without_a_time_is_still_a_reward():
     times = tf.constant([float("nan"), float("inf")])
     assert square_root_reward(times, tf.constant([False, False]), 1.0, -7.0).numpy().tolist() == [-7.0, -7.0]
-
-
-def test_penalties_by_hand():
-    rewards = penalized_reward(
-        tf.constant([-1.0, -2.0, -2.0]),
-        tf.constant([True, False, False]),
-        excess=tf.constant([0.5, 0.25, 0.5]),
-        crossing=tf.constant([0.5, 0.0, 1.0]),
-        excess_penalty=4.0,
-        crossing_penalty=0.5,
-    )
-    # -1 - 0.5 * 0.5: it runs, so what it seems to exceed costs nothing; -2 - 4 * 0.25; -2 - 4 * 0.5 - 0.5 * 1
-    np.testing.assert_allclose(rewards, [-1.25, -3.0, -4.5])
 
 
 def test_a_step_gains_what_the_value_rises():

@@ -18,7 +18,7 @@ from tf_placer.search import methods
 from tf_placer.search.search import search
 
 CONFIG = HdpConfig(
-    num_groups=8, placer_hidden=8, grouper_hidden=8, landmarks=4, imitation_steps=20,
+    num_groups=8, placer_hidden=8, grouper_hidden=8, landmarks=4,
     groupings=1, placements=8, incumbent=False,
     learning_rate=1e-2, noise_updates=5, entropy_updates=5, valid_only_after=3,
 )  # fmt: skip

@@ -26,7 +26,7 @@ from tf_placer.search.shortest import JOURNAL, NothingFits
 
 PROBLEM = branches_problem(3, 4)
 CONFIG = HdpConfig(
-    num_groups=6, placer_hidden=8, grouper_hidden=8, landmarks=4, imitation_steps=20,
+    num_groups=6, placer_hidden=8, grouper_hidden=8, landmarks=4,
     groupings=1, placements=8, incumbent=False,
     learning_rate=1e-2, noise_updates=5, entropy_updates=5, valid_only_after=3,
 )  # fmt: skip

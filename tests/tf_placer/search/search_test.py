@@ -53,7 +53,6 @@ SMALL_HDP = HdpConfig(
     placer_hidden=8,
     grouper_hidden=8,
     landmarks=4,
-    imitation_steps=20,
     groupings=1,
     placements=16,
     incumbent=False,

@@ -43,8 +43,6 @@ class HdpConfig(Settings):
       grouper_hidden: width of the Grouper's hidden layer.
       type_embedding: width of the op-type embedding.
       landmarks: units to which every unit's distance is a feature.
-      imitation_steps: Adam steps that fit the Grouper's network to the groups of the beginning (paper: 0).
-      imitation_rate: their learning rate.
       grouper_sharpness: factor on the Grouper's last layer before it learns by reward.
       start_probability: how often an untrained Placer chooses each group's device of the plan that it starts
         from; 0 leaves it unbiased (paper).
@@ -78,8 +76,6 @@ class HdpConfig(Settings):
       noise_updates: updates until the noise is off.
       valid_only_after: updates after which only placements that run may teach.
       failing_reward: reward of a placement that does not run, below 0.
-      excess_penalty: what is taken from it for each share of the bytes that devices cannot hold (paper: 0).
-      crossing_penalty: what is taken from a reward for each share of the bytes that cross (paper: 0).
       group_order: the order in which the Placer comes by the groups, one of ``group_order.ORDERS``.
 
     Raises:
@@ -93,8 +89,6 @@ class HdpConfig(Settings):
     grouper_hidden: int = setting(64, least=1)
     type_embedding: int = setting(20, least=1)
     landmarks: int = setting(32, paper=0, least=0)
-    imitation_steps: int = setting(0, least=0)
-    imitation_rate: float = setting(1e-2, least=0)
     grouper_sharpness: float = setting(0.1, paper=1.0, above=0)
     start_probability: float = setting(0.5, paper=0.0, least=0, below=1)
     placer_hidden: int = setting(64, paper=256, least=1, even=True)
@@ -124,8 +118,6 @@ class HdpConfig(Settings):
     noise_updates: int = setting(500, least=0)
     valid_only_after: int = setting(500, least=0)
     failing_reward: float = setting(-10.0, below=0)
-    excess_penalty: float = setting(0.0, least=0)
-    crossing_penalty: float = setting(0.0, least=0)
     group_order: str = setting("as_cut", words=ORDERS)
 
     def __post_init__(self) -> None:

@@ -65,7 +65,7 @@ class HdpStart:
     """Plan that an untrained policy leans to.
 
     Attributes:
-      groups: that the Grouper imitates.
+      groups: that the Grouper begins with.
       device_of_group: [G'] int32, what the Placer prefers; legal.
     """
 
@@ -86,7 +86,7 @@ def hdp_groups(problem: Problem, config: HdpConfig) -> Groups:
 def hdp_start(problem: Problem, config: HdpConfig, plans: np.ndarray, simulate: SimulateFn) -> HdpStart:
     """The plan of plans [K, U] that is fastest once every group is on one device (``Groups.best_of``)."""
     groups = hdp_groups(problem, config)
-    if config.imitation_steps or config.group_probability:
+    if config.group_probability:
         return HdpStart(groups, groups.best_of(plans, simulate))
     # The Grouper then begins with groups of its own, all of a class alike: in the first one.
     first = np.searchsorted(groups.class_of_group, groups.class_of_group).astype(np.int32)

@@ -23,12 +23,10 @@ from tf_placer.agents.hdp.policy import (
 )
 from tf_placer.agents.learner import PolicyLearner, Proposal, WarmStart, adam, descend, executed_times
 from tf_placer.agents.losses import EntropySteering
-from tf_placer.agents.placement_bytes import crossing_share, excess_share, placement_bytes
 from tf_placer.agents.rewards import (
     MovingAverageBaseline,
     above_quantile,
     elites,
-    penalized_reward,
     standardized_advantage,
 )
 from tf_placer.base import masked
@@ -372,13 +370,12 @@ class HdpLearner(PolicyLearner):
         if policy is None:
             # A problem of more kinds of units than groups has more groups.
             policy = HdpPolicy(config, seed, max(config.num_groups, groups))
-            policy.imitate(inputs, start.group_of_unit)
+            policy.grouper.sharpen(config.grouper_sharpness)
         elif policy.num_groups < groups:
             raise InputError(
                 f"policy has {policy.num_groups} groups and problem {problem.name!r} needs {groups}; give a policy "
                 "with at least as many"
             )
-        penalizes = config.excess_penalty > 0 or config.crossing_penalty > 0
         super().__init__(
             "hdp_learner",
             policy,
@@ -386,7 +383,6 @@ class HdpLearner(PolicyLearner):
             warm_start,
             [seed, 0x4D5],
             inputs=inputs,
-            bytes=placement_bytes(problem) if penalizes else None,
             first_group=tf.constant(start.group_of_unit),
         )
         self.start = start
@@ -421,7 +417,7 @@ class HdpLearner(PolicyLearner):
     def _update(self, actions: Executed, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
         noise, _ = self._noise(self._now())
         inputs, drawn = self._inputs(), actions.drawn
-        lesson = self._lesson(self._less_penalties(reward, valid, actions), runtime_s, valid, actions)
+        lesson = self._lesson(reward, runtime_s, valid, actions)
         epochs: list[Scores] = []  # the first is of the policy that drew
 
         def loss() -> tf.Tensor:
@@ -459,21 +455,6 @@ class HdpLearner(PolicyLearner):
             inputs.group_prior_logits, of_problem.first_group, self.incumbent.group_of_unit
         )
         return inputs.with_group_prior_logits(prior_logits)
-
-    def _less_penalties(self, reward: tf.Tensor, valid: tf.Tensor, actions: Executed) -> tf.Tensor:
-        """[B] rewards less what the configuration takes for bytes, if it takes anything."""
-        config, of_bytes = self._config, self._of_problem.bytes
-        if of_bytes is None:
-            return reward
-        placements = self._of_problem.changes.placements(self.policy, self.inputs, actions)
-        return penalized_reward(
-            reward,
-            valid,
-            excess_share(placements, of_bytes),
-            crossing_share(placements, of_bytes),
-            config.excess_penalty,
-            config.crossing_penalty,
-        )
 
     def _noise(self, seed: tf.Tensor) -> tuple[Noise, tf.Tensor]:
         """An update's exploration noise, and two seeds of its samples."""

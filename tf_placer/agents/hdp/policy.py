@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,44 +17,6 @@ from tf_placer.agents.prior_logits import draw_weights, one_device
 from tf_placer.base import masked
 from tf_placer.grouper.feed_forward import FeedForwardGrouper
 from tf_placer.networks.seq2seq import Decoded, Seq2SeqPlacer
-
-# Initial Grouper: fitted to a partition before it learns by reward.
-
-
-def imitate_partition(
-    group_logits: Callable[[], tf.Tensor],
-    variables: Sequence[tf.Variable],
-    partition: np.ndarray,
-    config: HdpConfig,
-) -> None:
-    """Fits the Grouper to a given partition by cross-entropy.
-
-    Departure from Mirhoseini et al. 2018, who start from uniform groups: a uniform start scatters
-    neighbors over all groups, and every sampled placement drowns in transfers.
-
-    Args:
-      group_logits: gives the logits [U, G] in terms of ``variables``.
-      variables: what to fit.
-      partition: [U] int32 group of each unit; G for one in no group.
-      config: steps and learning rate.
-    """
-    optimizer = snt.optimizers.Adam(config.imitation_rate)
-    labels = tf.constant(partition)
-
-    @tf.function(autograph=False)
-    def step() -> None:
-        with tf.GradientTape() as tape:
-            logits = group_logits()
-            grouped = labels < logits.shape[1]
-            loss = tf.nn.sparse_softmax_cross_entropy_with_logits(
-                labels=tf.where(grouped, labels, 0), logits=logits
-            )
-            weight = tf.cast(grouped, tf.float32)
-            loss = tf.math.divide_no_nan(tf.reduce_sum(weight * loss), tf.reduce_sum(weight))
-        optimizer.apply(tape.gradient(loss, variables), variables)
-
-    for _ in range(config.imitation_steps):
-        step()
 
 
 class Actions(NamedTuple):
@@ -133,13 +94,6 @@ class HdpPolicy(snt.Module):
             one_device(2),
         )
         draw_weights(self, seed)
-
-    def imitate(self, inputs: HdpInputs, group_of_unit: np.ndarray) -> None:
-        """Fits the Grouper to a partition [U] and makes it sure of it, as the configuration says."""
-        if self.config.imitation_steps:
-            variables = self.grouper.trainable_variables
-            imitate_partition(lambda: self.group_logits(inputs), variables, group_of_unit, self.config)
-        self.grouper.sharpen(self.config.grouper_sharpness)
 
     def group_logits(self, inputs: HdpInputs) -> tf.Tensor:
         """[U, G'], before noise and mask."""

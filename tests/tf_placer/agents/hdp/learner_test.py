@@ -18,7 +18,6 @@ from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.learner import Executed, HdpLearner
 from tf_placer.agents.hdp.policy import Actions, HdpPolicy
 from tf_placer.agents.learner import WarmStart
-from tf_placer.agents.placement_bytes import crossing_share, placement_bytes
 from tf_placer.base.arguments import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.search.search import search
@@ -32,7 +31,6 @@ CONFIG = HdpConfig(
     grouper_hidden=8,
     grouper_sharpness=5.0,
     landmarks=4,
-    imitation_steps=20,
     start_probability=0.9,
     groupings=2,
     placements=3,
@@ -437,16 +435,6 @@ def test_epochs_are_steps_on_one_batch():
     update(learner, weighted_devices)
     assert {int(optimizer.step) for _, optimizer in learner._steps} == {2}
     assert int(learner.updates) == 1
-
-
-def test_penalties_for_bytes_are_of_the_executed_placements():
-    config = dataclasses.replace(CONFIG, crossing_penalty=0.5, normalize_advantage=False)
-    learner = learner_from(0, config)
-    proposal, _, _ = update(learner, lambda placements: (tf.ones([6]), tf.ones([6], tf.bool)))
-    crossing = crossing_share(proposal.placements, placement_bytes(PROBLEM))
-    assert float(tf.reduce_max(crossing)) > 0, "or nothing is tested"
-    # Every step takes as long as the reference, so the reward of the time is -1.
-    assert float(learner.baseline.average[0]) == pytest.approx(-1 - 0.5 * float(tf.reduce_mean(crossing)))
 
 
 def test_the_entropy_is_the_policys_and_asking_changes_nothing(learner):

@@ -13,7 +13,6 @@ from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.hdp.inputs import HdpStart, hdp_groups, hdp_inputs
 from tf_placer.agents.hdp.policy import Actions, HdpPolicy, Noise
 from tf_placer.agents.losses import reinforce_loss
-from tf_placer.problem.problem import Problem
 
 CONFIG = HdpConfig(
     groups="min_cut",
@@ -248,27 +247,6 @@ def test_the_start_device_is_preferred_about_as_asked(inputs, policy, noise):
     assert 0.69 - 3 * math.sqrt(0.69 * 0.31 / 36) < share
 
 
-def imitated(problem: Problem, config):
-    """The start, and the groups of a policy fitted to it."""
-    start = on_first(problem, config)
-    inputs, policy = hdp_inputs(problem, config, start, seed=5), HdpPolicy(config, seed=5)
-    policy.imitate(inputs, start.group_of_unit)
-    return start, policy.greedy(inputs).group_of_unit[0].numpy()
-
-
-def test_imitation_puts_a_thick_pair_in_one_group(problem):
-    _, group = imitated(problem, dataclasses.replace(CONFIG, num_groups=3, imitation_steps=200))
-    # Unit 1 + i * 3 + b is op i of branch b; three groups for three branches.
-    branches = [{int(g) for g in group[1 + b : 13 : 3]} for b in range(3)]
-    assert all(len(b) == 1 for b in branches) and len(set.union(*branches)) == 3
-
-
-def test_imitation_keeps_to_the_classes():
-    config = dataclasses.replace(CONFIG, imitation_steps=200, imitation_rate=3e-2)
-    start, group = imitated(mixed_problem(units=12), config)
-    np.testing.assert_array_equal(group, start.group_of_unit)
-
-
 def test_reinforce_gradient_against_finite_differences(policy, inputs, noise):
     actions, _ = policy.sample(inputs, noise, SEED)
     generator = np.random.default_rng(0)
@@ -316,7 +294,7 @@ def test_an_untrained_grouper_that_leans_keeps_most_units_where_they_begin(probl
     )
     start = on_first(problem, config)
     inputs, policy = hdp_inputs(problem, config, start, seed=5), HdpPolicy(config, seed=5)
-    policy.imitate(inputs, start.group_of_unit)
+    policy.grouper.sharpen(config.grouper_sharpness)
     actions, _ = policy.sample(inputs, policy.draw_noise(inputs, tf.constant(0.0), SEED), SEED)
     stay = (actions.group_of_unit.numpy() == start.group_of_unit).mean()
     # 1400 draws: units with neighbors in other groups at 0.8, the others at 0.8 / (0.8 + 0.02), whose log-odds the
