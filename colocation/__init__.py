@@ -3,17 +3,17 @@
 from colocation.constraints import Merge
 from colocation.op_facts import GraphIndex
 from colocation.op_facts import index_graph
-from colocation.heuristics import attach_constants
-from colocation.heuristics import attach_metadata
-from colocation.heuristics import attach_pools
-from colocation.heuristics import default_groups
-from colocation.heuristics import name_scope
-from colocation.heuristics import single_consumer
+from colocation.units import attach_constants
+from colocation.units import attach_metadata
+from colocation.units import attach_pools
+from colocation.units import default_groups
+from colocation.units import name_scope
+from colocation.units import single_consumer
 from colocation.units import Heuristic
 from colocation.units import Units
 from colocation.units import extend_units
 from colocation.units import form_units
-from colocation.heuristics import unrolled_calls
+from colocation.units import unrolled_calls
 
 __all__ = [
     "GraphIndex",

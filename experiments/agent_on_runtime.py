@@ -26,7 +26,7 @@ from absl import flags, logging
 import tf_placer
 from experiments.main_program import run_program
 from tf_placer import workloads
-from tf_placer.agents.colocrl.config import ColocRlConfig
+from tf_placer.agents.colocrl.learner import ColocRlConfig
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.agents.placeto.inputs import PlacetoConfig
 from tf_placer.base.files import reserved, write_atomically
@@ -36,8 +36,7 @@ from tf_placer.planners.plain import single_device_placements
 from tf_placer.runtime.timing import RuntimeConfig, clearly_slower, race_times_s
 from tf_placer.search import methods
 from tf_placer.search.known import Budget
-from tf_placer.search.progress import ConsoleProgress
-from tf_placer.search.recorder import SearchResult
+from tf_placer.search.recorder import ConsoleProgress, SearchResult
 
 # For some hundred samples instead of a hundred thousand: small policies that take few, large steps.
 CONFIGS = {

@@ -11,8 +11,7 @@ from absl import flags
 import tf_placer
 from experiments.main_program import run_program
 from tf_placer import workloads
-from tf_placer.agents.colocrl.config import ColocRlConfig
-from tf_placer.agents.colocrl.learner import colocated_groups
+from tf_placer.agents.colocrl.learner import ColocRlConfig, colocated_groups
 from tf_placer.grouper.rules import tied_by_rules
 
 _CLUSTER = flags.DEFINE_string("cluster", "k80x2", "Preset that says which devices ops may run on.")

@@ -43,8 +43,7 @@ from tf_placer.problem.unit_graph import unit_graph
 from tf_placer.runtime.graph_program import GraphProgram
 from tf_placer.runtime.timing import RuntimeConfig
 from tf_placer.search import methods
-from tf_placer.search.round import Context, Round, rounds
-from tf_placer.search.settings import configured
+from tf_placer.search.round import Context, Round, configured, rounds
 
 FLAGS = flags.FLAGS
 flags.DEFINE_list(

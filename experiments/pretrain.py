@@ -30,7 +30,7 @@ from tf_placer.base.arguments import InputError
 from tf_placer.base.files import user_cache_folder, write_atomically
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.search import methods
-from tf_placer.search.settings import configured, recorded
+from tf_placer.search.round import configured, recorded
 from tf_placer.training.teach import Epoch, lesson_of, teach
 
 _METHOD = flags.DEFINE_string("method", "go", "Whose policy.")

@@ -23,7 +23,7 @@ from experiments.main_program import run_program
 from experiments.studies.formats import header, line, machine_lines
 from experiments.studies.study import TABLES, Row, read_study
 from tf_placer import workloads
-from tf_placer.agents.go.zero_shot import GoZeroShotConfig, go_zero_shot
+from tf_placer.agents.go.learner import GoZeroShotConfig, go_zero_shot
 from tf_placer.agents.learned_list.learned_list import LearnedList, LearnedListConfig
 from tf_placer.base.files import write_atomically
 from tf_placer.base.method_spec import Role

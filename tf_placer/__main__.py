@@ -19,8 +19,13 @@ from absl import flags
 from tf_placer import native_log, workloads
 from tf_placer.base.arguments import InputError
 from tf_placer.command_line import flag_sets
-from tf_placer.command_line.check_flags import check_flags, of_no_command, parse_flags, refuse_graph
-from tf_placer.command_line.choices import list_clusters
+from tf_placer.command_line.check_flags import (
+    check_flags,
+    list_clusters,
+    of_no_command,
+    parse_flags,
+    refuse_graph,
+)
 from tf_placer.command_line.completion import SHELLS, CommandWords, completion
 from tf_placer.command_line.flag_sets import clear_cache
 from tf_placer.command_line.help_text import help_text

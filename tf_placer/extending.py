@@ -2,8 +2,14 @@
 
 from tf_placer import workloads
 from tf_placer.agents.learner import PolicyLearner, Proposal, WarmStart, adam, descend
-from tf_placer.agents.losses import cross_entropy_loss, ppo_loss, quantile_loss, reinforce_loss
-from tf_placer.agents.rewards import MovingAverageBaseline, square_root_reward
+from tf_placer.agents.losses import (
+    MovingAverageBaseline,
+    cross_entropy_loss,
+    ppo_loss,
+    quantile_loss,
+    reinforce_loss,
+    square_root_reward,
+)
 from tf_placer.base import masked
 from tf_placer.base.method_spec import Kind, MethodSpec, NoSettings, Role, Settings, setting
 from tf_placer.grouper.groups import Groups, unit_groups

@@ -29,8 +29,8 @@ from tf_placer.problem.bounds import lower_bounds
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
 from tf_placer.search.recorder import SearchResult
+from tf_placer.search.round import configured, recorded
 from tf_placer.search.search import search
-from tf_placer.search.settings import configured, recorded
 from tf_placer.search.shortest import NothingFits
 
 OK, OUT_OF_MEMORY, NOT_RUN = Status.OK.name, Status.OUT_OF_MEMORY.name, "NOT_RUN"

@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from colocation.heuristics import attach_constants, default_groups, single_consumer
-from colocation.units import form_units
+from colocation.units import attach_constants, default_groups, form_units, single_consumer
 from experiments.studies.toml_file import check_keys, keys_of, list_of, read_toml, table_of
 from tf_placer import workloads
 from tf_placer.base import arguments
@@ -27,7 +26,7 @@ from tf_placer.graph.item import Item
 from tf_placer.grouper.groups import Groups
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
-from tf_placer.search.settings import configured
+from tf_placer.search.round import configured
 
 STUDIES = pathlib.Path(__file__).parent
 TABLES = STUDIES.parent / "tables"

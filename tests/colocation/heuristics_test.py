@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from colocation.heuristics import (
+from colocation.op_facts import index_graph
+from colocation.units import (
     attach_constants,
     attach_metadata,
     attach_pools,
     default_groups,
+    form_units,
     name_scope,
     single_consumer,
 )
-from colocation.op_facts import index_graph
-from colocation.units import form_units
 from tests.colocation.graph_texts import graph, groups, sets
 
 tf1 = tf.compat.v1

@@ -9,9 +9,8 @@ import tensorflow as tf
 from tensorflow.core.framework import types_pb2
 
 from colocation.constraints import RULES, Merge
-from colocation.heuristics import attach_constants
 from colocation.op_facts import GraphIndex, index_graph
-from colocation.units import form_units
+from colocation.units import attach_constants, form_units
 
 tf1 = tf.compat.v1
 

@@ -7,9 +7,8 @@ import pytest
 import tensorflow as tf
 
 from colocation.constraints import RULES
-from colocation.heuristics import name_scope
 from colocation.op_facts import index_graph
-from colocation.units import extend_units, form_units
+from colocation.units import extend_units, form_units, name_scope
 from tests.colocation.random_graphs import random_graph
 
 tf1 = tf.compat.v1

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from colocation.heuristics import default_groups, unrolled_calls
-from colocation.units import form_units
+from colocation.units import default_groups, form_units, unrolled_calls
 from tests.colocation.graph_texts import graph, groups, sets
 
 tf1 = tf.compat.v1

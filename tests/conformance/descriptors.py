@@ -11,14 +11,18 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from tf_placer.agents.colocrl.config import ColocRlConfig
-from tf_placer.agents.colocrl.learner import ColocRlInputs, ColocRlPolicy, colocated_groups, colocrl_inputs
+from tf_placer.agents.colocrl.learner import (
+    ColocRlConfig,
+    ColocRlInputs,
+    ColocRlPolicy,
+    colocated_groups,
+    colocrl_inputs,
+)
 from tf_placer.agents.go.config import GoConfig
+from tf_placer.agents.go.learner import GoZeroShotConfig
 from tf_placer.agents.go.policy import NOWHERE, Chain, GoInputs, GoPolicy, go_inputs
-from tf_placer.agents.go.zero_shot import GoZeroShotConfig
 from tf_placer.agents.hdp.config import HdpConfig
-from tf_placer.agents.hdp.inputs import HdpInputs, HdpStart, hdp_groups, hdp_inputs
-from tf_placer.agents.hdp.policy import Actions, HdpPolicy
+from tf_placer.agents.hdp.policy import Actions, HdpInputs, HdpPolicy, HdpStart, hdp_groups, hdp_inputs
 from tf_placer.agents.losses import cross_entropy_loss, ppo_loss, quantile_loss, reinforce_loss
 from tf_placer.agents.mars.config import MarsConfig
 from tf_placer.agents.mars.policy import MarsInputs, MarsPolicy, mars_groups, mars_inputs
@@ -35,8 +39,8 @@ from tf_placer.networks.graph_encoders import DeepGraphInfomax, GraphConvolution
 from tf_placer.networks.segments import SegmentAttention, SegmentSeq2SeqPlacer
 from tf_placer.networks.seq2seq import DeviceChoices, DeviceScorer, ProjectedLstm, Seq2SeqPlacer
 from tf_placer.planners.cp_sat import CpSatConfig
+from tf_placer.planners.partitioners import why_missing
 from tf_placer.planners.population import BrkgaConfig, CemConfig
-from tf_placer.planners.scotch_program import why_missing
 from tf_placer.problem.problem import Problem
 
 

@@ -25,10 +25,9 @@ from tf_placer.evaluation.measurement import Measurement
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
-from tf_placer.search.progress import Silent
-from tf_placer.search.recorder import SearchResult
+from tf_placer.search.recorder import SearchResult, Silent
+from tf_placer.search.round import configured, recorded
 from tf_placer.search.search import search
-from tf_placer.search.settings import configured, recorded
 from tf_placer.search.shortest import NothingFits
 
 BRANCHES, LENGTH = 4, 4
@@ -251,7 +250,7 @@ def test_no_module_names_a_method(root: pathlib.Path) -> None:
             continue
         tree = ast.parse(path.read_text())
         own = _names_of_rows(tree)
-        words = _words_of_parts(tree) if path.name == "choices.py" else set()
+        words = _words_of_parts(tree) if path.name == "check_flags.py" else set()
         for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and node.value in names and id(node) not in own | words:
                 pytest.fail(

@@ -13,7 +13,7 @@ import pytest
 from tf_placer.base.arguments import InputError
 from tf_placer.base.method_spec import Settings
 from tf_placer.search import methods
-from tf_placer.search.settings import configured
+from tf_placer.search.round import configured
 
 CONFIGS = {spec.name: spec.config for spec in methods.SPECS if issubclass(spec.config, Settings)}
 FIELDS = [(name, field) for name, config in CONFIGS.items() for field in dataclasses.fields(config)]

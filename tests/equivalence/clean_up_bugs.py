@@ -10,11 +10,10 @@ import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
 from tests.equivalence.bug import Bug
-from tf_placer.graph.cleaning import clean, inline_calls, prune
+from tf_placer.graph.cleaning import clean, inline_calls
 from tf_placer.graph.cleaning import clean as clone_constants
 from tf_placer.graph.cleaning import clean as split_identity_n
-from tf_placer.graph.program import Program, with_nodes
-from tf_placer.graph.program.functions import function_names
+from tf_placer.graph.program.program import Program, function_names, with_nodes
 from tf_placer.graph.reading import from_function
 
 _WRITES = frozenset({"AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"})
@@ -258,12 +257,12 @@ BUGS: dict[str, Bug] = {
     ),
     "writes_taken_for_reads": Bug(
         "assignments are pruned",
-        ((prune, "READ_ONLY_OPS"),),
+        ((clean, "READ_ONLY_OPS"),),
         lambda right: right | _WRITES,
     ),
     "inner_functions_forgotten": Bug(
         "functions that only functions call are pruned",
-        ((prune, "keep_functions"),),
+        ((clean, "keep_functions"),),
         _functions_of_functions_forgotten,
     ),
     "variable_lost": _clean_up("a variable is not listed", "default_attributes", _variable_lost),

@@ -11,7 +11,7 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from tf_placer.agents.rewards import square_root_reward
+from tf_placer.agents.losses import square_root_reward
 
 # [B, U] int32 placements -> step times [B] in seconds, and [B] bool: does it fit.
 SimulateFn = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]

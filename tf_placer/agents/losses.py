@@ -1,4 +1,4 @@
-"""Losses of policies as pure functions: policy gradients, entropy, and distance from an earlier policy."""
+"""Rewards, baselines and losses of policies as pure functions: returns, policy gradients, entropy, distance."""
 
 from __future__ import annotations
 
@@ -6,6 +6,261 @@ import sonnet as snt
 import tensorflow as tf
 
 from tf_placer.base.arguments import InputError
+
+# Least spread of rewards in a batch that counts as one: what differs by less is rounding.
+_LEAST_SPREAD = 1e-6
+
+
+def standardized_advantage(
+    reward: tf.Tensor, weight: tf.Tensor, least_spread: float = _LEAST_SPREAD
+) -> tf.Tensor:
+    """A = (R - mean R) / max(deviation of R, least spread), over the samples of a batch that may teach.
+
+    Gradients keep their size while the samples draw closer to each other, and no average lags behind.
+
+    Args:
+      reward: [B], all of one problem.
+      weight: [B] 1 where the sample may teach, 0 where it may not.
+      least_spread: deviations below count as this; with 0.1 samples that are alike teach less.
+
+    Returns:
+      [B] advantages; 0 where the sample may not teach.
+    """
+    count = tf.reduce_sum(weight)
+    off = weight * (reward - tf.math.divide_no_nan(tf.reduce_sum(weight * reward), count))
+    deviation = tf.sqrt(tf.math.divide_no_nan(tf.reduce_sum(tf.square(off)), count))
+    return off / tf.maximum(deviation, least_spread)
+
+
+def elites(reward: tf.Tensor, weight: tf.Tensor, count: int) -> tf.Tensor:
+    """[B] float32, 1 for the ``count`` best samples of those that may teach, of equal ones the first.
+
+    Args:
+      reward: [B].
+      weight: [B] 1 where the sample may teach, 0 where it may not.
+      count: how many, at most B; there are fewer where fewer may teach.
+    """
+    ranked = tf.where(weight > 0, reward, reward.dtype.min)
+    best = tf.math.top_k(ranked, count).indices
+    return weight * tf.scatter_nd(best[:, tf.newaxis], tf.ones([count]), tf.shape(reward))
+
+
+def above_quantile(reward: tf.Tensor, weight: tf.Tensor, count: int) -> tf.Tensor:
+    """[B] how far each of the ``count`` best rewards is above the next one; 0 for the others.
+
+    max(R - q, 0), where q is the best reward that is not among them: the (1 - count / B)-quantile.
+
+    Args:
+      reward: [B].
+      weight: [B] 1 where the sample may teach, 0 where it may not.
+      count: how many, below B; there are fewer where fewer may teach.
+    """
+    ranked = tf.where(weight > 0, reward, reward.dtype.max)
+    worst = tf.reduce_min(ranked)  # where fewer may teach, the worst of them is the quantile
+    ranked = tf.where(weight > 0, reward, worst)
+    quantile = tf.math.top_k(ranked, count + 1).values[-1]
+    return weight * tf.maximum(ranked - quantile, 0.0)
+
+
+class MovingAverageBaseline(snt.Module):
+    """Exponential moving average of rewards (Mirhoseini et al. 2017, section 3.1; 2018, section 3.2).
+
+    A = R - B, B <- decay B + (1 - decay) mean R; the first batch's mean is the first B.
+    """
+
+    def __init__(self, decay: float, normalize: bool):
+        """Creates the averages.
+
+        Args:
+          decay: of both averages.
+          normalize: divide A by the root of the moving average of A^2 (a departure: gradients
+            keep their size while the policy's samples draw closer to each other).
+        """
+        super().__init__(name="baseline")
+        self._decay = decay
+        self._normalize = normalize
+        self._started = tf.Variable([False], trainable=False, name="started")
+        self.average = tf.Variable(tf.zeros([1]), trainable=False, name="average")
+        self._square = tf.Variable(tf.ones([1]), trainable=False, name="square")
+
+    def advantage(self, reward: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
+        """Compares rewards with the baseline so far, which then takes them in.
+
+        Args:
+          reward: [B].
+          weight: [B] 1 where the sample may teach; the others leave both averages alone.
+
+        Returns:
+          [B] advantages.
+        """
+        started = self._started[0]
+        count = tf.reduce_sum(weight)
+        mean = tf.math.divide_no_nan(tf.reduce_sum(weight * reward), count)
+        average = tf.where(started, self.average[0], mean)
+        advantage = reward - average
+        mean_square = tf.math.divide_no_nan(tf.reduce_sum(weight * tf.square(advantage)), count)
+        square = tf.where(started, self._square[0], mean_square)
+        keep = tf.where(count > 0, self._decay, 1.0)
+        self.average[0].assign(keep * average + (1.0 - keep) * mean)
+        self._square[0].assign(keep * square + (1.0 - keep) * mean_square)
+        self._started[0].assign(tf.logical_or(started, count > 0))
+        return advantage / (tf.sqrt(square) + 1e-6) if self._normalize else advantage
+
+
+class TrialAverage(snt.Module):
+    """A = R - mean of the rewards of all earlier trials of that graph (GO: Zhou et al. 2020, section 3.4).
+
+    The first trials are compared with their own mean.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(name="trial_average")
+        self.count = tf.Variable(tf.zeros([1]), trainable=False, name="count")
+        self.average = tf.Variable(tf.zeros([1]), trainable=False, name="average")
+
+    def advantage(self, reward: tf.Tensor) -> tf.Tensor:
+        """Compares rewards [B] with the mean so far, which then takes them in; [B]."""
+        before, average = self.count[0], self.average[0]
+        mean, more = tf.reduce_mean(reward), tf.cast(tf.size(reward), tf.float32)
+        advantage = reward - tf.where(before > 0, average, mean)
+        self.average[0].assign((before * average + more * mean) / (before + more))
+        self.count[0].assign(before + more)
+        return advantage
+
+
+class TurnBaseline(snt.Module):
+    """The mean return at each step over the last episodes (Addanki et al. 2019, section 3.3).
+
+    What is still to be gained differs from step to step, so each step has a mean of its own. The first update is
+    compared with its own means.
+    """
+
+    def __init__(self, episodes: int, steps: int):
+        """Creates the memory.
+
+        Args:
+          episodes: W, that are remembered.
+          steps: T, of an episode.
+        """
+        super().__init__(name="turn_baseline")
+        self.returns = tf.Variable(tf.zeros([episodes, steps]), trainable=False, name="returns")  # [W, T]
+        self.count = tf.Variable(0, trainable=False, name="count")
+
+    def advantage(self, returns: tf.Tensor) -> tf.Tensor:
+        """Compares returns with the episodes before, which they then push out.
+
+        Args:
+          returns: [B, T].
+
+        Returns:
+          [B, T] returns minus baseline.
+        """
+        window = self.returns.shape[0]
+        known = tf.cast(tf.minimum(self.count, window), tf.float32)
+        baseline = tf.where(
+            known > 0,
+            tf.reduce_sum(self.returns, axis=0) / tf.maximum(known, 1.0),
+            tf.reduce_mean(returns, axis=0),
+        )
+        advantage = returns - baseline
+        self.returns.assign(tf.concat([self.returns, returns], axis=0)[-window:])
+        self.count.assign(tf.minimum(self.count + returns.shape[0], window))
+        return advantage
+
+
+class ControllerBaselines(snt.Module):
+    """A moving average of rewards for each controller (Mirhoseini et al. 2017, section 3.1).
+
+    A = R - B_c, B_c <- decay B_c + (1 - decay) mean R of what may teach. B_c begins at the failing signal, so that
+    at first whatever runs is reinforced; or at the controller's first mean.
+    """
+
+    def __init__(self, controllers: int, decay: float, first: float | None):
+        """Creates the averages.
+
+        Args:
+          controllers: C.
+          decay: of the averages.
+          first: where they begin; None for the first mean of each.
+        """
+        super().__init__(name="baselines")
+        self._decay = decay
+        self._started = tf.Variable([first is not None] * controllers, trainable=False, name="started")
+        self.average = tf.Variable([first or 0.0] * controllers, trainable=False, name="average")  # [C]
+
+    def advantage(self, reward: tf.Tensor, weight: tf.Tensor, controller: tf.Tensor) -> tf.Tensor:
+        """Compares rewards with one controller's baseline so far, which then takes them in.
+
+        Args:
+          reward: [B], all of that controller.
+          weight: [B] 1 where the sample may teach; the others leave the average alone.
+          controller: scalar int32 in [0, C).
+
+        Returns:
+          [B] advantages.
+        """
+        count = tf.reduce_sum(weight)
+        mean = tf.math.divide_no_nan(tf.reduce_sum(weight * reward), count)
+        average = tf.where(self._started[controller], self.average[controller], mean)
+        keep = tf.where(count > 0, self._decay, 1.0)
+        self._put(self.average, controller, keep * average + (1.0 - keep) * mean)
+        self._put(self._started, controller, tf.logical_or(self._started[controller], count > 0))
+        return reward - average
+
+    @staticmethod
+    def _put(variable: tf.Variable, position: tf.Tensor, value: tf.Tensor) -> None:
+        variable.scatter_nd_update([[position]], [value])
+
+
+def square_root_reward(
+    runtime_s: tf.Tensor, valid: tf.Tensor, reference_s: float, failing_reward: float
+) -> tf.Tensor:
+    """R = -sqrt(r / r_ref), or the failing reward (Mirhoseini et al. 2018, section 3).
+
+    Departure: relative to a named reference time (the best single device), so that rewards and
+    learning rates mean the same on every graph and machine. The papers use seconds.
+
+    Args:
+      runtime_s: [B] step times, of any float type.
+      valid: [B] bool, False where the placement does not run.
+      reference_s: r_ref.
+      failing_reward: R of a placement that does not run.
+
+    Returns:
+      [B] float32, higher is better; -1 is the reference itself.
+    """
+    return tf.where(valid, -tf.sqrt(tf.cast(runtime_s / reference_s, tf.float32)), failing_reward)
+
+
+def gains(values: tf.Tensor) -> tf.Tensor:
+    """r_t = v_{t+1} - v_t: the drop of the time at each step, where values rise as times fall (Addanki et al. 2019).
+
+    Args:
+      values: [B, T + 1] of the states of an episode, higher is better.
+
+    Returns:
+      [B, T].
+    """
+    return values[:, 1:] - values[:, :-1]
+
+
+def discounted_returns(rewards: tf.Tensor, discount: float) -> tf.Tensor:
+    """R_t = r_t + discount R_{t+1}.
+
+    Args:
+      rewards: [B, T].
+      discount: in [0, 1].
+
+    Returns:
+      [B, T].
+    """
+    summed = tf.scan(
+        lambda later, reward: reward + discount * later,
+        tf.transpose(rewards),
+        initializer=tf.zeros_like(rewards[:, 0]),
+        reverse=True,
+    )
+    return tf.transpose(summed)
 
 
 def reinforce_loss(log_prob: tf.Tensor, advantage: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:

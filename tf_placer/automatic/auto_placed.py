@@ -32,10 +32,9 @@ from tf_placer.automatic.config import AutoPlaceConfig
 from tf_placer.automatic.plan import keep
 from tf_placer.automatic.signature import Signature, is_tracing, placed_signature
 from tf_placer.base import arguments
-from tf_placer.base.arguments import InputError
+from tf_placer.base.arguments import InputError, told
 from tf_placer.base.eager import outside_functions
 from tf_placer.base.files import write_atomically
-from tf_placer.base.tensorflow_message import told
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.planning.outcome import CALLED, Outcome
 from tf_placer.problem.placement import Placement

@@ -13,8 +13,14 @@ from tf_placer.base import arguments
 from tf_placer.base.arguments import MAX_SEED, InputError
 from tf_placer.base.files import check_writable
 from tf_placer.base.method_spec import Role
-from tf_placer.cluster.choose import choose_cluster, local_cores
-from tf_placer.cluster.cluster import Cluster, given_cluster, limited, limits_by_device
+from tf_placer.cluster.cluster import (
+    Cluster,
+    choose_cluster,
+    given_cluster,
+    limited,
+    limits_by_device,
+    local_cores,
+)
 from tf_placer.problem.pins import Pin
 from tf_placer.search import methods
 from tf_placer.search.known import BUDGETS, SLOW_DOWN, TIME, WHOLE, Objective

@@ -25,9 +25,7 @@ from tf_placer.calibration.build_problem import Cache, awaited_s, build_problem
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator, UnplacedFailed
 from tf_placer.graph.item import Item
-from tf_placer.planners.plain import single_device_placements
 from tf_placer.planning.live import config_within, live_stages
-from tf_placer.planning.measuring import Measuring
 from tf_placer.planning.outcome import (
     CALLED,
     SINGLE,
@@ -40,20 +38,17 @@ from tf_placer.planning.outcome import (
     outcome_of_plan,
     progress_of,
 )
-from tf_placer.planning.road import PROFILE, Asked, Road, compiling, searching
+from tf_placer.planning.road import PROFILE, Asked, Measuring, Road, compiling, searching
 from tf_placer.planning.stages import Stage
 from tf_placer.problem.decisions import UNDECIDED, Decisions
-from tf_placer.problem.memory_bounds import fullest_share
 from tf_placer.problem.pins import Pin, narrowed_units, with_fixed_ops, with_pins, with_requested_devices
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.timing import TURN_S, clearly_slower, race_spreads_s, race_times_s
 from tf_placer.search import methods
 from tf_placer.search.known import MEMORY, WHOLE, Budget, Objective
-from tf_placer.search.progress import Progress, Silent
-from tf_placer.search.recorder import SearchResult
+from tf_placer.search.recorder import Progress, SearchResult, Silent
 from tf_placer.search.shortest import evaluate_given
-from tf_placer.workers.fork_server import end_unused
 
 # Requests of ``tf.device`` in a function: kept, or dropped with a warning.
 
@@ -185,7 +180,7 @@ class _FirstCall(Road):
         kept = _cache(config).load(_key(problem, config), lambda found: _kept_plan(found, problem))
         if kept is not None and answers(kept, config):
             if config.keep_unplaced and not kept.is_worth_it:
-                end_unused()
+                self.without_workers()
             self._plan = kept
             self.stages.then([])
             return
@@ -200,7 +195,7 @@ class _FirstCall(Road):
 
     def _rest(self) -> list[Stage]:
         if self.asked.objective.is_memory:
-            measuring = Measuring(self, self._least_and_singles, rounds=0)
+            measuring = Measuring(self, lambda: self.beside_singles(self.plan.placement.decisions), rounds=0)
             count = 1 + len(self.asked.cluster.devices)
             return [
                 self.searching(self._find_least, self.asked.method),
@@ -291,7 +286,7 @@ class _FirstCall(Road):
             peak_bytes = np.array(
                 [[given.peak_bytes[device.name] for device in self.problem.cluster.devices]]
             )
-            share = float(fullest_share(self.problem.cluster, peak_bytes)[0])
+            share = float(self.problem.cluster.fullest_share(peak_bytes)[0])
             if (
                 share < found.share
                 and given.runtime_s <= (1 + self._config.slow_down) * found.fastest.runtime_s
@@ -311,10 +306,6 @@ class _FirstCall(Road):
         if not self.runs:
             self._keep(self._plan, searched.interrupted)
         self._is_interrupted = searched.interrupted
-
-    def _least_and_singles(self) -> Decisions:
-        rows = [self.plan.placement.device_of_unit, *single_device_placements(self.problem)]
-        return Decisions(np.stack(rows))
 
     def _take_measured(self, measuring: Measuring) -> None:
         """The plan of least memory, measured once."""

@@ -18,12 +18,11 @@ from colocation.tensorflow_internals import ConcreteFunction, Function, host_add
 from tf_placer.automatic.config import AutoPlaceConfig, attach, check_attachable, is_attached, names_here
 from tf_placer.automatic.plan import find_plan
 from tf_placer.automatic.trial import Trial
-from tf_placer.base.arguments import InputError
-from tf_placer.base.tensorflow_message import told
+from tf_placer.base.arguments import InputError, told
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.data_parallel.data_parallel import DataParallel, Splittable, data_parallel
 from tf_placer.graph.item import Item
-from tf_placer.graph.program.values import large_constants
+from tf_placer.graph.program.program import large_constants
 from tf_placer.graph.reading.from_function import variable_value
 from tf_placer.planning.outcome import CALLED, RACED, Outcome
 from tf_placer.planning.stages import begins_at
@@ -42,7 +41,7 @@ from tf_placer.rewrite.placed_function import (
 from tf_placer.rewrite.rewrite import check_can_be_written
 from tf_placer.rewrite.variables import PLACED_BEFORE, why_variables_stay
 from tf_placer.search.known import Budget
-from tf_placer.search.progress import ConsoleProgress
+from tf_placer.search.recorder import ConsoleProgress
 from tf_placer.workers.local_workers import import_meanwhile
 
 # The same step of fewer examples: a signature traced anew with a part of its arguments.

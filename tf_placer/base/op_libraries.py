@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from tf_placer.base.arguments import InputError
-from tf_placer.base.tensorflow_message import told
+from tf_placer.base.arguments import InputError, told
 
 _loaded: dict[
     str, None

@@ -21,9 +21,8 @@ from tf_placer.base.durations import Durations
 from tf_placer.base.eager import eagerly
 from tf_placer.base.files import user_cache_folder, write_atomically
 from tf_placer.calibration.costs import COSTS
-from tf_placer.calibration.link_times import Hop, PairTimes, fit_link, measure_pair
-from tf_placer.calibration.op_times import OpTimes, measure_op_times
 from tf_placer.calibration.refit import Correction, Traffic, measure_traffic, traffic_item
+from tf_placer.calibration.times import Hop, OpTimes, PairTimes, fit_link, measure_op_times, measure_pair
 from tf_placer.cluster.cluster import Cluster, given_cluster
 from tf_placer.cluster.device import Device, task_of
 from tf_placer.graph.item import Item

@@ -6,15 +6,16 @@ import dataclasses
 import hashlib
 import json
 import os
+import pathlib
 from collections.abc import Mapping
 
 import numpy as np
 
 from tf_placer.base import arguments
-from tf_placer.base.arguments import InputError
+from tf_placer.base.arguments import InputError, nearest
 from tf_placer.base.files import check_writable, write_atomically
 from tf_placer.base.quantities import parse_size, size
-from tf_placer.cluster.cluster_file import preset_path, read_cluster_file
+from tf_placer.cluster.cluster_file import preset_names, preset_path, read_cluster_file
 from tf_placer.cluster.device import (
     CHORES,
     Device,
@@ -24,7 +25,7 @@ from tf_placer.cluster.device import (
     device_labels,
     named_parts,
 )
-from tf_placer.cluster.local import local_devices, logical_devices
+from tf_placer.cluster.local import check_cores, local_devices, logical_devices
 
 # Memory limits: less than a device has, where other work runs there.
 
@@ -243,6 +244,16 @@ class Cluster:
         """[D] int64, memory of each device."""
         return self._of_devices("memory_bytes", np.int64)
 
+    def accelerators(self) -> np.ndarray:
+        """[D] bool: the GPUs, or all devices where there is none."""
+        gpus = np.array([device.type == "GPU" for device in self.devices])
+        return gpus if gpus.any() else np.ones(len(gpus), bool)
+
+    def fullest_share(self, peak_bytes: np.ndarray) -> np.ndarray:
+        """[B] of the peaks [B, D], the share of its memory that the fullest accelerator takes."""
+        counted = self.accelerators()
+        return (peak_bytes[:, counted] / self.capacity_bytes()[counted]).max(axis=1)
+
     def with_memory_limit(self, limits: Mapping[str, int | str]) -> Cluster:
         """The same devices, some with less memory: for what else needs it.
 
@@ -380,3 +391,82 @@ def _toml_value(value: str | bool | int | float) -> str:
 def _quote(text: str) -> str:
     """A TOML basic string; JSON's escapes are a subset of TOML's."""
     return json.dumps(text)
+
+
+LOCAL = "local"
+# Users' words for the devices of their own machine.
+_THIS_MACHINE = frozenset(
+    [
+        "cpu",
+        "cpus",
+        "cuda",
+        "device",
+        "devices",
+        "gpu",
+        "gpus",
+        "here",
+        "host",
+        "localhost",
+        "machine",
+        "this",
+    ]
+)
+
+
+def choose_cluster(text: str, said: str) -> Cluster:
+    """``local``, ``local:2`` (so many CPU workers), a cluster file (ends in ``.toml`` or has a slash), or a preset.
+
+    Args:
+      text: the word.
+      said: how the user said it, for messages: ``--cluster=local:2``, say.
+
+    Raises:
+      InputError: no such preset, the file is not a valid cluster, or there are not as many cores; begins with ``said``.
+    """
+    cores = local_cores(text, said)
+    try:
+        if text.partition(":")[0] == LOCAL:
+            return Cluster.local(cores)
+        if is_about_this_machine(text):
+            raise InputError(
+                f"unknown cluster preset {text!r}; did you mean {LOCAL!r}, this machine's GPUs, or else its CPU cores?"
+            )
+        if os.sep in text or pathlib.Path(text).suffix == ".toml":
+            return Cluster.from_file(text)
+        if text and text not in preset_names():
+            raise InputError(f"unknown cluster preset {text!r}; {_remedy(text)}")
+        return Cluster.preset(text)
+    except InputError as error:
+        raise InputError(f"{said}: {str(error).removeprefix(f'{text}: ')}") from None
+
+
+def is_about_this_machine(text: str) -> bool:
+    """True if a word that is no cluster means this machine's devices: ``gpu``, ``GPU:0``, ``/device:CPU:0``."""
+    word = text.casefold().removeprefix("/").removeprefix("device:").partition(":")[0]
+    return word.rstrip("0123456789") in _THIS_MACHINE
+
+
+def _remedy(text: str) -> str:
+    """Remedy for a word that is no preset."""
+    if pathlib.Path(f"{text}.toml").is_file():
+        return f"did you mean the file {text}.toml?"
+    if pathlib.Path(text).is_file():
+        return f"a cluster file ends in .toml; rename {text}"
+    return nearest(text, (*preset_names(), LOCAL))
+
+
+def local_cores(text: str, said: str) -> int | None:
+    """Number of workers that ``local:2`` asks for; None for ``local`` and for any other cluster.
+
+    Raises:
+      InputError: it is no number, or more than there are cores; begins with ``said``. Nothing is probed for that.
+    """
+    word, colon, cores = text.partition(":")
+    if word != LOCAL or not colon:
+        return None
+    if not cores.isdecimal():
+        raise InputError(f"{said}: {cores!r} is no number of CPU workers; write local:2, say")
+    try:
+        return check_cores(int(cores))
+    except (InputError, ValueError) as error:  # ValueError: a number of thousands of digits
+        raise InputError(f"{said}: {error}") from None

@@ -21,8 +21,7 @@ from tf_placer.problem.pins import narrowed_units, pinned, with_fixed_ops, with_
 from tf_placer.problem.placement import PlanFile
 from tf_placer.problem.problem import Problem
 from tf_placer.workers.local_workers import workers_of
-from tf_placer.workloads.kept_items import is_kept
-from tf_placer.workloads.registry import settings_of
+from tf_placer.workloads.registry import is_kept, settings_of
 
 SPLIT = "splitting the batch"
 # Rules for what was never done on this machine, from an idle one with two cores.

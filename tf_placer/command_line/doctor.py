@@ -23,7 +23,7 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import Device
 from tf_placer.command_line.flag_sets import Kept, cache_contents
 from tf_placer.ops.build import build_library
-from tf_placer.planners import scotch_program
+from tf_placer.planners import partitioners
 from tf_placer.version import VERSION
 from tf_placer.workers.fork_server import are_workers_open, loopback_library, preloading
 
@@ -213,7 +213,7 @@ def _tools() -> list[Finding]:
     missing = (
         "" if where else f"{compiler} is not installed; install g++ or set CXX: new code cannot be compiled"
     )
-    scotch = scotch_program.why_missing()
+    scotch = partitioners.why_missing()
     return [
         Finding("compiler", where or f"no {compiler}", missing),
         Finding("method scotch", "is not there" if scotch else "has its program", scotch),

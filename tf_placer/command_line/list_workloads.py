@@ -29,9 +29,8 @@ from tf_placer.planning.stages import Stages
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.bounds import lower_bounds
 from tf_placer.problem.problem import Problem
-from tf_placer.workloads.kept_items import digest_of_settings, digest_of_what_makes
 from tf_placer.workloads.known import FACTS
-from tf_placer.workloads.registry import settings_of
+from tf_placer.workloads.registry import digest_of_settings, digest_of_what_makes, settings_of
 
 # Facts of workloads in numbers, found by tracing and kept in the user's cache; most ship with tf_placer.
 

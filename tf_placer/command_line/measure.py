@@ -9,15 +9,13 @@ import rich.console
 import rich.table
 
 from tf_placer.base.quantities import known, milliseconds
-from tf_placer.command_line.choices import check_runs_on
+from tf_placer.command_line.check_flags import check_runs_on
 from tf_placer.command_line.described import Reading
 from tf_placer.command_line.request import Request
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
-from tf_placer.planners.plain import single_device_placements
-from tf_placer.planning.measuring import Measuring
-from tf_placer.planning.road import WHILE_BUILDING
+from tf_placer.planning.road import WHILE_BUILDING, Measuring
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement, PlanFile
 from tf_placer.problem.problem import Problem
@@ -67,7 +65,7 @@ def _time(
 
     def plans() -> Decisions:
         given = Placement.from_plan(plan, road.problem).decisions
-        return Decisions.joined([given, Decisions(single_device_placements(road.problem))])
+        return road.beside_singles(given)
 
     def audited(measuring: Measuring) -> None:
         if measuring.measured is not None and measuring.measured.status[0] == Status.OK:

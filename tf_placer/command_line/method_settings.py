@@ -12,7 +12,7 @@ import rich.console
 from tf_placer.base.arguments import InputError, nearest
 from tf_placer.base.method_spec import MethodSpec
 from tf_placer.search import methods
-from tf_placer.search.settings import configured, recorded
+from tf_placer.search.round import configured, recorded
 
 # Method -> setting -> value.
 MethodSettings = Mapping[str, Mapping[str, Any]]

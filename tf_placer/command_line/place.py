@@ -16,7 +16,7 @@ import rich.console
 from tf_placer.base.arguments import InputError
 from tf_placer.base.method_spec import Role
 from tf_placer.calibration.build_problem import build_problem
-from tf_placer.command_line.choices import LAYER, METHOD
+from tf_placer.command_line.check_flags import LAYER, METHOD
 from tf_placer.command_line.described import Reading
 from tf_placer.command_line.request import Request
 from tf_placer.data_parallel.data_parallel import data_parallel, replicas_of
@@ -24,7 +24,6 @@ from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RuntimeEvaluator, TraceFailed
 from tf_placer.planning.in_parts import InParts, in_parts
 from tf_placer.planning.live import live_stages
-from tf_placer.planning.measuring import Measuring
 from tf_placer.planning.outcome import (
     GIVEN,
     SINGLE,
@@ -36,7 +35,15 @@ from tf_placer.planning.outcome import (
     in_layers,
     with_survival,
 )
-from tf_placer.planning.road import AT_ONCE, CONTROL_SHARE, FASTEST, SPLIT_STAGE, WHILE_BUILDING, beside
+from tf_placer.planning.road import (
+    AT_ONCE,
+    CONTROL_SHARE,
+    FASTEST,
+    SPLIT_STAGE,
+    WHILE_BUILDING,
+    Measuring,
+    beside,
+)
 from tf_placer.planning.stages import Stage, begins_at, begun_s, roughly
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.pins import pins_of_each
@@ -44,7 +51,7 @@ from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.saved_model import plans_in
 from tf_placer.search import methods
 from tf_placer.search.known import WHOLE, Budget, Objective
-from tf_placer.search.progress import ConsoleProgress
+from tf_placer.search.recorder import ConsoleProgress
 from tf_placer.search.shortest import NothingFits, evaluate_given
 from tf_placer.workers.local_workers import WorkerError, import_meanwhile
 

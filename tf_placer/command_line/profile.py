@@ -11,11 +11,10 @@ import rich.table
 
 from tf_placer.base.quantities import milliseconds, percentage
 from tf_placer.calibration.build_problem import Profile, calibrated, profile
-from tf_placer.calibration.link_times import Hop
-from tf_placer.calibration.op_times import OpTimes
+from tf_placer.calibration.times import Hop, OpTimes
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import Link
-from tf_placer.command_line.choices import check_runs_on
+from tf_placer.command_line.check_flags import check_runs_on
 from tf_placer.command_line.described import Reading
 from tf_placer.command_line.request import Request
 from tf_placer.planning.road import compiling

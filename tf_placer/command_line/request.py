@@ -16,10 +16,17 @@ from tf_placer.base.arguments import InputError
 from tf_placer.base.files import check_writable
 from tf_placer.base.method_spec import Role
 from tf_placer.base.op_libraries import load_op_libraries
-from tf_placer.cluster.choose import choose_cluster
-from tf_placer.cluster.cluster import Cluster, limited, limits_of_texts
-from tf_placer.command_line.check_flags import NEEDS_A_PROGRAM
-from tf_placer.command_line.choices import AUTO, BY, FASTEST, OP, WRITE, check_not_run_on, check_together
+from tf_placer.cluster.cluster import Cluster, choose_cluster, limited, limits_of_texts
+from tf_placer.command_line.check_flags import (
+    AUTO,
+    BY,
+    FASTEST,
+    NEEDS_A_PROGRAM,
+    OP,
+    WRITE,
+    check_not_run_on,
+    check_together,
+)
 from tf_placer.command_line.flag_sets import DEFAULT_BUDGET_S
 from tf_placer.command_line.method_settings import MethodSettings, method_settings
 from tf_placer.command_line.source import Source

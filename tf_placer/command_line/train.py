@@ -15,13 +15,12 @@ from tf_placer.agents.weights import Student, check_weights_file, weights_bytes
 from tf_placer.base.arguments import InputError, nearest
 from tf_placer.base.files import check_writable, user_cache_folder, write_atomically
 from tf_placer.base.quantities import milliseconds
-from tf_placer.cluster.choose import choose_cluster
-from tf_placer.cluster.cluster import Cluster
+from tf_placer.cluster.cluster import Cluster, choose_cluster
 from tf_placer.planning.road import compiling
 from tf_placer.planning.stages import Stages
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.search import methods
-from tf_placer.search.settings import configured, recorded
+from tf_placer.search.round import configured, recorded
 from tf_placer.training.teach import Epoch, lesson_of, teach
 
 _LESSONS, _TEACHING = "finding plans to learn from", "teaching"

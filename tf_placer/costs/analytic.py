@@ -8,9 +8,9 @@ import dataclasses
 import numpy as np
 
 from colocation.constraints import references_of
-from colocation.heuristics import paired_pools
 from colocation.op_facts import BRANCHES, CALLS, LOOPS, GraphIndex
 from colocation.tensorflow_internals import is_onednn_on
+from colocation.units import paired_pools
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import Device
 from tf_placer.costs.formulas import OpView, work_of
@@ -19,7 +19,7 @@ from tf_placer.costs.op_work import OpWork, WorkClass
 from tf_placer.costs.shares import POWER, efficiencies
 from tf_placer.costs.trips import FunctionLibrary, frame_trips, trip_count
 from tf_placer.graph.item import Item
-from tf_placer.graph.program.functions import returned_functions
+from tf_placer.graph.program.program import returned_functions
 from tf_placer.graph.sizes.output_specs import OutputSpec, tensor_bytes
 
 # Two weeks: longer than any step that the simulator takes, and still far from the end of int64.

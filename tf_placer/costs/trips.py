@@ -18,9 +18,8 @@ from tensorflow.core.framework import function_pb2, node_def_pb2
 from colocation.constraints import find_frames
 from colocation.op_facts import GraphIndex, copy_of, data_inputs, index_graph, parse_input
 from colocation.tensorflow_internals import folded_constant, graph_of_function_def
-from tf_placer.base.arguments import InputError
-from tf_placer.base.tensorflow_message import told
-from tf_placer.graph.program.functions import functions_of
+from tf_placer.base.arguments import InputError, told
+from tf_placer.graph.program.program import functions_of
 from tf_placer.graph.sizes.loops import is_handle, keep_callbacks_from_running
 from tf_placer.graph.sizes.output_specs import OutputSpec, tensor_bytes
 

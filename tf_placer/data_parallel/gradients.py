@@ -14,7 +14,7 @@ from colocation.op_facts import having
 from colocation.tensorflow_internals import registered_op
 from tf_placer.base.arguments import InputError
 from tf_placer.graph.item import Item
-from tf_placer.graph.program.functions import function_names, functions_of
+from tf_placer.graph.program.program import function_names, functions_of
 
 # Ops that change a variable: by themselves, or in the body of a loop or in a branch.
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 from tf_placer.base.arguments import InputError
 from tf_placer.data_parallel.gradients import Gradients, Readers, Tensor
 from tf_placer.graph.item import Item
-from tf_placer.graph.program import renamed_node, with_nodes
+from tf_placer.graph.program.program import renamed_node, with_nodes
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.rewrite import rewrite

@@ -15,9 +15,8 @@ import tensorflow as tf
 
 from colocation.tensorflow_internals import process_config
 from tf_placer.base import arguments
-from tf_placer.base.arguments import InputError
+from tf_placer.base.arguments import InputError, plain
 from tf_placer.base.quantities import in_unit
-from tf_placer.base.tensorflow_message import plain
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.measurement import UNKNOWN_BYTES, Measurement, Status
 from tf_placer.graph.item import Item

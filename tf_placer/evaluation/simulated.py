@@ -11,9 +11,8 @@ import numpy as np
 import tensorflow as tf
 
 from tf_placer.base import arguments
-from tf_placer.base.arguments import InputError
+from tf_placer.base.arguments import InputError, told
 from tf_placer.base.eager import eagerly
-from tf_placer.base.tensorflow_message import told
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.ops.simulator import Schedule, SimulatorInputs, simulate, simulate_schedule
 from tf_placer.problem.decisions import Decisions, decisions_of

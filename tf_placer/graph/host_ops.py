@@ -15,8 +15,15 @@ from tensorflow.core.framework import function_pb2, node_def_pb2, types_pb2
 
 from colocation.constraints import input_types, is_ref, takes_special_inputs
 from colocation.op_facts import having
-from tf_placer.graph.program import HostCapture, ItemVariable, Program, with_nodes
-from tf_placer.graph.program.functions import function_names, functions_of, is_compiled
+from tf_placer.graph.program.program import (
+    HostCapture,
+    ItemVariable,
+    Program,
+    function_names,
+    functions_of,
+    is_compiled,
+    with_nodes,
+)
 
 CALLBACKS, _TELLS, _ITERATOR_READS = having("python"), having("prints"), having("iterator_read")
 _TABLES, _FILLS_A_TABLE = having("table"), having("fills_table")

@@ -25,12 +25,19 @@ from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
 from tf_placer.base.eager import eagerly
 from tf_placer.base.files import array_file_bytes, read_array_file
-from tf_placer.graph.cleaning.clean import clean
-from tf_placer.graph.cleaning.prune import READ_ONLY_OPS
+from tf_placer.graph.cleaning.clean import READ_ONLY_OPS, clean
 from tf_placer.graph.fingerprint import fingerprint
 from tf_placer.graph.host_ops import host_ops, requested_devices, why_not_standalone, without_devices
-from tf_placer.graph.program import Feed, HostCapture, ItemVariable, Program
-from tf_placer.graph.program.values import drawn_value, with_constants, without_large_constants, without_value
+from tf_placer.graph.program.program import (
+    Feed,
+    HostCapture,
+    ItemVariable,
+    Program,
+    drawn_value,
+    with_constants,
+    without_large_constants,
+    without_value,
+)
 from tf_placer.graph.reading.from_function import function_name, program_of_function
 from tf_placer.graph.reading.from_graph_def import InputShapes, checked_input_shapes, program_of_meta_graph
 from tf_placer.graph.reading.saved_model import SERVING, SavedModel, program_of_saved_model, read_saved_model

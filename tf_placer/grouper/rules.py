@@ -5,9 +5,15 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from colocation.heuristics import default_groups, name_scope, single_consumer, unrolled_calls
 from colocation.op_facts import GraphIndex
-from colocation.units import Heuristic, extend_units
+from colocation.units import (
+    Heuristic,
+    default_groups,
+    extend_units,
+    name_scope,
+    single_consumer,
+    unrolled_calls,
+)
 from tf_placer.grouper.groups import Groups, legality_classes, min_cut_partition
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph

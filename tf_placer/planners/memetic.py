@@ -24,9 +24,9 @@ from tf_placer.planners.local_search import (
     chains_of,
     chains_state,
     chance,
+    cheap_starts,
     move_tables,
 )
-from tf_placer.planners.whole_layers import cheap_starts
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph
 

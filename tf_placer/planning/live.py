@@ -27,8 +27,7 @@ from tf_placer.runtime.timing import TURN_S, RuntimeConfig, clearly_slower
 from tf_placer.search import methods
 from tf_placer.search.ctrl_c import patient
 from tf_placer.search.known import Budget
-from tf_placer.search.progress import Progress
-from tf_placer.search.recorder import SearchResult
+from tf_placer.search.recorder import Progress, SearchResult
 from tf_placer.search.search import search
 from tf_placer.search.shortest import NothingFits, evaluate_given
 from tf_placer.workers.local_workers import UnreachableServer, WorkerError

@@ -20,7 +20,7 @@ from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.evaluation.uncertainty import Survival, survival
 from tf_placer.graph.item import Item
-from tf_placer.planners.whole_layers import MOMENT, WholeLayers, whole_layers
+from tf_placer.planners.local_search import MOMENT, WholeLayers, whole_layers
 from tf_placer.problem.bounds import LowerBounds, lower_bounds
 from tf_placer.problem.layers import Layers, layers_of, with_units_whole
 from tf_placer.problem.placement import Placement

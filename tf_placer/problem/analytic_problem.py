@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
-from colocation.heuristics import attach_constants, attach_pools
 from colocation.op_facts import having, values
-from colocation.units import Units, form_units
+from colocation.units import Units, attach_constants, attach_pools, form_units
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.costs.analytic import OpCosts, analytic_costs

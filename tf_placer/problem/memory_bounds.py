@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 
-from tf_placer.cluster.cluster import Cluster
 from tf_placer.problem.problem import Problem
 
 # Proofs that a problem cannot fit in its devices' memory, found without trying.
@@ -113,26 +112,14 @@ def _largest_holders(problem: Problem, units: np.ndarray) -> str:
     return ", ".join(told)
 
 
-def accelerators(cluster: Cluster) -> np.ndarray:
-    """[D] bool: the GPUs, or all devices where there is none."""
-    gpus = np.array([device.type == "GPU" for device in cluster.devices])
-    return gpus if gpus.any() else np.ones(len(gpus), bool)
-
-
-def fullest_share(cluster: Cluster, peak_bytes: np.ndarray) -> np.ndarray:
-    """[B] of the peaks [B, D], the share of its memory that the fullest accelerator takes."""
-    counted = accelerators(cluster)
-    return (peak_bytes[:, counted] / cluster.capacity_bytes()[counted]).max(axis=1)
-
-
 def least_share(problem: Problem, within_s: float = math.inf) -> float:
-    """Lower bound on ``fullest_share`` of any placement whose step takes at most ``within_s`` seconds.
+    """Lower bound on ``Cluster.fullest_share`` of any placement whose step takes at most ``within_s`` seconds.
 
     The larger of two bounds. Of each unit: somewhere it is, with what one of its ops reads and writes while it runs.
     Of all together: what stays with them is on accelerators, but for what the other devices have memory for, and time
     for the ops of it (a fractional knapsack of bytes and time).
     """
-    counted, capacity = accelerators(problem.cluster), problem.cluster.capacity_bytes()
+    counted, capacity = problem.cluster.accelerators(), problem.cluster.capacity_bytes()
     unit_ns = np.zeros(problem.allowed.shape, np.int64)
     np.add.at(unit_ns, problem.unit_of_op, problem.compute_ns)
     has_ns = np.minimum(problem.cluster.streams() * within_s * 1e9, np.iinfo(np.int64).max)  # [D]

@@ -10,7 +10,6 @@ from tf_placer.base.quantities import excess, gain, in_unit, milliseconds, perce
 from tf_placer.cluster.device import short_device_name
 from tf_placer.data_parallel.data_parallel import DataParallel
 from tf_placer.planning.outcome import CALLED, GIVEN, RACED, UNPLACED, UNPLACED_CALLED, Outcome, Timed
-from tf_placer.problem.memory_bounds import accelerators
 from tf_placer.report.gpu_fidelity import fidelity_sentences
 from tf_placer.runtime.timing import clearly_differ
 from tf_placer.search.recorder import SearchResult
@@ -194,7 +193,7 @@ def least_memory_sentence(search: SearchResult) -> str:
 def _fullest(search: SearchResult) -> tuple[str, int, int]:
     """The accelerator that takes the largest share of its memory: name, peak and memory in bytes."""
     cluster = search.placement.problem.cluster
-    devices = [one for one, counts in zip(cluster.devices, accelerators(cluster), strict=True) if counts]
+    devices = [one for one, counts in zip(cluster.devices, cluster.accelerators(), strict=True) if counts]
     fullest = max(devices, key=lambda device: search.peak_bytes[device.name] / device.memory_bytes)
     return fullest.name, search.peak_bytes[fullest.name], fullest.memory_bytes
 

@@ -13,11 +13,10 @@ import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
 from tf_placer.base import arguments
-from tf_placer.base.arguments import InputError
-from tf_placer.base.tensorflow_message import told
+from tf_placer.base.arguments import InputError, told
 from tf_placer.cluster.device import full_device_name
 from tf_placer.graph.reading.saved_model import FILE_NAME, SERVING, SavedModel, read_saved_model
-from tf_placer.rewrite.signature_body import call_of
+from tf_placer.rewrite.functions import call_of
 from tf_placer.rewrite.variables import move_to_devices
 from tf_placer.workers.present_devices import present_devices
 

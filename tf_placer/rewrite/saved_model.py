@@ -19,8 +19,7 @@ from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import appearing_whole
 from tf_placer.graph.item import Item
-from tf_placer.graph.program import renamed_input, renamed_node
-from tf_placer.graph.program.functions import functions_of, op_def
+from tf_placer.graph.program.program import functions_of, op_def, renamed_input, renamed_node
 from tf_placer.graph.reading.from_graph_def import InputShapes
 from tf_placer.graph.reading.saved_model import (
     FILE_NAME,
@@ -30,15 +29,15 @@ from tf_placer.graph.reading.saved_model import (
     read_saved_model,
 )
 from tf_placer.problem.placement import Placement, PlanFile
-from tf_placer.rewrite.functions import with_functions_renamed
-from tf_placer.rewrite.rewrite import apply_placement, check_placement, program_of_plan
-from tf_placer.rewrite.signature_body import (
+from tf_placer.rewrite.functions import (
     SignatureCall,
     call_of,
     listed,
     place_object_functions,
     replace_body,
+    with_functions_renamed,
 )
+from tf_placer.rewrite.rewrite import apply_placement, check_placement, program_of_plan
 
 # Signatures of TensorFlow 1: a placed graph is added next to their ops, and their results are taken from it.
 

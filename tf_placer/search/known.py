@@ -20,7 +20,7 @@ MODULES = {
     "cpu_only": "tf_placer.planners.plain",
     "expert": "tf_placer.planners.plain",
     "go": "tf_placer.agents.go.learner",
-    "go_zero_shot": "tf_placer.agents.go.zero_shot",
+    "go_zero_shot": "tf_placer.agents.go.learner",
     "hdp": "tf_placer.agents.hdp.learner",
     "heft": "tf_placer.planners.list_schedule",
     "learned_list": "tf_placer.agents.learned_list.learned_list",

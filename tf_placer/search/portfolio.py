@@ -11,8 +11,7 @@ import numpy as np
 
 from tf_placer.base.method_spec import Kind, MethodSpec, Role, Settings, setting
 from tf_placer.search.checkpoint import Checkpoint
-from tf_placer.search.round import Context, Round, evaluated, rounds
-from tf_placer.search.settings import configured
+from tf_placer.search.round import Context, Round, configured, evaluated, rounds
 
 # Of what a race keeps: one that was saved with another cannot go on.
 RACE_VERSION = 3

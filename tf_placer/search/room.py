@@ -14,7 +14,6 @@ from tf_placer.cluster.device import short_device_name
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planners.plain import single_device_placements, topological_fill
-from tf_placer.problem.memory_bounds import accelerators
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import held_bytes
 
@@ -56,7 +55,7 @@ class Room:
 
 def room_needed(problem: Problem) -> Room | None:
     """Memory that the step needs of the accelerator that lacks least; None where one holds it, by the simulator."""
-    counted, capacity = accelerators(problem.cluster), problem.cluster.capacity_bytes()
+    counted, capacity = problem.cluster.accelerators(), problem.cluster.capacity_bytes()
     rows = single_device_placements(_off_the_host(problem))[counted]
     measured = SimulatedEvaluator(problem).evaluate(rows)
     assert measured.peak_bytes is not None  # simulated
@@ -88,7 +87,7 @@ def _smallest_preset(problem: Problem) -> str | None:
 
 
 def _total_memory(cluster: Cluster) -> tuple[int, int]:
-    counted = accelerators(cluster)
+    counted = cluster.accelerators()
     return int(cluster.capacity_bytes()[counted].sum()), int(counted.sum())
 
 
@@ -105,7 +104,7 @@ def _on(problem: Problem, cluster: Cluster) -> Problem:
 
 def _off_the_host(problem: Problem) -> Problem:
     """The problem with nothing but on accelerators where it may be there."""
-    counted = accelerators(problem.cluster)
+    counted = problem.cluster.accelerators()
     may = (problem.allowed & counted).any(axis=1)
     allowed = np.where(may[:, np.newaxis], problem.allowed & counted, problem.allowed)
     return dataclasses.replace(problem, allowed=allowed)

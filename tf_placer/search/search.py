@@ -1,9 +1,12 @@
-"""The public search: checks what it is given, and seeks the shortest step or the least memory."""
+"""The public search: checks what it is given, and seeks the shortest step, the most robust or the least memory."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
+import time
+from typing import Any
 
 import numpy as np
 
@@ -12,17 +15,14 @@ from tf_placer.base.arguments import InputError
 from tf_placer.base.eager import eagerly
 from tf_placer.base.method_spec import MethodSpec, Role
 from tf_placer.evaluation.simulated import Evaluator
+from tf_placer.evaluation.uncertainty import RobustEvaluator
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
 from tf_placer.search.known import SLOW_DOWN, TIME, Budget, Objective
-from tf_placer.search.least_memory import least_memory
-from tf_placer.search.progress import Progress, Silent
-from tf_placer.search.recorder import SearchResult
-from tf_placer.search.robust import robust_plan
-from tf_placer.search.round import Method
-from tf_placer.search.settings import configured
-from tf_placer.search.shortest import method_of, seed_of, shortest
+from tf_placer.search.recorder import EnteredAlready, Progress, SearchResult, Silent
+from tf_placer.search.round import Method, configured
+from tf_placer.search.shortest import least_memory, method_of, seed_of, shortest
 
 _DEFAULT = methods.the(Role.DEFAULT).name
 _GIVE_EVALUATOR = "give a SimulatedEvaluator or a RuntimeEvaluator of the problem, or None"
@@ -139,3 +139,51 @@ def _check_evaluator(evaluator: Evaluator, problem: Problem) -> None:
             f"the evaluator is for problem {evaluator.problem.name!r}, which is not the problem {problem.name!r} that "
             "is searched; make it of that one"
         )
+
+
+def robust_plan(
+    problem: Problem,
+    spec: MethodSpec,
+    settings: Any,
+    budget: Budget,
+    seed: int,
+    progress: Progress,
+    checkpoint: str | os.PathLike[str] | None,
+    start: Placement | np.ndarray | None,
+) -> SearchResult:
+    """The plan with the best mean over the estimates and draws; arguments as ``search`` has checked them.
+
+    A step under every draw takes many times as long to simulate as one. So a method that begins at plans first has half
+    of the budget to find one by the estimates, unless it is given one or is resumed.
+
+    Raises:
+      InputError, NothingFits, KeyboardInterrupt: as ``search``.
+    """
+    begin_s = time.monotonic()
+    evaluator = RobustEvaluator(problem, seed)
+    if start is not None or checkpoint is not None or not spec.uses_start or budget.left(1) < 1:
+        return shortest(problem, spec, settings, budget, seed, progress, evaluator, checkpoint, start)
+    with progress:
+        shown = EnteredAlready(progress)
+        first = shortest(problem, spec, settings, budget.share(2), seed, shown)
+        if first.interrupted:
+            return first
+        left = Budget(
+            max(budget.seconds - (time.monotonic() - begin_s), 1e-3),
+            None if budget.evaluations is None else int(budget.left(first.evaluations)),
+        )
+        found = shortest(problem, spec, settings, left, seed, shown, evaluator, start=first.placement)
+    shifted = tuple(
+        dataclasses.replace(
+            entry,
+            evaluations=entry.evaluations + first.evaluations,
+            elapsed_s=entry.elapsed_s + first.search_s,
+        )
+        for entry in found.history
+    )
+    return dataclasses.replace(
+        found,
+        evaluations=found.evaluations + first.evaluations,
+        search_s=found.search_s + first.search_s,
+        history=shifted,
+    )

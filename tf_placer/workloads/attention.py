@@ -8,8 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tf_placer.workloads.spec import Workload, WorkloadSpec, variants
-from tf_placer.workloads.train_step import begin, sentence_batch, step_of
+from tf_placer.workloads.spec import Workload, WorkloadSpec, begin, sentence_batch, step_of, variants
 
 
 class TiedSoftmax(keras.layers.Layer):

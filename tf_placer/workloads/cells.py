@@ -8,8 +8,7 @@ import keras
 import tensorflow as tf
 
 from tf_placer.workloads.normalization import FusedBatchNormalization
-from tf_placer.workloads.spec import Workload, WorkloadSpec, variants
-from tf_placer.workloads.train_step import begin, image_batch, step_of
+from tf_placer.workloads.spec import Workload, WorkloadSpec, begin, image_batch, step_of, variants
 
 _SEPARABLE = {"separable_3": 3, "separable_5": 5, "separable_7": 7}
 _POOLS = {"average_3": keras.layers.AveragePooling2D, "max_3": keras.layers.MaxPooling2D}

@@ -12,8 +12,7 @@ import keras
 
 from tf_placer.base.arguments import InputError, shown
 from tf_placer.workloads.normalization import with_fused_batch_normalization
-from tf_placer.workloads.spec import Workload, WorkloadSpec, forward_of, variants
-from tf_placer.workloads.train_step import begin, image_batch, step_of
+from tf_placer.workloads.spec import Workload, WorkloadSpec, begin, forward_of, image_batch, step_of, variants
 
 
 def inception_v3(

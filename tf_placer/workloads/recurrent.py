@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tf_placer.workloads.spec import Workload, WorkloadSpec, variants
-from tf_placer.workloads.train_step import begin, optimizer_named, sentence_batch
+from tf_placer.workloads.spec import Workload, WorkloadSpec, begin, optimizer_named, sentence_batch, variants
 
 
 class Weights:

@@ -1,19 +1,204 @@
-"""Every workload by name."""
+"""Every workload by name, traced once and then kept in the user's cache.
+
+Tracing and cleaning up a large graph takes seconds, and gives the same in every process: seeds decide the values. What
+a kept item is found by is all that could change it: name and settings, the code that makes, traces and cleans it up,
+and the versions and global settings of what it is made with. All of them together take 5 GiB at most, or what
+``TF_PLACER_WORKLOAD_CACHE_GIB`` says: what was not used for longest leaves first. It is never in the way: what cannot
+be read is traced again, what cannot be written is not kept, and either is told in one warning.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
+import hashlib
 import inspect
-from collections.abc import Callable, Mapping
+import json
+import logging
+import math
+import os
+import pathlib
+import platform
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import keras
+import numpy as np
+import tensorflow as tf
+
+from colocation.tensorflow_internals import is_deterministic
 from tf_placer.base.arguments import InputError, check_registration, nearest
 from tf_placer.base.eager import eagerly
-from tf_placer.graph.item import Item
+from tf_placer.base.files import exclusively, user_cache_folder, workloads_limit_bytes, write_atomically
+from tf_placer.graph.item import SCHEMA_VERSION, Item, can_be_kept, item_bytes, read_item_file
 from tf_placer.workloads import attention, cells, images, recurrent, small, wavenet
-from tf_placer.workloads.kept_items import kept_item
 from tf_placer.workloads.known import check_name
 from tf_placer.workloads.spec import Workload, WorkloadSpec
+
+_LOG = logging.getLogger(__name__)
+_SUFFIX, _LOCK = ".item", ".lock"
+_MOST = 3  # versions of one workload with the same settings, which hold all its weights each
+_PLAIN = (str, int, float, bool, type(None))
+_told: set[pathlib.Path] = set()
+
+
+def kept_folder() -> pathlib.Path:
+    """``$XDG_CACHE_HOME/tf_placer/workloads``, usually in ``~/.cache``."""
+    return user_cache_folder() / "workloads"
+
+
+def kept_item(name: str, settings: Mapping[str, Any], trace: Callable[[], Item]) -> Item:
+    """The item of a workload that comes with tf_placer: as it was kept, or else traced and kept.
+
+    Args:
+      name: of the workload.
+      settings: all arguments that it is made with, defaults included; where one is no plain number or text, the
+        workload is traced.
+      trace: makes it.
+    """
+    sources = _digest_of_sources()
+    if sources is None or not all(type(value) in _PLAIN for value in settings.values()):
+        return trace()
+    which = f"{name}-{digest_of_settings(settings)}"
+    path = kept_folder() / f"{which}-{_digest(_made_with(sources))[:20]}{_SUFFIX}"
+    item = _read(path)
+    if item is None:
+        item = trace()
+        if can_be_kept(item):
+            _keep(path, which, item)
+    return item
+
+
+def is_kept(name: str, settings: Mapping[str, Any] | None = None) -> bool:
+    """Whether some version of a workload is kept; it may be traced again all the same, where the code has changed.
+
+    Args:
+      name: of the workload.
+      settings: all arguments that it is made with, defaults included; None for whatever settings.
+    """
+    which = f"{name}-" if settings is None else f"{name}-{digest_of_settings(settings)}-"
+    return any(kept_folder().glob(f"{which}*{_SUFFIX}"))
+
+
+def _read(path: pathlib.Path) -> Item | None:
+    if not path.is_file():
+        return None
+    try:
+        item = read_item_file(path)
+    except InputError as error:
+        _LOG.warning("a workload that was kept is traced again: %s", error)
+        return None
+    with contextlib.suppress(OSError):  # somebody else's file, or gone by now
+        os.utime(path)
+    return item
+
+
+def _keep(path: pathlib.Path, which: str, item: Item) -> None:
+    """Writes an item, and takes away what is oldest of the same workload and what is over the limit of all."""
+    busy = f"{path}: another process is writing it; wait for it"
+    limit_bytes, data = workloads_limit_bytes(), item_bytes(item)
+    if len(data) > limit_bytes:
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with exclusively(path.with_name(f"{path.name}{_LOCK}"), busy):
+            write_atomically(path, data)
+            # Among these what a killed process left unfinished; what another one is writing now is the newest.
+            _remove_oldest(path.parent.glob(f"{which}-*"), most=_MOST)
+            _remove_oldest(path.parent.iterdir(), most_bytes=limit_bytes)
+    except (OSError, InputError) as error:
+        if str(error) != busy:  # who is writing it writes the same
+            _tell(path.parent, error)
+
+
+def _remove_oldest(
+    files: Iterable[pathlib.Path], most: float = math.inf, most_bytes: float = math.inf
+) -> None:
+    """Removes files, those first that were used last the longest ago, until so many and so many bytes are left."""
+    found = []
+    for file in files:
+        with contextlib.suppress(FileNotFoundError):
+            if not file.name.endswith(_LOCK):
+                status = file.stat()
+                found.append((status.st_mtime_ns, status.st_size, file))
+    found.sort(reverse=True)
+    kept_bytes = 0
+    for number, (_, num_bytes, file) in enumerate(found, 1):
+        kept_bytes += num_bytes
+        if number > most or kept_bytes > most_bytes:
+            file.unlink(missing_ok=True)
+
+
+def _tell(folder: pathlib.Path, error: Exception) -> None:
+    """Warns, but once for each folder."""
+    if folder not in _told:
+        _told.add(folder)
+        _LOG.warning(
+            "no workload can be kept in %s (%s), so the next process traces it again; set XDG_CACHE_HOME to a folder "
+            "that can be written to",
+            folder,
+            error,
+        )
+
+
+def _made_with(sources: str) -> dict[str, str]:
+    """All that an item depends on beside its settings."""
+    return {
+        "schema": str(SCHEMA_VERSION),
+        "sources": sources,
+        "python": ".".join(platform.python_version_tuple()[:2]),
+        "machine": platform.machine(),
+        "tensorflow": tf.__version__,
+        "keras": keras.__version__,
+        "numpy": np.__version__,
+        "floats": f"{keras.config.floatx()} {keras.config.epsilon()} {keras.config.dtype_policy().name}",
+        "images": keras.config.image_data_format(),
+        # Keras has other kernels for some layers where there is a GPU.
+        "kernels": f"{bool(tf.config.list_physical_devices('GPU'))} {keras.config.is_flash_attention_enabled()}",
+        "deterministic": str(is_deterministic()),
+    }
+
+
+def digest_of_what_makes(folders: Sequence[str]) -> str | None:
+    """Hex digest of all that an item depends on beside its settings, and of the modules in more folders.
+
+    Args:
+      folders: of modules, from the one that holds ``tf_placer``.
+
+    Returns:
+      None where the modules cannot be read.
+    """
+    sources, more = _digest_of_sources(), _digest_of_folders(folders)
+    if sources is None or more is None:
+        return None
+    return _digest({**_made_with(sources), "more": more})[:20]
+
+
+def digest_of_settings(settings: Mapping[str, Any]) -> str:
+    """Hex digest of plain settings."""
+    return _digest(dict(settings))[:12]
+
+
+@functools.cache
+def _digest_of_sources() -> str | None:
+    """Of the modules that make, trace and clean up; None where they cannot be read."""
+    return _digest_of_folders(("colocation", "tf_placer/graph", "tf_placer/workloads"))
+
+
+def _digest_of_folders(folders: Sequence[str]) -> str | None:
+    top = pathlib.Path(__file__).parents[2]
+    digest, count = hashlib.sha256(), 0
+    for folder in folders:
+        for file in sorted((top / folder).rglob("*.py")):
+            digest.update(f"{file.relative_to(top)}\n".encode() + file.read_bytes())
+            count += 1
+    return digest.hexdigest() if count else None
+
+
+def _digest(value: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
 
 _FAMILIES = (attention, cells, images, recurrent, small, wavenet)
 _TABLE: dict[str, WorkloadSpec] = {row.name: row for family in _FAMILIES for row in family.ROWS}

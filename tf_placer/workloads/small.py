@@ -6,8 +6,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tf_placer.workloads.spec import Workload, WorkloadSpec
-from tf_placer.workloads.train_step import begin, optimizer_named, sentence_batch, train_step
+from tf_placer.workloads.spec import (
+    Workload,
+    WorkloadSpec,
+    begin,
+    optimizer_named,
+    sentence_batch,
+    train_step,
+)
 
 
 def branches_small(

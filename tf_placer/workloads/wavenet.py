@@ -5,8 +5,7 @@ from __future__ import annotations
 import keras
 import tensorflow as tf
 
-from tf_placer.workloads.spec import Workload, WorkloadSpec, variants
-from tf_placer.workloads.train_step import begin, sentence_batch, step_of
+from tf_placer.workloads.spec import Workload, WorkloadSpec, begin, sentence_batch, step_of, variants
 
 _DILATIONS = 9  # a layer reaches twice as far as the one before, 1 to 256, and then again
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_placer.agents.rewards import (
+from tf_placer.agents.losses import (
     ControllerBaselines,
     MovingAverageBaseline,
     TrialAverage,

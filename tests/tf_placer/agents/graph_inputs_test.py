@@ -4,9 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import problem_of, random_problem, small_cluster
-from tf_placer.agents.features import NUM_TYPES, RELATIVE_WIDTH
-from tf_placer.agents.features.relative_features import DEVICE_WIDTH
-from tf_placer.agents.features.unit_features import FIXED_WIDTH
+from tf_placer.agents.features import DEVICE_WIDTH, FIXED_WIDTH, NUM_TYPES, RELATIVE_WIDTH
 from tf_placer.agents.graph_inputs import GraphInputs, graph_inputs
 
 

@@ -5,7 +5,7 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 
-from tf_placer.agents.prior_logits import draw_weights
+from tf_placer.agents.graph_inputs import draw_weights
 
 
 def drawn(seed):

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from tf_placer.agents.prior_logits import bounded_prior_logits
+from tf_placer.agents.graph_inputs import bounded_prior_logits
 
 ALL = np.ones((1, 2), bool)
 

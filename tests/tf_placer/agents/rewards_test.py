@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from tf_placer.agents.rewards import discounted_returns, gains, square_root_reward
+from tf_placer.agents.losses import discounted_returns, gains, square_root_reward
 
 
 def test_rewards_by_hand():

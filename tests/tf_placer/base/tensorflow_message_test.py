@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import tensorflow as tf
 
-from tf_placer.base.tensorflow_message import plain, told
+from tf_placer.base.arguments import plain, told
 
 
 def an_eager_op() -> None:

@@ -11,7 +11,7 @@ from tests.tf_placer.problem.small_problems import problem_of
 from tf_placer.base.durations import Durations
 from tf_placer.calibration import build_problem as profile
 from tf_placer.calibration.build_problem import Cache, Profile, awaited_s, calibrated
-from tf_placer.calibration.op_times import OpTimes
+from tf_placer.calibration.times import OpTimes
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.local import local_devices
 from tf_placer.costs.op_work import OpWork

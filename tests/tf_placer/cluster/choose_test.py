@@ -11,7 +11,7 @@ import tf_placer
 from tf_placer.automatic.config import AutoPlaceConfig
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster import local
-from tf_placer.cluster.choose import choose_cluster, local_cores
+from tf_placer.cluster.cluster import choose_cluster, local_cores
 
 
 def test_presets_and_files(tmp_path: pathlib.Path) -> None:

@@ -20,7 +20,7 @@ from tf_placer.command_line import place as placing
 from tf_placer.command_line.request import Request
 from tf_placer.graph import item
 from tf_placer.graph.item import Item
-from tf_placer.graph.program import Program
+from tf_placer.graph.program.program import Program
 from tf_placer.graph.reading import from_graph_def, saved_model
 from tf_placer.planning.outcome import Outcome
 

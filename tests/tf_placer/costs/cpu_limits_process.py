@@ -13,9 +13,9 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from colocation.heuristics import paired_pools
 from colocation.op_facts import index_graph
 from colocation.tensorflow_internals import is_onednn_on
+from colocation.units import paired_pools
 from tf_placer.costs.formulas import OpView
 from tf_placer.costs.kernels import cpu_limit
 from tf_placer.graph.sizes.output_specs import output_specs

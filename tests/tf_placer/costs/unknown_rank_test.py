@@ -13,7 +13,7 @@ from tf_placer.costs.analytic import analytic_costs
 from tf_placer.costs.formulas import FORMULA_OF_TYPE, OpView, work_of
 from tf_placer.data_parallel.gradients import find_gradients
 from tf_placer.graph.item import Item
-from tf_placer.graph.program import Feed, Program
+from tf_placer.graph.program.program import Feed, Program
 from tf_placer.graph.sizes.output_specs import OutputSpec
 from tf_placer.graph.sizes.size_rules import AS_INPUT, AS_READ, RAGGED, Unsized, sized
 

@@ -12,7 +12,7 @@ from colocation.op_facts import parse_input
 from tf_placer import workloads
 from tf_placer.base.arguments import InputError
 from tf_placer.graph.item import Item
-from tf_placer.workloads.train_step import train_step
+from tf_placer.workloads.spec import train_step
 
 PROGRAMS = (
     "branches_small",

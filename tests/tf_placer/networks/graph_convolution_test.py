@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_placer.agents.prior_logits import draw_weights
+from tf_placer.agents.graph_inputs import draw_weights
 from tf_placer.networks.graph_encoders import GraphConvolution, normalized_adjacency
 
 F, H = 3, 4

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_placer.agents.prior_logits import draw_weights
+from tf_placer.agents.graph_inputs import draw_weights
 from tf_placer.networks.segments import SegmentSeq2SeqPlacer
 from tf_placer.networks.seq2seq import DeviceChoices, Seq2SeqPlacer
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_placer.agents.prior_logits import draw_weights
+from tf_placer.agents.graph_inputs import draw_weights
 from tf_placer.networks.seq2seq import Decoded, DeviceChoices, Seq2SeqPlacer
 
 M, K, G, D, F, WIDTH, ROWS = 2, 3, 5, 4, 6, 3, 8

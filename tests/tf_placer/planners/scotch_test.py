@@ -8,8 +8,7 @@ import pytest
 from tests.tf_placer.planners.chains import two_chains
 from tests.tf_placer.problem.small_problems import problem_of, small_cluster
 from tf_placer.base.arguments import InputError
-from tf_placer.planners.partitioners import mincut, scotch
-from tf_placer.planners.scotch_program import static_mapping, why_missing
+from tf_placer.planners.partitioners import mincut, scotch, static_mapping, why_missing
 from tf_placer.problem.unit_graph import unit_graph
 
 installed = pytest.mark.skipif(bool(why_missing()), reason=why_missing())

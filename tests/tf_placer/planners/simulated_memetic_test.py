@@ -19,8 +19,8 @@ from tests.tf_placer.problem.small_problems import (
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planners.cp_sat import CpSat, CpSatConfig
 from tf_placer.planners.list_schedule import list_schedule
+from tf_placer.planners.local_search import cheap_starts
 from tf_placer.planners.memetic import MemeticConfig, SimulatedMemetic, edit_weights
-from tf_placer.planners.whole_layers import cheap_starts
 from tf_placer.problem.problem import Problem
 
 # Every kind of turn within 700 evaluations: 40, 80, units 160, then groups 40 and units 320, then 80 and 640.

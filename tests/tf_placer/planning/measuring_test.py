@@ -17,8 +17,7 @@ from tf_placer.command_line.source import Source
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.evaluation.runtime import RaceFailed, TraceFailed
 from tf_placer.planning import road as road_module
-from tf_placer.planning.measuring import Measuring
-from tf_placer.planning.road import Asked, Road
+from tf_placer.planning.road import Asked, Measuring, Road
 from tf_placer.problem.decisions import Decisions
 from tf_placer.search.known import Budget
 from tf_placer.workers.local_workers import WorkerError

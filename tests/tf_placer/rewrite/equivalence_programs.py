@@ -8,8 +8,7 @@ import keras
 import tensorflow as tf
 
 from tf_placer.workloads.registry import function
-from tf_placer.workloads.spec import Workload
-from tf_placer.workloads.train_step import begin, train_step
+from tf_placer.workloads.spec import Workload, begin, train_step
 
 
 def dense() -> Workload:

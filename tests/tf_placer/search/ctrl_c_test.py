@@ -11,7 +11,7 @@ from tests.tf_placer.problem.small_problems import problem_of
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.search.checkpoint import FILE_NAME
 from tf_placer.search.ctrl_c import patient
-from tf_placer.search.progress import Silent
+from tf_placer.search.recorder import Silent
 from tf_placer.search.round import evaluated
 from tf_placer.search.search import search
 

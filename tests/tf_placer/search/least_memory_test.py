@@ -8,7 +8,7 @@ import pytest
 import tf_placer
 from tests.tf_placer.problem.small_problems import problem_of, small_cluster
 from tf_placer.base.arguments import InputError
-from tf_placer.problem.memory_bounds import accelerators, fullest_share, least_share
+from tf_placer.problem.memory_bounds import least_share
 
 
 def eight_towers() -> tf_placer.Problem:
@@ -59,7 +59,7 @@ def test_what_it_does_not_take_is_refused(more, tmp_path, monkeypatch):
 def test_the_bound_is_below_every_plan_in_time():
     random = np.random.default_rng(0)
     cluster = tf_placer.Cluster.preset("k40x2")
-    assert accelerators(cluster).tolist() == [True, True, False]
+    assert cluster.accelerators().tolist() == [True, True, False]
     for _ in range(20):
         resident = random.integers(0, 2**30, 5)
         problem = problem_of(
@@ -71,7 +71,7 @@ def test_the_bound_is_below_every_plan_in_time():
         )
         every = np.array(np.meshgrid(*[range(3)] * 5)).reshape(5, -1).T.astype(np.int32)  # 3^5 plans
         measured = tf_placer.SimulatedEvaluator(problem).evaluate(every)
-        shares = fullest_share(cluster, measured.peak_bytes)
+        shares = cluster.fullest_share(measured.peak_bytes)
         for limit_s in np.quantile(measured.runtime_s, [0.0, 0.2, 1.0]):
             in_time = measured.runtime_s <= limit_s
             assert least_share(problem, float(limit_s)) <= shares[in_time].min() + 1e-12

@@ -9,8 +9,7 @@ import pytest
 import rich.console
 
 from tf_placer.search.known import Budget
-from tf_placer.search.progress import ConsoleProgress
-from tf_placer.search.recorder import HistoryEntry
+from tf_placer.search.recorder import ConsoleProgress, HistoryEntry
 
 ENTRY = HistoryEntry(evaluations=5, elapsed_s=2.0, best_s=0.0123, mean_s=0.02, failed=0)
 

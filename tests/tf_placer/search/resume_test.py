@@ -19,7 +19,7 @@ from tf_placer.base.method_spec import Role
 from tf_placer.evaluation.journal import JournaledEvaluator
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.search import methods, recorder, shortest
-from tf_placer.search.progress import Silent
+from tf_placer.search.recorder import Silent
 from tf_placer.search.round import Starts
 from tf_placer.search.search import search
 from tf_placer.search.shortest import JOURNAL, NothingFits

@@ -17,7 +17,7 @@ from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.runtime.timing import RuntimeConfig
 from tf_placer.search import methods
-from tf_placer.search.progress import Silent
+from tf_placer.search.recorder import Silent
 from tf_placer.search.search import search
 from tf_placer.search.shortest import JOURNAL
 

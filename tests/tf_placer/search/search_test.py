@@ -15,7 +15,7 @@ from tf_placer.base.arguments import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planners.plain import RandomBlocks
 from tf_placer.search import methods
-from tf_placer.search.progress import Silent
+from tf_placer.search.recorder import Silent
 from tf_placer.search.round import evaluated
 from tf_placer.search.search import search
 from tf_placer.search.shortest import NothingFits

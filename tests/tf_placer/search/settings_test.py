@@ -8,7 +8,7 @@ import pytest
 
 from tf_placer.base.arguments import InputError
 from tf_placer.base.method_spec import Kind, MethodSpec
-from tf_placer.search.settings import configured, recorded
+from tf_placer.search.round import configured, recorded
 
 
 @dataclasses.dataclass(frozen=True)

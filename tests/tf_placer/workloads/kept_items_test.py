@@ -12,7 +12,7 @@ from tf_placer import workloads
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import exclusively
 from tf_placer.graph.item import Item
-from tf_placer.workloads import kept_items, registry
+from tf_placer.workloads import registry
 
 SMALL = {"batch": 4, "width": 8, "layers": 2}
 
@@ -20,7 +20,7 @@ SMALL = {"batch": 4, "width": 8, "layers": 2}
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(kept_items, "_told", set())
+    monkeypatch.setattr(registry, "_told", set())
     return tmp_path / "tf_placer" / "workloads"
 
 
@@ -71,8 +71,8 @@ def test_other_settings_are_another_workload(traces, changed):
 @pytest.mark.parametrize("what", ["sources", "tensorflow", "floats", "kernels", "deterministic"])
 def test_what_is_made_otherwise_is_traced_again(monkeypatch, traces, what):
     build()
-    made_with = kept_items._made_with
-    monkeypatch.setattr(kept_items, "_made_with", lambda sources: {**made_with(sources), what: "another"})
+    made_with = registry._made_with
+    monkeypatch.setattr(registry, "_made_with", lambda sources: {**made_with(sources), what: "another"})
     build()
     assert traces == ["dense_small"] * 2
 
@@ -91,8 +91,8 @@ def test_the_sources_of_workloads_and_of_the_clean_up_count(tmp_path, monkeypatc
     for folder in ("colocation", "tf_placer/graph/cleaning", "tf_placer/workloads"):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "a.py").write_text("1")
-    monkeypatch.setattr(kept_items, "__file__", str(tmp_path / "tf_placer" / "workloads" / "a.py"))
-    digest = kept_items._digest_of_sources.__wrapped__
+    monkeypatch.setattr(registry, "__file__", str(tmp_path / "tf_placer" / "workloads" / "a.py"))
+    digest = registry._digest_of_sources.__wrapped__
     found = {digest()}
     for folder in ("colocation", "tf_placer/graph/cleaning", "tf_placer/workloads"):
         (tmp_path / folder / "a.py").write_text("2")
@@ -100,12 +100,12 @@ def test_the_sources_of_workloads_and_of_the_clean_up_count(tmp_path, monkeypatc
     (tmp_path / "tf_placer" / "workloads" / "a.py").rename(tmp_path / "tf_placer" / "workloads" / "b.py")
     found.add(digest())
     assert len(found) == 5
-    monkeypatch.setattr(kept_items, "__file__", str(tmp_path / "none" / "tf_placer" / "workloads" / "a.py"))
+    monkeypatch.setattr(registry, "__file__", str(tmp_path / "none" / "tf_placer" / "workloads" / "a.py"))
     assert digest() is None
 
 
 def test_without_sources_nothing_is_kept(monkeypatch, cache, traces):
-    monkeypatch.setattr(kept_items, "_digest_of_sources", lambda: None)
+    monkeypatch.setattr(registry, "_digest_of_sources", lambda: None)
     build()
     build()
     assert traces == ["dense_small"] * 2 and not cache.exists()
@@ -120,7 +120,7 @@ def test_a_damaged_file_is_told_once_and_made_again(cache, traces, caplog, damag
         build()
         build()
     assert traces == ["dense_small"] * 2
-    (message,) = [record.getMessage() for record in caplog.records if record.name == kept_items.__name__]
+    (message,) = [record.getMessage() for record in caplog.records if record.name == registry.__name__]
     assert str(path) in message and "traced again" in message and "\n" not in message
 
 
@@ -133,7 +133,7 @@ def test_where_nothing_can_be_written_every_build_is_traced_and_told_once(
         build()
         build()
     assert traces == ["dense_small"] * 2
-    (message,) = [record.getMessage() for record in caplog.records if record.name == kept_items.__name__]
+    (message,) = [record.getMessage() for record in caplog.records if record.name == registry.__name__]
     assert "no workload can be kept in" in message and "set XDG_CACHE_HOME" in message
 
 
@@ -144,14 +144,14 @@ def test_who_writes_it_already_is_left_alone(cache, traces, caplog):
     with caplog.at_level(logging.WARNING), exclusively(path.with_name(path.name + ".lock"), "busy"):
         build()
     assert traces == ["dense_small"] * 2 and files(cache) == []
-    assert [record for record in caplog.records if record.name == kept_items.__name__] == []
+    assert [record for record in caplog.records if record.name == registry.__name__] == []
 
 
 def test_three_versions_of_a_workload_stay(cache, monkeypatch):
     build(seed=5)
     kept = files(cache)
     for version in range(5):
-        monkeypatch.setattr(kept_items, "_digest_of_sources", lambda version=version: f"{version}")
+        monkeypatch.setattr(registry, "_digest_of_sources", lambda version=version: f"{version}")
         build()
     assert len(files(cache)) == 3 + 1
     assert set(kept) < set(files(cache))

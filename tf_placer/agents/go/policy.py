@@ -17,8 +17,7 @@ from tf_placer.agents.features import (
     load_and_slowness,
 )
 from tf_placer.agents.go.config import GoConfig
-from tf_placer.agents.graph_inputs import GraphInputs, graph_inputs
-from tf_placer.agents.prior_logits import draw_weights, one_device
+from tf_placer.agents.graph_inputs import GraphInputs, draw_weights, graph_inputs, one_device
 from tf_placer.agents.weights import PolicyKind
 from tf_placer.base import masked
 from tf_placer.grouper.groups import Groups

@@ -9,21 +9,23 @@ import tensorflow as tf
 
 from tf_placer.agents.features import FEATURES_VERSION
 from tf_placer.agents.hdp.config import HdpConfig
-from tf_placer.agents.hdp.inputs import HdpInputs, hdp_inputs, hdp_start
 from tf_placer.agents.hdp.policy import (
     Actions,
+    HdpInputs,
     HdpPolicy,
     Incumbent,
     Lesson,
     Noise,
     Scores,
     grouping_loss,
+    hdp_inputs,
+    hdp_start,
     placer_loss,
     regrouping_loss,
 )
 from tf_placer.agents.learner import PolicyLearner, Proposal, WarmStart, adam, descend, executed_times
-from tf_placer.agents.losses import EntropySteering
-from tf_placer.agents.rewards import (
+from tf_placer.agents.losses import (
+    EntropySteering,
     MovingAverageBaseline,
     above_quantile,
     elites,

@@ -21,7 +21,12 @@ from tf_placer.agents.learner import (
     descend,
     executed_times,
 )
-from tf_placer.agents.losses import cross_entropy_loss, ppo_loss
+from tf_placer.agents.losses import (
+    MovingAverageBaseline,
+    cross_entropy_loss,
+    ppo_loss,
+    standardized_advantage,
+)
 from tf_placer.agents.mars.config import MarsConfig
 from tf_placer.agents.mars.policy import (
     NETWORK_VERSION,
@@ -31,7 +36,6 @@ from tf_placer.agents.mars.policy import (
     mars_inputs,
     mars_kind,
 )
-from tf_placer.agents.rewards import MovingAverageBaseline, standardized_advantage
 from tf_placer.agents.weights import restore_weights
 from tf_placer.base.method_spec import Kind, MethodSpec
 from tf_placer.networks.seq2seq import Decoded

@@ -16,10 +16,9 @@ from tf_placer.agents.features import (
     RELATIVE_VERSION,
     RELATIVE_WIDTH,
 )
-from tf_placer.agents.graph_inputs import GraphInputs, graph_inputs
+from tf_placer.agents.graph_inputs import GraphInputs, draw_weights, graph_inputs, one_device, prior_choices
 from tf_placer.agents.learner import adam, descend
 from tf_placer.agents.mars.config import MarsConfig
-from tf_placer.agents.prior_logits import draw_weights, one_device, prior_choices
 from tf_placer.agents.weights import PolicyKind
 from tf_placer.grouper.groups import Groups, expanded, unit_groups
 from tf_placer.networks.graph_encoders import (

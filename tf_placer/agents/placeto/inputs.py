@@ -8,8 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tf_placer.agents.features import load_and_slowness, op_levels
-from tf_placer.agents.features.unit_features import FIXED_WIDTH, UNIT_COLUMNS, costliest_op
+from tf_placer.agents.features import FIXED_WIDTH, UNIT_COLUMNS, costliest_op, load_and_slowness, op_levels
 from tf_placer.agents.graph_inputs import graph_inputs
 from tf_placer.base.method_spec import Settings, setting
 from tf_placer.grouper.groups import Groups, slack_groups

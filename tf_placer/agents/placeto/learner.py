@@ -9,9 +9,9 @@ import tensorflow as tf
 
 from tf_placer.agents.features import FEATURES_VERSION
 from tf_placer.agents.learner import PolicyLearner, Proposal, WarmStart, adam, summed_gradients
+from tf_placer.agents.losses import TurnBaseline, discounted_returns, gains
 from tf_placer.agents.placeto.inputs import PlacetoConfig, group_graph, placeto_inputs
 from tf_placer.agents.placeto.policy import Actions, PlacetoPolicy, episode_states
-from tf_placer.agents.rewards import TurnBaseline, discounted_returns, gains
 from tf_placer.base import masked
 from tf_placer.base.method_spec import Kind, MethodSpec
 from tf_placer.problem.problem import Problem

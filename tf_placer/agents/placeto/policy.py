@@ -9,8 +9,8 @@ import sonnet as snt
 import tensorflow as tf
 
 from tf_placer.agents.features import DEVICE_NUMBERS
+from tf_placer.agents.graph_inputs import draw_weights, one_device
 from tf_placer.agents.placeto.inputs import GROUP_NUMBERS, Mean, PlacetoConfig, PlacetoInputs
-from tf_placer.agents.prior_logits import draw_weights, one_device
 from tf_placer.base import masked
 from tf_placer.networks.seq2seq import DeviceScorer, EmbeddedDevices
 

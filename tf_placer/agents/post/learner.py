@@ -9,8 +9,7 @@ import sonnet as snt
 import tensorflow as tf
 
 from tf_placer.agents.learner import PolicyLearner, Proposal, WarmStart, executed_times
-from tf_placer.agents.losses import KlPenalty, ppo_loss
-from tf_placer.agents.rewards import MovingAverageBaseline
+from tf_placer.agents.losses import KlPenalty, MovingAverageBaseline, ppo_loss
 from tf_placer.base import masked
 from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
 from tf_placer.grouper.group_search import CONVERGED, GroupedPlans, table_near, toward_elites

@@ -9,14 +9,10 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from tf_placer.agents.features import DEVICE_NUMBERS, FEATURES_VERSION, NUM_TYPES
-from tf_placer.agents.features.relative_features import DEVICE_WIDTH
-from tf_placer.agents.features.unit_features import FIXED_WIDTH
-from tf_placer.agents.graph_inputs import GraphInputs, graph_inputs
+from tf_placer.agents.features import DEVICE_NUMBERS, DEVICE_WIDTH, FEATURES_VERSION, FIXED_WIDTH, NUM_TYPES
+from tf_placer.agents.graph_inputs import GraphInputs, draw_weights, graph_inputs
 from tf_placer.agents.learner import adam, descend
-from tf_placer.agents.losses import reinforce_loss
-from tf_placer.agents.prior_logits import draw_weights
-from tf_placer.agents.rewards import MovingAverageBaseline
+from tf_placer.agents.losses import MovingAverageBaseline, reinforce_loss
 from tf_placer.base import masked
 from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
 from tf_placer.grouper.group_search import GroupedPlans, children, joined

@@ -10,8 +10,7 @@ import sonnet as snt
 import tensorflow as tf
 
 from tf_placer.agents.learner import PolicyLearner, Proposal, WarmStart, adam, descend
-from tf_placer.agents.losses import reinforce_loss
-from tf_placer.agents.rewards import elites, standardized_advantage
+from tf_placer.agents.losses import elites, reinforce_loss, standardized_advantage
 from tf_placer.base import masked
 from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
 from tf_placer.grouper.groups import KINDS, Groups, expanded, unit_groups

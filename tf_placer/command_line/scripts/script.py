@@ -17,8 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tf_placer.base import arguments
-from tf_placer.base.arguments import InputError
-from tf_placer.base.tensorflow_message import told
+from tf_placer.base.arguments import InputError, told
 
 _FORM = "write FILE.py:NAME or package.module:NAME"
 

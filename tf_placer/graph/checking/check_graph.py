@@ -24,7 +24,7 @@ from tensorflow.core.framework import (
 from colocation.constraints import op_definition
 from colocation.op_facts import BRANCHES, LOOPS, NEXT_ITERATIONS
 from tf_placer.base.arguments import InputError
-from tf_placer.graph.program.functions import function_names, functions_of, num_tensors, returned_functions
+from tf_placer.graph.program.program import function_names, functions_of, num_tensors, returned_functions
 
 # Calls between functions of a library: number of tensors, and depth.
 

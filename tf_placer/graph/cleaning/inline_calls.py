@@ -26,15 +26,18 @@ from tensorflow.core.framework import function_pb2, node_def_pb2
 
 from colocation.op_facts import CALLS, ENTERS, control_inputs, copy_of, data_inputs, parse_input
 from tf_placer.base.arguments import InputError
-from tf_placer.graph.program import Program, fresh_name, with_nodes, with_output
-from tf_placer.graph.program.functions import (
+from tf_placer.graph.program.program import (
+    Program,
     all_offsets,
     flat_tensor,
+    fresh_name,
     functions_of,
     is_compiled,
     is_stateful,
     keep_functions,
     output_offsets,
+    with_nodes,
+    with_output,
     write_body,
 )
 

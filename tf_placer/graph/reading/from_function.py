@@ -17,9 +17,8 @@ from colocation.tensorflow_internals import (
     has_python_gradient,
 )
 from tf_placer.base import arguments
-from tf_placer.base.arguments import InputError
-from tf_placer.base.tensorflow_message import told
-from tf_placer.graph.program import (
+from tf_placer.base.arguments import InputError, told
+from tf_placer.graph.program.program import (
     Feed,
     HostCapture,
     ItemVariable,

@@ -13,9 +13,17 @@ from colocation.op_facts import VARIABLES, copy_of, parse_input
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError, nearest
 from tf_placer.graph.checking.check_graph import check_graph, checked_dtype, is_tensor_name
-from tf_placer.graph.cleaning.prune import prune
-from tf_placer.graph.program import Feed, ItemVariable, Program, with_nodes, with_output
-from tf_placer.graph.program.functions import functions_of, num_outputs, op_def
+from tf_placer.graph.cleaning.clean import prune
+from tf_placer.graph.program.program import (
+    Feed,
+    ItemVariable,
+    Program,
+    functions_of,
+    num_outputs,
+    op_def,
+    with_nodes,
+    with_output,
+)
 from tf_placer.graph.sizes.output_specs import MAX_TENSOR_BYTES, tensor_bytes
 
 # Inputs of a graph from elsewhere, with sizes from the graph or, where it leaves them open, from the caller.

@@ -17,11 +17,9 @@ from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
 from colocation.op_facts import CALLS, data_inputs, parse_input
 from tf_placer.base import arguments
-from tf_placer.base.arguments import InputError
-from tf_placer.base.tensorflow_message import told
+from tf_placer.base.arguments import InputError, told
 from tf_placer.graph.checking.check_graph import check_graph, checked_dtype
-from tf_placer.graph.program import Program
-from tf_placer.graph.program.functions import functions_of
+from tf_placer.graph.program.program import Program, functions_of
 from tf_placer.graph.reading.from_graph_def import Input, InputShapes, program_of_graph_def
 
 # Protocol buffers in files, binary or text: graphs, SavedModels, and files mistaken for them.

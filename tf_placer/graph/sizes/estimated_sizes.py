@@ -14,7 +14,7 @@ from tensorflow.core.framework import node_def_pb2
 
 from colocation.op_facts import MERGES, data_inputs, parse_input
 from colocation.tensorflow_internals import folded_constant
-from tf_placer.graph.program.functions import functions_of, returned_functions
+from tf_placer.graph.program.program import functions_of, returned_functions
 from tf_placer.graph.sizes.loops import (
     called_shapes,
     changed_shapes,

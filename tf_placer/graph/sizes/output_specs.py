@@ -19,10 +19,8 @@ from tensorflow.core.framework import node_def_pb2
 
 from colocation.op_facts import MERGES, NEXT_ITERATIONS, copy_of, data_inputs, parse_input
 from colocation.tensorflow_internals import folded_constant
-from tf_placer.base.arguments import InputError
-from tf_placer.base.tensorflow_message import told
-from tf_placer.graph.program import fresh_name
-from tf_placer.graph.program.functions import functions_of
+from tf_placer.base.arguments import InputError, told
+from tf_placer.graph.program.program import fresh_name, functions_of
 from tf_placer.graph.sizes.estimated_sizes import estimated_sizes
 from tf_placer.graph.sizes.loops import (
     changed_shapes,

@@ -12,10 +12,9 @@ from colocation.op_facts import having, index_graph, parse_input
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
 from tf_placer.base.eager import eagerly
-from tf_placer.graph import program as graphs
-from tf_placer.graph.cleaning.clean import default_attributes, topological_order
-from tf_placer.graph.cleaning.prune import prune
+from tf_placer.graph.cleaning.clean import default_attributes, prune, topological_order
 from tf_placer.graph.item import Item
+from tf_placer.graph.program import program as graphs
 from tf_placer.graph.sizes.output_specs import output_specs
 from tf_placer.graph.splitting import Splitting
 from tf_placer.transform import BATCH_STATISTICS

@@ -6,8 +6,12 @@ import numpy as np
 import pytest
 
 from tests.tf_placer.problem.small_problems import problem_of
-from tf_placer.agents.colocrl.config import ColocRlConfig
-from tf_placer.agents.colocrl.learner import colocated_groups, embedding_width, group_embeddings
+from tf_placer.agents.colocrl.learner import (
+    ColocRlConfig,
+    colocated_groups,
+    embedding_width,
+    group_embeddings,
+)
 from tf_placer.agents.features import NUM_TYPES, type_numbers
 
 

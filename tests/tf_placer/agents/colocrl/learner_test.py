@@ -7,8 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import branches_optimum_ns, branches_problem
-from tf_placer.agents.colocrl.config import ColocRlConfig
-from tf_placer.agents.colocrl.learner import ColocRlLearner, ColocRlPolicy
+from tf_placer.agents.colocrl.learner import ColocRlConfig, ColocRlLearner, ColocRlPolicy
 from tf_placer.agents.learner import WarmStart
 from tf_placer.base.arguments import InputError
 from tf_placer.search import methods

@@ -7,8 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of, small_cluster
-from tf_placer.agents.colocrl.config import ColocRlConfig
-from tf_placer.agents.colocrl.learner import ColocRlPolicy, colocated_groups, colocrl_inputs
+from tf_placer.agents.colocrl.learner import ColocRlConfig, ColocRlPolicy, colocated_groups, colocrl_inputs
 
 CONFIG = ColocRlConfig(max_groups=6, hidden=8, largest_share=0.3)
 SEED = tf.constant([11, 12])

@@ -9,9 +9,8 @@ import tensorflow as tf
 from tests.tf_placer.agents.go.small_go import OF_GROUPS as CONFIG
 from tests.tf_placer.agents.go.small_go import OTHER, PROBLEM
 from tf_placer.agents.go.config import GoConfig
-from tf_placer.agents.go.learner import GoLearner, chunk_of
+from tf_placer.agents.go.learner import GoLearner, GoStudent, chunk_of
 from tf_placer.agents.go.policy import NOWHERE, Chain, committed
-from tf_placer.agents.go.student import GoStudent
 from tf_placer.agents.learner import WarmStart
 from tf_placer.agents.weights import weights_bytes
 from tf_placer.base.arguments import InputError

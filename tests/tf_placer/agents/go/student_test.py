@@ -7,8 +7,8 @@ import tensorflow as tf
 from tests.tf_placer.agents.go.small_go import OF_GROUPS, OTHER, PROBLEM
 from tests.tf_placer.problem.small_problems import branches_optimum_ns, branches_problem
 from tf_placer.agents.go.config import GoConfig
+from tf_placer.agents.go.learner import GoStudent, with_drawn_numbers
 from tf_placer.agents.go.policy import committed
-from tf_placer.agents.go.student import GoStudent, with_drawn_numbers
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.training.teach import kept_plans
 

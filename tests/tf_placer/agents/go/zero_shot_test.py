@@ -7,7 +7,7 @@ import pytest
 
 from tests.tf_placer.problem.small_problems import branches_problem
 from tf_placer import workloads
-from tf_placer.agents.go.zero_shot import GoZeroShotConfig, go_zero_shot
+from tf_placer.agents.go.learner import GoZeroShotConfig, go_zero_shot
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.simulated import SimulatedEvaluator

@@ -6,7 +6,7 @@ import tensorflow as tf
 from tests.tf_placer.problem.small_problems import problem_of
 from tf_placer.agents.features import NUM_TYPES, type_numbers
 from tf_placer.agents.graph_inputs import graph_inputs
-from tf_placer.agents.hdp.inputs import embedding_width, group_embeddings
+from tf_placer.agents.hdp.policy import embedding_width, group_embeddings
 
 
 def inputs_by_hand():

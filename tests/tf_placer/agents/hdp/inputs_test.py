@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of, small_cluster
 from tf_placer.agents.hdp.config import HdpConfig
-from tf_placer.agents.hdp.inputs import HdpStart, group_prior_logits, hdp_groups, hdp_inputs, hdp_start
+from tf_placer.agents.hdp.policy import HdpStart, group_prior_logits, hdp_groups, hdp_inputs, hdp_start
 
 THREE = HdpConfig(groups="min_cut", num_groups=3)
 

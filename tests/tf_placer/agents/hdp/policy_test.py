@@ -10,8 +10,7 @@ import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of, small_cluster
 from tf_placer.agents.hdp.config import HdpConfig
-from tf_placer.agents.hdp.inputs import HdpStart, hdp_groups, hdp_inputs
-from tf_placer.agents.hdp.policy import Actions, HdpPolicy, Noise
+from tf_placer.agents.hdp.policy import Actions, HdpPolicy, HdpStart, Noise, hdp_groups, hdp_inputs
 from tf_placer.agents.losses import reinforce_loss
 
 CONFIG = HdpConfig(

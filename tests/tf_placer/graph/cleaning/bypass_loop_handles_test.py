@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from tf_placer.graph.cleaning.clean import bypass_loop_handles
-from tf_placer.graph.program import Program
+from tf_placer.graph.program.program import Program
 from tf_placer.graph.reading.from_function import program_of_function
 
 

@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from tf_placer.graph.cleaning.clean import default_attributes
 from tf_placer.graph.item import Item
-from tf_placer.graph.program import Program
+from tf_placer.graph.program.program import Program
 
 
 def test_defaults_are_written_out_and_values_kept():

@@ -5,7 +5,7 @@ import tensorflow as tf
 from tensorflow.python.framework import function_def_to_graph
 
 from tf_placer.graph.cleaning.inline_calls import inline_in_functions
-from tf_placer.graph.program.functions import flat_tensor, nested_tensor
+from tf_placer.graph.program.program import flat_tensor, nested_tensor
 from tf_placer.graph.reading.from_function import program_of_function
 
 

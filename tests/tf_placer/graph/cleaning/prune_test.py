@@ -4,8 +4,7 @@ import dataclasses
 
 import tensorflow as tf
 
-from tf_placer.graph.cleaning.clean import release_results
-from tf_placer.graph.cleaning.prune import prune
+from tf_placer.graph.cleaning.clean import prune, release_results
 from tf_placer.graph.reading.from_function import program_of_function
 
 

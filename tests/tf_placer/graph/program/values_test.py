@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tf_placer.graph.item import Item
-from tf_placer.graph.program.values import KEPT_BYTES, drawn_value, without_value
+from tf_placer.graph.program.program import KEPT_BYTES, drawn_value, without_value
 
 LARGE = KEPT_BYTES // 4 + 1
 

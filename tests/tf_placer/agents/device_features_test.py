@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from tests.tf_placer.problem.small_problems import small_cluster
-from tf_placer.agents.features.relative_features import (
+from tf_placer.agents.features import (
     DEVICE_COLUMNS,
     DEVICE_NUMBERS,
     DEVICE_WIDTH,

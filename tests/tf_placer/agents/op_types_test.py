@@ -3,7 +3,7 @@
 import numpy as np
 
 from tf_placer import workloads
-from tf_placer.agents.features.unit_features import NUM_TYPES, OP_TYPES, OTHER_TYPES, type_numbers
+from tf_placer.agents.features import NUM_TYPES, OP_TYPES, OTHER_TYPES, type_numbers
 
 
 def test_every_name_is_there_once():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.tf_placer.problem.small_problems import problem_of, random_problem
-from tf_placer.agents.features.unit_features import op_levels
+from tf_placer.agents.features import op_levels
 
 
 def test_levels_by_hand():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.tf_placer.problem.small_problems import problem_of
-from tf_placer.agents.features.unit_features import FIXED_WIDTH, UNIT_COLUMNS, costliest_op, unit_features
+from tf_placer.agents.features import FIXED_WIDTH, UNIT_COLUMNS, costliest_op, unit_features
 from tf_placer.problem.unit_graph import unit_graph
 
 

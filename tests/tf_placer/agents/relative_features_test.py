@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.tf_placer.problem.small_problems import problem_of, small_cluster
-from tf_placer.agents.features.relative_features import RELATIVE_COLUMNS, RELATIVE_WIDTH, relative_features
+from tf_placer.agents.features import RELATIVE_COLUMNS, RELATIVE_WIDTH, relative_features
 from tf_placer.problem.unit_graph import unit_graph
 
 
