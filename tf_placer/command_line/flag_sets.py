@@ -305,6 +305,12 @@ def _workload_flags(values: flags.FlagValues) -> None:
     )
 
 
+def _seed_flag(values: flags.FlagValues) -> None:
+    flags.DEFINE_integer(
+        "seed", 0, "Fixes everything random.", lower_bound=0, upper_bound=MAX_SEED, flag_values=values
+    )
+
+
 def _search_flags(values: flags.FlagValues) -> None:
     _workload_flags(values)
     flags.DEFINE_float(
@@ -321,9 +327,7 @@ def _search_flags(values: flags.FlagValues) -> None:
         flag_values=values,
     )
     flags.DEFINE_integer("budget_evaluations", None, "Most placements each method tries.", flag_values=values)
-    flags.DEFINE_integer(
-        "seed", 0, "Fixes everything random.", lower_bound=0, upper_bound=MAX_SEED, flag_values=values
-    )
+    _seed_flag(values)
     flags.DEFINE_string("out", None, "Folder for summary.json, placement.json, placed_graph.pb.", values)
     flags.DEFINE_string(
         "tensorboard",
@@ -454,9 +458,7 @@ def of_train(values: flags.FlagValues) -> None:
     flags.DEFINE_integer(
         "epochs", 40, "Times that each problem is taught.", lower_bound=1, flag_values=values
     )
-    flags.DEFINE_integer(
-        "seed", 0, "Fixes everything random.", lower_bound=0, upper_bound=MAX_SEED, flag_values=values
-    )
+    _seed_flag(values)
     flags.DEFINE_multi_string(
         "set", [], "A setting of the method: --set=width=64; may be repeated.", flag_values=values
     )
