@@ -30,7 +30,7 @@ from colocation.tensorflow_internals import (
 )
 from tf_placer.automatic.config import AutoPlaceConfig
 from tf_placer.automatic.plan import keep
-from tf_placer.automatic.signature import Signature, is_tracing, placed_signature
+from tf_placer.automatic.signature import Signature, placed_signature
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError, told
 from tf_placer.base.eager import outside_functions
@@ -132,7 +132,7 @@ class AutoPlaced(WrappingFunction):
 
     @tf.autograph.experimental.do_not_convert
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if tf.config.functions_run_eagerly() or is_tracing():
+        if tf.config.functions_run_eagerly():
             return self.unplaced(*args, **kwargs)
         if self._is_a_step_that_runs_eagerly():
             return self.unplaced.python_function(*args, **kwargs)
@@ -237,12 +237,12 @@ class AutoPlaced(WrappingFunction):
     def report(self, path: str | os.PathLike[str] | None = None, split_batch: bool = True) -> str:
         """Report for each signature: devices with reasons, predicted and measured times, largest transfers, memory.
 
-        Beside the plan stands what splitting the batch over its devices would take, in the simulator. For that the
-        first report traces a step of fewer examples: the Python of the function runs once more for each signature.
+        Beside the plan stands what splitting the batch over its devices would take, in the simulator. The first report
+        splits the graph of each signature for that; the function is not traced again.
 
         Args:
           path: a file, ``report.html`` say, that a page with charts of the same is written to, beside the text.
-          split_batch: False leaves that away, and traces nothing.
+          split_batch: False leaves that away.
 
         Raises:
           InputError: the function was not called yet, ``path`` cannot be written to, or no signature was placed, so
@@ -345,8 +345,6 @@ class AutoPlaced(WrappingFunction):
         self._tell(why)
 
     def _of_concrete(self, concrete: ConcreteFunction) -> ConcreteFunction:
-        if is_tracing():
-            return concrete
         why_not = self._why_not_here()
         if why_not:
             self._tell(why_not)

@@ -1,29 +1,26 @@
-"""One signature of a function: its trace, its plan, its placed program, and the same step of a smaller batch."""
+"""One signature of a function: its trace, its plan, and its placed program."""
 
 from __future__ import annotations
 
-import contextlib
-import contextvars
 import dataclasses
 import functools
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import rich.console
 import tensorflow as tf
 
-from colocation.tensorflow_internals import ConcreteFunction, Function, host_address_space, untraced
+from colocation.tensorflow_internals import ConcreteFunction, Function, host_address_space
 from tf_placer.automatic.config import AutoPlaceConfig, attach, check_attachable, is_attached, names_here
 from tf_placer.automatic.plan import find_plan
 from tf_placer.automatic.trial import Trial
-from tf_placer.base.arguments import InputError, told
+from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.data_parallel.data_parallel import DataParallel, Splittable, data_parallel
 from tf_placer.graph.item import Item
 from tf_placer.graph.program.program import large_constants
 from tf_placer.graph.reading.from_function import variable_value
+from tf_placer.planning.in_parts import with_splitting
 from tf_placer.planning.outcome import CALLED, RACED, Outcome
 from tf_placer.planning.stages import begins_at
 from tf_placer.problem.placement import Placement
@@ -44,103 +41,6 @@ from tf_placer.search.known import Budget
 from tf_placer.search.recorder import ConsoleProgress
 from tf_placer.workers.local_workers import import_meanwhile
 
-# The same step of fewer examples: a signature traced anew with a part of its arguments.
-
-_tracing = contextvars.ContextVar("tracing", default=False)
-
-
-def is_tracing() -> bool:
-    """True while a smaller step is traced here; functions that it calls must not be placed for it."""
-    return _tracing.get()
-
-
-def smaller_call(function: Function, concrete: ConcreteFunction, item: Item) -> Splittable | None:
-    """Recipe for the step of a smaller batch: arguments as long as the first one are passed in part.
-
-    Where the trace leaves their length open it serves for all. Else the function's Python runs once more, as for any
-    call with other shapes, but what is traced is not kept in the function.
-
-    Args:
-      function: what was traced; not the one that places.
-      concrete: its trace.
-      item: of that.
-
-    Returns:
-      None where nothing tells what the examples are: no argument has a first axis, or one is more than a tensor.
-    """
-    specs = tf.nest.flatten(concrete.structured_input_signature)
-    if any(isinstance(spec, tf.TypeSpec) and not isinstance(spec, tf.TensorSpec) for spec in specs):
-        return None
-    captured = {id(tensor) for tensor in concrete.graph.internal_captures}
-    inputs = [tensor for tensor in concrete.inputs if id(tensor) not in captured]
-    shape_of_input = {feed.node: feed.shape for feed in item.feeds}
-    batch = next((shape[0] for tensor in inputs if (shape := shape_of_input.get(tensor.op.name))), None)
-    if batch is None:
-        return None
-
-    def with_batch(part: int) -> Item:
-        with _told():
-            examples = [_example_of_smaller_call(tensor, item, batch, part) for tensor in inputs]
-            is_open = all(
-                tensor.shape.is_compatible_with(value.shape)
-                for tensor, value in zip(inputs, examples, strict=True)
-            )
-            traced = concrete if is_open else _traced(function, concrete, examples)
-            return Item.from_function(traced, *examples, name=item.name)
-
-    return Splittable(batch, with_batch)
-
-
-def _example_of_smaller_call(tensor: tf.Tensor, item: Item, batch: int, part: int) -> tf.Tensor:
-    """A value of an argument, with a part of its examples if it has as many as the batch.
-
-    Raises:
-      InputError: nothing tells its shape.
-    """
-    feed = next((feed for feed in item.feeds if feed.node == tensor.op.name), None)
-    if feed is not None:
-        value = np.asarray(feed.value)
-    elif tensor.shape.is_fully_defined():  # the step does not read it
-        value = np.zeros(tensor.shape, tensor.dtype.as_numpy_dtype)
-    else:
-        raise InputError(f"nothing tells the shape of its argument {tensor.op.name!r}")
-    return tf.constant(value[:part] if value.shape[:1] == (batch,) else value, tensor.dtype)
-
-
-def _traced(function: Function, concrete: ConcreteFunction, examples: list[tf.Tensor]) -> ConcreteFunction:
-    """The function with arguments of the shapes of examples; what is no tensor is passed as it was."""
-    left = iter(examples)
-
-    def smaller(leaf: Any) -> Any:
-        return (
-            tf.TensorSpec(next(left).shape, leaf.dtype, leaf.name)
-            if isinstance(leaf, tf.TensorSpec)
-            else leaf
-        )
-
-    args, kwargs = tf.nest.map_structure(smaller, concrete.structured_input_signature)
-    return untraced(function).get_concrete_function(*args, **kwargs)
-
-
-@contextlib.contextmanager
-def _told() -> Iterator[None]:
-    """Within it no called function is placed, and errors are reported in one line.
-
-    Raises:
-      InputError: something went wrong.
-    """
-    if not tf.executing_eagerly():  # what is traced here would become a part of the graph
-        raise InputError("the report is asked for while a function is traced; ask for it eagerly")
-    token = _tracing.set(True)
-    try:
-        yield
-    except InputError:
-        raise
-    except Exception as error:  # a person's function can raise anything
-        raise InputError(f"{type(error).__name__}: {told(error)}") from error
-    finally:
-        _tracing.reset(token)
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Signature:
@@ -150,7 +50,6 @@ class Signature:
       traced: what runs unplaced.
       concrete: what runs; ``traced`` where the plan is not worth it, or there is none.
       item, plan: its graph without values, and where its ops go, or would; None where it cannot be placed.
-      smaller: how the same step of fewer examples is made; None where nothing tells.
       trial: runs the calls while they decide whether the plan is used; None where that is decided.
       staying: sentences on variables that stay where they are, and the plan around them.
       home: op -> device of the handles of variables, from before the plan moved them; empty where it has not.
@@ -160,7 +59,6 @@ class Signature:
     concrete: ConcreteFunction
     item: Item | None = None
     plan: Outcome | None = None
-    smaller: Splittable | None = None
     staying: tuple[str, ...] = ()
     trial: Trial | None = None
     home: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -196,7 +94,7 @@ class Signature:
         """
         if self.item is None or self.plan is None:
             return ""
-        text = plan_report(self.item.name, self.plan, self.is_used, self._split(split_batch))
+        text = plan_report(self.item.name, self._told(split_batch), self.is_used)
         return "\n".join([text, *self.staying])
 
     def page_section(self, number: int, split_batch: bool = True) -> Section | None:
@@ -208,7 +106,7 @@ class Signature:
         """
         if self.item is None or self.plan is None:
             return None
-        return section_of_plan(self.item.name, number, self.plan, self.is_used, self._split(split_batch))
+        return section_of_plan(self.item.name, number, self._told(split_batch), self.is_used)
 
     def item_with_values(self) -> Item:
         """The item with the values that its variables and constants have now.
@@ -235,17 +133,18 @@ class Signature:
         }
         return self.item.with_variables(variables).with_constants(constants).with_drawn_inputs()
 
-    def _split(self, split_batch: bool) -> DataParallel | None:
-        return self._data_parallel if split_batch else None
+    def _told(self, split_batch: bool) -> Outcome:
+        assert self.plan is not None  # asked for beside a plan
+        return self._beside_splitting if split_batch else self.plan
 
     @functools.cached_property
-    def _data_parallel(self) -> DataParallel:
-        """The batch split over the plan's devices, simulated by the costs that the plan is predicted with.
+    def _beside_splitting(self) -> Outcome:
+        """The plan beside the batch split over its devices, by the costs that the plan is predicted with.
 
-        Found when a report first wants it: the function is traced for it, and a call that places takes long enough.
+        Found when a report first wants it: a call that places takes long enough.
         """
         assert self.plan is not None  # asked for beside a plan
-        return data_parallel(self.item, self.plan.problem, self.smaller)
+        return with_splitting(self.plan, self.item)
 
 
 def placed_signature(
@@ -293,9 +192,8 @@ def placed_signature(
     with begins_at(began_s):
         plan = find_plan(item, cluster, config, fixed, progress, console, before_search)
     kept = item.without_values()  # every signature would keep a copy of every variable
-    smaller = smaller_call(function, concrete, kept)
     if config.keep_unplaced and not plan.is_worth_it:
-        return Signature(concrete, concrete, kept, plan, smaller, staying)
+        return Signature(concrete, concrete, kept, plan, staying)
     check_can_be_written(plan.placement.decisions)  # before any variable moves
     to_place = item.with_variables({variable.node: variable.value for variable in kept.variables})
 
@@ -310,8 +208,8 @@ def placed_signature(
 
     if config.keep_unplaced and plan.named(RACED) is not None and plan.named(CALLED) is None:
         trial = Trial(concrete, place, lambda: move_back(concrete, kept, were))
-        return Signature(concrete, concrete, kept, plan, smaller, staying, trial, were)
-    return Signature(concrete, place(), kept, plan, smaller, staying, home=were)
+        return Signature(concrete, concrete, kept, plan, staying, trial, were)
+    return Signature(concrete, place(), kept, plan, staying, home=were)
 
 
 def _where_variables_live(concrete: ConcreteFunction, item: Item) -> dict[str, str]:

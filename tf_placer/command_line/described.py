@@ -12,22 +12,21 @@ import rich.text
 from tf_placer.base.arguments import InputError
 from tf_placer.calibration.build_problem import awaited_s, build_problem
 from tf_placer.command_line.request import Request
-from tf_placer.data_parallel.data_parallel import replicas_of
 from tf_placer.graph.item import Item
 from tf_placer.graph_file.read import read_graph_file
+from tf_placer.planning.in_parts import replicas_of
 from tf_placer.planning.road import BUILD, PROFILE, Road, compiling
 from tf_placer.planning.stages import Stage, roughly
 from tf_placer.problem.pins import narrowed_units, pinned, with_fixed_ops, with_pins, with_requested_devices
 from tf_placer.problem.placement import PlanFile
 from tf_placer.problem.problem import Problem
 from tf_placer.workers.local_workers import workers_of
-from tf_placer.workloads.registry import is_kept, settings_of
+from tf_placer.workloads.registry import is_kept
 
 SPLIT = "splitting the batch"
 # Rules for what was never done on this machine, from an idle one with two cores.
 _TRACE_S, _READ_S, _PROFILE_S = 20.0, 3.0, 55.0
-_TRACE_S_PER_OP, _SPLIT_S_PER_OP = 1.5e-3, 2e-4
-_SPLIT_LIVE_S = 8.0  # workers start, and two programs race
+SPLIT_S, SPLIT_S_PER_OP = 1.0, 1e-3
 
 
 class Reading(Road):
@@ -106,35 +105,19 @@ class Reading(Road):
                 f"Profiling takes {roughly(seconds)}, once; it is kept, and later runs need none of it."
             )
 
-    def splitting(self, run: Callable[[float, float], object]) -> list[Stage]:
-        """The batch split over the devices beside the plan: a smaller step is traced, or read. Empty where none can be.
-
-        A step that was never traced here takes as long as the whole one, where that was just traced, too.
+    def splitting(self, run: Callable[[float, float], object], is_in_parts: bool) -> list[Stage]:
+        """The batch split over the devices beside the plan; empty where it is in parts already, or there is one device.
 
         Args:
           run: splits it; is given the seconds that it takes about, and those that are left for it.
+          is_in_parts: the program in parts is known by then.
         """
         source, parts = self.request.source, len(replicas_of(self.request.cluster.devices))
-        splittable = source.splittable()
-        if splittable is None or parts < 2 or splittable.batch % parts:
+        if source.graph or source.parts > 1 or parts < 2:
             return []
-        is_traced, took_s = False, self.stages.took_s(BUILD)
-        if source.workload is not None:
-            whole = settings_of(source.workload)
-            part = None if whole is None else {**whole, "batch": splittable.batch // parts}
-            is_traced = part is None or not is_kept(source.workload, part)
-        if is_traced:
-            rule_s = self.stages.durations.known(
-                _anew(source.name), max(_TRACE_S, _TRACE_S_PER_OP * self.num_ops)
-            )
-        else:
-            rule_s = self.stages.durations.known(_built(source.name), _READ_S)
-        if took_s is not None and is_traced == self._is_traced:
-            rule_s = took_s
-        rule_s += _SPLIT_S_PER_OP * self.num_ops
-        rule_s += _SPLIT_LIVE_S if self.request.cluster.is_live else 0.0
-        key = f"splitting the batch of {source.name} over {parts} devices{' anew' if is_traced else ''}"
-        seconds = self.stages.durations.known(key, rule_s)
+        splits = 1 if is_in_parts else 2  # with batch statistics of the whole, and of each part
+        key = f"splitting the batch of {source.name} over {parts} devices, {splits} of 2"
+        seconds = self.stages.durations.known(key, splits * (SPLIT_S + SPLIT_S_PER_OP * self.assumed_ops))
         return [Stage(SPLIT, functools.partial(run, seconds), seconds, key, is_optional=True)]
 
     def _describe(self) -> None:

@@ -17,12 +17,11 @@ from tf_placer.base.arguments import InputError
 from tf_placer.base.method_spec import Role
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.command_line.check_flags import LAYER, METHOD
-from tf_placer.command_line.described import Reading
+from tf_placer.command_line.described import SPLIT_S, SPLIT_S_PER_OP, Reading
 from tf_placer.command_line.request import Request
-from tf_placer.data_parallel.data_parallel import data_parallel, replicas_of
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RuntimeEvaluator, TraceFailed
-from tf_placer.planning.in_parts import InParts, in_parts
+from tf_placer.planning.in_parts import InParts, in_parts, replicas_of, with_splitting
 from tf_placer.planning.live import live_stages
 from tf_placer.planning.outcome import (
     GIVEN,
@@ -59,7 +58,6 @@ WRITE = "writing"
 _AT_ONCE_S, _WRITE_S = 1.0, 1.0  # where it was never done on this machine
 _FEW = 1000  # more plans than a method makes that does not go on
 _ROUNDED_S = 10
-_SPLIT_S, _SPLIT_S_PER_OP = 1.0, 1e-3  # where it was never done on this machine
 
 Finish = Callable[[Outcome], object]
 
@@ -165,6 +163,7 @@ class _Finding(Reading):
         self.found: list[Timed] = []
         self._finish = finish
         self._outcome: Outcome | None = None
+        self._in_parts: InParts | None = None
 
     @property
     def outcome(self) -> Outcome:
@@ -223,38 +222,35 @@ class _Finding(Reading):
 
     @property
     def _tries_parts(self) -> bool:
-        """The batch is split as a plan, so nothing is told of splitting it instead."""
+        """The batch is also put in parts, and plans of that are candidates."""
         return False
 
     def closing(self) -> list[Stage]:
-        """Stages after the plan: the batch split over the devices instead, the report, the files."""
+        """Stages after the plan: what splitting the batch over the devices gives, the report, the files."""
         key = f"writing {self.asked.name}"
-        splitting = [] if self._tries_parts else self.splitting(self._split)
-        return [*splitting, self.stages.kept(WRITE, self._write, _WRITE_S, key)]
+        return [
+            *self.splitting(self._split, self._tries_parts),
+            self.stages.kept(WRITE, self._write, _WRITE_S, key),
+        ]
 
     def _split(self, about_s: float, left_s: float) -> None:
-        """The report with the batch split beside it, or with why not."""
+        """The report with what splitting the batch gives beside it, or with why not."""
         outcome = self.outcome
-        written = outcome.written
-        if outcome.search.interrupted or outcome.item is None:
+        if outcome.search.interrupted or (self._tries_parts and self._in_parts is None):
             return
         if about_s > left_s:
             # With twice that more, the searches have no less than it.
             enough_s = _ROUNDED_S * math.ceil((self.request.budget.seconds + 2 * about_s) / _ROUNDED_S)
+            what = (
+                "What a MirroredStrategy takes" if self._in_parts else "Splitting the batch over the devices"
+            )
             why_not = (
-                f"Splitting the batch over the devices instead was left out: that takes {roughly(about_s)}; "
-                f"--budget_s={enough_s} has room for it."
+                f"{what} was left out: that takes {roughly(about_s)}; --budget_s={enough_s} has room for it."
             )
             self._outcome = dataclasses.replace(outcome, why_not_split=why_not)
             return
         with contextlib.suppress(KeyboardInterrupt):  # the plan is there, and counts more
-            plan = (
-                None
-                if written.measured_s is None or written.placement is None
-                else written.placement.decisions
-            )
-            found = data_parallel(outcome.item, outcome.problem, self.request.source.splittable(), plan)
-            self._outcome = dataclasses.replace(outcome, data_parallel=found)
+            self._outcome = with_splitting(outcome, self.item, self._in_parts)
 
     def _write(self, _: float) -> None:
         self._finish(self.outcome)
@@ -290,7 +286,6 @@ class _Placing(_Finding):
     def __init__(self, request: Request, console: rich.console.Console, finish: Finish, method: str) -> None:
         super().__init__(request, console, finish, method)
         self._make_outcome: Callable[[], Outcome] = self._reported_first
-        self._in_parts: InParts | None = None
         self._why_not_split = ""
 
     def reported(self) -> Outcome:
@@ -377,7 +372,7 @@ class _Placing(_Finding):
         if not self._tries_parts:
             return []
         key = f"splitting the batch of {self.asked.where} in parts"
-        rule_s = _SPLIT_S + _SPLIT_S_PER_OP * self.assumed_ops
+        rule_s = SPLIT_S + SPLIT_S_PER_OP * self.assumed_ops
         return [self.stages.kept(SPLIT_STAGE, self._split_the_batch, rule_s, key)]
 
     def _put_in_parts(self) -> InParts | str:
@@ -385,14 +380,14 @@ class _Placing(_Finding):
         found = in_parts(self, self.request.source.batch_statistics, costs)
         if isinstance(found, InParts):
             self._in_parts = found
+        else:
+            self._why_not_split = f"The batch is not split: {found}."
         return found
 
     def _split_the_batch(self, _: float) -> None:
         found = self._put_in_parts()
-        if isinstance(found, str):
-            self._why_not_split = f"The batch is not split: {found}."
-            return
-        self.found.append(found.as_data_parallel())
+        if isinstance(found, InParts):
+            self.found.append(found.as_data_parallel())
 
     def timing(self, placement: Placement) -> RuntimeEvaluator:
         """What times a plan, of the batch whole or in parts."""
@@ -459,6 +454,7 @@ class _Placing(_Finding):
                 parts=source.parts,
                 stayed_whole=(),
                 batch_statistics=source.batch_statistics,
+                why_not_split=self._why_not_split,
             )
         self._make_outcome = lambda: outcome
         self.stop()

@@ -8,8 +8,7 @@ import pathlib
 from tf_placer import workloads
 from tf_placer.base.arguments import InputError
 from tf_placer.command_line.scripts.script import Script
-from tf_placer.command_line.scripts.script_item import ScriptStep, script_step
-from tf_placer.data_parallel.data_parallel import Splittable
+from tf_placer.command_line.scripts.script_item import script_item
 from tf_placer.graph.item import Item
 from tf_placer.graph.reading.from_graph_def import InputShapes
 from tf_placer.graph.reading.saved_model import (
@@ -39,7 +38,7 @@ class Source:
       graph: file of a graph that was profiled elsewhere; there is no program behind it.
       model: the SavedModel, where it has been read (``with_model``).
       script: a function in a script, ``FILE.py:NAME`` or ``package.module:NAME``; with ``args``.
-      steps: the script's, once it has run.
+      items: the script's program, once it has run.
       args: what of the script gives its arguments, where the script does not say so itself.
       input_shapes: of a SavedModel or a MetaGraphDef, input -> shape, where it leaves that open.
       tags: of the graph of a SavedModel.
@@ -64,7 +63,7 @@ class Source:
     tags: tuple[str, ...] = SERVING
     parts: int = 1
     batch_statistics: str = WHOLE
-    steps: list[ScriptStep] = dataclasses.field(default_factory=list, compare=False, repr=False)
+    items: list[Item] = dataclasses.field(default_factory=list, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         given = [f"--{name}" for name in _KINDS if getattr(self, name)]
@@ -137,33 +136,15 @@ class Source:
         if self.workload:
             return workloads.build(self.workload)
         if self.script:
-            if not self.steps:  # it runs once
-                self.steps.append(script_step(Script.named(self.script), self.args, self.batch_size))
-            return self.steps[0].item
+            if not self.items:  # it runs once
+                self.items.append(script_item(Script.named(self.script), self.args, self.batch_size))
+            return self.items[0]
         if self.saved_model:
             model = self.with_model().model
             assert model is not None  # just read
             return Item.from_saved_model(model, self.signature, self.batch_size, self.name, self.input_shapes)
         meta_graph = self.read_meta_graph().meta_graph
         return Item.from_meta_graph(meta_graph, self.fetches, self.name, self.batch_size, self.input_shapes)
-
-    def splittable(self) -> Splittable | None:
-        """Recipe for the same step of a smaller batch; None where the batch is not known, or in parts already.
-
-        A workload's is its setting ``batch``, that of a SavedModel or a MetaGraphDef what dimensions of any size are, a
-        script's the length of its first argument, which is known once
-        the script has run.
-        """
-        if self.graph or self.parts > 1:
-            return None
-        if self.script:
-            return self.steps[0].splittable if self.steps else None
-        if not self.workload:
-            return Splittable(
-                self.batch_size, lambda batch: dataclasses.replace(self, batch_size=batch).item()
-            )
-        name, batch = self.workload, workloads.batch_of(self.workload)
-        return None if batch is None else Splittable(batch, lambda part: workloads.build(name, batch=part))
 
     def read_meta_graph(self) -> GraphFile:
         """The file of a graph, parsed.

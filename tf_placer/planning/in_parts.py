@@ -1,26 +1,37 @@
-"""A program whose batch is in parts, placed beside the program as it is."""
+"""A program whose batch is in parts, placed beside the program as it is, and what that gives beside a plan."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from tf_placer.base.arguments import InputError
 from tf_placer.calibration.build_problem import build_problem
-from tf_placer.data_parallel.data_parallel import replicas_of
+from tf_placer.cluster.device import Device
+from tf_placer.costs.analytic import analytic_costs
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.planning.outcome import DATA_PARALLEL, Timed
+from tf_placer.graph.item import Item
+from tf_placer.planning.outcome import DATA_PARALLEL, STRATEGY, Outcome, Timed
 from tf_placer.planning.road import Road
+from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.graph_program import DeadlineExceeded, WorkerDied
 from tf_placer.search.shortest import NothingFits, evaluate_given
+from tf_placer.transform import PART, WHOLE
 from tf_placer.transform.split.plans import carried_over, data_parallel_plan
 from tf_placer.transform.split.split_batch import SplitProgram, split_program
+
+
+def replicas_of(devices: Sequence[Device]) -> tuple[int, ...]:
+    """Positions of the devices that a batch is split over: the GPUs, or the CPUs where there is none."""
+    kind = "GPU" if any(device.type == "GPU" for device in devices) else "CPU"
+    return tuple(d for d, device in enumerate(devices) if device.type == kind)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -58,6 +69,36 @@ class InParts:
         problem = build_problem(program.item, cluster, costs)
         return InParts(program, road.problem, problem, data_parallel_plan(program, problem, devices))
 
+    @staticmethod
+    def estimated(item: Item, whole: Problem, batch_statistics: str) -> InParts:
+        """A program with a part of the batch for each device, with costs for which nothing is profiled.
+
+        An op takes as much more than its estimate as the op that it was made of does; on described devices that is
+        the estimate.
+
+        Args:
+          item: the program.
+          whole: it on the cluster, with profiled or estimated costs.
+          batch_statistics: as ``split_program`` takes it.
+
+        Raises:
+          InputError: it has no batch, or one of fewer examples.
+        """
+        cluster = whole.cluster
+        devices = replicas_of(cluster.devices)
+        program = split_program(item, len(devices), batch_statistics)
+        problem = analytic_problem(program.item, cluster)
+        if cluster.is_live:
+            estimated_ns = analytic_costs(item, cluster).compute_ns.astype(np.float64)
+            factor = np.divide(
+                whole.compute_ns, estimated_ns, out=np.ones_like(estimated_ns), where=estimated_ns > 0
+            )
+            position = item.index.id_of_name
+            factor = factor[[position[program.origin_of[name]] for name in problem.op_names]]
+            compute_ns = np.rint(problem.compute_ns * factor).astype(np.int64)
+            problem = dataclasses.replace(problem, compute_ns=compute_ns)
+        return InParts(program, whole, problem, data_parallel_plan(program, problem, devices))
+
     def together(self, placement: Placement) -> Placement:
         """A placement of the whole with all copies of an op where the op is."""
         return Placement(self.problem, carried_over(self.program, self.problem, placement))
@@ -76,13 +117,13 @@ class InParts:
             "batch_statistics": splitting.batch_statistics,
         }
 
-    def as_data_parallel(self) -> Timed:
+    def as_data_parallel(self, name: str = DATA_PARALLEL) -> Timed:
         """The row of that plan, without a time where a device does not hold its part."""
         try:
-            found = evaluate_given(self.problem, Decisions([self.data_parallel]), DATA_PARALLEL)
+            found = evaluate_given(self.problem, Decisions([self.data_parallel]), name)
         except NothingFits as error:
-            return Timed(DATA_PARALLEL, status=Status.OUT_OF_MEMORY, message=str(error))
-        return Timed.of_search(DATA_PARALLEL, found)
+            return Timed(name, status=Status.OUT_OF_MEMORY, message=str(error))
+        return Timed.of_search(name, found)
 
     def start(self, whole: Placement | None) -> Placement:
         """Where a search begins: data parallel, or the placement of the whole with all copies together if faster."""
@@ -100,3 +141,34 @@ def in_parts(road: Road, batch_statistics: str, costs: str | None = None) -> InP
         return InParts.of(road, batch_statistics, costs)
     except (InputError, WorkerDied, DeadlineExceeded) as error:
         return str(error)
+
+
+def with_splitting(outcome: Outcome, item: Item | None, split: InParts | None = None) -> Outcome:
+    """An outcome beside what splitting the batch over the devices gives, or with a sentence on why it cannot be.
+
+    These are rows that a run only tells of (``Outcome.instead``): data parallel, unless that is a candidate already,
+    and ``tf.distribute.MirroredStrategy``, which is data parallel with batch statistics of each part. Both are plans of
+    the split program in the simulator.
+
+    Args:
+      outcome: of the program, whole, or in parts where ``split`` is given.
+      item: the program, whole; None of a graph without one.
+      split: the program in parts, where a run has tried that: what is known of it is not found again.
+    """
+    devices = replicas_of(outcome.problem.cluster.devices)
+    if item is None or len(devices) < 2 or (split is None and outcome.parts > 1):
+        return outcome
+    whole = outcome.problem if split is None else split.whole
+    try:
+        strategy = InParts.estimated(item, whole, PART)
+        if split is None:
+            has_own = bool(strategy.program.own_statistics)
+            split, is_told = (InParts.estimated(item, whole, WHOLE) if has_own else strategy), True
+        else:
+            is_told = False
+    except InputError as error:
+        return dataclasses.replace(outcome, why_not_split=f"The batch cannot be split: {error}.")
+    if strategy.problem.fingerprint == split.problem.fingerprint:
+        strategy = split
+    rows = [strategy.as_data_parallel(STRATEGY)]
+    return dataclasses.replace(outcome, instead=(*([split.as_data_parallel()] if is_told else []), *rows))

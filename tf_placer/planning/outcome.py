@@ -15,7 +15,6 @@ import tensorflow as tf
 from tf_placer.base.arguments import InputError
 from tf_placer.base.method_spec import Role
 from tf_placer.calibration.refit import Correction
-from tf_placer.data_parallel.data_parallel import DataParallel
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.evaluation.uncertainty import Survival, survival
@@ -29,7 +28,7 @@ from tf_placer.runtime.timing import race_spreads_s, race_times_s
 from tf_placer.search import methods
 from tf_placer.search.recorder import PROVEN, SIMULATED, HistoryEntry, SearchResult, takes_no_more
 from tf_placer.search.room import Room, room_needed
-from tf_placer.transform import WHOLE
+from tf_placer.transform import PART, WHOLE
 
 SINGLE = methods.the(Role.REFERENCE).name
 NOT_RUN = "NOT_RUN"
@@ -38,7 +37,9 @@ GIVEN = "plan"
 PLAN = "the plan"
 # Rows of plans of a program whose batch is in parts: the one in which every device computes a part, and a search's.
 DATA_PARALLEL, SPLIT = "data_parallel", "split"
-_TITLES = {DATA_PARALLEL: "data parallel", SPLIT: "split and placed"}
+# What people know: data parallel with batch statistics of each part.
+STRATEGY = "mirrored_strategy"
+_TITLES = {DATA_PARALLEL: "data parallel", SPLIT: "split and placed", STRATEGY: "MirroredStrategy"}
 # Rows of a plan beside the function as it is: raced on the whole machine, and by a user's own calls.
 RACED, UNPLACED = "the plan, whole machine", "as it is, whole machine"
 CALLED, UNPLACED_CALLED = "the plan, called", "as it is, called"
@@ -166,6 +167,51 @@ def with_race(
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
+class Form:
+    """A form of the program, its batch whole or in parts, with what is proven of all of its plans.
+
+    Attributes:
+      problem: it on the cluster.
+      lower: its lower bounds.
+      proven_s: the largest that a method has proven; 0 where none has.
+    """
+
+    problem: Problem
+    lower: LowerBounds
+    proven_s: float = 0.0
+
+    @property
+    def parts(self) -> int:
+        """Parts of its batch; 1 of the whole."""
+        return 1 if self.problem.splitting is None else self.problem.splitting.parts
+
+    @property
+    def title(self) -> str:
+        """``"whole"``, or in how many parts the batch is."""
+        splitting = self.problem.splitting
+        if splitting is None:
+            return WHOLE
+        own = ", statistics of each" if splitting.batch_statistics == PART else ""
+        return f"in {splitting.parts} parts{own}"
+
+    @property
+    def bounds(self) -> list[tuple[str, float]]:
+        """(name, seconds) of every lower bound, and of what a method has proven beyond them."""
+        rows = [(name, bound_ns / 1e9) for name, bound_ns in self.lower.rows]
+        return rows + ([(PROVEN, self.proven_s)] if self.tightest_bound == PROVEN else [])
+
+    @property
+    def tightest_bound(self) -> str:
+        """The name of the largest of ``bounds``."""
+        return PROVEN if self.proven_s > self.lower.best_s else self.lower.tightest
+
+    @property
+    def lower_bound_s(self) -> float:
+        """Lower bound on the step time of any of its placements in the simulator, in seconds."""
+        return max(self.lower.best_s, self.proven_s)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
 class Outcome:
     """The plan that is written, or used, beside the others that were found.
 
@@ -182,11 +228,11 @@ class Outcome:
       correction: of the simulator, by all that was measured; None where nothing was.
       layers: of the program, where the plan is written by layer.
       whole: the fastest plan found of whole layers: what is written where there are ``layers``, else beside it.
-      data_parallel: the batch split instead; None where nobody asked.
+      instead: rows that are told and not written: what splitting the batch over the devices gives.
       parts: of the batch in the program that is written.
       stayed_whole: a sentence for each kind of op that works on examples and has no parts.
       batch_statistics: of a split program: of the ``"whole"`` batch, or of each ``"part"``.
-      why_not_split: a sentence, where nobody asked because there was no time.
+      why_not_split: a sentence, where the batch cannot be split, or there was no time to see what that gives.
       survival: how often the plan is faster than the others when what is not known is drawn; None where nobody asked.
       is_worth_it: of a function's plan: it is clearly faster than the function as it is, or that cannot be known.
       beside_unplaced: one clause that compares it with the function as it is; "" where that is not known.
@@ -210,7 +256,7 @@ class Outcome:
     correction: Correction | None = None
     layers: Layers | None = None
     whole: WholeLayers | None = None
-    data_parallel: DataParallel | None = None
+    instead: tuple[Timed, ...] = ()
     parts: int = 1
     stayed_whole: tuple[str, ...] = ()
     batch_statistics: str = WHOLE
@@ -290,39 +336,54 @@ class Outcome:
         return room_needed(self.problem)
 
     @functools.cached_property
-    def _lower_bounds(self) -> LowerBounds:
-        found = self.written.search
-        return lower_bounds(self.problem) if found is None else found.bounds
+    def forms(self) -> tuple[Form, ...]:
+        """The program as it is written, and then in each other form that a row is a plan of."""
+        found = {self.problem.fingerprint: self._form(self.problem)}
+        for one in (*self.beside, *self.instead):
+            if one.placement is not None and one.placement.problem.fingerprint not in found:
+                problem = one.placement.problem
+                found[problem.fingerprint] = self._form(problem)
+        return tuple(found.values())
 
-    @property
-    def _proven_s(self) -> float:
-        """Largest lower bound that any method has proven, in seconds; it holds for all."""
-        searches = [
-            one.search for one in self.candidates if one.search is not None and self.is_of_problem(one)
+    def _form(self, problem: Problem) -> Form:
+        rows = [
+            one.search
+            for one in (self.written, *self.beside, *self.instead)
+            if one.search is not None
+            and one.placement is not None
+            and one.placement.problem.fingerprint == problem.fingerprint
         ]
-        return max((search.proven_s for search in searches), default=0.0)
+        lower = rows[0].bounds if rows else lower_bounds(problem)
+        return Form(problem, lower, max((search.proven_s for search in rows), default=0.0))
+
+    def form_of(self, row: Timed) -> Form | None:
+        """The form of the program that a row is a plan of; None of a row without a plan."""
+        if row.placement is None:
+            return None
+        fingerprint = row.placement.problem.fingerprint
+        return next((form for form in self.forms if form.problem.fingerprint == fingerprint), None)
 
     @property
     def bounds(self) -> list[tuple[str, float]]:
-        """(name, seconds) of every lower bound, and of what a method has proven beyond them."""
-        rows = [(name, bound_ns / 1e9) for name, bound_ns in self._lower_bounds.rows]
-        return rows + ([(PROVEN, self._proven_s)] if self.tightest_bound == PROVEN else [])
+        """(name, seconds) of every lower bound on plans of what is written, and of what a method has proven beyond."""
+        return self.forms[0].bounds
 
     @property
     def tightest_bound(self) -> str:
         """The name of the largest of ``bounds``."""
-        return PROVEN if self._proven_s > self._lower_bounds.best_s else self._lower_bounds.tightest
+        return self.forms[0].tightest_bound
 
     @property
     def lower_bound_s(self) -> float:
-        """Lower bound on the step time of any placement in the simulator, in seconds."""
-        return max(self._lower_bounds.best_s, self._proven_s)
+        """Lower bound on the step time of any placement of what is written in the simulator, in seconds."""
+        return self.forms[0].lower_bound_s
 
-    def is_of_problem(self, candidate: Timed) -> bool:
-        """True if a candidate is a plan of the program that is written, and not of its batch in other parts."""
-        return (
-            candidate.placement is None or candidate.placement.problem.fingerprint == self.problem.fingerprint
-        )
+    def title_of(self, row: Timed) -> str:
+        """Title of a row in tables; beside plans of the batch in parts the best of the whole is the one placed."""
+        is_beside = any(one.name in (DATA_PARALLEL, SPLIT) for one in self.candidates)
+        if is_beside and row is self.best_whole and not row.is_single:
+            return f"placed ({row.found_by})"
+        return row.title
 
     @property
     def best_whole(self) -> Timed | None:
@@ -343,10 +404,11 @@ class Outcome:
     def is_optimal(self, candidate: Timed) -> bool:
         """True if it is proven that no placement that fits is faster in the simulator."""
         by_simulator = candidate.search is not None and candidate.search.evaluator == SIMULATED
+        form = self.form_of(candidate)
         return (
             by_simulator
-            and self.is_of_problem(candidate)
-            and takes_no_more(candidate.simulated_s or 0.0, self.lower_bound_s)
+            and form is not None
+            and takes_no_more(candidate.simulated_s or 0.0, form.lower_bound_s)
         )
 
     def tried(self, is_worth_it: bool, placed_s: float, unplaced_s: float) -> Outcome:

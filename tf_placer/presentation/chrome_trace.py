@@ -20,6 +20,7 @@ from tf_placer.base.files import write_atomically
 from tf_placer.cluster.device import device_labels
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.evaluation.timeline import ON_DEVICES, Kind, StepTimeline, simulated_timeline
+from tf_placer.graph.splitting import SHARED
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.audit import owner
@@ -215,6 +216,9 @@ class _SimulatedProcess:
                 "unit": int(self._problem.unit_of_op[op]),
                 "scope": scope_of(name),
             }
+            splitting = self._problem.splitting
+            if splitting is not None and (part := splitting.part_of(name)) != SHARED:
+                args["part"] = part
         else:
             args |= {
                 "bytes": int(self._timeline.transfer_bytes[index]),

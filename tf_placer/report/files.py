@@ -21,7 +21,7 @@ from tensorboard.summary import Writer
 
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import replacing, reserved
-from tf_placer.planning.outcome import Outcome, Timed
+from tf_placer.planning.outcome import DATA_PARALLEL, STRATEGY, Form, Outcome, Timed
 from tf_placer.presentation.chrome_trace import chrome_trace
 from tf_placer.problem.layers import layers_of
 from tf_placer.problem.placement import Placement
@@ -31,6 +31,7 @@ from tf_placer.report_page.page import page_html
 from tf_placer.rewrite.rewrite import apply_placement
 from tf_placer.search import methods
 from tf_placer.search.recorder import SearchResult
+from tf_placer.transform import WHOLE
 
 # Files of a run, in the order in which they appear.
 SAVED_MODEL, META_GRAPH, PAGE = "saved_model", "placed_meta_graph.pb", "report.html"
@@ -147,6 +148,7 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         "tightest_bound": outcome.tightest_bound,
         "proven_optimal": [one.name for one in outcome.candidates if outcome.is_optimal(one)],
         "single_device_s": outcome.single_device_s,
+        "parts_of": {one.name: _parts(outcome, one) for one in outcome.candidates},
         "baselines": {one.name: one.simulated_s for one in beside},
         "baselines_measured": {one.name: one.measured_s for one in beside},
         "baselines_evaluations": {one.name: one.evaluations for one in beside if one.search},
@@ -161,12 +163,49 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         "recommended": outcome.recommended.name,
         "whole_layers_s": None if whole is None else whole.runtime_s,
         "survival": None if outcome.survival is None else dataclasses.asdict(outcome.survival),
-        "data_parallel": dataclasses.asdict(outcome.data_parallel) if outcome.data_parallel else None,
+        DATA_PARALLEL: _row(outcome, DATA_PARALLEL),
+        STRATEGY: _row(outcome, STRATEGY),
+        "why_not_split": outcome.why_not_split,
+        "forms": [_form(form) for form in outcome.forms],
         "guessed_op_types": problem.guessed_op_types,
         "estimated_sizes": problem.estimated_sizes,
         **(_of_layers(outcome) if outcome.layers is not None else {}),
         **_of_memory(outcome),
         **(_of_trials(outcome) if outcome.trials else {}),
+    }
+
+
+def _parts(outcome: Outcome, row: Timed) -> int | None:
+    """Parts of the batch in the program that a row is a plan of; None where it has no plan."""
+    form = outcome.form_of(row)
+    return None if form is None else form.parts
+
+
+def _row(outcome: Outcome, name: str) -> dict[str, Any] | None:
+    """A plan with a part of the batch on each device, a candidate or told beside them; None where there is none."""
+    found = next((one for one in (*outcome.candidates, *outcome.instead) if one.name == name), None)
+    if found is None:
+        return None
+    form = outcome.form_of(found)
+    return {
+        "simulated_s": found.simulated_s,
+        "measured_s": found.measured_s,
+        "lower_bound_s": None if form is None else form.lower_bound_s,
+        "peak_bytes": found.peak_bytes,
+        "status": found.status.name,
+    }
+
+
+def _form(form: Form) -> dict[str, Any]:
+    """A form of the program, its batch whole or in parts, with the bound on all of its plans."""
+    splitting = form.problem.splitting
+    return {
+        "parts": form.parts,
+        "batch_statistics": WHOLE if splitting is None else splitting.batch_statistics,
+        "ops": form.problem.num_ops,
+        "units": form.problem.num_units,
+        "lower_bound_s": form.lower_bound_s,
+        "tightest_bound": form.tightest_bound,
     }
 
 

@@ -14,19 +14,18 @@ from typing import Any
 import numpy as np
 
 from tf_placer.base.quantities import milliseconds
-from tf_placer.data_parallel.data_parallel import DataParallel
 from tf_placer.planning.outcome import (
     DATA_PARALLEL,
     NOT_RUN,
     SPLIT,
+    STRATEGY,
     Outcome,
     SearchCurve,
     Timed,
     progress_of,
 )
 from tf_placer.problem.bounds import MEANING
-from tf_placer.report.sentences import capital, remarks, split_batch_sentence, use_of_plan, verdict
-from tf_placer.report.text import split_batch_row
+from tf_placer.report.sentences import capital, remarks, split_batch_sentences, use_of_plan, verdict
 from tf_placer.report_page.draw_step import draw_step
 from tf_placer.report_page.page import HowTo, Page, Row, Section
 from tf_placer.search import methods
@@ -146,14 +145,11 @@ def page_of_run(
         headline,
         (*notes, *remarks(outcome)),
         how_to(out, files, made_for),
-        outcome.data_parallel,
     )
     return Page(f"{problem.name} on {problem.cluster.name}", (section,))
 
 
-def section_of_plan(
-    name: str, number: int, outcome: Outcome, is_used: bool | None, split: DataParallel | None = None
-) -> Section:
+def section_of_plan(name: str, number: int, outcome: Outcome, is_used: bool | None) -> Section:
     """One signature of a placed function.
 
     Args:
@@ -161,23 +157,20 @@ def section_of_plan(
       number: of the signature, in the order of first calls.
       outcome: its plan.
       is_used: calls run by it; None where the first calls are still to decide.
-      split: the batch split instead; None where nobody asked.
     """
     applied = _ON_TRIAL if is_used is None else _PLACED if is_used else _UNPLACED
     beside = f"it is {outcome.beside_unplaced}; " if outcome.beside_unplaced else ""
-    said = split_batch_sentence(split, outcome.written.simulated_s) if split is not None else ""
     return _section(
         outcome,
         f"{name}, signature {number}: {outcome.problem.num_ops:,} ops",
         name,
         f"{capital(use_of_plan(outcome, is_used))}.",
-        tuple(note for note in (f"{capital(beside + outcome.why)}.", said) if note),
+        (f"{capital(beside + outcome.why)}.", *split_batch_sentences(outcome)),
         (
             HowTo(applied),
             HowTo("Keep the plan:", _SAVE),
             HowTo("Place the function again, in this process or another:", _APPLY),
         ),
-        split,
     )
 
 
@@ -188,20 +181,20 @@ def _section(
     headline: str,
     notes: tuple[str, ...],
     apply: tuple[HowTo, ...],
-    split: DataParallel | None,
 ) -> Section:
     problem = outcome.problem
     size = (
         f"{problem.num_ops:,} ops in {problem.num_units:,} units (ops that must share a device are one unit)"
     )
+    in_parts = "" if problem.splitting is None else f", the batch {outcome.forms[0].title}"
     kept = ", by a plan that was kept" if outcome.from_cache else ""
     return Section(
         name=name,
-        title=f"{program} on {problem.cluster.name}: {size}{kept}",
+        title=f"{program} on {problem.cluster.name}{in_parts}: {size}{kept}",
         headline=headline,
         notes=notes,
         figures=_figures(outcome),
-        step_times=_step_times(outcome, split),
+        step_times=_step_times(outcome),
         bounds=tuple(
             {
                 "name": bound,
@@ -242,9 +235,9 @@ def _figures(outcome: Outcome) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def _step_times(outcome: Outcome, split: DataParallel | None) -> tuple[Row, ...]:
+def _step_times(outcome: Outcome) -> tuple[Row, ...]:
     """All that was timed, the fastest first: by what was measured, where something was."""
-    rows = [*outcome.candidates, *_whole_layers(outcome), *split_batch_row(split)]
+    rows = [*outcome.candidates, *_whole_layers(outcome), *outcome.instead]
     rows.sort(key=lambda row: row.measured_s or row.simulated_s or math.inf)
     return tuple(_step_time(outcome, row) for row in rows)
 
@@ -254,9 +247,12 @@ def _step_time(outcome: Outcome, row: Timed) -> Row:
     if row.status_name != "OK":
         notes.append("not run" if row.status_name == NOT_RUN else row.status_name)
     notes += [row.message] if row.message else []
+    form = outcome.form_of(row)
+    if form is not None and len(outcome.forms) > 1:
+        notes.append(f"{form.title}, no less than {milliseconds(form.lower_bound_s)}")
     is_whole = outcome.layers is not None and outcome.whole is not None
     return {
-        "name": row.title,
+        "name": outcome.title_of(row),
         "simulated_s": row.simulated_s,
         "measured_s": row.measured_s,
         "spread_s": row.spread_s,
@@ -277,8 +273,10 @@ def _about(row: Timed) -> str:
         return (
             "A search among plans of the program with its batch in parts: each part of each op has a device."
         )
-    if row.name == DATA_PARALLEL or row.name.startswith("data parallel"):
-        return "The whole step on every device, each with a part of the batch; gradients are added up."
+    if row.name == DATA_PARALLEL:
+        return "Every device computes its part of the batch; gradients are added up where the variables are."
+    if row.name == STRATEGY:
+        return "Data parallel with batch statistics of each part: the least that such a strategy takes."
     if row.name not in methods.names():  # no method's plan
         return ""
     by = row.found_by

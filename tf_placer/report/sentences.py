@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import math
+from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 
-from tf_placer.base.quantities import excess, gain, in_unit, milliseconds, percentage, ratio, size
+from tf_placer.base.quantities import excess, gain, milliseconds, percentage, ratio, size
 from tf_placer.cluster.device import short_device_name
-from tf_placer.data_parallel.data_parallel import DataParallel
-from tf_placer.planning.outcome import CALLED, GIVEN, RACED, UNPLACED, UNPLACED_CALLED, Outcome, Timed
+from tf_placer.graph.splitting import COPY, SHARED
+from tf_placer.planning.in_parts import replicas_of
+from tf_placer.planning.outcome import (
+    CALLED,
+    DATA_PARALLEL,
+    GIVEN,
+    RACED,
+    STRATEGY,
+    UNPLACED,
+    UNPLACED_CALLED,
+    Outcome,
+    Timed,
+)
+from tf_placer.problem.layers import layers_of
+from tf_placer.problem.placement import Placement
 from tf_placer.report.gpu_fidelity import fidelity_sentences
 from tf_placer.runtime.timing import clearly_differ
 from tf_placer.search.recorder import SearchResult
 from tf_placer.transform import PART
+from tf_placer.transform.split.plans import part_of_op
 
 _SAME = 0.005  # a share of the step time that nobody would change a program for
 
@@ -23,6 +41,7 @@ def verdict(outcome: Outcome) -> str:
     return "\n".join(
         [
             _gained(outcome),
+            *plan_in_parts_sentences(outcome.placement),
             *fit_sentences(outcome),
             *_layer_sentences(outcome),
             *survival_sentences(outcome),
@@ -252,75 +271,131 @@ def survival_sentences(outcome: Outcome) -> list[str]:
     ]
 
 
-# --- The batch split instead of the step.
+# --- The batch in parts: what the plan does, and what splitting would give.
+
+_MOST_RUNS = 4  # of layers that are told by name
+_LEAST = 5e-4  # share of the time of all layers with which one is told
+
+
+def plan_in_parts_sentences(placement: Placement) -> list[str]:
+    """One sentence on where a plan has its parts and its layers; none where the batch is whole or one device has all.
+
+    A copy is in the layer of the op that it was made of. A layer is where most of each part's time is.
+    """
+    problem = placement.problem
+    splitting = problem.splitting
+    if splitting is None or len(np.unique(placement.device_of_op)) < 2:
+        return []
+    part = part_of_op(problem)
+    plain = [COPY.sub("", name, count=1) for name in problem.op_names]
+    names = [f"{name}__{p}" if p != SHARED else name for name, p in zip(plain, part.tolist(), strict=True)]
+    layers = layers_of(dataclasses.replace(problem, op_names=tuple(names)))
+    time_ns = np.zeros((len(layers), splitting.parts, problem.num_devices), np.int64)
+    is_copy = part != SHARED
+    on, ops = placement.device_of_op[is_copy], np.flatnonzero(is_copy)
+    np.add.at(time_ns, (layers.layer_of_op[is_copy], part[is_copy], on), problem.compute_ns[ops, on])
+    of_layer = time_ns.sum(axis=(1, 2))
+    kept = np.flatnonzero(of_layer > _LEAST * of_layer.sum())
+    places = [tuple(sorted(set(time_ns[layer].argmax(axis=1).tolist()))) for layer in kept]
+    labels = [layers.names[layer].rpartition("/")[2] for layer in kept]
+    return [
+        f"The plan: the batch in {splitting.parts} parts; {_where(labels, places, problem.cluster.labels)}."
+    ]
+
+
+def _where(layers: list[str], places: list[tuple[int, ...]], devices: Sequence[str]) -> str:
+    """Layers in the order of the program, those at one place together; their numbers where there are many changes."""
+    runs = [
+        (place, [name for _, name in run])
+        for place, run in itertools.groupby(zip(places, layers, strict=True), key=lambda pair: pair[0])
+    ]
+    if len(runs) <= _MOST_RUNS:
+        return ", ".join(f"{_named(names)} {_on(place, devices)}" for place, names in runs)
+    counts = Counter(places).most_common()
+    told = [f"{count} {_on(place, devices)}" for place, count in counts[:_MOST_RUNS]]
+    left = sum(count for _, count in counts[_MOST_RUNS:])
+    return f"of {len(layers)} layers " + ", ".join([*told, *([f"{left} elsewhere"] if left else [])])
+
+
+def _named(names: list[str]) -> str:
+    if len(names) == 1:
+        return names[0]
+    return f"{names[0]} to {names[-1]} ({len(names)} layers)"
+
+
+def _on(place: tuple[int, ...], devices: Sequence[str]) -> str:
+    *others, last = (devices[d] for d in place)
+    return f"split over {', '.join(others)} and {last}" if others else f"on {last}"
 
 
 def split_batch_sentences(outcome: Outcome) -> list[str]:
-    """The sentence on splitting the batch, none where nothing is known."""
-    if outcome.data_parallel is None:
+    """Sentences on plans with the batch in parts that are not written, or on why there is none."""
+    told = {one.name: one for one in outcome.instead}
+    found = [outcome.why_not_split] if outcome.why_not_split else []
+    if DATA_PARALLEL in told:
+        found.append(_instead(outcome, told[DATA_PARALLEL]))
+    else:
         split, written = outcome.best_split, outcome.written
-        if split is None or written is split or split.step_s is None or written.step_s is None:
-            return [outcome.why_not_split] if outcome.why_not_split else []
-        more = excess(split.step_s, written.step_s)
-        compared = f"{percentage(more)} more" if more >= 0 else f"{percentage(-more)} less, within the noise"
-        return [
-            f"With the batch in parts the best plan found takes {milliseconds(split.step_s)}, {compared}."
-        ]
-    said = split_batch_sentence(outcome.data_parallel, outcome.written.simulated_s)
-    return [said] if said else []
+        if (
+            split is not None
+            and written is not split
+            and split.step_s is not None
+            and written.step_s is not None
+        ):
+            more = excess(split.step_s, written.step_s)
+            compared = (
+                f"{percentage(more)} more" if more >= 0 else f"{percentage(-more)} less, within the noise"
+            )
+            found.append(
+                f"With the batch in parts the best plan found takes {milliseconds(split.step_s)}, {compared}."
+            )
+    if STRATEGY in told:
+        found += _of_strategy(outcome, told[STRATEGY])
+    return found
 
 
-def split_batch_sentence(found: DataParallel, plan_s: float | None) -> str:
-    """One or two sentences that compare a split batch with a plan, empty where there is one device.
-
-    Args:
-      found: the split batch.
-      plan_s: step time of the plan in the simulator; None where there is none.
-    """
-    over = f"{len(found.devices)} {_types(found.devices)}"
-    if len(found.devices) < 2:
-        return ""
-    if found.step_s is None:
-        return f"The batch cannot be split over {over} instead: {found.why_not.rstrip('.')}."
-    if found.over_bytes:
-        return (
-            f"Splitting the batch over {over} instead does not fit: each needs the whole model, and one "
-            f"{in_unit(found.over_bytes, 'GiB')} more than it has."
-        )
-    if found.measured_s is not None and found.plan_measured_s is not None:
-        ran = f"a copy of the step on each of {over}"
-        if found.gradient_bytes:
-            ran += ", adding up gradients as tf.distribute.MirroredStrategy does,"
-        took = f"{ran} took {milliseconds(found.measured_s)} on the runtime, in turn with it"
-        return _compared(took, found.measured_s, found.plan_measured_s, found.is_clear)
+def _instead(outcome: Outcome, row: Timed) -> str:
+    """A sentence that compares data parallelism, which was not asked for, with the plan."""
+    over, plan_s = _devices_of(outcome), outcome.written.simulated_s
+    if row.simulated_s is None:
+        return f"Data parallel over {over} does not fit: {row.message}."
+    took = f"Data parallel over {over} would take {milliseconds(row.simulated_s)} in the simulator"
     if plan_s is None:
-        return f"Splitting the batch over {over} would take {milliseconds(found.step_s)} in the simulator."
-    would_take = (
-        f"tf.distribute.MirroredStrategy over {over} would take {milliseconds(found.step_s)} in the simulator"
+        return f"{took}."
+    more = excess(row.simulated_s, plan_s)
+    if abs(more) <= _SAME:
+        return f"{took}, as this plan does."
+    if more > 0:
+        than = f"{percentage(more)} more than this plan" if math.isfinite(more) else "and this plan no time"
+        return f"{took}, {than}."
+    parts = len(replicas_of(outcome.problem.cluster.devices))
+    return (
+        f"{took}, {percentage(-more)} less than this plan: parts={parts} searches plans with a part for each."
     )
-    said = _compared(would_take, found.step_s, plan_s, abs(excess(found.step_s, plan_s)) > _SAME)
-    said += f" It was {found.why_not}." if found.why_not else ""
-    if found.overlapped_s is not None and found.overlapped_s < plan_s * (1 - _SAME) <= found.step_s:
-        said += f" With gradients sent in small packs beside the backward pass, {milliseconds(found.overlapped_s)}."
-    return said
 
 
-def _compared(takes: str, split_s: float, plan_s: float, is_clear: bool) -> str:
-    if not is_clear:
-        return f"Splitting the batch instead gains nothing: {takes}, as this plan does."
-    if split_s < plan_s:
-        return (
-            f"Split the batch instead: {takes}, {percentage(-excess(split_s, plan_s))} less than this plan."
-        )
-    more = excess(split_s, plan_s)
-    than = f"{percentage(more)} more than this plan" if math.isfinite(more) else "and this plan no time"
-    return f"Splitting the batch gains no more: {takes}, {than}."
+def _of_strategy(outcome: Outcome, row: Timed) -> list[str]:
+    """What a strategy would take, and what that assumes; a warning where one device is faster."""
+    if row.simulated_s is None:
+        return []
+    found = [
+        f"tf.distribute.MirroredStrategy over {_devices_of(outcome)} would take {milliseconds(row.simulated_s)} or "
+        "more in the simulator: it is taken for data parallel with batch statistics of each part, and besides "
+        "updates every variable on every device and waits for the last gradient."
+    ]
+    single_s = outcome.single_device_s
+    if single_s is not None and round(excess(row.simulated_s, single_s), 3) > 0:
+        found.append(f"Warning: that is slower than one device, {milliseconds(single_s)}.")
+    return [" ".join(found)]
 
 
-def _types(devices: tuple[str, ...]) -> str:
-    if "device:GPU" in devices[0]:
-        return "GPUs"
-    return "CPUs" if "/job:localhost" in devices[0] else "CPU workers"
+def _devices_of(outcome: Outcome) -> str:
+    """``"2 GPUs"``: what a batch is split over."""
+    devices = outcome.problem.cluster.devices
+    names = [devices[d].name for d in replicas_of(devices)]
+    if "device:GPU" in names[0]:
+        return f"{len(names)} GPUs"
+    return f"{len(names)} {'CPUs' if '/job:localhost' in names[0] else 'CPU workers'}"
 
 
 # --- A function's plan.

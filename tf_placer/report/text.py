@@ -9,14 +9,12 @@ import rich.console
 import rich.table
 
 from tf_placer.base.quantities import excess, in_unit, milliseconds, percentage, ratio
-from tf_placer.data_parallel.data_parallel import DataParallel
-from tf_placer.evaluation.measurement import Status
-from tf_placer.planning.outcome import CALLED, NOT_RUN, RACED, UNPLACED, UNPLACED_CALLED, Outcome, Timed
+from tf_placer.planning.outcome import CALLED, NOT_RUN, RACED, UNPLACED, UNPLACED_CALLED, Form, Outcome, Timed
 from tf_placer.problem.layer_rows import MOST_ROWS, LayerRow, layer_rows
 from tf_placer.problem.layers import Layers, layers_of
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.unit_graph import crossings
-from tf_placer.report.sentences import remarks, split_batch_sentence, use_of_plan, verdict
+from tf_placer.report.sentences import remarks, split_batch_sentences, use_of_plan, verdict
 
 LAYER_COLUMNS = ("layer", "on", "ops", "work", "variables", "outputs")
 _LARGEST = 5
@@ -34,20 +32,25 @@ def print_report(outcome: Outcome, console: rich.console.Console) -> None:
 
 
 def table(outcome: Outcome) -> rich.table.Table:
-    """A row for each candidate, and one for each bound."""
-    problem, single_s = outcome.problem, outcome.single_device_s
-    rows = rich.table.Table(
-        title=f"{problem.name} on {problem.cluster.name}: {problem.num_ops} ops in {problem.num_units} units"
-    )
+    """A row for each candidate, for what is told beside them, and for each bound.
+
+    Where rows are of several forms of the program, each has the lower bound of its own.
+    """
+    single_s, has_forms = outcome.single_device_s, len(outcome.forms) > 1
+    has_measured = not has_forms or any(one.measured_s is not None for one in outcome.candidates)
+    columns = ["bound"] * has_forms + ["measured"] * has_measured
+    rows = rich.table.Table(title=title_of_run(outcome))
     rows.add_column("step time of")
-    for column in ("simulated", "vs single", "measured", "tried", "peak"):
+    for column in ("simulated", "vs single", *columns, "tried", "peak"):
         rows.add_column(column, justify="right")
-    for one in (*outcome.candidates, *split_batch_row(outcome.data_parallel)):
+    for one in (*outcome.candidates, *outcome.instead):
+        form = outcome.form_of(one)  # a row has the bound of its own
         rows.add_row(
-            one.title + (", proven optimal" if outcome.is_optimal(one) else ""),
+            outcome.title_of(one) + (", proven optimal" if outcome.is_optimal(one) else ""),
             _simulated(one),
             _gain(one.simulated_s, single_s),
-            milliseconds(one.measured_s),
+            *[milliseconds(None if form is None else form.lower_bound_s)] * has_forms,
+            *[milliseconds(one.measured_s)] * has_measured,
             "" if one.evaluations is None else str(one.evaluations),
             "" if one.fullest_bytes is None else in_unit(one.fullest_bytes, "GiB"),
         )
@@ -59,20 +62,20 @@ def table(outcome: Outcome) -> rich.table.Table:
     return rows
 
 
-def split_batch_row(found: DataParallel | None) -> tuple[Timed, ...]:
-    """The batch split over the devices among the candidates; none where that is not known, or it cannot be split."""
-    if found is None or found.step_s is None:
-        return ()
-    return (
-        Timed(
-            f"data parallel x{len(found.devices)}",
-            simulated_s=found.step_s if found.fits else None,
-            measured_s=found.measured_s,
-            peak_bytes=found.peak_bytes,
-            status=Status.OK if found.fits else Status.OUT_OF_MEMORY,
-            message=found.why_not if found.fits else "",
-        ),
-    )
+def title_of_run(outcome: Outcome) -> str:
+    """The program, the devices, and how large each form of it is that a candidate is a plan of."""
+    own, *others = outcome.forms
+    of_candidates = [outcome.form_of(one) for one in outcome.candidates]
+    named = [own, *(form for form in others if form in of_candidates)]
+    program = f"{outcome.problem.name} on {outcome.problem.cluster.name}"
+    if len(named) == 1 and own.problem.splitting is None:
+        return f"{program}: {_size(own)}"
+    first, *more = (f"{'the batch ' if form is own else ''}{form.title}: {_size(form)}" for form in named)
+    return "; ".join([f"{program}, {first}", *more])
+
+
+def _size(form: Form) -> str:
+    return f"{form.problem.num_ops} ops in {form.problem.num_units} units"
 
 
 def layer_cells(
@@ -109,14 +112,13 @@ def _gain(seconds: float | None, single_s: float | None) -> str:
     return percentage(share, signed=True)
 
 
-def plan_report(name: str, outcome: Outcome, is_used: bool | None, split: DataParallel | None = None) -> str:
+def plan_report(name: str, outcome: Outcome, is_used: bool | None) -> str:
     """A function's plan in several lines: verdict, times, where ops and layers went, the largest transfers, memory.
 
     Args:
       name: of the function.
       outcome: its plan.
       is_used: calls run by it; None where the first calls are still to decide.
-      split: the batch split instead; None where nobody asked.
     """
     placement, written, single = outcome.placement, outcome.written, outcome.single or Timed("")
     problem, devices = outcome.problem, outcome.problem.cluster.devices
@@ -132,8 +134,7 @@ def plan_report(name: str, outcome: Outcome, is_used: bool | None, split: DataPa
         _times("predicted", written.simulated_s, single.simulated_s)
         + f"; no placement can take less than {milliseconds(outcome.lower_bound_s)} there",
     ]
-    said = split_batch_sentence(split, written.simulated_s) if split is not None else ""
-    lines += [said] if said else []
+    lines += split_batch_sentences(outcome)
     for d, device in enumerate(devices):
         ops = placement.device_of_op == d
         resident_bytes = int(problem.resident_bytes[row == d].sum())

@@ -13,6 +13,7 @@ from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.layers import layers_of
 from tf_placer.problem.problem import Problem
 from tf_placer.report_page.page import ChoreTable, DeviceView, MemoryView, OpTable, StepView, TransferTable
+from tf_placer.transform.split.plans import part_of_op
 
 _SLICES = 400  # of the step, in each of which the page has the most memory in use
 
@@ -37,6 +38,7 @@ def draw_step(problem: Problem, decisions: Decisions) -> StepView:
             for label, device in zip(labels, devices, strict=True)
         ),
         channels=_channel_labels(problem, labels),
+        parts=1 if problem.splitting is None else problem.splitting.parts,
         types=types,
         scopes=scopes,
         layer_name=tuple(name.rpartition("/")[2] for name in layers.names),
@@ -47,6 +49,7 @@ def draw_step(problem: Problem, decisions: Decisions) -> StepView:
             type=np.array([position[name] for name in problem.op_types], np.int32),
             layer=layers.layer_of_op,
             device=timeline.device_of_op,
+            part=part_of_op(problem),
             start_ns=timeline.start_ns,
             duration_ns=timeline.end_ns - timeline.start_ns,
             output_bytes=_output_bytes(problem),

@@ -34,6 +34,7 @@ class OpTable:
     Attributes:
       scope, leaf: [N] their names in two parts: position in ``StepView.scopes``, and what follows it.
       type, layer, device: [N] positions.
+      part: [N] the part of the batch that the op is a copy for, from 0 on; -1 where it is none.
       start_ns, duration_ns: [N].
       output_bytes: [N] of all that the op puts out.
       resident_bytes: [N] of variables; of a unit it is counted at one op.
@@ -45,6 +46,7 @@ class OpTable:
     type: np.ndarray
     layer: np.ndarray
     device: np.ndarray
+    part: np.ndarray
     start_ns: np.ndarray
     duration_ns: np.ndarray
     output_bytes: np.ndarray
@@ -107,6 +109,7 @@ class StepView:
       step_ns: how long it takes.
       devices: [D].
       channels: names of the links' channels.
+      parts: of the batch; 1 where it is whole.
       types: of ops.
       scopes: beginnings of names of ops.
       layer_name, layer_parent: [L] layers; the parent is a position before the layer's own, -1 for none.
@@ -119,6 +122,7 @@ class StepView:
     step_ns: int
     devices: tuple[DeviceView, ...]
     channels: tuple[str, ...]
+    parts: int
     types: tuple[str, ...]
     scopes: tuple[str, ...]
     layer_name: tuple[str, ...]

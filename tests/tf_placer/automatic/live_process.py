@@ -73,7 +73,7 @@ def the_plan_runs_on_the_workers() -> bool:
         and (weights.numpy() == weights_after).all()
         and "measured: " in text
         and "timed in turn: " in text
-        and "tf.distribute.MirroredStrategy over 2 CPU workers would take" in text
+        and "Data parallel over 2 CPU workers would take" in text
     )
 
 

@@ -26,7 +26,15 @@ def test_the_faster_form_is_written(tmp_path: pathlib.Path) -> None:
     assert told["runtime_s"] == min(times.values())
     assert times["split"] <= times["data_parallel"]
     assert (told["parts"] == 2) == (told["written"] in ("split", "data_parallel"))
-    assert told["data_parallel"] is None  # it is a plan, not a formula
+    assert told["data_parallel"]["simulated_s"] == times["data_parallel"]  # it is a plan, not a formula
+    assert {form["parts"] for form in told["forms"]} == {1, 2}
+    assert told["lower_bound_s"] == told["forms"][0]["lower_bound_s"]
+    assert told["forms"][0]["parts"] == told["parts"] == told["parts_of"][told["written"]]
+    assert {name: told["parts_of"][name] for name in ("local_search", "data_parallel", "split")} == {
+        "local_search": 1,
+        "data_parallel": 2,
+        "split": 2,
+    }
 
 
 @pytest.mark.parametrize("parts", ["1", "4"])

@@ -17,9 +17,9 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.command_line import place as placing
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
-from tf_placer.data_parallel.data_parallel import DataParallel
+from tf_placer.evaluation.measurement import Status
 from tf_placer.planning import road
-from tf_placer.planning.outcome import Outcome, Timed
+from tf_placer.planning.outcome import DATA_PARALLEL, STRATEGY, Outcome, Timed
 from tf_placer.planning.stages import begins_at
 from tf_placer.report.files import summary
 from tf_placer.report.sentences import split_batch_sentences
@@ -28,8 +28,10 @@ from tf_placer.search.known import Budget
 from tf_placer.search.recorder import SearchResult
 from tf_placer.search.search import search
 
-GPUS = ("/job:localhost/replica:0/task:0/device:GPU:0", "/job:localhost/replica:0/task:0/device:GPU:1")
-FOUND = DataParallel(GPUS, 8, 4, step_s=1e-9, peak_bytes=dict.fromkeys(GPUS, 1 << 30))
+FOUND = (
+    Timed(DATA_PARALLEL, simulated_s=1e-9, peak_bytes={"GPU:0": 1 << 30}),
+    Timed(STRATEGY, simulated_s=2e-9),
+)
 
 
 @pytest.fixture
@@ -49,27 +51,50 @@ def printed(report: Outcome) -> str:
 def test_a_run_says_what_splitting_the_batch_would_take(tmp_path: pathlib.Path, capsys) -> None:
     flags = ["--workload=dense_small", "--cluster=p100x2", "--method=single", f"--out={tmp_path / 'out'}"]
     assert run(["place", *flags]) == 0
-    told = json.loads((tmp_path / "out" / "summary.json").read_text())["data_parallel"]
-    assert (told["batch"], told["replica_batch"], told["why_not"]) == (8, 4, "")
-    assert told["step_s"] == told["replica_s"] + told["all_reduce_s"]
+    told = json.loads((tmp_path / "out" / "summary.json").read_text())
+    row, strategy = told["data_parallel"], told["mirrored_strategy"]
+    assert row == strategy and row["status"] == "OK", "it has no batch statistics"
+    assert row["simulated_s"] >= row["lower_bound_s"] > 0
+    assert [form["parts"] for form in told["forms"]] == [1, 2] and told["parts"] == 1
     shown = capsys.readouterr().out
-    assert "data parallel x2" in shown and milliseconds(told["step_s"]) in shown
-    assert "tf.distribute.MirroredStrategy over 2 GPUs" in " ".join(shown.split())
+    assert (
+        "data parallel" in shown and "MirroredStrategy" in shown and milliseconds(row["simulated_s"]) in shown
+    )
+    assert "Data parallel over 2 GPUs would take" in " ".join(shown.split())
+
+
+def test_a_strategy_has_statistics_of_each_part() -> None:
+    request = Request(Source("inception_v3_small"), Cluster.preset("p100x2"), Budget(evaluations=4), 0)
+    found = placing.place(request, "single", rich.console.Console(quiet=True))
+    own, of_parts = (row.placement.problem.splitting.batch_statistics for row in found.instead)
+    assert (own, of_parts) == ("whole", "part")
 
 
 def test_what_is_not_known_is_not_said(report: Outcome) -> None:
     assert "data parallel" not in printed(report) and summary(report)["data_parallel"] is None
 
 
-def test_a_reason_is_a_sentence_and_no_row(report: Outcome) -> None:
-    why_not = DataParallel(GPUS, 7, why_not="7 examples do not divide by 2 devices")
-    shown = printed(dataclasses.replace(report, data_parallel=why_not))
-    assert "cannot be split over 2 GPUs instead: 7 examples" in shown and "data parallel x" not in shown
+def test_a_reason_is_a_sentence_and_no_row(tmp_path: pathlib.Path, capsys) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import tensorflow as tf\n\ndef step(x):\n    return tf.linalg.inv(x)\n\nx = tf.eye(4)[:1]\n"
+    )
+    flags = [f"--script={script}:step", "--args=x", "--cluster=p100x2", "--method=single"]
+    script.write_text(
+        "import tensorflow as tf\n\ndef step():\n    return tf.sin(tf.random.uniform([4, 4]))\n"
+    )
+    flags.remove("--args=x")
+    assert run(["place", *flags, f"--out={tmp_path / 'out'}"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "The batch cannot be split: " in shown and "so there is no batch to split." in shown
+    assert "data parallel" not in shown
 
 
 def split_in(budget_s: float, monkeypatch: pytest.MonkeyPatch, **more: Any) -> Outcome:
     """The report of a run whose split batch takes about 5 s."""
-    monkeypatch.setattr(placing, "data_parallel", lambda *_: FOUND)
+    monkeypatch.setattr(
+        placing, "with_splitting", lambda found, *_: dataclasses.replace(found, instead=FOUND)
+    )
     monkeypatch.setattr("tf_placer.planning.stages.Durations.known", lambda self, key, rule_s: 5.0)
     request = Request(Source("dense_small"), Cluster.preset("p100x2"), Budget(budget_s, 4), 0, **more)
     with begins_at(time.monotonic()):
@@ -78,10 +103,9 @@ def split_in(budget_s: float, monkeypatch: pytest.MonkeyPatch, **more: Any) -> O
 
 def test_a_split_batch_that_does_not_fit_in_what_is_left_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     found = split_in(0.1, monkeypatch)
-    assert found.data_parallel is None
+    assert found.instead == ()
     assert split_batch_sentences(found) == [
-        "Splitting the batch over the devices instead was left out: that takes about 5 s; --budget_s=20 has room for "
-        "it."
+        "Splitting the batch over the devices was left out: that takes about 5 s; --budget_s=20 has room for it."
     ]
 
 
@@ -90,11 +114,11 @@ def test_a_split_batch_that_fits_is_found(
     monkeypatch: pytest.MonkeyPatch, budget_s: float, budget_of: str
 ) -> None:
     found = split_in(budget_s, monkeypatch, budget_of=budget_of)
-    assert found.data_parallel is FOUND and found.why_not_split == ""
+    assert found.instead == FOUND and found.why_not_split == ""
 
 
 @pytest.mark.parametrize("is_interrupted", [True, False])
-def test_ctrl_c_before_it_or_while_it_is_traced_keeps_the_plan(
+def test_ctrl_c_before_it_or_while_it_is_split_keeps_the_plan(
     is_interrupted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def pressed(*_: object) -> None:
@@ -104,31 +128,16 @@ def test_ctrl_c_before_it_or_while_it_is_traced_keeps_the_plan(
         return dataclasses.replace(search(*given, **more), interrupted=is_interrupted)
 
     monkeypatch.setattr(road, "search", ended)
-    monkeypatch.setattr(placing, "data_parallel", pressed)
+    monkeypatch.setattr(placing, "with_splitting", pressed)
     request = Request(Source("dense_small"), Cluster.preset("p100x2"), Budget(evaluations=4), 0)
     found = placing.place(request, "single", rich.console.Console(quiet=True))
-    assert found.data_parallel is None and found.search.interrupted is is_interrupted
+    assert found.instead == () and found.search.interrupted is is_interrupted
 
 
 def test_a_row(report: Outcome) -> None:
-    found = dataclasses.replace(FOUND, step_s=report.search.single_device_s / 2)
-    row = next(
-        line
-        for line in printed(dataclasses.replace(report, data_parallel=found)).splitlines()
-        if "x2" in line
-    )
-    assert "data parallel x2" in row and "-50.0%" in row and "1.00 GiB" in row
-    too_large = dataclasses.replace(report, data_parallel=dataclasses.replace(found, over_bytes=1))
-    assert "OOM" in printed(too_large)
-
-
-@pytest.mark.parametrize(
-    ("source", "batch"), [(Source("two_towers"), 1024), (Source(saved_model="x", batch_size=6), 6)]
-)
-def test_the_batch_of_a_source(source: Source, batch: int) -> None:
-    splittable = source.splittable()
-    assert splittable is not None and splittable.batch == batch
-
-
-def test_a_profiled_graph_has_no_batch() -> None:
-    assert Source(graph="x").splittable() is None
+    found = dataclasses.replace(FOUND[0], simulated_s=report.search.single_device_s / 2)
+    shown = printed(dataclasses.replace(report, instead=(found,)))
+    row = next(line for line in shown.splitlines() if "data parallel" in line)
+    assert "-50.0%" in row and "1.00 GiB" in row
+    too_large = Timed(DATA_PARALLEL, status=Status.OUT_OF_MEMORY, message="it does not fit")
+    assert "OOM" in printed(dataclasses.replace(report, instead=(too_large,)))

@@ -9,9 +9,17 @@ import pytest
 
 from tests.tf_placer.problem.small_problems import without_overheads
 from tests.tf_placer.report_page.drawn_pages import layered_problem, striped
-from tf_placer.data_parallel.data_parallel import DataParallel
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.planning.outcome import CALLED, RACED, UNPLACED, UNPLACED_CALLED, Outcome, outcome_of_plan
+from tf_placer.planning.outcome import (
+    CALLED,
+    DATA_PARALLEL,
+    RACED,
+    UNPLACED,
+    UNPLACED_CALLED,
+    Outcome,
+    Timed,
+    outcome_of_plan,
+)
 from tf_placer.problem.bounds import lower_bounds
 from tf_placer.problem.placement import Placement
 from tf_placer.report.page import section_of_plan
@@ -81,14 +89,14 @@ def test_what_was_raced_has_the_last_word_and_its_spread(placement: Placement, k
     assert "keep_unplaced=False" in section.apply[0].text
 
 
-def test_the_batch_split_instead_is_a_note_and_a_row(plan: Outcome) -> None:
-    split = DataParallel(("a/device:GPU:0", "a/device:GPU:1"), 8, 4, step_s=plan.written.simulated_s / 2)
-    section = section_of_plan("train_step", 1, plan, is_used=True, split=split)
-    assert section.notes[1].startswith("Split the batch instead: ") and "50.0% less" in section.notes[1]
-    (row,) = (row for row in section.step_times if row["name"] == "data parallel x2")
-    assert row["simulated_s"] == plan.written.simulated_s / 2
-    why_not = dataclasses.replace(split, step_s=None, why_not="9 examples do not divide by 2 devices")
-    section = section_of_plan("train_step", 1, plan, is_used=True, split=why_not)
+def test_what_splitting_the_batch_gives_is_a_note_and_a_row(plan: Outcome) -> None:
+    row = Timed(DATA_PARALLEL, simulated_s=plan.written.simulated_s / 2)
+    section = section_of_plan("train_step", 1, dataclasses.replace(plan, instead=(row,)), is_used=True)
+    assert section.notes[1].startswith("Data parallel over 2 GPUs would") and "50.0% less" in section.notes[1]
+    (shown,) = (row for row in section.step_times if row["name"] == "data parallel")
+    assert shown["simulated_s"] == plan.written.simulated_s / 2
+    why_not = dataclasses.replace(plan, why_not_split="The batch cannot be split: it has none.")
+    section = section_of_plan("train_step", 1, why_not, is_used=True)
     assert "cannot be split" in section.notes[1] and len(section.step_times) == 2
 
 

@@ -1,84 +1,109 @@
-"""What is said is what was found: less, more or no time, too large, or impossible."""
+"""What is said of plans with the batch in parts is what was found: less, more or no time, too large, or impossible."""
+
+from __future__ import annotations
 
 import dataclasses
 
-from tf_placer.data_parallel.data_parallel import DataParallel
-from tf_placer.report.sentences import split_batch_sentence
-from tf_placer.report.text import split_batch_row
+import numpy as np
+import pytest
 
-GPUS = ("/job:localhost/replica:0/task:0/device:GPU:0", "/job:localhost/replica:0/task:0/device:GPU:1")
-CPUS = tuple(name.replace("GPU", "CPU") for name in GPUS)
-FOUND = DataParallel(GPUS, 64, 32, step_s=0.3, overlapped_s=0.25)
+from tf_placer.calibration.build_problem import build_problem
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.evaluation.measurement import Status
+from tf_placer.planning.outcome import DATA_PARALLEL, STRATEGY, Outcome, Timed
+from tf_placer.problem.placement import Placement
+from tf_placer.problem.problem import Problem
+from tf_placer.report.sentences import plan_in_parts_sentences, split_batch_sentences
+from tf_placer.search.search import search
+from tf_placer.transform.split import SplitProgram, split_program
+from tf_placer.transform.split.plans import data_parallel_plan
+from tf_placer.workloads import registry
+
+CLUSTER = Cluster.preset("p100x2")
 
 
-def test_less_time() -> None:
-    assert split_batch_sentence(FOUND, 0.4) == (
-        "Split the batch instead: tf.distribute.MirroredStrategy over 2 GPUs would take 300 ms in the simulator, "
-        "25.0% less than this plan."
+@pytest.fixture(scope="module")
+def program() -> SplitProgram:
+    return split_program(registry.build("dense_small"), 2)
+
+
+@pytest.fixture(scope="module")
+def in_parts(program: SplitProgram) -> Problem:
+    return build_problem(program.item, CLUSTER)
+
+
+@pytest.fixture(scope="module")
+def outcome() -> Outcome:
+    problem = build_problem(registry.build("dense_small"), CLUSTER)
+    return Outcome(None, problem, Timed.of_search("random", search(problem, "random", budget_evaluations=4)))
+
+
+def said(outcome: Outcome, plan_s: float | None, *instead: Timed, **more: object) -> list[str]:
+    written = dataclasses.replace(outcome.written, simulated_s=plan_s)
+    return split_batch_sentences(dataclasses.replace(outcome, written=written, instead=instead, **more))
+
+
+@pytest.mark.parametrize(
+    ("plan_s", "end"),
+    [
+        (
+            0.4,
+            "300 ms in the simulator, 25.0% less than this plan: parts=2 searches plans with a part for each.",
+        ),
+        (0.24, "300 ms in the simulator, 25.0% more than this plan."),
+        (0.3, "300 ms in the simulator, as this plan does."),
+        (0.0, "300 ms in the simulator, and this plan no time."),
+        (None, "300 ms in the simulator."),
+    ],
+)
+def test_data_parallel_beside_the_plan(outcome: Outcome, plan_s: float | None, end: str) -> None:
+    assert said(outcome, plan_s, Timed(DATA_PARALLEL, simulated_s=0.3)) == [
+        f"Data parallel over 2 GPUs would take {end}"
+    ]
+
+
+def test_it_does_not_fit(outcome: Outcome) -> None:
+    row = Timed(DATA_PARALLEL, status=Status.OUT_OF_MEMORY, message="it wants 3 GiB")
+    assert said(outcome, 0.4, row) == ["Data parallel over 2 GPUs does not fit: it wants 3 GiB."]
+
+
+def test_a_strategy_has_its_assumption_and_a_warning_where_one_device_is_faster(outcome: Outcome) -> None:
+    single_s = outcome.single_device_s
+    assert single_s is not None
+    (slower,) = said(outcome, 0.4, Timed(STRATEGY, simulated_s=2 * single_s))
+    assert slower.startswith("tf.distribute.MirroredStrategy over 2 GPUs would take ")
+    assert "batch statistics of each part" in slower and "waits for the last gradient" in slower
+    assert "Warning: that is slower than one device" in slower
+    (faster,) = said(outcome, 0.4, Timed(STRATEGY, simulated_s=single_s / 2))
+    assert "Warning" not in faster
+
+
+def test_why_not(outcome: Outcome) -> None:
+    assert said(outcome, 0.4, why_not_split="The batch cannot be split: it has none.") == [
+        "The batch cannot be split: it has none."
+    ]
+
+
+def test_nothing_is_said_of_what_nobody_asked(outcome: Outcome) -> None:
+    assert said(outcome, 0.4) == []
+
+
+def test_a_plan_in_parts_is_told_by_its_layers(program: SplitProgram, in_parts: Problem) -> None:
+    row = data_parallel_plan(program, in_parts, (0, 1))
+    (everywhere,) = plan_in_parts_sentences(Placement(in_parts, row))
+    assert everywhere.startswith("The plan: the batch in 2 parts; ")
+    assert everywhere.endswith(" split over GPU:0 and GPU:1.") and everywhere.count(" on ") == 0
+    last = np.array(
+        [i for i, name in enumerate(in_parts.op_names) if name.startswith("part_") and "dense_3" in name]
     )
+    together = row.copy()
+    together[in_parts.unit_of_op[last]] = 1
+    (told,) = plan_in_parts_sentences(Placement(in_parts, together))
+    assert "dense_3 on GPU:1" in told and "dense_2 (" in told
 
 
-def test_more_time() -> None:
-    said = split_batch_sentence(FOUND, 0.24)
-    assert said.startswith("Splitting the batch gains no more: ") and said.endswith(
-        "25.0% more than this plan."
-    )
-
-
-def test_overlapping_would_turn_it() -> None:
-    said = split_batch_sentence(FOUND, 0.28)
-    assert said.endswith(" With gradients sent in small packs beside the backward pass, 250 ms.")
-
-
-def test_no_difference() -> None:
-    assert "gains nothing" in split_batch_sentence(FOUND, 0.3)
-
-
-def test_the_runtime_has_the_last_word() -> None:
-    measured = dataclasses.replace(
-        FOUND, measured_s=0.5, plan_measured_s=0.4, is_clear=True, gradient_bytes=4
-    )
-    assert split_batch_sentence(measured, 0.4) == (
-        "Splitting the batch gains no more: a copy of the step on each of 2 GPUs, adding up gradients as "
-        "tf.distribute.MirroredStrategy does, took 500 ms on the runtime, in turn with it, 25.0% more than this "
-        "plan."
-    )
-    assert "gains nothing" in split_batch_sentence(dataclasses.replace(measured, is_clear=False), 0.4)
-    faster = dataclasses.replace(measured, measured_s=0.3)
-    assert split_batch_sentence(faster, 0.2).startswith("Split the batch instead: ")
-    inference = dataclasses.replace(measured, gradient_bytes=0)
-    assert "on each of 2 GPUs took 500 ms" in split_batch_sentence(inference, 0.4)
-
-
-def test_why_it_was_not_measured() -> None:
-    said = split_batch_sentence(dataclasses.replace(FOUND, why_not="not measured: worker 1 died"), 0.4)
-    assert said.endswith("25.0% less than this plan. It was not measured: worker 1 died.")
-
-
-def test_it_does_not_fit() -> None:
-    said = split_batch_sentence(dataclasses.replace(FOUND, over_bytes=3 << 29), 0.4)
-    assert "does not fit" in said and "1.50 GiB more than it has" in said
-
-
-def test_why_not() -> None:
-    found = DataParallel(GPUS, 7, why_not="7 examples do not divide by 2 devices")
-    said = split_batch_sentence(found, 0.4)
-    assert said == "The batch cannot be split over 2 GPUs instead: 7 examples do not divide by 2 devices."
-
-
-def test_devices_have_their_name() -> None:
-    for names, word in ((("/job:worker/device:CPU:0",) * 2, "CPU workers"), (CPUS, "CPUs"), (GPUS, "GPUs")):
-        found = dataclasses.replace(FOUND, devices=names)
-        assert f"over 2 {word} would" in split_batch_sentence(found, 0.4)
-
-
-def test_nothing_to_say_of_one_device() -> None:
-    assert split_batch_sentence(DataParallel(GPUS[:1], why_not="there is one device"), 0.4) == ""
-
-
-def test_no_plan_was_timed() -> None:
-    assert "300 ms" in split_batch_sentence(FOUND, None)
-
-
-def test_name() -> None:
-    assert [row.name for row in split_batch_row(FOUND)] == ["data parallel x2"]
+def test_nothing_is_told_of_a_whole_batch_or_of_one_device(outcome: Outcome, in_parts: Problem) -> None:
+    assert plan_in_parts_sentences(outcome.placement) == []
+    assert plan_in_parts_sentences(Placement(in_parts, in_parts.everything_on(0))) == [] or set(
+        Placement(in_parts, in_parts.everything_on(0)).device_of_op.tolist()
+    ) != {0}

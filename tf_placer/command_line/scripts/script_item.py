@@ -2,40 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import types
 from collections.abc import Callable
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from colocation.tensorflow_internals import ConcreteFunction, Function
 from tf_placer.automatic.auto_placed import AutoPlaced
 from tf_placer.base.arguments import InputError, shown
 from tf_placer.command_line.scripts.script import Script
-from tf_placer.data_parallel.data_parallel import Splittable
 from tf_placer.graph.item import Item
 
 _EXAMPLE_ARGS = "example_args"
 
 
-@dataclasses.dataclass(frozen=True)
-class ScriptStep:
-    """A step that a script names.
-
-    Attributes:
-      item: the program.
-      splittable: how the same step of a smaller batch is made; None where no argument has a first axis.
-    """
-
-    item: Item
-    splittable: Splittable | None
-
-
-def script_step(script: Script, args: str | None, batch_size: int) -> ScriptStep:
+def script_item(script: Script, args: str | None, batch_size: int) -> Item:
     """Imports a script and makes a program of what it names.
 
     The arguments are, in this order: what ``args`` names; the function's own ``input_signature``; ``NAME_args`` in the
@@ -62,37 +46,7 @@ def script_step(script: Script, args: str | None, batch_size: int) -> ScriptStep
         given = _arguments(script, module, found, args)
         example_args = tf.nest.map_structure(lambda value: _sized(script, value, batch_size), given)
         function = _train_step(found, example_args) if _is_trained(found) else found
-        item = Item.from_function(function, *example_args, name=script.name)
-    return ScriptStep(item, _splittable(script, function, example_args))
-
-
-def _splittable(script: Script, function: Callable[..., Any], example_args: tuple) -> Splittable | None:
-    """Recipe for a smaller batch: arguments as long as the first one are passed in part, and traced once more."""
-    lengths = (_length(value) for value in tf.nest.flatten(example_args))
-    batch = next((length for length in lengths if length is not None), None)
-    if batch is None:
-        return None
-
-    def with_batch(part: int) -> Item:
-        def smaller(value: Any) -> Any:
-            if _length(value) != batch:
-                return value
-            if isinstance(value, tf.TensorSpec):
-                return tf.TensorSpec([part, *value.shape[1:]], value.dtype, value.name)
-            return value[:part]
-
-        with script.errors_told("it must run with fewer examples, too, for its batch to be split"):
-            examples = tf.nest.map_structure(smaller, example_args)
-            return Item.from_function(function, *examples, name=script.name)
-
-    return Splittable(batch, with_batch)
-
-
-def _length(value: Any) -> int | None:
-    """Length of the first axis of a tensor, an array or a spec; None without one."""
-    if not isinstance(value, tf.Tensor | tf.TensorSpec | np.ndarray) or not len(value.shape):
-        return None
-    return int(value.shape[0])
+        return Item.from_function(function, *example_args, name=script.name)
 
 
 def _kind(value: Any) -> str:

@@ -6,6 +6,7 @@ const SHADES = 4;
 const LETTER = 6.4;
 const LABEL_LEFT = 2;
 const LABEL_SIZE = 12;
+const PALEST = 0.4; // how much paler the last part of the batch is
 const MOST_LINKS = 120; // of the critical path that are drawn: more would hide what they link
 
 /** Many rectangles of one colour as one path. */
@@ -32,7 +33,7 @@ function timeline(data) {
   const idle = plan.channels.length - state.lanes.filter((lane) => lane.kind === "channel").length;
   const unused = idle ? ` ${idle} of ${plan.channels.length} links carry nothing and are left out.` : "";
   const line = `One step of ${duration(plan.step_ns)} in the simulator, ${plan.ops.leaf.length.toLocaleString("en")} ops; `
-    + `a device's share is the time in which it runs something.${unused}`;
+    + `a device's share is the time in which it runs something.${partsNote(plan)}${unused}`;
   const found = element("ul", { className: "found" });
   state.listen = () => listen(state, place);
   return [
@@ -232,14 +233,27 @@ function senderOf(transfers, lane) {
   return senders.size === 1 ? [...senders][0] : -1;
 }
 
-/** What a device does has its colour, a transfer its sender's. */
+/** What a device does has its colour, paler in later parts of the batch; a transfer its sender's. */
 function boxColor(state, lane, id) {
-  return state.colors.devices[lane.kind === "device" ? lane.device : state.plan.transfers.source[id]];
+  if (lane.kind !== "device") return state.colors.devices[state.plan.transfers.source[id]];
+  const part = state.plan.ops.part[opOfWork(state.plan, id)];
+  const own = state.colors.devices[lane.device];
+  return part > 0 ? echarts.color.lift(own, (PALEST * part) / (state.plan.parts - 1)) : own;
+}
+
+function partsNote(plan) {
+  return plan.parts > 1 ? ` The batch is in ${plan.parts} parts: 1/${plan.parts} on a box is the first, and later ones are paler.` : "";
+}
+
+/** "2/4 " before the name of a copy for the second of four parts. */
+function partOf(plan, op) {
+  return plan.ops.part[op] < 0 ? "" : `${plan.ops.part[op] + 1}/${plan.parts} `;
 }
 
 function boxName(state, lane, box, left, middle) {
   const { transfers } = state.plan;
-  const name = shortName(state.plan, lane.kind === "device" ? opOfWork(state.plan, box.id) : transfers.op[box.id]);
+  const op = lane.kind === "device" ? opOfWork(state.plan, box.id) : transfers.op[box.id];
+  const name = partOf(state.plan, op) + shortName(state.plan, op);
   const room = Math.floor((box.width - 8) / LETTER);
   const text = name.length > room ? `${name.slice(0, room - 1)}…` : name;
   return letters(text, left + box.x + 4, middle, box.bright ? state.colors["on-device"] : state.colors.ink, "middle", 11);

@@ -98,6 +98,7 @@ function aboutOp(plan, id) {
     pairs([
       ["type", plan.types[ops.type[id]] || UNKNOWN],
       ["layer", layerPath(plan, ops.layer[id]) || UNKNOWN],
+      ...(ops.part[id] < 0 ? [] : [["part", `${ops.part[id] + 1} of ${plan.parts}`]]),
       ["device", chip(plan.devices, ops.device[id])],
       ["start", duration(ops.start_ns[id])],
       ["takes", duration(ops.duration_ns[id])],

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
 
 from tf_placer.base.arguments import InputError
+from tf_placer.graph.splitting import COPY, SHARED
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.transform.split.split_batch import SplitProgram
-
-_COPY = re.compile(r"part_(\d+)/")
-SHARED = -1
-"""Part of what is no copy: variables, updates, sums, and what stayed whole."""
 
 
 def data_parallel_plan(split: SplitProgram, problem: Problem, devices: Sequence[int]) -> np.ndarray:
@@ -62,6 +58,14 @@ def carried_over(split: SplitProgram, problem: Problem, placement: Placement) ->
     return problem.legalized(_of_units(problem, found)[np.newaxis])[0]
 
 
+def part_of_op(problem: Problem) -> np.ndarray:
+    """[N] int32: the part that an op is a copy for; ``SHARED`` where it is none, as in a problem of a whole batch."""
+    splitting = problem.splitting
+    if splitting is None:
+        return np.full(problem.num_ops, SHARED, np.int32)
+    return np.array([splitting.part_of(name) for name in problem.op_names], np.int32)
+
+
 def part_of_unit(split: SplitProgram, problem: Problem) -> np.ndarray:
     """[U] int32: the part that a unit computes, by most of its ops' time; ``SHARED`` where it is none.
 
@@ -72,7 +76,7 @@ def part_of_unit(split: SplitProgram, problem: Problem) -> np.ndarray:
         raise InputError(
             f"{problem.name!r} is a problem of another program than the split one; build it of that"
         )
-    copies = ((name, _COPY.match(name)) for name, old in split.origin_of.items() if name != old)
+    copies = ((name, COPY.match(name)) for name, old in split.origin_of.items() if name != old)
     part_of = {name: int(match[1]) for name, match in copies if match}
     part = np.array([part_of.get(name, SHARED) for name in problem.op_names], np.int32)
     found = _of_units(problem, part)

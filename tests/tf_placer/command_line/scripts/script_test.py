@@ -13,7 +13,7 @@ import pytest
 from tf_placer.__main__ import run
 from tf_placer.base.arguments import InputError
 from tf_placer.command_line.scripts.script import Script
-from tf_placer.command_line.scripts.script_item import script_step
+from tf_placer.command_line.scripts.script_item import script_item
 from tf_placer.command_line.source import Source
 
 _SCRIPT = """
@@ -91,7 +91,7 @@ def script(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 def shapes(script: pathlib.Path, name: str, args: str | None = None) -> list[tuple[int, ...]]:
     """Of what is fed."""
-    return [feed.shape for feed in script_step(Script.named(f"{script}:{name}"), args, 32).item.feeds]
+    return [feed.shape for feed in script_item(Script.named(f"{script}:{name}"), args, 32).feeds]
 
 
 def test_arguments_are_what_the_script_says(script: pathlib.Path) -> None:
@@ -107,39 +107,16 @@ def test_arguments_are_what_the_script_says(script: pathlib.Path) -> None:
 
 
 def test_a_compiled_model_is_placed_with_its_whole_training_step(script: pathlib.Path) -> None:
-    item = script_step(Script.named(f"{script}:trained"), "batch", 32).item
+    item = script_item(Script.named(f"{script}:trained"), "batch", 32)
     assert [feed.shape for feed in item.feeds] == [(7, 8), (7,)]
     trained = {variable.node for variable in item.variables if "kernel" in variable.node}
     assert len(trained) == 3, "a kernel and its two moments of Adam"
     assert "SparseSoftmaxCrossEntropyWithLogits" in item.index.op_types
 
 
-def test_a_step_is_traced_with_fewer_examples_to_split_its_batch(script: pathlib.Path) -> None:
+def test_a_script_runs_once(script: pathlib.Path) -> None:
     source = Source(script=f"{script}:trained", args="batch")
-    assert source.splittable() is None  # the script has not run
-    item = source.item()
-    assert source.item() is item
-    splittable = source.splittable()
-    assert splittable is not None and splittable.batch == 7
-    part = splittable.with_batch(2)
-    assert [feed.shape for feed in part.feeds] == [(2, 8), (2,)]
-    assert part.index.op_types == item.index.op_types
-
-
-def test_what_only_runs_with_its_own_shapes_says_so(script: pathlib.Path) -> None:
-    script.write_text(
-        "import tensorflow as tf\n"
-        "def whole(x):\n"
-        "    return tf.reshape(x, [12])\n"
-        "whole_args = tf.ones([4, 3])\n"
-        "def nothing():\n"
-        "    return tf.ones([2])\n"
-    )
-    step = script_step(Script.named(f"{script}:whole"), None, 32)
-    assert step.splittable is not None
-    with pytest.raises(InputError, match="Cannot reshape"):
-        step.splittable.with_batch(2)
-    assert script_step(Script.named(f"{script}:nothing"), None, 32).splittable is None
+    assert source.item() is source.item()
 
 
 def test_example_args_stand_for_all_functions(script: pathlib.Path) -> None:
@@ -214,10 +191,10 @@ def test_a_module_is_looked_for_in_the_working_folder(
     script: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(script.parent)
-    item = script_step(Script.named("my_script:step"), None, 4).item
+    item = script_item(Script.named("my_script:step"), None, 4)
     assert item.name == "step" and item.feeds[0].shape == (4, 8)
     with pytest.raises(InputError, match="there is no module 'nowhere'"):
-        script_step(Script.named("nowhere.at_all:step"), None, 4)
+        script_item(Script.named("nowhere.at_all:step"), None, 4)
 
 
 def test_a_script_named_as_a_module_that_is_there_does_not_replace_it(tmp_path: pathlib.Path) -> None:
