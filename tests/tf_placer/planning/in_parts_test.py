@@ -16,6 +16,7 @@ from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
 from tf_placer.planning.in_parts import InParts, replicas_of, with_splitting
 from tf_placer.planning.outcome import DATA_PARALLEL, STRATEGY, Outcome, Timed
+from tf_placer.report.sentences import split_batch_sentences
 from tf_placer.report.text import table
 from tf_placer.search.search import search
 from tf_placer.transform import PART, WHOLE
@@ -55,6 +56,14 @@ def test_a_strategy_has_the_statistics_of_each_part() -> None:
     )
     assert (own, of_parts) == (WHOLE, PART)
     assert [form.title for form in found.forms] == ["whole", "in 2 parts", "in 2 parts, statistics of each"]
+
+
+def test_a_plan_that_was_not_searched_in_this_process_has_them_too(dense: Item) -> None:
+    outcome = outcome_of(dense)
+    kept = dataclasses.replace(outcome, written=dataclasses.replace(outcome.written, search=None))
+    found = with_splitting(kept, dense)
+    assert [row.name for row in found.instead] == [DATA_PARALLEL, STRATEGY]
+    assert len(split_batch_sentences(found)) == 2
 
 
 def test_what_a_run_has_of_it_is_not_told_again(dense: Item) -> None:
