@@ -383,7 +383,7 @@ def _of_strategy(outcome: Outcome, row: Timed) -> list[str]:
         "more in the simulator: it is taken for data parallel with batch statistics of each part, and besides "
         "updates every variable on every device and waits for the last gradient."
     ]
-    single_s = outcome.single_device_s
+    single_s = None if outcome.single is None else outcome.single.simulated_s
     if single_s is not None and round(excess(row.simulated_s, single_s), 3) > 0:
         found.append(f"Warning: that is slower than one device, {milliseconds(single_s)}.")
     return [" ".join(found)]

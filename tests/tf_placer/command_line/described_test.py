@@ -163,46 +163,31 @@ def test_a_budget_is_of_the_whole_or_of_the_search():
         request_of(budget_of="both")
 
 
-def split_after(request, took_s=None):
-    """The stage of the split batch when the graph is built and that took some seconds."""
-    road = Reading(request, quiet())
-    if took_s is not None:
-        clock_s = [0.0]
-        road.stages = type(road.stages)(quiet(), clock=lambda: clock_s[0])
+@pytest.mark.parametrize("is_in_parts", [True, False])
+def test_what_splitting_took_before_comes_before_rules(is_in_parts):
+    def stage():
+        (found,) = Reading(request_of(), quiet()).splitting(lambda about_s, left_s: None, is_in_parts)
+        return found
 
-        def build(_):
-            clock_s[0] += took_s
-
-        road.stages.run([road.building(build)])
-    (stage,) = road.splitting(lambda about_s, left_s: None)
-    return stage
+    by_rule = stage()
+    assert by_rule.seconds > 0 and by_rule.is_optional
+    Durations().keep(by_rule.key, 3.5)
+    assert stage().seconds == 3.5
 
 
-def test_the_split_batch_takes_as_long_as_the_graph_that_was_just_traced(monkeypatch):
-    monkeypatch.setattr(described, "is_kept", lambda *_: False)
-    assert split_after(request_of()).seconds == 20.0
-    stage = split_after(request_of(), 10.0)
-    assert stage.seconds == 10.0 and stage.is_optional
-    assert stage.key == "splitting the batch of dense_small over 2 devices anew"
-
-
-def test_what_splitting_took_before_comes_before_rules(monkeypatch):
-    monkeypatch.setattr(described, "is_kept", lambda *_: False)
-    Durations().keep("splitting the batch of dense_small over 2 devices anew", 3.0)
-    assert split_after(request_of(), 10.0).seconds == 3.0
-
-
-def test_a_smaller_step_that_is_kept_is_read(monkeypatch):
-    monkeypatch.setattr(described, "is_kept", lambda *_: True)
-    Durations().keep("building dense_small", 0.5)
-    stage = split_after(request_of())
-    assert (stage.seconds, stage.key) == (0.5, "splitting the batch of dense_small over 2 devices")
+def test_half_of_it_is_done_where_a_run_has_the_program_in_parts():
+    in_parts, whole = (
+        Reading(request_of(), quiet()).splitting(lambda about_s, left_s: None, is_in_parts)[0]
+        for is_in_parts in (True, False)
+    )
+    assert whole.seconds == 2 * in_parts.seconds and whole.key != in_parts.key
 
 
 def test_where_no_batch_is_split_there_is_no_stage():
     one = dataclasses.replace(request_of(), cluster=Cluster.logical(1))
-    for request in (one, dataclasses.replace(one, source=Source(graph="x"))):
-        assert Reading(request, quiet()).splitting(lambda about_s, left_s: None) == []
+    in_parts = dataclasses.replace(request_of(), source=Source("dense_small", parts=2))
+    for request in (one, in_parts, dataclasses.replace(one, source=Source(graph="x"))):
+        assert Reading(request, quiet()).splitting(lambda about_s, left_s: None, False) == []
 
 
 @pytest.mark.alone

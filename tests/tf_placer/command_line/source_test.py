@@ -196,15 +196,15 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> collections.Counter[str]:
     return calls
 
 
-def test_a_saved_model_is_checked_once_and_each_signature_cleaned_up_once_for_each_batch(
+def test_a_saved_model_is_checked_once_and_each_signature_cleaned_up_once(
     model: pathlib.Path, place: Place, counted: collections.Counter[str]
 ) -> None:
     assert place(model, "--signature=double") == (0, "")
-    assert counted == {"check_graph": 1, "program_of_saved_model": 2, "clean": 2}  # whole, and split
+    assert counted == {"check_graph": 1, "program_of_saved_model": 1, "clean": 1}
     counted.clear()
     whole = several_signatures(model.parent).path
     assert place(whole, "--signature=power,scaled") == (0, "")
-    assert counted == {"check_graph": 1, "program_of_saved_model": 4, "clean": 4}
+    assert counted == {"check_graph": 1, "program_of_saved_model": 2, "clean": 2}
 
 
 def names_in(model: pathlib.Path, *signatures: str) -> list[list[str]]:
@@ -239,12 +239,12 @@ def test_nothing_is_written_before_all_signatures_are_placed(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_meta_graph_is_checked_and_cleaned_up_once_for_each_batch(
+def test_a_meta_graph_is_checked_and_cleaned_up_once(
     tmp_path: pathlib.Path, counted: collections.Counter[str]
 ) -> None:
     flags = [f"--meta_graph={a_frozen_graph(tmp_path)}", "--fetches=Identity:0", "--cluster=k40x2"]
     assert run(["place", *flags, "--method=single", f"--out={tmp_path / 'out'}"]) == 0
-    assert counted == {"check_graph": 2, "program_of_meta_graph": 2, "clean": 2}  # whole, and split
+    assert counted == {"check_graph": 1, "program_of_meta_graph": 1, "clean": 1}
 
 
 class Tripling(tf.Module):

@@ -1,4 +1,4 @@
-"""A step on v1 variables and the same step on resource variables: the same memory, time and bytes sent in parts."""
+"""A step on v1 variables and the same step on resource variables: the same memory and time."""
 
 from __future__ import annotations
 
@@ -16,9 +16,6 @@ from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.problem import Problem
-from tf_placer.problem.unit_graph import crossings
-from tf_placer.transform.split import split_program
-from tf_placer.transform.split.plans import data_parallel_plan
 
 v1 = tf.compat.v1
 Build = Callable[[bool], list[tf.Tensor | tf.Operation]]
@@ -95,7 +92,6 @@ class Measures:
     resident_bytes: int
     peak_bytes: int
     step_ns: int
-    sent_bytes: int
 
 
 def measures(build: Build, use_resource: bool) -> tuple[Measures, Problem]:
@@ -103,14 +99,10 @@ def measures(build: Build, use_resource: bool) -> tuple[Measures, Problem]:
     whole = Item.from_meta_graph(found.meta_graph, found.fetches, batch_size=BATCH)
     problem = analytic_problem(whole, without_overheads(Cluster.preset("k40x2")))
     measured = SimulatedEvaluator(problem).evaluate(problem.everything_on(0)[np.newaxis])
-    split = split_program(whole, 2)
-    halves = analytic_problem(split.item, problem.cluster)
-    sent = crossings(halves, data_parallel_plan(split, halves, (0, 1)))
     return Measures(
         resident_bytes=int(problem.resident_bytes.sum()),
         peak_bytes=int(measured.peak_bytes[0].max()),
         step_ns=round(float(measured.runtime_s[0]) * 1e9),
-        sent_bytes=sum(one.num_bytes for one in sent),
     ), problem
 
 
@@ -125,7 +117,6 @@ def test_twins_agree(name: str):
     copies_ns = int(of_reference.compute_ns[copied, 0].sum())
     assert (name == "adam") == bool(copied)
     assert dataclasses.replace(reference, step_ns=reference.step_ns - copies_ns) == resource
-    assert reference.sent_bytes > 0
 
 
 def test_an_update_of_rows_takes_as_long_as_the_rows():

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
 from tests.tf_placer.evaluation.random_problems import random_problem
 from tests.tf_placer.report_page.drawn_pages import layered_problem, striped
+from tf_placer import workloads
+from tf_placer.calibration.build_problem import build_problem
+from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.evaluation.timeline import MemoryCurve
+from tf_placer.presentation.chrome_trace import chrome_trace
 from tf_placer.problem.decisions import Decisions
+from tf_placer.problem.placement import Placement
 from tf_placer.report_page.draw_step import draw_step, thinned
+from tf_placer.transform.split import split_program
+from tf_placer.transform.split.plans import data_parallel_plan
 
 
 @pytest.fixture(scope="module")
@@ -80,3 +89,18 @@ def test_a_thinned_curve_keeps_the_peak_of_every_slice():
     view = thinned(MemoryCurve(times_ns, used), 100_000)
     assert len(view.at_ns) == 400 and view.peak_bytes == used.max()
     assert view.bytes.tolist() == used.reshape(400, 250).max(axis=1).tolist()
+
+
+def test_a_copy_is_shown_with_its_part(view):
+    program = split_program(workloads.build("dense_small"), 2)
+    problem = build_problem(program.item, Cluster.preset("p100x2"))
+    row = data_parallel_plan(program, problem, (0, 1))
+    shown = draw_step(problem, Decisions([row]))
+    assert shown.parts == 2 and view.parts == 1 and set(view.ops.part.tolist()) == {-1}
+    for name, part in zip(problem.op_names, shown.ops.part.tolist(), strict=True):
+        assert name.startswith(f"part_{part}/") if part >= 0 else not name.startswith("part_")
+    assert {0, 1, -1} == set(shown.ops.part.tolist())
+    events = json.loads(chrome_trace(Placement(problem, row)))["traceEvents"]
+    told = {event["name"]: event["args"].get("part") for event in events if event.get("cat") == "op"}
+    assert set(told.values()) == {0, 1, None}
+    assert all(part is None or name.startswith(f"part_{part}/") for name, part in told.items())

@@ -17,8 +17,9 @@ from tf_placer.graph.item import Item
 from tf_placer.graph.program import program as graphs
 from tf_placer.graph.sizes.output_specs import output_specs
 from tf_placer.graph.splitting import Splitting
-from tf_placer.transform import BATCH_STATISTICS
+from tf_placer.transform import BATCH_STATISTICS, PART, WHOLE
 from tf_placer.transform.split.propagate import Program, States, Tensor, propagate
+from tf_placer.transform.split.rules import NORMALIZATION, rule_name
 from tf_placer.transform.split.states import Batch, Part
 from tf_placer.transform.split.writer import Writer
 
@@ -101,7 +102,7 @@ def split(item: Item, parts: int, batch_statistics: str = "whole") -> Item:
     The result takes and gives what the program does, whole, and has its variables; so it is placed, run and exported as
     any Item. It computes the same up to the order of sums, for the batch of its example inputs. Random ops draw for
     the whole batch. With ``batch_statistics="part"`` sums over the batch that go back to the examples, as in batch
-    normalization, are of each part alone, as under ``tf.distribute``: other numbers.
+    normalization, are of each part alone, as under ``tf.distribute``: other numbers, where there are such sums.
 
     Args:
       item: the program.
@@ -139,8 +140,11 @@ def split_program(item: Item, parts: int, batch_statistics: str = "whole") -> Sp
     states, examples = _best(program, parts, batch_statistics == "part")
     writer = Writer(program, states)
     writer.write()
-    names = item.index.names
-    splitting = Splitting(item.fingerprint, states.batch.size, parts, batch_statistics)
+    names, types = item.index.names, item.index.op_types
+    own = states.statistics
+    if batch_statistics == PART:
+        own |= {op for op in states.splits if rule_name(types[op]) == NORMALIZATION}
+    splitting = Splitting(item.fingerprint, states.batch.size, parts, PART if own else WHOLE)
     result, origin_of = _as_item(item, writer, splitting)
     return SplitProgram(
         item=result,
@@ -152,7 +156,7 @@ def split_program(item: Item, parts: int, batch_statistics: str = "whole") -> Sp
         stayed_whole=tuple(
             StayedWhole(names[op], item.index.op_types[op], why) for op, why in states.why_whole.items()
         ),
-        own_statistics=tuple(names[op] for op in sorted(states.statistics)),
+        own_statistics=tuple(names[op] for op in sorted(own)),
     )
 
 

@@ -100,7 +100,11 @@ def test_one_part_is_the_item_itself() -> None:
 def test_statistics_of_parts_are_those_of_each_part() -> None:
     item = item_of_step(3, 6, ["batch_norm", "fused_batch_norm"], "mean", "descend")
     found = split_program(item, 2, batch_statistics="part")
-    assert found.own_statistics
+    type_of = dict(zip(item.index.names, item.index.op_types, strict=True))
+    assert {"FusedBatchNormV3", "Mean"} <= {type_of[name] for name in found.own_statistics}
+    assert split_program(item, 2).own_statistics == ()
+    plain = split(workloads.build("dense_small"), 2, batch_statistics="part")
+    assert plain.splitting is not None and plain.splitting.batch_statistics == "whole", "it has none"
     assert differences(run_lifted(item), run_lifted(found.item)) != []
 
 

@@ -1,0 +1,103 @@
+"""What splitting the batch gives beside a plan: rows by the split program, or a sentence on why there are none."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.tf_placer.transform.split.steps import item_of_step
+from tf_placer import workloads
+from tf_placer.calibration.build_problem import build_problem
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.graph.item import Item
+from tf_placer.planning.in_parts import InParts, replicas_of, with_splitting
+from tf_placer.planning.outcome import DATA_PARALLEL, STRATEGY, Outcome, Timed
+from tf_placer.report.sentences import split_batch_sentences
+from tf_placer.report.text import table
+from tf_placer.search.search import search
+from tf_placer.transform import PART, WHOLE
+
+CLUSTER = Cluster.preset("p100x2")
+
+
+@pytest.fixture(scope="module")
+def dense() -> Item:
+    return workloads.build("dense_small")
+
+
+def outcome_of(item: Item, cluster: Cluster = CLUSTER) -> Outcome:
+    problem = build_problem(item, cluster)
+    return Outcome(item, problem, Timed.of_search("random", search(problem, "random", budget_evaluations=4)))
+
+
+def test_the_batch_is_split_over_gpus_or_else_over_cpus() -> None:
+    assert replicas_of(Cluster.preset("p100x4").devices) == (0, 1, 2, 3)
+    assert replicas_of(Cluster.logical(3).devices) == (0, 1, 2)
+
+
+def test_data_parallel_is_the_plan_of_the_split_program(dense: Item) -> None:
+    found = with_splitting(outcome_of(dense), dense)
+    assert [row.name for row in found.instead] == [DATA_PARALLEL, STRATEGY]
+    in_parts = InParts.estimated(dense, found.problem, WHOLE)
+    (simulated_s,) = SimulatedEvaluator(in_parts.problem).evaluate(in_parts.data_parallel[None]).runtime_s
+    assert [row.simulated_s for row in found.instead] == [simulated_s, simulated_s]
+    assert found.written is found.recommended, "rows that are told are no candidates"
+
+
+def test_a_strategy_has_the_statistics_of_each_part() -> None:
+    item = item_of_step(3, 6, ["fused_batch_norm"], "mean", "descend")
+    found = with_splitting(outcome_of(item), item)
+    own, of_parts = (
+        row.placement.problem.splitting.batch_statistics for row in found.instead if row.placement
+    )
+    assert (own, of_parts) == (WHOLE, PART)
+    assert [form.title for form in found.forms] == ["whole", "in 2 parts", "in 2 parts, statistics of each"]
+
+
+def test_a_plan_that_was_not_searched_in_this_process_has_them_too(dense: Item) -> None:
+    outcome = outcome_of(dense)
+    kept = dataclasses.replace(outcome, written=dataclasses.replace(outcome.written, search=None))
+    found = with_splitting(kept, dense)
+    assert [row.name for row in found.instead] == [DATA_PARALLEL, STRATEGY]
+    assert len(split_batch_sentences(found)) == 2
+
+
+def test_what_a_run_has_of_it_is_not_told_again(dense: Item) -> None:
+    outcome = outcome_of(dense)
+    split = InParts.estimated(dense, outcome.problem, WHOLE)
+    assert [row.name for row in with_splitting(outcome, dense, split).instead] == [STRATEGY]
+
+
+def test_why_not(dense: Item) -> None:
+    alone = Item.from_function(tf.function(lambda: tf.sin(tf.range(4.0))))
+    found = with_splitting(outcome_of(alone), alone)
+    assert found.instead == () and found.why_not_split.startswith("The batch cannot be split: ")
+    on_one = Cluster.logical(1)
+    assert with_splitting(outcome_of(dense, on_one), dense).instead == ()
+    assert with_splitting(outcome_of(dense), None).why_not_split == ""
+
+
+def test_profiled_costs_are_carried_over(dense: Item) -> None:
+    whole = build_problem(dense, dataclasses.replace(Cluster.logical(2), kind="local"), "analytic")
+    assert whole.cluster.is_live
+    slow = dataclasses.replace(whole, compute_ns=3 * whole.compute_ns)
+    by_estimates, found = (InParts.estimated(dense, one, WHOLE).problem for one in (whole, slow))
+    products = [i for i, op_type in enumerate(found.op_types) if op_type == "MatMul"]
+    assert np.array_equal(found.compute_ns[products], 3 * by_estimates.compute_ns[products])
+
+
+def test_each_row_has_the_bound_of_its_form(dense: Item) -> None:
+    outcome = outcome_of(dense)
+    found = with_splitting(outcome, dense)
+    whole, split = found.forms[0], found.form_of(found.instead[0])
+    assert split is not None and split.parts == 2 and split.lower_bound_s != whole.lower_bound_s
+    assert found.lower_bound_s == whole.lower_bound_s == outcome.lower_bound_s
+    assert [column.header for column in table(found).columns][3] == "bound"
+    assert "bound" not in [column.header for column in table(outcome).columns]
+    written = dataclasses.replace(found, written=found.instead[0], problem=split.problem, instead=())
+    assert written.lower_bound_s == split.lower_bound_s
+    assert "the batch in 2 parts: " in str(table(written).title)

@@ -1,0 +1,62 @@
+"""A run that tries the batch in parts is worse than neither data parallelism nor the best plan of the whole."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import rich.console
+
+from tf_placer import workloads
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.command_line.place import place
+from tf_placer.command_line.request import Request
+from tf_placer.command_line.source import Source
+from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.planning.in_parts import InParts
+from tf_placer.planning.outcome import DATA_PARALLEL, SPLIT, Outcome
+from tf_placer.search.known import Budget
+
+PRESETS = ("k40x2", "p100x4")
+SMALL = tuple(name for name in workloads.names() if name.endswith("_small"))
+METHOD = "local_search"
+
+
+def placed(workload: str, preset: str, evaluations: int = 500) -> Outcome:
+    request = Request(
+        Source(workload), Cluster.preset(preset), Budget(evaluations=evaluations), 0, tries_parts=True
+    )
+    return place(request, METHOD, rich.console.Console(quiet=True))
+
+
+def check(workload: str, preset: str) -> None:
+    found = placed(workload, preset)
+    times = {one.name: one.simulated_s for one in found.candidates if one.simulated_s is not None}
+    assert {DATA_PARALLEL, SPLIT, METHOD, "single"} <= set(times), found.why_not_split
+    assert times[SPLIT] <= times[DATA_PARALLEL], "the search began at it, or at something faster"
+    assert found.written.simulated_s == min(times.values())
+
+
+@pytest.mark.parametrize(("workload", "preset"), [("dense_small", "p100x2"), ("branches_small", "k40x2")])
+def test_a_few(workload: str, preset: str) -> None:
+    check(workload, preset)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("workload", SMALL)
+def test_all_small_workloads(workload: str, preset: str) -> None:
+    check(workload, preset)
+
+
+@pytest.mark.parametrize(("workload", "starts_together"), [("dense_small", True), ("two_towers", False)])
+def test_a_search_in_parts_begins_at_the_faster_of_data_parallel_and_the_whole(
+    workload: str, starts_together: bool
+) -> None:
+    found = placed(workload, "p100x2", evaluations=1)
+    whole, split = found.named(METHOD), found.named(SPLIT)
+    assert whole is not None and whole.placement is not None and split is not None
+    in_parts = InParts.estimated(workloads.build(workload), whole.placement.problem, "whole")
+    rows = np.stack([in_parts.data_parallel, in_parts.together(whole.placement).device_of_unit])
+    apart_s, together_s = SimulatedEvaluator(in_parts.problem).evaluate(rows).runtime_s.tolist()
+    assert (together_s < apart_s) == starts_together, "or one of the starts is not looked at"
+    assert split.simulated_s == min(apart_s, together_s)
