@@ -73,6 +73,7 @@ def test_it_learns():
     assert share_of_policy(learner) > 0.75
 
 
+@pytest.mark.slow
 def test_shuffled_times_teach_nothing():
     generator = np.random.default_rng(0)
     learner = learner_of(generations=1)
