@@ -3,6 +3,7 @@
 import dataclasses
 
 import numpy as np
+import pytest
 
 from tests.tf_placer.problem.small_problems import branches_problem
 from tf_placer.agents.regal.learner import RegalConfig, RegalLearner, RegalPolicy, draw_actions, score
