@@ -18,7 +18,7 @@ from tests.logical_devices import REPOSITORY, outcomes_of
 
 CORPUS = programs()
 
-EVERY = 8  # so many programs, one is in the quick suite
+EVERY = 16  # so many programs, one is in the quick suite
 
 
 def cases() -> list[object]:

@@ -9,6 +9,8 @@ import pathlib
 import subprocess
 import sys
 
+import pytest
+
 import tf_placer
 from tests.docs.pages import blocks, read, table_rows
 from tf_placer.automatic.config import AutoPlaceConfig
@@ -16,6 +18,7 @@ from tf_placer.automatic.config import AutoPlaceConfig
 PAGE = pathlib.Path("docs") / "python.md"
 
 
+@pytest.mark.slow
 def test_the_blocks_run(root: pathlib.Path, tmp_path: pathlib.Path) -> None:
     # In a process of its own: logical devices are made before TensorFlow's first op.
     script = "\n".join(block.text for block in blocks(root / PAGE, "python") if not block.note)

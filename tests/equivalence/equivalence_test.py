@@ -15,7 +15,7 @@ from tests.logical_devices import outcomes_of
 
 FIRST_SEED = int(os.environ.get("EQUIVALENCE_SEED", "0"))
 PLACEMENTS = 6
-FEWER_PLACEMENTS = 3  # in the quick suite
+FEWER_PLACEMENTS = 2  # in the quick suite: each way in which a pair is checked once
 CHUNK_PROGRAMS = 50  # a process grows with every function that it traces
 PROCESSES = 2
 
@@ -48,11 +48,11 @@ def failures(report: dict) -> str:
 
 @pytest.fixture(scope="module")
 def report() -> dict:
-    """The report on 50 programs with 3 placements each."""
+    """The report on 50 programs with 2 placements each."""
     return check(FIRST_SEED, FEWER_PLACEMENTS)
 
 
-def test_150_pairs_agree(report: dict) -> None:
+def test_100_pairs_agree(report: dict) -> None:
     assert not report["failures"], failures(report)
     assert report["pairs"] == FEWER_PLACEMENTS * CHUNK_PROGRAMS
 

@@ -5,9 +5,13 @@ import pathlib
 import subprocess
 import sys
 
+import pytest
+
 ROOT = pathlib.Path(__file__).absolute().parents[2]
 
 
+# wrong_flags_test.py has the same in this process.
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_written_to_is_one_line():
     done = subprocess.run(
         [sys.executable, "-m", "experiments.ablations", "--out=/proc/out"],

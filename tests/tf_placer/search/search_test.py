@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from tests.tf_placer.planners.full_devices import sized_cluster
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of, small_cluster
+from tests.tf_placer.search.small_learner import small_learner
 from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.base.arguments import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
@@ -58,6 +59,8 @@ SMALL_HDP = HdpConfig(
     incumbent=False,
 )
 small_hdp = dataclasses.replace(methods.find("hdp"), default=SMALL_HDP)
+# Tracing it takes seconds: where another method does for the quick suite.
+SLOW_HDP = pytest.param(small_hdp, id="hdp", marks=pytest.mark.slow)
 
 
 def interrupt():
@@ -112,7 +115,7 @@ def test_the_planner_begins_where_it_is_told_too(pair):
         assert found.placement.device_of_unit.tolist() == start
 
 
-@pytest.mark.parametrize("method", ["local_search", small_hdp])
+@pytest.mark.parametrize("method", ["local_search", SLOW_HDP])
 def test_where_only_the_host_holds_the_model_a_search_begins_with_filled_devices(method):
     problem = host_holds_all()
     single = search(problem, "single", budget_evaluations=3)
@@ -206,7 +209,7 @@ def test_progress_is_told_every_round_and_closed(pair):
 
 
 @pytest.mark.parametrize(
-    ("method", "budget"), [("single", 1), ("single", 7), ("random", 1), ("random", 23), (small_hdp, 7)]
+    ("method", "budget"), [("single", 1), ("single", 7), ("random", 1), ("random", 23), (small_learner, 7)]
 )
 def test_never_more_evaluations_than_asked(method, budget):
     result = search(branches_problem(2, 3), method, budget_evaluations=budget)
@@ -223,7 +226,7 @@ def test_a_method_that_never_ends_is_stopped_by_the_clock(pair):
     assert result.evaluations >= 1 and not result.interrupted
 
 
-@pytest.mark.parametrize("method", ["single", "random", small_hdp])
+@pytest.mark.parametrize("method", ["single", "random", small_learner, SLOW_HDP])
 def test_a_budget_that_set_up_uses_up_is_enough_for_a_round(method):
     result = search(branches_problem(2, 3), method, budget_s=1e-9)
     assert result.evaluations >= 1 and len(result.history) == 1
@@ -287,7 +290,7 @@ def test_where_a_plan_fits_a_method_that_finds_none_names_one_that_begins_there(
         search(problem, "single", budget_evaluations=20)
 
 
-@pytest.mark.parametrize("method", ["random", small_hdp])
+@pytest.mark.parametrize("method", ["random", SLOW_HDP])
 def test_where_no_single_device_fits_the_result_fits(method):
     # 60 bytes stay with each of four units; a device holds 150, so two and two.
     cluster = small_cluster(2, memory_bytes=150)

@@ -17,6 +17,7 @@ def test_the_twin_of_amoebanet_trains():
     assert item.index.op_types.count("DepthwiseConv2dNative") == 2 * (3 * 4 + 4 * 4)
 
 
+@pytest.mark.slow
 def test_the_forward_pass_of_amoebanet_has_the_same_cells():
     # Four pools of 3 by 3 in a reduction and two in a normal cell are maxima or means; one maximum a normal cell,
     # three a reduction.
@@ -34,5 +35,6 @@ def test_the_twin_of_nasnet_trains():
     assert item.index.op_types.count("DepthwiseConv2dNative") == 2 * (3 * 5 + 4 * 5)
 
 
+@pytest.mark.slow
 def test_the_forward_pass_of_nasnet_has_the_same_cells():
     assert twins.check_forward(NASNET, "nasnet_small").index.op_types.count("AvgPool") > 0

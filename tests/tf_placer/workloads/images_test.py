@@ -21,6 +21,7 @@ def test_the_twin_trains():
     assert item.index.op_types.count("Conv2DBackpropFilter") == 53
 
 
+@pytest.mark.slow
 def test_the_forward_pass_has_the_same_layers():
     assert twins.check_forward(RESNET, NAME).index.op_types.count("Conv2D") == 53
 

@@ -32,7 +32,10 @@ def test_parameters_of_nmt():
     assert sum(int(np.prod(v.shape)) for v in item.variables) == expected
 
 
-@pytest.mark.parametrize("name", sorted(CELLS))
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name == "rnnlm_2" else pytest.mark.slow) for name in sorted(CELLS)],
+)
 def test_training_lowers_the_loss(name):
     step, args = workloads.function(name, **SMALLEST, optimizer="adam")
     losses = [float(step(*args)) for _ in range(20)]

@@ -28,7 +28,7 @@ def inputs(student):
     return student.meets(PROBLEM, PROBLEM.legalized(np.zeros((1, PROBLEM.num_units), int))).inputs
 
 
-@pytest.mark.parametrize("steps", [1, 3, 100])
+@pytest.mark.parametrize("steps", [1, 3, pytest.param(100, marks=pytest.mark.slow)])
 def test_all_are_legal_whatever_the_steps(student, inputs, steps):
     devices = committed(student.policy, inputs, 5, steps, tf.constant(1.0), SEED)
     for row in inputs.placements(devices).numpy():

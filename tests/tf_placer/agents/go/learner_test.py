@@ -180,6 +180,7 @@ def test_failures_leave_numbers_behind():
     np.testing.assert_array_equal(learner.begin, learner.inputs.legal.numpy().argmax(axis=1))
 
 
+@pytest.mark.slow
 def test_with_weights_the_first_placements_are_made_from_nothing_and_teach_nothing(tmp_path):
     student = GoStudent(CONFIG, seed=9)
     path = tmp_path / "go.npz"

@@ -46,6 +46,7 @@ def test_a_step_says_the_loss_before_it_and_brings_it_down(lesson):
     assert float(student.loss_of(lesson)) < before
 
 
+@pytest.mark.slow
 def test_one_student_meets_problems_of_other_sizes(student, lesson):
     other = student.meets(OTHER, halves(OTHER))
     assert other.inputs.legal.shape[1] == 3

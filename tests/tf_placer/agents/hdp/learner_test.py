@@ -124,6 +124,7 @@ def test_what_is_scored_is_what_was_drawn(learner):
         np.testing.assert_allclose(forced, sampled, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
+@pytest.mark.slow
 def test_a_learner_is_its_variables(tmp_path):
     # What another one with other random weights goes on to do, once it has them.
     first = learner_from(0, OURS)
@@ -141,6 +142,7 @@ def test_a_learner_is_its_variables(tmp_path):
         np.testing.assert_array_equal(ours.numpy(), theirs.numpy(), err_msg=ours.name)
 
 
+@pytest.mark.slow
 def test_failures_of_any_cause_get_the_failing_reward():
     def evaluate(placements):
         times, _ = weighted_devices(placements)

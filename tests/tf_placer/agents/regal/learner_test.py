@@ -3,6 +3,7 @@
 import dataclasses
 
 import numpy as np
+import pytest
 
 from tests.tf_placer.problem.small_problems import branches_problem
 from tf_placer.agents.regal.learner import RegalConfig, RegalLearner, RegalPolicy, draw_actions, score
@@ -73,6 +74,7 @@ def test_it_learns():
     assert share_of_policy(learner) > 0.75
 
 
+@pytest.mark.slow
 def test_shuffled_times_teach_nothing():
     generator = np.random.default_rng(0)
     learner = learner_of(generations=1)
