@@ -8,6 +8,7 @@ import hashlib
 import json
 import pathlib
 import warnings
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -26,6 +27,7 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator, UnplacedFailed
 from tf_placer.graph.item import Item
 from tf_placer.planners.plain import single_device_placements
+from tf_placer.planning.in_parts import InParts, in_parts
 from tf_placer.planning.live import config_within, live_stages
 from tf_placer.planning.measuring import Measuring
 from tf_placer.planning.outcome import (
@@ -52,7 +54,8 @@ from tf_placer.search import methods
 from tf_placer.search.known import MEMORY, WHOLE, Budget, Objective
 from tf_placer.search.progress import Progress, Silent
 from tf_placer.search.recorder import SearchResult
-from tf_placer.search.shortest import evaluate_given
+from tf_placer.search.shortest import NothingFits, evaluate_given
+from tf_placer.transform.split.split_batch import SplitProgram
 from tf_placer.workers.fork_server import end_unused
 
 # Requests of ``tf.device`` in a function: kept, or dropped with a warning.
@@ -76,6 +79,11 @@ def respect_devices(item: Item, problem: Problem, is_pinned: np.ndarray) -> Prob
     return found.problem
 
 
+def of_copies(ops: str) -> str:
+    """A pin's pattern of op names that is also about the copies of these ops in a split program."""
+    return rf"(?:part_\d+/)?(?:{ops})"
+
+
 ProgressFactory = Callable[[str, Budget], Progress]
 
 UNPLACED = "racing the function as it is"
@@ -95,6 +103,7 @@ def find_plan(
     progress: ProgressFactory | None = None,
     console: rich.console.Console | None = None,
     before_search: Callable[[Problem], None] = lambda problem: None,
+    program: SplitProgram | None = None,
 ) -> Outcome:
     """Takes the plan that was kept for such a program and cluster, or searches one and keeps it.
 
@@ -109,6 +118,7 @@ def find_plan(
       progress: shows the search.
       console: is told what is done and how long it takes, where it takes any time; None tells nobody.
       before_search: raises where a plan could not be used, so that none is searched in vain.
+      program: the item with its batch in parts, where a number of parts was asked for: the plan is of that.
 
     Raises:
       InputError: the cluster cannot run the program, nothing fits, or what is pinned or fixed cannot be there.
@@ -118,7 +128,7 @@ def find_plan(
             f"it cannot be timed on workers, because {item.why_not_standalone}; keep_unplaced=False takes the "
             "simulator's word for a plan"
         )
-    call = _FirstCall(item, cluster, config, fixed or {}, progress, console, before_search)
+    call = _FirstCall(item, cluster, config, fixed or {}, progress, console, before_search, program)
     return call.run()
 
 
@@ -137,6 +147,7 @@ class _FirstCall(Road):
         progress: ProgressFactory | None,
         console: rich.console.Console | None,
         before_search: Callable[[Problem], None],
+        program: SplitProgram | None,
     ) -> None:
         asked = Asked(
             name=f"{item.name} {item.fingerprint[:8]}",
@@ -147,15 +158,24 @@ class _FirstCall(Road):
             seed=config.seed,
             objective=Objective(config.objective, config.slow_down),
         )
-        super().__init__(asked, console or rich.console.Console(quiet=True), item)
-        self._config, self._fixed, self._before_search = config, fixed, before_search
+        placed = item if program is None else program.item
+        super().__init__(
+            asked, console or rich.console.Console(quiet=True), placed, None if program is None else item
+        )
+        names, positions = item.index.names, placed.index.id_of_name
+        self._fixed = {positions[names[op]]: device for op, device in fixed.items()}
+        self._config, self._before_search, self._split_program = config, before_search, program
+        self._in_parts: InParts | str | None = None
+        self._is_narrowed = np.zeros(0, bool)
         self._progress = progress or (lambda title, budget: Silent())
-        self._pins = [Pin(ops, device) for ops, device in config.pins.items()]
+        self._pins = [
+            Pin(ops if program is None else of_copies(ops), device) for ops, device in config.pins.items()
+        ]
         self._kept: Outcome | None = None
         self._plan: Outcome | None = None
         self._live: Outcome | None = None
         self._is_interrupted = False
-        self._profiling_s = awaited_s(item, cluster) if self.runs else 0.0
+        self._profiling_s = awaited_s(placed, cluster) if self.runs else 0.0
 
     def run(self) -> Outcome:
         """The plan."""
@@ -181,8 +201,10 @@ class _FirstCall(Road):
         if config.respect_devices:
             pinned = narrowed_units(built, with_pins(item, built, self._pins))
             problem = respect_devices(item, problem, pinned)
-        self.built = problem
-        kept = _cache(config).load(_key(problem, config), lambda found: _kept_plan(found, problem))
+        self.built, self._is_narrowed = problem, narrowed_units(built, problem)
+        key = _key(problem, config)
+        kept = _cache(config).load(key, lambda found: _kept_plan(found, self._problem_of(found)))
+        kept = None if kept is None else dataclasses.replace(kept, key=key)
         if kept is not None and answers(kept, config):
             if config.keep_unplaced and not kept.is_worth_it:
                 end_unused()
@@ -198,6 +220,59 @@ class _FirstCall(Road):
     def _decided(self, problem: Problem) -> Problem:
         return with_fixed_ops(self.program, with_pins(self.program, problem, self._pins), self._fixed)
 
+    @property
+    def _tries_parts(self) -> bool:
+        """The batch is also put in a part for each device."""
+        return self._config.tries_parts and not self.asked.objective.is_memory
+
+    def _put_in_parts(self) -> InParts | str:
+        """The program with a part of the batch for each device, or why there is none in one clause."""
+        if self._in_parts is None:
+            found = in_parts(self, self._config.batch_statistics)
+            if isinstance(found, InParts):
+                try:
+                    found = found.within(self._is_narrowed)
+                except InputError as error:
+                    found = str(error)
+            self._in_parts = found
+        return self._in_parts
+
+    def _problem_of(self, kept: Any) -> Problem:
+        """The problem that a kept plan is of.
+
+        Raises:
+          InputError, ValueError, LookupError, TypeError, AttributeError: it is damaged, or there is no such problem.
+        """
+        if not self._config.tries_parts or kept.get("parts", 1) == 1:
+            return self.problem
+        found = self._put_in_parts()
+        if isinstance(found, str):
+            raise InputError(found)
+        return found.problem
+
+    def _form(self, placement: Placement) -> InParts | None:
+        """The program in parts, if a placement is one of that form and this road's own program is whole."""
+        found = self._in_parts
+        return found if isinstance(found, InParts) and found.has(placement) else None
+
+    def _about_parts(self, placement: Placement) -> dict[str, Any]:
+        """What is kept of a plan about the batch."""
+        form, problem = self._form(placement), placement.problem
+        program = self._split_program if form is None else form.program
+        if program is None:
+            why_not = f"The batch is not split: {self._in_parts}." if isinstance(self._in_parts, str) else ""
+            if self._config.tries_parts and self.asked.objective.is_memory:
+                why_not = "The batch is not split: parts='auto' is for objective='time'."
+            return {"why_not_split": why_not}
+        time_of_op: Counter[str] = Counter()
+        for name, nanoseconds in zip(problem.op_names, problem.compute_ns.min(axis=1).tolist(), strict=True):
+            time_of_op[program.origin_of[name]] += nanoseconds
+        return {
+            "parts": program.parts,
+            "batch_statistics": self._config.batch_statistics,
+            "stayed_whole": program.sentences(time_of_op),
+        }
+
     def _rest(self) -> list[Stage]:
         if self.asked.objective.is_memory:
             measuring = Measuring(self, self._least_and_singles, rounds=0)
@@ -211,15 +286,26 @@ class _FirstCall(Road):
         rounds = config_within(self).rounds
         race_s = _LOAD_S + 2 * rounds * max(TURN_S, self.step_s)
         race = functools.partial(self._race_unplaced, rounds)
+        make_parts = self._put_in_parts if self._tries_parts else None
         return [
-            *live_stages(self, self._progress, self._take_live, start=self._start, beside_unplaced=True),
+            *live_stages(
+                self,
+                self._progress,
+                self._take_live,
+                start=self._start,
+                beside_unplaced=True,
+                make_parts=make_parts,
+            ),
             self.stages.kept(UNPLACED, race, race_s, f"racing {rounds} {self.asked.where} as it is"),
         ]
 
     @property
     def _start(self) -> Placement | None:
         """The kept plan; methods decide devices alone, and so does where they begin."""
-        return None if self._kept is None else Placement(self.problem, self._kept.placement.device_of_unit)
+        if self._kept is None:
+            return None
+        kept = self._kept.placement
+        return Placement(kept.problem, kept.device_of_unit)
 
     def _keep(self, plan: Outcome, is_interrupted: bool) -> None:
         """Keeps what a search gave."""
@@ -227,17 +313,22 @@ class _FirstCall(Road):
             method, asked_s = self.asked.method, self._config.budget_s
             searched_s = min(self.stages.given_s(searching(method)), asked_s)
             plan = dataclasses.replace(plan, searched=((method, asked_s, searched_s),))
+        plan = dataclasses.replace(plan, key=_key(self.problem, self._config))
         self._plan = plan if self._kept is None else _with_what_was_known(plan, self._kept)
         keep(self._plan, self._config)
 
     def _find_simulated(self, seconds: float) -> None:
         method, start = self.asked.method, self._start
-        begin = start if methods.find(method).uses_start else None
-        found = self.search(method, self.budget_in(seconds), start=begin)
-        best = found
+        of_whole = start if start is not None and self._form(start) is None else None
+        begin = of_whole if methods.find(method).uses_start else None
+        budget = self.budget_in(seconds / 2 if self._tries_parts else seconds)
+        found = self.search(method, budget, start=begin)
+        candidates = [found]
+        if self._tries_parts and not found.interrupted:
+            candidates += self._simulated_in_parts(budget, found.placement)
         if start is not None:
-            given = evaluate_given(self.problem, start.decisions, method)
-            best = min(found, given, key=lambda one: one.runtime_s)
+            candidates.append(evaluate_given(start.problem, start.decisions, method))
+        best = min(candidates, key=lambda one: one.runtime_s)
         single = self.search(methods.the(Role.REFERENCE).name, Budget(evaluations=self.problem.num_devices))
         why_not = self.program.why_not_standalone or "these devices are not for timing"
         plan = outcome_of_plan(
@@ -247,9 +338,22 @@ class _FirstCall(Road):
                 "single_predicted_s": single.runtime_s,
                 "why": f"the fastest in the simulator; {why_not}",
                 "progress": _progress([best]),
+                **self._about_parts(best.placement),
             },
         )
         self._keep(plan, found.interrupted)
+
+    def _simulated_in_parts(self, budget: Budget, whole: Placement) -> list[SearchResult]:
+        """The plan that a search finds of the batch in parts; none where it cannot be, or none fits."""
+        form, method = self._put_in_parts(), self.asked.method
+        if isinstance(form, str):
+            return []
+        start = form.start(whole) if methods.find(method).uses_start else None
+        try:
+            return [self.search(method, budget, start=start, problem=form.problem)]
+        except NothingFits as error:
+            self._in_parts = str(error).rstrip(".")
+            return []
 
     def _take_live(self, found: Outcome) -> None:
         self._live = found
@@ -258,11 +362,15 @@ class _FirstCall(Road):
         """The recommended plan beside the function as it is."""
         found = self._live
         assert found is not None  # the stage before
-        race = _beside_unplaced(self.runtime, found.placement.decisions, rounds)
+        form = self._form(found.placement)
+        runtime = self.runtime if form is None else form.timing(self.runtime)
+        race = _beside_unplaced(runtime, found.placement.decisions, rounds)
         self.stop()
         single = found.single or Timed(SINGLE)
         plan = outcome_of_plan(
-            Placement.from_decisions(self.problem, found.placement.decisions),
+            Placement.from_decisions(
+                self.problem if form is None else form.problem, found.placement.decisions
+            ),
             {
                 "predicted_s": found.written.simulated_s,
                 "single_predicted_s": single.simulated_s,
@@ -271,6 +379,12 @@ class _FirstCall(Road):
                 "why": found.why,
                 "correction": None if found.correction is None else dataclasses.asdict(found.correction),
                 "progress": _progress(found.searches),
+                **self._about_parts(found.placement),
+                **(
+                    {}
+                    if found.best_split is None or form is not None
+                    else {"split_s": found.best_split.measured_s}
+                ),
                 **race,
             },
         )
@@ -345,9 +459,7 @@ def answers(kept: Outcome, config: AutoPlaceConfig) -> bool:
 
 def keep(plan: Outcome, config: AutoPlaceConfig) -> None:
     """Keeps a plan, for later processes, in place of what was kept for the same question."""
-    _cache(config).save(
-        _key(plan.placement.problem, config), {**_by_position(plan.placement), **kept_of_plan(plan)}
-    )
+    _cache(config).save(dict(plan.key), {**_by_position(plan.placement), **kept_of_plan(plan)})
 
 
 def _cache(config: AutoPlaceConfig) -> Cache:
@@ -357,8 +469,10 @@ def _cache(config: AutoPlaceConfig) -> Cache:
 def _with_what_was_known(plan: Outcome, kept: Outcome) -> Outcome:
     """A plan that a search gave which began with a kept one; where it is the same, what a trial said holds."""
     plan = dataclasses.replace(plan, searched=(*kept.searched, *plan.searched))
-    problem = plan.placement.problem
-    same = plan.placement.decisions.digest(0, problem) == kept.placement.decisions.digest(0, problem)
+    problem, before = plan.placement.problem, kept.placement.problem
+    same = problem.fingerprint == before.fingerprint and (
+        plan.placement.decisions.digest(0, problem) == kept.placement.decisions.digest(0, problem)
+    )
     placed, unplaced = kept.named(CALLED), kept.named(UNPLACED_CALLED)
     if (
         not same
@@ -435,6 +549,11 @@ def _key(problem: Problem, config: AutoPlaceConfig) -> dict[str, str]:
         "allowed": hashlib.sha256(np.packbits(problem.allowed).tobytes()).hexdigest(),
         "process": hashlib.sha256(process_config().graph_options.SerializeToString()).hexdigest(),
         "tensorflow": tf.__version__,
+        **(
+            {}
+            if config.parts == 1
+            else {"parts": f"{config.parts}, statistics of the {config.batch_statistics}"}
+        ),
         **({"objective": f"memory {config.slow_down}"} if config.objective == MEMORY else {}),
         **({"memory_limit": json.dumps(config.memory_limit, sort_keys=True)} if config.memory_limit else {}),
     }

@@ -11,6 +11,7 @@ from tf_placer.base.arguments import InputError
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.data_parallel.data_parallel import replicas_of
 from tf_placer.evaluation.measurement import Status
+from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planning.outcome import DATA_PARALLEL, Timed
 from tf_placer.planning.road import Road
@@ -49,14 +50,48 @@ class InParts:
           costs: as ``build_problem`` takes them; on live devices the split program is profiled like any other.
 
         Raises:
-          InputError: it has no batch, or one of fewer examples.
+          InputError: it has no batch, or one of fewer examples, or there is one device.
           WorkerError, WorkerDied, DeadlineExceeded: as ``build_problem``.
         """
         cluster = road.asked.cluster
         devices = replicas_of(cluster.devices)
+        if len(devices) < 2:
+            raise InputError(f"cluster {cluster.name!r} has one device to compute it all")
         program = split_program(road.program, len(devices), batch_statistics)
         problem = build_problem(program.item, cluster, costs)
         return InParts(program, road.problem, problem, data_parallel_plan(program, problem, devices))
+
+    def within(self, is_narrowed: np.ndarray) -> InParts:
+        """The same, its ops where those that they were made of may be, by pins, requests and what stays where it is.
+
+        Args:
+          is_narrowed: [U] units of the whole from which something took devices.
+
+        Raises:
+          InputError: ops that share a device were made of some that must be apart.
+        """
+        whole, problem = self.whole, self.problem
+        op_of = {name: op for op, name in enumerate(whole.op_names)}
+        made_of = np.array([op_of[self.program.origin_of[name]] for name in problem.op_names])
+        unit = whole.unit_of_op[made_of]
+        narrowed, allowed = np.flatnonzero(is_narrowed[unit]), problem.allowed.copy()
+        np.logical_and.at(allowed, problem.unit_of_op[narrowed], whole.allowed[unit[narrowed]])
+        nowhere = np.flatnonzero(~allowed.any(axis=1))
+        if len(nowhere):
+            name = problem.op_names[int(np.flatnonzero(problem.unit_of_op == nowhere[0])[0])]
+            raise InputError(f"op {name!r} and what shares its device were made of ops that must be apart")
+        problem = dataclasses.replace(problem, allowed=allowed)
+        return dataclasses.replace(
+            self, problem=problem, data_parallel=problem.legalized(self.data_parallel[np.newaxis])[0]
+        )
+
+    def has(self, placement: Placement) -> bool:
+        """True if a placement is one of this form, and not of the whole."""
+        return placement.problem.fingerprint == self.problem.fingerprint
+
+    def timing(self, runtime: RuntimeEvaluator) -> RuntimeEvaluator:
+        """What times its plans, on the workers of what times the whole."""
+        return runtime.of_form(self.program.item, self.problem)
 
     def together(self, placement: Placement) -> Placement:
         """A placement of the whole with all copies of an op where the op is."""

@@ -193,6 +193,7 @@ class Outcome:
       from_cache: it was found by an earlier process.
       searched: method, ``budget_s`` and seconds of the method's searches, for each time that it was searched.
       progress: of each search of a function's plan.
+      key: under which a function's plan is kept; empty for others.
 
     Raises:
       InputError: there is no plan to write; the message is that of ``written``.
@@ -221,6 +222,7 @@ class Outcome:
     from_cache: bool = False
     searched: Sequence[tuple[str, float, float]] = ()
     progress: Sequence[SearchCurve] = ()
+    key: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.written.placement is None:
@@ -389,6 +391,8 @@ _KEPT_TIMES = {
     "single_predicted_s": (SINGLE, "simulated_s"),
     "measured_s": (PLAN, "measured_s"),
     "single_measured_s": (SINGLE, "measured_s"),
+    "data_parallel_s": (DATA_PARALLEL, "measured_s"),
+    "split_s": (SPLIT, "measured_s"),
     "raced_s": (RACED, "measured_s"),
     "unplaced_s": (UNPLACED, "measured_s"),
     "placed_call_s": (CALLED, "measured_s"),
@@ -396,7 +400,8 @@ _KEPT_TIMES = {
     "raced_spread_s": (RACED, "spread_s"),
     "unplaced_spread_s": (UNPLACED, "spread_s"),
 }
-_KEPT = ("is_worth_it", "why", "beside_unplaced", "searched", "progress")
+_KEPT_OF_PARTS = ("parts", "stayed_whole", "batch_statistics", "why_not_split")
+_KEPT = ("is_worth_it", "why", "beside_unplaced", "searched", "progress", *_KEPT_OF_PARTS)
 
 
 def outcome_of_plan(placement: Placement, kept: Mapping[str, Any], item: Item | None = None) -> Outcome:
@@ -428,6 +433,7 @@ def outcome_of_plan(placement: Placement, kept: Mapping[str, Any], item: Item | 
     more["searched"] = tuple(
         (str(method), float(s), float(of_s)) for method, s, of_s in kept.get("searched", ())
     )
+    more["stayed_whole"] = tuple(map(str, kept.get("stayed_whole", ())))
     return Outcome(
         item,
         problem,

@@ -25,7 +25,14 @@ from tf_placer.planning.outcome import (
     progress_of,
 )
 from tf_placer.problem.bounds import MEANING
-from tf_placer.report.sentences import capital, remarks, split_batch_sentence, use_of_plan, verdict
+from tf_placer.report.sentences import (
+    capital,
+    parts_of_plan,
+    remarks,
+    split_batch_sentence,
+    use_of_plan,
+    verdict,
+)
 from tf_placer.report.text import split_batch_row
 from tf_placer.report_page.draw_step import draw_step
 from tf_placer.report_page.page import HowTo, Page, Row, Section
@@ -171,7 +178,7 @@ def section_of_plan(
         f"{name}, signature {number}: {outcome.problem.num_ops:,} ops",
         name,
         f"{capital(use_of_plan(outcome, is_used))}.",
-        tuple(note for note in (f"{capital(beside + outcome.why)}.", said) if note),
+        tuple(note for note in (f"{capital(beside + outcome.why)}.", *parts_of_plan(outcome), said) if note),
         (
             HowTo(applied),
             HowTo("Keep the plan:", _SAVE),

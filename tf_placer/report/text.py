@@ -16,7 +16,7 @@ from tf_placer.problem.layer_rows import MOST_ROWS, LayerRow, layer_rows
 from tf_placer.problem.layers import Layers, layers_of
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.unit_graph import crossings
-from tf_placer.report.sentences import remarks, split_batch_sentence, use_of_plan, verdict
+from tf_placer.report.sentences import parts_of_plan, remarks, split_batch_sentence, use_of_plan, verdict
 
 LAYER_COLUMNS = ("layer", "on", "ops", "work", "variables", "outputs")
 _LARGEST = 5
@@ -132,6 +132,7 @@ def plan_report(name: str, outcome: Outcome, is_used: bool | None, split: DataPa
         _times("predicted", written.simulated_s, single.simulated_s)
         + f"; no placement can take less than {milliseconds(outcome.lower_bound_s)} there",
     ]
+    lines += parts_of_plan(outcome)
     said = split_batch_sentence(split, written.simulated_s) if split is not None else ""
     lines += [said] if said else []
     for d, device in enumerate(devices):

@@ -50,11 +50,17 @@ def of_evaluators(scene: Scene) -> dict[str, Row]:
         },
         "RuntimeEvaluator": Row(
             tf_placer.RuntimeEvaluator,
-            lambda: {"item": scene.item, "problem": scene.live_problem, "config": RuntimeConfig()},
+            lambda: {
+                "item": scene.item,
+                "problem": scene.live_problem,
+                "config": RuntimeConfig(),
+                "as_it_is": None,
+            },
             {
                 "item": (3, step, scene.other_item),
                 "problem": (3, scene.two, Told(scene.problem, "is logical")),
                 "config": (3, {"steps": 3}),
+                "as_it_is": (3, step),
             },
         ),
         "RuntimeEvaluator.evaluate": Row(
