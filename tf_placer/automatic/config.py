@@ -270,6 +270,11 @@ class AutoPlaceConfig:
         """True if the batch is also put in a part for each device."""
         return isinstance(self.parts, str) and self.parts == AUTO
 
+    @property
+    def num_parts(self) -> int:
+        """So many parts as were asked for; 1 where the search decides."""
+        return 1 if isinstance(self.parts, str) else self.parts
+
     def _check_cluster(self) -> None:
         """Checks the cluster without probing this machine, which waits for the first call."""
         cluster = self.cluster

@@ -8,8 +8,7 @@ import hashlib
 import json
 import pathlib
 import warnings
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator, UnplacedFailed
 from tf_placer.graph.item import Item
 from tf_placer.planners.plain import single_device_placements
-from tf_placer.planning.in_parts import InParts, in_parts
+from tf_placer.planning.in_parts import InParts, about_parts, in_parts
 from tf_placer.planning.live import config_within, live_stages
 from tf_placer.planning.measuring import Measuring
 from tf_placer.planning.outcome import (
@@ -35,12 +34,11 @@ from tf_placer.planning.outcome import (
     SINGLE,
     UNPLACED_CALLED,
     Outcome,
-    SearchCurve,
     Timed,
     in_words,
     kept_of_plan,
     outcome_of_plan,
-    progress_of,
+    progress_of_all,
 )
 from tf_placer.planning.road import PROFILE, Asked, Road, compiling, searching
 from tf_placer.planning.stages import Stage
@@ -53,9 +51,7 @@ from tf_placer.runtime.timing import TURN_S, clearly_slower, race_spreads_s, rac
 from tf_placer.search import methods
 from tf_placer.search.known import MEMORY, WHOLE, Budget, Objective
 from tf_placer.search.progress import Progress, Silent
-from tf_placer.search.recorder import SearchResult
-from tf_placer.search.shortest import NothingFits, evaluate_given
-from tf_placer.transform.split.split_batch import SplitProgram
+from tf_placer.search.shortest import evaluate_given
 from tf_placer.workers.fork_server import end_unused
 
 # Requests of ``tf.device`` in a function: kept, or dropped with a warning.
@@ -103,7 +99,7 @@ def find_plan(
     progress: ProgressFactory | None = None,
     console: rich.console.Console | None = None,
     before_search: Callable[[Problem], None] = lambda problem: None,
-    program: SplitProgram | None = None,
+    as_it_is: Item | None = None,
 ) -> Outcome:
     """Takes the plan that was kept for such a program and cluster, or searches one and keeps it.
 
@@ -118,7 +114,7 @@ def find_plan(
       progress: shows the search.
       console: is told what is done and how long it takes, where it takes any time; None tells nobody.
       before_search: raises where a plan could not be used, so that none is searched in vain.
-      program: the item with its batch in parts, where a number of parts was asked for: the plan is of that.
+      as_it_is: the program before its batch was put in parts, where the item is of so many as were asked for.
 
     Raises:
       InputError: the cluster cannot run the program, nothing fits, or what is pinned or fixed cannot be there.
@@ -128,7 +124,7 @@ def find_plan(
             f"it cannot be timed on workers, because {item.why_not_standalone}; keep_unplaced=False takes the "
             "simulator's word for a plan"
         )
-    call = _FirstCall(item, cluster, config, fixed or {}, progress, console, before_search, program)
+    call = _FirstCall(item, cluster, config, fixed or {}, progress, console, before_search, as_it_is)
     return call.run()
 
 
@@ -147,7 +143,7 @@ class _FirstCall(Road):
         progress: ProgressFactory | None,
         console: rich.console.Console | None,
         before_search: Callable[[Problem], None],
-        program: SplitProgram | None,
+        as_it_is: Item | None,
     ) -> None:
         asked = Asked(
             name=f"{item.name} {item.fingerprint[:8]}",
@@ -158,24 +154,19 @@ class _FirstCall(Road):
             seed=config.seed,
             objective=Objective(config.objective, config.slow_down),
         )
-        placed = item if program is None else program.item
-        super().__init__(
-            asked, console or rich.console.Console(quiet=True), placed, None if program is None else item
-        )
-        names, positions = item.index.names, placed.index.id_of_name
-        self._fixed = {positions[names[op]]: device for op, device in fixed.items()}
-        self._config, self._before_search, self._split_program = config, before_search, program
+        super().__init__(asked, console or rich.console.Console(quiet=True), item, as_it_is)
+        self._config, self._fixed, self._before_search = config, fixed, before_search
         self._in_parts: InParts | str | None = None
         self._is_narrowed = np.zeros(0, bool)
         self._progress = progress or (lambda title, budget: Silent())
         self._pins = [
-            Pin(ops if program is None else of_copies(ops), device) for ops, device in config.pins.items()
+            Pin(ops if as_it_is is None else of_copies(ops), device) for ops, device in config.pins.items()
         ]
         self._kept: Outcome | None = None
         self._plan: Outcome | None = None
         self._live: Outcome | None = None
         self._is_interrupted = False
-        self._profiling_s = awaited_s(placed, cluster) if self.runs else 0.0
+        self._profiling_s = awaited_s(item, cluster) if self.runs else 0.0
 
     def run(self) -> Outcome:
         """The plan."""
@@ -257,21 +248,13 @@ class _FirstCall(Road):
 
     def _about_parts(self, placement: Placement) -> dict[str, Any]:
         """What is kept of a plan about the batch."""
-        form, problem = self._form(placement), placement.problem
-        program = self._split_program if form is None else form.program
-        if program is None:
-            why_not = f"The batch is not split: {self._in_parts}." if isinstance(self._in_parts, str) else ""
-            if self._config.tries_parts and self.asked.objective.is_memory:
-                why_not = "The batch is not split: parts='auto' is for objective='time'."
-            return {"why_not_split": why_not}
-        time_of_op: Counter[str] = Counter()
-        for name, nanoseconds in zip(problem.op_names, problem.compute_ns.min(axis=1).tolist(), strict=True):
-            time_of_op[program.origin_of[name]] += nanoseconds
-        return {
-            "parts": program.parts,
-            "batch_statistics": self._config.batch_statistics,
-            "stayed_whole": program.sentences(time_of_op),
-        }
+        form = self._form(placement)
+        if form is not None:
+            return about_parts(form.program, placement.problem)
+        if self._config.tries_parts and self.asked.objective.is_memory:
+            return {"why_not_split": "The batch is not split: parts='auto' is for objective='time'."}
+        why_not = f"The batch is not split: {self._in_parts}." if isinstance(self._in_parts, str) else ""
+        return {"why_not_split": why_not}
 
     def _rest(self) -> list[Stage]:
         if self.asked.objective.is_memory:
@@ -325,7 +308,12 @@ class _FirstCall(Road):
         found = self.search(method, budget, start=begin)
         candidates = [found]
         if self._tries_parts and not found.interrupted:
-            candidates += self._simulated_in_parts(budget, found.placement)
+            form = self._put_in_parts()
+            searched = form if isinstance(form, str) else form.searched(self, method, budget, found.placement)
+            if isinstance(searched, str):
+                self._in_parts = searched
+            else:
+                candidates.append(searched)
         if start is not None:
             candidates.append(evaluate_given(start.problem, start.decisions, method))
         best = min(candidates, key=lambda one: one.runtime_s)
@@ -337,23 +325,11 @@ class _FirstCall(Road):
                 "predicted_s": best.runtime_s,
                 "single_predicted_s": single.runtime_s,
                 "why": f"the fastest in the simulator; {why_not}",
-                "progress": _progress([best]),
+                "progress": progress_of_all([best]),
                 **self._about_parts(best.placement),
             },
         )
         self._keep(plan, found.interrupted)
-
-    def _simulated_in_parts(self, budget: Budget, whole: Placement) -> list[SearchResult]:
-        """The plan that a search finds of the batch in parts; none where it cannot be, or none fits."""
-        form, method = self._put_in_parts(), self.asked.method
-        if isinstance(form, str):
-            return []
-        start = form.start(whole) if methods.find(method).uses_start else None
-        try:
-            return [self.search(method, budget, start=start, problem=form.problem)]
-        except NothingFits as error:
-            self._in_parts = str(error).rstrip(".")
-            return []
 
     def _take_live(self, found: Outcome) -> None:
         self._live = found
@@ -378,7 +354,7 @@ class _FirstCall(Road):
                 "single_measured_s": single.measured_s,
                 "why": found.why,
                 "correction": None if found.correction is None else dataclasses.asdict(found.correction),
-                "progress": _progress(found.searches),
+                "progress": progress_of_all(found.searches),
                 **self._about_parts(found.placement),
                 **(
                     {}
@@ -419,7 +395,7 @@ class _FirstCall(Road):
                 "why": f"the least memory, {percentage(found.share)} of the fullest device, at "
                 f"{milliseconds(best.runtime_s)} beside {milliseconds(found.fastest.runtime_s)} of the fastest plan, "
                 "in the simulator",
-                "progress": _progress([found.fastest]),  # from there on memory is what falls
+                "progress": progress_of_all([found.fastest]),  # from there on memory is what falls
             },
         )
         if not self.runs:
@@ -509,10 +485,6 @@ def _kept_plan(found: Any, problem: Problem) -> Outcome:
     if (placement.device_of_op != device_of_op).any():
         raise InputError("it parts ops that must share a device")
     return dataclasses.replace(outcome_of_plan(placement, found), from_cache=True)
-
-
-def _progress(searches: Sequence[SearchResult]) -> list[SearchCurve]:
-    return [progress_of(f"{one.method}, search {i}", one.history) for i, one in enumerate(searches, 1)]
 
 
 def _beside_unplaced(evaluator: RuntimeEvaluator, plan: Decisions, rounds: int) -> dict[str, Any]:

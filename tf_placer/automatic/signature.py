@@ -26,6 +26,7 @@ from tf_placer.graph.item import Item
 from tf_placer.graph.program.values import large_constants
 from tf_placer.graph.reading.from_function import variable_value
 from tf_placer.graph.splitting import Splitting
+from tf_placer.planning.in_parts import about_parts
 from tf_placer.planning.outcome import CALLED, RACED, Outcome
 from tf_placer.planning.stages import begins_at
 from tf_placer.problem.placement import Placement
@@ -306,9 +307,10 @@ def placed_signature(
     if why_whole and not config.tries_parts:
         raise InputError(f"parts={config.parts}: {why_whole}")
     config = dataclasses.replace(config, parts=1) if why_whole else config
-    is_split = config.parts != 1 and not config.tries_parts
-    program = split_program(item, config.parts, config.batch_statistics) if is_split else None
-    form = item if program is None else program.item
+    program = split_program(item, config.num_parts, config.batch_statistics)
+    form, is_split = program.item, config.num_parts > 1
+    names = item.index.names
+    fixed = {form.index.id_of_name[names[op]]: device for op, device in fixed.items()}
     console = rich.console.Console(stderr=True)
 
     def progress(title: str, budget: Budget) -> ConsoleProgress:
@@ -322,9 +324,13 @@ def placed_signature(
         placed_concrete_function(concrete, form, Placement(problem, problem.everything_on(0)))
 
     with begins_at(began_s):
-        plan = find_plan(item, cluster, config, fixed, progress, console, before_search, program)
+        plan = find_plan(
+            form, cluster, config, fixed, progress, console, before_search, item if is_split else None
+        )
     if why_whole:
         plan = dataclasses.replace(plan, why_not_split=f"The batch is not split: {why_whole}.")
+    if is_split:
+        plan = dataclasses.replace(plan, **about_parts(program, plan.placement.problem))
     form = program_of_plan(form, plan.placement)
     kept = item.without_values()  # every signature would keep a copy of every variable
     smaller = smaller_call(function, concrete, kept)

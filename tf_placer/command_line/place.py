@@ -455,7 +455,15 @@ class _Placing(_Finding):
         self.stop()
 
     def _reported_first(self) -> Outcome:
-        return Outcome(self.item, self.problem, self.found[0], tuple(self.found[1:]))
+        source = self.request.source
+        return Outcome(
+            self.item,
+            self.problem,
+            self.found[0],
+            tuple(self.found[1:]),
+            parts=source.parts,
+            batch_statistics=source.batch_statistics,
+        )
 
     def _reported_fastest(self) -> Outcome:
         asked = self.found[0]

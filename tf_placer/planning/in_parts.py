@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,9 @@ from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.graph_program import DeadlineExceeded, WorkerDied
+from tf_placer.search import methods
+from tf_placer.search.known import Budget
+from tf_placer.search.recorder import SearchResult
 from tf_placer.search.shortest import NothingFits, evaluate_given
 from tf_placer.transform.split.plans import carried_over, data_parallel_plan
 from tf_placer.transform.split.split_batch import SplitProgram, split_program
@@ -99,17 +103,7 @@ class InParts:
 
     def as_written(self) -> dict[str, Any]:
         """Fields of an ``Outcome`` whose plan is of the split program."""
-        device = replicas_of(self.problem.cluster.devices)[0]
-        times = self.whole.compute_ns[:, device].tolist()
-        time_of_op = dict(zip(self.whole.op_names, times, strict=True))
-        splitting = self.program.item.splitting
-        assert splitting is not None  # it was split
-        return {
-            "item": self.program.item,
-            "parts": self.program.parts,
-            "stayed_whole": tuple(self.program.sentences(time_of_op)),
-            "batch_statistics": splitting.batch_statistics,
-        }
+        return {"item": self.program.item, **about_parts(self.program, self.problem)}
 
     def as_data_parallel(self) -> Timed:
         """The row of that plan, without a time where a device does not hold its part."""
@@ -119,6 +113,21 @@ class InParts:
             return Timed(DATA_PARALLEL, status=Status.OUT_OF_MEMORY, message=str(error))
         return Timed.of_search(DATA_PARALLEL, found)
 
+    def searched(self, road: Road, method: str, budget: Budget, whole: Placement) -> SearchResult | str:
+        """What a search in the simulator finds, or why nothing in one clause.
+
+        Args:
+          road: searches.
+          method: its name.
+          budget: of the search.
+          whole: a plan of the whole, where it may begin.
+        """
+        start = self.start(whole) if methods.find(method).uses_start else None
+        try:
+            return road.search(method, budget, start=start, problem=self.problem)
+        except NothingFits as error:
+            return str(error)
+
     def start(self, whole: Placement | None) -> Placement:
         """Where a search begins: data parallel, or the placement of the whole with all copies together if faster."""
         rows = [self.data_parallel]
@@ -127,6 +136,25 @@ class InParts:
         found = SimulatedEvaluator(self.problem).evaluate(np.stack(rows))
         fits = np.where(found.status == Status.OK, found.runtime_s, np.inf)
         return Placement(self.problem, rows[int(np.argmin(fits))])
+
+
+def about_parts(program: SplitProgram, problem: Problem) -> dict[str, Any]:
+    """Fields of an ``Outcome`` that tell how the program of its plan has the batch in parts.
+
+    Args:
+      program: the split program.
+      problem: it on a cluster; by its costs what stayed whole is told, the longest first.
+    """
+    splitting = program.item.splitting
+    assert splitting is not None  # it was split
+    time_of_op: Counter[str] = Counter()
+    for name, nanoseconds in zip(problem.op_names, problem.compute_ns.min(axis=1).tolist(), strict=True):
+        time_of_op[program.origin_of[name]] += nanoseconds
+    return {
+        "parts": splitting.parts,
+        "batch_statistics": splitting.batch_statistics,
+        "stayed_whole": tuple(program.sentences(time_of_op)),
+    }
 
 
 def in_parts(road: Road, batch_statistics: str, costs: str | None = None) -> InParts | str:

@@ -385,6 +385,11 @@ def progress_of(name: str, history: Sequence[HistoryEntry]) -> SearchCurve:
     return name, elapsed_s, best_s
 
 
+def progress_of_all(searches: Sequence[SearchResult]) -> list[SearchCurve]:
+    """The curve of each of several searches, numbered."""
+    return [progress_of(f"{one.method}, search {i}", one.history) for i, one in enumerate(searches, 1)]
+
+
 # The times of a function's plan as its file has them: key -> row and field.
 _KEPT_TIMES = {
     "predicted_s": (PLAN, "simulated_s"),
