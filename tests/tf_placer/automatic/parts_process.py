@@ -319,6 +319,11 @@ def the_first_calls_decide() -> bool:
     return all(found) and on_trial and "call by call" in placed.report() and is_split(placed)
 
 
+def connected_before_variables_are_made() -> bool:
+    """TensorFlow loses what is assigned to variables that are older than the connection to workers."""
+    return len(attach(SETTINGS["cluster"])) == 2
+
+
 CHECKS: tuple[Callable[[], bool], ...] = (
     parts_compute_the_same_over_several_steps,
     auto_takes_the_faster_form_and_keeps_it,
@@ -333,6 +338,7 @@ CHECKS: tuple[Callable[[], bool], ...] = (
     a_keras_model_trains_the_same,
 )
 ON_WORKERS: tuple[Callable[[], bool], ...] = (
+    connected_before_variables_are_made,
     parts_compute_the_same_over_several_steps,
     auto_takes_the_faster_form_and_keeps_it,
     another_batch_runs_as_it_is_with_one_warning,
@@ -346,9 +352,6 @@ def main() -> None:
     kind, folder = sys.argv[1], pathlib.Path(sys.argv[2])
     if kind == "local":
         cluster = tf_placer.Cluster("local", *local_devices(2), kind="local")
-        attach(
-            cluster
-        )  # first: TensorFlow loses what is assigned to variables that are older than the connection
     else:
         cluster = tf_placer.Cluster.logical(2)
     SETTINGS.update(cluster=cluster, cache_dir=folder)
