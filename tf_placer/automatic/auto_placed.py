@@ -40,6 +40,7 @@ from tf_placer.planning.outcome import CALLED, Outcome
 from tf_placer.problem.placement import Placement
 from tf_placer.report.sentences import why_not_used
 from tf_placer.report_page.page import Page, page_html
+from tf_placer.rewrite.rewrite import program_of_plan
 from tf_placer.runtime.audit import Audit
 from tf_placer.workers.local_workers import WorkerError
 
@@ -152,6 +153,9 @@ class AutoPlaced(WrappingFunction):
             self._remember_caller(concrete)
         signature = self._signature(concrete, inputs)
         if signature.concrete is concrete and signature.trial is None:
+            return call_flat(concrete, inputs)
+        if not signature.takes(inputs):
+            self._tell(f"its plan is of {signature.splitting}, and calls of another batch do not run by it")
             return call_flat(concrete, inputs)
         try:
             outputs = self._run(concrete, signature, inputs)
@@ -275,8 +279,9 @@ class AutoPlaced(WrappingFunction):
 
         Args:
           values: also run the step as it is, and compare what both give: with Grappler and oneDNN off the bits are the
-            same; with them on, TensorFlow rewrites ops by where they are, and the last bits may differ. Inputs of calls
-            are kept where they are small; drawn numbers stand for the others.
+            same, or of a batch in parts the numbers up to the order of sums; with them on, TensorFlow rewrites ops by
+            where they are, and the last bits may differ. Inputs of calls are kept where they are small; drawn numbers
+            stand for the others.
 
         Raises:
           InputError: the function was not called yet, cannot be placed, or its devices are not live.
@@ -284,7 +289,9 @@ class AutoPlaced(WrappingFunction):
         """
         values = arguments.truth("values", values)
         signature, plan = self._last()
-        with RuntimeEvaluator(signature.item_with_values(), plan.placement.problem) as evaluator:
+        item = signature.item_with_values()
+        program = program_of_plan(item, plan.placement)
+        with RuntimeEvaluator(program, plan.placement.problem, as_it_is=item) as evaluator:
             found = evaluator.audit(plan.placement.decisions)
             if values:
                 same = evaluator.compare_values(plan.placement.decisions)

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
+from tf_placer import transform
 from tf_placer.base import arguments
 from tf_placer.base.arguments import MAX_SEED, InputError
 from tf_placer.base.files import check_writable
@@ -175,6 +176,7 @@ def _task_of(name: str) -> tuple[str, int]:
 
 
 VARIABLES = ("move", "stay")
+AUTO = "auto"
 _LIMIT = "memory_limit"
 _GIVE_PINS = 'give {"encoder/.*": "/device:CPU:0"}, ops -> device'
 
@@ -206,6 +208,10 @@ class AutoPlaceConfig:
       objective: ``"time"``, or ``"memory"``: the plan that takes the least memory within the slow-down (``search``). It
         is found in the simulator, measured once where the devices are there, and used in any case.
       slow_down: share of the fastest plan's step time that a plan of least memory may take longer.
+      parts: of the batch, each placed by itself (``split``): a number, or ``"auto"``: one for each device is tried,
+        too, and the fastest plan counts. It runs calls of its own batch; others run as they are, with a warning.
+      batch_statistics: of a batch in parts, of the ``"whole"`` or of each ``"part"``, as under ``tf.distribute``: other
+        numbers.
       batch_size: stands for every dimension that is unknown where a function is traced without values, inside another
         function.
       strict: what cannot be placed is an error; without, it runs as it is, with one warning.
@@ -227,6 +233,8 @@ class AutoPlaceConfig:
     memory_limit: Mapping[str, int | str] = dataclasses.field(default_factory=dict)
     objective: str = TIME
     slow_down: float = SLOW_DOWN
+    parts: int | str = 1
+    batch_statistics: str = transform.WHOLE
     batch_size: int = 32
     strict: bool = False
 
@@ -239,6 +247,10 @@ class AutoPlaceConfig:
             "pins": arguments.texts_by_text("pins", self.pins, _GIVE_PINS),
             "respect_devices": arguments.truth("respect_devices", self.respect_devices),
             "keep_unplaced": arguments.truth("keep_unplaced", self.keep_unplaced),
+            "parts": self.parts if self.tries_parts else arguments.whole_number("parts", self.parts, least=1),
+            "batch_statistics": arguments.one_of(
+                "batch_statistics", self.batch_statistics, transform.BATCH_STATISTICS
+            ),
             "batch_size": arguments.whole_number("batch_size", self.batch_size, least=1),
             "memory_limit": limits_by_device(_LIMIT, self.memory_limit),
             "slow_down": Objective(self.objective, self.slow_down).slow_down,
@@ -258,6 +270,16 @@ class AutoPlaceConfig:
             except InputError as error:
                 raise InputError(f"pins: {error}") from None
         self._check_cluster()
+
+    @property
+    def tries_parts(self) -> bool:
+        """True if the batch is also put in a part for each device."""
+        return isinstance(self.parts, str) and self.parts == AUTO
+
+    @property
+    def num_parts(self) -> int:
+        """So many parts as were asked for; 1 where the search decides."""
+        return 1 if isinstance(self.parts, str) else self.parts
 
     def _check_cluster(self) -> None:
         """Checks the cluster without probing this machine, which waits for the first call."""

@@ -8,7 +8,7 @@ import hashlib
 import json
 import pathlib
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -25,18 +25,18 @@ from tf_placer.calibration.build_problem import Cache, awaited_s, build_problem
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator, UnplacedFailed
 from tf_placer.graph.item import Item
+from tf_placer.planning.in_parts import InParts, about_parts, in_parts
 from tf_placer.planning.live import config_within, live_stages
 from tf_placer.planning.outcome import (
     CALLED,
     SINGLE,
     UNPLACED_CALLED,
     Outcome,
-    SearchCurve,
     Timed,
     in_words,
     kept_of_plan,
     outcome_of_plan,
-    progress_of,
+    progress_of_all,
 )
 from tf_placer.planning.road import PROFILE, Asked, Measuring, Road, compiling, searching
 from tf_placer.planning.stages import Stage
@@ -47,7 +47,7 @@ from tf_placer.problem.problem import Problem
 from tf_placer.runtime.timing import TURN_S, clearly_slower, race_spreads_s, race_times_s
 from tf_placer.search import methods
 from tf_placer.search.known import MEMORY, WHOLE, Budget, Objective
-from tf_placer.search.recorder import Progress, SearchResult, Silent
+from tf_placer.search.recorder import Progress, Silent
 from tf_placer.search.shortest import evaluate_given
 
 # Requests of ``tf.device`` in a function: kept, or dropped with a warning.
@@ -71,6 +71,11 @@ def respect_devices(item: Item, problem: Problem, is_pinned: np.ndarray) -> Prob
     return found.problem
 
 
+def of_copies(ops: str) -> str:
+    """A pin's pattern of op names that is also about the copies of these ops in a split program."""
+    return rf"(?:part_\d+/)?(?:{ops})"
+
+
 ProgressFactory = Callable[[str, Budget], Progress]
 
 UNPLACED = "racing the function as it is"
@@ -90,6 +95,7 @@ def find_plan(
     progress: ProgressFactory | None = None,
     console: rich.console.Console | None = None,
     before_search: Callable[[Problem], None] = lambda problem: None,
+    as_it_is: Item | None = None,
 ) -> Outcome:
     """Takes the plan that was kept for such a program and cluster, or searches one and keeps it.
 
@@ -104,6 +110,7 @@ def find_plan(
       progress: shows the search.
       console: is told what is done and how long it takes, where it takes any time; None tells nobody.
       before_search: raises where a plan could not be used, so that none is searched in vain.
+      as_it_is: the program before its batch was put in parts, where the item is of so many as were asked for.
 
     Raises:
       InputError: the cluster cannot run the program, nothing fits, or what is pinned or fixed cannot be there.
@@ -113,7 +120,7 @@ def find_plan(
             f"it cannot be timed on workers, because {item.why_not_standalone}; keep_unplaced=False takes the "
             "simulator's word for a plan"
         )
-    call = _FirstCall(item, cluster, config, fixed or {}, progress, console, before_search)
+    call = _FirstCall(item, cluster, config, fixed or {}, progress, console, before_search, as_it_is)
     return call.run()
 
 
@@ -132,6 +139,7 @@ class _FirstCall(Road):
         progress: ProgressFactory | None,
         console: rich.console.Console | None,
         before_search: Callable[[Problem], None],
+        as_it_is: Item | None,
     ) -> None:
         asked = Asked(
             name=f"{item.name} {item.fingerprint[:8]}",
@@ -142,10 +150,14 @@ class _FirstCall(Road):
             seed=config.seed,
             objective=Objective(config.objective, config.slow_down),
         )
-        super().__init__(asked, console or rich.console.Console(quiet=True), item)
+        super().__init__(asked, console or rich.console.Console(quiet=True), item, as_it_is)
         self._config, self._fixed, self._before_search = config, fixed, before_search
+        self._in_parts: InParts | str | None = None
+        self._is_narrowed = np.zeros(0, bool)
         self._progress = progress or (lambda title, budget: Silent())
-        self._pins = [Pin(ops, device) for ops, device in config.pins.items()]
+        self._pins = [
+            Pin(ops if as_it_is is None else of_copies(ops), device) for ops, device in config.pins.items()
+        ]
         self._kept: Outcome | None = None
         self._plan: Outcome | None = None
         self._live: Outcome | None = None
@@ -176,8 +188,10 @@ class _FirstCall(Road):
         if config.respect_devices:
             pinned = narrowed_units(built, with_pins(item, built, self._pins))
             problem = respect_devices(item, problem, pinned)
-        self.built = problem
-        kept = _cache(config).load(_key(problem, config), lambda found: _kept_plan(found, problem))
+        self.built, self._is_narrowed = problem, narrowed_units(built, problem)
+        key = _key(problem, config)
+        kept = _cache(config).load(key, lambda found: _kept_plan(found, self._problem_of(found)))
+        kept = None if kept is None else dataclasses.replace(kept, key=key)
         if kept is not None and answers(kept, config):
             if config.keep_unplaced and not kept.is_worth_it:
                 self.without_workers()
@@ -193,6 +207,51 @@ class _FirstCall(Road):
     def _decided(self, problem: Problem) -> Problem:
         return with_fixed_ops(self.program, with_pins(self.program, problem, self._pins), self._fixed)
 
+    @property
+    def _tries_parts(self) -> bool:
+        """The batch is also put in a part for each device."""
+        return self._config.tries_parts and not self.asked.objective.is_memory
+
+    def _put_in_parts(self) -> InParts | str:
+        """The program with a part of the batch for each device, or why there is none in one clause."""
+        if self._in_parts is None:
+            found = in_parts(self, self._config.batch_statistics)
+            if isinstance(found, InParts):
+                try:
+                    found = found.within(self._is_narrowed)
+                except InputError as error:
+                    found = str(error)
+            self._in_parts = found
+        return self._in_parts
+
+    def _problem_of(self, kept: Any) -> Problem:
+        """The problem that a kept plan is of.
+
+        Raises:
+          InputError, ValueError, LookupError, TypeError, AttributeError: it is damaged, or there is no such problem.
+        """
+        if not self._config.tries_parts or kept.get("parts", 1) == 1:
+            return self.problem
+        found = self._put_in_parts()
+        if isinstance(found, str):
+            raise InputError(found)
+        return found.problem
+
+    def _form(self, placement: Placement) -> InParts | None:
+        """The program in parts, if a placement is one of that form and this road's own program is whole."""
+        found = self._in_parts
+        return found if isinstance(found, InParts) and found.has(placement) else None
+
+    def _about_parts(self, placement: Placement) -> dict[str, Any]:
+        """What is kept of a plan about the batch."""
+        form = self._form(placement)
+        if form is not None:
+            return about_parts(form.program, placement.problem)
+        if self._config.tries_parts and self.asked.objective.is_memory:
+            return {"why_not_split": "The batch is not split: parts='auto' is for objective='time'."}
+        why_not = f"The batch is not split: {self._in_parts}." if isinstance(self._in_parts, str) else ""
+        return {"why_not_split": why_not}
+
     def _rest(self) -> list[Stage]:
         if self.asked.objective.is_memory:
             measuring = Measuring(self, lambda: self.beside_singles(self.plan.placement.decisions), rounds=0)
@@ -206,15 +265,26 @@ class _FirstCall(Road):
         rounds = config_within(self).rounds
         race_s = _LOAD_S + 2 * rounds * max(TURN_S, self.step_s)
         race = functools.partial(self._race_unplaced, rounds)
+        make_parts = self._put_in_parts if self._tries_parts else None
         return [
-            *live_stages(self, self._progress, self._take_live, start=self._start, beside_unplaced=True),
+            *live_stages(
+                self,
+                self._progress,
+                self._take_live,
+                start=self._start,
+                beside_unplaced=True,
+                make_parts=make_parts,
+            ),
             self.stages.kept(UNPLACED, race, race_s, f"racing {rounds} {self.asked.where} as it is"),
         ]
 
     @property
     def _start(self) -> Placement | None:
         """The kept plan; methods decide devices alone, and so does where they begin."""
-        return None if self._kept is None else Placement(self.problem, self._kept.placement.device_of_unit)
+        if self._kept is None:
+            return None
+        kept = self._kept.placement
+        return Placement(kept.problem, kept.device_of_unit)
 
     def _keep(self, plan: Outcome, is_interrupted: bool) -> None:
         """Keeps what a search gave."""
@@ -222,17 +292,27 @@ class _FirstCall(Road):
             method, asked_s = self.asked.method, self._config.budget_s
             searched_s = min(self.stages.given_s(searching(method)), asked_s)
             plan = dataclasses.replace(plan, searched=((method, asked_s, searched_s),))
+        plan = dataclasses.replace(plan, key=_key(self.problem, self._config))
         self._plan = plan if self._kept is None else _with_what_was_known(plan, self._kept)
         keep(self._plan, self._config)
 
     def _find_simulated(self, seconds: float) -> None:
         method, start = self.asked.method, self._start
-        begin = start if methods.find(method).uses_start else None
-        found = self.search(method, self.budget_in(seconds), start=begin)
-        best = found
+        of_whole = start if start is not None and self._form(start) is None else None
+        begin = of_whole if methods.find(method).uses_start else None
+        budget = self.budget_in(seconds / 2 if self._tries_parts else seconds)
+        found = self.search(method, budget, start=begin)
+        candidates = [found]
+        if self._tries_parts and not found.interrupted:
+            form = self._put_in_parts()
+            searched = form if isinstance(form, str) else form.searched(self, method, budget, found.placement)
+            if isinstance(searched, str):
+                self._in_parts = searched
+            else:
+                candidates.append(searched)
         if start is not None:
-            given = evaluate_given(self.problem, start.decisions, method)
-            best = min(found, given, key=lambda one: one.runtime_s)
+            candidates.append(evaluate_given(start.problem, start.decisions, method))
+        best = min(candidates, key=lambda one: one.runtime_s)
         single = self.search(methods.the(Role.REFERENCE).name, Budget(evaluations=self.problem.num_devices))
         why_not = self.program.why_not_standalone or "these devices are not for timing"
         plan = outcome_of_plan(
@@ -241,7 +321,8 @@ class _FirstCall(Road):
                 "predicted_s": best.runtime_s,
                 "single_predicted_s": single.runtime_s,
                 "why": f"the fastest in the simulator; {why_not}",
-                "progress": _progress([best]),
+                "progress": progress_of_all([best]),
+                **self._about_parts(best.placement),
             },
         )
         self._keep(plan, found.interrupted)
@@ -253,11 +334,15 @@ class _FirstCall(Road):
         """The recommended plan beside the function as it is."""
         found = self._live
         assert found is not None  # the stage before
-        race = _beside_unplaced(self.runtime, found.placement.decisions, rounds)
+        form = self._form(found.placement)
+        runtime = self.runtime if form is None else form.timing(self.runtime)
+        race = _beside_unplaced(runtime, found.placement.decisions, rounds)
         self.stop()
         single = found.single or Timed(SINGLE)
         plan = outcome_of_plan(
-            Placement.from_decisions(self.problem, found.placement.decisions),
+            Placement.from_decisions(
+                self.problem if form is None else form.problem, found.placement.decisions
+            ),
             {
                 "predicted_s": found.written.simulated_s,
                 "single_predicted_s": single.simulated_s,
@@ -265,7 +350,13 @@ class _FirstCall(Road):
                 "single_measured_s": single.measured_s,
                 "why": found.why,
                 "correction": None if found.correction is None else dataclasses.asdict(found.correction),
-                "progress": _progress(found.searches),
+                "progress": progress_of_all(found.searches),
+                **self._about_parts(found.placement),
+                **(
+                    {}
+                    if found.best_split is None or form is not None
+                    else {"split_s": found.best_split.measured_s}
+                ),
                 **race,
             },
         )
@@ -300,7 +391,7 @@ class _FirstCall(Road):
                 "why": f"the least memory, {percentage(found.share)} of the fullest device, at "
                 f"{milliseconds(best.runtime_s)} beside {milliseconds(found.fastest.runtime_s)} of the fastest plan, "
                 "in the simulator",
-                "progress": _progress([found.fastest]),  # from there on memory is what falls
+                "progress": progress_of_all([found.fastest]),  # from there on memory is what falls
             },
         )
         if not self.runs:
@@ -336,9 +427,7 @@ def answers(kept: Outcome, config: AutoPlaceConfig) -> bool:
 
 def keep(plan: Outcome, config: AutoPlaceConfig) -> None:
     """Keeps a plan, for later processes, in place of what was kept for the same question."""
-    _cache(config).save(
-        _key(plan.placement.problem, config), {**_by_position(plan.placement), **kept_of_plan(plan)}
-    )
+    _cache(config).save(dict(plan.key), {**_by_position(plan.placement), **kept_of_plan(plan)})
 
 
 def _cache(config: AutoPlaceConfig) -> Cache:
@@ -348,8 +437,10 @@ def _cache(config: AutoPlaceConfig) -> Cache:
 def _with_what_was_known(plan: Outcome, kept: Outcome) -> Outcome:
     """A plan that a search gave which began with a kept one; where it is the same, what a trial said holds."""
     plan = dataclasses.replace(plan, searched=(*kept.searched, *plan.searched))
-    problem = plan.placement.problem
-    same = plan.placement.decisions.digest(0, problem) == kept.placement.decisions.digest(0, problem)
+    problem, before = plan.placement.problem, kept.placement.problem
+    same = problem.fingerprint == before.fingerprint and (
+        plan.placement.decisions.digest(0, problem) == kept.placement.decisions.digest(0, problem)
+    )
     placed, unplaced = kept.named(CALLED), kept.named(UNPLACED_CALLED)
     if (
         not same
@@ -388,10 +479,6 @@ def _kept_plan(found: Any, problem: Problem) -> Outcome:
     return dataclasses.replace(outcome_of_plan(placement, found), from_cache=True)
 
 
-def _progress(searches: Sequence[SearchResult]) -> list[SearchCurve]:
-    return [progress_of(f"{one.method}, search {i}", one.history) for i, one in enumerate(searches, 1)]
-
-
 def _beside_unplaced(evaluator: RuntimeEvaluator, plan: Decisions, rounds: int) -> dict[str, Any]:
     """Comparison of the plan with the function as it is: verdict, reason and times, as they are kept."""
     try:
@@ -426,6 +513,11 @@ def _key(problem: Problem, config: AutoPlaceConfig) -> dict[str, str]:
         "allowed": hashlib.sha256(np.packbits(problem.allowed).tobytes()).hexdigest(),
         "process": hashlib.sha256(process_config().graph_options.SerializeToString()).hexdigest(),
         "tensorflow": tf.__version__,
+        **(
+            {}
+            if config.parts == 1
+            else {"parts": f"{config.parts}, statistics of the {config.batch_statistics}"}
+        ),
         **({"objective": f"memory {config.slow_down}"} if config.objective == MEMORY else {}),
         **({"memory_limit": json.dumps(config.memory_limit, sort_keys=True)} if config.memory_limit else {}),
     }

@@ -20,7 +20,8 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item
 from tf_placer.graph.program.program import large_constants
 from tf_placer.graph.reading.from_function import variable_value
-from tf_placer.planning.in_parts import with_splitting
+from tf_placer.graph.splitting import Splitting
+from tf_placer.planning.in_parts import about_parts, with_splitting
 from tf_placer.planning.outcome import CALLED, RACED, Outcome
 from tf_placer.planning.stages import begins_at
 from tf_placer.problem.placement import Placement
@@ -35,10 +36,11 @@ from tf_placer.rewrite.placed_function import (
     move_variables,
     placed_concrete_function,
 )
-from tf_placer.rewrite.rewrite import check_can_be_written
+from tf_placer.rewrite.rewrite import check_can_be_written, program_of_plan
 from tf_placer.rewrite.variables import PLACED_BEFORE, why_variables_stay
 from tf_placer.search.known import Budget
 from tf_placer.search.recorder import ConsoleProgress
+from tf_placer.transform.split.split_batch import split_program
 from tf_placer.workers.local_workers import import_meanwhile
 
 
@@ -75,6 +77,27 @@ class Signature:
         if said.placed_s is not None and said.unplaced_s is not None:
             plan = plan.tried(said.is_used, said.placed_s, said.unplaced_s)
         return dataclasses.replace(self, concrete=self.trial.concrete, plan=plan, trial=None)
+
+    @property
+    def splitting(self) -> Splitting | None:
+        """How the plan has the batch in parts; None where it is whole, or there is no plan."""
+        return None if self.plan is None else self.plan.placement.problem.splitting
+
+    def takes(self, inputs: Sequence[tf.Tensor]) -> bool:
+        """True if the plan is for inputs of these sizes: one of the batch in parts is for its own batch alone."""
+        return not self._shapes or all(
+            shape is None or tensor.shape == shape for tensor, shape in zip(inputs, self._shapes, strict=True)
+        )
+
+    @functools.cached_property
+    def _shapes(self) -> tuple[tf.TensorShape | None, ...]:
+        """Of each input that a plan of the batch in parts is for; empty where the batch is whole."""
+        if self.item is None or self.splitting is None:
+            return ()
+        captured = {id(tensor) for tensor in self.traced.graph.internal_captures}
+        shape_of = {feed.node: tf.TensorShape(feed.shape) for feed in self.item.feeds}
+        inputs = (tensor for tensor in self.traced.inputs if id(tensor) not in captured)
+        return tuple(shape_of.get(tensor.op.name) for tensor in inputs)
 
     def taken_back(self) -> Signature:
         """The signature as it was before it was placed, its variables, too.
@@ -135,7 +158,7 @@ class Signature:
 
     def _told(self, split_batch: bool) -> Outcome:
         assert self.plan is not None  # asked for beside a plan
-        return self._beside_splitting if split_batch else self.plan
+        return self._beside_splitting if split_batch and self.splitting is None else self.plan
 
     @functools.cached_property
     def _beside_splitting(self) -> Outcome:
@@ -177,6 +200,14 @@ def placed_signature(
         return Signature(concrete, concrete)
     config = config.with_pins_for(item.index.names, [other.index.names for other in others])
     item, fixed, staying = _around_what_stays(concrete, item, cluster, config)
+    why_whole = _why_not_in_parts(inputs) if config.parts != 1 else ""
+    if why_whole and not config.tries_parts:
+        raise InputError(f"parts={config.parts}: {why_whole}")
+    config = dataclasses.replace(config, parts=1) if why_whole else config
+    program = split_program(item, config.num_parts, config.batch_statistics)
+    form, is_split = program.item, config.num_parts > 1
+    names = item.index.names
+    fixed = {form.index.id_of_name[names[op]]: device for op, device in fixed.items()}
     console = rich.console.Console(stderr=True)
 
     def progress(title: str, budget: Budget) -> ConsoleProgress:
@@ -187,15 +218,22 @@ def placed_signature(
     def before_search(problem: Problem) -> None:
         """Fails early, with a trivial plan, where applying the final plan would fail."""
         check_attachable(cluster)
-        placed_concrete_function(concrete, item, Placement(problem, problem.everything_on(0)))
+        placed_concrete_function(concrete, form, Placement(problem, problem.everything_on(0)))
 
     with begins_at(began_s):
-        plan = find_plan(item, cluster, config, fixed, progress, console, before_search)
+        plan = find_plan(
+            form, cluster, config, fixed, progress, console, before_search, item if is_split else None
+        )
+    if why_whole:
+        plan = dataclasses.replace(plan, why_not_split=f"The batch is not split: {why_whole}.")
+    if is_split:
+        plan = dataclasses.replace(plan, **about_parts(program, plan.placement.problem))
+    form = program_of_plan(form, plan.placement)
     kept = item.without_values()  # every signature would keep a copy of every variable
     if config.keep_unplaced and not plan.is_worth_it:
         return Signature(concrete, concrete, kept, plan, staying)
     check_can_be_written(plan.placement.decisions)  # before any variable moves
-    to_place = item.with_variables({variable.node: variable.value for variable in kept.variables})
+    to_place = form.with_variables({variable.node: variable.value for variable in kept.variables})
 
     were: dict[str, str] = {}
 
@@ -231,6 +269,17 @@ def _check_nothing_is_lost(item: Item, cluster: Cluster) -> None:
             f"{named[0].node!r} is {named[0].kind} of this process that connecting to workers would lose; make it "
             "after a first function was placed on them"
         )
+
+
+def _why_not_in_parts(inputs: Sequence[tf.Tensor]) -> str:
+    """Reason why the batch is not known, as a clause; empty where it is."""
+    for value in inputs:
+        if not hasattr(value, "numpy") and value.dtype != tf.resource and not value.shape.is_fully_defined():
+            return (
+                f"input {value.name!r} has the shape {value.shape} inside another function, and parts are of a known "
+                "batch; say it with tf.ensure_shape, or batch the data with drop_remainder=True"
+            )
+    return ""
 
 
 def _example(value: tf.Tensor, batch_size: int) -> Any:

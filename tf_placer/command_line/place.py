@@ -391,10 +391,8 @@ class _Placing(_Finding):
 
     def timing(self, placement: Placement) -> RuntimeEvaluator:
         """What times a plan, of the batch whole or in parts."""
-        split, problem = self._in_parts, placement.problem
-        if split is None or problem.fingerprint != split.problem.fingerprint:
-            return self.runtime
-        return self.runtime.of_form(split.program.item, problem)
+        split = self._in_parts
+        return self.runtime if split is None or not split.has(placement) else split.timing(self.runtime)
 
     def _find_split(self, seconds: float) -> None:
         """Searches the program in parts, from data parallel or from the plan of the whole."""
@@ -443,7 +441,7 @@ class _Placing(_Finding):
         written = own if self.request.write == METHOD and own is not None else found.written
         found = found.with_written(written, self._traced(written))
         placement, split = found.placement, self._in_parts
-        if split is not None and placement.problem.fingerprint == split.problem.fingerprint:
+        if split is not None and split.has(placement):
             outcome = dataclasses.replace(found, problem=placement.problem, **split.as_written())
         else:
             source = self.request.source
@@ -460,7 +458,15 @@ class _Placing(_Finding):
         self.stop()
 
     def _reported_first(self) -> Outcome:
-        return Outcome(self.item, self.problem, self.found[0], tuple(self.found[1:]))
+        source = self.request.source
+        return Outcome(
+            self.item,
+            self.problem,
+            self.found[0],
+            tuple(self.found[1:]),
+            parts=source.parts,
+            batch_statistics=source.batch_statistics,
+        )
 
     def _reported_fastest(self) -> Outcome:
         asked = self.found[0]

@@ -165,8 +165,13 @@ _DESCRIPTION = (
 )
 
 
-def request(values: flags.FlagValues, budget: Budget) -> Request:
+def request(values: flags.FlagValues, budget: Budget, given: PlanFile | None = None) -> Request:
     """Request from the flags; flags that a command does not have take their defaults.
+
+    Args:
+      values: of the flags.
+      budget: of the search.
+      given: a plan that the command reads by itself; the batch is in as many parts as in that.
 
     Raises:
       InputError: a program, plan, pin or cluster that cannot be, or workers that cannot be kept off the network.
@@ -177,6 +182,7 @@ def request(values: flags.FlagValues, budget: Budget) -> Request:
     source = _source(values)
     pins = tuple(Pin.parse(text) for text in values.pin) if "pin" in values else ()
     plan = PlanFile.read(values.plan) if places and values.plan else None
+    source = _in_parts_of(plan or given, source, values)
     if "tensorboard" in values and values.tensorboard is not None:
         check_writable(pathlib.Path(values.tensorboard), f"--tensorboard={values.tensorboard}")
     limits = limits_of_texts("--memory_limit", values.memory_limit)
@@ -201,6 +207,15 @@ def request(values: flags.FlagValues, budget: Budget) -> Request:
         budget_of=values.budget_of if "budget_of" in values else WHOLE,
         tries_parts=values.parts == AUTO,
         robust=places and values.robust,
+    )
+
+
+def _in_parts_of(plan: PlanFile | None, source: Source, values: flags.FlagValues) -> Source:
+    """The program in as many parts as a plan of it, unless the flags give another number."""
+    if plan is None or plan.splitting is None or (values["parts"].present and values.parts != AUTO):
+        return source
+    return dataclasses.replace(
+        source, parts=plan.splitting.parts, batch_statistics=plan.splitting.batch_statistics
     )
 
 

@@ -190,7 +190,7 @@ def _write_meta_graph(
 
 def _measure(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any]:
     plan = PlanFile.read(values.placement)  # before this machine is probed
-    return measure(flag_values.request(values, Budget(evaluations=1)), plan, console)
+    return measure(flag_values.request(values, Budget(evaluations=1), plan), plan, console)
 
 
 def _profile(values: flags.FlagValues, console: rich.console.Console) -> dict[str, Any]:
@@ -223,7 +223,7 @@ def _explain(values: flags.FlagValues, console: rich.console.Console) -> dict[st
         raise InputError("explain needs --op or --layer, not both; give one of them")
     plan = PlanFile.read(values.plan)
     flag_values.recall(values, plan)
-    request = flag_values.request(values, Budget(evaluations=1))
+    request = flag_values.request(values, Budget(evaluations=1), plan)
     return explain(request, plan, values.op, values.layer, console)
 
 

@@ -6,6 +6,7 @@ import concurrent.futures
 import contextlib
 import copy
 import dataclasses
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
@@ -46,6 +47,7 @@ from tf_placer.runtime.timing import (
     stopped_early,
     time_steps,
 )
+from tf_placer.transform import PART
 from tf_placer.workers.fork_server import onednn_off
 from tf_placer.workers.local_workers import LocalWorkers, Workers, workers_of
 
@@ -162,8 +164,21 @@ class RuntimeEvaluator:
     On GPUs and on servers that run elsewhere, it is TensorFlow that notices.
     """
 
-    def __init__(self, item: Item, problem: Problem, config: RuntimeConfig = RuntimeConfig()) -> None:
+    def __init__(
+        self,
+        item: Item,
+        problem: Problem,
+        config: RuntimeConfig = RuntimeConfig(),
+        as_it_is: Item | None = None,
+    ) -> None:
         """Checks that the problem is about this item and this machine; starts nothing.
+
+        Args:
+          item: the program.
+          problem: built from it.
+          config: how a step is timed.
+          as_it_is: what ``race_unplaced`` and ``compare_values`` compare with, where the program is another form of it:
+            its batch in parts.
 
         Raises:
           InputError: the cluster is not live, the problem was built from another graph, or the program needs this
@@ -171,7 +186,11 @@ class RuntimeEvaluator:
         """
         arguments.instance_of("config", config, RuntimeConfig, "give a RuntimeConfig")
         _check_can_be_timed(item, problem)
-        self._item = self._as_it_is = item
+        if as_it_is is not None:
+            arguments.instance_of(
+                "as_it_is", as_it_is, Item, "give the program before its batch was put in parts"
+            )
+        self._item, self._as_it_is = item, item if as_it_is is None else as_it_is
         self._problem = problem
         self._config = config
         self._workers = workers_of(problem.cluster, config.inter_op_threads)
@@ -376,7 +395,8 @@ class RuntimeEvaluator:
         """Runs one step of a placement and of the program as it is, from the same values, and compares what they give.
 
         Once with Grappler and oneDNN off, on workers of their own, and once as this process has them. As it is, the
-        program runs on the first worker, with one thread for each op as the workers have.
+        program runs on the first worker, with one thread for each op as the workers have. Of a program whose batch is
+        in parts, sums are made in another order, so its numbers may differ by that much.
 
         Raises:
           InputError: the placement is not legal, the devices are servers elsewhere, or the step gives nothing back.
@@ -393,25 +413,33 @@ class RuntimeEvaluator:
             contextlib.closing(workers_of(self._problem.cluster, self._config.inter_op_threads)) as exact,
             onednn_off(),
         ):
-            unplaced = self._step_values(exact, as_it_is, session_config)
-            again = self._step_values(exact, as_it_is, session_config)
-            exactly = self._step_values(exact, placed, session_config)
+            unplaced = self._step_values(exact, self._as_it_is, as_it_is, session_config)
+            again = self._step_values(exact, self._as_it_is, as_it_is, session_config)
+            exactly = self._step_values(exact, self._item, placed, session_config)
         as_run = [
-            self._step_values(self._workers, graph_def, process_session_config)
-            for graph_def in (as_it_is, placed)
+            self._step_values(self._workers, item, graph_def, process_session_config)
+            for item, graph_def in ((self._as_it_is, as_it_is), (self._item, placed))
         ]
-        return SameValues(difference(unplaced, again), difference(unplaced, exactly), difference(*as_run))
+        # In parts an output may come from an op of another name.
+        exactly, as_run[1] = (dict(zip(unplaced, one.values(), strict=True)) for one in (exactly, as_run[1]))
+        return SameValues(
+            difference(unplaced, again),
+            difference(unplaced, exactly),
+            difference(*as_run),
+            None if self._item.splitting is None else _order_of_sums(self._item),
+        )
 
     def _step_values(
         self,
         workers: Workers,
+        item: Item,
         graph_def: tf.compat.v1.GraphDef,
         config_of: Callable[[float], tf.compat.v1.ConfigProto],
     ) -> Values:
         deadline_s = self._config.deadline_s
 
         def run(target: str) -> Values:
-            return step_values(target, self._item, graph_def, deadline_s, config_of)
+            return step_values(target, item, graph_def, deadline_s, config_of)
 
         attempt = try_on(workers, deadline_s, run)
         if attempt.value is None:
@@ -528,6 +556,19 @@ class RuntimeEvaluator:
         if isinstance(device_of_unit, Decisions):
             return Placement.from_decisions(self._problem, device_of_unit)
         return Placement(self._problem, device_of_unit)
+
+
+# How far sums in another order may be apart, as a share of the largest number: a wrong divisor is off by more. Where
+# something is computed in half precision, its few bits tell no less.
+_APART, _APART_IN_HALF = 1e-4, 5e-2
+
+
+def _order_of_sums(item: Item) -> float | None:
+    """How far the numbers of a split program may be from those of the whole."""
+    if item.splitting is not None and item.splitting.batch_statistics == PART:
+        return math.inf
+    types = {spec.dtype for outputs in item.outputs for spec in outputs}
+    return _APART_IN_HALF if types & {tf.float16, tf.bfloat16} else _APART
 
 
 def _check_can_be_timed(item: Item, problem: Problem) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from tf_placer.calibration.build_problem import build_problem
 from tf_placer.cluster.device import Device
 from tf_placer.costs.analytic import analytic_costs
 from tf_placer.evaluation.measurement import Status
+from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
 from tf_placer.planning.outcome import DATA_PARALLEL, STRATEGY, Outcome, Timed
@@ -22,6 +24,9 @@ from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.graph_program import DeadlineExceeded, WorkerDied
+from tf_placer.search import methods
+from tf_placer.search.known import Budget
+from tf_placer.search.recorder import SearchResult
 from tf_placer.search.shortest import NothingFits, evaluate_given
 from tf_placer.transform import PART, WHOLE
 from tf_placer.transform.split.plans import carried_over, data_parallel_plan
@@ -60,11 +65,13 @@ class InParts:
           costs: as ``build_problem`` takes them; on live devices the split program is profiled like any other.
 
         Raises:
-          InputError: it has no batch, or one of fewer examples.
+          InputError: it has no batch, or one of fewer examples, or there is one device.
           WorkerError, WorkerDied, DeadlineExceeded: as ``build_problem``.
         """
         cluster = road.asked.cluster
         devices = replicas_of(cluster.devices)
+        if len(devices) < 2:
+            raise InputError(f"cluster {cluster.name!r} has one device to compute it all")
         program = split_program(road.program, len(devices), batch_statistics)
         problem = build_problem(program.item, cluster, costs)
         return InParts(program, road.problem, problem, data_parallel_plan(program, problem, devices))
@@ -99,23 +106,45 @@ class InParts:
             problem = dataclasses.replace(problem, compute_ns=compute_ns)
         return InParts(program, whole, problem, data_parallel_plan(program, problem, devices))
 
+    def within(self, is_narrowed: np.ndarray) -> InParts:
+        """The same, its ops where those that they were made of may be, by pins, requests and what stays where it is.
+
+        Args:
+          is_narrowed: [U] units of the whole from which something took devices.
+
+        Raises:
+          InputError: ops that share a device were made of some that must be apart.
+        """
+        whole, problem = self.whole, self.problem
+        op_of = {name: op for op, name in enumerate(whole.op_names)}
+        made_of = np.array([op_of[self.program.origin_of[name]] for name in problem.op_names])
+        unit = whole.unit_of_op[made_of]
+        narrowed, allowed = np.flatnonzero(is_narrowed[unit]), problem.allowed.copy()
+        np.logical_and.at(allowed, problem.unit_of_op[narrowed], whole.allowed[unit[narrowed]])
+        nowhere = np.flatnonzero(~allowed.any(axis=1))
+        if len(nowhere):
+            name = problem.op_names[int(np.flatnonzero(problem.unit_of_op == nowhere[0])[0])]
+            raise InputError(f"op {name!r} and what shares its device were made of ops that must be apart")
+        problem = dataclasses.replace(problem, allowed=allowed)
+        return dataclasses.replace(
+            self, problem=problem, data_parallel=problem.legalized(self.data_parallel[np.newaxis])[0]
+        )
+
+    def has(self, placement: Placement) -> bool:
+        """True if a placement is one of this form, and not of the whole."""
+        return placement.problem.fingerprint == self.problem.fingerprint
+
+    def timing(self, runtime: RuntimeEvaluator) -> RuntimeEvaluator:
+        """What times its plans, on the workers of what times the whole."""
+        return runtime.of_form(self.program.item, self.problem)
+
     def together(self, placement: Placement) -> Placement:
         """A placement of the whole with all copies of an op where the op is."""
         return Placement(self.problem, carried_over(self.program, self.problem, placement))
 
     def as_written(self) -> dict[str, Any]:
         """Fields of an ``Outcome`` whose plan is of the split program."""
-        device = replicas_of(self.problem.cluster.devices)[0]
-        times = self.whole.compute_ns[:, device].tolist()
-        time_of_op = dict(zip(self.whole.op_names, times, strict=True))
-        splitting = self.program.item.splitting
-        assert splitting is not None  # it was split
-        return {
-            "item": self.program.item,
-            "parts": self.program.parts,
-            "stayed_whole": tuple(self.program.sentences(time_of_op)),
-            "batch_statistics": splitting.batch_statistics,
-        }
+        return {"item": self.program.item, **about_parts(self.program, self.problem)}
 
     def as_data_parallel(self, name: str = DATA_PARALLEL) -> Timed:
         """The row of that plan, without a time where a device does not hold its part."""
@@ -125,6 +154,21 @@ class InParts:
             return Timed(name, status=Status.OUT_OF_MEMORY, message=str(error))
         return Timed.of_search(name, found)
 
+    def searched(self, road: Road, method: str, budget: Budget, whole: Placement) -> SearchResult | str:
+        """What a search in the simulator finds, or why nothing in one clause.
+
+        Args:
+          road: searches.
+          method: its name.
+          budget: of the search.
+          whole: a plan of the whole, where it may begin.
+        """
+        start = self.start(whole) if methods.find(method).uses_start else None
+        try:
+            return road.search(method, budget, start=start, problem=self.problem)
+        except NothingFits as error:
+            return str(error)
+
     def start(self, whole: Placement | None) -> Placement:
         """Where a search begins: data parallel, or the placement of the whole with all copies together if faster."""
         rows = [self.data_parallel]
@@ -133,6 +177,25 @@ class InParts:
         found = SimulatedEvaluator(self.problem).evaluate(np.stack(rows))
         fits = np.where(found.status == Status.OK, found.runtime_s, np.inf)
         return Placement(self.problem, rows[int(np.argmin(fits))])
+
+
+def about_parts(program: SplitProgram, problem: Problem) -> dict[str, Any]:
+    """Fields of an ``Outcome`` that tell how the program of its plan has the batch in parts.
+
+    Args:
+      program: the split program.
+      problem: it on a cluster; by its costs what stayed whole is told, the longest first.
+    """
+    splitting = program.item.splitting
+    assert splitting is not None  # it was split
+    time_of_op: Counter[str] = Counter()
+    for name, nanoseconds in zip(problem.op_names, problem.compute_ns.min(axis=1).tolist(), strict=True):
+        time_of_op[program.origin_of[name]] += nanoseconds
+    return {
+        "parts": splitting.parts,
+        "batch_statistics": splitting.batch_statistics,
+        "stayed_whole": tuple(program.sentences(time_of_op)),
+    }
 
 
 def in_parts(road: Road, batch_statistics: str, costs: str | None = None) -> InParts | str:

@@ -118,8 +118,8 @@ def search_live(
       progress: makes what shows a search, from its title and budget.
       config: how to spend the time.
       settings: method -> its settings, see ``search``.
-      start: a plan of this problem that was found before: it is measured and raced beside those that are found, and
-        the last search goes on from it if it is the best so far.
+      start: a plan of this problem, or of the program in parts, that was found before: it is measured and raced beside
+        those that are found, and the last search goes on from it if it is the best so far.
       make_parts: gives the program with its batch in parts, profiled, or why there is none. After the searches of the
         whole the method has as many among its plans, each from the best one that was measured, of which the first are
         data parallelism and the best searched plan of the whole with all copies together. All race.
@@ -373,8 +373,15 @@ class LiveSearch:
         problem = self._whole.problem
         for row in single_device_placements(problem):
             self._measure(Timed(self._single, Placement(problem, row), evaluations=1))
-        if self._start is not None and not self._is_known(self._start):
-            self._measure(Timed(_START, self._start, evaluations=1))
+        self._measure_start(self._whole)
+
+    def _measure_start(self, form: _Form) -> None:
+        """Measures the plan that was there before, if it is one of this form."""
+        if self._start is None or self._is_known(self._start):
+            return
+        start = Timed(_START, self._start, evaluations=1)
+        if form.has(start):
+            self._measure(start)
 
     def put_in_parts(self) -> None:
         """Puts the batch in parts, where it can be; not after Ctrl-C in a search."""
@@ -397,6 +404,7 @@ class LiveSearch:
             together = self._in_parts.together(best.placement)
             if not self._is_known(together):
                 self._measure(Timed(SPLIT, together, evaluations=1, found_by=best.found_by))
+        self._measure_start(self._forms[-1])
 
     def propose_parts(self, method: str, share: Budget, turn: int, searches: int) -> None:
         """Searches among plans of the batch in parts, the last time from the best that was measured.

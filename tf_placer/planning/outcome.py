@@ -239,6 +239,7 @@ class Outcome:
       from_cache: it was found by an earlier process.
       searched: method, ``budget_s`` and seconds of the method's searches, for each time that it was searched.
       progress: of each search of a function's plan.
+      key: under which a function's plan is kept; empty for others.
 
     Raises:
       InputError: there is no plan to write; the message is that of ``written``.
@@ -267,6 +268,7 @@ class Outcome:
     from_cache: bool = False
     searched: Sequence[tuple[str, float, float]] = ()
     progress: Sequence[SearchCurve] = ()
+    key: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.written.placement is None:
@@ -445,12 +447,19 @@ def progress_of(name: str, history: Sequence[HistoryEntry]) -> SearchCurve:
     return name, elapsed_s, best_s
 
 
+def progress_of_all(searches: Sequence[SearchResult]) -> list[SearchCurve]:
+    """The curve of each of several searches, numbered."""
+    return [progress_of(f"{one.method}, search {i}", one.history) for i, one in enumerate(searches, 1)]
+
+
 # The times of a function's plan as its file has them: key -> row and field.
 _KEPT_TIMES = {
     "predicted_s": (PLAN, "simulated_s"),
     "single_predicted_s": (SINGLE, "simulated_s"),
     "measured_s": (PLAN, "measured_s"),
     "single_measured_s": (SINGLE, "measured_s"),
+    "data_parallel_s": (DATA_PARALLEL, "measured_s"),
+    "split_s": (SPLIT, "measured_s"),
     "raced_s": (RACED, "measured_s"),
     "unplaced_s": (UNPLACED, "measured_s"),
     "placed_call_s": (CALLED, "measured_s"),
@@ -458,7 +467,8 @@ _KEPT_TIMES = {
     "raced_spread_s": (RACED, "spread_s"),
     "unplaced_spread_s": (UNPLACED, "spread_s"),
 }
-_KEPT = ("is_worth_it", "why", "beside_unplaced", "searched", "progress")
+_KEPT_OF_PARTS = ("parts", "stayed_whole", "batch_statistics", "why_not_split")
+_KEPT = ("is_worth_it", "why", "beside_unplaced", "searched", "progress", *_KEPT_OF_PARTS)
 
 
 def outcome_of_plan(placement: Placement, kept: Mapping[str, Any], item: Item | None = None) -> Outcome:
@@ -490,6 +500,7 @@ def outcome_of_plan(placement: Placement, kept: Mapping[str, Any], item: Item | 
     more["searched"] = tuple(
         (str(method), float(s), float(of_s)) for method, s, of_s in kept.get("searched", ())
     )
+    more["stayed_whole"] = tuple(map(str, kept.get("stayed_whole", ())))
     return Outcome(
         item,
         problem,

@@ -107,20 +107,29 @@ class Road:
       stages: run it.
       item: the program; None before it is read, and of a profiled graph, which has none.
       built: its problem; None before it is built.
+      as_it_is: the program before its batch was put in parts; None where it is whole.
       evaluator: on the live devices, from ``starting`` until ``stop``.
     """
 
-    def __init__(self, asked: Asked, console: rich.console.Console, item: Item | None = None) -> None:
+    def __init__(
+        self,
+        asked: Asked,
+        console: rich.console.Console,
+        item: Item | None = None,
+        as_it_is: Item | None = None,
+    ) -> None:
         """Begins.
 
         Args:
           asked: what is searched for.
           console: is told.
           item: the program, where it has been read.
+          as_it_is: the program before its batch was put in parts; None where it is whole.
         """
         self.asked = asked
         self.stages = Stages(console, asked.whole_s)
         self.item = item
+        self.as_it_is = as_it_is
         self.built: Problem | None = None
         self.evaluator: RuntimeEvaluator | None = None
         self._workers = contextlib.ExitStack()
@@ -245,7 +254,9 @@ class Road:
         def start(_: float) -> None:
             self.stages.until_the_end(self._workers)
             self._workers.enter_context(patient())
-            self.evaluator = self._workers.enter_context(RuntimeEvaluator(self.program, self.problem))
+            self.evaluator = self._workers.enter_context(
+                RuntimeEvaluator(self.program, self.problem, as_it_is=self.as_it_is)
+            )
             self.evaluator.start(beside_unplaced)
 
         again = has_forked()

@@ -25,7 +25,13 @@ from tf_placer.planning.outcome import (
     progress_of,
 )
 from tf_placer.problem.bounds import MEANING
-from tf_placer.report.sentences import capital, remarks, split_batch_sentences, use_of_plan, verdict
+from tf_placer.report.sentences import (
+    capital,
+    parts_of_plan,
+    remarks,
+    use_of_plan,
+    verdict,
+)
 from tf_placer.report_page.draw_step import draw_step
 from tf_placer.report_page.page import HowTo, Page, Row, Section
 from tf_placer.search import methods
@@ -165,7 +171,7 @@ def section_of_plan(name: str, number: int, outcome: Outcome, is_used: bool | No
         f"{name}, signature {number}: {outcome.problem.num_ops:,} ops",
         name,
         f"{capital(use_of_plan(outcome, is_used))}.",
-        (f"{capital(beside + outcome.why)}.", *split_batch_sentences(outcome)),
+        (f"{capital(beside + outcome.why)}.", *parts_of_plan(outcome)),
         (
             HowTo(applied),
             HowTo("Keep the plan:", _SAVE),

@@ -63,16 +63,30 @@ def remarks(outcome: Outcome) -> list[str]:
         rules = "; ".join(f"{count} {rule}" for rule, count in problem.estimated_sizes.items())
         count = sum(problem.estimated_sizes.values())
         found.append(f"The sizes of {count} tensors depend on data and are estimates: {rules}.")
+    return [*found, *about_parts(outcome), *fidelity_sentences(problem.cluster)]
+
+
+def about_parts(outcome: Outcome) -> list[str]:
+    """Sentences on what of a plan whose batch is in parts is of each part, and what is not in parts."""
+    found = []
     if outcome.parts > 1 and outcome.batch_statistics == PART:
         found.append(
             "Batch statistics are those of each part, as under tf.distribute: the step computes other numbers "
-            "(--batch_statistics=whole keeps them)."
+            '("whole" batch statistics keep them).'
         )
     if outcome.stayed_whole:
         found.append(
             "Not everything that works on examples is split: " + "; ".join(outcome.stayed_whole) + "."
         )
-    return [*found, *fidelity_sentences(problem.cluster)]
+    return found
+
+
+def parts_of_plan(outcome: Outcome) -> list[str]:
+    """Sentences on what a function's plan does with the batch, or on what it would do in parts."""
+    splitting = outcome.placement.problem.splitting
+    if splitting is not None:
+        return [f"The plan is of {splitting}: calls of another batch run as they are.", *about_parts(outcome)]
+    return split_batch_sentences(outcome)
 
 
 def _gained(outcome: Outcome) -> str:

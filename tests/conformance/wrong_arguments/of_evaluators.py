@@ -48,15 +48,6 @@ def of_evaluators(scene: Scene) -> dict[str, Row]:
             )
             for name in ("times", "schedule")
         },
-        "RuntimeEvaluator": Row(
-            tf_placer.RuntimeEvaluator,
-            lambda: {"item": scene.item, "problem": scene.live_problem, "config": RuntimeConfig()},
-            {
-                "item": (3, step, scene.other_item),
-                "problem": (3, scene.two, Told(scene.problem, "is logical")),
-                "config": (3, {"steps": 3}),
-            },
-        ),
         "RuntimeEvaluator.evaluate": Row(
             runtime.evaluate,
             lambda: {"device_of_unit": one[np.newaxis]},
@@ -104,6 +95,21 @@ def _of_what_they_take_and_give(scene: Scene) -> dict[str, Row]:
     whole = (-1, 1.5, "a", True)
     forms = {"item": (3, scene.other_item), "problem": (3, scene.two, Told(scene.problem, "cluster"))}
     return {
+        "RuntimeEvaluator": Row(
+            tf_placer.RuntimeEvaluator,
+            lambda: {
+                "item": scene.item,
+                "problem": scene.live_problem,
+                "config": RuntimeConfig(),
+                "as_it_is": None,
+            },
+            {
+                "item": (3, step, scene.other_item),
+                "problem": (3, scene.two, Told(scene.problem, "is logical")),
+                "config": (3, {"steps": 3}),
+                "as_it_is": (3, step),
+            },
+        ),
         "RuntimeEvaluator.of_form": Row(
             scene.runtime.of_form, lambda: {"item": scene.item, "problem": scene.live_problem}, forms
         ),

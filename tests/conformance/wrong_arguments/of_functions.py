@@ -41,6 +41,8 @@ def of_functions(scene: Scene) -> dict[str, Row]:
                 "memory_limit": (3, "a", {"CPU:0": 0}, {"CPU:0": "5 apples"}, {"CPU:7": "1GB"}),
                 "objective": ("space", 3, ""),
                 "slow_down": (-0.1, "a", NAN, INF, True),
+                "parts": (0, -1, 1.5, "two", "2", True, None),
+                "batch_statistics": (3, "", "all"),
                 "batch_size": (0, -1, 1.5, "a", True),
                 "strict": (1, "yes"),
             },

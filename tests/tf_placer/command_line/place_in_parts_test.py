@@ -95,6 +95,29 @@ def test_a_script_is_tried_in_parts(tmp_path: pathlib.Path) -> None:
     assert json.loads((out / "placement.json").read_text())["split"]["parts"] == 2
 
 
+def test_a_plan_says_how_many_parts_it_is_of(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also one that does not say for which flags it was made."""
+    wanted = summary_of(tmp_path, "--parts=3", "--batch_statistics=part")
+    file = tmp_path / "out" / "placement.json"
+    plan = json.loads(file.read_text())
+    del plan["made_for"]
+    file.write_text(json.dumps(plan))
+    program = ["--workload=two_towers", "--cluster=p100x2"]
+    given = ["place", *program, f"--plan={file}", "--budget_evaluations=4", f"--out={tmp_path / 'again'}"]
+    assert run(given) == 0
+    told = json.loads((tmp_path / "again" / "summary.json").read_text())
+    assert (told["parts"], told["runtime_s"]) == (3, wanted["runtime_s"])
+    again = json.loads((tmp_path / "again" / "placement.json").read_text())
+    assert again["split"] == plan["split"] and again["devices"] == plan["devices"]
+    op = next(name for name in plan["devices"] if name.startswith("part_2/") and name.endswith("MatMul"))
+    assert run(["explain", *program, f"--plan={file}", f"--op={op}"]) == 0
+    capsys.readouterr()
+    assert run([*given, "--parts=2"]) == 2
+    assert "was made for another graph" in capsys.readouterr().err
+
+
 def test_a_profiled_graph_has_nothing_to_split() -> None:
     with pytest.raises(InputError, match="--parts=2 is given with --graph, which has no program"):
         Source(graph="profiled.json", parts=2)

@@ -86,5 +86,13 @@ def test_an_audit_tells_which_kind_a_difference_is_of():
         "the largest number in output 'Identity:0' apart"
     )
     audit(exact=apart, repeated=apart).check()  # random numbers
+    audit(exact=apart, apart=1e-3).check()  # the batch in parts
+    assert (
+        "3.7e-04 of the largest number in output 'Identity:0' apart with Grappler and oneDNN off, the batch being "
+        in (audit(exact=apart, apart=1e-3).summary())
+    )
+    assert "batch statistics are those of each part" in audit(exact=apart, apart=math.inf).summary()
+    with pytest.raises(AuditError, match="DIFFERENT VALUES, more than the order of sums makes"):
+        audit(exact=apart, apart=1e-4).check()
     with pytest.raises(AuditError, match=r"DIFFERENT VALUES with Grappler and oneDNN off: 3\.7e-04 of"):
         audit(exact=apart).check()

@@ -138,7 +138,7 @@ def split_program(item: Item, parts: int, batch_statistics: str = "whole") -> Sp
         return SplitProgram(item, {name: name for name in item.index.names}, 1, 0, {}, (), ())
     program = Program.of(item)
     states, examples = _best(program, parts, batch_statistics == "part")
-    writer = Writer(program, states)
+    writer = Writer(program, states, examples)
     writer.write()
     names, types = item.index.names, item.index.op_types
     own = states.statistics
@@ -173,7 +173,10 @@ def _best(program: Program, parts: int, has_own_statistics: bool) -> tuple[State
         for axis in _EXAMPLE_AXES
     ]
     if not any(by_axis):
-        raise InputError(f"{item.name!r} has no input with several examples, so there is no batch to split")
+        raise InputError(
+            f"{item.name!r} has no input with several examples, so there is no batch to split; "
+            "leave its parts at 1"
+        )
     best: tuple[tuple[int, int], States, dict[Tensor, Part]] | None = None
     share = 0.0
     for among in by_axis:
@@ -189,7 +192,8 @@ def _best(program: Program, parts: int, has_own_statistics: bool) -> tuple[State
             break
     if best is None:
         raise InputError(
-            f"no op of {item.name!r} can work on a part of its examples, so there is no batch to split"
+            f"no op of {item.name!r} can work on a part of its examples, so there is no batch to split; leave its "
+            "parts at 1"
         )
     Batch.divided(best[1].batch.size, parts)
     return best[1], best[2]

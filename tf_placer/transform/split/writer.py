@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -31,10 +31,19 @@ class Writer:
       origin_of: name of a node -> name of the op that it came from.
     """
 
-    def __init__(self, program: Program, states: States) -> None:
+    def __init__(self, program: Program, states: States, examples: Container[Tensor] = ()) -> None:
+        """Begins.
+
+        Args:
+          program: that is split.
+          states: of its tensors.
+          examples: inputs that hold the examples; where the batch of one is another, the step ends with an error that
+            says so.
+        """
         self.nodes: list[node_def_pb2.NodeDef] = []
         self.origin_of: dict[str, str] = {}
         self._program, self._states, self._batch = program, states, states.batch
+        self._examples = examples
         self._index, self._outputs = program.item.index, program.item.outputs
         self._taken = {name for op, name in enumerate(self._index.names) if op not in states.splits}
         self._made: dict[Tensor, list[str]] = {}  # tensor of a split op -> that of each copy, or one
@@ -389,6 +398,8 @@ class Writer:
         spec, name = self._outputs[op][output], f"split/{self._index.names[op]}"
         inner = spec.shape[state.axis] // state.outer // self._batch.size
         axis = state.axis
+        if tensor in self._examples:
+            text = self._of_the_batch(text, spec.shape, spec.dtype, name)
         if state.outer > 1:
             blocks = [*spec.shape[:axis], state.outer, self._batch.size * inner, *spec.shape[axis + 1 :]]
             size = self.constant(np.asarray(blocks, np.int64), f"{name}/blocks/shape")
@@ -407,6 +418,12 @@ class Writer:
             self._reshaped(piece, self._batch.local(spec.shape, state, c), spec.dtype, f"{name}/part_{c}")
             for c, piece in enumerate(pieces)
         ]
+
+    def _of_the_batch(self, text: str, shape: Sequence[int], dtype: tf.DType, name: str) -> str:
+        """An input, checked to be of the shape that the parts are of: a program may be called with other sizes."""
+        checked = self.node("EnsureShape", f"{name}/parts_are_of_{self._batch.size}", [text], {"T": dtype})
+        self.nodes[-1].attr["shape"].shape.CopyFrom(tf.TensorShape(shape).as_proto())
+        return checked
 
     def _concatenated(
         self, tensors: Sequence[str], state: Part, dtype: tf.DType, name: str, shape: Sequence[int]
