@@ -329,7 +329,7 @@ def _searched(
     if reference is not None:
         # From the single device: a list schedule that fits is hard to improve, and what it is worth is not learned.
         if spec.uses_start and Role.REFERENCE in methods.find(reference.method).roles:
-            start = reference.placement
+            start = reference.placement.device_of_unit
         if spec.kind == Kind.LEARNED:
             spec, seen = observed(spec, study.evaluations)
     try:
