@@ -16,7 +16,15 @@ from typing import Any
 import numpy as np
 
 from experiments.studies.observed import Point, Seen, best_at, curve_of, observed
-from experiments.studies.study import ONE_ACCELERATOR, VARIANTS, Candidate, Row, Study
+from experiments.studies.study import (
+    DATA_PARALLEL,
+    IN_PARTS,
+    ONE_ACCELERATOR,
+    VARIANTS,
+    Candidate,
+    Row,
+    Study,
+)
 from tf_placer import workloads
 from tf_placer.agents.weights import weights_path
 from tf_placer.base.arguments import InputError
@@ -25,13 +33,18 @@ from tf_placer.base.method_spec import Kind, Role
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import search_simulator
+from tf_placer.graph.item import Item
+from tf_placer.planning.in_parts import InParts
 from tf_placer.problem.bounds import lower_bounds
+from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
 from tf_placer.search.recorder import SearchResult
 from tf_placer.search.round import configured, recorded
 from tf_placer.search.search import search
 from tf_placer.search.shortest import NothingFits
+from tf_placer.transform.split.plans import data_parallel_plan
+from tf_placer.transform.split.split_batch import split_program
 
 OK, OUT_OF_MEMORY, NOT_RUN = Status.OK.name, Status.OUT_OF_MEMORY.name, "NOT_RUN"
 POINTS = 100
@@ -58,6 +71,7 @@ class Cell:
       last_mean_s: the mean of the last ones; nan where none of them ran.
       curve: points as lists, in the order of the fields of ``Point``.
       entropy: pairs of placements tried and nats a decision; empty where the learner does not say.
+      devices: [U] of its best, the device of each unit; empty but where the batch is also put in parts.
     """
 
     status: str
@@ -73,6 +87,7 @@ class Cell:
     last_mean_s: float = math.nan
     curve: list[list[float]] = dataclasses.field(default_factory=list)
     entropy: list[list[float]] = dataclasses.field(default_factory=list)
+    devices: list[int] = dataclasses.field(default_factory=list)
 
     @property
     def points(self) -> list[Point]:
@@ -88,6 +103,24 @@ class Cell:
 
 
 @dataclasses.dataclass(frozen=True)
+class FilledInParts:
+    """A problem whose batch is in parts.
+
+    Attributes:
+      ops, units: of it.
+      bound_s: no placement of it is faster.
+      data_parallel_s: step time where each accelerator computes its part; infinite where it does not fit.
+      stayed_whole: sentences on ops that work on examples and are not in parts.
+    """
+
+    ops: int
+    units: int
+    bound_s: float
+    data_parallel_s: float
+    stayed_whole: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
 class Filled:
     """A problem with its cells.
 
@@ -100,6 +133,7 @@ class Filled:
         where it fits on none of them, nan where there is none.
       reference, reference_s: of a page of curves, what fractions are of: the best single device's step, and where the
         program fits on none, that of the fastest plan that costs nothing; and who made it.
+      in_parts: the same program with its batch in the row's parts; None where it has none.
     """
 
     row: Row
@@ -110,17 +144,24 @@ class Filled:
     one_accelerator_s: float = math.nan
     reference: str = ""
     reference_s: float = math.nan
+    in_parts: FilledInParts | None = None
 
     def times_s(self, name: str) -> tuple[float, ...]:
-        """Step times of a candidate, or of ``ONE_ACCELERATOR``: infinite without memory, nan where not run."""
+        """Step times of a candidate, ``ONE_ACCELERATOR`` or ``DATA_PARALLEL``.
+
+        They are infinite without memory, nan where not run.
+        """
         if name == ONE_ACCELERATOR:
             return (self.one_accelerator_s,)
-        return tuple(cell.runtime_s for cell in self.cells[name])
+        if name == DATA_PARALLEL:
+            return (math.nan if self.in_parts is None else self.in_parts.data_parallel_s,)
+        return tuple(cell.runtime_s for cell in self.cells.get(name, ()))
 
     @property
     def best_known_s(self) -> float:
         """The shortest step in the row, infinite where nothing fits."""
-        times = [t for name in (*self.cells, ONE_ACCELERATOR) for t in self.times_s(name)]
+        names = (*self.cells, ONE_ACCELERATOR, DATA_PARALLEL)
+        times = [t for name in names for t in self.times_s(name)]
         return min((t for t in times if not math.isnan(t)), default=math.inf)
 
 
@@ -147,12 +188,15 @@ def fill(study: Study, folder: pathlib.Path) -> Iterator[Filled]:
 def _filled(study: Study, row: Row, place: str, folder: pathlib.Path) -> Iterator[Filled]:
     """One row; its problem is dropped with it."""
     item, cluster = workloads.build(row.workload), Cluster.preset(row.cluster)
+    problems = {"as_shipped": VARIANTS["as_shipped"](item, cluster)}
+    split = _in_parts(item, problems["as_shipped"], row.parts) if row.parts > 1 else None
+    if split is not None:
+        problems[IN_PARTS] = split.problem
+    for variant in (one.variant for one in study.candidates_of(row)):
+        if variant not in problems:
+            problems[variant] = VARIANTS[variant](item, cluster)
     # Units of another variant are other ones, so is the plan that puts them where the reference does.
-    begun: dict[str, tuple[Problem, SearchResult | None]] = {}
-    for variant in ["as_shipped", *(one.variant for one in study.candidates_of(row))]:
-        if variant not in begun:
-            problem = VARIANTS[variant](item, cluster)
-            begun[variant] = problem, None if study.is_table else _reference(problem)
+    begun = {name: (one, None if study.is_table else _reference(one)) for name, one in problems.items()}
     problem, reference = begun["as_shipped"]
     filled = Filled(row, problem.num_ops, problem.num_units, lower_bounds(problem).best_s, {})
     told = f"{place} {row.name}: {filled.ops} ops in {filled.units} units"
@@ -161,14 +205,53 @@ def _filled(study: Study, row: Row, place: str, folder: pathlib.Path) -> Iterato
     else:
         filled = dataclasses.replace(filled, reference=reference.method, reference_s=reference.runtime_s)
         told += f"; {reference.method} takes {reference.runtime_s:.4f} s"
+    if split is not None:
+        filled = dataclasses.replace(filled, in_parts=_filled_in_parts(split))
+        told += f"; in {row.parts} parts {split.problem.num_ops} in {split.problem.num_units}"
     print(told, flush=True)
     for one in study.candidates_of(row):
+        start = None
+        if split is not None and one.variant == IN_PARTS:
+            start = split.start(_best_placement(study, filled, problem)).device_of_unit
         cells = tuple(
-            _kept_cell(study, row, *begun[one.variant], one, seed, folder)
+            _kept_cell(study, row, *begun[one.variant], one, seed, folder, start)
             for seed in one.seeds_of(study.seeds)
         )
         filled = dataclasses.replace(filled, cells={**filled.cells, one.name: cells})
         yield filled
+
+
+def _in_parts(item: Item, whole: Problem, parts: int) -> InParts:
+    """The program of a row in parts, and its data-parallel plan on the accelerators."""
+    cluster = whole.cluster
+    devices = [d for d, device in enumerate(cluster.devices) if device.type != "CPU"]
+    program = split_program(item, parts)
+    problem = VARIANTS[IN_PARTS](program.item, cluster)
+    return InParts(program, whole, problem, data_parallel_plan(program, problem, devices))
+
+
+def _filled_in_parts(split: InParts) -> FilledInParts:
+    data_parallel_s = split.as_data_parallel().simulated_s
+    return FilledInParts(
+        split.problem.num_ops,
+        split.problem.num_units,
+        lower_bounds(split.problem).best_s,
+        math.inf if data_parallel_s is None else data_parallel_s,
+        split.as_written()["stayed_whole"],
+    )
+
+
+def _best_placement(study: Study, filled: Filled, problem: Problem) -> Placement | None:
+    """The fastest of the whole batch so far."""
+    found = [
+        cell
+        for one in study.candidates
+        if one.variant == "as_shipped"
+        for cell in filled.cells.get(one.name, ())
+        if cell.devices
+    ]
+    best = min(found, key=lambda cell: cell.runtime_s, default=None)
+    return None if best is None else Placement(problem, np.array(best.devices, np.int32))
 
 
 def _one_accelerator_s(problem: Problem) -> float:
@@ -204,18 +287,25 @@ def _kept_cell(
     one: Candidate,
     seed: int,
     folder: pathlib.Path,
+    start: np.ndarray | None = None,
 ) -> Cell:
     """The cell that is on disk if all that makes it is the same, else a new one, which then is."""
     config = one.config(row, problem.num_units)
     made = made_of(problem, one.method, config, seed, study.evaluations, study.cap_s)
     if reference is not None:
         made |= {"begins_at": reference.method, "window": study.window}
+    if row.parts > 1:
+        made |= {"keeps_devices": True}
+    if start is not None:
+        made |= {"begins_at": hashlib.sha256(start.tobytes()).hexdigest()}
     stem = re.sub(r"[^\w.-]+", "_", f"{row.workload}@{row.cluster}@{one.name}@{seed}".replace("@", "--"))
     path = folder / f"{stem}.json"
     known = read_kept(path, made)
     if known is not None:
         return known
-    cell = _searched(study, problem, reference, one.method, config, seed)
+    cell = _searched(study, problem, reference, one.method, config, seed, start)
+    if row.parts == 1 or one.variant != "as_shipped":
+        cell = dataclasses.replace(cell, devices=[])
     # A library can be installed, so what could not run is asked again the next time.
     if cell.status != NOT_RUN:
         keep(path, made, cell)
@@ -231,12 +321,15 @@ def _searched(
     method: str,
     config: dict[str, Any],
     seed: int,
+    start: np.ndarray | None = None,
 ) -> Cell:
-    spec, seen, start = methods.find(method), None, None
+    spec, seen = methods.find(method), None
+    if not spec.uses_start:
+        start = None
     if reference is not None:
         # From the single device: a list schedule that fits is hard to improve, and what it is worth is not learned.
         if spec.uses_start and Role.REFERENCE in methods.find(reference.method).roles:
-            start = reference.placement
+            start = reference.placement.device_of_unit
         if spec.kind == Kind.LEARNED:
             spec, seen = observed(spec, study.evaluations)
     try:
@@ -254,6 +347,7 @@ def _searched(
         evaluations=result.evaluations,
         search_s=result.search_s,
         capped=result.search_s >= study.cap_s,
+        devices=result.placement.device_of_unit.tolist(),
     )
     if reference is None:
         return cell

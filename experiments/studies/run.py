@@ -91,7 +91,7 @@ def compute(study: Study, out: pathlib.Path, command: str) -> int:
         try:
             for filled in fill(study, cells):
                 rows[filled.row.name] = filled
-                if not study.is_table or len(filled.cells) == len(study.candidates):
+                if not study.is_table or len(filled.cells) == len(study.candidates_of(filled.row)):
                     write(study, list(rows.values()), out, command)
         except KeyboardInterrupt:
             print(f"interrupted: what is complete is in {cells}; run it again to go on")

@@ -32,6 +32,9 @@ STUDIES = pathlib.Path(__file__).parent
 TABLES = STUDIES.parent / "tables"
 # Stands among the candidates of a table: everything on the best device that is no CPU.
 ONE_ACCELERATOR = "one_accelerator"
+# Stands there where a row has parts: each accelerator computes its part of the batch.
+DATA_PARALLEL = "data_parallel"
+IN_PARTS = "in_parts"
 _OOM = "OOM"  # in the place of a published time
 _QUICK_SHARE = 10  # of the budget
 
@@ -58,6 +61,7 @@ def colocation_groups(item: Item, cluster: Cluster) -> Problem:
 VARIANTS: dict[str, Callable[[Item, Cluster], Problem]] = {
     "as_shipped": as_shipped,
     "colocation_groups": colocation_groups,
+    IN_PARTS: as_shipped,  # of the program whose batch is in the parts of the row
 }
 
 
@@ -69,6 +73,7 @@ class Row:
       workload: what is placed.
       cluster: preset of the machine.
       quick: the workload that stands for it in a quick study; "" leaves the row out there.
+      parts: of the batch, in the variant ``in_parts``; 1 leaves it whole.
       published: column of the paper -> seconds, infinite where it ran out of memory.
       settings: name of a candidate -> setting -> value, beside its own.
     """
@@ -76,6 +81,7 @@ class Row:
     workload: str
     cluster: str
     quick: str = ""
+    parts: int = 1
     published: Mapping[str, float] = dataclasses.field(default_factory=dict)
     settings: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
 
@@ -95,7 +101,8 @@ class Candidate:
       asks: the question that it answers, the heading that it stands under.
       settings: those that are not as shipped.
       of_units: settings that are as many as the problem has units.
-      variant: of the problem, a name of ``VARIANTS``.
+      variant: of the problem, a name of ``VARIANTS``. With the batch in parts a search begins at data parallel, or at
+        the best placement of the whole batch that candidates before it found, where that is faster.
       only: names of the rows where it is run; all where it is empty.
       once: whether the first seed stands for all; None: where the method draws nothing.
     """
@@ -195,6 +202,11 @@ class Study:
         """Columns of the paper, in the order in which its rows name them."""
         return tuple(dict.fromkeys(column for row in self.rows for column in row.published))
 
+    @property
+    def has_parts(self) -> bool:
+        """True if a row's batch is in parts."""
+        return any(row.parts > 1 for row in self.rows)
+
     def candidates_of(self, row: Row) -> list[Candidate]:
         """Those that are run on a row."""
         return [one for one in self.candidates if not one.only or row.name in one.only]
@@ -214,6 +226,12 @@ class Study:
             for name in one.only:
                 if name not in [row.name for row in self.rows]:
                     raise InputError(f"candidate {one.name!r} is run on {name!r}, which is no row; give one")
+            whole = [row.name for row in self.rows if row.parts == 1 and one in self.candidates_of(row)]
+            if one.variant == IN_PARTS and whole:
+                raise InputError(
+                    f"candidate {one.name!r} is in parts, and {whole[0]!r} has none; give the row 'parts' above 1, or "
+                    "name others in 'only'"
+                )
 
     def thinned(self, num_seeds: int = 0, names: Sequence[str] = ()) -> Study:
         """The same problems and budget with fewer searches.
@@ -358,6 +376,8 @@ def _part(of: type, what: str, table: object) -> Any:
             taken[key] = tuple(list_of(key, value))
         elif key in ("settings", "published"):
             table_of(key, value)
+        elif key == "parts":
+            arguments.whole_number(key, value, least=1)
         else:
             arguments.text(key, value, "give a name")
     return of(**taken)

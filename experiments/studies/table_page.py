@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from experiments.studies.cells import NOT_RUN, OK, OUT_OF_MEMORY, Filled
 from experiments.studies.formats import csv_text, header, is_nan, line, png
-from experiments.studies.study import ONE_ACCELERATOR, Study
+from experiments.studies.study import DATA_PARALLEL, IN_PARTS, ONE_ACCELERATOR, Study
 from tf_placer.base.files import write_atomically
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.report.gpu_fidelity import fidelity_sentences
@@ -25,6 +25,16 @@ _GIB = 2**30
 _MARKERS = "os^vD<>P*hX"
 # Nearer than that, two step times are no order: the papers print two or three digits.
 _CLEAR = 1.02
+_PARTS_COLUMNS = (
+    "row",
+    "parts",
+    "one device s",
+    "data parallel s",
+    "placed whole s",
+    "in parts and placed s",
+    "over the better",
+    "bound in parts s",
+)
 CSV_COLUMNS = (
     "workload",
     "cluster",
@@ -47,7 +57,7 @@ CSV_COLUMNS = (
 
 def write(study: Study, rows: Sequence[Filled], out: pathlib.Path, command: str) -> None:
     """Writes the page, the CSV and the picture of the rows that are complete; prints where the last one differs."""
-    rows = [filled for filled in rows if len(filled.cells) == len(study.candidates)]
+    rows = [filled for filled in rows if len(filled.cells) == len(study.candidates_of(filled.row))]
     if not rows:
         return
     write_atomically(out / f"{study.name}.md", as_markdown(study, rows, command))
@@ -93,6 +103,8 @@ def as_markdown(study: Study, rows: Sequence[Filled], command: str) -> str:
     ]
     if len(rows) < len(study.rows):
         lines += ["", f"Not complete: {len(rows)} of {len(study.rows)} rows are done."]
+    if study.has_parts:
+        lines += ["", "## The batch in parts", "", *_parts_beside_the_whole(study, rows)]
     lines += ["", "## Step time over the best known", "", *_overview(study, rows)]
     for filled in rows:
         lines += ["", f"## {filled.row.name}", "", *_section(study, filled)]
@@ -175,7 +187,34 @@ def seconds(value: float) -> str:
 
 
 def _names(study: Study) -> tuple[str, ...]:
-    return (ONE_ACCELERATOR, *(one.name for one in study.candidates))
+    plain = (ONE_ACCELERATOR, DATA_PARALLEL) if study.has_parts else (ONE_ACCELERATOR,)
+    return (*plain, *(one.name for one in study.candidates))
+
+
+def _parts_beside_the_whole(study: Study, rows: Sequence[Filled]) -> list[str]:
+    """A line for each row: its plans of the whole batch, and the best of them in parts over the better of these."""
+    names = {
+        is_in_parts: [one.name for one in study.candidates if (one.variant == IN_PARTS) == is_in_parts]
+        for is_in_parts in (False, True)
+    }
+    lines = header(*_PARTS_COLUMNS)
+    for filled in rows:
+        if filled.in_parts is None:
+            continue
+        one, data_parallel = mean_s(filled.times_s(ONE_ACCELERATOR)), filled.in_parts.data_parallel_s
+        whole, in_parts = (_best_s(filled, names[is_in_parts]) for is_in_parts in (False, True))
+        better = min(data_parallel, whole)
+        ratio = f"{in_parts / better:.3f}" if math.isfinite(better) and math.isfinite(in_parts) else "-"
+        times = [seconds(value) for value in (one, data_parallel, whole, in_parts)]
+        bound = seconds(filled.in_parts.bound_s)
+        lines.append(line(filled.row.name, str(filled.row.parts), *times, ratio, bound))
+    return lines
+
+
+def _best_s(filled: Filled, names: Sequence[str]) -> float:
+    """Mean step time of the best of some candidates, nan where none was run."""
+    times = [mean_s(filled.times_s(name)) for name in names]
+    return min((t for t in times if not math.isnan(t)), default=math.nan)
 
 
 def _fits(column_of: Mapping[str, str], known: Mapping[str, tuple[float, float]]) -> list[str]:
@@ -229,6 +268,7 @@ def _overview(study: Study, rows: Sequence[Filled]) -> list[str]:
 def _section(study: Study, filled: Filled) -> list[str]:
     lines = [
         f"{filled.ops} ops in {filled.units} units; no placement is faster than {seconds(filled.bound_s)} s.",
+        *_told_of_parts(filled),
         "",
         *(f"- {column}: `{_told(own)}`" for column, own in filled.row.settings.items()),
         *([""] if filled.row.settings else []),
@@ -251,6 +291,20 @@ def _section(study: Study, filled: Filled) -> list[str]:
     for column in _only_in_the_paper(study, filled):
         lines.append(line("", "", "", "", "", "", f"{column}: {seconds(filled.row.published[column])}"))
     return [*lines, *_marks(filled), *_order(study, filled)]
+
+
+def _told_of_parts(filled: Filled) -> list[str]:
+    found = filled.in_parts
+    if found is None:
+        return []
+    stays = [f"- {sentence}" for sentence in found.stayed_whole] or [
+        "- All that works on examples is in parts."
+    ]
+    told = (
+        f"In {filled.row.parts} parts: {found.ops} ops in {found.units} units; none is faster than "
+        f"{seconds(found.bound_s)} s."
+    )
+    return ["", told, "", *stays]
 
 
 def _marks(filled: Filled) -> list[str]:
@@ -281,6 +335,12 @@ def _record(study: Study, filled: Filled, name: str) -> dict[str, Any]:
     fit = [t for t in times if math.isfinite(t)]
     cells = filled.cells.get(name, ())
     column = study.published_as.get(name, "")
+    variants = {one.name: one.variant for one in study.candidates}
+    is_in_parts = (
+        filled.in_parts is not None
+        and variants.get(name, IN_PARTS if name == DATA_PARALLEL else "") == IN_PARTS
+    )
+    bound_s = filled.in_parts.bound_s if filled.in_parts is not None and is_in_parts else filled.bound_s
     mean = mean_s(times)
     return {
         "workload": filled.row.workload,
@@ -292,7 +352,7 @@ def _record(study: Study, filled: Filled, name: str) -> dict[str, Any]:
         "spread_s": statistics.stdev(fit) if len(fit) > 1 else math.nan,
         "best_s": min(fit, default=math.nan),
         "of_best_known": mean / filled.best_known_s if fit else math.nan,
-        "lower_bound_s": filled.bound_s,
+        "lower_bound_s": bound_s,
         "peak_bytes": max((cell.peak_bytes for cell in cells), default=0) or math.nan,
         "evaluations": max((cell.evaluations for cell in cells), default=0) or math.nan,
         "capped": any(cell.capped for cell in cells),

@@ -7,6 +7,7 @@ import math
 import pytest
 
 from experiments.studies import cells as cells_module
+from experiments.studies import table_page
 from experiments.studies.cells import NOT_RUN, OUT_OF_MEMORY, Cell, Filled, fill, keep, made_of, read_kept
 from experiments.studies.study import Candidate, Row
 from tests.experiments.studies.by_hand import PAPER, STUDY
@@ -101,6 +102,33 @@ def test_a_cell_is_what_search_finds_and_is_searched_once(table, searched, tmp_p
     assert first[0].bound_s <= first[0].best_known_s <= first[0].one_accelerator_s
     assert repr(list(rows_of(table, tmp_path))) == repr(first)
     assert len(searched) == 6
+
+
+def test_parts_are_searched_from_data_parallel_or_the_best_whole_plan(table, searched, tmp_path):
+    in_parts = Candidate("parts", "local_search", variant="in_parts")
+    rows = (Row("dense_small", "k40x2", parts=2),)
+    split = dataclasses.replace(table, rows=rows, candidates=(*table.candidates, in_parts), evaluations=1)
+    (filled,) = rows_of(split, tmp_path)
+    found = filled.in_parts
+    assert found.ops > filled.ops and found.bound_s <= found.data_parallel_s
+    assert filled.times_s("data_parallel") == (found.data_parallel_s,)
+    # One plan is tried, the start.
+    assert filled.cells["parts"][0].runtime_s <= found.data_parallel_s
+    assert filled.best_known_s <= found.data_parallel_s
+    assert filled.cells["random"][0].devices and not filled.cells["parts"][0].devices
+    assert repr(list(rows_of(split, tmp_path))) == repr([filled])
+    whole = next(iter(rows_of(table, tmp_path / "..")))
+    assert whole.in_parts is None and not whole.cells["random"][0].devices
+
+
+def test_a_table_is_complete_where_a_candidate_is_left_out_of_a_row(table, tmp_path):
+    only = dataclasses.replace(table.candidates[1], only=("branches_small on k40x2",))
+    some = dataclasses.replace(table, candidates=(table.candidates[0], only))
+    *_, last = fill(some, tmp_path)
+    first = next(fill(some, tmp_path))
+    table_page.write(some, [first, last], tmp_path, "the command")
+    assert "Not complete" not in (tmp_path / "try.md").read_text()
+    assert "| random | - |" in (tmp_path / "try.md").read_text()
 
 
 def test_another_budget_or_a_damaged_file_is_searched_anew(table, searched, tmp_path):

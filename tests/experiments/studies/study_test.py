@@ -228,12 +228,36 @@ def test_a_mistake_in_a_table_is_one_line_that_names_file_and_word(old, new, tol
     assert len(message.splitlines()) == 1 and ";" in message
 
 
+IN_PARTS = """
+[[candidate]]
+name = "parts"
+method = "random"
+variant = "in_parts"
+only = ["resnet50 on p100x2"]
+"""
+
+
+def test_a_row_can_have_its_batch_in_parts(tmp_path):
+    text = TABLE.replace('cluster = "p100x2"', 'cluster = "p100x2"\nparts = 2') + IN_PARTS
+    study = read(tmp_path, text)
+    assert [row.parts for row in study.rows] == [1, 2] and study.has_parts
+    assert not read(tmp_path, TABLE).has_parts
+    # Where a row is whole nothing is searched in parts.
+    for wrong, told in (
+        ("parts = 0", "parts is 0"),
+        ("parts = true", "parts is True"),
+        ("", "give the row 'parts'"),
+    ):
+        with pytest.raises(InputError, match=told):
+            read(tmp_path, text.replace("parts = 2", wrong))
+
+
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(InputError, match="No such file"):
         read_study(tmp_path / "study.toml")
 
 
-UNPUBLISHED = ("go_generalization", "plain_search")
+UNPUBLISHED = ("go_generalization", "plain_search", "split")
 
 
 def test_every_table_has_something_quick_and_that_of_a_paper_its_numbers():
@@ -246,6 +270,7 @@ def test_every_table_has_something_quick_and_that_of_a_paper_its_numbers():
         "mars_2021",
         "placeto_2019",
         "plain_search",
+        "split",
     ]
     for path in files:
         study = read_study(path)  # which also knows the names

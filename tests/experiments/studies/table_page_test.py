@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from experiments.studies.cells import Cell
+from experiments.studies.cells import Cell, FilledInParts
 from experiments.studies.study import Candidate
 from experiments.studies.table_page import as_csv, as_markdown, differences, draw, mean_s, seconds
 from tests.experiments.studies.by_hand import PAPER, PAPER_FILLED
@@ -55,6 +55,28 @@ def test_a_column_that_is_a_method_with_settings_says_so():
     assert "- local_search: `memetic` with `chains=1 levels=2`" in lines(
         dataclasses.replace(PAPER, candidates=candidates)
     )
+
+
+def test_a_row_in_parts_is_told_beside_the_better_of_its_plans_of_the_whole():
+    row = dataclasses.replace(PAPER.rows[0], parts=2)
+    filled = dataclasses.replace(
+        PAPER_FILLED,
+        row=row,
+        cells={**PAPER_FILLED.cells, "parts": (Cell("OK", 1.2),)},
+        in_parts=FilledInParts(20, 9, 0.75, 1.5, ("1 Where stay whole",)),
+    )
+    candidates = (*PAPER.candidates, Candidate("parts", "auto", variant="in_parts"))
+    study = dataclasses.replace(PAPER, rows=(row,), candidates=candidates)
+    page = as_markdown(study, [filled], "the command").splitlines()
+    # 1.2 over 1.5; local_search placed the whole in 2.
+    assert "| dense_small on k40x2 | 2 | 2.5 | 1.5 | 2 | 1.2 | 0.800 | 0.75 |" in page
+    assert "In 2 parts: 20 ops in 9 units; none is faster than 0.75 s." in page
+    assert "- 1 Where stay whole" in page
+    bounds = {
+        row["method"]: row["lower_bound_s"] for row in csv.DictReader(io.StringIO(as_csv(study, [filled])))
+    }
+    assert (bounds["parts"], bounds["data_parallel"], bounds["random"]) == ("0.75", "0.75", "1.0")
+    assert "## The batch in parts" not in lines()
 
 
 def test_the_csv_has_a_line_for_each_method_and_each_column_that_is_the_papers_alone():
