@@ -458,7 +458,6 @@ _KEPT_TIMES = {
     "single_predicted_s": (SINGLE, "simulated_s"),
     "measured_s": (PLAN, "measured_s"),
     "single_measured_s": (SINGLE, "measured_s"),
-    "data_parallel_s": (DATA_PARALLEL, "measured_s"),
     "split_s": (SPLIT, "measured_s"),
     "raced_s": (RACED, "measured_s"),
     "unplaced_s": (UNPLACED, "measured_s"),

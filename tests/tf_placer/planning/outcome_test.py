@@ -23,6 +23,7 @@ KEPT = {
     "single_predicted_s": 0.5,
     "measured_s": 0.35,
     "single_measured_s": 0.45,
+    "split_s": 0.4,
     "raced_s": 0.2,
     "unplaced_s": 0.1,
     "placed_call_s": None,
@@ -33,6 +34,10 @@ KEPT = {
     "why": "clearly faster",
     "beside_unplaced": "not clearly faster",
     "searched": (("auto", 5.0, 3.0),),
+    "parts": 2,
+    "stayed_whole": ("1 Unique stays whole",),
+    "batch_statistics": "part",
+    "why_not_split": "The batch is not split: it has no examples.",
     "progress": [("auto, search 1", [0.5], [0.3])],
     "correction": {"compute": 2.0, "alone": 1.0, "ends": 1.0, "per_byte": 1.0, "join": 1.0},
 }
