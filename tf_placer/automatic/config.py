@@ -176,7 +176,6 @@ def _task_of(name: str) -> tuple[str, int]:
 
 
 VARIABLES = ("move", "stay")
-AUTO = "auto"
 _LIMIT = "memory_limit"
 _GIVE_PINS = 'give {"encoder/.*": "/device:CPU:0"}, ops -> device'
 
@@ -274,7 +273,7 @@ class AutoPlaceConfig:
     @property
     def tries_parts(self) -> bool:
         """True if the batch is also put in a part for each device."""
-        return isinstance(self.parts, str) and self.parts == AUTO
+        return isinstance(self.parts, str) and self.parts == transform.AUTO
 
     @property
     def num_parts(self) -> int:

@@ -22,7 +22,7 @@ from tf_placer.base.files import user_cache_folder
 from tf_placer.base.method_spec import Role
 from tf_placer.base.quantities import milliseconds, percentage
 from tf_placer.calibration.build_problem import Cache, awaited_s, build_problem
-from tf_placer.cluster.cluster import Cluster
+from tf_placer.cluster.cluster import Cluster, fullest_share
 from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator, UnplacedFailed
 from tf_placer.graph.item import Item
 from tf_placer.planning.in_parts import InParts, about_parts, in_parts
@@ -377,7 +377,7 @@ class _FirstCall(Road):
             peak_bytes = np.array(
                 [[given.peak_bytes[device.name] for device in self.problem.cluster.devices]]
             )
-            share = float(self.problem.cluster.fullest_share(peak_bytes)[0])
+            share = float(fullest_share(self.problem.cluster, peak_bytes)[0])
             if (
                 share < found.share
                 and given.runtime_s <= (1 + self._config.slow_down) * found.fastest.runtime_s

@@ -249,11 +249,6 @@ class Cluster:
         gpus = np.array([device.type == "GPU" for device in self.devices])
         return gpus if gpus.any() else np.ones(len(gpus), bool)
 
-    def fullest_share(self, peak_bytes: np.ndarray) -> np.ndarray:
-        """[B] of the peaks [B, D], the share of its memory that the fullest accelerator takes."""
-        counted = self.accelerators()
-        return (peak_bytes[:, counted] / self.capacity_bytes()[counted]).max(axis=1)
-
     def with_memory_limit(self, limits: Mapping[str, int | str]) -> Cluster:
         """The same devices, some with less memory: for what else needs it.
 
@@ -470,3 +465,9 @@ def local_cores(text: str, said: str) -> int | None:
         return check_cores(int(cores))
     except (InputError, ValueError) as error:  # ValueError: a number of thousands of digits
         raise InputError(f"{said}: {error}") from None
+
+
+def fullest_share(cluster: Cluster, peak_bytes: np.ndarray) -> np.ndarray:
+    """[B] of the peaks [B, D], the share of its memory that the fullest accelerator takes."""
+    counted = cluster.accelerators()
+    return (peak_bytes[:, counted] / cluster.capacity_bytes()[counted]).max(axis=1)

@@ -34,7 +34,6 @@ FASTEST, METHOD = "fastest", "method"
 WRITE = (FASTEST, METHOD)
 OP, LAYER = "op", "layer"
 BY = (OP, LAYER)
-AUTO = "auto"
 
 
 def check_together(

@@ -17,11 +17,11 @@ from tf_placer.base.arguments import MAX_SEED, InputError, nearest
 from tf_placer.base.files import user_cache_folder
 from tf_placer.base.quantities import size
 from tf_placer.calibration.costs import COSTS
-from tf_placer.command_line.check_flags import AUTO, BY, FASTEST, OP, WRITE, cluster_names
+from tf_placer.command_line.check_flags import BY, FASTEST, OP, WRITE, cluster_names
 from tf_placer.command_line.completion import SHELLS, FlagWords
 from tf_placer.search import known
 from tf_placer.search.known import BUDGETS, OBJECTIVES, SLOW_DOWN, TIME, WHOLE
-from tf_placer.transform import BATCH_STATISTICS
+from tf_placer.transform import AUTO, BATCH_STATISTICS
 
 # The user's cache: contents, size, clearing.
 

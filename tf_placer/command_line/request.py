@@ -18,7 +18,6 @@ from tf_placer.base.method_spec import Role
 from tf_placer.base.op_libraries import load_op_libraries
 from tf_placer.cluster.cluster import Cluster, choose_cluster, limited, limits_of_texts
 from tf_placer.command_line.check_flags import (
-    AUTO,
     BY,
     FASTEST,
     NEEDS_A_PROGRAM,
@@ -35,6 +34,7 @@ from tf_placer.problem.pins import Pin
 from tf_placer.problem.placement import PlanFile
 from tf_placer.search import methods
 from tf_placer.search.known import BUDGETS, WHOLE, Budget, Objective
+from tf_placer.transform import AUTO
 from tf_placer.workers.fork_server import are_workers_open, loopback_library
 
 

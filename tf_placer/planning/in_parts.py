@@ -203,7 +203,12 @@ def in_parts(road: Road, batch_statistics: str, costs: str | None = None) -> InP
     try:
         return InParts.of(road, batch_statistics, costs)
     except (InputError, WorkerDied, DeadlineExceeded) as error:
-        return str(error)
+        return _clause(error)
+
+
+def _clause(error: Exception) -> str:
+    """What an error says, without the remedy behind it: nothing was asked for that needs one."""
+    return str(error).partition(";")[0]
 
 
 def with_splitting(outcome: Outcome, item: Item | None, split: InParts | None = None) -> Outcome:
@@ -230,7 +235,7 @@ def with_splitting(outcome: Outcome, item: Item | None, split: InParts | None = 
         else:
             is_told = False
     except InputError as error:
-        return dataclasses.replace(outcome, why_not_split=f"The batch cannot be split: {error}.")
+        return dataclasses.replace(outcome, why_not_split=f"The batch cannot be split: {_clause(error)}.")
     if strategy.problem.fingerprint == split.problem.fingerprint:
         strategy = split
     rows = [strategy.as_data_parallel(STRATEGY)]

@@ -113,7 +113,7 @@ def _largest_holders(problem: Problem, units: np.ndarray) -> str:
 
 
 def least_share(problem: Problem, within_s: float = math.inf) -> float:
-    """Lower bound on ``Cluster.fullest_share`` of any placement whose step takes at most ``within_s`` seconds.
+    """Lower bound on ``fullest_share`` of any placement whose step takes at most ``within_s`` seconds.
 
     The larger of two bounds. Of each unit: somewhere it is, with what one of its ops reads and writes while it runs.
     Of all together: what stays with them is on accelerators, but for what the other devices have memory for, and time

@@ -21,6 +21,7 @@ from tf_placer.base.arguments import MAX_SEED, InputError
 from tf_placer.base.eager import eagerly
 from tf_placer.base.files import reserved
 from tf_placer.base.method_spec import Kind, MethodSpec, Role
+from tf_placer.cluster.cluster import fullest_share
 from tf_placer.evaluation.journal import JournaledEvaluator
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import Evaluator, SimulatedEvaluator, search_simulator
@@ -465,7 +466,7 @@ class _Lowering:
         assert measured.peak_bytes is not None  # simulated
         self.evaluations += len(rows) if counts else 0
         in_time = (measured.status == Status.OK) & ~(measured.runtime_s > self._limit_s)
-        shares = np.where(in_time, self._problem.cluster.fullest_share(measured.peak_bytes), np.inf)
+        shares = np.where(in_time, fullest_share(self._problem.cluster, measured.peak_bytes), np.inf)
         row = int(np.lexsort((measured.runtime_s, shares))[0])
         if in_time[row] and (shares[row], measured.runtime_s[row]) < (self._share, self._runtime_s):
             self._best, self._share = np.array(rows[row]), float(shares[row])

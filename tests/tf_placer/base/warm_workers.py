@@ -30,10 +30,14 @@ class WarmWorkers:
         return Lent(self._pairs[inter_op_threads])
 
     def evaluator(
-        self, item: Item, problem: Problem, config: RuntimeConfig = RuntimeConfig()
+        self,
+        item: Item,
+        problem: Problem,
+        config: RuntimeConfig = RuntimeConfig(),
+        as_it_is: Item | None = None,
     ) -> RuntimeEvaluator:
         """An evaluator on the pair; to close it leaves the pair running."""
-        evaluator = RuntimeEvaluator(item, problem, config)
+        evaluator = RuntimeEvaluator(item, problem, config, as_it_is)
         evaluator._workers = self.lend(problem.cluster, config.inter_op_threads)
         return evaluator
 

@@ -8,6 +8,7 @@ import pytest
 import tf_placer
 from tests.tf_placer.problem.small_problems import problem_of, small_cluster
 from tf_placer.base.arguments import InputError
+from tf_placer.cluster.cluster import fullest_share
 from tf_placer.problem.memory_bounds import least_share
 
 
@@ -71,7 +72,7 @@ def test_the_bound_is_below_every_plan_in_time():
         )
         every = np.array(np.meshgrid(*[range(3)] * 5)).reshape(5, -1).T.astype(np.int32)  # 3^5 plans
         measured = tf_placer.SimulatedEvaluator(problem).evaluate(every)
-        shares = cluster.fullest_share(measured.peak_bytes)
+        shares = fullest_share(cluster, measured.peak_bytes)
         for limit_s in np.quantile(measured.runtime_s, [0.0, 0.2, 1.0]):
             in_time = measured.runtime_s <= limit_s
             assert least_share(problem, float(limit_s)) <= shares[in_time].min() + 1e-12
