@@ -86,14 +86,14 @@ def page(
 - Date: {time.strftime("%Y-%m-%d")}
 
 {programs} random training steps of 2 to 8 examples are split into 2 to 4 parts, which divide the batch or do not,
-with the batch on the first or the second axis. Both graphs run in float64. {wrong} outputs, variables or orders are
-wrong; the largest difference is {largest:.1e} of the largest number of its tensor ({RELATIVE:.0e} is allowed).
+with the batch on the first or the second axis. Both graphs run in float64. Of these and the workloads below, {wrong}
+outputs, variables or orders are wrong; the largest difference of these is {largest:.1e} of the largest number of its tensor ({RELATIVE:.0e} is allowed).
 {len(split_types())} op types have a rule. Op types that work on examples and stay whole in these steps, with how often:
 {types}.
 
 The small twin of each workload, in two parts. Split is the share of the time of ops that work on examples (analytic,
-P100). Where a gradient is zero but for rounding, Adam divides that rounding by about itself: so the bias of keys
-in the attention of `transformer_small` differs most.
+P100). A variable differs most where its gradient is zero but for rounding: the bias of keys in attention (Adam divides
+that rounding by about itself), and a bias before batch normalization.
 
 | workload | ops | ops, split | split | largest difference | stays whole |
 |---|---|---|---|---|---|
