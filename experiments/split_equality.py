@@ -87,7 +87,8 @@ def page(
 
 {programs} random training steps of 2 to 8 examples are split into 2 to 4 parts, which divide the batch or do not,
 with the batch on the first or the second axis. Both graphs run in float64. Of these and the workloads below, {wrong}
-outputs, variables or orders are wrong; the largest difference of these is {largest:.1e} of the largest number of its tensor ({RELATIVE:.0e} is allowed).
+outputs, variables or orders are wrong; the largest difference of these is {largest:.1e} of the largest number of its
+tensor ({RELATIVE:.0e} is allowed).
 {len(split_types())} op types have a rule. Op types that work on examples and stay whole in these steps, with how often:
 {types}.
 
