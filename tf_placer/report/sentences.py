@@ -346,16 +346,9 @@ def split_batch_sentences(outcome: Outcome) -> list[str]:
     """Sentences on plans with the batch in parts that are not written, or on why there is none."""
     told = {one.name: one for one in outcome.instead}
     found = [outcome.why_not_split] if outcome.why_not_split else []
-    if DATA_PARALLEL in told:
-        found.append(_instead(outcome, told[DATA_PARALLEL]))
-    else:
-        split, written = outcome.best_split, outcome.written
-        if (
-            split is not None
-            and written is not split
-            and split.step_s is not None
-            and written.step_s is not None
-        ):
+    split, written = outcome.best_split, outcome.written
+    if split is not None:
+        if written is not split and split.step_s is not None and written.step_s is not None:
             more = excess(split.step_s, written.step_s)
             compared = (
                 f"{percentage(more)} more" if more >= 0 else f"{percentage(-more)} less, within the noise"
@@ -363,6 +356,8 @@ def split_batch_sentences(outcome: Outcome) -> list[str]:
             found.append(
                 f"With the batch in parts the best plan found takes {milliseconds(split.step_s)}, {compared}."
             )
+    elif DATA_PARALLEL in told:
+        found.append(_instead(outcome, told[DATA_PARALLEL]))
     if STRATEGY in told:
         found += _of_strategy(outcome, told[STRATEGY])
     return found
