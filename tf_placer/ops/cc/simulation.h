@@ -21,13 +21,13 @@ namespace tf_placer {
 // What is due next on a device or channel ("slot"): the time, and behind it in kSlotBits the slot, so
 // that the least key says when and where at once. The keys are the leaves of a tournament: node i holds
 // the lesser of nodes 2i and 2i + 1, so node 1 is what happens next.
-constexpr int kSlotBits = 13;
+constexpr int kSlotBits = 12;
 constexpr uint64_t kNever = UINT64_MAX;
 
 // Of a step that was not simulated to its end.
 constexpr int64_t kStopped = INT64_MAX;
 
-static_assert(kMaxDevices * kMaxDevices < 1 << kSlotBits, "devices, channels and all hand-overs need a slot each");
+static_assert(kMaxDevices * kMaxDevices <= 1 << kSlotBits, "every device and channel needs a slot");
 
 // Which of a device's ready ops comes first: the one that is ready first, or the one that the problem's
 // priorities say, or a placement's own priorities and then the problem's.
@@ -69,7 +69,6 @@ class Simulation {
       : num_devices_(plan.num_devices),
         num_ops_(plan.num_ops),
         num_leaves_(workspace->due.size() / 2),
-        hand_over_slot_(plan.num_devices + plan.num_channels),
         ops_(plan.ops.data()),
         tensors_(plan.tensors.data()),
         consumers_(plan.consumers.data()),
@@ -93,7 +92,6 @@ class Simulation {
         uses_(workspace->uses.get()),
         transfers_(workspace->transfers.get()),
         fresh_(workspace->fresh.get()),
-        hand_overs_(workspace->hand_overs.get()),
         arrived_ns_(kFeeding && plan.has_dispatch ? workspace->arrived_ns.get() : nullptr),
         free_ready_(workspace->ready.get() + int64_t{plan.num_devices} * plan.max_ready),
         ready_end_(workspace->ready_end.data()),
@@ -104,7 +102,9 @@ class Simulation {
         peak_bytes_(outputs.peak_bytes),
         start_ns_(outputs.start_ns),
         end_ns_(outputs.end_ns),
-        legs_(outputs.legs) {
+        legs_(outputs.legs),
+        hand_over_(workspace->hand_overs.get()),
+        hand_overs_end_(hand_over_) {
     Running* running = workspace->running.get();
     for (int d = 0; d < num_devices_; ++d) {
       const int64_t row = int64_t{d} * plan.max_ready;
@@ -155,19 +155,27 @@ class Simulation {
     while (true) {
       QueueTransfers();
       // A transfer can take no time at all; the ops it makes ready belong to this moment too.
-      if (due_[1] >= after_now_) {
+      if (Due() >= after_now_) {
         StartOps();
         if (kBounded && over_) return kStopped;
-        if (due_[1] == kNever) return now_ns_ + joining_ns_;
-        now_ns_ = due_[1] >> kSlotBits;
+        const uint64_t due = Due();
+        if (due == kNever) return now_ns_ + joining_ns_;
+        now_ns_ = due >> kSlotBits;
         after_now_ = static_cast<uint64_t>(now_ns_ + 1) << kSlotBits;
       }
-      do {
+      while (due_[1] < after_now_) {
         EndSlot(due_[1] & ((1 << kSlotBits) - 1));
         EndFreeOps();
-      } while (due_[1] < after_now_);
+      }
+      if (kFeeding && hand_over_due_ < after_now_) {
+        EndHandOvers();
+        EndFreeOps();
+      }
     }
   }
+
+  // When something happens next; behind it in kSlotBits what, if it is no hand-over.
+  TF_PLACER_INLINE uint64_t Due() const { return kFeeding ? std::min(due_[1], hand_over_due_) : due_[1]; }
 
   TF_PLACER_INLINE int32_t D() const { return kDevices > 0 ? kDevices : num_devices_; }
 
@@ -429,10 +437,8 @@ class Simulation {
   TF_PLACER_INLINE void EndSlot(int32_t slot) {
     if (slot < D()) {
       EndComputation(slot);
-    } else if (!kFeeding || slot < hand_over_slot_) {
-      EndTransfer(slot);
     } else {
-      EndHandOver();
+      EndTransfer(slot);
     }
   }
 
@@ -482,21 +488,20 @@ class Simulation {
     }
   }
 
+  // Nearly always behind all others, as most links take the same time for it.
   TF_PLACER_INLINE void StartHandOver(int32_t transfer, int64_t takes_ns) {
-    hand_overs_[num_hand_overs_++] = {now_ns_ + takes_ns, transfer};
-    std::push_heap(hand_overs_, hand_overs_ + num_hand_overs_, std::greater<HandOver>());
-    SetDue(hand_over_slot_, hand_overs_[0].due_ns);
+    const int64_t due_ns = now_ns_ + takes_ns;
+    HandOver* place = hand_overs_end_++;
+    for (; place != hand_over_ && place[-1].due_ns > due_ns; --place) *place = place[-1];
+    *place = {due_ns, transfer};
+    hand_over_due_ = static_cast<uint64_t>(hand_over_->due_ns) << kSlotBits;
   }
 
-  TF_PLACER_INLINE void EndHandOver() {
-    std::pop_heap(hand_overs_, hand_overs_ + num_hand_overs_, std::greater<HandOver>());
-    const Transfer& transfer = transfers_[hand_overs_[--num_hand_overs_].transfer];
-    if (num_hand_overs_ > 0) {
-      SetDue(hand_over_slot_, hand_overs_[0].due_ns);
-    } else {
-      SetKey(hand_over_slot_, kNever);
-    }
-    Receive(transfer);
+  TF_PLACER_INLINE void EndHandOvers() {
+    do {
+      Receive(transfers_[hand_over_++->transfer]);
+    } while (hand_over_ != hand_overs_end_ && hand_over_->due_ns == now_ns_);
+    hand_over_due_ = hand_over_ == hand_overs_end_ ? kNever : static_cast<uint64_t>(hand_over_->due_ns) << kSlotBits;
   }
 
   TF_PLACER_INLINE void Receive(const Transfer& transfer) {
@@ -646,7 +651,7 @@ class Simulation {
     SetDue(d, device.running[device.num_running - 1].end_ns);
   }
 
-  const int32_t num_devices_, num_ops_, num_leaves_, hand_over_slot_;
+  const int32_t num_devices_, num_ops_, num_leaves_;
   const SimulationPlan::Op* const ops_;
   const SimulationPlan::Tensor* const tensors_;
   const int32_t* const consumers_;
@@ -670,7 +675,6 @@ class Simulation {
   int32_t* const uses_;
   Transfer* const transfers_;
   uint64_t* const fresh_;
-  HandOver* const hand_overs_;
   int64_t* const arrived_ns_;  // nullptr where nothing has to be dispatched
   int32_t* const free_ready_;
   int32_t** const ready_end_;
@@ -682,13 +686,16 @@ class Simulation {
   int64_t* const start_ns_;
   int64_t* const end_ns_;
   const Legs legs_;
+  HandOver* hand_over_;  // the next one
+  HandOver* hand_overs_end_;
+  uint64_t hand_over_due_ = kNever;  // its key, which comes behind all that is due at the same time
   int64_t now_ns_ = 0;
   int64_t joining_ns_ = 0;
   uint64_t after_now_ = uint64_t{1} << kSlotBits;  // the first key of the next nanosecond
   int64_t num_fresh_ = 0;
   bool fresh_sorted_ = true;
   uint64_t touched_ = 0;  // devices where an op may start
-  int32_t num_transfers_ = 0, num_hand_overs_ = 0;
+  int32_t num_transfers_ = 0;
   int64_t limit_ns_ = 0;
   const int64_t* capacity_bytes_ = nullptr;
   bool over_ = false;

@@ -13,7 +13,7 @@ std::unique_ptr<T[]> Uninitialized(int64_t size) {
 
 int NumLeaves(const SimulationPlan& plan) {
   int leaves = 1;
-  while (leaves < plan.num_devices + plan.num_channels + plan.has_hand_over) leaves *= 2;
+  while (leaves < plan.num_devices + plan.num_channels) leaves *= 2;
   return leaves;
 }
 

@@ -48,8 +48,6 @@ struct Ready {
 struct HandOver {
   int64_t due_ns;
   int32_t transfer;
-
-  bool operator>(const HandOver& other) const { return due_ns > other.due_ns; }
 };
 
 // When ops start and end, of a simulation with a limit; [M] each, or empty where nobody asks.
@@ -89,7 +87,7 @@ struct Workspace {
                                     // device, then its size or ~alias
   std::unique_ptr<Transfer[]> transfers;
   std::unique_ptr<uint64_t[]> fresh;  // transfers handed over at the present time, not yet queued
-  std::unique_ptr<HandOver[]> hand_overs;  // a heap
+  std::unique_ptr<HandOver[]> hand_overs;  // in the order in which they are due
   std::unique_ptr<int64_t[]> arrived_ns;   // [N] when what an op had from another device came last; with dispatch
   std::unique_ptr<int32_t[]> ready;   // [D + 1, max_ready], the last row for ops that are free
   std::vector<int32_t*> ready_end;    // [D + 1]
@@ -100,7 +98,7 @@ struct Workspace {
   std::vector<int64_t> bytes;  // [D] in use now
   std::vector<TransferList> channels;
   std::vector<int64_t> peak_bytes;  // [D] where nobody asks for it
-  std::vector<uint64_t> due;  // the tournament; as leaves the devices, the channels, all hand-overs, then padding
+  std::vector<uint64_t> due;  // the tournament; as leaves the devices, the channels, then padding
   Spans spans;
 };
 
