@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.tf_placer.problem.small_problems import without_overheads
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.problem.multi_branch import multi_branch_bound_s, multi_branch_problem
 from tf_placer.search.search import search
@@ -15,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("seed", range(3))
 def test_hdp_finds_the_optimum(seed):
-    problem = multi_branch_problem(Cluster.preset("k40x2"))
+    problem = multi_branch_problem(without_overheads(Cluster.preset("k40x2")))
     # From one device: a list schedule is the optimum here, and nothing could be learned from it.
     start = problem.everything_on(0)
     result = search(problem, "hdp", budget_evaluations=1 + EVALUATIONS, seed=seed, start=start)
