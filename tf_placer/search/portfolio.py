@@ -88,7 +88,7 @@ class Portfolio:
         """The rounds, from where the search was interrupted on."""
         self._context.checkpoint.track_state(self)
         if not self._context.rounds:
-            first = evaluated(self._context, self._context.start[np.newaxis])
+            first = evaluated(self._context, self._context.begins)
             yield self._noted(first, self._context.start_by)
         yield from self._open()
         yield from self._construct()
@@ -226,7 +226,7 @@ class _Arm:
     def next_round(self, context: Context) -> Round | None:
         """Its next round; None when it makes no more."""
         if self._rounds is None:
-            given = context.given if self._start is None else self._start
+            given = context.given if self._start is None else self._start[np.newaxis]
             # Of a checkpoint an improving method uses nothing but ``track_state``.
             keeper = cast(Checkpoint, self)
             own = dataclasses.replace(context, given=given, rounds=self._made, checkpoint=keeper)
