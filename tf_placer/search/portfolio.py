@@ -55,7 +55,8 @@ class Portfolio:
     than what was constructed and gains late, and more as long as that gains much. After that they take turns. A turn
     goes to the arm whose last one gained most, the first arm where nobody gains; another one that gained nothing is
     asked again after a while that grows each time. Gains are shares of the step time of the best plan so far, of
-    whatever arm; an arm that fell behind begins anew from that plan.
+    whatever arm; an arm that fell behind begins anew from that plan. Where several starts are given an arm first begins
+    at those.
 
     With a budget of evaluations nothing here depends on the clock. ``state`` and ``restore`` are a planner's.
     """
@@ -161,7 +162,9 @@ class Portfolio:
             self._turn = max(going, key=lambda i: (self._arms[i].gain, -i))
         arm = self._arms[self._turn]
         fell_behind = _share(arm.best_s, self._best_s) > self._config.behind
-        if self._best is not None and arm.spec.uses_start and fell_behind:
+        given = self._context.given
+        has_several = arm.best_s == math.inf and given is not None and len(given) > 1
+        if self._best is not None and arm.spec.uses_start and fell_behind and not has_several:
             arm.begin(self._best)
         self._turns += 1
         self._until = self._lead_until(used) if self._leads else used + 1 / self._config.slices
