@@ -212,7 +212,8 @@ def _filled(study: Study, row: Row, place: str, folder: pathlib.Path) -> Iterato
     for one in study.candidates_of(row):
         start = None
         if split is not None and one.variant == IN_PARTS:
-            start = split.start(_best_placement(study, filled, problem)).device_of_unit
+            starts = split.starts(_best_placement(study, filled, problem))
+            start = np.stack([one.device_of_unit for one in starts])
         cells = tuple(
             _kept_cell(study, row, *begun[one.variant], one, seed, folder, start)
             for seed in one.seeds_of(study.seeds)

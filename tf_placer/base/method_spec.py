@@ -107,10 +107,10 @@ class MethodSpec:
       default: its settings where none are given, so that a variant is a row; None is ``config()``.
       ignores: what it does not look at, in a few words each.
       roles: what it is to the others.
-      uses_start: begins at a plan, the one it is given or the best that costs nothing, and tries that first.
+      uses_start: begins at plans, those it is given or the best that costs nothing, and tries them first.
       goes_on: uses up whatever budget it has; the others make a few plans and are done.
       build_inside: of an improving method that can search inside the simulator:
-        ``(problem, config, start [U], seed, simulator) -> Inside``; None for the others.
+        ``(problem, config, starts [K, U], seed, simulator) -> Inside``; None for the others.
       versions: of what it keeps in a checkpoint, by name; others are refused.
       student: of a method whose policy can be taught on many problems beforehand: ``(config, seed) -> Student``; None
         for the others.

@@ -400,7 +400,7 @@ class _Placing(_Finding):
         if split is None or (own.search is not None and own.search.interrupted):
             return
         budget, method = self.budget_in(seconds), self.asked.method
-        start = split.start(own.placement) if methods.find(method).uses_start else None
+        start = split.starts(own.placement) if methods.find(method).uses_start else None
         title = f"{method}, the batch in {split.program.parts} parts,"
         try:
             found = self.search(method, budget, self._progress(title, budget), start, problem=split.problem)

@@ -84,9 +84,9 @@ class Chains(NamedTuple):
 
     @staticmethod
     def starting(start: np.ndarray, late: int, random_states: Sequence[int]) -> Chains:
-        """Chains that have not begun: each from the placement ``start`` [U], with random numbers of its own."""
-        chains = len(random_states)
-        device_of_unit = np.repeat(np.asarray(start, np.int32)[np.newaxis], chains, axis=0)
+        """Chains that have not begun, with random numbers of their own: from ``start`` [U], or in turn of [K, U]."""
+        chains, rows = len(random_states), np.atleast_2d(np.asarray(start, np.int32))
+        device_of_unit = rows[np.arange(chains) % len(rows)]
         counts = np.zeros((chains, 4), np.int64)
         counts[:, :2] = NEVER
         counts[:, 3] = np.array(random_states, np.uint64).view(np.int64)

@@ -289,10 +289,10 @@ _DRAWN = 16
 
 
 def cheap_starts(problem: Problem, start: np.ndarray, seed: int) -> np.ndarray:
-    """[K, U] int32 distinct legal placements: ``start`` [U], constructed ones, and random blocks drawn by ``seed``."""
+    """[K, U] int32 distinct legal placements: ``start`` [U] or [K, U], constructed ones, and random blocks."""
     rows = np.concatenate(
         [
-            np.asarray(start, np.int32)[np.newaxis],
+            np.atleast_2d(np.asarray(start, np.int32)),
             list_schedule(problem),
             heft(problem),
             peft(problem),
@@ -348,7 +348,7 @@ class SimulatedLocalSearch:
         seed: int,
         simulator: SimulatedEvaluator,
     ) -> None:
-        """Every chain starts from ``start`` [U]; ``simulator`` gives step times."""
+        """Chains start from ``start`` [U], or in turn from those of [K, U]; ``simulator`` gives step times."""
         self._orders = simulator.orders
         self._search = ChainSearch(
             self._orders, move_tables(problem, config), problem.cluster.capacity_bytes()

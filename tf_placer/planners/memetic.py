@@ -134,7 +134,8 @@ class SimulatedMemetic:
 
     First some cheap starts are timed. Where there are groups, chains begin at those that cut the fewest edges, such as
     a single device that all fits on, unless another is much faster: a list schedule would cut all groups to pieces. The
-    fastest start comes back when units are searched, if no chain is faster.
+    fastest start comes back when units are searched, if no chain is faster. Where several starts are given, each chain
+    begins at one of them: whoever gives several does not know which leads further.
 
     Then all search min-cut parts split by slack (``slack_groups``), in turns of ever more parts, and then units: with
     few groups each move matters, with many the last percents are found (multilevel search: Walshaw 2004). A group is
@@ -171,7 +172,7 @@ class SimulatedMemetic:
         simulator: SimulatedEvaluator,
         weights: np.ndarray | None = None,
     ) -> None:
-        """Tries ``start`` [U] first; ``simulator`` gives step times.
+        """Tries ``start`` first, [U] or several [K, U]; ``simulator`` gives step times.
 
         ``weights`` are of the network that chooses moves, where the config has any drawn; None for ``edit_weights``.
         """
@@ -181,6 +182,7 @@ class SimulatedMemetic:
         self._simulator = simulator
         self._weights = _NO_WEIGHTS if config.draws == 1 else edit_weights() if weights is None else weights
         self._starts = cheap_starts(problem, start, seed)
+        self._given = len(np.unique(np.atleast_2d(start), axis=0))
         self._start_ns = np.full(len(self._starts), NEVER)
         self._parts = _parts(problem, config)
         self._units: _Level | None = None
@@ -257,7 +259,9 @@ class SimulatedMemetic:
         if not len(fits):
             fits = np.arange(1)
         fits = fits[self._start_ns[fits] <= self._start_ns[fits].min() / _MUCH_FASTER]
-        if self._parts:
+        if self._given > 1 and (fits < self._given).any():
+            fits = fits[fits < self._given]
+        elif self._parts:
             ends = self._starts[fits][:, self._edges]  # [K, E, 2]
             cut = (ends[:, :, 0] != ends[:, :, 1]).sum(axis=1)
             fits = fits[cut == cut.min()]

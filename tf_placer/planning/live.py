@@ -29,7 +29,7 @@ from tf_placer.search.ctrl_c import patient
 from tf_placer.search.known import Budget
 from tf_placer.search.recorder import Progress, SearchResult
 from tf_placer.search.search import search
-from tf_placer.search.shortest import NothingFits, evaluate_given
+from tf_placer.search.shortest import NothingFits, Start, evaluate_given
 from tf_placer.workers.local_workers import UnreachableServer, WorkerError
 
 _START = "start"  # what proposed a plan that was there before the search
@@ -37,6 +37,7 @@ _START = "start"  # what proposed a plan that was there before the search
 # Rules for what was never done on this machine, from an idle one with two cores.
 _LOAD_S, _LOAD_S_PER_OP = 0.05, 5e-5
 _SPLIT_S, _SPLIT_S_PER_OP = 10.0, 1e-3  # most of it profiles
+_FROM = 2  # plans in parts that a search begins at: neither leads further everywhere
 _MOST_SHARE = 0.4  # of the whole budget, for measuring and racing
 # Turns of a race that can still tell, where there is little time.
 _FEWER = ((2, 15), (1, 10))
@@ -407,7 +408,7 @@ class LiveSearch:
         self._measure_start(self._forms[-1])
 
     def propose_parts(self, method: str, share: Budget, turn: int, searches: int) -> None:
-        """Searches among plans of the batch in parts, the last time from the best that was measured.
+        """Searches among plans of the batch in parts, from the best that were measured.
 
         Args:
           method: that searches.
@@ -418,8 +419,9 @@ class LiveSearch:
         if self._is_interrupted or not isinstance(self._in_parts, InParts):
             return
         form = self._forms[-1]
-        ran = [self._trials[i].placement for i in self._ran() if form.has(self._trials[i])]
-        start = ran[0] if ran and methods.find(method).uses_start else None
+        trials = [self._trials[i] for i in self._ran()]
+        ran = [trial.placement for trial in trials if trial.placement is not None and form.has(trial)]
+        start = ran[:_FROM] if ran and methods.find(method).uses_start else None
         title = (
             f"{method}, the batch in {self._in_parts.program.parts} parts, search {turn + 1} of {searches}"
         )
@@ -456,7 +458,7 @@ class LiveSearch:
         share: Budget,
         seed: int,
         title: str,
-        start: Placement | None,
+        start: Start | None,
     ) -> SearchResult | None:
         """Searches among plans of a form, and proposes what it finds if it is new; None where nothing fits."""
         try:

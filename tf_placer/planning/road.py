@@ -21,7 +21,6 @@ from tf_placer.ops.build import build_library, is_built
 from tf_placer.planners.plain import single_device_placements
 from tf_placer.planning.stages import Stage, Stages
 from tf_placer.problem.decisions import Decisions
-from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.timing import race_spreads_s, race_times_s
 from tf_placer.search import methods
@@ -29,6 +28,7 @@ from tf_placer.search.ctrl_c import patient
 from tf_placer.search.known import WHOLE, Budget, Objective
 from tf_placer.search.recorder import Progress, SearchResult
 from tf_placer.search.search import search
+from tf_placer.search.shortest import Start
 from tf_placer.workers.fork_server import end_unused, has_forked
 from tf_placer.workers.local_workers import WorkerError
 
@@ -208,7 +208,7 @@ class Road:
         method: str,
         budget: Budget,
         progress: Progress | None = None,
-        start: Placement | None = None,
+        start: Start | None = None,
         objective: Objective = FASTEST,
         problem: Problem | None = None,
     ) -> SearchResult:

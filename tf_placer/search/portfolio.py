@@ -55,7 +55,8 @@ class Portfolio:
     than what was constructed and gains late, and more as long as that gains much. After that they take turns. A turn
     goes to the arm whose last one gained most, the first arm where nobody gains; another one that gained nothing is
     asked again after a while that grows each time. Gains are shares of the step time of the best plan so far, of
-    whatever arm; an arm that fell behind begins anew from that plan.
+    whatever arm; an arm that fell behind begins anew from that plan. Where several starts are given an arm first begins
+    at those.
 
     With a budget of evaluations nothing here depends on the clock. ``state`` and ``restore`` are a planner's.
     """
@@ -88,7 +89,7 @@ class Portfolio:
         """The rounds, from where the search was interrupted on."""
         self._context.checkpoint.track_state(self)
         if not self._context.rounds:
-            first = evaluated(self._context, self._context.start[np.newaxis])
+            first = evaluated(self._context, self._context.begins)
             yield self._noted(first, self._context.start_by)
         yield from self._open()
         yield from self._construct()
@@ -161,7 +162,9 @@ class Portfolio:
             self._turn = max(going, key=lambda i: (self._arms[i].gain, -i))
         arm = self._arms[self._turn]
         fell_behind = _share(arm.best_s, self._best_s) > self._config.behind
-        if self._best is not None and arm.spec.uses_start and fell_behind:
+        given = self._context.given
+        has_several = arm.best_s == math.inf and given is not None and len(given) > 1
+        if self._best is not None and arm.spec.uses_start and fell_behind and not has_several:
             arm.begin(self._best)
         self._turns += 1
         self._until = self._lead_until(used) if self._leads else used + 1 / self._config.slices
@@ -226,7 +229,7 @@ class _Arm:
     def next_round(self, context: Context) -> Round | None:
         """Its next round; None when it makes no more."""
         if self._rounds is None:
-            given = context.given if self._start is None else self._start
+            given = context.given if self._start is None else self._start[np.newaxis]
             # Of a checkpoint an improving method uses nothing but ``track_state``.
             keeper = cast(Checkpoint, self)
             own = dataclasses.replace(context, given=given, rounds=self._made, checkpoint=keeper)

@@ -232,7 +232,7 @@ class Context:
       problem: what to place.
       evaluator: times placements.
       starts: the plans that cost nothing to find; ``reference_s`` is their best one's, for rewards.
-      given: [U], where a method that improves a placement is told to begin; None when it is not.
+      given: [K, U], K >= 1, where a method that improves a placement is told to begin; None when it is not.
       seed: fixes everything random.
       rounds: that this search had made when it was interrupted; the method goes on after them.
       checkpoint: keeps what a method has learned, see ``Checkpoint.track``.
@@ -252,8 +252,13 @@ class Context:
 
     @property
     def plans(self) -> np.ndarray:
-        """[K, U], where a method that improves a placement may begin, the fastest first: the one given, if one is."""
-        return self.starts.plans if self.given is None else self.given[np.newaxis]
+        """[K, U], where a method that improves a placement may begin, the fastest first: those given, if any are."""
+        return self.starts.plans if self.given is None else self.given
+
+    @property
+    def begins(self) -> np.ndarray:
+        """[K, U], what such a method tries first: all that are given, or else the fastest of what costs nothing."""
+        return self.starts.plans[:1] if self.given is None else self.given
 
     @property
     def start(self) -> np.ndarray:
@@ -323,7 +328,7 @@ def _improving(spec: MethodSpec, config: Any, context: Context) -> Iterator[Roun
         # A checkpoint from before planners were kept: what was drawn is drawn again.
         for _ in range(context.rounds):
             planner.propose()
-    rows = start[np.newaxis] if start is not None and not context.rounds else None
+    rows = context.begins if start is not None and not context.rounds else None
     while True:
         rows = planner.propose() if rows is None else rows
         batch = evaluated(context, rows)
@@ -340,8 +345,8 @@ def _inside(
     """Rounds of a planner that simulates by itself, a burst at a time."""
     assert spec.build_inside is not None
     if not context.rounds:
-        yield evaluated(context, context.start[np.newaxis])
-    planner = spec.build_inside(context.problem, config, context.start, context.seed, simulator)
+        yield evaluated(context, context.begins)
+    planner = spec.build_inside(context.problem, config, context.begins, context.seed, simulator)
     context.checkpoint.track_state(planner)
     size = _FIRST_BURST
     while True:
@@ -357,7 +362,7 @@ def _inside(
 def _learned(spec: MethodSpec, config: Any, context: Context) -> Iterator[Round]:
     """Draws, evaluates, teaches."""
     if spec.uses_start and not context.rounds:
-        yield evaluated(context, context.start[np.newaxis])
+        yield evaluated(context, context.begins)
     warm_start = WarmStart(context.plans, context.reference_s, _simulate(context))
     learner = spec.build(context.problem, config, warm_start, context.seed)
     context.checkpoint.track(learner)

@@ -8,21 +8,18 @@ import os
 import time
 from typing import Any
 
-import numpy as np
-
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
 from tf_placer.base.eager import eagerly
 from tf_placer.base.method_spec import MethodSpec, Role
 from tf_placer.evaluation.simulated import Evaluator
 from tf_placer.evaluation.uncertainty import RobustEvaluator
-from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
 from tf_placer.search.known import SLOW_DOWN, TIME, Budget, Objective
 from tf_placer.search.recorder import EnteredAlready, Progress, SearchResult, Silent
 from tf_placer.search.round import Method, configured
-from tf_placer.search.shortest import least_memory, method_of, seed_of, shortest
+from tf_placer.search.shortest import Start, least_memory, method_of, seed_of, shortest
 
 _DEFAULT = methods.the(Role.DEFAULT).name
 _GIVE_EVALUATOR = "give a SimulatedEvaluator or a RuntimeEvaluator of the problem, or None"
@@ -38,7 +35,7 @@ def search(
     progress: Progress | None = None,
     evaluator: Evaluator | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
-    start: Placement | np.ndarray | None = None,
+    start: Start | None = None,
     config: object | None = None,
     objective: str = TIME,
     slow_down: float = SLOW_DOWN,
@@ -66,9 +63,10 @@ def search(
         means over several orders of execution, the result's too). It stays the caller's to close.
       checkpoint: folder of this one search, made if need be; None keeps nothing.
       start: where a method that improves a placement begins: [U], or a placement, also one of another problem of the
-        same graph and devices. When not given, the best plan that costs nothing to find: a single device, devices
-        filled in topological order, or a list schedule (``Starts``). A method of the table that begins nowhere
-        ignores it with a warning.
+        same graph and devices; or several, [K, U] or a list of placements, the most promising first: all are tried,
+        and a search of several chains begins at each. When not given, the best plan that costs nothing to find: a
+        single device, devices filled in topological order, or a list schedule (``Starts``). A method of the table that
+        begins nowhere ignores it with a warning.
       config: settings of the method: an instance of its config class, or a dict of some of its fields.
       objective: ``"time"``, or ``"memory"``: the plan whose fullest accelerator (GPU, or any device where there is
         none) takes the smallest share of its memory, among those within the slow-down (``least_memory``). It is
@@ -149,7 +147,7 @@ def robust_plan(
     seed: int,
     progress: Progress,
     checkpoint: str | os.PathLike[str] | None,
-    start: Placement | np.ndarray | None,
+    start: Start | None,
 ) -> SearchResult:
     """The plan with the best mean over the estimates and draws; arguments as ``search`` has checked them.
 

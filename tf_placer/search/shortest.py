@@ -11,8 +11,8 @@ import os
 import pathlib
 import time
 import warnings
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
 
 import numpy as np
 
@@ -50,6 +50,8 @@ from tf_placer.search.round import Context, Method, Round, Starts, configured, e
 
 # Arguments of a search, normalized or refused in one line.
 
+Start = Placement | np.ndarray | Sequence[Placement]
+
 
 def seed_of(seed: int) -> int:
     """A plain integer, also from NumPy's.
@@ -78,14 +80,28 @@ def method_of(method: str | MethodSpec | Method) -> MethodSpec:
     return dataclasses.replace(named, uses_start=True)
 
 
-def start_of(problem: Problem, start: Placement | np.ndarray | None, method: MethodSpec) -> np.ndarray | None:
-    """[U] where to begin, if it is given and the method begins anywhere; else a warning.
+def starts_of(problem: Problem, start: Start | None, method: MethodSpec) -> np.ndarray | None:
+    """[K, U] where to begin, if that is given and the method begins anywhere; else a warning.
 
     Raises:
-      InputError: no legal placement of this problem, nor of one with the same units and devices.
+      InputError: no legal placements of this problem, nor of one with the same units and devices.
     """
     if start is None:
         return None
+    is_several = isinstance(start, np.ndarray | list | tuple) and not (len(start) and np.isscalar(start[0]))
+    rows = cast(Sequence[Any], start if is_several else [start])
+    if not len(rows):
+        raise InputError("start has no plan; give one, or None")
+    begins = np.stack([_start_of(problem, one) for one in rows])
+    if not method.uses_start:
+        using = ", ".join(name for name in methods.names() if methods.find(name).uses_start)
+        warnings.warn(f"method {method.name!r} ignores start; {using} begin there", stacklevel=3)
+        return None
+    return begins
+
+
+def _start_of(problem: Problem, start: Placement | np.ndarray) -> np.ndarray:
+    """[U] one of them."""
     if isinstance(start, Placement):
         if not _same_units(start.problem, problem):
             raise InputError(
@@ -98,14 +114,9 @@ def start_of(problem: Problem, start: Placement | np.ndarray | None, method: Met
             )
         start = start.device_of_unit
     try:
-        begin = np.array(Placement(problem, start).device_of_unit)
+        return np.array(Placement(problem, start).device_of_unit)
     except InputError as error:
         raise InputError(f"start: {error}") from None
-    if not method.uses_start:
-        using = ", ".join(name for name in methods.names() if methods.find(name).uses_start)
-        warnings.warn(f"method {method.name!r} ignores start; {using} begin there", stacklevel=3)
-        return None
-    return begin
 
 
 def _same_units(one: Problem, other: Problem) -> bool:
@@ -136,14 +147,14 @@ def shortest(
     progress: Progress | None = None,
     evaluator: Evaluator | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
-    start: Placement | np.ndarray | None = None,
+    start: Start | None = None,
 ) -> SearchResult:
     """The plan with the shortest step that is tried; arguments as ``search`` has checked them.
 
     Raises:
       InputError, NothingFits, KeyboardInterrupt, WorkerError: as ``search``.
     """
-    begin = start_of(problem, start, spec)
+    begin = starts_of(problem, start, spec)
     with contextlib.ExitStack() as stack:
         ctrl_c = stack.enter_context(patient())
         folder = None if checkpoint is None else pathlib.Path(checkpoint)

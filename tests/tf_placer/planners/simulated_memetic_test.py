@@ -58,6 +58,19 @@ def test_it_goes_on_from_its_state(evaluations: int, config: MemeticConfig) -> N
     np.testing.assert_array_equal(found.runtime_s, expected.runtime_s)
 
 
+def test_of_several_starts_each_chain_begins_at_one_unless_it_is_much_slower() -> None:
+    problem = sparse_problem(np.random.default_rng(1), 200, 4)
+    fastest, slower = cheap_starts(problem, problem.everything_on(0), 0)[:2], problem.everything_on(1)
+    simulator = SimulatedEvaluator(problem)
+    for given in (fastest, np.stack([fastest[1], slower])):
+        times_s = simulator.evaluate(given).runtime_s
+        search = SimulatedMemetic(problem, QUICK, given, 0, simulator)
+        search.advance(len(cheap_starts(problem, given, 0)))
+        begun_at = search.state()["best"]
+        near = given[np.argsort(times_s)][np.sort(times_s) <= times_s.min() / 0.8]
+        np.testing.assert_array_equal(begun_at, np.resize(near, given.shape))
+
+
 def turns_of(search: SimulatedMemetic, starts: int, evaluations: int) -> list[tuple[int, int, int]]:
     """(turn, evaluations in it, length of the history), one after the other; the last one is not complete."""
     search.advance(starts)

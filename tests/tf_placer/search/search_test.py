@@ -15,6 +15,7 @@ from tf_placer.agents.hdp.config import HdpConfig
 from tf_placer.base.arguments import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planners.plain import RandomBlocks
+from tf_placer.problem.placement import Placement
 from tf_placer.search import methods
 from tf_placer.search.recorder import Silent
 from tf_placer.search.round import evaluated
@@ -97,6 +98,26 @@ def test_a_start_may_be_a_placement_also_of_an_equal_problem(pair):
         InputError, match="start is a placement of 'arrays' on 'toy2', another graph or other devices"
     ):
         search(problem_of([1] * 3, []), "local_search", budget_evaluations=1, start=given)
+
+
+@pytest.mark.parametrize("method", ["local_search", "memetic", "auto", SLOW_HDP])
+def test_of_several_starts_all_are_tried(pair, method):
+    for rows in ([[0, 1], [1, 1], [1, 0]], [[1, 0], [0, 1], [1, 1]]):
+        found = search(pair, method, budget_evaluations=len(rows), start=np.array(rows))
+        best = min(rows, key=lambda row: search(pair, "local_search", 1, 1, start=np.array(row)).runtime_s)
+        assert found.placement.device_of_unit.tolist() == best
+        assert found.history[0].evaluations == len(rows)
+        again = search(
+            pair, method, budget_evaluations=len(rows), start=[Placement(pair, row) for row in rows]
+        )
+        assert comparable(again.history) == comparable(found.history)
+
+
+def test_of_several_starts_each_is_checked(pair):
+    with pytest.raises(InputError, match="start has no plan; give one, or None"):
+        search(pair, "local_search", budget_evaluations=1, start=[])
+    with pytest.raises(InputError, match="start: device_of_unit"):
+        search(pair, "local_search", budget_evaluations=1, start=np.array([[0, 1], [0, 7]]))
 
 
 @pytest.mark.parametrize("method", ["random", "single", "list_schedule", "topological_fill"])
