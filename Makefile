@@ -12,6 +12,8 @@ OP_SOURCES := $(wildcard tf_placer/ops/cc/*.cc tf_placer/ops/cc/*.h tf_placer/wo
   tf_placer/ops/build.py tf_placer/workers/fork_server.py tf_placer/base/compiled_library.py
 
 export TF_CPP_MIN_LOG_LEVEL ?= 2
+# The tests start many processes; compiling every module again takes each a second or two.
+export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: setup demo test test-slow test-equivalence test-all bazel-test format clean
 .DEFAULT_GOAL := setup

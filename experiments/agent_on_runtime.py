@@ -24,7 +24,7 @@ import numpy as np
 from absl import flags, logging
 
 import tf_placer
-from experiments.main_program import run_program
+from experiments.main_program import out_flag, run_program, seed_flag
 from tf_placer import workloads
 from tf_placer.agents.colocrl.learner import ColocRlConfig
 from tf_placer.agents.hdp.config import HdpConfig
@@ -88,10 +88,8 @@ _EVALUATIONS = flags.DEFINE_integer("evaluations", 224, "Placements that the age
 _KILL_AFTER = flags.DEFINE_integer(
     "kill_after", 60, "Measured placements until the child is killed.", lower_bound=1
 )
-_SEED = flags.DEFINE_integer("seed", 0, "Fixes everything random.", lower_bound=0)
-_OUT = flags.DEFINE_string(
-    "out", None, "Folder for the search and results.json; out/agent_on_runtime/METHOD by default."
-)
+_SEED = seed_flag()
+_OUT = out_flag(None, "Folder for the search and results.json; out/agent_on_runtime/METHOD by default.")
 _CHILD = flags.DEFINE_bool("child", False, "Only search: what the process does that is killed.")
 
 TIMING = RuntimeConfig(warmup_steps=1, steps=3, keep=3)

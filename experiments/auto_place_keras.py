@@ -23,15 +23,15 @@ import tensorflow as tf
 from absl import flags
 
 import tf_placer
-from experiments.main_program import run
+from experiments.main_program import out_flag, run, seed_flag
 from tf_placer.base.files import write_atomically
 
 FLAGS = flags.FLAGS
 flags.DEFINE_enum("cluster", "local", ["local", "logical"], "where to place")
 flags.DEFINE_integer("steps", 50, "training steps of each", lower_bound=2)
 flags.DEFINE_float("budget_s", 10.0, "seconds of the search", lower_bound=0.001)
-flags.DEFINE_integer("seed", 0, "of weights, data and the search", lower_bound=0)
-flags.DEFINE_string("out", "out/auto_place_keras", "folder for losses.json and the kept plan")
+seed_flag("of weights, data and the search")
+out_flag("out/auto_place_keras", "folder for losses.json and the kept plan")
 
 LOGICAL_DEVICES = 2
 BATCH, FEATURES, WIDTH, TOWERS = 64, 256, 512, 4

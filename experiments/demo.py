@@ -16,7 +16,7 @@ import rich.console
 from absl import flags
 
 import experiments
-from experiments.main_program import run
+from experiments.main_program import out_flag, run, seed_flag
 from tf_placer.base.method_spec import Role
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.command_line.place import place
@@ -34,8 +34,8 @@ _DESCRIBED_S = flags.DEFINE_float(
 _LOCAL_S = flags.DEFINE_float(
     "local_s", 60.0, "Seconds to wait for two_towers on this machine.", lower_bound=0.001
 )
-_SEED = flags.DEFINE_integer("seed", 0, "Fixes everything random.", lower_bound=0)
-flags.DEFINE_string("out", "out/demo", "Folder for the results.")
+_SEED = seed_flag()
+out_flag("out/demo", "Folder for the results.")
 
 
 def main(out: pathlib.Path) -> None:

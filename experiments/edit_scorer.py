@@ -19,13 +19,13 @@ from absl import flags
 
 from experiments.edits.searches import CHAINS, CLUSTERS, STEPS, TRAINED_ON, beginning, examples_of
 from experiments.edits.training import scores, told_apart, trained
-from experiments.main_program import run
+from experiments.main_program import out_flag, run, seed_flag
 from tf_placer.base.files import write_atomically
 from tf_placer.planners.memetic import MemeticConfig
 
-flags.DEFINE_string("out", "out/edit_scorer", "Folder that the weights are written to.")
+out_flag("out/edit_scorer", "Folder that the weights are written to.")
 _EVALUATIONS = flags.DEFINE_integer("evaluations", 15000, "Evaluations of each search.", lower_bound=100)
-_SEED = flags.DEFINE_integer("seed", 100, "Of the searches and of the training.", lower_bound=0)
+_SEED = seed_flag("Of the searches and of the training.", 100)
 
 _SHORTER = 3  # times as short are the searches before there is a network
 _DRAWS = 8

@@ -12,7 +12,7 @@ import keras
 from absl import flags
 
 import tf_placer
-from experiments.main_program import run_program
+from experiments.main_program import out_flag, run_program, seed_flag
 from tf_placer.base.arguments import InputError
 from tf_placer.graph.reading.saved_model import read_saved_model
 
@@ -23,8 +23,8 @@ flags.DEFINE_integer(
     "size", 64, "height and width of its images; each application has a least one", lower_bound=1
 )
 flags.DEFINE_integer("batch", 0, "images in a batch; 0: any number", lower_bound=0)
-flags.DEFINE_integer("seed", 0, "of the weights", lower_bound=0)
-flags.DEFINE_string("out", "out/m", "folder of the SavedModel, which must not be there yet")
+seed_flag("of the weights")
+out_flag("out/m", "folder of the SavedModel, which must not be there yet")
 
 SIGNATURE = "serving_default"
 

@@ -29,7 +29,7 @@ import scipy.stats
 from absl import flags
 
 import tf_placer
-from experiments.main_program import run
+from experiments.main_program import out_flag, run
 from tf_placer import workloads
 from tf_placer.base.files import write_atomically
 from tf_placer.base.quantities import percentage
@@ -59,7 +59,7 @@ flags.DEFINE_integer("rounds", 12, "turns of each, at least", lower_bound=1)
 flags.DEFINE_float(
     "heat_s", 20.0, "more turns where a heat's placements would take fewer seconds than this", lower_bound=0.0
 )
-flags.DEFINE_string("out", "out/fidelity", "folder for the results")
+out_flag("out/fidelity", "folder for the results")
 
 PARTS = (2, 4, 8, 16, 32, 64)
 

@@ -19,7 +19,7 @@ from absl import flags
 from experiments.gpu_truth.comparison import Compared, Statistics, compare, statistics
 from experiments.gpu_truth.networks import build_ops, network_of, write_ops
 from experiments.gpu_truth.rows import TEST_ROWS, read_rows
-from experiments.main_program import run_program
+from experiments.main_program import out_flag, run_program
 from experiments.studies.formats import header, line, machine_lines
 from tf_placer.base.files import write_atomically
 from tf_placer.base.quantities import percentage
@@ -27,7 +27,7 @@ from tf_placer.cluster.cluster_file import device_of_model
 from tf_placer.report.gpu_fidelity import ALL, FIGURES
 
 _BUILD = flags.DEFINE_bool("build", False, "Trace the networks anew.")
-_OUT = flags.DEFINE_string("out", "docs/results", "Folder for the page.")
+_OUT = out_flag("docs/results", "Folder for the page.")
 _FIGURES = flags.DEFINE_string("figures", str(FIGURES), "File for the figures that reports quote.")
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from absl import flags
 
 import tf_placer
-from experiments.main_program import run
+from experiments.main_program import out_flag, run
 from tf_placer import workloads
 from tf_placer.base.files import write_atomically
 from tf_placer.calibration.refit import Correction
@@ -36,7 +36,7 @@ flags.DEFINE_integer("runs", 5, "runs of each, with seeds of their own", lower_b
 flags.DEFINE_string("method", "hdp", "how to search; local search is always beside it")
 flags.DEFINE_float("budget_s", 30.0, "seconds of the method in each run", lower_bound=0.001)
 flags.DEFINE_integer("rounds", 15, "turns of the last race", lower_bound=1)
-flags.DEFINE_string("out", "out/live_search", "folder for results.json")
+out_flag("out/live_search", "folder for results.json")
 
 
 def one_run(name: str, seed: int) -> dict:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 import sys
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from absl import flags
 
@@ -18,6 +19,17 @@ from tf_placer.command_line.check_flags import parse_flags
 from tf_placer.search import methods
 
 OK, BAD_INPUT = 0, 2
+flags.disclaim_key_flags()  # a flag defined here is of the program that asks for it, and in its help
+
+
+def out_flag(default: str | None, meaning: str) -> flags.FlagHolder[Any]:
+    """Defines ``--out``, which is looked at before the work."""
+    return flags.DEFINE_string("out", default, meaning)
+
+
+def seed_flag(meaning: str = "Fixes everything random.", default: int = 0) -> flags.FlagHolder[int]:
+    """Defines ``--seed``."""
+    return flags.DEFINE_integer("seed", default, meaning, lower_bound=0)
 
 
 def run_program(main: Callable[[list[str]], None]) -> None:

@@ -26,7 +26,7 @@ import numpy as np
 from absl import flags
 
 import tf_placer
-from experiments.main_program import run
+from experiments.main_program import out_flag, run
 from tf_placer import workloads
 from tf_placer.base.files import write_atomically
 from tf_placer.base.quantities import percentage
@@ -55,7 +55,7 @@ flags.DEFINE_list(
     "training steps to measure",
 )
 flags.DEFINE_integer("steps", 3, "traced steps of each, of which the largest peak counts", lower_bound=1)
-flags.DEFINE_string("out", "out/memory_fidelity", "folder for the results")
+out_flag("out/memory_fidelity", "folder for the results")
 
 WITHIN = 0.1
 _DEADLINE_S = 300.0

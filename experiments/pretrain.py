@@ -22,7 +22,7 @@ from typing import Any
 import rich.console
 from absl import flags
 
-from experiments.main_program import run_program
+from experiments.main_program import out_flag, run_program, seed_flag
 from experiments.pretraining.course import Program, read_course, without
 from tf_placer import workloads
 from tf_placer.agents.weights import Student, weights_bytes
@@ -34,10 +34,10 @@ from tf_placer.search.round import configured, recorded
 from tf_placer.training.teach import Epoch, lesson_of, teach
 
 _METHOD = flags.DEFINE_string("method", "go", "Whose policy.")
-_OUT = flags.DEFINE_string("out", None, "File of weights to write; the training is kept beside it.")
+_OUT = out_flag(None, "File of weights to write; the training is kept beside it.")
 _LEAVE_OUT = flags.DEFINE_list("leave_out", [], "Families of the course that are not taught.")
 _EPOCHS = flags.DEFINE_integer("epochs", 200, "How often each problem is shown.", lower_bound=1)
-_SEED = flags.DEFINE_integer("seed", 0, "Fixes everything random.", lower_bound=0)
+_SEED = seed_flag()
 _SEARCHES, _EVALUATIONS = 2, 2000  # of each problem: the searches that lessons are made of
 flags.DEFINE_bool("quick", False, "A small program of each of two families, two epochs: to see it work.")
 

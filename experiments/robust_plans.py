@@ -16,7 +16,7 @@ import numpy as np
 from absl import flags
 
 import tf_placer
-from experiments.main_program import run_program
+from experiments.main_program import out_flag, run_program, seed_flag
 from experiments.studies.formats import header, line, machine_lines
 from tf_placer import workloads
 from tf_placer.base.files import write_atomically
@@ -28,7 +28,7 @@ from tf_placer.search.search import search
 
 _EVALUATIONS = flags.DEFINE_integer("evaluations", 8000, "Of each search.", lower_bound=2)
 _DRAWS = flags.DEFINE_integer("draws", 200, "That plans are simulated under.", lower_bound=10)
-_SEED = flags.DEFINE_integer("seed", 0, "Of searches and draws.", lower_bound=0)
+_SEED = seed_flag("Of searches and draws.")
 _PROGRAMS = flags.DEFINE_list(
     "programs",
     [
@@ -40,7 +40,7 @@ _PROGRAMS = flags.DEFINE_list(
     ],
     "Workloads and presets.",
 )
-_OUT = flags.DEFINE_string("out", None, "Page to write.")
+_OUT = out_flag(None, "Page to write.")
 
 _WORST = 0.1  # quantile
 _COLUMNS = (

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from experiments.main_program import run_program
+from experiments.main_program import out_flag, run_program, seed_flag
 from experiments.studies.random_steps import RandomStep
 from tf_placer import workloads
 from tf_placer.base.arguments import InputError
@@ -35,8 +35,8 @@ from tf_placer.transform.split.equality import (
 
 _QUICK = flags.DEFINE_boolean("quick", False, "Fewer programs, and small workloads of fewer than 3,000 ops.")
 _PROGRAMS = flags.DEFINE_integer("programs", 3000, "Random training steps; 60 with --quick.", lower_bound=1)
-_SEED = flags.DEFINE_integer("seed", 0, "Of the first random step.", lower_bound=0)
-_OUT = flags.DEFINE_string("out", "docs/results/split_equality.md", "The page to write.")
+_SEED = seed_flag("Of the first random step.")
+_OUT = out_flag("docs/results/split_equality.md", "The page to write.")
 
 BATCHES = (5, 6, 7, 2, 3, 8)
 _QUICK_PROGRAMS, _QUICK_OPS = 60, 3000

@@ -19,7 +19,7 @@ import numpy as np
 from absl import flags
 
 import tf_placer
-from experiments.main_program import run_program
+from experiments.main_program import out_flag, run_program
 from experiments.studies.formats import header, line, machine_lines
 from experiments.studies.study import TABLES, Row, read_study
 from tf_placer import workloads
@@ -38,7 +38,7 @@ from tf_placer.search.search import search
 _SEEDS = flags.DEFINE_integer("seeds", 3, "Of each, from 100 on.", lower_bound=1)
 _LONG_S = flags.DEFINE_float("long_s", 30.0, "Seconds of plain search.", lower_bound=1.0)
 _SHORT_S = flags.DEFINE_float("short_s", 5.0, "Seconds of search on top of the policy.", lower_bound=1.0)
-_OUT = flags.DEFINE_string("out", None, "Page to write.")
+_OUT = out_flag(None, "Page to write.")
 
 _TABLE, _COLUMN, _TUNED = "go_generalization", "go_zero_shot", "go_tuned"
 _SAMPLES = 64

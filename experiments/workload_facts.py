@@ -14,7 +14,7 @@ import sys
 
 from absl import flags
 
-from experiments.main_program import run
+from experiments.main_program import out_flag, run
 from tf_placer import workloads
 from tf_placer.command_line.list_workloads import WorkloadFacts, as_markdown, find_facts, ship, shipped
 from tf_placer.workloads.known import FACTS
@@ -24,7 +24,7 @@ _AGAIN = flags.DEFINE_bool(
     "again", False, "Also those whose facts are there already, with the same settings."
 )
 _OUT = "tf_placer/workloads"
-flags.DEFINE_string("out", _OUT, "Folder for the file.")
+out_flag(_OUT, "Folder for the file.")
 
 
 def main(out: pathlib.Path) -> None:

@@ -5,6 +5,7 @@ TensorFlow fixes its logical devices when its first op runs, so a test process c
 
 from __future__ import annotations
 
+import gc
 import json
 import multiprocessing
 import os
@@ -23,7 +24,7 @@ NUM_DEVICES = 4
 def outcomes_of(module: str, *arguments: str, timeout_s: float = 300) -> dict[str, Any]:
     """What a program prints as JSON: ``report`` prints name of each check -> "ok", or what is wrong.
 
-    It runs in a fork of a process that has imported TensorFlow, which takes seconds, and nothing else.
+    It runs in a fork of a process that has imported TensorFlow and tf_placer, which takes seconds.
 
     Args:
       module: what ``python -m`` would be given.
@@ -53,7 +54,8 @@ def outcomes_of(module: str, *arguments: str, timeout_s: float = 300) -> dict[st
 
 def _processes_with_tensorflow() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tensorflow", "keras", "tf_placer"])
+    # All that a placed function needs, search methods too; none of it starts TensorFlow's runtime.
+    context.set_forkserver_preload(["tensorflow", "keras", "tf_placer.automatic.auto_placed"])
     return context
 
 
@@ -67,6 +69,7 @@ def _run_as_program(
     os.environ.clear()
     os.environ.update(environment, CUDA_VISIBLE_DEVICES="", TF_CPP_MIN_LOG_LEVEL="2")
     os.chdir(REPOSITORY)
+    gc.freeze()  # moving a variable looks through everything alive; modules need not be looked at
     sys.argv = [module, *arguments]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 

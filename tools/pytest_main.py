@@ -1,4 +1,4 @@
-"""Runs pytest on one file inside Bazel's runfiles; the main module of every `pytest_test`."""
+"""Runs pytest on some files inside Bazel's runfiles; the main module of every test of tools/pytest.bzl."""
 
 import os
 import pathlib
@@ -14,8 +14,8 @@ _PREBUILT = {
 }
 
 
-def main(test_file: str) -> int:
-    """Returns pytest's exit status for the fast tests of one file."""
+def main(test_files: list[str]) -> int:
+    """Returns pytest's exit status for the fast tests of some files; 0 where all of them are slow."""
     for variable, library in _PREBUILT.items():
         if library.exists():
             os.environ[variable] = str(library.absolute())
@@ -30,14 +30,13 @@ def main(test_file: str) -> int:
         "-m",
         "not slow and not equivalence",
     ]
-    status = pytest.main([*options, test_file])
-    if (
-        status == pytest.ExitCode.NO_TESTS_COLLECTED
-        and "pytest.mark.slow" in pathlib.Path(test_file).read_text()
+    status = pytest.main([*options, *test_files])
+    if status == pytest.ExitCode.NO_TESTS_COLLECTED and all(
+        "pytest.mark.slow" in pathlib.Path(file).read_text() for file in test_files
     ):
         return 0
     return int(status)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(sys.argv[1:]))

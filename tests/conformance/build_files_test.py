@@ -66,6 +66,19 @@ def test_every_module_is_in_a_library_and_every_test_file_in_a_test(root: pathli
     assert in_tests(root) == set((root / "tests").rglob("*_test.py"))
 
 
+def test_bazel_runs_nothing_beside_what_is_marked_alone(root: pathlib.Path) -> None:
+    marked = {
+        file.relative_to(root / "tests").as_posix()
+        for file in (root / "tests").rglob("*_test.py")
+        if any(
+            isinstance(node, ast.Attribute) and ast.unparse(node) == "pytest.mark.alone"
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        )
+    }
+    alone = ast.literal_eval(rules_of(root / "tests")["pytest_tests"]["alone"])
+    assert marked and set(alone) == marked
+
+
 def test_a_file_of_a_package_without_a_macro_is_missing(tmp_path: pathlib.Path) -> None:
     (tmp_path / "tests" / "docs").mkdir(parents=True)
     (tmp_path / "tests" / "BUILD").write_text('pytest_tests(files = glob(["**/*_test.py"]))\n')

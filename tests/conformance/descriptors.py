@@ -57,6 +57,7 @@ class MethodDescriptor:
       draws: what it tries depends on the seed.
       keeps_within_memory: finds a plan that fits where hardly any does.
       needs_cpu: refuses a cluster without one.
+      is_traced: traces a network anew for each problem, which takes a second.
       missing: why it cannot run on this machine; "" where it can. Its tests are skipped with that line.
     """
 
@@ -67,6 +68,7 @@ class MethodDescriptor:
     draws: bool = True
     keeps_within_memory: bool = True
     needs_cpu: bool = False
+    is_traced: bool = False
     missing: str = ""
 
 
@@ -109,7 +111,7 @@ METHODS = (
         evaluations=800,
     ),
     # It was taught on steps of thousands of ops, not on this one.
-    MethodDescriptor("go_zero_shot", GoZeroShotConfig(samples=8, steps=4), of_optimum=1.98),
+    MethodDescriptor("go_zero_shot", GoZeroShotConfig(samples=8, steps=4), of_optimum=1.98, is_traced=True),
     MethodDescriptor(
         "hdp",
         HdpConfig(

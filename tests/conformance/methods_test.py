@@ -173,10 +173,8 @@ def test_what_it_finds_fits(method: MethodDescriptor) -> None:
     assert all(found.peak_bytes[one.name] <= one.memory_bytes for one in problem.cluster.devices)
 
 
-CONSTRUCTIVE = pytest.mark.parametrize(
-    "method",
-    [marked(method) for method in METHODS if methods.find(method.name).kind == Kind.CONSTRUCTIVE],
-)
+MAKING = [method for method in METHODS if methods.find(method.name).kind == Kind.CONSTRUCTIVE]
+CONSTRUCTIVE = pytest.mark.parametrize("method", [marked(method) for method in MAKING])
 
 
 def rows_of(method: MethodDescriptor, problem: Problem) -> np.ndarray:
@@ -195,9 +193,21 @@ def test_every_row_is_legal(method: MethodDescriptor, seed: int) -> None:
         problem.check_legal(row)
 
 
-@CONSTRUCTIVE
-@pytest.mark.parametrize("devices", [2, 3, 4])
-@pytest.mark.parametrize("fill", [0.6, 0.75, 0.9])
+@pytest.mark.parametrize(
+    ("method", "devices", "fill"),
+    [
+        pytest.param(
+            method,
+            devices,
+            fill,
+            id=f"{fill}-{devices}-{method.name}",
+            marks=marked(method, slow=method.is_traced and (devices, fill) != (3, 0.9)).marks,
+        )
+        for fill in (0.6, 0.75, 0.9)
+        for devices in (2, 3, 4)
+        for method in MAKING
+    ],
+)
 def test_full_devices_hold_what_is_put_there(method: MethodDescriptor, devices: int, fill: float) -> None:
     if not method.keeps_within_memory:
         return

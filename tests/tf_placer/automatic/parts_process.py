@@ -21,21 +21,12 @@ import tensorflow as tf
 
 import tf_placer
 from tests.logical_devices import report
+from tests.tf_placer.rewrite.split_plans_process import are_close, refusal
 from tf_placer.automatic.config import attach
 from tf_placer.automatic.trial import TIMED_STEPS, WARMUP_STEPS
-from tf_placer.base.arguments import InputError
 from tf_placer.cluster.local import local_devices
 
 SETTINGS: dict = {"method": "random", "budget_s": 1.0, "keep_unplaced": False}
-CLOSE = 1e-5  # of the largest number: the order of sums, in float32
-
-
-def are_close(expected: object, found: object) -> bool:
-    pairs = zip(tf.nest.flatten(expected), tf.nest.flatten(found), strict=True)
-    return all(
-        np.abs(np.asarray(a) - np.asarray(b)).max() <= CLOSE * max(np.abs(np.asarray(a)).max(), 1e-3)
-        for a, b in pairs
-    )
 
 
 def told_by(run: Callable[[], Any]) -> tuple[Any, list[str]]:
@@ -44,14 +35,6 @@ def told_by(run: Callable[[], Any]) -> tuple[Any, list[str]]:
         warnings.simplefilter("always")
         found = run()
     return found, [str(one.message) for one in told if issubclass(one.category, tf_placer.RunsAsItIs)]
-
-
-def refusal(run: Callable[[], object]) -> str:
-    try:
-        run()
-    except InputError as error:
-        return str(error)
-    return ""
 
 
 class Step(tf.Module):

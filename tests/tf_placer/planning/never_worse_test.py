@@ -12,7 +12,7 @@ from tf_placer.command_line.place import place
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.planning.in_parts import InParts
+from tf_placer.planning.in_parts import InParts, replicas_of
 from tf_placer.planning.outcome import DATA_PARALLEL, SPLIT, Outcome
 from tf_placer.search.known import Budget
 
@@ -31,6 +31,11 @@ def placed(workload: str, preset: str, evaluations: int = 500) -> Outcome:
 def check(workload: str, preset: str) -> None:
     found = placed(workload, preset)
     times = {one.name: one.simulated_s for one in found.candidates if one.simulated_s is not None}
+    batch, devices = workloads.batch_of(workload), len(replicas_of(found.problem.cluster.devices))
+    if batch is not None and batch < devices:
+        assert found.why_not_split.endswith(f"parts is {devices}, but the batch has {batch} examples.")
+        assert found.written.simulated_s == min(times.values())
+        return
     assert {DATA_PARALLEL, SPLIT, METHOD, "single"} <= set(times), found.why_not_split
     assert times[SPLIT] <= times[DATA_PARALLEL], "the search began at it, or at something faster"
     assert found.written.simulated_s == min(times.values())

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import concurrent.futures
-import gc
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,15 +13,6 @@ import tensorflow as tf
 
 from tf_placer.base.arguments import InputError
 from tf_placer.rewrite.variables import Storages, move_to_devices, why_variables_stay
-
-
-@pytest.fixture(autouse=True)
-def others_objects_are_left_out() -> Iterator[None]:
-    """Looks through a million objects of the tests before these took most of the time."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 def why(variable: tf.Variable) -> str:

@@ -26,7 +26,7 @@ from tf_placer.rewrite.rewrite import apply_placement, place_meta_graph
 from tf_placer.rewrite.saved_model import export_saved_model
 from tf_placer.transform.split.split_batch import split
 
-CLOSE = 2e-5  # of the largest number: the order of sums, in float32
+CLOSE = 1e-5  # of the largest number: the order of sums, in float32
 
 
 def plan_of(item: Item, parts: int, batch_statistics: str = "whole") -> Placement:

@@ -15,7 +15,7 @@ def test_rows():
 
 @pytest.mark.slow
 def test_the_twin_trains():
-    item = twins.check_training(RESNET, NAME)
+    item = twins.check_training(RESNET, NAME, steps=8)  # of 152 layers the first few steps make it worse
     # 1 + 16 blocks x 3 + 4 shortcuts; each has a gradient for its weights.
     assert item.index.op_types.count("Conv2D") == 53
     assert item.index.op_types.count("Conv2DBackpropFilter") == 53
