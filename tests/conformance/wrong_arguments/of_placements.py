@@ -15,13 +15,17 @@ from tf_placer.problem.placement import PlanFile
 
 def not_legal() -> tuple[Any, ...]:
     """Of a problem with two units and two devices."""
+    return (*no_legal_plans(), [[0, 1]])
+
+
+def no_legal_plans() -> tuple[Any, ...]:
+    """Of the same, where several placements may be given, too."""
     return (
         [0],
         [0, 2],
         [-1, 0],
         [0.5, 0],
         [NAN, 0],
-        [[0, 1]],
         [2**40, 0],
         ["a", "b"],
         [[0], [0, 1]],

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 
 import tf_placer
-from tests.conformance.wrong_arguments.of_placements import not_legal
+from tests.conformance.wrong_arguments.of_placements import no_legal_plans
 from tests.conformance.wrong_arguments.row import NAN, Row, Told
 from tests.conformance.wrong_arguments.scene import Scene
 
@@ -47,7 +47,7 @@ def of_searches(scene: Scene) -> dict[str, Row]:
                     tf_placer.SimulatedEvaluator(scene.problem),
                 ),
                 "checkpoint": (3, "", b"a", scene.file("a"), scene.file("a") / "b"),
-                "start": not_legal(),
+                "start": (*no_legal_plans(), [], [[0, 1], [0, 2]]),
                 "objective": (
                     "space",
                     3,
