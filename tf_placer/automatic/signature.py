@@ -258,12 +258,15 @@ def _where_variables_live(concrete: ConcreteFunction, item: Item) -> dict[str, s
     }
 
 
+_KEPT = ("a queue", "a summary writer", "a table")  # by ``resources_kept``
+
+
 def _check_nothing_is_lost(item: Item, cluster: Cluster) -> None:
     """Raises InputError where connecting this process to the cluster's workers would lose what the function captures.
 
-    TensorFlow forgets what it knows by a name, such as a table, when a process is connected to others.
+    TensorFlow forgets what it knows by a name when a process is connected to others; ``resources_kept`` keeps most of it.
     """
-    named = [capture for capture in item.host_captures if not capture.is_anonymous]
+    named = [one for one in item.host_captures if not one.is_anonymous and one.kind not in _KEPT]
     if named and cluster.is_live and not is_attached(cluster):
         raise InputError(
             f"{named[0].node!r} is {named[0].kind} of this process that connecting to workers would lose; make it "
