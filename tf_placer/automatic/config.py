@@ -213,7 +213,7 @@ class AutoPlaceConfig:
       batch_statistics: of a batch in parts, of the ``"whole"`` or of each ``"part"``, as under ``tf.distribute``: other
         numbers.
       batch_size: stands for every dimension that is unknown where a function is traced without values, inside another
-        function.
+        function. A plan in parts is of that batch then, and each call looks at its sizes when it runs.
       strict: what cannot be placed is an error; without, it runs as it is, with one warning.
 
     Raises:
