@@ -187,7 +187,11 @@ class AutoPlaced(WrappingFunction):
         placed = signature.concrete if signature.trial is None else self._without_trial(concrete)
         if fits is True or placed is concrete:
             return call_flat(placed, inputs)
-        return tf.cond(fits, lambda: call_flat(placed, inputs), lambda: call_flat(concrete, inputs))
+        return tf.cond(
+            fits,
+            lambda: call_flat(placed, signature.cut_to_fit(inputs)),
+            lambda: call_flat(concrete, inputs),
+        )
 
     def _without_trial(self, concrete: ConcreteFunction) -> ConcreteFunction:
         """Function to run where calls cannot be timed: inside another function, or saved."""

@@ -88,14 +88,34 @@ class Signature:
 
         A tensor where only a run knows: inside another function, sizes may be open.
         """
+        if not self._shapes:
+            return True
         unknown = []
-        for shape, tensor in zip(self._shapes or [None] * len(inputs), inputs, strict=True):
+        for shape, tensor in zip(self._shapes, inputs, strict=True):
             if shape is None or tensor.shape == shape:
                 continue
             if tensor.shape.rank is None or not tensor.shape.is_compatible_with(shape):
                 return False
             unknown.append(tf.reduce_all(tf.shape(tensor) == shape))
         return tf.reduce_all(unknown) if unknown else True
+
+    def cut_to_fit(self, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """The inputs of a call that fits, which may be a branch beside one that does not.
+
+        Grappler infers sizes without regard to branches: a tensor that is said to have eight rows in one would have
+        them in the other and in the condition, too, which it then takes for true. Slices have sizes of their own.
+        """
+        return [
+            tensor
+            if shape is None
+            else tensor[
+                tuple(
+                    slice(size if known is None else None)
+                    for size, known in zip(shape, tensor.shape, strict=True)
+                )
+            ]
+            for shape, tensor in zip(self._shapes, inputs, strict=True)
+        ]
 
     @functools.cached_property
     def _shapes(self) -> tuple[tf.TensorShape | None, ...]:
@@ -196,8 +216,7 @@ def placed_signature(
       inputs: its arguments; those without a value stand for their shapes.
       config: what was asked for.
       others: signatures of the same function: a pin may be about ops of these alone.
-      is_called: calls of it come by ``AutoPlaced``, which looks at their sizes; without, as where it is saved, a plan
-        in parts needs a trace that says them.
+      is_called: by ``AutoPlaced``, which looks at sizes; what is saved in parts needs a trace that says its batch.
 
     Raises:
       InputError: it cannot be placed; the message says why.

@@ -211,8 +211,8 @@ def export_placed(
         (unfinished / PLANS).mkdir(parents=True, exist_ok=True)
         for name, placement in placements.items():
             (unfinished / plan_file(name)).write_text(placement.to_json(), encoding="utf8")
-    for name, why in of_one_batch.items():
-        warnings.warn(f"{model.path}: signature {name!r} is of {why}", stacklevel=2)
+    for name, said in of_one_batch.items():
+        warnings.warn(f"{model.path}: signature {name!r} is of {said}", stacklevel=2)
     for name, paths in unplaced.items():
         if paths:
             warnings.warn(

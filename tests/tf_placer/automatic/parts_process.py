@@ -211,6 +211,24 @@ def a_batch_that_is_not_known_is_looked_at() -> bool:
     )
 
 
+def grappler_takes_no_size_of_one_branch_for_another() -> bool:
+    """It infers the sizes of both at once, and computes what they seem to say before the step runs."""
+
+    @tf.function
+    def scaled(x):
+        return tf.tanh(x) / tf.cast(tf.shape(x)[0], tf.float32)
+
+    placed = auto_place(scaled, parts=2, batch_size=8)
+    outer = tf.function(lambda x: placed(x), input_signature=[tf.TensorSpec([None, 6])])
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
+    try:
+        given = [examples(count)[0] for count in (8, 5, 8)]
+        found = [are_close(scaled(x), outer(x)) for x in given]
+    finally:
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    return all(found) and is_split(placed)
+
+
 def sizes_that_never_fit_run_as_they_are() -> bool:
     """A size that is known, and not the plan's, needs no look at run time."""
     one, other = Step(), Step()
@@ -421,6 +439,7 @@ CHECKS: tuple[Callable[[], bool], ...] = (
     another_batch_runs_as_it_is_with_one_warning,
     what_cannot_be_split_runs_as_it_is_or_is_an_error,
     a_batch_that_is_not_known_is_looked_at,
+    grappler_takes_no_size_of_one_branch_for_another,
     sizes_that_never_fit_run_as_they_are,
     what_is_saved_before_a_call_is_whole,
     a_saved_function_of_another_batch_is_an_error_that_says_so,
@@ -436,6 +455,7 @@ ON_WORKERS: tuple[Callable[[], bool], ...] = (
     parts_compute_the_same_over_several_steps,
     auto_takes_the_faster_form_and_keeps_it,
     another_batch_runs_as_it_is_with_one_warning,
+    grappler_takes_no_size_of_one_branch_for_another,
     a_keras_model_trains_the_same,
     an_audit_has_a_tolerance,
     the_first_calls_decide,

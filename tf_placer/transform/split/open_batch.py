@@ -166,8 +166,7 @@ class _Writer:
         dtype = tf.as_dtype(node.attr["dtype"].type)
         if all(one is not None for one in linear):
             which, scale, offset = (
-                np.array(column).reshape(values[0].shape)
-                for column in zip(*linear, strict=True)  # type: ignore[arg-type]
+                np.array(column).reshape(values[0].shape) for column in zip(*linear, strict=True)
             )
             size = self._of_sizes(node.name, which)
             scaled = self._binary(f"{node.name}/scaled", "Mul", size, scale, tf.int64)
