@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -68,6 +69,7 @@ __all__ = [
     "is_inside_xla",
     "is_onednn_on",
     "is_recording_forward",
+    "live_resources",
     "live_variables",
     "local_devices",
     "new_storage",
@@ -488,6 +490,13 @@ def live_variables(graph: FuncGraph) -> list[tf.Variable]:
     return [
         variable for variable in (reference() for reference in graph._weak_variables) if variable is not None
     ]
+
+
+def live_resources() -> list[tf.Tensor]:
+    """The eager handles of resources, one each, that some object of this process holds."""
+    # ``type``, not ``isinstance``: that asks an object for its class, which may be anybody's code.
+    tensors = [found for found in gc.get_objects() if type(found) is ops.EagerTensor]
+    return [tensor for tensor in tensors if tensor.dtype == tf.resource and not tensor.is_packed]
 
 
 def is_identity_key(found: object) -> bool:

@@ -1,8 +1,8 @@
-"""A Keras model on two devices: build, fit, report, save, load. The cells of docs/keras.md, on two CPU workers.
+"""A Keras model on two devices: build, fit, report, save, load, split. The cells of docs/keras.md, on two CPU workers.
 
     python -m experiments.examples.keras_on_two_devices
 
-It writes into the folder in which it runs, and takes about a minute.
+It writes into the folder in which it runs, and takes about two minutes.
 """
 
 # %% Build
@@ -45,3 +45,11 @@ assert np.array_equal(again.predict(x, verbose=0), model.predict(x, verbose=0))
 again.train_step = tf_placer.auto_place(again.train_step, batch_size=256, **settings)
 again.fit(x, y, batch_size=256, shuffle=False, verbose=2)  # the plan was kept: no search
 assert "by a plan that was kept" in again.train_step.report()
+
+# %% In parts
+layers = [keras.layers.Dense(1024, "relu", name=f"layer_{depth}") for depth in range(4)]
+chain = keras.Sequential([keras.Input((256,)), *layers, keras.layers.Dense(1, name="score")])
+chain.compile(optimizer="sgd", loss="mse", jit_compile=False)
+chain.train_step = tf_placer.auto_place(chain.train_step, batch_size=256, parts=2, **settings)
+chain.fit(x[:2000], y[:2000], batch_size=256, shuffle=False, verbose=2)
+print(chain.train_step.report())

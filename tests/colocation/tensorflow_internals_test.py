@@ -332,6 +332,14 @@ def captures_are_in_known_containers() -> None:
     assert holders and {id(one) for one in holders} <= known
 
 
+def resources_that_live_are_found() -> None:
+    variable, table = tf.Variable(1.0), tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1)
+    number = tf.constant(1.0)
+    found = {id(handle) for handle in internals.live_resources()}
+    assert {id(variable.handle), id(table.resource_handle)} <= found
+    assert id(number) not in found
+
+
 def variables_that_live_are_found() -> None:
     variables = [tf.Variable(1.0), tf.Variable(2.0)]
     concrete = concrete_of(lambda x: x + variables[0] + variables[1], SPEC)
@@ -493,6 +501,7 @@ CONTRACTS: dict[str, Callable[[], None]] = {
     "is_inside_xla": compilation_is_told,
     "is_onednn_on": kernels_of_onednn_are_told_of,
     "is_recording_forward": tapes_tell_what_they_watch,
+    "live_resources": resources_that_live_are_found,
     "live_variables": variables_that_live_are_found,
     "local_devices": devices_tell_their_memory,
     "new_storage": storage_is_made,

@@ -154,11 +154,12 @@ class AutoPlaced(WrappingFunction):
         signature = self._signature(concrete, inputs)
         if signature.concrete is concrete and signature.trial is None:
             return call_flat(concrete, inputs)
-        if not signature.takes(inputs):
+        fits = signature.fits(inputs)
+        if fits is False:
             self._tell(f"its plan is of {signature.splitting}, and calls of another batch do not run by it")
             return call_flat(concrete, inputs)
         try:
-            outputs = self._run(concrete, signature, inputs)
+            outputs = self._run(concrete, signature, inputs, fits)
         except Exception as error:
             if isinstance(error, tf.errors.OpError) and not any(
                 text in str(error) for text in _FROM_THE_PLACER
@@ -173,13 +174,24 @@ class AutoPlaced(WrappingFunction):
         self._settle(concrete)
         return outputs
 
-    def _run(self, concrete: ConcreteFunction, signature: Signature, inputs: Sequence[tf.Tensor]) -> Any:
+    def _run(
+        self,
+        concrete: ConcreteFunction,
+        signature: Signature,
+        inputs: Sequence[tf.Tensor],
+        fits: bool | tf.Tensor,
+    ) -> Any:
         """A call by the plan, or one of the first, which decide whether it is used."""
-        if signature.trial is None:
-            return call_flat(signature.concrete, inputs)
-        if not tf.executing_eagerly():
-            return call_flat(self._without_trial(concrete), inputs)
-        return signature.trial.call(inputs)
+        if signature.trial is not None and tf.executing_eagerly():
+            return signature.trial.call(inputs)
+        placed = signature.concrete if signature.trial is None else self._without_trial(concrete)
+        if fits is True or placed is concrete:
+            return call_flat(placed, inputs)
+        return tf.cond(
+            fits,
+            lambda: call_flat(placed, signature.cut_to_fit(inputs)),
+            lambda: call_flat(concrete, inputs),
+        )
 
     def _without_trial(self, concrete: ConcreteFunction) -> ConcreteFunction:
         """Function to run where calls cannot be timed: inside another function, or saved."""
@@ -358,22 +370,26 @@ class AutoPlaced(WrappingFunction):
             return concrete
         captured = {id(tensor) for tensor in concrete.graph.internal_captures}
         inputs = [tensor for tensor in concrete.inputs if id(tensor) not in captured]
-        self._signature(concrete, inputs)
+        self._signature(concrete, inputs, is_called=False)
         return self._without_trial(concrete)
 
-    def _signature(self, concrete: ConcreteFunction, inputs: Sequence[tf.Tensor]) -> Signature:
+    def _signature(
+        self, concrete: ConcreteFunction, inputs: Sequence[tf.Tensor], is_called: bool = True
+    ) -> Signature:
         if id(concrete) not in self._signatures:
             with _PLACING:
                 if id(concrete) not in self._signatures:
                     with outside_functions():
-                        self._signatures[id(concrete)] = self._placed_or_as_it_is(concrete, inputs)
+                        self._signatures[id(concrete)] = self._placed_or_as_it_is(concrete, inputs, is_called)
         return self._signatures[id(concrete)]
 
-    def _placed_or_as_it_is(self, concrete: ConcreteFunction, inputs: Sequence[tf.Tensor]) -> Signature:
+    def _placed_or_as_it_is(
+        self, concrete: ConcreteFunction, inputs: Sequence[tf.Tensor], is_called: bool
+    ) -> Signature:
         others = [one.item for one in self._signatures.values() if one.item is not None]
         try:
             signature = placed_signature(
-                str(self.name), self.unplaced, concrete, inputs, self._config, others
+                str(self.name), self.unplaced, concrete, inputs, self._config, others, is_called
             )
         except Exception as error:  # noqa: BLE001 - whatever it is, the program that is wrapped runs
             self._tell(_one_line(error), error)

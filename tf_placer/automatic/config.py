@@ -22,6 +22,7 @@ from tf_placer.cluster.cluster import (
     limits_by_device,
     local_cores,
 )
+from tf_placer.ops.resources import resources_kept
 from tf_placer.problem.pins import Pin
 from tf_placer.search import methods
 from tf_placer.search.known import BUDGETS, SLOW_DOWN, TIME, WHOLE, Objective
@@ -153,7 +154,7 @@ def _connect(addresses: dict[str, dict[int, str]]) -> None:
     # there goes beside the stream. So the function could read a variable before the update that comes before its call.
     # Without the stream each eager op is waited for, whatever this process was told.
     os.environ[STREAMING] = "false"
-    with tf.init_scope():
+    with tf.init_scope(), resources_kept():
         tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec(addresses))
         tf.config.list_logical_devices()  # initializes: or this process would begin to listen later
 
@@ -212,7 +213,7 @@ class AutoPlaceConfig:
       batch_statistics: of a batch in parts, of the ``"whole"`` or of each ``"part"``, as under ``tf.distribute``: other
         numbers.
       batch_size: stands for every dimension that is unknown where a function is traced without values, inside another
-        function.
+        function. A plan in parts is of that batch then, and each call looks at its sizes when it runs.
       strict: what cannot be placed is an error; without, it runs as it is, with one warning.
 
     Raises:

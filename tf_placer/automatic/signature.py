@@ -83,11 +83,39 @@ class Signature:
         """How the plan has the batch in parts; None where it is whole, or there is no plan."""
         return None if self.plan is None else self.plan.placement.problem.splitting
 
-    def takes(self, inputs: Sequence[tf.Tensor]) -> bool:
-        """True if the plan is for inputs of these sizes: one of the batch in parts is for its own batch alone."""
-        return not self._shapes or all(
-            shape is None or tensor.shape == shape for tensor, shape in zip(inputs, self._shapes, strict=True)
-        )
+    def fits(self, inputs: Sequence[tf.Tensor]) -> bool | tf.Tensor:
+        """Whether the plan is for inputs of these sizes: one of the batch in parts is for its own batch alone.
+
+        A tensor where only a run knows: inside another function, sizes may be open.
+        """
+        if not self._shapes:
+            return True
+        unknown = []
+        for shape, tensor in zip(self._shapes, inputs, strict=True):
+            if shape is None or tensor.shape == shape:
+                continue
+            if tensor.shape.rank is None or not tensor.shape.is_compatible_with(shape):
+                return False
+            unknown.append(tf.reduce_all(tf.shape(tensor) == shape))
+        return tf.reduce_all(unknown) if unknown else True
+
+    def cut_to_fit(self, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """The inputs of a call that fits, which may be a branch beside one that does not.
+
+        Grappler infers sizes without regard to branches: a tensor that is said to have eight rows in one would have
+        them in the other and in the condition, too, which it then takes for true. Slices have sizes of their own.
+        """
+        return [
+            tensor
+            if shape is None
+            else tensor[
+                tuple(
+                    slice(size if known is None else None)
+                    for size, known in zip(shape, tensor.shape, strict=True)
+                )
+            ]
+            for shape, tensor in zip(self._shapes, inputs, strict=True)
+        ]
 
     @functools.cached_property
     def _shapes(self) -> tuple[tf.TensorShape | None, ...]:
@@ -177,6 +205,7 @@ def placed_signature(
     inputs: Sequence[tf.Tensor],
     config: AutoPlaceConfig,
     others: Sequence[Item] = (),
+    is_called: bool = True,
 ) -> Signature:
     """Finds a placement for a traced function, moves its variables there and makes the placed program.
 
@@ -187,6 +216,7 @@ def placed_signature(
       inputs: its arguments; those without a value stand for their shapes.
       config: what was asked for.
       others: signatures of the same function: a pin may be about ops of these alone.
+      is_called: by ``AutoPlaced``, which looks at sizes; what is saved in parts needs a trace that says its batch.
 
     Raises:
       InputError: it cannot be placed; the message says why.
@@ -200,7 +230,7 @@ def placed_signature(
         return Signature(concrete, concrete)
     config = config.with_pins_for(item.index.names, [other.index.names for other in others])
     item, fixed, staying = _around_what_stays(concrete, item, cluster, config)
-    why_whole = _why_not_in_parts(inputs) if config.parts != 1 else ""
+    why_whole = "" if is_called or config.parts == 1 else _why_not_in_parts(inputs)
     if why_whole and not config.tries_parts:
         raise InputError(f"parts={config.parts}: {why_whole}")
     config = dataclasses.replace(config, parts=1) if why_whole else config
@@ -258,12 +288,15 @@ def _where_variables_live(concrete: ConcreteFunction, item: Item) -> dict[str, s
     }
 
 
+_KEPT = ("a queue", "a summary writer", "a table")  # by ``resources_kept``
+
+
 def _check_nothing_is_lost(item: Item, cluster: Cluster) -> None:
     """Raises InputError where connecting this process to the cluster's workers would lose what the function captures.
 
-    TensorFlow forgets what it knows by a name, such as a table, when a process is connected to others.
+    TensorFlow forgets what it knows by a name when a process is connected to others; most of it is kept.
     """
-    named = [capture for capture in item.host_captures if not capture.is_anonymous]
+    named = [one for one in item.host_captures if not one.is_anonymous and one.kind not in _KEPT]
     if named and cluster.is_live and not is_attached(cluster):
         raise InputError(
             f"{named[0].node!r} is {named[0].kind} of this process that connecting to workers would lose; make it "
@@ -276,8 +309,8 @@ def _why_not_in_parts(inputs: Sequence[tf.Tensor]) -> str:
     for value in inputs:
         if not hasattr(value, "numpy") and value.dtype != tf.resource and not value.shape.is_fully_defined():
             return (
-                f"input {value.name!r} has the shape {value.shape} inside another function, and parts are of a known "
-                "batch; say it with tf.ensure_shape, or batch the data with drop_remainder=True"
+                f"input {value.name!r} was traced with the shape {value.shape}, and what is saved in parts is of a "
+                "known batch; call the function first, or trace it for tensors of that batch"
             )
     return ""
 

@@ -80,7 +80,7 @@ def _place_saved_model(
 
     def export(folder: pathlib.Path) -> None:
         if model.is_current():
-            export_placed(model, folder / SAVED_MODEL, items, placements)
+            export_placed(model, folder / SAVED_MODEL, items, placements, request.source.input_shapes)
         else:  # it was exported anew during the search: the plans must fit what is there now
             export_saved_model(
                 model.path,

@@ -38,6 +38,8 @@ from tf_placer.rewrite.functions import (
     with_functions_renamed,
 )
 from tf_placer.rewrite.rewrite import apply_placement, check_placement, program_of_plan
+from tf_placer.transform.split.open_batch import NotOpen, telling_batches, with_open_batch
+from tf_placer.transform.split.split_batch import split_program
 
 # Signatures of TensorFlow 1: a placed graph is added next to their ops, and their results are taken from it.
 
@@ -144,8 +146,8 @@ def export_saved_model(
       result: a placement for ``Item.from_saved_model(source, signature, batch_size)`` or of its batch in parts
         (``tf_placer.split``), or a search's result with one; or one of these for each of several signatures, by name.
       signature: the placed signature, where ``result`` is not a mapping.
-      batch_size: what the placements were made for; other sizes may be served, but not where the batch is in parts:
-        there TensorFlow refuses them.
+      batch_size: what the placements were made for; other sizes may be served. Where the batch is in parts, the sizes
+        of parts are computed from an input; where that cannot be, a warning says so, and TensorFlow refuses them.
       input_shapes, tags: as ``Item.from_saved_model`` was given them.
 
     Raises:
@@ -165,7 +167,7 @@ def export_saved_model(
     items = {
         name: Item.from_saved_model(model, name, batch_size, input_shapes=input_shapes) for name in placements
     }
-    export_placed(model, target, items, placements)
+    export_placed(model, target, items, placements, input_shapes)
 
 
 def export_placed(
@@ -173,6 +175,7 @@ def export_placed(
     target: pathlib.Path,
     items: Mapping[str, Item],
     placements: Mapping[str, Placement],
+    input_shapes: InputShapes | None = None,
 ) -> None:
     """``export_saved_model`` of a model that is already read, with its items; the same ``target`` and errors.
 
@@ -181,16 +184,23 @@ def export_placed(
       target: folder that is not there yet.
       items: signature -> its program in ``model``, for those that are placed.
       placements: signature -> placement of that item.
+      input_shapes: that the items were read with.
     """
-    model = model.copy()
+    source, model = model, model.copy()
     shared = _Shared(model)
     for name, plan in plans_in(model.path).items():
         if name not in placements:
             shared.add(name, plan)
     unplaced: dict[str, list[str]] = {}
+    of_one_batch: dict[str, str] = {}
     for name, placement in placements.items():
         item = program_of_plan(items[name], placement)
         placed = apply_placement(item, placement)
+        if item.splitting is not None:
+            try:
+                placed = _of_any_batch(source, name, placement, placed, input_shapes)
+            except NotOpen as why:
+                of_one_batch[name] = f"{item.splitting}, and of no other: {why}"
         shared.add(name, placement.device_names)
         unplaced[name] = _place(model, name, item, placed)
     with appearing_whole(target) as unfinished:
@@ -201,6 +211,8 @@ def export_placed(
         (unfinished / PLANS).mkdir(parents=True, exist_ok=True)
         for name, placement in placements.items():
             (unfinished / plan_file(name)).write_text(placement.to_json(), encoding="utf8")
+    for name, said in of_one_batch.items():
+        warnings.warn(f"{model.path}: signature {name!r} is of {said}", stacklevel=2)
     for name, paths in unplaced.items():
         if paths:
             warnings.warn(
@@ -208,6 +220,33 @@ def export_placed(
                 f"for what that calls; call the signature, or export the model with one for them",
                 stacklevel=2,
             )
+
+
+def _of_any_batch(
+    model: SavedModel,
+    name: str,
+    placement: Placement,
+    placed: tf.compat.v1.GraphDef,
+    input_shapes: InputShapes | None,
+) -> tf.compat.v1.GraphDef:
+    """The placed graph of a batch in parts, for any batch (``with_open_batch``).
+
+    Raises:
+      NotOpen: it has to be of the batch that its plan was made for.
+    """
+    splitting, cluster = placement.problem.splitting, placement.problem.cluster
+    assert splitting is not None  # asked of a batch in parts
+    items = [
+        Item.from_saved_model(model, name, batch, input_shapes=input_shapes)
+        for batch in telling_batches(splitting.batch, splitting.parts)
+    ]
+    if items[0].fingerprint == items[1].fingerprint:  # its batch is said
+        return placed
+    if items[0].fingerprint != splitting.fingerprint:
+        raise NotOpen("what is open is not its batch")
+    programs = [split_program(item, splitting.parts, splitting.batch_statistics) for item in items]
+    host = "" if cluster.host is None else cluster.devices[cluster.host].name
+    return with_open_batch(placed, programs, host)
 
 
 def _placements(result: object, signature: str) -> dict[str, Placement]:

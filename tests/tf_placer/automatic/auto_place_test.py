@@ -11,6 +11,8 @@ import tensorflow as tf
 import tf_placer
 from tests.logical_devices import REPOSITORY, outcomes_of
 from tf_placer.automatic import signature
+from tf_placer.base.arguments import InputError
+from tf_placer.cluster.local import local_devices
 from tf_placer.planning import road
 
 CHECKS = (
@@ -207,3 +209,12 @@ def test_a_fault_of_this_package_is_said_to_be_one(tmp_path, monkeypatch, error)
     with pytest.warns(tf_placer.RunsAsItIs, match="a fault of tf_placer; please report it: ") as told:
         assert float(in_one_process(lambda x: x + 1.0, tmp_path)(tf.constant(1.0))) == 2.0
     assert type(error).__name__ in str(told[0].message)
+
+
+def test_what_connecting_would_lose_is_refused():
+    reader = tf.raw_ops.WholeFileReaderV2(shared_name="lost")
+    counted = tf.function(lambda: tf.abs(tf.raw_ops.ReaderNumRecordsProducedV2(reader_handle=reader)))
+    item = tf_placer.Item.from_function(counted)
+    cluster = tf_placer.Cluster("local", *local_devices(2), kind="local")
+    with pytest.raises(InputError, match=r"a resource \(ReaderInterface\) of this process .* would lose"):
+        signature._check_nothing_is_lost(item, cluster)

@@ -267,15 +267,34 @@ def a_small_budget_is_a_short_wait() -> bool:
     return "timed in turn: " in placed.report()
 
 
-def what_workers_cannot_have_runs_as_it_is() -> bool:
-    """A table of this process is not on the workers, and connecting to them would lose it."""
-    table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(["a"], [3.0]), -1.0)
-    placed = tf_placer.auto_place(tf.function(lambda keys: table.lookup(keys) * 2.0), **SETTINGS)
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        values = placed(tf.constant(["a", "b"])).numpy().tolist()
-    reasons = [str(one.message) for one in told if issubclass(one.category, tf_placer.RunsAsItIs)]
-    return values == [6.0, -2.0] and len(reasons) == 1 and "a table" in reasons[0]
+def what_is_older_than_the_connection_lives_on() -> bool:
+    """The first function that is placed connects this process to the workers; its table and what is beside it stay."""
+    entries = tf.lookup.KeyValueTensorInitializer(["a"], [3.0])
+    table, beside, held = tf.lookup.StaticHashTable(entries, -1.0), tf.Variable(1.0), tf.Variable(1.0)
+    weights, words = tf.Variable([1.0, 1.0]), tf.constant(["a", "b"])
+    options = tf.data.Options()
+    options.experimental_optimization.inject_prefetch = False
+    iterator = iter(tf.data.Dataset.range(9).map(lambda _: held * 1.0).with_options(options))
+    assigned = tf.function(lambda value: beside.assign(value))
+    assigned(1.0)
+
+    @tf.function
+    def step():
+        weights.assign_add(table.lookup(words) * held)
+        return tf.reduce_sum(weights) * 1.0
+
+    placed, found = tf_placer.auto_place(step, keep_unplaced=False, **SETTINGS), []
+    found.append(float(placed()))
+    beside.assign(2.0)
+    found.append(float(beside))
+    assigned(tf.constant(3.0))
+    found.append(float(beside))
+    held.assign(4.0)
+    found += [float(next(iterator)), float(placed())]
+    weights.assign([0.0, 0.0])
+    found.append(float(placed()))
+    is_connected = "/job:worker/" in weights.device and "/job:localhost/" in beside.device + held.device
+    return found == [4.0, 2.0, 3.0, 4.0, 12.0, 8.0] and is_connected
 
 
 @contextlib.contextmanager
@@ -293,7 +312,7 @@ def main() -> None:
     with cluster_of(kind, folder) as cluster:
         SETTINGS.update(cluster=cluster, cache_dir=folder)
         checks = [
-            what_workers_cannot_have_runs_as_it_is,
+            what_is_older_than_the_connection_lives_on,
             *[a_small_budget_is_a_short_wait] * (kind == "local"),
             what_is_faster_as_it_was_is_kept,
             the_first_calls_have_the_last_word,

@@ -17,7 +17,7 @@ pytestmark = [
 def test_functions_on_workers(kind, tmp_path):
     outcomes = outcomes_of("tests.tf_placer.automatic.live_process", kind, str(tmp_path))
     checked = [
-        "what_workers_cannot_have_runs_as_it_is",
+        "what_is_older_than_the_connection_lives_on",
         "what_is_faster_as_it_was_is_kept",
         "the_first_calls_have_the_last_word",
         "a_verdict_that_is_an_error_runs_no_step_again",

@@ -1,12 +1,13 @@
 """Auto-places functions with their batch in parts, and prints what differs, as JSON.
 
 A process of its own: TensorFlow fixes its logical devices when its first op runs, and a process stays connected to its
-workers. Its arguments: "logical" or "local", and a folder for plans.
+workers. Its arguments: "logical" or "local", a folder for plans, and "again" where an earlier process has filled that.
 """
 
 from __future__ import annotations
 
 import concurrent.futures
+import json
 import pathlib
 import sys
 import tempfile
@@ -20,11 +21,12 @@ import numpy as np
 import tensorflow as tf
 
 import tf_placer
+from colocation.tensorflow_internals import call_flat
 from tests.logical_devices import report
 from tests.tf_placer.rewrite.split_plans_process import are_close, refusal
-from tf_placer.automatic.config import attach
 from tf_placer.automatic.trial import TIMED_STEPS, WARMUP_STEPS
 from tf_placer.cluster.local import local_devices
+from tf_placer.planning.road import Road
 
 SETTINGS: dict = {"method": "random", "budget_s": 1.0, "keep_unplaced": False}
 
@@ -159,24 +161,78 @@ def what_cannot_be_split_runs_as_it_is_or_is_an_error() -> bool:
     return all(found)
 
 
-def a_batch_that_is_not_known_is_not_split() -> bool:
-    """Inside another function; where that says the batch, it is."""
+def a_batch_that_is_not_known_is_looked_at() -> bool:
+    """Inside another function each call chooses: by the plan of ``batch_size``, or as it is."""
     one, other, third, fourth = (Step() for _ in range(4))
-    placed = auto_place(other.__call__, parts=2)
+    placed, by_the_plan = auto_place(other.__call__, parts=2, batch_size=8), tf.Variable(False)
+
+    def noted(concrete, inputs):
+        by_the_plan.assign(any(op.name.startswith("part_0/") for op in concrete.graph.get_operations()))
+        return call_flat(concrete, inputs)
 
     @tf.function(input_signature=[tf.TensorSpec([None, 6]), tf.TensorSpec([None], tf.int32)])
     def outer(x, y):
         return placed(x, y)
 
-    result, told = told_by(lambda: outer(*examples(8)))
+    counts, told, chosen = [8, 8, 5, 8], [], []
+    with unittest.mock.patch("tf_placer.automatic.auto_placed.call_flat", noted):
+        for seed, count in enumerate(counts):
+            result, more = told_by(lambda seed=seed, count=count: outer(*examples(count, seed)))
+            told += more if are_close(one(*examples(count, seed)), result) else ["different"]
+            chosen.append(bool(by_the_plan))
     known = auto_place(third.__call__, parts=2)
     inside = tf.function(lambda x, y: known(x, y)).get_concrete_function(*examples(8))
     return (
-        are_close(one(*examples(8)), result)
-        and len(told) == 1
-        and "parts are of a known batch" in told[0]
+        told == []
+        and are_close(one.state, other.state)
+        and is_split(placed)
+        and "The plan is of a batch of 8 in 2 parts" in placed.report()
+        and chosen == [True, True, False, True]
         and are_close(fourth(*examples(8)), inside(*examples(8)))
         and is_split(known)
+        and all(op.type != "If" for op in inside.graph.get_operations())
+    )
+
+
+def grappler_takes_no_size_of_one_branch_for_another() -> bool:
+    """It infers the sizes of both at once, and computes what they seem to say before the step runs."""
+
+    @tf.function
+    def scaled(x):
+        return tf.tanh(x) / tf.cast(tf.shape(x)[0], tf.float32)
+
+    placed = auto_place(scaled, parts=2, batch_size=8)
+    outer = tf.function(lambda x: placed(x), input_signature=[tf.TensorSpec([None, 6])])
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
+    try:
+        given = [examples(count)[0] for count in (8, 5, 8)]
+        found = [are_close(scaled(x), outer(x)) for x in given]
+    finally:
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    return all(found) and is_split(placed)
+
+
+def sizes_that_never_fit_run_as_they_are() -> bool:
+    """A size that is known, and not the plan's, needs no look at run time."""
+    one, other = Step(), Step()
+    placed = auto_place(other.__call__, parts=2)
+    found = [are_close(one(*examples(8)), placed(*examples(8)))]
+    outer = tf.function(lambda x, y: placed(x, y))
+    result, told = told_by(lambda: outer(*examples(6)))
+    found.append(are_close(one(*examples(6)), result) and are_close(one.state, other.state))
+    return all(found) and len(told) == 1 and "its plan is of a batch of 8 in 2 parts" in told[0]
+
+
+def what_is_saved_before_a_call_is_whole() -> bool:
+    """Nothing says its batch then."""
+    step = Step()
+    placed = auto_place(step.__call__, parts=2)
+    concrete, told = told_by(placed.get_concrete_function)
+    expected = Step()(*examples(5))
+    return (
+        len(told) == 1
+        and "what is saved in parts is of a known batch" in told[0]
+        and are_close(expected, concrete(*examples(5)))
     )
 
 
@@ -253,25 +309,83 @@ def variables_may_stay() -> bool:
 
 
 def a_keras_model_trains_the_same() -> bool:
-    """Batch normalization has the statistics of the whole batch, and Adam its slots once."""
-    x = np.random.default_rng(0).normal(size=[40, 8]).astype(np.float32)
+    """Batch normalization has the statistics of the whole batch, and Adam its slots once.
+
+    Keras leaves the batch of arrays open, and the last one is smaller: it runs as it is.
+    """
+    x = np.random.default_rng(0).normal(size=[44, 8]).astype(np.float32)
     y = x[:, :1] ** 2
 
-    def trained(parts: int) -> tuple[list[np.ndarray], str]:
+    def trained(parts: int, *data: Any, **fit: Any) -> tuple[list[np.ndarray], str]:
         keras.utils.set_random_seed(0)
         layers = [keras.layers.Dense(16, "relu"), keras.layers.BatchNormalization(), keras.layers.Dense(1)]
         model = keras.Sequential([keras.Input((8,)), *layers])
-        model.compile(optimizer="adam", loss="mse", jit_compile=False)
+        model.compile(optimizer="adam", loss="mse", metrics=["mae"], jit_compile=False)
         if parts > 1:
-            model.train_step = auto_place(model.train_step, parts=parts)
-        data = tf.data.Dataset.from_tensor_slices((x, y)).batch(8, drop_remainder=True)
-        model.fit(data, epochs=2, verbose=0)
-        return model.get_weights(), model.train_step.report() if parts > 1 else ""
+            model.train_step = auto_place(model.train_step, parts=parts, batch_size=8)
+        history = model.fit(*data, epochs=2, shuffle=False, verbose=0, **fit).history
+        numbers = [np.array(values) for _, values in sorted(history.items())]
+        return [*model.get_weights(), *numbers], model.train_step.report() if parts > 1 else ""
 
-    whole, (split, text) = trained(1)[0], trained(2)
-    # Adam divides by the square root of small numbers, which makes the last bits larger.
-    apart = max(float(np.abs(a - b).max()) for a, b in zip(whole, split, strict=True))
-    return apart < 1e-4 and "a batch of 8 in 2 parts" in text
+    whole_batches = tf.data.Dataset.from_tensor_slices((x, y)).batch(8, drop_remainder=True)
+    found = []
+    for data, fit in (((whole_batches,), {}), ((x, y), {"batch_size": 8})):
+        whole, (split, text) = trained(1, *data, **fit)[0], trained(2, *data, **fit)
+        # Adam divides by the square root of small numbers, which makes the last bits larger.
+        apart = max(float(np.abs(a - b).max()) for a, b in zip(whole, split, strict=True))
+        found.append(apart < 1e-4 and text.count("a batch of 8 in 2 parts") == 1)
+    return all(found)
+
+
+def a_report_says_what_splitting_gives_whatever_was_asked() -> bool:
+    """Of a new plan and of a kept one, of time or memory, called by itself or inside another function."""
+
+    def inside(placed: Any) -> Any:
+        specs = [tf.TensorSpec([None, 6]), tf.TensorSpec([None], tf.int32)]
+        return tf.function(lambda x, y: placed(x, y), input_signature=specs)
+
+    said = (
+        "Data parallel over 2 CPUs would take ",
+        "With the batch in parts ",
+        "The plan is of a batch of 8 in 2 ",
+    )
+    directly: list[dict] = [{}, {}, {"objective": "memory"}, {"parts": "auto"}]
+    found = []
+    for settings, around in [*((one, lambda placed: placed) for one in directly), ({}, inside)]:
+        step = Step(24)  # a bound function keeps no object
+        placed = auto_place(step.__call__, **settings, batch_size=8)
+        around(placed)(*examples(8))
+        found.append(sum(one in placed.report() for one in said) == 1)
+    return all(found)
+
+
+def plans_in_parts() -> list[tuple[Any, list[int], bool]]:
+    """A placed step of each request for parts, its plan, and whether what it computed is right."""
+    found = []
+    for parts in (2, "auto"):
+        one, other = Step(), Step()
+        placed = auto_place(other.__call__, parts=parts)
+        is_right = are_close(one(*examples(8)), placed(*examples(8))) and are_close(one.state, other.state)
+        found.append((placed, placed.placement.device_of_unit.tolist(), is_right))
+    return found
+
+
+def plans_for_a_later_process_are_made() -> bool:
+    found = plans_in_parts()
+    note = json.dumps([row for _, row, _ in found])
+    pathlib.Path(SETTINGS["cache_dir"], "made_before").write_text(note)
+    return all(is_right for _, _, is_right in found) and is_split(found[0][0])
+
+
+def plans_of_an_earlier_process_need_no_search() -> bool:
+    with unittest.mock.patch.object(Road, "search", side_effect=AssertionError("it was searched")):
+        found = plans_in_parts()
+    note = pathlib.Path(SETTINGS["cache_dir"], "made_before").read_text()
+    return (
+        json.loads(note) == [row for _, row, _ in found]
+        and all("by a plan that was kept" in placed.report() and is_right for placed, _, is_right in found)
+        and is_split(found[0][0])
+    )
 
 
 def an_audit_has_a_tolerance() -> bool:
@@ -302,33 +416,35 @@ def the_first_calls_decide() -> bool:
     return all(found) and on_trial and "call by call" in placed.report() and is_split(placed)
 
 
-def connected_before_variables_are_made() -> bool:
-    """TensorFlow loses what is assigned to variables that are older than the connection to workers."""
-    return len(attach(SETTINGS["cluster"])) == 2
-
-
 CHECKS: tuple[Callable[[], bool], ...] = (
     parts_compute_the_same_over_several_steps,
     auto_takes_the_faster_form_and_keeps_it,
     another_batch_runs_as_it_is_with_one_warning,
     what_cannot_be_split_runs_as_it_is_or_is_an_error,
-    a_batch_that_is_not_known_is_not_split,
+    a_batch_that_is_not_known_is_looked_at,
+    grappler_takes_no_size_of_one_branch_for_another,
+    sizes_that_never_fit_run_as_they_are,
+    what_is_saved_before_a_call_is_whole,
     a_saved_function_of_another_batch_is_an_error_that_says_so,
     threads_share_a_plan,
     a_checkpoint_is_of_the_same_variables,
     pins_are_about_copies,
     variables_may_stay,
     a_keras_model_trains_the_same,
+    a_report_says_what_splitting_gives_whatever_was_asked,
+    plans_for_a_later_process_are_made,
 )
 ON_WORKERS: tuple[Callable[[], bool], ...] = (
-    connected_before_variables_are_made,
     parts_compute_the_same_over_several_steps,
     auto_takes_the_faster_form_and_keeps_it,
     another_batch_runs_as_it_is_with_one_warning,
+    grappler_takes_no_size_of_one_branch_for_another,
     a_keras_model_trains_the_same,
     an_audit_has_a_tolerance,
     the_first_calls_decide,
+    plans_for_a_later_process_are_made,
 )
+AGAIN: tuple[Callable[[], bool], ...] = (plans_of_an_earlier_process_need_no_search,)
 
 
 def main() -> None:
@@ -338,7 +454,7 @@ def main() -> None:
     else:
         cluster = tf_placer.Cluster.logical(2)
     SETTINGS.update(cluster=cluster, cache_dir=folder)
-    report(ON_WORKERS if kind == "local" else CHECKS)
+    report(AGAIN if sys.argv[3:] else ON_WORKERS if kind == "local" else CHECKS)
 
 
 if __name__ == "__main__":

@@ -5,19 +5,24 @@ import os
 import pytest
 
 from tests.logical_devices import outcomes_of
-from tests.tf_placer.automatic.parts_process import CHECKS, ON_WORKERS
+from tests.tf_placer.automatic.parts_process import AGAIN, CHECKS, ON_WORKERS
 
 MODULE = "tests.tf_placer.automatic.parts_process"
 
 
+def check_both_processes(kind: str, checks: tuple, folder: str) -> None:
+    """The second one finds the plans of the first."""
+    for given, made in (([], checks), (["again"], AGAIN)):
+        outcomes = outcomes_of(MODULE, kind, folder, *given)
+        assert outcomes == {check.__name__: "ok" for check in made}
+
+
 def test_a_batch_in_parts_on_logical_devices(tmp_path):
-    outcomes = outcomes_of(MODULE, "logical", str(tmp_path))
-    assert outcomes == {check.__name__: "ok" for check in CHECKS}
+    check_both_processes("logical", CHECKS, str(tmp_path))
 
 
 @pytest.mark.slow
 @pytest.mark.alone
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores for two workers")
 def test_a_batch_in_parts_on_workers(tmp_path):
-    outcomes = outcomes_of(MODULE, "local", str(tmp_path))
-    assert outcomes == {check.__name__: "ok" for check in ON_WORKERS}
+    check_both_processes("local", ON_WORKERS, str(tmp_path))

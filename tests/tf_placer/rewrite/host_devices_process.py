@@ -39,7 +39,7 @@ def main() -> None:
     cluster = Cluster.local(cores=2)
     here = attach(cluster)
     entries = tf.lookup.KeyValueTensorInitializer(["a", "b"], tf.constant([1, 2]))
-    table = tf.lookup.StaticHashTable(entries, 0)  # one made before would be lost
+    table = tf.lookup.StaticHashTable(entries, 0)
     data = tf.data.Dataset.range(4)
     weights, count = tf.Variable(tf.ones([3, 2])), tf.Variable(0.0)
     seen: list[float] = []

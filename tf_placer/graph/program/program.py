@@ -56,8 +56,8 @@ class HostCapture:
       dtype: ``tf.resource`` or ``tf.variant``.
       kind: what it is, for people: ``"a table"``.
       device: where it is, "" where TensorFlow does not say.
-      is_anonymous: it is known by its handle alone. One that is known by a name, such as a table, is lost when this
-        process connects to other workers.
+      is_anonymous: it is known by its handle alone. TensorFlow loses one that is known by a name, such as a table, when
+        this process connects to others.
     """
 
     node: str

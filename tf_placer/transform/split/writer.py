@@ -149,6 +149,7 @@ class Writer:
         """Writes a copy of the op that is being written; ``name`` is below the op's where it is one of several."""
         source = self._index.graph_def.node[self._op]
         node = copy_of(source, [*inputs, *self._controls(source, copy)], self._below(copy, name))
+        node.attr.pop("_output_shapes", None)  # of the whole, as a saved graph tells them
         if op_type and op_type != source.op:
             node.op = op_type
             known = {one.name for one in registered_op(op_type).attr}  # type: ignore[union-attr]
