@@ -17,6 +17,7 @@ from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.ops.simulator import Schedule, SimulatorInputs, simulate, simulate_schedule
 from tf_placer.problem.decisions import Decisions, decisions_of
 from tf_placer.problem.problem import Problem
+from tf_placer.problem.simulator_inputs import simulator_inputs
 
 
 class SimulatedTimes(NamedTuple):
@@ -50,26 +51,7 @@ class SimulatedEvaluator:
         arguments.instance_of("problem", problem, Problem, "give what tf_placer.build_problem returns")
         self._problem = problem
         self._capacity_bytes = problem.cluster.capacity_bytes()
-        self._inputs = SimulatorInputs(
-            unit_of_op=problem.unit_of_op,
-            compute_ns=problem.compute_ns,
-            priority=problem.priority,
-            tensor_producer=problem.tensor_producer,
-            tensor_bytes=problem.tensor_bytes,
-            alias_of_tensor=problem.alias_of_tensor,
-            consumer_offset=problem.consumer_offset,
-            consumer_op=problem.consumer_op,
-            resident_bytes=problem.resident_bytes,
-            streams=problem.cluster.streams(),
-            newest_first=problem.cluster.newest_first(),
-            join_ns=problem.cluster.join_ns(),
-            dispatch_ns=problem.cluster.dispatch_ns(),
-            link_latency_ns=problem.cluster.link_latency_ns(),
-            link_bytes_per_s=problem.cluster.link_bytes_per_s(),
-            channel_of_link=problem.cluster.channel_of_link(),
-            link_tensor_ns=problem.cluster.link_tensor_ns(),
-            **problem.cluster.link_chores(),
-        )
+        self._inputs = simulator_inputs(problem)
 
     @property
     def problem(self) -> Problem:
