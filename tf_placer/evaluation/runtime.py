@@ -396,7 +396,7 @@ class RuntimeEvaluator:
         def run(target: str) -> Audit:
             with open_program(target, program, self._config.deadline_s) as loaded:
                 trace = loaded.traced_step()
-            order = executed_order(pairs, trace) if pairs else None
+            order = executed_order(pairs, trace, self._item.index.id_of_name) if pairs else None
             return dataclasses.replace(audit(program, list(trace.partition_graphs)), order=order)
 
         attempt = try_on(self._workers, self._config.deadline_s, run)

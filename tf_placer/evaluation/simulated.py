@@ -15,7 +15,7 @@ from tf_placer.base.arguments import InputError, told
 from tf_placer.base.eager import eagerly
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.ops.simulator import Schedule, SimulatorInputs, simulate, simulate_schedule
-from tf_placer.problem.decisions import Decisions, decisions_of
+from tf_placer.problem.decisions import Decisions, decisions_of, ranked
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.simulator_inputs import simulator_inputs
 
@@ -77,6 +77,10 @@ class SimulatedEvaluator:
     def tells(self) -> SimulatedEvaluator:
         """The evaluator whose times a search by this one is told in: itself."""
         return self
+
+    def ordered(self, priority_of_op: np.ndarray) -> SimulatedEvaluator:
+        """The same with priorities [N] in the problem, as a plan would have them: for who decides devices alone."""
+        return SimulatedEvaluator(_ordered(self._problem, priority_of_op))
 
     def times(self, device_of_unit: tf.Tensor | Decisions) -> SimulatedTimes:
         """Simulates legal placements [B, U] int32, or all that B plans decide, eagerly or inside a ``tf.function``.
@@ -157,6 +161,10 @@ class SimulatedEvaluator:
         return ""
 
 
+def _ordered(problem: Problem, priority_of_op: np.ndarray) -> Problem:
+    return dataclasses.replace(problem, priority=ranked(priority_of_op, problem.priority))
+
+
 # Protocol of evaluators, simulated or on the runtime.
 
 
@@ -203,6 +211,7 @@ class SampleAverageEvaluator(SimulatedEvaluator):
           InputError: it is no problem.
         """
         super().__init__(problem)
+        self._samples = tuple(samples)
         self._orders = [SimulatedEvaluator(one) for one in samples]
         # In one graph every order has a kernel of its own, which keeps what it prepared of its arrays; eager calls
         # share one, which would prepare them anew for every order.
@@ -217,6 +226,11 @@ class SampleAverageEvaluator(SimulatedEvaluator):
     def orders(self) -> tuple[SimulatorInputs, ...]:
         """The arrays of each sample whose mean ``evaluate`` gives."""
         return tuple(order.inputs for order in self._orders)
+
+    def ordered(self, priority_of_op: np.ndarray) -> SimulatedEvaluator:
+        """The same with priorities [N] in every sample."""
+        samples = [_ordered(one, priority_of_op) for one in self._samples]
+        return SampleAverageEvaluator(_ordered(self.problem, priority_of_op), samples)
 
     def times(self, device_of_unit: tf.Tensor | Decisions) -> SimulatedTimes:
         """Simulates legal placements [B, U] int32, or all that B plans decide.
@@ -313,5 +327,5 @@ def _orders(problem: Problem) -> list[Problem]:
     return [
         problem,
         dataclasses.replace(problem, cluster=dataclasses.replace(cluster, devices=devices)),
-        dataclasses.replace(problem, priority=drawn),
+        dataclasses.replace(problem, priority=ranked(problem.priority, drawn)),
     ]

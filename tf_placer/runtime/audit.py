@@ -198,19 +198,21 @@ class ExecutedOrder:
         return wrong if self.broken else f"all {pairs} ordered pairs of ops in order"
 
 
-def executed_order(pairs: Sequence[tuple[str, str]], trace: tf.compat.v1.RunMetadata) -> ExecutedOrder:
+def executed_order(
+    pairs: Sequence[tuple[str, str]], trace: tf.compat.v1.RunMetadata, op_names: Collection[str]
+) -> ExecutedOrder:
     """Compares pairs of ops, both of one device, with the kernels of a step.
 
     Args:
       pairs: name of an op, and of one that is to begin when it has ended.
       trace: metadata of a step that was run with FULL_TRACE.
+      op_names: of the graph.
     """
-    names = {name for pair in pairs for name in pair}
     start_ns: dict[str, int] = {}
     end_ns: dict[str, int] = {}
     for device in trace.step_stats.dev_stats:
         for node in device.node_stats:
-            name = owner(node.node_name, names)
+            name = owner(node.node_name, op_names)
             if name is not None:
                 start, end = node_times_ns(node)
                 start_ns[name] = min(start, start_ns.get(name, start))

@@ -10,7 +10,16 @@ import numpy as np
 import scipy.sparse
 
 from colocation.constraints import op_definition, outermost_loops
-from colocation.op_facts import MERGES, GraphIndex, having, reached, topological_order
+from colocation.op_facts import (
+    BRANCHES,
+    CALLS,
+    LOOPS,
+    MERGES,
+    GraphIndex,
+    having,
+    reached,
+    topological_order,
+)
 from tf_placer.base.eager import eagerly
 from tf_placer.graph.item import Item
 from tf_placer.graph.splitting import SHARED
@@ -32,7 +41,8 @@ _SHARES = 4  # of the pairs that are tried where all of them do not keep the ste
 
 _SWITCHES = having("switch")
 # What has a formula of its work does nothing but compute; what has none and keeps state may wait for another op.
-_COMPUTES = having("work") | having("loop") | having("branch") | having("call")
+_COMPUTES = having("work")
+_LOWERED = LOOPS | BRANCHES | CALLS  # parts of these begin before what the whole waits for
 _REPLACED = having("held_elsewhere") | having("variable") | having("iterator_read")  # when a graph is made a program
 
 
@@ -233,14 +243,14 @@ def _ordered_pairs(step: _Step, item: Item | None) -> np.ndarray:
 def _bound_ops(problem: Problem, item: Item) -> np.ndarray:
     """[N] bool: ops that may take no edge.
 
-    In a loop of TensorFlow 1 an op runs many times. What a branch of TensorFlow 1 leaves out would leave out what waits
+    In a loop of TensorFlow 1 an op runs many times; one of functions is run as simpler ops, of which some wait for less. What a branch of TensorFlow 1 leaves out would leave out what waits
     for it, too. Ops of this process, arguments and constants are moved or replaced when a graph is made a program. One
     that waits for another, such as a queue, might wait for what waits for it.
     """
     index = item.index
     in_loop = np.array(outermost_loops(index)) >= 0
     types = np.array(index.op_types)
-    bound = in_loop | np.isin(types, list(_REPLACED))
+    bound = in_loop | np.isin(types, list(_REPLACED | _LOWERED))
     unknown = sorted(set(index.op_types) - _COMPUTES)
     waiting = [kind for kind in unknown if (definition := op_definition(kind)) is None or definition.is_stateful]
     bound |= np.isin(types, waiting)

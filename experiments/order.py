@@ -1,0 +1,276 @@
+"""Gain of an order of execution that is decided with the placement, and cost of the control edges that realize it.
+
+    python -m experiments.order [--quick] [--evaluations=6000] [--seed=0] [--out=docs/results/order.md]
+
+Rules on plans that were searched without an order, beside a search that decides both (``--order=auto``); the search's
+choice beside one-forward-one-backward and all-forward where the batch is in parts; executed orders and costs of edges
+on this machine's own devices. All but the last is simulated. Writes the page.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from collections.abc import Sequence
+
+import numpy as np
+from absl import flags
+
+import tf_placer
+from experiments.main_program import run_program
+from experiments.studies.formats import header, line, machine_lines
+from tf_placer import workloads
+from tf_placer.base.files import write_atomically
+from tf_placer.cluster.cluster import fullest_share
+from tf_placer.evaluation.runtime import RuntimeEvaluator
+from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.graph.item import Item
+from tf_placer.planners.order import RULES, priorities
+from tf_placer.planners.plain import expert
+from tf_placer.problem.decisions import Decisions
+from tf_placer.problem.placement import Placement
+from tf_placer.problem.problem import Problem
+from tf_placer.problem.simulator_inputs import simulator_inputs
+from tf_placer.rewrite.rewrite import rewrite
+from tf_placer.runtime.audit import executed_order
+from tf_placer.runtime.graph_program import build_program
+from tf_placer.search.known import AUTO_ORDER, NO_ORDER
+from tf_placer.search.recorder import SearchResult
+from tf_placer.search.search import search
+from tf_placer.transform.order import order_edges, ordered_pairs, simulate_with_edges
+
+_QUICK = flags.DEFINE_boolean("quick", False, "Small programs, and 1,000 evaluations of each search.")
+_EVALUATIONS = flags.DEFINE_integer("evaluations", 6000, "Of each search.", lower_bound=100)
+_SEED = flags.DEFINE_integer("seed", 0, "Of the searches.", lower_bound=0)
+_OUT = flags.DEFINE_string("out", "docs/results/order.md", "The page to write.")
+
+_QUICK_EVALUATIONS = 1000
+_METHOD = "memetic"  # what `auto` spends most of its time on
+# Workload, devices, parts of the batch.
+_PROGRAMS = (
+    ("nmt_2", "k40x2", 1),
+    ("rnnlm_2", "k40x2", 1),
+    ("transformer_xl_2", "p100x2", 1),
+    ("inception_v3", "k40x2", 2),
+    ("bert_base", "p100x4", 4),
+)
+_IN_PARTS = (("nmt_4", "p100x4", 4), ("bert_base", "p100x4", 4))
+_MICRO_BATCHES = ("all_forward", "one_forward_one_backward", AUTO_ORDER)
+_TRACED_STEPS, _ROUNDS = 5, 41
+_AUDITED, _COSTED = "two_towers", "dense_small"
+
+
+def built(workload: str, cluster: str, parts: int) -> tuple[Item, Problem]:
+    """A workload, small with ``--quick``, with its batch in parts, on described devices."""
+    item = tf_placer.split(workloads.build(f"{workload}_small" if _QUICK.value else workload), parts)
+    return item, tf_placer.build_problem(item, tf_placer.Cluster.preset(cluster))
+
+
+def found(problem: Problem, evaluations: int, seed: int, order: str) -> SearchResult:
+    """One search."""
+    return search(problem, _METHOD, budget_evaluations=evaluations, seed=seed, order=order)
+
+
+@dataclasses.dataclass(frozen=True)
+class Ordered:
+    """A program, searched without an order and with one.
+
+    Attributes:
+      plain, again, auto: the plans found without an order, by two seeds, and with both decided.
+      afterwards: rule -> step of ``plain`` with the rule's priorities, as a share of it without.
+      pairs, edges: of the plan of ``auto``: pairs of ops that its order is about, and edges that are written.
+      kept: its simulated step with these edges, as a share of that with its priorities.
+    """
+
+    plain: SearchResult
+    again: SearchResult
+    auto: SearchResult
+    afterwards: dict[str, float]
+    pairs: int
+    edges: int
+    kept: float
+
+
+def ordered(item: Item, problem: Problem, evaluations: int, seed: int) -> Ordered:
+    """Searches a program three times, and tries every rule on the first plan."""
+    plain, again = (found(problem, evaluations, one, NO_ORDER) for one in (seed, seed + 1))
+    auto = found(problem, evaluations, seed, AUTO_ORDER)
+    devices = plain.placement.device_of_unit
+    rows = [priorities(rule, problem, devices, seed) for rule in RULES]
+    times = SimulatedEvaluator(problem).times(Decisions([devices] * len(rows), rows)).runtime_s.numpy()
+    pairs, edges, kept = realized(item, auto.placement)
+    return Ordered(
+        plain, again, auto, dict(zip(RULES, times / plain.runtime_s, strict=True)), pairs, edges, kept
+    )
+
+
+def realized(item: Item, plan: Placement) -> tuple[int, int, float]:
+    """Pairs that a plan's order is about, edges written, and the step with these as a share of that with priorities."""
+    if plan.priority_of_op is None:
+        return 0, 0, 1.0
+    edges, inputs = order_edges(plan, item), simulator_inputs(plan.problem)
+    with_edges_s = float(simulate_with_edges(inputs, plan.device_of_unit, edges).runtime_ns[0]) / 1e9
+    step_s = float(SimulatedEvaluator(plan.problem).evaluate(plan.decisions).runtime_s[0])
+    return len(ordered_pairs(plan, item)), len(edges), with_edges_s / step_s
+
+
+def in_parts_rows(name: str, problem: Problem, evaluations: int, seed: int) -> list[str]:
+    """Lines on the expert's plan, whose devices are stages of a pipeline, and on searches, under orders of parts."""
+    stages = expert(problem)[0]
+    lines = []
+    for order in (NO_ORDER, *_MICRO_BATCHES[:2]):
+        ranks = None if order == NO_ORDER else [priorities(order, problem, stages, seed)]
+        lines.append(_step_and_peak(name, "the expert's stages", order, problem, Decisions([stages], ranks)))
+    for order in (NO_ORDER, *_MICRO_BATCHES):
+        plan = found(problem, evaluations, seed, order)
+        told = f"{order}: {plan.order}" if order == AUTO_ORDER else order
+        lines.append(_step_and_peak(name, "searched", told, problem, plan.placement.decisions))
+    return lines
+
+
+def _step_and_peak(name: str, plan: str, order: str, problem: Problem, decisions: Decisions) -> str:
+    times = SimulatedEvaluator(problem).times(decisions)
+    share = float(fullest_share(problem.cluster, times.peak_bytes.numpy())[0])
+    return line(name, plan, order, f"{1e3 * float(times.runtime_s[0]):.1f} ms", f"{share:.1%}")
+
+
+def audited() -> list[str]:
+    """Lines on executed orders of a step in a random order over this machine's devices, with edges and without."""
+    item, problem, plan = _random_plan(_AUDITED)
+    names = problem.op_names
+    written = [(names[a], names[b]) for a, b in order_edges(plan, item).tolist()]
+    pairs = [(names[a], names[b]) for a, b in ordered_pairs(plan, item).tolist()]
+    lines = list(header("graph", "pairs", "in order, least of the steps"))
+    with RuntimeEvaluator(item, problem) as evaluator:
+        for told, decisions, wanted in (
+            ("devices alone", Decisions(plan.device_of_unit[np.newaxis]), pairs),
+            ("devices alone", Decisions(plan.device_of_unit[np.newaxis]), written),
+            ("with control edges", plan.decisions, written),
+        ):
+            shares = [
+                executed_order(wanted, evaluator.traced_step(decisions), names).share
+                for _ in range(_TRACED_STEPS)
+            ]
+            what = f"{len(wanted)}, {'all' if wanted is pairs else 'those written'}"
+            lines.append(line(told, what, f"{min(shares):.0%}"))
+    return lines
+
+
+def costed() -> str:
+    """A sentence on a step with redundant edges beside the same without, in turn."""
+    item, problem, plan = _random_plan(_COSTED)
+    plan = Placement(problem, plan.device_of_unit)
+    graph = problem.op_graph
+    device = plan.device_of_op
+    takes = [name not in {feed.node for feed in item.feeds} for name in problem.op_names]
+    inputs = {node.name: set(node.input) for node in item.graph_def.node}
+    placed, edges = rewrite(item, plan), 0
+    for op in range(problem.num_ops):
+        # Behind what an op reads comes the op in any case: an edge from what that reads is redundant.
+        before = {int(b) for a in graph.predecessors(op) for b in graph.predecessors(int(a))}
+        for other in sorted(before):
+            text = f"^{problem.op_names[other]}"
+            if takes[op] and device[other] == device[op] and text not in inputs[problem.op_names[op]]:
+                placed.node[op].input.append(text)
+                edges += 1
+    with RuntimeEvaluator(item, problem) as evaluator:
+        evaluator.evaluate(plan.decisions.plain)
+        without_s, with_s = evaluator.race(
+            plan.decisions.plain, _ROUNDS, confidence=1.0, beside=[build_program(item, placed)]
+        )
+    ratios = np.array(with_s) / np.array(without_s)
+    low, high = np.quantile(ratios, [0.25, 0.75])
+    more_s = (np.median(ratios) - 1) * np.median(without_s)
+    return (
+        f"{_COSTED} has {problem.num_ops} ops and a step of {1e3 * np.median(without_s):.2f} ms on the same devices. With "
+        f"{edges} redundant control edges it takes {np.median(ratios):.3f} of that in the median of {_ROUNDS} turns "
+        f"(quartiles {low:.3f} and {high:.3f}): {1e6 * more_s / max(edges, 1):.2f} µs an edge."
+    )
+
+
+def _random_plan(workload: str) -> tuple[Item, Problem, Placement]:
+    """A plan in a random order over this machine's devices."""
+    item = workloads.build(workload)
+    problem = tf_placer.build_problem(item, tf_placer.Cluster.local(), costs="analytic")
+    rng = np.random.default_rng(_SEED.value)
+    devices = problem.legalized(rng.integers(problem.num_devices, size=problem.num_units))
+    return item, problem, Placement(problem, devices, rng.permutation(problem.num_ops))
+
+
+def program_lines(programs: Sequence[tuple[str, str, int]], evaluations: int, seed: int) -> list[str]:
+    """The first table: a column for each program."""
+    results = []
+    for workload, cluster, parts in programs:
+        results.append(ordered(*built(workload, cluster, parts), evaluations, seed))
+        one = results[-1]
+        print(f"{workload} on {cluster}: auto {one.auto.runtime_s / one.plain.runtime_s:.3f} ({one.auto.order})", flush=True)
+    titles = [f"{name}, {cluster}{f', {parts} parts' if parts > 1 else ''}" for name, cluster, parts in programs]
+    lines = list(header("order", *titles))
+    lines.append(line("none", *(f"{1e3 * one.plain.runtime_s:.1f} ms" for one in results)))
+    lines.append(line("none, another seed", *(f"{one.again.runtime_s / one.plain.runtime_s:.3f}" for one in results)))
+    for rule in RULES:
+        lines.append(line(f"{rule}, afterwards", *(f"{one.afterwards[rule]:.3f}" for one in results)))
+    lines.append(
+        line(
+            "auto, decided with the devices",
+            *(f"{one.auto.runtime_s / one.plain.runtime_s:.3f} ({one.auto.order})" for one in results),
+        )
+    )
+    lines.append(line("its pairs, its edges", *(f"{one.pairs}, {one.edges}" for one in results)))
+    lines.append(line("step with the edges, over that with priorities", *(f"{one.kept:.3f}" for one in results)))
+    return lines
+
+
+def main(argv: list[str]) -> None:
+    """Prints the tables, and writes them."""
+    del argv
+    evaluations = _QUICK_EVALUATIONS if _QUICK.value else _EVALUATIONS.value
+    seed = _SEED.value
+    first = program_lines(_PROGRAMS, evaluations, seed)
+    print("\n".join(first), flush=True)
+    second = list(header("program", "plan", "order", "step", "fullest device"))
+    for workload, cluster, parts in _IN_PARTS:
+        _, problem = built(workload, cluster, parts)
+        second += in_parts_rows(f"{workload}, {cluster}, {parts} parts", problem, evaluations, seed)
+    print("\n".join(second), flush=True)
+    third, last = audited(), costed()
+    print("\n".join([*third, last]), flush=True)
+    write_atomically(pathlib.Path(_OUT.value), "\n".join(_page(first, second, third, last)) + "\n")
+
+
+def _page(first: list[str], second: list[str], third: list[str], last: str) -> list[str]:
+    command = f"python -m experiments.order{' --quick' if _QUICK.value else f' --evaluations={_EVALUATIONS.value}'}"
+    small = " The programs are the small twins of those named." if _QUICK.value else ""
+    evaluations = _QUICK_EVALUATIONS if _QUICK.value else _EVALUATIONS.value
+    return [
+        "# Order of execution",
+        "",
+        f"- Command: `{command}`",
+        f"- Seed: {_SEED.value}, of searches, random orders and the plans that are run",
+        *machine_lines(),
+        "",
+        f"Steps in the simulator, after {evaluations} evaluations of `{_METHOD}` each.{small} Rules stand as shares of the",
+        "step of the plan that was searched without an order, which is given the rule's priorities afterwards. `auto`",
+        "decides both (`place --order=auto`): rules are tried on the cheap plans that a search begins with, the best of",
+        "them and no order race, and the faster one goes on. Pairs are those of ops that were ready at the same time on",
+        "one device; edges are what is written of them, the fewest found that keep step and peaks within 1 %.",
+        "",
+        *first,
+        "",
+        "Where the batch is in parts an order decides memory, too: forward ops of all parts first (GPipe), or backward",
+        "ops as soon as they are ready (one forward, one backward; a device is never held back). The expert's plan puts",
+        "stages of the network on devices, a pipeline.",
+        "",
+        *second,
+        "",
+        f"A step of {_AUDITED} in a random order, its units at random on this machine's devices, traced {_TRACED_STEPS}",
+        "times: pairs of ops of which the second began when the first had ended.",
+        "",
+        *third,
+        "",
+        last,
+    ]
+
+
+if __name__ == "__main__":
+    run_program(main)
