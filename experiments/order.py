@@ -182,8 +182,8 @@ def costed() -> str:
     low, high = np.quantile(ratios, [0.25, 0.75])
     more_s = (np.median(ratios) - 1) * np.median(without_s)
     return (
-        f"{_COSTED} has {problem.num_ops} ops and a step of {1e3 * np.median(without_s):.2f} ms on the same devices. With "
-        f"{edges} redundant control edges it takes {np.median(ratios):.3f} of that in the median of {_ROUNDS} turns "
+        f"{_COSTED} has {problem.num_ops} ops and a step of {1e3 * np.median(without_s):.2f} ms on the same devices. "
+        f"With {edges} redundant control edges it takes {np.median(ratios):.3f} of that in the median of {_ROUNDS} turns "
         f"(quartiles {low:.3f} and {high:.3f}): {1e6 * more_s / max(edges, 1):.2f} µs an edge."
     )
 
@@ -203,11 +203,18 @@ def program_lines(programs: Sequence[tuple[str, str, int]], evaluations: int, se
     for workload, cluster, parts in programs:
         results.append(ordered(*built(workload, cluster, parts), evaluations, seed))
         one = results[-1]
-        print(f"{workload} on {cluster}: auto {one.auto.runtime_s / one.plain.runtime_s:.3f} ({one.auto.order})", flush=True)
-    titles = [f"{name}, {cluster}{f', {parts} parts' if parts > 1 else ''}" for name, cluster, parts in programs]
+        print(
+            f"{workload} on {cluster}: auto {one.auto.runtime_s / one.plain.runtime_s:.3f} ({one.auto.order})",
+            flush=True,
+        )
+    titles = [
+        f"{name}, {cluster}{f', {parts} parts' if parts > 1 else ''}" for name, cluster, parts in programs
+    ]
     lines = list(header("order", *titles))
     lines.append(line("none", *(f"{1e3 * one.plain.runtime_s:.1f} ms" for one in results)))
-    lines.append(line("none, another seed", *(f"{one.again.runtime_s / one.plain.runtime_s:.3f}" for one in results)))
+    lines.append(
+        line("none, another seed", *(f"{one.again.runtime_s / one.plain.runtime_s:.3f}" for one in results))
+    )
     for rule in RULES:
         lines.append(line(f"{rule}, afterwards", *(f"{one.afterwards[rule]:.3f}" for one in results)))
     lines.append(
@@ -217,7 +224,9 @@ def program_lines(programs: Sequence[tuple[str, str, int]], evaluations: int, se
         )
     )
     lines.append(line("its pairs, its edges", *(f"{one.pairs}, {one.edges}" for one in results)))
-    lines.append(line("step with the edges, over that with priorities", *(f"{one.kept:.3f}" for one in results)))
+    lines.append(
+        line("step with the edges, over that with priorities", *(f"{one.kept:.3f}" for one in results))
+    )
     return lines
 
 
@@ -239,7 +248,9 @@ def main(argv: list[str]) -> None:
 
 
 def _page(first: list[str], second: list[str], third: list[str], last: str) -> list[str]:
-    command = f"python -m experiments.order{' --quick' if _QUICK.value else f' --evaluations={_EVALUATIONS.value}'}"
+    command = (
+        f"python -m experiments.order{' --quick' if _QUICK.value else f' --evaluations={_EVALUATIONS.value}'}"
+    )
     small = " The programs are the small twins of those named." if _QUICK.value else ""
     evaluations = _QUICK_EVALUATIONS if _QUICK.value else _EVALUATIONS.value
     return [
@@ -249,22 +260,22 @@ def _page(first: list[str], second: list[str], third: list[str], last: str) -> l
         f"- Seed: {_SEED.value}, of searches, random orders and the plans that are run",
         *machine_lines(),
         "",
-        f"Steps in the simulator, after {evaluations} evaluations of `{_METHOD}` each.{small} Rules stand as shares of the",
-        "step of the plan that was searched without an order, which is given the rule's priorities afterwards. `auto`",
-        "decides both (`place --order=auto`): rules are tried on the cheap plans that a search begins with, the best of",
-        "them and no order race, and the faster one goes on. Pairs are those of ops that were ready at the same time on",
-        "one device; edges are what is written of them, the fewest found that keep step and peaks within 1 %.",
+        f"Steps in the simulator, after {evaluations} evaluations of `{_METHOD}` each.{small} Rules stand as shares of",
+        "the step of the plan that was searched without an order, which is given the rule's priorities afterwards.",
+        "`auto` decides both (`place --order=auto`): rules are tried on the cheap plans that a search begins with, the",
+        "best of them and no order race, and the faster one goes on. Pairs are those of ops that were ready at the same",
+        "time on one device; edges are what is written of them, few that keep step and peaks within 1 %.",
         "",
         *first,
         "",
         "Where the batch is in parts an order decides memory, too: forward ops of all parts first (GPipe), or backward",
-        "ops as soon as they are ready (one forward, one backward; a device is never held back). The expert's plan puts",
-        "stages of the network on devices, a pipeline.",
+        "ops as soon as they are ready (one forward, one backward; a device is never held back). The expert's plan",
+        "puts stages of the network on devices, a pipeline.",
         "",
         *second,
         "",
-        f"A step of {_AUDITED} in a random order, its units at random on this machine's devices, traced {_TRACED_STEPS}",
-        "times: pairs of ops of which the second began when the first had ended.",
+        f"A step of {_AUDITED} in a random order, its units at random on this machine's devices, traced",
+        f"{_TRACED_STEPS} times: pairs of ops of which the second began when the first had ended.",
         "",
         *third,
         "",

@@ -188,7 +188,9 @@ def _with_plan(item: Item, problem: Problem, plan: PlanFile, complete: bool) -> 
             raise InputError(f"{error}; or search the rest of it with --complete_plan") from None
     if plan.clusters:
         plan.cluster_of_op(problem)
-        raise InputError(f"{plan.source} has clusters, which cannot be written into a graph yet; take them out")
+        raise InputError(
+            f"{plan.source} has clusters, which cannot be written into a graph yet; take them out"
+        )
     if plan.priorities is not None and complete:
         raise InputError(
             f"{plan.source} has priorities, which say nothing of ops that are searched; take them out, or leave out "

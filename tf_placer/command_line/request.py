@@ -108,7 +108,11 @@ class Request:
         if self.robust:
             self._check_robust()
         if self.order != NO_ORDER:
-            given = {"--robust": self.robust, "--objective=memory": self.objective.is_memory, "--plan": self.is_applied}
+            given = {
+                "--robust": self.robust,
+                "--objective=memory": self.objective.is_memory,
+                "--plan": self.is_applied,
+            }
             for name in (name for name, is_given in given.items() if is_given):
                 raise InputError(f"--order={self.order} and {name} are given; leave one of them out")
 

@@ -120,7 +120,7 @@ class Decisions:
 
 
 def ranked(*keys: np.ndarray) -> np.ndarray:
-    """[N] int32 priorities that put the least first, by the first key [N], then the second, and so on; ties are equal."""
+    """[N] int32 priorities that put the least first: by the first key [N], of equal ones by the second, and so on."""
     order = np.lexsort(keys[::-1])
     rises = np.zeros(len(order), bool)
     for key in keys:

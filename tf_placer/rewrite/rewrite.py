@@ -161,7 +161,8 @@ def check_can_be_written(decisions: Decisions) -> None:
         for name, why in _NOT_WRITTEN.items():
             if getattr(plan, name) is not None:
                 raise InputError(
-                    f"{name} is decided, but the runtime does not heed it yet: {why}; leave it out, or ask the simulator"
+                    f"{name} is decided, but the runtime does not heed it yet: {why}; leave it out, or ask the "
+                    "simulator"
                 )
 
 

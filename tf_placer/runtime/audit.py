@@ -230,9 +230,7 @@ def node_times_ns(node: tf.compat.v1.NodeExecStats) -> tuple[int, int]:
     return 1000 * (start_us + node.op_start_rel_micros), 1000 * (start_us + node.op_end_rel_micros)
 
 
-def written_order(
-    before: tf.compat.v1.GraphDef, after: tf.compat.v1.GraphDef
-) -> list[tuple[str, str]]:
+def written_order(before: tf.compat.v1.GraphDef, after: tf.compat.v1.GraphDef) -> list[tuple[str, str]]:
     """Control edges that a graph has and the one that it was made of lacks, as pairs of names."""
     had = {node.name: set(control_inputs(node)) for node in before.node}
     return [

@@ -84,7 +84,9 @@ class _Arm:
         ranks = None if rule == NO_ORDER else priorities(rule, context.problem, devices, context.seed)
         self.rule = rule
         # A method of its own, which keeps nothing.
-        self.context = dataclasses.replace(context, priority_of_op=ranks, checkpoint=Checkpoint(None, {}, 0.0))
+        self.context = dataclasses.replace(
+            context, priority_of_op=ranks, checkpoint=Checkpoint(None, {}, 0.0)
+        )
         self.best: np.ndarray | None = None
         self.best_s = np.inf
         self.spent = 0.0

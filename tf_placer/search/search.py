@@ -123,7 +123,9 @@ def _check_order_takes(order: str, given: Mapping[str, object]) -> None:
     """Raises InputError where anything is given that a search with an order does not take."""
     for name, value in given.items():
         if value is not None and value is not False:
-            raise InputError(f"{name} is given with order={order!r}, which is not for that; leave one of them out")
+            raise InputError(
+                f"{name} is given with order={order!r}, which is not for that; leave one of them out"
+            )
 
 
 def _check_memory_takes(**given: object) -> None:

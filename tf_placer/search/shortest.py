@@ -195,7 +195,11 @@ def _run(
         evaluations_left=lambda: budget.left(recorder.evaluations),
         used=lambda: recorder.used,
     )
-    made = rounds(spec, settings, context) if order == NO_ORDER else ordered_rounds(spec, settings, context, order)
+    made = (
+        rounds(spec, settings, context)
+        if order == NO_ORDER
+        else ordered_rounds(spec, settings, context, order)
+    )
     interrupted = tried_all = False
     with contextlib.ExitStack() as finishing:
         with progress:

@@ -43,7 +43,9 @@ _SWITCHES = having("switch")
 # What has a formula of its work does nothing but compute; what has none and keeps state may wait for another op.
 _COMPUTES = having("work")
 _LOWERED = LOOPS | BRANCHES | CALLS  # parts of these begin before what the whole waits for
-_REPLACED = having("held_elsewhere") | having("variable") | having("iterator_read")  # when a graph is made a program
+_REPLACED = (
+    having("held_elsewhere") | having("variable") | having("iterator_read")
+)  # when a graph is made a program
 
 
 @eagerly()
@@ -73,8 +75,8 @@ def order_edges(placement: Placement, item: Item | None = None) -> np.ndarray:
     def exceeds(edges: np.ndarray) -> float:
         found = simulate_with_edges(inputs, placement.device_of_unit, edges)
         runtime_ns, peak_bytes = (value.numpy()[0] for value in found)
-        over = np.append((peak_bytes - most_bytes) / np.maximum(most_bytes, 1), (runtime_ns - most_ns) / max(most_ns, 1))
-        return max(float(over.max()), 0.0)
+        over = (peak_bytes - most_bytes) / np.maximum(most_bytes, 1)
+        return max(float(over.max()), float((runtime_ns - most_ns) / max(most_ns, 1)), 0.0)
 
     return _fewest(pairs, exceeds)
 
@@ -243,16 +245,19 @@ def _ordered_pairs(step: _Step, item: Item | None) -> np.ndarray:
 def _bound_ops(problem: Problem, item: Item) -> np.ndarray:
     """[N] bool: ops that may take no edge.
 
-    In a loop of TensorFlow 1 an op runs many times; one of functions is run as simpler ops, of which some wait for less. What a branch of TensorFlow 1 leaves out would leave out what waits
-    for it, too. Ops of this process, arguments and constants are moved or replaced when a graph is made a program. One
-    that waits for another, such as a queue, might wait for what waits for it.
+    In a loop of TensorFlow 1 an op runs many times; one of functions is run as simpler ops, of which some wait for
+    less. What a branch of TensorFlow 1 leaves out would leave out what waits for it, too. Ops of this process, arguments
+    and constants are moved or replaced when a graph is made a program. One that waits for another, such as a queue,
+    might wait for what waits for it.
     """
     index = item.index
     in_loop = np.array(outermost_loops(index)) >= 0
     types = np.array(index.op_types)
     bound = in_loop | np.isin(types, list(_REPLACED | _LOWERED))
     unknown = sorted(set(index.op_types) - _COMPUTES)
-    waiting = [kind for kind in unknown if (definition := op_definition(kind)) is None or definition.is_stateful]
+    waiting = [
+        kind for kind in unknown if (definition := op_definition(kind)) is None or definition.is_stateful
+    ]
     bound |= np.isin(types, waiting)
     fed = [index.id_of_name[feed.node] for feed in item.feeds]
     bound[fed] = True

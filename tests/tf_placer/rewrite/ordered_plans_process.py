@@ -44,7 +44,9 @@ def ordered_plan(item: Item, seed: int) -> Placement:
 def all_pairs() -> mock.mock._patch:
     """Writes every pair that the order is about, and not only those that change the simulated step."""
     pairs = lambda plan, item: ordered_pairs(plan, item) if plan.priority_of_op is not None else []  # noqa: E731
-    return mock.patch.object(rewrite, "order_edges", lambda plan, item: np.array(pairs(plan, item)).reshape(-1, 2))
+    return mock.patch.object(
+        rewrite, "order_edges", lambda plan, item: np.array(pairs(plan, item)).reshape(-1, 2)
+    )
 
 
 def computes_the_same(make: Callable[[], Workload]) -> bool:
@@ -109,7 +111,9 @@ def tf1_computes_the_same(name: str) -> bool:
         alone = Placement(plan.problem, plan.device_of_unit)
         with all_pairs():
             graphs = [rewrite.apply_placement(item, one) for one in (alone, plan)]
-        if not tf1_programs_process.same(*(tf1_programs_process.run(graph, wanted, feeds, starts) for graph in graphs)):
+        if not tf1_programs_process.same(
+            *(tf1_programs_process.run(graph, wanted, feeds, starts) for graph in graphs)
+        ):
             return False
     return True
 
@@ -132,7 +136,9 @@ def a_saved_model_keeps_the_order() -> bool:
         calls = [next(iter(one.signatures["serving_default"](x).values())).numpy() for one in (before, after)]
         graph_def = after.signatures["serving_default"].graph.as_graph_def()
     bodies = [graph_def.node, *(function.node_def for function in graph_def.library.function)]
-    edges = {(text[1:], node.name) for body in bodies for node in body for text in node.input if text[0] == "^"}
+    edges = {
+        (text[1:], node.name) for body in bodies for node in body for text in node.input if text[0] == "^"
+    }
     return (
         len(wanted) > 0
         and wanted <= edges

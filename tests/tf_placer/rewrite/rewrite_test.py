@@ -57,7 +57,9 @@ def test_an_order_becomes_control_inputs_after_the_others(item: Item, placement:
 
 def test_what_no_graph_can_say_yet_is_refused(item: Item, placement: Placement) -> None:
     decided = dataclasses.replace(placement, cluster_of_op=np.arange(placement.problem.num_ops))
-    with pytest.raises(InputError, match="cluster_of_op is decided, but the runtime does not heed it yet: no ops are"):
+    with pytest.raises(
+        InputError, match="cluster_of_op is decided, but the runtime does not heed it yet: no ops are"
+    ):
         apply_placement(item, decided)
 
 

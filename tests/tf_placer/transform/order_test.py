@@ -79,7 +79,11 @@ def test_no_edge_is_implied_by_others():
             readers.setdefault(producer, set()).add(consumer)
         for before, after in pairs.tolist():
             others = readers[before] - {after}
-            assert after not in reached(others, lambda op: readers.get(op, ())), (seed, before, after)
+            assert after not in reached(others, lambda op, readers=readers: readers.get(op, ())), (
+                seed,
+                before,
+                after,
+            )
 
 
 def test_all_pairs_give_the_whole_schedule_back():
@@ -187,7 +191,9 @@ def test_no_edge_goes_round_through_a_loop():
 def test_nothing_waits_for_what_a_branch_may_leave_out():
     def build() -> list[tf.Tensor]:
         x = v1.placeholder(tf.float32, [4, 4], name="x")
-        branch = v1.cond(tf.reduce_sum(x) < 1.0, lambda: tf.exp(x, name="then"), lambda: tf.sin(x), name="cond")
+        branch = v1.cond(
+            tf.reduce_sum(x) < 1.0, lambda: tf.exp(x, name="then"), lambda: tf.sin(x), name="cond"
+        )
         return [branch + 1.0, tf.tan(x, name="free"), tf.cos(x, name="other")]
 
     item = tf1_item(build)
