@@ -183,8 +183,8 @@ def costed() -> str:
     more_s = (np.median(ratios) - 1) * np.median(without_s)
     return (
         f"{_COSTED} has {problem.num_ops} ops and a step of {1e3 * np.median(without_s):.2f} ms on the same devices. "
-        f"With {edges} redundant control edges it takes {np.median(ratios):.3f} of that in the median of {_ROUNDS} turns "
-        f"(quartiles {low:.3f} and {high:.3f}): {1e6 * more_s / max(edges, 1):.2f} µs an edge."
+        f"With {edges} redundant control edges it takes {np.median(ratios):.3f} of that in the median of {_ROUNDS} "
+        f"turns (quartiles {low:.3f} and {high:.3f}): {1e6 * more_s / max(edges, 1):.2f} µs an edge."
     )
 
 
@@ -263,8 +263,8 @@ def _page(first: list[str], second: list[str], third: list[str], last: str) -> l
         f"Steps in the simulator, after {evaluations} evaluations of `{_METHOD}` each.{small} Rules stand as shares of",
         "the step of the plan that was searched without an order, which is given the rule's priorities afterwards.",
         "`auto` decides both (`place --order=auto`): rules are tried on the cheap plans that a search begins with, the",
-        "best of them and no order race, and the faster one goes on. Pairs are those of ops that were ready at the same",
-        "time on one device; edges are what is written of them, few that keep step and peaks within 1 %.",
+        "best of them and no order race, and the faster one goes on. Pairs are those of ops that were ready at the",
+        "same time on one device; edges are what is written of them, few that keep step and peaks within 1 %.",
         "",
         *first,
         "",

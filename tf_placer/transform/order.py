@@ -35,8 +35,8 @@ WITHIN = 0.01
 _NONE = np.zeros((0, 2), np.int32)
 _CRITICAL = 0.05  # share of the step that a critical send can wait at most
 _CROSSES, _IS_RECEIVED = 1, 2  # legs of a transfer (``simulate_step``)
-_REMOVALS = 24  # simulations after the search for the shortest prefix
-_CHUNKS = 4  # that are tried first, half as large after each round
+_REMOVALS = 64  # simulations after the search for the shortest prefix
+_CHUNKS = 8  # stretches of the step that are tried first, half as long after each round
 _SHARES = 4  # of the pairs that are tried where all of them do not keep the step
 
 _SWITCHES = having("switch")
@@ -54,8 +54,8 @@ def order_edges(placement: Placement, item: Item | None = None) -> np.ndarray:
 
     Of all ``ordered_pairs``, those that make a send earlier for which the step waits come first, then borders of parts
     of the batch, then the others by how much longer the later op could wait. The fewest of these are taken with which
-    step and peaks of memory, simulated without priorities, are within ``WITHIN`` of those with them; then what turns
-    out not to be needed is left out.
+    step and peaks of memory, simulated without priorities, are within ``WITHIN`` of those with them. Then stretches of
+    the step in which none are needed are left without.
 
     Args:
       placement: a plan; one without priorities gives no edge.
@@ -78,7 +78,7 @@ def order_edges(placement: Placement, item: Item | None = None) -> np.ndarray:
         over = (peak_bytes - most_bytes) / np.maximum(most_bytes, 1)
         return max(float(over.max()), float((runtime_ns - most_ns) / max(most_ns, 1)), 0.0)
 
-    return _fewest(pairs, exceeds)
+    return _fewest(pairs, step.start_ns[pairs[:, 1]], exceeds)
 
 
 @eagerly()
@@ -246,9 +246,9 @@ def _bound_ops(problem: Problem, item: Item) -> np.ndarray:
     """[N] bool: ops that may take no edge.
 
     In a loop of TensorFlow 1 an op runs many times; one of functions is run as simpler ops, of which some wait for
-    less. What a branch of TensorFlow 1 leaves out would leave out what waits for it, too. Ops of this process, arguments
-    and constants are moved or replaced when a graph is made a program. One that waits for another, such as a queue,
-    might wait for what waits for it.
+    less. What a branch of TensorFlow 1 leaves out would leave out what waits for it, too. Ops of this process,
+    arguments and constants are moved or replaced when a graph is made a program. One that waits for another, such as a
+    queue, might wait for what waits for it.
     """
     index = item.index
     in_loop = np.array(outermost_loops(index)) >= 0
@@ -290,8 +290,14 @@ def _around_loops(pairs: np.ndarray, index: GraphIndex) -> np.ndarray:
     return pairs[first != second]
 
 
-def _fewest(pairs: np.ndarray, exceeds: Callable[[np.ndarray], float]) -> np.ndarray:
-    """Few of the pairs [K, 2], the first first, that exceed nothing; where all do, those that exceed least."""
+def _fewest(pairs: np.ndarray, when_ns: np.ndarray, exceeds: Callable[[np.ndarray], float]) -> np.ndarray:
+    """Few of the pairs [K, 2], the first first, that exceed nothing; where all do, those that exceed least.
+
+    Args:
+      pairs: the most important first.
+      when_ns: [K], when the second op of each starts.
+      exceeds: by how much some of them exceed what they may, 0 for nothing.
+    """
     if exceeds(_NONE) == 0:
         return _NONE
     if exceeds(pairs) > 0:
@@ -303,13 +309,14 @@ def _fewest(pairs: np.ndarray, exceeds: Callable[[np.ndarray], float]) -> np.nda
         middle = (low + high) // 2
         low, high = (middle, high) if exceeds(pairs[:middle]) else (low, middle)
     kept, is_kept, left = pairs[:high], np.ones(high, bool), _REMOVALS
-    chunks = collections.deque(np.array_split(np.arange(high), min(_CHUNKS, high)))
+    # A pair in a row of pairs is of little use without the others, so rows are left out, by time.
+    chunks = collections.deque(np.array_split(np.argsort(when_ns[:high], kind="stable"), min(_CHUNKS, high)))
     while chunks and left:
-        chunk = chunks.pop()
+        chunk = chunks.popleft()
         left -= 1
         is_kept[chunk] = False
         if exceeds(kept[is_kept]):
             is_kept[chunk] = True
             if len(chunk) > 1:
-                chunks.extendleft(np.array_split(chunk, 2)[::-1])
+                chunks.extend(np.array_split(chunk, 2))
     return kept[is_kept]
