@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_placer.base import arguments
-from tf_placer.base.arguments import InputError, told
+from tf_placer.base.arguments import InputError, exact, told
 from tf_placer.base.eager import eagerly
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.ops.simulator import Schedule, SimulatorInputs, simulate, simulate_schedule
@@ -79,7 +79,11 @@ class SimulatedEvaluator:
         return self
 
     def ordered(self, priority_of_op: np.ndarray) -> SimulatedEvaluator:
-        """The same with priorities [N] in the problem, as a plan would have them: for who decides devices alone."""
+        """The same with priorities [N] in the problem, as a plan would have them: for who decides devices alone.
+
+        Raises:
+          InputError: they are not one whole number for each op.
+        """
         return SimulatedEvaluator(_ordered(self._problem, priority_of_op))
 
     def times(self, device_of_unit: tf.Tensor | Decisions) -> SimulatedTimes:
@@ -162,6 +166,11 @@ class SimulatedEvaluator:
 
 
 def _ordered(problem: Problem, priority_of_op: np.ndarray) -> Problem:
+    priority_of_op = exact("priority_of_op", priority_of_op, np.int32)
+    if priority_of_op.shape != (problem.num_ops,):
+        raise InputError(
+            f"priority_of_op has shape {priority_of_op.shape}, expected ({problem.num_ops},): one entry for each op"
+        )
     return dataclasses.replace(problem, priority=ranked(priority_of_op, problem.priority))
 
 

@@ -107,9 +107,8 @@ def search(
     if evaluator is not None:
         _check_evaluator(evaluator, problem)
     sought = Objective(objective, slow_down)
-    if arguments.one_of("order", order, ORDERS) != NO_ORDER:
-        given = {"evaluator": evaluator, "checkpoint": checkpoint, "robust": robust}
-        _check_order_takes(order, given | {'objective="memory"': sought.is_memory})
+    given = {"evaluator": evaluator, "checkpoint": checkpoint, "robust": robust}
+    _check_order_takes(order, given | {'objective="memory"': sought.is_memory})
     if arguments.truth("robust", robust):
         _check_robust_takes(problem, evaluator, sought)
         return robust_plan(problem, spec, settings, budget, seed, progress or Silent(), checkpoint, start)
@@ -120,8 +119,8 @@ def search(
 
 
 def _check_order_takes(order: str, given: Mapping[str, object]) -> None:
-    """Raises InputError where anything is given that a search with an order does not take."""
-    for name, value in given.items():
+    """Raises InputError where there is no such order, or anything is given that a search with one does not take."""
+    for name, value in given.items() if arguments.one_of("order", order, ORDERS) != NO_ORDER else ():
         if value is not None and value is not False:
             raise InputError(
                 f"{name} is given with order={order!r}, which is not for that; leave one of them out"

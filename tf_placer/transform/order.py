@@ -85,7 +85,8 @@ def order_edges(placement: Placement, item: Item | None = None) -> np.ndarray:
 def ordered_pairs(placement: Placement, item: Item | None = None) -> np.ndarray:
     """Pairs of ops that a plan's order is about: on one device, one after the other, when both were ready.
 
-    Where the second became ready only after the first had begun, no order is needed, and there is no pair.
+    Where the second became ready only after the first had begun, no order is needed, and there is no pair. On a device
+    that runs several ops at once, an op that waited for another to begin comes after the one whose end let it begin.
 
     Args:
       placement: a plan.
@@ -233,11 +234,13 @@ def _ordered_pairs(step: _Step, item: Item | None) -> np.ndarray:
         if not len(ops):
             continue
         by_end = ops[np.argsort(step.end_ns[ops], kind="stable")]
-        place = np.searchsorted(step.end_ns[by_end], step.start_ns[ops], side="right") - 1
-        before = by_end[np.maximum(place, 0)]
+        ended = np.searchsorted(step.end_ns[by_end], step.start_ns[ops], side="right") - 1
+        before = by_end[np.maximum(ended, 0)]
+        starts_ns = np.sort(step.start_ns[ops])
+        begun = np.searchsorted(starts_ns, step.start_ns[ops], side="left") - 1
         # Work times are above 0, so along an edge the start grows: with the graph's own edges no cycle closes.
-        overlap = (place >= 0) & (step.start_ns[before] >= step.ready_ns[ops])
-        found.append(np.stack([before, ops], axis=1)[overlap].astype(np.int32))
+        waited = (ended >= 0) & (begun >= 0) & (starts_ns[np.maximum(begun, 0)] >= step.ready_ns[ops])
+        found.append(np.stack([before, ops], axis=1)[waited].astype(np.int32))
     pairs = np.concatenate(found)
     return pairs if item is None else _around_loops(pairs, item.index)
 

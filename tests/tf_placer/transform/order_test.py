@@ -33,11 +33,12 @@ SEEDS = range(80)
 
 
 def random_plan(seed: int) -> Placement:
-    """A random problem in a random order, on devices that do one thing at a time, the oldest first."""
+    """A random problem in a random order, on devices that do one thing at a time, or two, the oldest first."""
     rng = np.random.default_rng(seed)
     problem = random_problem(rng)
     devices = tuple(
-        dataclasses.replace(device, streams=1, newest_first=False) for device in problem.cluster.devices
+        dataclasses.replace(device, streams=1 + seed % 2, newest_first=False)
+        for device in problem.cluster.devices
     )
     problem = dataclasses.replace(problem, cluster=dataclasses.replace(problem.cluster, devices=devices))
     row = rng.integers(problem.num_devices, size=problem.num_units)
