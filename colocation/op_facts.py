@@ -500,16 +500,18 @@ def topological_order(num_nodes: int, edges: np.ndarray) -> np.ndarray:
     Returns:
       [U'] int64 nodes in order; U' < U when the graph has a cycle (the nodes on it or behind it are missing).
     """
-    waiting = np.bincount(edges[:, 1], minlength=num_nodes)
     by_producer = edges[np.argsort(edges[:, 0], kind="stable")]
-    offset = np.searchsorted(by_producer[:, 0], np.arange(num_nodes + 1))
-    ready = [int(n) for n in np.flatnonzero(waiting == 0)]
+    # Plain lists, because NumPy's calls take longer than the sums.
+    offset = np.searchsorted(by_producer[:, 0], np.arange(num_nodes + 1)).tolist()
+    waiting = np.bincount(edges[:, 1], minlength=num_nodes).tolist()
+    consumers = by_producer[:, 1].tolist()
+    ready = [node for node, count in enumerate(waiting) if count == 0]
     order = []
     while ready:
         node = heapq.heappop(ready)
         order.append(node)
-        for consumer in by_producer[offset[node] : offset[node + 1], 1]:
+        for consumer in consumers[offset[node] : offset[node + 1]]:
             waiting[consumer] -= 1
             if waiting[consumer] == 0:
-                heapq.heappush(ready, int(consumer))
+                heapq.heappush(ready, consumer)
     return np.array(order, np.int64)

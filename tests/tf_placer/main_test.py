@@ -570,14 +570,37 @@ def test_a_plan_that_does_not_fit_is_refused(
     )
 
 
-@pytest.mark.parametrize("flags", [[], ["--complete_plan"]])
+@pytest.mark.parametrize(
+    ("what", "flags", "expected"),
+    [
+        ("clusters", [], "has clusters, which cannot be written into a graph yet"),
+        ("priorities", ["--complete_plan"], "has priorities, which say nothing of ops that are searched"),
+    ],
+)
 def test_a_plan_with_a_schedule_is_refused_rather_than_half_applied(
-    flags: list[str], plan: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+    what: str,
+    flags: list[str],
+    expected: str,
+    plan: pathlib.Path,
+    tmp_path: pathlib.Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     ops = json.loads(plan.read_text())["devices"]
-    edited(plan, schema_version=2, priorities=dict.fromkeys(ops, 1))
+    edited(plan, schema_version=2, **{what: dict.fromkeys(ops, 1)})
     argv = [*place_arguments(tmp_path / "out"), f"--plan={plan}", *flags]
-    assert_one_line(capsys, tmp_path, argv, "has priorities or clusters, which cannot be written")
+    assert_one_line(capsys, tmp_path, argv, expected)
+
+
+def test_a_plans_order_is_applied_and_written_again(plan: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    ops = json.loads(plan.read_text())["devices"]
+    priorities = {op: -number for number, op in enumerate(ops)}
+    edited(plan, schema_version=2, priorities=priorities)
+    status, text = command("place", *place_arguments(tmp_path / "out")[1:], f"--plan={plan}")
+    assert status == 0, text
+    written = json.loads((tmp_path / "out" / "placement.json").read_text())
+    assert written["schema_version"] == 2 and written["priorities"] == priorities
+    status, text = command("explain", f"--plan={tmp_path / 'out' / 'placement.json'}")
+    assert status == 0, text
 
 
 def test_completing_needs_a_plan(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:

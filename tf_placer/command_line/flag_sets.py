@@ -20,7 +20,7 @@ from tf_placer.calibration.costs import COSTS
 from tf_placer.command_line.check_flags import BY, FASTEST, OP, WRITE, cluster_names
 from tf_placer.command_line.completion import SHELLS, FlagWords
 from tf_placer.search import known
-from tf_placer.search.known import BUDGETS, OBJECTIVES, SLOW_DOWN, TIME, WHOLE
+from tf_placer.search.known import BUDGETS, NO_ORDER, OBJECTIVES, ORDERS, SLOW_DOWN, TIME, WHOLE
 from tf_placer.transform import AUTO, BATCH_STATISTICS
 
 # The user's cache: contents, size, clearing.
@@ -401,6 +401,13 @@ def of_place(values: flags.FlagValues) -> None:
         "robust",
         False,
         "Search the plan with the shortest mean step over draws of what is not known of described devices.",
+        flag_values=values,
+    )
+    flags.DEFINE_enum(
+        "order",
+        NO_ORDER,
+        ORDERS,
+        "Also decide an order of execution: by a rule, by whichever of the rules and none is fastest, or none.",
         flag_values=values,
     )
     flags.DEFINE_string("plan", None, "A placement.json to apply instead of searching.", values)

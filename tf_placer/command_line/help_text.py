@@ -43,6 +43,7 @@ GROUPS = {
         "objective",
         "slow_down",
         "robust",
+        "order",
         "seed",
         "searches",
         "evaluations",

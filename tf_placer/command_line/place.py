@@ -333,10 +333,12 @@ class _Placing(_Finding):
 
     def _take_given(self, _: float) -> None:
         """The one placement there is, beside the best single device without pins."""
-        plan = Decisions([self.problem.allowed.argmax(axis=1)])
+        given, devices = self.request.plan, self.problem.allowed.argmax(axis=1)
+        order = None if given is None or given.priorities is None else given.priority_of_op(self.problem)
+        plan = Decisions([devices], None if order is None else [order])
         self.built = build_problem(self.program, self.asked.cluster, self.request.costs)
-        given = Timed.of_search(GIVEN, evaluate_given(self.problem, plan, GIVEN))
-        self.found = [given, self.find(SINGLE, Budget(evaluations=_FEW))]
+        timed = Timed.of_search(GIVEN, evaluate_given(self.problem, plan, GIVEN))
+        self.found = [timed, self.find(SINGLE, Budget(evaluations=_FEW))]
 
     def _find_least(self, seconds: float) -> None:
         found = self.find(self.asked.method, self.budget_in(seconds), self.asked.objective)

@@ -33,7 +33,7 @@ from tf_placer.planning.road import Asked
 from tf_placer.problem.pins import Pin
 from tf_placer.problem.placement import PlanFile
 from tf_placer.search import methods
-from tf_placer.search.known import BUDGETS, WHOLE, Budget, Objective
+from tf_placer.search.known import BUDGETS, NO_ORDER, WHOLE, Budget, Objective
 from tf_placer.transform import AUTO
 from tf_placer.workers.fork_server import are_workers_open, loopback_library
 
@@ -63,10 +63,11 @@ class Request:
       tries_parts: the batch is also split over the devices, and the faster form is written.
       objective: what is sought; the plan of least memory is the one written where that is asked for.
       robust: the plan is searched, and written, that is best in the mean over draws of what is not known.
+      order: of execution, as ``search`` takes it.
 
     Raises:
-      InputError: a plan and pins are given, ``write``, ``by`` or ``budget_of`` is another word, or a robust plan is
-        asked for on live devices, of least memory, or where a plan is given.
+      InputError: a plan and pins are given, ``write``, ``by`` or ``budget_of`` is another word, a robust plan is asked
+        for on live devices, of least memory, or where a plan is given, or an order where none is searched.
     """
 
     source: Source
@@ -86,6 +87,7 @@ class Request:
     budget_of: str = WHOLE
     tries_parts: bool = False
     robust: bool = False
+    order: str = NO_ORDER
 
     def __post_init__(self) -> None:
         if self.write not in WRITE:
@@ -105,6 +107,14 @@ class Request:
         check_not_run_on(self.source.graph, self.cluster.name, self.cluster.is_live)
         if self.robust:
             self._check_robust()
+        if self.order != NO_ORDER:
+            given = {
+                "--robust": self.robust,
+                "--objective=memory": self.objective.is_memory,
+                "--plan": self.is_applied,
+            }
+            for name in (name for name, is_given in given.items() if is_given):
+                raise InputError(f"--order={self.order} and {name} are given; leave one of them out")
 
     def _check_robust(self) -> None:
         if self.cluster.is_live:
@@ -131,6 +141,7 @@ class Request:
             self.objective,
             self.settings,
             self.robust,
+            self.order,
         )
 
     @property
@@ -207,6 +218,7 @@ def request(values: flags.FlagValues, budget: Budget, given: PlanFile | None = N
         budget_of=values.budget_of if "budget_of" in values else WHOLE,
         tries_parts=values.parts == AUTO,
         robust=places and values.robust,
+        order=values.order if places else NO_ORDER,
     )
 
 

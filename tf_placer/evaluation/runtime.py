@@ -25,7 +25,17 @@ from tf_placer.problem.decisions import Decisions, decisions_of
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.rewrite import check_can_be_written, rewrite
-from tf_placer.runtime.audit import Audit, AuditError, SameValues, Values, audit, difference, step_values
+from tf_placer.runtime.audit import (
+    Audit,
+    AuditError,
+    SameValues,
+    Values,
+    audit,
+    difference,
+    executed_order,
+    step_values,
+    written_order,
+)
 from tf_placer.runtime.graph_program import (
     DeadlineExceeded,
     GraphProgram,
@@ -280,8 +290,8 @@ class RuntimeEvaluator:
           much: ``WorkerMemory``), also where it took too much.
 
         Raises:
-          InputError: wrong shape, or a plan that decides more than devices, which no runtime heeds yet. A device that
-            is not there or not allowed is status ILLEGAL.
+          InputError: wrong shape, or a plan that fuses ops, which no runtime heeds yet. A device that is not there or
+            not allowed is status ILLEGAL.
           WorkerError: the workers cannot be started at all.
         """
         return self._collect([self._evaluate_one(plan) for plan in self._plans(device_of_unit)])
@@ -374,17 +384,20 @@ class RuntimeEvaluator:
         return [placed_s, [max(one - asking_s, _LEAST_S) for one in answered_s]]
 
     def audit(self, device_of_unit: np.ndarray | Decisions) -> Audit:
-        """Runs one step of a placement, as ``program`` takes it; compares where its ops ran with where they were put.
+        """Runs one step of a placement, as ``program`` takes it; compares where and when its ops ran with the plan.
 
         Raises:
           InputError: it is not legal.
           AuditError: the placement does not run.
         """
         program = self.program(device_of_unit)
+        pairs = written_order(self._item.graph_def, program.graph_def)
 
         def run(target: str) -> Audit:
             with open_program(target, program, self._config.deadline_s) as loaded:
-                return audit(program, list(loaded.traced_step().partition_graphs))
+                trace = loaded.traced_step()
+            order = executed_order(pairs, trace, self._item.index.id_of_name) if pairs else None
+            return dataclasses.replace(audit(program, list(trace.partition_graphs)), order=order)
 
         attempt = try_on(self._workers, self._config.deadline_s, run)
         if attempt.value is None:
@@ -548,7 +561,7 @@ class RuntimeEvaluator:
         """Program that runs on the workers for a placement [U], or for all that one plan decides.
 
         Raises:
-          InputError: it is not legal, or decides more than devices.
+          InputError: it is not legal, or fuses ops.
         """
         return build_program(self._item, rewrite(self._item, self._placement(device_of_unit)))
 

@@ -11,12 +11,13 @@ import numpy as np
 import tensorflow as tf
 
 from tf_placer.base import arguments
-from tf_placer.base.arguments import InputError, told
+from tf_placer.base.arguments import InputError, exact, told
 from tf_placer.base.eager import eagerly
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.ops.simulator import Schedule, SimulatorInputs, simulate, simulate_schedule
-from tf_placer.problem.decisions import Decisions, decisions_of
+from tf_placer.problem.decisions import Decisions, decisions_of, ranked
 from tf_placer.problem.problem import Problem
+from tf_placer.problem.simulator_inputs import simulator_inputs
 
 
 class SimulatedTimes(NamedTuple):
@@ -50,26 +51,7 @@ class SimulatedEvaluator:
         arguments.instance_of("problem", problem, Problem, "give what tf_placer.build_problem returns")
         self._problem = problem
         self._capacity_bytes = problem.cluster.capacity_bytes()
-        self._inputs = SimulatorInputs(
-            unit_of_op=problem.unit_of_op,
-            compute_ns=problem.compute_ns,
-            priority=problem.priority,
-            tensor_producer=problem.tensor_producer,
-            tensor_bytes=problem.tensor_bytes,
-            alias_of_tensor=problem.alias_of_tensor,
-            consumer_offset=problem.consumer_offset,
-            consumer_op=problem.consumer_op,
-            resident_bytes=problem.resident_bytes,
-            streams=problem.cluster.streams(),
-            newest_first=problem.cluster.newest_first(),
-            join_ns=problem.cluster.join_ns(),
-            dispatch_ns=problem.cluster.dispatch_ns(),
-            link_latency_ns=problem.cluster.link_latency_ns(),
-            link_bytes_per_s=problem.cluster.link_bytes_per_s(),
-            channel_of_link=problem.cluster.channel_of_link(),
-            link_tensor_ns=problem.cluster.link_tensor_ns(),
-            **problem.cluster.link_chores(),
-        )
+        self._inputs = simulator_inputs(problem)
 
     @property
     def problem(self) -> Problem:
@@ -95,6 +77,14 @@ class SimulatedEvaluator:
     def tells(self) -> SimulatedEvaluator:
         """The evaluator whose times a search by this one is told in: itself."""
         return self
+
+    def ordered(self, priority_of_op: np.ndarray) -> SimulatedEvaluator:
+        """The same with priorities [N] in the problem, as a plan would have them: for who decides devices alone.
+
+        Raises:
+          InputError: they are not one whole number for each op.
+        """
+        return SimulatedEvaluator(_ordered(self._problem, priority_of_op))
 
     def times(self, device_of_unit: tf.Tensor | Decisions) -> SimulatedTimes:
         """Simulates legal placements [B, U] int32, or all that B plans decide, eagerly or inside a ``tf.function``.
@@ -175,6 +165,15 @@ class SimulatedEvaluator:
         return ""
 
 
+def _ordered(problem: Problem, priority_of_op: np.ndarray) -> Problem:
+    priority_of_op = exact("priority_of_op", priority_of_op, np.int32)
+    if priority_of_op.shape != (problem.num_ops,):
+        raise InputError(
+            f"priority_of_op has shape {priority_of_op.shape}, expected ({problem.num_ops},): one entry for each op"
+        )
+    return dataclasses.replace(problem, priority=ranked(priority_of_op, problem.priority))
+
+
 # Protocol of evaluators, simulated or on the runtime.
 
 
@@ -221,6 +220,7 @@ class SampleAverageEvaluator(SimulatedEvaluator):
           InputError: it is no problem.
         """
         super().__init__(problem)
+        self._samples = tuple(samples)
         self._orders = [SimulatedEvaluator(one) for one in samples]
         # In one graph every order has a kernel of its own, which keeps what it prepared of its arrays; eager calls
         # share one, which would prepare them anew for every order.
@@ -235,6 +235,11 @@ class SampleAverageEvaluator(SimulatedEvaluator):
     def orders(self) -> tuple[SimulatorInputs, ...]:
         """The arrays of each sample whose mean ``evaluate`` gives."""
         return tuple(order.inputs for order in self._orders)
+
+    def ordered(self, priority_of_op: np.ndarray) -> SimulatedEvaluator:
+        """The same with priorities [N] in every sample."""
+        samples = [_ordered(one, priority_of_op) for one in self._samples]
+        return SampleAverageEvaluator(_ordered(self.problem, priority_of_op), samples)
 
     def times(self, device_of_unit: tf.Tensor | Decisions) -> SimulatedTimes:
         """Simulates legal placements [B, U] int32, or all that B plans decide.
@@ -331,5 +336,5 @@ def _orders(problem: Problem) -> list[Problem]:
     return [
         problem,
         dataclasses.replace(problem, cluster=dataclasses.replace(cluster, devices=devices)),
-        dataclasses.replace(problem, priority=drawn),
+        dataclasses.replace(problem, priority=ranked(problem.priority, drawn)),
     ]

@@ -25,7 +25,7 @@ from tf_placer.problem.problem import Problem
 from tf_placer.runtime.timing import race_spreads_s, race_times_s
 from tf_placer.search import methods
 from tf_placer.search.ctrl_c import patient
-from tf_placer.search.known import WHOLE, Budget, Objective
+from tf_placer.search.known import NO_ORDER, WHOLE, Budget, Objective
 from tf_placer.search.recorder import Progress, SearchResult
 from tf_placer.search.search import search
 from tf_placer.search.shortest import Start
@@ -69,6 +69,7 @@ class Asked:
       objective: what is sought.
       settings: method -> its settings, of those that have other ones than their defaults.
       robust: plans are searched that are good under draws of what is not known of described devices.
+      order: of execution, as ``search`` takes it, of plans by methods that go on.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Asked:
     objective: Objective = FASTEST
     settings: Mapping[str, object] = dataclasses.field(default_factory=dict)
     robust: bool = False
+    order: str = NO_ORDER
 
     @property
     def whole_s(self) -> float:
@@ -225,6 +227,8 @@ class Road:
         Raises:
           InputError, NothingFits: as ``search``.
         """
+        spec = methods.find(method)
+        decides_order = spec.goes_on and Role.CONTROL not in spec.roles
         return search(
             self.problem if problem is None else problem,
             method,
@@ -237,6 +241,7 @@ class Road:
             objective=objective.name,
             slow_down=objective.slow_down,
             robust=self.asked.robust,
+            order=self.asked.order if decides_order else NO_ORDER,
         )
 
     def beside_singles(self, plan: Decisions) -> Decisions:

@@ -23,7 +23,7 @@ from tf_placer.evaluation.timeline import ON_DEVICES, Kind, StepTimeline, simula
 from tf_placer.graph.splitting import SHARED
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
-from tf_placer.runtime.audit import owner
+from tf_placer.runtime.audit import node_times_ns, owner
 
 # One process of a Chrome trace: rows of spans, counters and arrows, as events of the format.
 
@@ -310,7 +310,7 @@ def _ran(node: tf.compat.v1.NodeExecStats, problem: Problem, number_of: dict[str
     else:
         args["type"] = problem.op_types[number_of[op]]
         args["unit"] = int(problem.unit_of_op[number_of[op]])
-    return Span(node.node_name, "op", *_times_ns(node), args)
+    return Span(node.node_name, "op", *node_times_ns(node), args)
 
 
 def _received(node: tf.compat.v1.NodeExecStats) -> Span:
@@ -319,17 +319,9 @@ def _received(node: tf.compat.v1.NodeExecStats) -> Span:
         "bytes": sum(o.tensor_description.allocation_description.requested_bytes for o in node.output)
     }
     if found is None:
-        return Span(node.timeline_label or node.node_name, "transfer", *_times_ns(node), args)
+        return Span(node.timeline_label or node.node_name, "transfer", *node_times_ns(node), args)
     args |= {"from": found["source"], "to": found["target"]}
-    return Span(found["name"], "transfer", *_times_ns(node), args)
-
-
-def _times_ns(node: tf.compat.v1.NodeExecStats) -> tuple[int, int]:
-    """Start and end of a node; times of transfers have microseconds only."""
-    if node.all_start_nanos:
-        return node.all_start_nanos + node.op_start_rel_nanos, node.all_start_nanos + node.op_end_rel_nanos
-    start_us = node.all_start_micros
-    return 1000 * (start_us + node.op_start_rel_micros), 1000 * (start_us + node.op_end_rel_micros)
+    return Span(found["name"], "transfer", *node_times_ns(node), args)
 
 
 SIMULATED_PID, MEASURED_PID = 1, 2

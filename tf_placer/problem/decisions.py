@@ -119,6 +119,17 @@ class Decisions:
             raise InputError(f"parts are of different widths ({error}); {remedy}") from error
 
 
+def ranked(*keys: np.ndarray) -> np.ndarray:
+    """[N] int32 priorities that put the least first: by the first key [N], of equal ones by the second, and so on."""
+    order = np.lexsort(keys[::-1])
+    rises = np.zeros(len(order), bool)
+    for key in keys:
+        rises[1:] |= key[order][1:] != key[order][:-1]
+    ranks = np.empty(len(order), np.int32)
+    ranks[order] = np.cumsum(rises)
+    return ranks
+
+
 def decisions_of(value: object, problem: Problem) -> Decisions:
     """Decisions from plans of a problem: an array [B, U], a list of rows, a tensor, or ``Decisions``.
 

@@ -111,11 +111,6 @@ class PlanFile:
             splitting=Splitting(**plan["split"]) if "split" in plan else None,
         )
 
-    @property
-    def schedules(self) -> bool:
-        """True if it decides more than devices."""
-        return bool(self.priorities or self.clusters)
-
     def op_by_op(self, problem: Problem, is_part: bool = False) -> PlanFile:
         """The plan with lines of layers put as lines of their ops; as it is where there are none.
 
@@ -207,11 +202,6 @@ class PlanFile:
             )
         # A JSON number such as 3.0 is a whole one, too.
         return np.array([int(value_of_op.get(name, otherwise)) for name in problem.op_names], np.int32)
-
-    def check_schedule(self, problem: Problem) -> None:
-        """Raises InputError unless priorities, if there are any, are of all ops, and clusters of ops of this graph."""
-        self.priority_of_op(problem)
-        self.cluster_of_op(problem)
 
     def check_complete(self, problem: Problem) -> None:
         """Raises InputError unless the plan is for this graph and names all its ops and no other."""

@@ -30,6 +30,7 @@ from tf_placer.report.text import LAYER_COLUMNS, layer_cells
 from tf_placer.report_page.page import page_html
 from tf_placer.rewrite.rewrite import apply_placement
 from tf_placer.search import methods
+from tf_placer.search.known import NO_ORDER
 from tf_placer.search.recorder import SearchResult
 from tf_placer.transform import WHOLE
 
@@ -153,6 +154,7 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         "baselines_measured": {one.name: one.measured_s for one in beside},
         "baselines_evaluations": {one.name: one.evaluations for one in beside if one.search},
         "peak_bytes": written.peak_bytes,
+        "order": NO_ORDER if written.search is None else written.search.order,
         "parts": outcome.parts,
         "batch_statistics": outcome.batch_statistics,
         "stayed_whole": list(outcome.stayed_whole),

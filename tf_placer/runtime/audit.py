@@ -1,4 +1,4 @@
-"""Audit of a plan: its devices compared with the graphs that run, its values with those of the step as it is."""
+"""Audit of a plan: its devices and order compared with what runs, its values with those of the step as it is."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import collections
 import dataclasses
 import enum
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
-from colocation.op_facts import BRANCHES, LOOPS, parse_input, reached
+from colocation.op_facts import BRANCHES, LOOPS, control_inputs, parse_input, reached
 from tf_placer.base.arguments import InputError
 from tf_placer.graph.item import Item
 from tf_placer.runtime.graph_program import GraphProgram, build_program, open_program
@@ -172,6 +172,77 @@ class Reason(enum.Enum):
 
 
 @dataclasses.dataclass(frozen=True)
+class ExecutedOrder:
+    """Pairs of ops that are to run one after the other, compared with a traced step.
+
+    Attributes:
+      in_order: pairs of which the second began when the first had ended.
+      broken: the other pairs, by name.
+      absent: pairs of which one op is not in the trace, because TensorFlow pruned or fused it.
+    """
+
+    in_order: int
+    broken: tuple[tuple[str, str], ...] = ()
+    absent: int = 0
+
+    @property
+    def share(self) -> float:
+        """Share of the pairs in the trace that ran in order; 1 where there is none."""
+        pairs = self.in_order + len(self.broken)
+        return self.in_order / pairs if pairs else 1.0
+
+    def summary(self) -> str:
+        """A part of a line."""
+        pairs = self.in_order + len(self.broken)
+        wrong = f"{len(self.broken)} of {pairs} ordered pairs of ops OUT OF ORDER"
+        return wrong if self.broken else f"all {pairs} ordered pairs of ops in order"
+
+
+def executed_order(
+    pairs: Sequence[tuple[str, str]], trace: tf.compat.v1.RunMetadata, op_names: Collection[str]
+) -> ExecutedOrder:
+    """Compares pairs of ops, both of one device, with the kernels of a step.
+
+    Args:
+      pairs: name of an op, and of one that is to begin when it has ended.
+      trace: metadata of a step that was run with FULL_TRACE.
+      op_names: of the graph.
+    """
+    start_ns: dict[str, int] = {}
+    end_ns: dict[str, int] = {}
+    for device in trace.step_stats.dev_stats:
+        for node in device.node_stats:
+            name = owner(node.node_name, op_names)
+            if name is not None:
+                start, end = node_times_ns(node)
+                start_ns[name] = min(start, start_ns.get(name, start))
+                end_ns[name] = max(end, end_ns.get(name, end))
+    there = [(before, after) for before, after in pairs if before in end_ns and after in start_ns]
+    broken = tuple((before, after) for before, after in there if end_ns[before] > start_ns[after])
+    return ExecutedOrder(len(there) - len(broken), broken, len(pairs) - len(there))
+
+
+def node_times_ns(node: tf.compat.v1.NodeExecStats) -> tuple[int, int]:
+    """Start and end of a node's kernel; times of transfers have microseconds only."""
+    if node.all_start_nanos:
+        return node.all_start_nanos + node.op_start_rel_nanos, node.all_start_nanos + node.op_end_rel_nanos
+    start_us = node.all_start_micros
+    return 1000 * (start_us + node.op_start_rel_micros), 1000 * (start_us + node.op_end_rel_micros)
+
+
+def written_order(before: tf.compat.v1.GraphDef, after: tf.compat.v1.GraphDef) -> list[tuple[str, str]]:
+    """Control edges that a graph has and the one that it was made of lacks, as pairs of names."""
+    had = {node.name: set(control_inputs(node)) for node in before.node}
+    return [
+        (parse_input(text)[1], node.name)
+        for node in after.node
+        if node.name in had
+        for text in control_inputs(node)
+        if text not in had[node.name]
+    ]
+
+
+@dataclasses.dataclass(frozen=True)
 class Audit:
     """Devices that the ops of a plan run on, compared with the plan.
 
@@ -181,6 +252,7 @@ class Audit:
       unexplained: op name -> what is wrong: on another device, or missing for no reason of ``Reason``.
       added: type -> number of nodes that the runtime added (sends, receives, control flow).
       values: the step's values beside those of the step as it is; None where nobody asked.
+      order: of the ops that the plan orders; None of a plan without priorities.
     """
 
     in_place: int
@@ -188,13 +260,17 @@ class Audit:
     unexplained: dict[str, str]
     added: dict[str, int]
     values: SameValues | None = None
+    order: ExecutedOrder | None = None
 
     def check(self) -> None:
-        """Raises AuditError when something is unexplained, or computes something else."""
+        """Raises AuditError when something is unexplained, out of order, or computes something else."""
         if self.unexplained:
             name, what = next(iter(self.unexplained.items()))
             more = f" (and {len(self.unexplained) - 1} more)" if len(self.unexplained) > 1 else ""
             raise AuditError(f"op {name!r} {what}{more}")
+        if self.order is not None and self.order.broken:
+            before, after = self.order.broken[0]
+            raise AuditError(f"{self.order.summary()}: op {after!r} began before {before!r} had ended")
         if self.values is not None and self.values.is_wrong:
             raise AuditError(self.values.summary())
 
@@ -204,8 +280,8 @@ class Audit:
         parts = [f"{self.in_place} ops where they were put"]
         parts += [f"{count} {reason}" for reason, count in sorted(reasons.items())]
         parts += [f"{len(self.unexplained)} UNEXPLAINED"] if self.unexplained else []
-        values = [] if self.values is None else [self.values.summary()]
-        return "; ".join([", ".join(parts), *values])
+        more = [one.summary() for one in (self.order, self.values) if one is not None]
+        return "; ".join([", ".join(parts), *more])
 
 
 class AuditError(RuntimeError):

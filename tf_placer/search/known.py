@@ -95,6 +95,22 @@ class Objective:
         return self.name == MEMORY
 
 
+# Orders of execution: none but the runtime's own, the best of all rules, or a rule of ``tf_placer.planners.order``.
+
+NO_ORDER, AUTO_ORDER = "none", "auto"
+ORDER_RULES = (
+    "all_forward",
+    "bottom_level",
+    "critical_sends",
+    "heft_rank",
+    "one_forward_one_backward",
+    "part_by_part",
+    "placed_level",
+    "random",
+)
+ORDERS = (NO_ORDER, AUTO_ORDER, *ORDER_RULES)
+
+
 # Budgets.
 
 # Scope of a budget's seconds: all that a user waits for, or each search alone.

@@ -17,7 +17,7 @@ from tf_placer.base.quantities import milliseconds
 from tf_placer.problem.bounds import LowerBounds
 from tf_placer.problem.decisions import UNDECIDED, Decisions
 from tf_placer.problem.placement import Placement
-from tf_placer.search.known import Budget
+from tf_placer.search.known import NO_ORDER, ORDERS, Budget
 from tf_placer.search.round import Round
 
 # Result of a search.
@@ -81,6 +81,7 @@ class SearchResult:
       found_by: the method that found it inside the one that was asked for; ``method`` itself where there is none.
       proven_s: no placement that fits takes less in the simulator, by what the method has proven; 0: nothing.
       least_memory: of a search for the least memory, what it gave up time for; None of one for time.
+      order: the rule of its order of execution (``tf_placer.planners.order``); ``"none"`` where none is decided.
 
     Raises:
       InputError: a field of the wrong type, or a negative number.
@@ -102,6 +103,7 @@ class SearchResult:
     found_by: str = ""
     proven_s: float = 0.0
     least_memory: LeastMemory | None = None
+    order: str = NO_ORDER
 
     def __post_init__(self) -> None:
         arguments.instance_of("placement", self.placement, Placement, "give the fastest one")
@@ -122,6 +124,7 @@ class SearchResult:
         arguments.number("proven_s", self.proven_s, least=0)
         if self.least_memory is not None:
             arguments.instance_of("least_memory", self.least_memory, LeastMemory, "give one, or None")
+        arguments.one_of("order", self.order, ORDERS)
         object.__setattr__(self, "found_by", self.found_by or self.method)
 
     @property
@@ -162,6 +165,7 @@ class Recorder:
         self.best_s = float("nan")
         self.best: Decisions | None = None  # one plan
         self.found_by = ""  # of the best
+        self.order = NO_ORDER  # of the best
         self.proven_s = 0.0  # no placement takes less
         self.evaluations = 0
         self.history: list[HistoryEntry] = []
@@ -224,6 +228,7 @@ class Recorder:
             self.best_s = float(runtime_s[row])
             self.best = batch.decisions.row(row)
             self.found_by = batch.found_by
+            self.order = batch.order
         self.proven_s = max(self.proven_s, batch.proven_s)
         self.evaluations += count
         self.history.append(

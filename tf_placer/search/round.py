@@ -25,6 +25,7 @@ from tf_placer.planners.planner import Proving
 from tf_placer.problem.decisions import Decisions, decisions_of
 from tf_placer.problem.problem import Problem
 from tf_placer.search.checkpoint import Checkpoint
+from tf_placer.search.known import NO_ORDER
 
 
 def configured(spec: MethodSpec, config: object | None = None) -> Any:
@@ -200,6 +201,7 @@ class Round:
       evaluations: placements that were tried to find these; None: these and no others.
       found_by: the method inside a method that found these; empty where there is none.
       proven_s: no placement that fits takes less, by what the method has proven so far; 0: it proves nothing.
+      order: the rule that made their priorities; ``"none"`` where they have none.
 
     Raises:
       InputError: the decisions are none, as many evaluations as there cannot be, or a negative time.
@@ -211,6 +213,7 @@ class Round:
     evaluations: int | None = None
     found_by: str = ""
     proven_s: float = 0.0
+    order: str = NO_ORDER
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "decisions", _bundled(self.decisions))
@@ -238,6 +241,7 @@ class Context:
       checkpoint: keeps what a method has learned, see ``Checkpoint.track``.
       evaluations_left: says how many more the budget allows, infinite where only time counts.
       used: says what share of the budget is used up, from 0 on.
+      priority_of_op: [N] int32 of every plan that is tried; None where plans decide no order.
     """
 
     problem: Problem
@@ -249,6 +253,14 @@ class Context:
     checkpoint: Checkpoint
     evaluations_left: Callable[[], float] = lambda: math.inf
     used: Callable[[], float] = lambda: 0.0
+    priority_of_op: np.ndarray | None = None
+
+    def ordered(self, decisions: Decisions) -> Decisions:
+        """The plans with the priorities of this search, where it has any; those that have their own keep them."""
+        if self.priority_of_op is None or decisions.priority_of_op is not None:
+            return decisions
+        ranks = np.broadcast_to(self.priority_of_op, (len(decisions), len(self.priority_of_op)))
+        return dataclasses.replace(decisions, priority_of_op=ranks)
 
     @property
     def plans(self) -> np.ndarray:
@@ -281,8 +293,8 @@ Method = Callable[[Context], Iterator[Round]]
 
 
 def evaluated(context: Context, plans: np.ndarray | tf.Tensor | Decisions) -> Round:
-    """Evaluates placements [B, U], or all that B plans decide, as one round."""
-    decisions = decisions_of(plans, context.problem)
+    """Evaluates placements [B, U], in the order that the context has, or all that B plans decide, as one round."""
+    decisions = context.ordered(decisions_of(plans, context.problem))
     if isinstance(context.evaluator, SimulatedEvaluator):
         times = context.evaluator.times(decisions)
         return Round(decisions, times.runtime_s.numpy(), times.fits.numpy())
@@ -346,15 +358,16 @@ def _inside(
     assert spec.build_inside is not None
     if not context.rounds:
         yield evaluated(context, context.begins)
+    if context.priority_of_op is not None:
+        simulator = simulator.ordered(context.priority_of_op)
     planner = spec.build_inside(context.problem, config, context.begins, context.seed, simulator)
     context.checkpoint.track_state(planner)
     size = _FIRST_BURST
     while True:
         begin_s = time.monotonic()
         burst = planner.advance(int(min(size, context.evaluations_left())))
-        yield Round(
-            burst.device_of_unit, burst.runtime_s, np.isfinite(burst.runtime_s), evaluations=burst.evaluations
-        )
+        decisions = context.ordered(Decisions(burst.device_of_unit))
+        yield Round(decisions, burst.runtime_s, np.isfinite(burst.runtime_s), evaluations=burst.evaluations)
         took_s = max(time.monotonic() - begin_s, 1e-6)
         size = max(_FIRST_BURST, int(min(2 * size, burst.evaluations * _BURST_S / took_s)))
 

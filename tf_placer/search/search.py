@@ -6,6 +6,7 @@ import dataclasses
 import math
 import os
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from tf_placer.base import arguments
@@ -16,7 +17,7 @@ from tf_placer.evaluation.simulated import Evaluator
 from tf_placer.evaluation.uncertainty import RobustEvaluator
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
-from tf_placer.search.known import SLOW_DOWN, TIME, Budget, Objective
+from tf_placer.search.known import NO_ORDER, ORDERS, SLOW_DOWN, TIME, Budget, Objective
 from tf_placer.search.recorder import EnteredAlready, Progress, SearchResult, Silent
 from tf_placer.search.round import Method, configured
 from tf_placer.search.shortest import Start, least_memory, method_of, seed_of, shortest
@@ -40,6 +41,7 @@ def search(
     objective: str = TIME,
     slow_down: float = SLOW_DOWN,
     robust: bool = False,
+    order: str = NO_ORDER,
 ) -> SearchResult:
     """Searches for the placement of ``problem`` with the shortest step, or that which takes the least memory.
 
@@ -75,12 +77,16 @@ def search(
       robust: the step is the mean over the estimates and a few draws of what is not known of described devices
         (``RobustEvaluator``, by the seed). The result's times are by the estimates; those of its history are means.
         A method that begins at plans begins at the one that it finds by the estimates in half of the budget.
+      order: ``"none"``: plans decide devices alone, and the runtime takes ready ops as it does. A rule
+        (``tf_placer.search.known.ORDER_RULES``): plans also have the priorities that the rule makes. ``"auto"``: the
+        rules race, and so does no order (``ordered_rounds``). It is simulated and not resumed.
 
     Raises:
       InputError: no positive budget, a seed out of range, an unknown method or setting, an evaluator of another
         problem, a start that is no legal placement, a folder that holds another search or one with other settings,
         is damaged or in use, or cannot be written to, or an objective that cannot be, or with what it does not take;
-        ``robust`` with an evaluator, of another objective, or on live devices.
+        ``robust`` with an evaluator, of another objective, or on live devices; an ``order`` that there is not, or with
+        what does not take one.
       NothingFits: no placement tried runs; a simulated search tells before it begins where that can be proven.
       KeyboardInterrupt: Ctrl-C before any placement that runs was found.
       WorkerError: the runtime's workers cannot be started at all.
@@ -99,13 +105,24 @@ def search(
     if evaluator is not None:
         _check_evaluator(evaluator, problem)
     sought = Objective(objective, slow_down)
+    given = {"evaluator": evaluator, "checkpoint": checkpoint, "robust": robust}
+    _check_order_takes(order, given | {'objective="memory"': sought.is_memory})
     if arguments.truth("robust", robust):
         _check_robust_takes(problem, evaluator, sought)
         return robust_plan(problem, spec, settings, budget, seed, progress or Silent(), checkpoint, start)
     if sought.is_memory:
         _check_memory_takes(evaluator=evaluator, checkpoint=checkpoint, start=start)
         return least_memory(problem, spec, settings, budget, seed, progress or Silent(), sought)
-    return shortest(problem, spec, settings, budget, seed, progress, evaluator, checkpoint, start)
+    return shortest(problem, spec, settings, budget, seed, progress, evaluator, checkpoint, start, order)
+
+
+def _check_order_takes(order: str, given: Mapping[str, object]) -> None:
+    """Raises InputError where there is no such order, or anything is given that a search with one does not take."""
+    for name, value in given.items() if arguments.one_of("order", order, ORDERS) != NO_ORDER else ():
+        if value is not None and value is not False:
+            raise InputError(
+                f"{name} is given with order={order!r}, which is not for that; leave one of them out"
+            )
 
 
 def _check_memory_takes(**given: object) -> None:

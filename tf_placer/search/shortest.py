@@ -35,7 +35,8 @@ from tf_placer.problem.unit_graph import order_of_use
 from tf_placer.search import methods
 from tf_placer.search.checkpoint import Checkpoint
 from tf_placer.search.ctrl_c import CtrlC, patient
-from tf_placer.search.known import Budget, Objective
+from tf_placer.search.known import NO_ORDER, Budget, Objective
+from tf_placer.search.ordered import ordered_rounds
 from tf_placer.search.recorder import (
     EnteredAlready,
     HistoryEntry,
@@ -110,7 +111,7 @@ def _start_of(problem: Problem, start: Placement | np.ndarray) -> np.ndarray:
             )
         if start.priority_of_op is not None or start.cluster_of_op is not None:
             warnings.warn(
-                "methods decide devices alone: the start's priorities and clusters are left", stacklevel=3
+                "a search begins at devices alone: the start's priorities and clusters are left", stacklevel=3
             )
         start = start.device_of_unit
     try:
@@ -148,6 +149,7 @@ def shortest(
     evaluator: Evaluator | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     start: Start | None = None,
+    order: str = NO_ORDER,
 ) -> SearchResult:
     """The plan with the shortest step that is tried; arguments as ``search`` has checked them.
 
@@ -173,7 +175,7 @@ def shortest(
         kept = Checkpoint(folder, identity, 0.0 if measures else CHECKPOINT_EVERY_S)
         if spec.kind != Kind.OWN_ROUNDS or recorded(settings):  # else it may say itself what it is set to
             kept.settings_are({**spec.versions, **recorded(settings)})
-        return _run(spec, settings, evaluator, budget, seed, begin, progress or Silent(), kept, ctrl_c)
+        return _run(spec, settings, evaluator, budget, seed, begin, progress or Silent(), kept, ctrl_c, order)
 
 
 def _run(
@@ -186,6 +188,7 @@ def _run(
     progress: Progress,
     checkpoint: Checkpoint,
     ctrl_c: CtrlC,
+    order: str,
 ) -> SearchResult:
     """Asks the method for rounds until the budget is used up."""
     problem = evaluator.problem
@@ -203,14 +206,17 @@ def _run(
         evaluations_left=lambda: budget.left(recorder.evaluations),
         used=lambda: recorder.used,
     )
+    made = (
+        rounds(spec, settings, context)
+        if order == NO_ORDER
+        else ordered_rounds(spec, settings, context, order)
+    )
     interrupted = tried_all = False
     with contextlib.ExitStack() as finishing:
         with progress:
             try:
                 # A search that begins makes one round, however little time it has.
-                for batch in (
-                    () if recorder.exhausted and recorder.history else rounds(spec, settings, context)
-                ):
+                for batch in () if recorder.exhausted and recorder.history else made:
                     with ctrl_c.shielded():
                         recorder.add(batch)
                         interrupted = ctrl_c.asked > 0
@@ -240,7 +246,7 @@ def _run(
             interrupted,
         )
         return dataclasses.replace(
-            result, settings=recorded(settings), found_by=recorder.found_by or spec.name
+            result, settings=recorded(settings), found_by=recorder.found_by or spec.name, order=recorder.order
         )
 
 

@@ -48,6 +48,11 @@ def of_evaluators(scene: Scene) -> dict[str, Row]:
             )
             for name in ("times", "schedule")
         },
+        "SimulatedEvaluator.ordered": Row(
+            simulated.ordered,
+            lambda: {"priority_of_op": [1, 0]},
+            {"priority_of_op": (3, "ab", [1], [[1, 0]], [0.5, 0], [2**40, 0])},
+        ),
         "RuntimeEvaluator.evaluate": Row(
             runtime.evaluate,
             lambda: {"device_of_unit": one[np.newaxis]},
@@ -85,10 +90,8 @@ def of_evaluators(scene: Scene) -> dict[str, Row]:
 
 def _not_for_the_runtime(rows: np.ndarray, num_ops: int) -> tuple[Told, ...]:
     """Plans that decide what no runtime heeds."""
-    return tuple(
-        Told(tf_placer.Decisions(rows, **{name: np.arange(num_ops)[np.newaxis]}), name)
-        for name in ("priority_of_op", "cluster_of_op")
-    )
+    fused = tf_placer.Decisions(rows, cluster_of_op=np.arange(num_ops)[np.newaxis])
+    return (Told(fused, "cluster_of_op"),)
 
 
 def _of_what_they_take_and_give(scene: Scene) -> dict[str, Row]:

@@ -77,11 +77,8 @@ def of_decisions(scene: Scene) -> dict[str, Row]:
 
 def with_schedules(placement: tf_placer.Placement) -> tuple[Told, ...]:
     """Plans that decide what no graph can be given."""
-    given = np.arange(placement.problem.num_ops)
-    return tuple(
-        Told(dataclasses.replace(placement, **{name: given}), name)
-        for name in ("priority_of_op", "cluster_of_op")
-    )
+    fused = dataclasses.replace(placement, cluster_of_op=np.arange(placement.problem.num_ops))
+    return (Told(fused, "cluster_of_op"),)
 
 
 def of_placements(scene: Scene) -> dict[str, Row]:

@@ -32,6 +32,7 @@ def of_searches(scene: Scene) -> dict[str, Row]:
                 "objective": "time",
                 "slow_down": 0.1,
                 "robust": False,
+                "order": "none",
             },
             {
                 "problem": (3, "a", scene.item, Told(scene.problem, scene.problem.name)),
@@ -56,6 +57,7 @@ def of_searches(scene: Scene) -> dict[str, Row]:
                 ),  # the last with an evaluator, a checkpoint and a start
                 "slow_down": (-0.1, "a", NAN, True),
                 "robust": (1, "yes", None, True),  # the last with an evaluator
+                "order": (3, "", "fastest", "auto"),  # the last with an evaluator
                 "config": (3, "a", {"batch": 1}, [1], tf_placer.SearchResult),
             },
         ),
@@ -75,6 +77,7 @@ def of_searches(scene: Scene) -> dict[str, Row]:
                 "found_by": (3, None),
                 "proven_s": (-1, "3", NAN),
                 "least_memory": (3, "a"),
+                "order": (3, "fastest"),
             },
         ),
     }

@@ -116,6 +116,35 @@ def test_a_robust_plan_is_told_beside_the_others_under_draws(tmp_path):
     assert said in (tmp_path / "out" / "report.html").read_text()
 
 
+def test_an_order_is_searched_written_and_told(tmp_path):
+    console = rich.console.Console(file=io.StringIO(), width=100)
+    argv = ["place", "--workload=branches_small", "--cluster=p100x2", "--budget_evaluations=60", "--parts=1"]
+    argv += ["--order=random", "--method=local_search", "--write=method", f"--out={tmp_path / 'out'}"]
+    assert run(argv, console) == 0
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    plan = json.loads((tmp_path / "out" / "placement.json").read_text())
+    assert summary["order"] == "random" and len(set(plan["priorities"].values())) == summary["ops"]
+    assert "The plan also has an order of execution" in " ".join(console.file.getvalue().split())
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--robust"], "--order=auto and --robust are given"),
+        (["--objective=memory"], "--order=auto and --objective=memory are given"),
+        (["--plan=PLAN"], "--order=auto and --plan are given"),
+    ],
+)
+def test_an_order_is_of_a_search_for_time(flags, message, capsys, tmp_path):
+    console = rich.console.Console(file=io.StringIO(), width=100)
+    base = ["place", "--workload=branches_small", "--cluster=p100x2"]
+    assert run([*base, "--method=single", f"--out={tmp_path / 'plan'}"], console) == 0
+    given = [flag.replace("PLAN", str(tmp_path / "plan" / "placement.json")) for flag in flags]
+    assert run([*base, "--order=auto", f"--out={tmp_path / 'out'}", *given], console) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert message in line
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

@@ -110,5 +110,5 @@ def test_a_schedule_is_refused_rather_than_left_out():
     meta_graph = exported(calls(1))
     placement = placement_of(meta_graph, ["y"])
     scheduled = dataclasses.replace(placement, priority_of_op=np.arange(placement.problem.num_ops))
-    with pytest.raises(InputError, match="priority_of_op is decided, but the runtime does not heed it yet"):
+    with pytest.raises(InputError, match="the plan is of an order, and devices alone cannot say that"):
         place_meta_graph(meta_graph, scheduled)

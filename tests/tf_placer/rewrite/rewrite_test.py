@@ -14,6 +14,8 @@ from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.rewrite import apply_placement
+from tf_placer.runtime.audit import written_order
+from tf_placer.transform.order import order_edges
 
 
 @pytest.fixture(scope="module")
@@ -35,17 +37,30 @@ def test_every_op_gets_its_units_device(item: Item, placement: Placement) -> Non
     assert len(set(wanted)) == 3  # else the comparison says little
 
 
-@pytest.mark.parametrize(
-    ("field", "why"), [("priority_of_op", "executor takes ready ops"), ("cluster_of_op", "no ops are fused")]
-)
-def test_what_no_graph_can_say_yet_is_refused(item: Item, placement: Placement, field: str, why: str) -> None:
-    decided = dataclasses.replace(placement, **{field: np.arange(placement.problem.num_ops)})
+def test_an_order_becomes_control_inputs_after_the_others(item: Item, placement: Placement) -> None:
+    placement = Placement(placement.problem, np.zeros(placement.problem.num_units))
+    order = np.random.default_rng(0).permutation(placement.problem.num_ops)
+    ordered = dataclasses.replace(placement, priority_of_op=order)
+    # On one device any order takes as long; this one is of what ends late, so peaks are higher without it.
+    edges = order_edges(ordered, item)
+    placed, plain = apply_placement(item, ordered), apply_placement(item, placement)
+    names = item.index.names
+    assert sorted(written_order(plain, placed)) == sorted((names[a], names[b]) for a, b in edges.tolist())
+    for one, other in zip(placed.node, plain.node, strict=True):
+        added = [text for text in one.input if text not in other.input]
+        assert list(one.input) == [*other.input, *added] and all(text.startswith("^") for text in added)
+        del one.input[len(other.input) :]
+    assert placed == plain
+    nothing = dataclasses.replace(placement, priority_of_op=np.zeros(placement.problem.num_ops))
+    assert apply_placement(item, nothing) == plain
+
+
+def test_what_no_graph_can_say_yet_is_refused(item: Item, placement: Placement) -> None:
+    decided = dataclasses.replace(placement, cluster_of_op=np.arange(placement.problem.num_ops))
     with pytest.raises(
-        InputError, match=f"{field} is decided, but the runtime does not heed it yet: .*{why}"
+        InputError, match="cluster_of_op is decided, but the runtime does not heed it yet: no ops are"
     ):
         apply_placement(item, decided)
-    nothing = dataclasses.replace(placement, priority_of_op=np.zeros(placement.problem.num_ops))
-    assert apply_placement(item, nothing) == apply_placement(item, placement)
 
 
 def test_the_item_is_left_alone(item: Item, placement: Placement) -> None:
