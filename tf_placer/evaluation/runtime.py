@@ -29,6 +29,7 @@ from tf_placer.runtime.audit import Audit, AuditError, SameValues, Values, audit
 from tf_placer.runtime.graph_program import (
     DeadlineExceeded,
     GraphProgram,
+    LoadedProgram,
     MalformedGraph,
     WorkerDied,
     build_program,
@@ -129,6 +130,12 @@ def _one_line(error: Exception) -> str:
     start = max((i + 1 for i, line in enumerate(lines[:-1]) if line.startswith("Node: ")), default=0)
     return f"{type(error).__name__}: {plain(lines[start]) if lines else 'no message'}"
 
+
+OpenProgram = Callable[[GraphProgram], contextlib.AbstractContextManager[LoadedProgram]]
+"""Loads a program where it can be run step by step, and closes it."""
+
+UNPLACED_DEVICE = "/job:unplaced/replica:0/task:0/device:CPU:0"
+"""Device of a program as it is, in a process that has the whole machine."""
 
 _ASKING_ROUNDS = 5
 _LEAST_S = 1e-6  # of a step that takes less than asking for it varies
@@ -373,6 +380,31 @@ class RuntimeEvaluator:
         placed_s, answered_s = race.value
         return [placed_s, [max(one - asking_s, _LEAST_S) for one in answered_s]]
 
+    def try_programs(
+        self, function: Callable[[OpenProgram], _Value], deadline_s: float, on_whole_machine: bool = False
+    ) -> Attempt[_Value]:
+        """Calls ``function`` with what opens programs on the workers: for who times several that depend on each other.
+
+        Args:
+          function: is given what loads a program.
+          deadline_s: most seconds for all of it.
+          on_whole_machine: in a process that has the whole machine and this process's graph optimizations, as
+            ``race_unplaced`` runs the program as it is; its one device is ``UNPLACED_DEVICE``.
+
+        Raises:
+          WorkerError: the workers cannot be started at all.
+        """
+        workers: Workers = self._workers
+        config_of = session_config
+        if on_whole_machine:
+            self._whole_machine = self._whole_machine or _whole_machine(self._problem.cluster)
+            workers, config_of = self._whole_machine, process_session_config
+
+        def run(target: str) -> _Value:
+            return function(lambda program: open_program(target, program, deadline_s, config_of))
+
+        return try_on(workers, deadline_s, run)
+
     def audit(self, device_of_unit: np.ndarray | Decisions) -> Audit:
         """Runs one step of a placement, as ``program`` takes it; compares where its ops ran with where they were put.
 
@@ -608,9 +640,7 @@ class UnplacedFailed(RuntimeError):
 
 def _whole_machine(cluster: Cluster) -> LocalWorkers:
     """One worker that may use all that this process may, whatever the cluster's devices are."""
-    device = dataclasses.replace(
-        cluster.devices[0], name="/job:unplaced/replica:0/task:0/device:CPU:0", type="CPU", address=""
-    )
+    device = dataclasses.replace(cluster.devices[0], name=UNPLACED_DEVICE, type="CPU", address="")
     ours = process_config()
     return LocalWorkers(
         Cluster("this machine", (device,), (), kind="local"),

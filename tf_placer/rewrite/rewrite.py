@@ -15,6 +15,7 @@ from tf_placer.graph.item import Item
 from tf_placer.graph.program.program import functions_of
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement
+from tf_placer.transform.fusion.writer import fused_graph
 from tf_placer.transform.split.split_batch import split
 
 # Device strings of a GraphDef.
@@ -112,7 +113,6 @@ def _check_colocation(graph_def: tf.compat.v1.GraphDef, devices: Sequence[str]) 
 # Decision -> why it is not written into graphs yet.
 _NOT_WRITTEN = {
     "priority_of_op": "TensorFlow's executor takes ready ops in an order of its own",
-    "cluster_of_op": "no ops are fused",
 }
 
 
@@ -121,8 +121,8 @@ def rewrite(
 ) -> tf.compat.v1.GraphDef:
     """Returns the item's graph with all that a plan decides in it, or none.
 
-    The stages, in order: devices (``place_graph``); control edges for an order of execution; fusion clusters. The last
-    two are not there yet, so a plan that decides them is refused: half a plan must not pass for the whole.
+    The stages, in order: devices (``place_graph``); control edges for an order of execution; fusion clusters. The
+    second is not there yet, so a plan that decides an order is refused: half a plan must not pass for the whole.
 
     Args:
       item: the program; its ``graph_def`` is left alone.
@@ -131,15 +131,19 @@ def rewrite(
         placement has it.
 
     Raises:
-      InputError: the placement was made for another graph, or decides what cannot be written.
+      InputError: the placement was made for another graph, decides what cannot be written, or has a cluster that is not
+        legal (``check_clusters``).
     """
     item = program_of_plan(item, placement)
     check_can_be_written(placement.decisions)
-    return place_graph(item.graph_def, placement.device_names if device_of_op is None else device_of_op)
+    placed = place_graph(item.graph_def, placement.device_names if device_of_op is None else device_of_op)
+    if placement.cluster_of_op is None:
+        return placed
+    return fused_graph(item, placed, placement.cluster_of_op).graph_def
 
 
 def apply_placement(item: Item, placement: Placement) -> tf.compat.v1.GraphDef:
-    """Returns the item's graph with the placement's device on every node.
+    """Returns the item's graph with the placement's device on every node, and its clusters as calls.
 
     Of a plan of the item's batch in parts it is the split graph, which takes whole inputs and gives whole outputs.
 
@@ -148,7 +152,8 @@ def apply_placement(item: Item, placement: Placement) -> tf.compat.v1.GraphDef:
       placement: one for a problem that was built from this item, or of its batch in parts (``tf_placer.split``).
 
     Raises:
-      InputError: the placement was made for another graph, or decides more than devices, which no graph can say yet.
+      InputError: the placement was made for another graph, decides an order, which no graph can say yet, or has a
+        cluster that is not legal.
     """
     return rewrite(item, placement)
 
@@ -159,8 +164,8 @@ def check_can_be_written(decisions: Decisions) -> None:
         for name, why in _NOT_WRITTEN.items():
             if getattr(plan, name) is not None:
                 raise InputError(
-                    f"{name} is decided, but the runtime does not heed it yet: {why}, and the graph is given devices "
-                    "alone; leave it away, or ask the simulator"
+                    f"{name} is decided, but the runtime does not heed it yet: {why}; leave it away, or ask the "
+                    "simulator"
                 )
 
 
@@ -229,6 +234,11 @@ def place_meta_graph(
         body cannot say; or the plan has the batch in parts, or decides more than devices.
     """
     check_can_be_written(placement.decisions)
+    if placement.cluster_of_op is not None:
+        raise InputError(
+            "the plan has fusion clusters, and devices alone cannot say them of this graph; take what apply_placement "
+            "returns"
+        )
     if placement.problem.splitting is not None:
         raise InputError(
             f"the plan is of {placement.problem.splitting}, and devices alone cannot say that of this graph; take what "

@@ -1,0 +1,306 @@
+"""Clusters for a plan, by measurement: rules propose, the runtime times them in turn, and bad clusters are taken out."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import functools
+import time
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import tensorflow as tf
+
+from tf_placer.base.arguments import InputError
+from tf_placer.base.quantities import in_unit, milliseconds, ratio
+from tf_placer.evaluation.runtime import UNPLACED_DEVICE, OpenProgram, RuntimeEvaluator
+from tf_placer.graph.item import Item
+from tf_placer.problem.decisions import NO_CLUSTER
+from tf_placer.problem.placement import Placement
+from tf_placer.rewrite.rewrite import rewrite
+from tf_placer.runtime.graph_program import GraphProgram, LoadedProgram, build_program
+from tf_placer.runtime.timing import clearly_slower, race_spreads_s, race_steps, race_times_s
+from tf_placer.transform.fusion.clusters import convex_clusters, starts_kernel
+from tf_placer.transform.fusion.costs import Savings, savings
+from tf_placer.transform.fusion.rules import RULES
+from tf_placer.transform.fusion.writer import PREFIX
+
+AS_IT_IS = "unfused"
+_FEW_ROUNDS, _TRACES = 7, 3
+_COMPILE_S_PER_KERNEL = 0.02  # before anything was compiled here
+_REFINEMENTS = 3  # of the clusters of one rule
+_BISECTED = 16  # kernels from which a bad cluster is cut in two and not given up
+_GRACE_S = 300.0  # a compilation cannot be interrupted
+
+
+@dataclasses.dataclass(frozen=True)
+class Tried:
+    """Clusters that were timed, or did not run.
+
+    Attributes:
+      name: of the rule, with how often bad clusters were taken out.
+      saved: kernels and bytes.
+      compile_s: of the first step, which compiles; None where it failed.
+      share: of the unfused step, in turn with it; None where it failed.
+      message: why it failed, in one line.
+    """
+
+    name: str
+    saved: Savings
+    compile_s: float | None = None
+    share: float | None = None
+    message: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Fusing:
+    """Outcome of a search for clusters.
+
+    Attributes:
+      placement: the plan with the clusters that are clearly faster; as it was where none are.
+      name: of the clusters.
+      fused_s, unfused_s: seconds of a step in turn; of the fastest clusters, also where they are not clearly faster.
+      fused_spread_s, unfused_spread_s: quartiles.
+      compile_s: of the first step with these clusters.
+      is_faster: the clusters are kept.
+      tried: all that were timed.
+    """
+
+    placement: Placement
+    name: str
+    fused_s: float
+    unfused_s: float
+    fused_spread_s: tuple[float, float]
+    unfused_spread_s: tuple[float, float]
+    compile_s: float
+    is_faster: bool
+    tried: tuple[Tried, ...]
+
+    @property
+    def sentence(self) -> str:
+        """What is fused and what that is worth."""
+        took = f"{ratio(self.fused_s / self.unfused_s)} of the step without, in turn"
+        if not self.is_faster:
+            tried = (
+                f"{len(self.tried)} sets of clusters were timed"
+                if self.tried
+                else "there was nothing to fuse"
+            )
+            return f"Nothing is fused: {tried}; the fastest took {took}, which is not clearly faster."
+        assert self.placement.cluster_of_op is not None  # it is faster
+        saved = savings(self.placement.problem, self.placement.cluster_of_op)
+        return (
+            f"{saved.ops} ops are fused in {saved.clusters} clusters ({self.name}): {milliseconds(self.fused_s)}, {took}. "
+            f"{saved.kernels} kernels less, {in_unit(saved.num_bytes, 'MB')} a step stay inside. XLA compiles them in "
+            f"{self.compile_s:.1f} s at the first step of every process; it may add in another order, so the last bits "
+            "differ."
+        )
+
+
+def find_clusters(
+    item: Item,
+    placement: Placement,
+    evaluator: RuntimeEvaluator,
+    budget_s: float,
+    rounds: int = 20,
+    on_whole_machine: bool = False,
+) -> Fusing:
+    """Searches clusters for a plan by timing them in turn with the plan without.
+
+    Each rule's clusters are compiled and timed. A trace then tells what each cluster takes and what its ops took without
+    it: those that lose are taken out, large ones cut in two, and what is left is timed again, until the budget is spent.
+
+    Args:
+      item: the program of the plan, whole or in parts.
+      placement: the plan; clusters that it has are left.
+      evaluator: of the item, on live devices.
+      budget_s: no other clusters are compiled when it is over; the last race comes on top.
+      rounds: turns of the last race.
+      on_whole_machine: one process runs it, as it runs the function as it is.
+
+    Raises:
+      InputError: the plan does not run without clusters.
+      WorkerError: the workers cannot be started.
+    """
+    search = _Search(item, placement, budget_s, rounds, on_whole_machine)
+    attempt = evaluator.try_programs(search.run, 2 * budget_s + _GRACE_S, on_whole_machine)
+    if attempt.value is None:
+        raise InputError(f"no clusters could be timed: {attempt.status.name}: {attempt.message}")
+    return attempt.value
+
+
+@dataclasses.dataclass(frozen=True)
+class _Candidate:
+    name: str
+    cluster_of_op: np.ndarray
+    refinements: int = 0
+
+    @property
+    def title(self) -> str:
+        return self.name if not self.refinements else f"{self.name}, refined {self.refinements} times"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Opened:
+    candidate: _Candidate | None  # None of the plan without clusters
+    program: LoadedProgram
+    close: Callable[[], None]
+    compile_s: float = 0.0
+
+
+class _Search:
+    """Times one candidate after the other beside the plan without clusters and the best so far."""
+
+    def __init__(
+        self, item: Item, placement: Placement, budget_s: float, rounds: int, on_whole_machine: bool
+    ) -> None:
+        self._item = item
+        self._plain = Placement(placement.problem, placement.device_of_unit, placement.priority_of_op)
+        here = dict.fromkeys(item.index.names, UNPLACED_DEVICE)
+        self._devices: Mapping[str, str] = here if on_whole_machine else placement.device_names
+        self._budget_s, self._rounds = budget_s, rounds
+        self._began_s = time.monotonic()
+        self._compile_s_per_kernel = _COMPILE_S_PER_KERNEL
+        self._tried: list[Tried] = []
+        self._seen: set[bytes] = set()
+
+    def run(self, open_program: OpenProgram) -> Fusing:
+        """Searches; programs that are no longer needed are closed."""
+        with contextlib.ExitStack() as stack:
+            plain = self._opened(None, open_program, stack)
+            op_ns = self._traced_ns(plain)
+            best: _Opened | None = None
+            best_share = 1.0
+            ahead = collections.deque(
+                _Candidate(name, rule.clusters(self._item, self._devices)) for name, rule in RULES.items()
+            )
+            while ahead:
+                candidate = ahead.popleft()
+                if not self._is_new(candidate) or not self._has_time(candidate):
+                    continue
+                opened = self._tried_out(candidate, open_program, stack)
+                if opened is None:
+                    continue
+                share = self._share(plain, best, opened)
+                saved = savings(self._plain.problem, candidate.cluster_of_op)
+                self._tried.append(Tried(candidate.title, saved, opened.compile_s, share))
+                refined, gained = self._refined(candidate, op_ns, self._traced_ns(opened))
+                unfused_s = float(np.median(self._last[0]))
+                if candidate.refinements < _REFINEMENTS and share - gained / unfused_s < min(best_share, 1.0):
+                    ahead.appendleft(refined)
+                if share < best_share:
+                    if best is not None:
+                        best.close()
+                    best, best_share = opened, share
+                else:
+                    opened.close()
+            return self._raced(plain, best)
+
+    def _program(self, cluster_of_op: np.ndarray | None) -> GraphProgram:
+        placement = dataclasses.replace(self._plain, cluster_of_op=cluster_of_op)
+        return build_program(self._item, rewrite(self._item, placement, self._devices))
+
+    def _opened(
+        self, candidate: _Candidate | None, open_program: OpenProgram, stack: contextlib.ExitStack
+    ) -> _Opened:
+        """A program that has run twice: its first step compiles."""
+        own = contextlib.ExitStack()
+        stack.push(own)
+        program = own.enter_context(
+            open_program(self._program(None if candidate is None else candidate.cluster_of_op))
+        )
+        began_s = time.monotonic()
+        program.step()
+        first_s = time.monotonic() - began_s
+        program.step()
+        return _Opened(candidate, program, own.close, first_s)
+
+    def _tried_out(
+        self, candidate: _Candidate, open_program: OpenProgram, stack: contextlib.ExitStack
+    ) -> _Opened | None:
+        """The candidate compiled; None where XLA refuses it, which is noted."""
+        saved = savings(self._plain.problem, candidate.cluster_of_op)
+        try:
+            opened = self._opened(candidate, open_program, stack)
+        except (
+            tf.errors.InvalidArgumentError,
+            tf.errors.UnimplementedError,
+            tf.errors.InternalError,
+        ) as error:
+            self._tried.append(Tried(candidate.title, saved, message=error.message.splitlines()[0]))
+            return None
+        self._compile_s_per_kernel = opened.compile_s / max(saved.kernels + saved.clusters, 1)
+        return opened
+
+    def _is_new(self, candidate: _Candidate) -> bool:
+        key = candidate.cluster_of_op.tobytes()
+        is_new = key not in self._seen and bool((candidate.cluster_of_op != NO_CLUSTER).any())
+        self._seen.add(key)
+        return is_new
+
+    def _has_time(self, candidate: _Candidate) -> bool:
+        kernels = int(self._starts_kernel[candidate.cluster_of_op != NO_CLUSTER].sum())
+        expected_s = kernels * self._compile_s_per_kernel
+        return time.monotonic() - self._began_s + expected_s < self._budget_s
+
+    @functools.cached_property
+    def _starts_kernel(self) -> np.ndarray:
+        return starts_kernel(self._item)
+
+    def _share(self, plain: _Opened, best: _Opened | None, opened: _Opened) -> float:
+        """Share of the unfused step that a candidate takes, in a few turns of these, the best and it."""
+        racers = [plain, *([] if best is None else [best]), opened]
+        self._last = race_steps([one.program.step for one in racers], _FEW_ROUNDS, 1, confidence=1.0)
+        return float(np.median(np.array(self._last[-1]) / np.array(self._last[0])))
+
+    def _traced_ns(self, opened: _Opened) -> dict[str, float]:
+        """Node -> nanoseconds in a step, the median of a few."""
+        found: dict[str, list[float]] = collections.defaultdict(list)
+        for _ in range(_TRACES):
+            for device in opened.program.traced_step().step_stats.dev_stats:
+                for node in device.node_stats:
+                    found[node.node_name].append(node.op_end_rel_nanos - node.op_start_rel_nanos)
+        return {name: float(np.median(times)) for name, times in found.items()}
+
+    def _refined(
+        self, candidate: _Candidate, op_ns: Mapping[str, float], fused_ns: Mapping[str, float]
+    ) -> tuple[_Candidate, float]:
+        """The candidate without the clusters that lose, large ones cut in two; and the seconds that these lose."""
+        names = self._item.index.names
+        labels: list[object] = [None] * len(names)
+        lost_ns = 0.0
+        for cluster in range(int(candidate.cluster_of_op.max()) + 1):
+            ops = np.flatnonzero(candidate.cluster_of_op == cluster)
+            loss_ns = fused_ns.get(f"{PREFIX}_{cluster}", 0.0) - sum(op_ns.get(names[op], 0.0) for op in ops)
+            is_bad = loss_ns > 0
+            lost_ns += max(loss_ns, 0.0)
+            if is_bad and self._starts_kernel[ops].sum() < _BISECTED:
+                continue
+            for position, op in enumerate(ops.tolist()):
+                labels[op] = (cluster, is_bad and 2 * position >= len(ops))
+        clusters = convex_clusters(self._item, labels, self._devices)
+        return _Candidate(candidate.name, clusters, candidate.refinements + 1), lost_ns / 1e9
+
+    def _raced(self, plain: _Opened, best: _Opened | None) -> Fusing:
+        """The last word: the best clusters in turn with the plan without."""
+        racers = [plain] if best is None else [plain, best]
+        samples = race_steps([one.program.step for one in racers], self._rounds, confidence=1.0)
+        times_s, spreads_s = race_times_s(samples), race_spreads_s(samples)
+        is_faster = best is not None and clearly_slower(samples[0], samples[-1])
+        placement, name = self._plain, AS_IT_IS
+        if best is not None and best.candidate is not None:
+            name = best.candidate.title
+            if is_faster:
+                placement = dataclasses.replace(placement, cluster_of_op=best.candidate.cluster_of_op)
+        return Fusing(
+            placement=placement,
+            name=name,
+            fused_s=times_s[-1],
+            unfused_s=times_s[0],
+            fused_spread_s=spreads_s[-1],
+            unfused_spread_s=spreads_s[0],
+            compile_s=0.0 if best is None else best.compile_s,
+            is_faster=is_faster,
+            tried=tuple(self._tried),
+        )
