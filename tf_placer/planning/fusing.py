@@ -1,4 +1,4 @@
-"""Clusters for a plan, by measurement: rules propose, the runtime times them in turn, and bad clusters are taken out."""
+"""Clusters for a plan, by measurement: rules propose, the runtime times them in turn, and bad ones are taken out."""
 
 from __future__ import annotations
 
@@ -91,7 +91,8 @@ class Fusing:
         assert self.placement.cluster_of_op is not None  # it is faster
         saved = savings(self.placement.problem, self.placement.cluster_of_op)
         return (
-            f"{saved.ops} ops are fused in {saved.clusters} clusters ({self.name}): {milliseconds(self.fused_s)}, {took}. "
+            f"{saved.ops} ops are fused in {saved.clusters} clusters ({self.name}): {milliseconds(self.fused_s)}, "
+            f"{took}. "
             f"{saved.kernels} kernels less, {in_unit(saved.num_bytes, 'MB')} a step stay inside. XLA compiles them in "
             f"{self.compile_s:.1f} s at the first step of every process; it may add in another order, so the last bits "
             "differ."
@@ -108,8 +109,9 @@ def find_clusters(
 ) -> Fusing:
     """Searches clusters for a plan by timing them in turn with the plan without.
 
-    Each rule's clusters are compiled and timed. A trace then tells what each cluster takes and what its ops took without
-    it: those that lose are taken out, large ones cut in two, and what is left is timed again, until the budget is spent.
+    Each rule's clusters are compiled and timed. A trace then tells what each cluster takes and what its ops took
+    without it: those that lose are taken out, large ones cut in two, and what is left is timed again, until the budget
+    is spent.
 
     Args:
       item: the program of the plan, whole or in parts.

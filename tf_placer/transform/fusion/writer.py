@@ -4,9 +4,9 @@ TensorFlow knows two ways to say that ops are to be compiled. Attributes on node
 their names alone, but then a pass of the runtime decides: Grappler, which every ``tf.function`` runs through, rewrites
 marked nodes before that pass sees them, neighbours can be dragged in, and a cluster that XLA gives up on runs op by op
 without a word. A call with ``_XlaMustCompile``, which is what ``jit_compile=True`` writes, is compiled as it stands or
-is an error. Grappler leaves its body alone, a trace shows its time, and SavedModels keep it. Measured in turn on an LSTM
-language model it is the faster one, too: 0.81 of the unfused step with calls, 0.86 with attributes. So clusters are
-calls.
+is an error. Grappler leaves its body alone, a trace shows its time, and SavedModels keep it. Measured in turn on an
+LSTM language model it is the faster one, too: 0.81 of the unfused step with calls, 0.86 with attributes. So clusters
+are calls.
 """
 
 from __future__ import annotations
