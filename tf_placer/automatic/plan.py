@@ -24,7 +24,9 @@ from tf_placer.base.quantities import milliseconds, percentage
 from tf_placer.calibration.build_problem import Cache, awaited_s, build_problem
 from tf_placer.cluster.cluster import Cluster, fullest_share
 from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator, UnplacedFailed
+from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
+from tf_placer.planning.fusing import FUSE, find_clusters, find_clusters_here, with_fusing
 from tf_placer.planning.in_parts import InParts, about_parts, in_parts
 from tf_placer.planning.live import config_within, live_stages
 from tf_placer.planning.outcome import (
@@ -115,7 +117,7 @@ def find_plan(
     Raises:
       InputError: the cluster cannot run the program, nothing fits, or what is pinned or fixed cannot be there.
     """
-    if cluster.is_live and not item.runs_standalone and config.keep_unplaced:
+    if cluster.is_live and not item.runs_standalone and (config.keep_unplaced or config.fuse):
         raise InputError(
             f"it cannot be timed on workers, because {item.why_not_standalone}; keep_unplaced=False takes the "
             "simulator's word for a plan"
@@ -253,6 +255,8 @@ class _FirstCall(Road):
         return {"why_not_split": why_not}
 
     def _rest(self) -> list[Stage]:
+        if self._config.only_fuses(self.asked.cluster):
+            return [Stage(FUSE, self._find_clusters, share=1.0)]
         if self.asked.objective.is_memory:
             measuring = Measuring(self, lambda: self.beside_singles(self.plan.placement.decisions), rounds=0)
             count = 1 + len(self.asked.cluster.devices)
@@ -275,6 +279,7 @@ class _FirstCall(Road):
                 beside_unplaced=True,
                 make_parts=make_parts,
             ),
+            *([Stage(FUSE, self._fuse, share=1.0)] if self._config.fuse else []),
             self.stages.kept(UNPLACED, race, race_s, f"racing {rounds} {self.asked.where} as it is"),
         ]
 
@@ -290,7 +295,8 @@ class _FirstCall(Road):
         """Keeps what a search gave."""
         if not is_interrupted:
             method, asked_s = self.asked.method, self._config.budget_s
-            searched_s = min(self.stages.given_s(searching(method)), asked_s)
+            given_s = self.stages.given_s(searching(method)) or self.stages.given_s(FUSE)
+            searched_s = min(given_s, asked_s)
             plan = dataclasses.replace(plan, searched=((method, asked_s, searched_s),))
         plan = dataclasses.replace(plan, key=_key(self.problem, self._config))
         self._plan = plan if self._kept is None else _with_what_was_known(plan, self._kept)
@@ -330,6 +336,42 @@ class _FirstCall(Road):
     def _take_live(self, found: Outcome) -> None:
         self._live = found
 
+    def _fuse(self, seconds: float) -> None:
+        """Clusters for the recommended plan."""
+        found = self._live
+        assert found is not None  # the stage before
+        form = self._form(found.placement)
+        item, runtime = (
+            (self.program, self.runtime) if form is None else (form.program.item, form.timing(self.runtime))
+        )
+        self._live = with_fusing(found, find_clusters(item, found.placement, runtime.try_programs, seconds))
+
+    def _find_clusters(self, seconds: float) -> None:
+        """Clusters for the function where it is, timed in turn with it as it runs in this process."""
+        if not self.program.runs_standalone:
+            raise InputError(f"clusters cannot be timed, because {self.program.why_not_standalone}")
+        plain = Placement(self.problem, self.problem.everything_on(0))
+        found = find_clusters_here(self.program, plain, seconds)
+        simulated_s = [
+            float(SimulatedEvaluator(self.problem).evaluate(one.decisions).runtime_s[0])
+            for one in (found.placement, plain)
+        ]
+        told = {
+            "predicted_s": simulated_s[0],
+            "single_predicted_s": simulated_s[1],
+            "measured_s": found.fused_s if found.is_faster else found.unfused_s,
+            "single_measured_s": found.unfused_s,
+            "why": f"{found.name} of {len(found.tried)} sets of clusters, timed in turn",
+            "fused": found.sentence,
+            "is_worth_it": found.is_faster,
+            "beside_unplaced": f"{in_words(found.is_faster)} than the function as it is, in a process like this one",
+            "raced_s": found.fused_s,
+            "unplaced_s": found.unfused_s,
+            "raced_spread_s": found.fused_spread_s,
+            "unplaced_spread_s": found.unfused_spread_s,
+        }
+        self._keep(outcome_of_plan(found.placement, told), False)
+
     def _race_unplaced(self, rounds: int, _: float) -> None:
         """The recommended plan beside the function as it is."""
         found = self._live
@@ -349,6 +391,7 @@ class _FirstCall(Road):
                 "measured_s": found.written.measured_s,
                 "single_measured_s": single.measured_s,
                 "why": found.why,
+                "fused": found.fused,
                 "correction": None if found.correction is None else dataclasses.asdict(found.correction),
                 "progress": progress_of_all(found.searches),
                 **self._about_parts(found.placement),
@@ -518,6 +561,7 @@ def _key(problem: Problem, config: AutoPlaceConfig) -> dict[str, str]:
             if config.parts == 1
             else {"parts": f"{config.parts}, statistics of the {config.batch_statistics}"}
         ),
+        **({"fuse": "clusters"} if config.fuse else {}),
         **({"objective": f"memory {config.slow_down}"} if config.objective == MEMORY else {}),
         **({"memory_limit": json.dumps(config.memory_limit, sort_keys=True)} if config.memory_limit else {}),
     }

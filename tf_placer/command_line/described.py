@@ -175,7 +175,7 @@ def _with_plan(item: Item, problem: Problem, plan: PlanFile, complete: bool) -> 
     """The problem with the ops that a plan names allowed only where it puts them.
 
     Raises:
-      InputError: the plan does not fit the graph, or decides more than devices, which no graph can be given yet.
+      InputError: the plan does not fit the graph, or decides an order, which no graph can be given yet.
     """
     if complete:
         plan = plan.op_by_op(problem, is_part=True)
@@ -186,9 +186,13 @@ def _with_plan(item: Item, problem: Problem, plan: PlanFile, complete: bool) -> 
         except InputError as error:
             raise InputError(f"{error}; or search the rest of it with --complete_plan") from None
     plan.check_schedule(problem)
-    if plan.schedules:
+    if plan.priorities:
         raise InputError(
-            f"{plan.source} has priorities or clusters, which cannot be written into a graph yet; take them out"
+            f"{plan.source} has priorities, which cannot be written into a graph yet; take them out"
+        )
+    if plan.clusters and complete:
+        raise InputError(
+            f"{plan.source} has clusters, which are of whole plans; take them out, or --complete_plan"
         )
     return with_fixed_ops(item, problem, plan.device_of_op(problem))
 

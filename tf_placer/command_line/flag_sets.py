@@ -403,6 +403,12 @@ def of_place(values: flags.FlagValues) -> None:
         "Search the plan with the shortest mean step over draws of what is not known of described devices.",
         flag_values=values,
     )
+    flags.DEFINE_bool(
+        "fuse",
+        False,
+        "Have XLA compile clusters of the plan's ops, where that is measured to be clearly faster.",
+        flag_values=values,
+    )
     flags.DEFINE_string("plan", None, "A placement.json to apply instead of searching.", values)
     flags.DEFINE_bool(
         "complete_plan",

@@ -43,6 +43,7 @@ GROUPS = {
         "objective",
         "slow_down",
         "robust",
+        "fuse",
         "seed",
         "searches",
         "evaluations",

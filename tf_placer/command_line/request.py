@@ -29,6 +29,7 @@ from tf_placer.command_line.check_flags import (
 from tf_placer.command_line.flag_sets import DEFAULT_BUDGET_S
 from tf_placer.command_line.method_settings import MethodSettings, method_settings
 from tf_placer.command_line.source import Source
+from tf_placer.planning.fusing import check_has_xla
 from tf_placer.planning.road import Asked
 from tf_placer.problem.pins import Pin
 from tf_placer.problem.placement import PlanFile
@@ -63,10 +64,11 @@ class Request:
       tries_parts: the batch is also split over the devices, and the faster form is written.
       objective: what is sought; the plan of least memory is the one written where that is asked for.
       robust: the plan is searched, and written, that is best in the mean over draws of what is not known.
+      fuse: clusters of the plan's ops are searched, too.
 
     Raises:
-      InputError: a plan and pins are given, ``write``, ``by`` or ``budget_of`` is another word, or a robust plan is
-        asked for on live devices, of least memory, or where a plan is given.
+      InputError: a plan and pins are given, ``write``, ``by`` or ``budget_of`` is another word, a robust plan is asked
+        for on live devices, of least memory, or where a plan is given, or clusters where there are none to search.
     """
 
     source: Source
@@ -86,6 +88,7 @@ class Request:
     budget_of: str = WHOLE
     tries_parts: bool = False
     robust: bool = False
+    fuse: bool = False
 
     def __post_init__(self) -> None:
         if self.write not in WRITE:
@@ -105,6 +108,21 @@ class Request:
         check_not_run_on(self.source.graph, self.cluster.name, self.cluster.is_live)
         if self.robust:
             self._check_robust()
+        if self.fuse:
+            self._check_fuse()
+
+    def _check_fuse(self) -> None:
+        for flag, is_given in (
+            ("--graph", self.source.graph),
+            ("--plan", self.plan is not None),
+            ("--objective=memory", self.objective.is_memory),
+            ("--by=layer", self.by != OP),
+        ):
+            if is_given:
+                raise InputError(
+                    f"--fuse is for a search of single ops of a program, not for {flag}; leave one out"
+                )
+        check_has_xla("--fuse")
 
     def _check_robust(self) -> None:
         if self.cluster.is_live:
@@ -207,6 +225,7 @@ def request(values: flags.FlagValues, budget: Budget, given: PlanFile | None = N
         budget_of=values.budget_of if "budget_of" in values else WHOLE,
         tries_parts=values.parts == AUTO,
         robust=places and values.robust,
+        fuse=places and values.fuse,
     )
 
 

@@ -380,30 +380,21 @@ class RuntimeEvaluator:
         placed_s, answered_s = race.value
         return [placed_s, [max(one - asking_s, _LEAST_S) for one in answered_s]]
 
-    def try_programs(
-        self, function: Callable[[OpenProgram], _Value], deadline_s: float, on_whole_machine: bool = False
-    ) -> Attempt[_Value]:
+    def try_programs(self, function: Callable[[OpenProgram], _Value], deadline_s: float) -> Attempt[_Value]:
         """Calls ``function`` with what opens programs on the workers: for who times several that depend on each other.
 
         Args:
           function: is given what loads a program.
           deadline_s: most seconds for all of it.
-          on_whole_machine: in a process that has the whole machine and this process's graph optimizations, as
-            ``race_unplaced`` runs the program as it is; its one device is ``UNPLACED_DEVICE``.
 
         Raises:
           WorkerError: the workers cannot be started at all.
         """
-        workers: Workers = self._workers
-        config_of = session_config
-        if on_whole_machine:
-            self._whole_machine = self._whole_machine or _whole_machine(self._problem.cluster)
-            workers, config_of = self._whole_machine, process_session_config
-
-        def run(target: str) -> _Value:
-            return function(lambda program: open_program(target, program, deadline_s, config_of))
-
-        return try_on(workers, deadline_s, run)
+        return try_on(
+            self._workers,
+            deadline_s,
+            lambda target: function(lambda program: open_program(target, program, deadline_s)),
+        )
 
     def audit(self, device_of_unit: np.ndarray | Decisions) -> Audit:
         """Runs one step of a placement, as ``program`` takes it; compares where its ops ran with where they were put.
@@ -648,6 +639,30 @@ def _whole_machine(cluster: Cluster) -> LocalWorkers:
         pinned=False,
         intra_op_threads=ours.intra_op_parallelism_threads,
     )
+
+
+def try_programs_as_called(
+    cluster: Cluster, function: Callable[[OpenProgram], _Value], deadline_s: float
+) -> Attempt[_Value]:
+    """As ``RuntimeEvaluator.try_programs``, with programs that run as this process runs its functions.
+
+    They have the whole machine, this process's graph optimizations, and the one device ``UNPLACED_DEVICE``.
+
+    Args:
+      cluster: whose first device says how much memory there is.
+      function, deadline_s: as there.
+
+    Raises:
+      WorkerError: the process cannot be started at all.
+    """
+    with contextlib.closing(_whole_machine(cluster)) as workers:
+        return try_on(
+            workers,
+            deadline_s,
+            lambda target: function(
+                lambda program: open_program(target, program, deadline_s, process_session_config)
+            ),
+        )
 
 
 def time_program(

@@ -16,7 +16,9 @@ from tf_placer.base.eager import eagerly
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.ops.simulator import Schedule, SimulatorInputs, simulate, simulate_schedule
 from tf_placer.problem.decisions import Decisions, decisions_of
+from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
+from tf_placer.transform.fusion.costs import fused_problem
 
 
 class SimulatedTimes(NamedTuple):
@@ -116,12 +118,15 @@ class SimulatedEvaluator:
 
         Args:
           device_of_unit: [B, U] device positions, or all that B plans decide; a device that is not allowed is status
-            ILLEGAL. Priorities come before every tie-break of the problem; fusion clusters change no time yet.
+            ILLEGAL. Priorities come before every tie-break of the problem. Each fusion cluster is one op
+            (``fused_problem``); a plan that has some is simulated without its priorities.
 
         Raises:
           InputError: wrong shape, or a step of the problem would be longer or larger than the simulator's numbers.
         """
         decisions = decisions_of(device_of_unit, self._problem)
+        if decisions.cluster_of_op is not None:
+            return _joined([self._evaluate_fused(decisions.row(i)) for i in range(len(decisions))])
         devices = np.asarray(decisions.device_of_unit)
         known = np.all((devices >= 0) & (devices < self._problem.num_devices), axis=1)
         inside = np.where(known[:, np.newaxis], devices, 0)
@@ -144,6 +149,14 @@ class SimulatedEvaluator:
             status=status,
             messages=tuple(self._message(s, row) for s, row in zip(status, over, strict=True)),
         )
+
+    def _evaluate_fused(self, plan: Decisions) -> Measurement:
+        """One plan, with its clusters if it has any and is legal."""
+        plain = self.evaluate(Decisions(plan.device_of_unit, plan.priority_of_op))
+        if plan.cluster_of_op is None or plain.status[0] == Status.ILLEGAL:
+            return plain
+        problem, row = fused_problem(Placement.from_decisions(self._problem, plan))
+        return SimulatedEvaluator(problem).evaluate(row[np.newaxis])
 
     @eagerly()
     def schedule(self, device_of_unit: np.ndarray | Decisions) -> Schedule:
@@ -173,6 +186,17 @@ class SimulatedEvaluator:
         if status == Status.ILLEGAL:
             return "an op is on a device that is not there or has no kernel for it"
         return ""
+
+
+def _joined(parts: Sequence[Measurement]) -> Measurement:
+    """The plans of several, in order, as the simulator measures them."""
+    peaks = [part.peak_bytes for part in parts if part.peak_bytes is not None]
+    return Measurement(
+        runtime_s=np.concatenate([part.runtime_s for part in parts]),
+        peak_bytes=np.concatenate(peaks),
+        status=np.concatenate([part.status for part in parts]),
+        messages=tuple(message for part in parts for message in part.messages),
+    )
 
 
 # Protocol of evaluators, simulated or on the runtime.

@@ -12,11 +12,14 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import tensorflow as tf
 
+from colocation.tensorflow_internals import has_xla
 from tf_placer.base.arguments import InputError
 from tf_placer.base.quantities import in_unit, milliseconds, ratio
-from tf_placer.evaluation.runtime import UNPLACED_DEVICE, OpenProgram, RuntimeEvaluator
+from tf_placer.evaluation.runtime import UNPLACED_DEVICE, Attempt, OpenProgram, try_programs_as_called
+from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
-from tf_placer.problem.decisions import NO_CLUSTER
+from tf_placer.planning.outcome import FUSED, Outcome
+from tf_placer.problem.decisions import NO_CLUSTER, Decisions
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.rewrite import rewrite
 from tf_placer.runtime.graph_program import GraphProgram, LoadedProgram, build_program
@@ -26,6 +29,7 @@ from tf_placer.transform.fusion.costs import Savings, savings
 from tf_placer.transform.fusion.rules import RULES
 from tf_placer.transform.fusion.writer import PREFIX
 
+FUSE = "fusing"
 AS_IT_IS = "unfused"
 _FEW_ROUNDS, _TRACES = 7, 3
 _COMPILE_S_PER_KERNEL = 0.02  # before anything was compiled here
@@ -99,13 +103,17 @@ class Fusing:
         )
 
 
+TryPrograms = Callable[[Callable[[OpenProgram], Fusing], float], Attempt[Fusing]]
+"""``RuntimeEvaluator.try_programs`` or ``try_programs_as_called`` of a cluster."""
+
+
 def find_clusters(
     item: Item,
     placement: Placement,
-    evaluator: RuntimeEvaluator,
+    try_programs: TryPrograms,
     budget_s: float,
     rounds: int = 20,
-    on_whole_machine: bool = False,
+    device_of_op: Mapping[str, str] | None = None,
 ) -> Fusing:
     """Searches clusters for a plan by timing them in turn with the plan without.
 
@@ -116,20 +124,108 @@ def find_clusters(
     Args:
       item: the program of the plan, whole or in parts.
       placement: the plan; clusters that it has are left.
-      evaluator: of the item, on live devices.
+      try_programs: where they run.
       budget_s: no other clusters are compiled when it is over; the last race comes on top.
       rounds: turns of the last race.
-      on_whole_machine: one process runs it, as it runs the function as it is.
+      device_of_op: op name -> device, where the plan's devices have other names there.
 
     Raises:
-      InputError: the plan does not run without clusters.
+      InputError: XLA is not there, or the plan does not run without clusters.
       WorkerError: the workers cannot be started.
     """
-    search = _Search(item, placement, budget_s, rounds, on_whole_machine)
-    attempt = evaluator.try_programs(search.run, 2 * budget_s + _GRACE_S, on_whole_machine)
+    check_has_xla("fusion")
+    search = _Search(item, placement, budget_s, rounds, device_of_op or placement.device_names)
+    attempt = try_programs(search.run, 2 * budget_s + _GRACE_S)
     if attempt.value is None:
         raise InputError(f"no clusters could be timed: {attempt.status.name}: {attempt.message}")
     return attempt.value
+
+
+def find_clusters_here(item: Item, placement: Placement, budget_s: float, rounds: int = 20) -> Fusing:
+    """Searches clusters for a function that stays in the process that calls it, as it runs there.
+
+    Args:
+      item, placement, budget_s, rounds: as ``find_clusters`` takes them; the plan has one device.
+
+    Raises:
+      InputError, WorkerError: as there.
+    """
+    try_programs = functools.partial(try_programs_as_called, placement.problem.cluster)
+    devices = dict.fromkeys(item.index.names, UNPLACED_DEVICE)
+    return find_clusters(item, placement, try_programs, budget_s, rounds, devices)
+
+
+def with_fusing(outcome: Outcome, found: Fusing) -> Outcome:
+    """The outcome with what a search for clusters of its plan has found; that is written if it is clearly faster."""
+    before = outcome.written
+    told = dataclasses.replace(outcome, fused=found.sentence)
+    if not found.is_faster:
+        return told
+    simulated_s = float(SimulatedEvaluator(outcome.problem).evaluate(found.placement.decisions).runtime_s[0])
+    plain = dataclasses.replace(
+        before, measured_s=found.unfused_s, spread_s=found.unfused_spread_s, is_raced=True, traced=None
+    )
+    fused = dataclasses.replace(
+        before,
+        name=FUSED,
+        placement=found.placement,
+        simulated_s=simulated_s,
+        measured_s=found.fused_s,
+        spread_s=found.fused_spread_s,
+        is_raced=True,
+        traced=None,
+    )
+    return dataclasses.replace(
+        told,
+        written=fused,
+        beside=(*outcome.beside, plain),
+        decided=fused if outcome.decided is before else outcome.decided,
+    )
+
+
+def with_simulated_clusters(outcome: Outcome, item: Item) -> Outcome:
+    """The outcome for described devices with the rule's clusters that are fastest in the simulator, if any gains there.
+
+    Args:
+      outcome: its plan has no clusters.
+      item: the program of the plan.
+    """
+    plan, written = outcome.placement, outcome.written
+    found = [(name, rule.clusters(item, plan.device_names)) for name, rule in RULES.items()]
+    found = [(name, clusters) for name, clusters in found if (clusters != NO_CLUSTER).any()]
+    if not found or written.simulated_s is None:
+        return dataclasses.replace(outcome, fused="Nothing is fused: no cluster has kernels enough.")
+    plans = [dataclasses.replace(plan, cluster_of_op=clusters) for _, clusters in found]
+    times = SimulatedEvaluator(outcome.problem).evaluate(Decisions.joined([one.decisions for one in plans]))
+    times_s = np.where(np.isnan(times.runtime_s), np.inf, times.runtime_s)
+    best = int(times_s.argmin())
+    if times_s[best] >= written.simulated_s:
+        return dataclasses.replace(
+            outcome, fused="Nothing is fused: no rule's clusters gain in the simulator."
+        )
+    saved = savings(outcome.problem, found[best][1])
+    sentence = (
+        f"{saved.ops} ops are fused in {saved.clusters} clusters ({found[best][0]}): "
+        f"{ratio(times_s[best] / written.simulated_s)} of the step without, in the simulator, which knows of launches "
+        "and memory alone and not of what XLA makes of an op."
+    )
+    fused = dataclasses.replace(
+        written, name=FUSED, placement=plans[best], simulated_s=float(times_s[best]), traced=None
+    )
+    return dataclasses.replace(outcome, written=fused, beside=(*outcome.beside, written), fused=sentence)
+
+
+def check_has_xla(said: str) -> None:
+    """Raises InputError where this build of TensorFlow lacks XLA.
+
+    Args:
+      said: what needs it, for the message.
+    """
+    if not has_xla():
+        raise InputError(
+            f"{said} needs XLA, which TensorFlow {tf.__version__} was built without here; leave it out, or install a "
+            "build that has it"
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,12 +251,16 @@ class _Search:
     """Times one candidate after the other beside the plan without clusters and the best so far."""
 
     def __init__(
-        self, item: Item, placement: Placement, budget_s: float, rounds: int, on_whole_machine: bool
+        self,
+        item: Item,
+        placement: Placement,
+        budget_s: float,
+        rounds: int,
+        device_of_op: Mapping[str, str],
     ) -> None:
         self._item = item
         self._plain = Placement(placement.problem, placement.device_of_unit, placement.priority_of_op)
-        here = dict.fromkeys(item.index.names, UNPLACED_DEVICE)
-        self._devices: Mapping[str, str] = here if on_whole_machine else placement.device_names
+        self._devices = device_of_op
         self._budget_s, self._rounds = budget_s, rounds
         self._began_s = time.monotonic()
         self._compile_s_per_kernel = _COMPILE_S_PER_KERNEL

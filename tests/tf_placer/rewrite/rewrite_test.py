@@ -35,9 +35,7 @@ def test_every_op_gets_its_units_device(item: Item, placement: Placement) -> Non
     assert len(set(wanted)) == 3  # else the comparison says little
 
 
-@pytest.mark.parametrize(
-    ("field", "why"), [("priority_of_op", "executor takes ready ops"), ("cluster_of_op", "no ops are fused")]
-)
+@pytest.mark.parametrize(("field", "why"), [("priority_of_op", "executor takes ready ops")])
 def test_what_no_graph_can_say_yet_is_refused(item: Item, placement: Placement, field: str, why: str) -> None:
     decided = dataclasses.replace(placement, **{field: np.arange(placement.problem.num_ops)})
     with pytest.raises(
