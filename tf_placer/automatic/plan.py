@@ -23,10 +23,8 @@ from tf_placer.base.method_spec import Role
 from tf_placer.base.quantities import milliseconds, percentage
 from tf_placer.calibration.build_problem import Cache, awaited_s, build_problem
 from tf_placer.cluster.cluster import Cluster, fullest_share
-from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator, UnplacedFailed
-from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
-from tf_placer.planning.fusing import FUSE, find_clusters, find_clusters_here, with_fusing
+from tf_placer.planning.fusing import FUSE, find_clusters, fused_here, with_fusing
 from tf_placer.planning.in_parts import InParts, about_parts, in_parts
 from tf_placer.planning.live import config_within, live_stages
 from tf_placer.planning.outcome import (
@@ -35,18 +33,17 @@ from tf_placer.planning.outcome import (
     UNPLACED_CALLED,
     Outcome,
     Timed,
-    in_words,
     kept_of_plan,
     outcome_of_plan,
     progress_of_all,
 )
-from tf_placer.planning.road import PROFILE, Asked, Measuring, Road, compiling, searching
+from tf_placer.planning.road import PROFILE, Asked, Measuring, Road, beside_unplaced, compiling, searching
 from tf_placer.planning.stages import Stage
-from tf_placer.problem.decisions import UNDECIDED, Decisions
+from tf_placer.problem.decisions import UNDECIDED
 from tf_placer.problem.pins import Pin, narrowed_units, with_fixed_ops, with_pins, with_requested_devices
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
-from tf_placer.runtime.timing import TURN_S, clearly_slower, race_spreads_s, race_times_s
+from tf_placer.runtime.timing import TURN_S
 from tf_placer.search import methods
 from tf_placer.search.known import MEMORY, WHOLE, Budget, Objective
 from tf_placer.search.recorder import Progress, Silent
@@ -348,29 +345,7 @@ class _FirstCall(Road):
 
     def _find_clusters(self, seconds: float) -> None:
         """Clusters for the function where it is, timed in turn with it as it runs in this process."""
-        if not self.program.runs_standalone:
-            raise InputError(f"clusters cannot be timed, because {self.program.why_not_standalone}")
-        plain = Placement(self.problem, self.problem.everything_on(0))
-        found = find_clusters_here(self.program, plain, seconds)
-        simulated_s = [
-            float(SimulatedEvaluator(self.problem).evaluate(one.decisions).runtime_s[0])
-            for one in (found.placement, plain)
-        ]
-        told = {
-            "predicted_s": simulated_s[0],
-            "single_predicted_s": simulated_s[1],
-            "measured_s": found.fused_s if found.is_faster else found.unfused_s,
-            "single_measured_s": found.unfused_s,
-            "why": f"{found.name} of {len(found.tried)} sets of clusters, timed in turn",
-            "fused": found.sentence,
-            "is_worth_it": found.is_faster,
-            "beside_unplaced": f"{in_words(found.is_faster)} than the function as it is, in a process like this one",
-            "raced_s": found.fused_s,
-            "unplaced_s": found.unfused_s,
-            "raced_spread_s": found.fused_spread_s,
-            "unplaced_spread_s": found.unfused_spread_s,
-        }
-        self._keep(outcome_of_plan(found.placement, told), False)
+        self._keep(fused_here(self.program, self.problem, seconds), False)
 
     def _race_unplaced(self, rounds: int, _: float) -> None:
         """The recommended plan beside the function as it is."""
@@ -378,7 +353,7 @@ class _FirstCall(Road):
         assert found is not None  # the stage before
         form = self._form(found.placement)
         runtime = self.runtime if form is None else form.timing(self.runtime)
-        race = _beside_unplaced(runtime, found.placement.decisions, rounds)
+        race = beside_unplaced(runtime, found.placement.decisions, rounds)
         self.stop()
         single = found.single or Timed(SINGLE)
         plan = outcome_of_plan(
@@ -520,27 +495,6 @@ def _kept_plan(found: Any, problem: Problem) -> Outcome:
     if (placement.device_of_op != device_of_op).any():
         raise InputError("it parts ops that must share a device")
     return dataclasses.replace(outcome_of_plan(placement, found), from_cache=True)
-
-
-def _beside_unplaced(evaluator: RuntimeEvaluator, plan: Decisions, rounds: int) -> dict[str, Any]:
-    """Comparison of the plan with the function as it is: verdict, reason and times, as they are kept."""
-    try:
-        samples = evaluator.race_unplaced(plan, rounds)
-    except UnplacedFailed as error:
-        return {"beside_unplaced": f"used because the function does not run as it is ({error})"}
-    except RaceFailed as error:
-        why = f"not run to its end beside the function as it is ({error})"
-        return {"is_worth_it": False, "beside_unplaced": why}
-    is_worth_it = clearly_slower(samples[1], samples[0])
-    times_s, spreads_s = race_times_s(samples), race_spreads_s(samples)
-    return {
-        "is_worth_it": is_worth_it,
-        "beside_unplaced": f"{in_words(is_worth_it)} than the function as it is, on the whole machine",
-        "raced_s": times_s[0],
-        "unplaced_s": times_s[1],
-        "raced_spread_s": spreads_s[0],
-        "unplaced_spread_s": spreads_s[1],
-    }
 
 
 def _key(problem: Problem, config: AutoPlaceConfig) -> dict[str, str]:

@@ -390,6 +390,8 @@ class RuntimeEvaluator:
         Raises:
           WorkerError: the workers cannot be started at all.
         """
+        arguments.function("function", function, "give what is to be called with what opens programs")
+        deadline_s = arguments.number("deadline_s", deadline_s, above=0, finite=True)
         return try_on(
             self._workers,
             deadline_s,

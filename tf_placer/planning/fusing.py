@@ -18,9 +18,10 @@ from tf_placer.base.quantities import in_unit, milliseconds, ratio
 from tf_placer.evaluation.runtime import UNPLACED_DEVICE, Attempt, OpenProgram, try_programs_as_called
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
-from tf_placer.planning.outcome import FUSED, Outcome
+from tf_placer.planning.outcome import FUSED, Outcome, in_words, outcome_of_plan
 from tf_placer.problem.decisions import NO_CLUSTER, Decisions
 from tf_placer.problem.placement import Placement
+from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.rewrite import rewrite
 from tf_placer.runtime.graph_program import GraphProgram, LoadedProgram, build_program
 from tf_placer.runtime.timing import clearly_slower, race_spreads_s, race_steps, race_times_s
@@ -114,6 +115,8 @@ def find_clusters(
     budget_s: float,
     rounds: int = 20,
     device_of_op: Mapping[str, str] | None = None,
+    is_given: bool = False,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> Fusing:
     """Searches clusters for a plan by timing them in turn with the plan without.
 
@@ -123,36 +126,77 @@ def find_clusters(
 
     Args:
       item: the program of the plan, whole or in parts.
-      placement: the plan; clusters that it has are left.
+      placement: the plan.
       try_programs: where they run.
       budget_s: no other clusters are compiled when it is over; the last race comes on top.
       rounds: turns of the last race.
       device_of_op: op name -> device, where the plan's devices have other names there.
+      is_given: the plan's own clusters are timed, and no others.
+      clock: seconds.
 
     Raises:
       InputError: XLA is not there, or the plan does not run without clusters.
       WorkerError: the workers cannot be started.
     """
     check_has_xla("fusion")
-    search = _Search(item, placement, budget_s, rounds, device_of_op or placement.device_names)
+    search = _Search(
+        item, placement, budget_s, rounds, device_of_op or placement.device_names, is_given, clock
+    )
     attempt = try_programs(search.run, 2 * budget_s + _GRACE_S)
     if attempt.value is None:
         raise InputError(f"no clusters could be timed: {attempt.status.name}: {attempt.message}")
     return attempt.value
 
 
-def find_clusters_here(item: Item, placement: Placement, budget_s: float, rounds: int = 20) -> Fusing:
+def find_clusters_here(
+    item: Item, placement: Placement, budget_s: float, rounds: int = 20, is_given: bool = False
+) -> Fusing:
     """Searches clusters for a function that stays in the process that calls it, as it runs there.
 
     Args:
-      item, placement, budget_s, rounds: as ``find_clusters`` takes them; the plan has one device.
+      item, placement, budget_s, rounds, is_given: as ``find_clusters`` takes them; the plan has one device.
 
     Raises:
       InputError, WorkerError: as there.
     """
     try_programs = functools.partial(try_programs_as_called, placement.problem.cluster)
     devices = dict.fromkeys(item.index.names, UNPLACED_DEVICE)
-    return find_clusters(item, placement, try_programs, budget_s, rounds, devices)
+    return find_clusters(item, placement, try_programs, budget_s, rounds, devices, is_given)
+
+
+def fused_here(item: Item, problem: Problem, budget_s: float) -> Outcome:
+    """The outcome for a function that stays where it is, with the clusters that are clearly faster.
+
+    Args:
+      item: the program.
+      problem: it on one device.
+      budget_s: as ``find_clusters`` takes it.
+
+    Raises:
+      InputError: it cannot be timed, or as ``find_clusters``.
+      WorkerError: as there.
+    """
+    if not item.runs_standalone:
+        raise InputError(f"clusters cannot be timed, because {item.why_not_standalone}")
+    plain = Placement(problem, problem.everything_on(0))
+    found = find_clusters_here(item, plain, budget_s)
+    plans = Decisions.joined([found.placement.decisions, plain.decisions])
+    simulated_s = SimulatedEvaluator(problem).evaluate(plans).runtime_s.tolist()
+    kept = {
+        "predicted_s": simulated_s[0],
+        "single_predicted_s": simulated_s[1],
+        "measured_s": found.fused_s if found.is_faster else found.unfused_s,
+        "single_measured_s": found.unfused_s,
+        "why": f"{found.name}, of {len(found.tried)} sets of clusters that were timed in turn",
+        "fused": found.sentence,
+        "is_worth_it": found.is_faster,
+        "beside_unplaced": f"{in_words(found.is_faster)} than the function as it is, in a process like this one",
+        "raced_s": found.fused_s,
+        "unplaced_s": found.unfused_s,
+        "raced_spread_s": found.fused_spread_s,
+        "unplaced_spread_s": found.unfused_spread_s,
+    }
+    return outcome_of_plan(found.placement, kept)
 
 
 def with_fusing(outcome: Outcome, found: Fusing) -> Outcome:
@@ -257,12 +301,16 @@ class _Search:
         budget_s: float,
         rounds: int,
         device_of_op: Mapping[str, str],
+        is_given: bool,
+        clock: Callable[[], float],
     ) -> None:
         self._item = item
         self._plain = Placement(placement.problem, placement.device_of_unit, placement.priority_of_op)
         self._devices = device_of_op
+        self._given = placement.cluster_of_op
+        self._is_given = is_given
         self._budget_s, self._rounds = budget_s, rounds
-        self._began_s = time.monotonic()
+        self._clock, self._began_s = clock, clock()
         self._compile_s_per_kernel = _COMPILE_S_PER_KERNEL
         self._tried: list[Tried] = []
         self._seen: set[bytes] = set()
@@ -274,9 +322,7 @@ class _Search:
             op_ns = self._traced_ns(plain)
             best: _Opened | None = None
             best_share = 1.0
-            ahead = collections.deque(
-                _Candidate(name, rule.clusters(self._item, self._devices)) for name, rule in RULES.items()
-            )
+            ahead = collections.deque(self._proposed())
             while ahead:
                 candidate = ahead.popleft()
                 if not self._is_new(candidate) or not self._has_time(candidate):
@@ -287,9 +333,9 @@ class _Search:
                 share = self._share(plain, best, opened)
                 saved = savings(self._plain.problem, candidate.cluster_of_op)
                 self._tried.append(Tried(candidate.title, saved, opened.compile_s, share))
-                refined, gained = self._refined(candidate, op_ns, self._traced_ns(opened))
-                unfused_s = float(np.median(self._last[0]))
-                if candidate.refinements < _REFINEMENTS and share - gained / unfused_s < min(best_share, 1.0):
+                refined, hoped = self._refined(candidate, op_ns, self._traced_ns(opened))
+                may_refine = candidate.refinements < _REFINEMENTS and not self._is_given
+                if may_refine and hoped < min(best_share, 1.0):
                     ahead.appendleft(refined)
                 if share < best_share:
                     if best is not None:
@@ -298,6 +344,12 @@ class _Search:
                 else:
                     opened.close()
             return self._raced(plain, best)
+
+    def _proposed(self) -> list[_Candidate]:
+        """The plan's own clusters, or those of the rules."""
+        if self._is_given:
+            return [] if self._given is None else [_Candidate("given", self._given)]
+        return [_Candidate(name, rule.clusters(self._item, self._devices)) for name, rule in RULES.items()]
 
     def _program(self, cluster_of_op: np.ndarray | None) -> GraphProgram:
         placement = dataclasses.replace(self._plain, cluster_of_op=cluster_of_op)
@@ -312,9 +364,9 @@ class _Search:
         program = own.enter_context(
             open_program(self._program(None if candidate is None else candidate.cluster_of_op))
         )
-        began_s = time.monotonic()
+        began_s = self._clock()
         program.step()
-        first_s = time.monotonic() - began_s
+        first_s = self._clock() - began_s
         program.step()
         return _Opened(candidate, program, own.close, first_s)
 
@@ -344,7 +396,7 @@ class _Search:
     def _has_time(self, candidate: _Candidate) -> bool:
         kernels = int(self._starts_kernel[candidate.cluster_of_op != NO_CLUSTER].sum())
         expected_s = kernels * self._compile_s_per_kernel
-        return time.monotonic() - self._began_s + expected_s < self._budget_s
+        return self._clock() - self._began_s + expected_s < self._budget_s
 
     @functools.cached_property
     def _starts_kernel(self) -> np.ndarray:
@@ -353,8 +405,8 @@ class _Search:
     def _share(self, plain: _Opened, best: _Opened | None, opened: _Opened) -> float:
         """Share of the unfused step that a candidate takes, in a few turns of these, the best and it."""
         racers = [plain, *([] if best is None else [best]), opened]
-        self._last = race_steps([one.program.step for one in racers], _FEW_ROUNDS, 1, confidence=1.0)
-        return float(np.median(np.array(self._last[-1]) / np.array(self._last[0])))
+        samples = race_steps([one.program.step for one in racers], _FEW_ROUNDS, 1, 1.0, clock=self._clock)
+        return float(np.median(np.array(samples[-1]) / np.array(samples[0])))
 
     def _traced_ns(self, opened: _Opened) -> dict[str, float]:
         """Node -> nanoseconds in a step, the median of a few."""
@@ -368,26 +420,35 @@ class _Search:
     def _refined(
         self, candidate: _Candidate, op_ns: Mapping[str, float], fused_ns: Mapping[str, float]
     ) -> tuple[_Candidate, float]:
-        """The candidate without the clusters that lose, large ones cut in two; and the seconds that these lose."""
+        """The candidate without the clusters that lose, large ones cut in two, and the share to hope for.
+
+        Hoped for is that one half of a large one takes nothing, and the other what its ops do.
+        """
         names = self._item.index.names
         labels: list[object] = [None] * len(names)
-        lost_ns = 0.0
+        saved_ns = 0.0
         for cluster in range(int(candidate.cluster_of_op.max()) + 1):
             ops = np.flatnonzero(candidate.cluster_of_op == cluster)
-            loss_ns = fused_ns.get(f"{PREFIX}_{cluster}", 0.0) - sum(op_ns.get(names[op], 0.0) for op in ops)
-            is_bad = loss_ns > 0
-            lost_ns += max(loss_ns, 0.0)
-            if is_bad and self._starts_kernel[ops].sum() < _BISECTED:
-                continue
-            for position, op in enumerate(ops.tolist()):
-                labels[op] = (cluster, is_bad and 2 * position >= len(ops))
+            took_ns, without_ns = (
+                fused_ns.get(f"{PREFIX}_{cluster}", 0.0),
+                sum(op_ns.get(names[op], 0.0) for op in ops),
+            )
+            is_bad = took_ns > without_ns
+            is_cut = is_bad and self._starts_kernel[ops].sum() >= _BISECTED
+            saved_ns += is_bad * (took_ns - without_ns * (0.5 if is_cut else 1.0))
+            if is_cut or not is_bad:
+                for position, op in enumerate(ops.tolist()):
+                    labels[op] = (cluster, is_cut and 2 * position >= len(ops))
         clusters = convex_clusters(self._item, labels, self._devices)
-        return _Candidate(candidate.name, clusters, candidate.refinements + 1), lost_ns / 1e9
+        hoped = (sum(fused_ns.values()) - saved_ns) / max(sum(op_ns.values()), 1.0)
+        return _Candidate(candidate.name, clusters, candidate.refinements + 1), hoped
 
     def _raced(self, plain: _Opened, best: _Opened | None) -> Fusing:
         """The last word: the best clusters in turn with the plan without."""
         racers = [plain] if best is None else [plain, best]
-        samples = race_steps([one.program.step for one in racers], self._rounds, confidence=1.0)
+        samples = race_steps(
+            [one.program.step for one in racers], self._rounds, confidence=1.0, clock=self._clock
+        )
         times_s, spreads_s = race_times_s(samples), race_spreads_s(samples)
         is_faster = best is not None and clearly_slower(samples[0], samples[-1])
         placement, name = self._plain, AS_IT_IS

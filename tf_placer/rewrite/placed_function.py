@@ -38,7 +38,13 @@ from tf_placer.rewrite.functions import (
     with_handle_data,
 )
 from tf_placer.rewrite.fused_gradients import give_gradients
-from tf_placer.rewrite.rewrite import check_can_be_written, check_placement, program_of_plan, rewrite
+from tf_placer.rewrite.rewrite import (
+    check_can_be_written,
+    check_clusters_of,
+    check_placement,
+    program_of_plan,
+    rewrite,
+)
 from tf_placer.rewrite.variables import check_movable, mark_as_placed, move_to_devices, variables_of_handles
 
 # Ops that need the calling process, kept in it where a plan is for other processes.
@@ -243,6 +249,7 @@ def placed_function(fn: Any, placement: Placement, *example_args: Any) -> Concre
     item = Item.from_function(concrete, *(example_args or _zeros(concrete)))
     item = program_of_plan(item, placement)
     check_can_be_written(placement.decisions)  # before any variable moves
+    check_clusters_of(item, placement)
     move_variables(concrete, item, placement.device_names)
     return placed_concrete_function(concrete, item, placement)
 

@@ -15,6 +15,7 @@ from tf_placer.graph.item import Item
 from tf_placer.graph.program.program import functions_of
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement
+from tf_placer.transform.fusion.clusters import check_clusters
 from tf_placer.transform.fusion.writer import fused_graph
 from tf_placer.transform.split.split_batch import split
 
@@ -167,6 +168,17 @@ def check_can_be_written(decisions: Decisions) -> None:
                     f"{name} is decided, but the runtime does not heed it yet: {why}; leave it away, or ask the "
                     "simulator"
                 )
+
+
+def check_clusters_of(item: Item, placement: Placement) -> None:
+    """Raises InputError where a plan has clusters that are not legal (``check_clusters``).
+
+    Args:
+      item: the program that the plan is of (``program_of_plan``).
+      placement: the plan.
+    """
+    if placement.cluster_of_op is not None:
+        check_clusters(item, placement.cluster_of_op, placement.device_names)
 
 
 def check_placement(name: str, value: object) -> Placement:

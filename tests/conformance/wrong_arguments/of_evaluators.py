@@ -64,6 +64,12 @@ def of_evaluators(scene: Scene) -> dict[str, Row]:
             },
             runs=False,
         ),
+        "RuntimeEvaluator.try_programs": Row(
+            runtime.try_programs,
+            lambda: {"function": lambda opened: None, "deadline_s": 1.0},
+            {"function": (3, "a", None), "deadline_s": (0, -1, "a", NAN, INF)},
+            runs=False,
+        ),
         "RuntimeEvaluator.start": Row(runtime.start, dict, {"beside_unplaced": (1, "yes")}, runs=False),
         "RuntimeEvaluator.race_unplaced": Row(
             runtime.race_unplaced,
@@ -86,8 +92,8 @@ def of_evaluators(scene: Scene) -> dict[str, Row]:
 def _not_for_the_runtime(rows: np.ndarray, num_ops: int) -> tuple[Told, ...]:
     """Plans that decide what no runtime heeds."""
     return tuple(
-        Told(tf_placer.Decisions(rows, **{name: np.arange(num_ops)[np.newaxis]}), name)
-        for name in ("priority_of_op", "cluster_of_op")
+        Told(tf_placer.Decisions(rows, **{name: np.arange(num_ops)[np.newaxis]}), word)
+        for name, word in (("priority_of_op", "priority_of_op"), ("cluster_of_op", "cluster"))
     )
 
 

@@ -72,11 +72,11 @@ def of_decisions(scene: Scene) -> dict[str, Row]:
 
 
 def with_schedules(placement: tf_placer.Placement) -> tuple[Told, ...]:
-    """Plans that decide what no graph can be given."""
+    """Plans that decide what no graph can be given: an order, and clusters of ops that cannot be fused."""
     given = np.arange(placement.problem.num_ops)
     return tuple(
-        Told(dataclasses.replace(placement, **{name: given}), name)
-        for name in ("priority_of_op", "cluster_of_op")
+        Told(dataclasses.replace(placement, **{name: given}), word)
+        for name, word in (("priority_of_op", "priority_of_op"), ("cluster_of_op", "cluster"))
     )
 
 

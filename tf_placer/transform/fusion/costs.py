@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 
 from colocation.op_facts import topological_order
+from tf_placer.base.arguments import InputError
 from tf_placer.problem.check_arrays import tensor_table
 from tf_placer.problem.decisions import NO_CLUSTER
 from tf_placer.problem.placement import Placement
@@ -72,6 +73,9 @@ def fused_problem(placement: Placement) -> tuple[Problem, np.ndarray]:
 
     Args:
       placement: with clusters.
+
+    Raises:
+      InputError: they make a cycle.
     """
     problem, cluster_of_op = placement.problem, placement.cluster_of_op
     assert cluster_of_op is not None, "asked of plans with clusters"
@@ -132,6 +136,13 @@ def _contracted(problem: Problem, cluster_of_op: np.ndarray) -> tuple[np.ndarray
     producer = np.repeat(problem.tensor_producer, consumers)
     edges = np.stack([node[producer], node[problem.consumer_op]], axis=1)
     order = topological_order(problem.num_ops, edges[edges[:, 0] != edges[:, 1]])
+    if len(order) < problem.num_ops:
+        stuck = np.setdiff1d(np.arange(problem.num_ops), order)
+        inside = next(int(op) for op in stuck if (node == op).sum() > 1)
+        raise InputError(
+            f"cluster {int(cluster_of_op[inside])}, of {problem.op_names[inside]!r} and others, is in a cycle: "
+            "something outside needs it and it needs that; make it two"
+        )
     first = order[node[order] == order]
     position = np.zeros(problem.num_ops, np.int64)
     position[first] = np.arange(len(first))
