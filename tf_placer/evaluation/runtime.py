@@ -421,7 +421,7 @@ class RuntimeEvaluator:
 
         Once with Grappler and oneDNN off, on workers of their own, and once as this process has them. As it is, the
         program runs on the first worker, with one thread for each op as the workers have. Of a program whose batch is
-        in parts, sums are made in another order, so its numbers may differ by that much.
+        in parts, or that has clusters, sums are made in another order, so its numbers may differ by that much.
 
         Raises:
           InputError: the placement is not legal, the devices are servers elsewhere, or the step gives nothing back.
@@ -451,7 +451,9 @@ class RuntimeEvaluator:
             difference(unplaced, again),
             difference(unplaced, exactly),
             difference(*as_run),
-            None if self._item.splitting is None else _order_of_sums(self._item),
+            _order_of_sums(self._item)
+            if self._item.splitting or placement.cluster_of_op is not None
+            else None,
         )
 
     def _step_values(
