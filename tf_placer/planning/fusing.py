@@ -6,6 +6,7 @@ import collections
 import contextlib
 import dataclasses
 import functools
+import heapq
 import time
 from collections.abc import Callable, Mapping
 
@@ -120,9 +121,9 @@ def find_clusters(
 ) -> Fusing:
     """Searches clusters for a plan by timing them in turn with the plan without.
 
-    Each rule's clusters are compiled and timed. A trace then tells what each cluster takes and what its ops took
-    without it: those that lose are taken out, large ones cut in two, and what is left is timed again, until the budget
-    is spent.
+    Each rule's clusters are compiled and timed. A trace tells what each cluster takes and what its ops took without it:
+    those that lose are taken out, large ones cut in two, and then what is left is timed again, what promises most
+    first, until the budget is spent.
 
     Args:
       item: the program of the plan, whole or in parts.
@@ -323,8 +324,9 @@ class _Search:
             best: _Opened | None = None
             best_share = 1.0
             ahead = collections.deque(self._proposed())
-            while ahead:
-                candidate = ahead.popleft()
+            refined: list[tuple[float, int, _Candidate]] = []
+            while ahead or refined:
+                candidate = ahead.popleft() if ahead else heapq.heappop(refined)[2]
                 if not self._is_new(candidate) or not self._has_time(candidate):
                     continue
                 opened = self._tried_out(candidate, open_program, stack)
@@ -333,16 +335,15 @@ class _Search:
                 share = self._share(plain, best, opened)
                 saved = savings(self._plain.problem, candidate.cluster_of_op)
                 self._tried.append(Tried(candidate.title, saved, opened.compile_s, share))
-                refined, hoped = self._refined(candidate, op_ns, self._traced_ns(opened))
-                may_refine = candidate.refinements < _REFINEMENTS and not self._is_given
-                if may_refine and hoped < min(best_share, 1.0):
-                    ahead.appendleft(refined)
-                if share < best_share:
+                better, hoped = self._refined(candidate, op_ns, self._traced_ns(opened))
+                if share < best_share or self._is_given:
                     if best is not None:
                         best.close()
                     best, best_share = opened, share
                 else:
                     opened.close()
+                if better.refinements <= _REFINEMENTS and hoped < min(best_share, 1.0) and not self._is_given:
+                    heapq.heappush(refined, (hoped, len(self._tried), better))
             return self._raced(plain, best)
 
     def _proposed(self) -> list[_Candidate]:

@@ -7,6 +7,7 @@ from tests.tf_placer.automatic.fuse_process import CHECKS
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_a_function_with_clusters_in_its_own_process(tmp_path):
     outcomes = outcomes_of("tests.tf_placer.automatic.fuse_process", str(tmp_path))
     assert outcomes == {check.__name__: "ok" for check in CHECKS}

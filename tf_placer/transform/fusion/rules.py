@@ -50,12 +50,23 @@ def _without_windows(item: Item) -> Labels:
     return [None if _WORK.get(op_type, "").startswith(_WINDOWS) else 0 for op_type in item.index.op_types]
 
 
+def _is_heavy(item: Item) -> list[bool]:
+    """[N] products, convolutions and pools."""
+    works = [_WORK.get(op_type, "") for op_type in item.index.op_types]
+    return [work in _PRODUCTS or work.startswith(_WINDOWS) for work in works]
+
+
 def _regions(item: Item) -> Labels:
-    is_heavy = [
-        _WORK.get(op_type, "") in _PRODUCTS or _WORK.get(op_type, "").startswith(_WINDOWS)
-        for op_type in item.index.op_types
-    ]
-    return [None if heavy else 0 for heavy in is_heavy]
+    return [None if heavy else 0 for heavy in _is_heavy(item)]
+
+
+def _chain(item: Item) -> Labels:
+    """None for the last products of each way, mostly gradients of weights: other threads run them side by side."""
+    is_heavy = _is_heavy(item)
+    leads_to_heavy = [False] * len(is_heavy)
+    for op in reversed(range(len(is_heavy))):  # an item's ops are in topological order
+        leads_to_heavy[op] = any(is_heavy[one] or leads_to_heavy[one] for one in item.index.consumers[op])
+    return [0 if leads_to_heavy[op] or not heavy else None for op, heavy in enumerate(is_heavy)]
 
 
 def _layers(item: Item) -> Labels:
@@ -87,8 +98,10 @@ def _greedy(item: Item) -> Labels:
 
 RULES: Mapping[str, Rule] = {
     "everything": Rule("all that XLA compiles, as its own clustering does", _everything, 4),
-    "without_windows": Rule("all but convolutions and pools", _without_windows, 4),
-    "regions": Rule("what is between products, convolutions and pools", _regions, 4),
+    "chain": Rule("all but products that lead to no other product, which run side by side", _chain, 4),
     "layers": Rule("each layer's ops, forward and backward apart", _layers, 4),
     "greedy": Rule("producers merged with consumers, the most bytes first", _greedy, 4),
+    "regions": Rule("what is between products, convolutions and pools", _regions, 4),
+    "without_windows": Rule("all but convolutions and pools", _without_windows, 4),
 }
+"""In the order in which a search tries them."""
