@@ -87,7 +87,7 @@ def page(rows: Sequence[str], tried: Sequence[str], budget_s: float) -> str:
     return f"""# What fusion gains, measured
 
 - Command: `{command}`
-- Seed: none; the clusters follow from rules and from measured times
+- Seed: 0, of the workloads; clusters follow from rules and from measured times
 - Machine: 2 cores, 24 GiB of memory, no GPU; TensorFlow 2.21, Python 3.11
 - Date: {time.strftime("%Y-%m-%d")}
 
