@@ -55,6 +55,8 @@ FACTS: Mapping[str, str] = {
     "takes": "takes one element, or several, out of an array or a stack",
     # The batch.
     "split": "RULE or RULE:ARGUMENT, by which its copies work on parts of the batch (``tf_placer/transform/split``)",
+    # Fusion.
+    "xla": "XLA compiles it in a cluster: no effects, nothing random, and a size that follows from those of its inputs",
     # Costs.
     "work": "formula of its FLOPs and bytes (``tf_placer/costs/formulas.py``)",
     "update": "PASSES,OPERATIONS over a gradient-sized buffer (variable, slots and gradient), and per element",
@@ -73,55 +75,58 @@ FACTS: Mapping[str, str] = {
 
 _TABLE = """
 # Element by element.
-work=arithmetic split=bias | BiasAddV1
-work=arithmetic split=elementwise | CheckNumericsV2 Complex Equal Greater GreaterEqual Invert IsFinite IsInf IsNan
-  LeftShift Less LessEqual NotEqual RightShift
-work=arithmetic split=linear | Conj Imag Real
+work=arithmetic split=bias xla | BiasAddV1
+work=arithmetic split=elementwise xla | Complex Equal Greater GreaterEqual Invert IsFinite IsInf IsNan LeftShift Less
+  LessEqual NotEqual RightShift
+work=arithmetic split=elementwise | CheckNumericsV2
+work=arithmetic split=linear xla | Conj Imag Real
 work=arithmetic split=linear:moves | Snapshot
-work=arithmetic into=0:0 split=bias | BiasAdd
-work=arithmetic into=0:0 split=elementwise | Ceil ClipByValue Floor LogicalNot Rint Round Sign
-work=arithmetic into=0:0 same_shape split=elementwise | Abs LeakyRelu Relu Relu6 Square
-work=arithmetic into=0:0 same_shape additive split=linear | Neg
-work=arithmetic into=0:0,1 split=elementwise | BitwiseAnd BitwiseOr BitwiseXor LeakyReluGrad LogicalAnd LogicalOr
+work=arithmetic into=0:0 split=bias xla | BiasAdd
+work=arithmetic into=0:0 split=elementwise xla | Ceil ClipByValue Floor LogicalNot Rint Round Sign
+work=arithmetic into=0:0 same_shape split=elementwise xla | Abs LeakyRelu Relu Relu6 Square
+work=arithmetic into=0:0 same_shape additive split=linear xla | Neg
+work=arithmetic into=0:0,1 split=elementwise xla | BitwiseAnd BitwiseOr BitwiseXor LeakyReluGrad LogicalAnd LogicalOr
   Maximum Minimum MulNoNan Relu6Grad ReluGrad SquaredDifference
-work=arithmetic into=0:0,1 split=scale:both | Mul
-work=arithmetic into=0:0,1 split=add | Sub
-work=arithmetic into=0:0,1 additive split=add | Add AddV2
-work=arithmetic into=0:1,2 split=select | Select
-work=arithmetic into=0:1,2 split=elementwise | SelectV2
-work=arithmetic same_shape split=cast | Cast
-work=arithmetic same_shape split=elementwise | OnesLike ZerosLike
+work=arithmetic into=0:0,1 split=scale:both xla | Mul
+work=arithmetic into=0:0,1 split=add xla | Sub
+work=arithmetic into=0:0,1 additive split=add xla | Add AddV2
+work=arithmetic into=0:1,2 split=select xla | Select
+work=arithmetic into=0:1,2 split=elementwise xla | SelectV2
+work=arithmetic same_shape split=cast xla | Cast
+work=arithmetic same_shape split=elementwise xla | OnesLike ZerosLike
 work=arithmetic same_shape view=0 split=elementwise | CheckNumerics
 work=add_n | AccumulateNV2
-work=add_n into=0:any additive split=add | AddN
-work=division into=0:0 split=elementwise | Inv Reciprocal Softsign
-work=division into=0:0 same_shape split=elementwise | Rsqrt Sqrt
-work=division into=0:0,1 split=scale:first | Div RealDiv
-work=division into=0:0,1 split=elementwise | DivNoNan FloorDiv FloorMod InvGrad Mod ReciprocalGrad RsqrtGrad
-  SoftsignGrad SqrtGrad TruncateDiv TruncateMod Xdivy
-work=transcendental split=elementwise | Ndtri Xlog1py
-work=transcendental into=0:0 split=elementwise | Acos Acosh Asin Asinh Atan Atanh Cos Cosh Digamma Erf Erfc Erfinv
+work=add_n into=0:any additive split=add xla | AddN
+work=division into=0:0 split=elementwise xla | Inv Reciprocal Softsign
+work=division into=0:0 same_shape split=elementwise xla | Rsqrt Sqrt
+work=division into=0:0,1 split=scale:first xla | Div RealDiv
+work=division into=0:0,1 split=elementwise xla | DivNoNan FloorDiv FloorMod Mod ReciprocalGrad RsqrtGrad SoftsignGrad
+  SqrtGrad TruncateDiv TruncateMod Xdivy
+work=division into=0:0,1 split=elementwise | InvGrad
+work=transcendental split=elementwise xla | Ndtri Xlog1py
+work=transcendental into=0:0 split=elementwise xla | Acos Acosh Asin Asinh Atan Atanh Cos Cosh Digamma Erf Erfc Erfinv
   Expm1 Lgamma Log1p Sin Sinh Tan
-work=transcendental into=0:0 same_shape split=elementwise | Elu Exp Log Selu Sigmoid Softplus Tanh
-work=transcendental into=0:0,1 split=elementwise | Atan2 EluGrad Pow SeluGrad SigmoidGrad SoftplusGrad TanhGrad Xlogy
+work=transcendental into=0:0 same_shape split=elementwise xla | Elu Exp Log Selu Sigmoid Softplus Tanh
+work=transcendental into=0:0,1 split=elementwise xla | Atan2 EluGrad Pow SeluGrad SigmoidGrad SoftplusGrad TanhGrad
+  Xlogy
 
 # Reductions, and random numbers.
-work=reduction split=reduction:all | All
-work=reduction split=reduction:any | Any
-work=reduction split=along_axis:1,drops | ArgMax ArgMin
-work=reduction split=bias_gradient | BiasAddGrad
-work=reduction split=along_axis:1 | Cumprod Cumsum
+work=reduction split=reduction:all xla | All
+work=reduction split=reduction:any xla | Any
+work=reduction split=along_axis:1,drops xla | ArgMax ArgMin
+work=reduction split=bias_gradient xla | BiasAddGrad
+work=reduction split=along_axis:1 xla | Cumprod Cumsum
 work=reduction split=reduction:norm | EuclideanNorm
-work=reduction split=rows:0,1 | InTopKV2
-work=reduction split=sum_of_squares | L2Loss
-work=reduction split=reduction:max | Max
-work=reduction split=reduction:mean | Mean
-work=reduction split=reduction:min | Min
-work=reduction split=reduction:product | Prod
-work=reduction split=reduction:add | Sum
-work=reduction split=inner:1 | TopKV2
-work=softmax into=0:0 split=inner:1 | LogSoftmax Softmax
-work=softmax into=1:0 split=rows:0,1 | SoftmaxCrossEntropyWithLogits SparseSoftmaxCrossEntropyWithLogits
+work=reduction split=rows:0,1 xla | InTopKV2
+work=reduction split=sum_of_squares xla | L2Loss
+work=reduction split=reduction:max xla | Max
+work=reduction split=reduction:mean xla | Mean
+work=reduction split=reduction:min xla | Min
+work=reduction split=reduction:product xla | Prod
+work=reduction split=reduction:add xla | Sum
+work=reduction split=inner:1 xla | TopKV2
+work=softmax into=0:0 split=inner:1 xla | LogSoftmax Softmax
+work=softmax into=1:0 split=rows:0,1 xla | SoftmaxCrossEntropyWithLogits SparseSoftmaxCrossEntropyWithLogits
 work=draw | Multinomial RandomShuffle RandomStandardNormal RandomUniform RandomUniformInt RngReadAndSkip RngSkip
   StatefulStandardNormalV2 StatefulTruncatedNormal StatefulUniform StatefulUniformFullInt StatefulUniformInt
   StatelessMultinomial StatelessRandomGetAlg StatelessRandomGetKeyCounter StatelessRandomGetKeyCounterAlg
@@ -130,81 +135,85 @@ work=draw | Multinomial RandomShuffle RandomStandardNormal RandomUniform RandomU
   StatelessTruncatedNormal StatelessTruncatedNormalV2 TruncatedNormal
 
 # Layers of networks.
-work=matmul split=matmul | MatMul
-work=batch_matmul split=batch_matmul | BatchMatMul BatchMatMulV2 BatchMatMulV3
-work=einsum split=einsum | Einsum
-work=convolution channels_last onednn split=rows:0 | Conv2D
-work=convolution channels_last undilated ungrouped=0,1 onednn split=rows:0 | Conv3D
-work=convolution_input_gradient channels_last undilated ungrouped=-1,1 onednn split=sized_rows:2 |
+work=matmul split=matmul xla | MatMul
+work=batch_matmul split=batch_matmul xla | BatchMatMul BatchMatMulV2 BatchMatMulV3
+work=einsum split=einsum xla | Einsum
+work=convolution channels_last onednn split=rows:0 xla | Conv2D
+work=convolution channels_last undilated ungrouped=0,1 onednn split=rows:0 xla | Conv3D
+work=convolution_input_gradient channels_last undilated ungrouped=-1,1 onednn split=sized_rows:2 xla |
   Conv3DBackpropInputV2
-work=convolution_input_gradient channels_last undilated ungrouped=-1,1 onednn onednn_groups split=sized_rows:2 |
+work=convolution_input_gradient channels_last undilated ungrouped=-1,1 onednn onednn_groups split=sized_rows:2 xla |
   Conv2DBackpropInput
-work=convolution_filter_gradient channels_last undilated ungrouped=0,-1 onednn split=filter_gradient |
+work=convolution_filter_gradient channels_last undilated ungrouped=0,-1 onednn split=filter_gradient xla |
   Conv3DBackpropFilterV2
-work=convolution_filter_gradient channels_last undilated ungrouped=0,-1 onednn onednn_groups split=filter_gradient |
+work=convolution_filter_gradient channels_last undilated ungrouped=0,-1 onednn onednn_groups split=filter_gradient xla |
   Conv2DBackpropFilter
-work=depthwise channels_last undilated onednn split=rows:0 | DepthwiseConv2dNative
-work=depthwise_input_gradient channels_last onednn split=sized_rows:2 | DepthwiseConv2dNativeBackpropInput
-work=depthwise_filter_gradient channels_last onednn split=filter_gradient | DepthwiseConv2dNativeBackpropFilter
+work=depthwise channels_last undilated onednn split=rows:0 xla | DepthwiseConv2dNative
+work=depthwise_input_gradient channels_last onednn split=sized_rows:2 xla | DepthwiseConv2dNativeBackpropInput
+work=depthwise_filter_gradient channels_last onednn split=filter_gradient xla | DepthwiseConv2dNativeBackpropFilter
 channels_last | Conv MaxPool3DGradGrad MaxPoolGradGradV2
 channels_last split=rows:0,1,2 | MaxPoolGradV2
 channels_last split=rows:0 | MaxPoolV2
 # Of ``MaxPoolGradV2`` and the like the window is an input.
 channels_last unpooled_channels split=rows:0,1,2 | MaxPoolGradGrad
 work=pool | MaxPoolWithArgmax
-work=pool channels_last onednn split=rows:0 | MaxPool
-work=pool channels_last unpooled_channels onednn split=rows:0 | MaxPool3D
-work=pool channels_last unpooled_channels onednn onednn_channels split=rows:0 | AvgPool AvgPool3D
-work=pool_gradient channels_last unpooled_channels onednn split=sized_rows:1 | AvgPool3DGrad AvgPoolGrad
-work=pool_gradient channels_last unpooled_channels pool=MaxPool split=rows:0,1,2 | MaxPoolGrad
-work=pool_gradient channels_last unpooled_channels pool=MaxPool3D split=rows:0,1,2 | MaxPool3DGrad
-work=batch_normalization split=normalization | FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3
-work=batch_normalization_gradient channels_last_in_inference split=normalization_gradient | FusedBatchNormGrad
+work=pool channels_last onednn split=rows:0 xla | MaxPool
+work=pool channels_last unpooled_channels onednn split=rows:0 xla | MaxPool3D
+work=pool channels_last unpooled_channels onednn onednn_channels split=rows:0 xla | AvgPool AvgPool3D
+work=pool_gradient channels_last unpooled_channels onednn split=sized_rows:1 xla | AvgPool3DGrad AvgPoolGrad
+work=pool_gradient channels_last unpooled_channels pool=MaxPool split=rows:0,1,2 xla | MaxPoolGrad
+work=pool_gradient channels_last unpooled_channels pool=MaxPool3D split=rows:0,1,2 xla | MaxPool3DGrad
+work=batch_normalization split=normalization xla | FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3
+work=batch_normalization_gradient channels_last_in_inference split=normalization_gradient xla | FusedBatchNormGrad
   FusedBatchNormGradV2 FusedBatchNormGradV3
 
 # What moves data.
-work=copy_all split=batch_to_space | BatchToSpaceND
-work=copy_all split=concat:first | Concat
-work=copy_all split=concat:last | ConcatV2
-work=copy_all split=transpose | ConjugateTranspose
-work=copy_all | DeepCopy InplaceUpdate MatrixSetDiagV3 Reverse
-work=copy_all split=inner:2 | MatrixBandPart
-work=copy_all split=inner:1 | MatrixDiagV3
-work=copy_all split=pad | MirrorPad MirrorPadGrad Pad PadV2
-work=copy_all split=pack | Pack
-work=copy_all split=rows:0 | ResizeBilinear ResizeNearestNeighbor ResizeNearestNeighborGrad
-work=copy_all split=rows:0,1 | ResizeBilinearGrad
-work=copy_all split=reverse_sequence | ReverseSequence
-work=copy_all split=along_axis:1 | ReverseV2
-work=copy_all split=along_axis:2 | Roll
-work=copy_all split=space_to_batch | SpaceToBatchND
-work=copy_all split=divide:1,0 | Split
-work=copy_all split=divide:0,2 | SplitV
-work=copy_all split=strided_cut_gradient | StridedSliceGrad
-work=copy_all split=tile | Tile
-work=copy_all split=unpack | Unpack
-work=copy_all additive split=transpose | Transpose
-work=copy_all channels_last split=rows:0 | DepthToSpace SpaceToDepth
-work=copy_part split=broadcast | BroadcastTo
-work=copy_part split=inner:2 | MatrixDiagPartV3
-work=copy_part split=cut | Slice
-work=copy_part split=strided_cut | StridedSlice
-work=fill | BroadcastArgs BroadcastGradientArgs ConcatOffset Empty Fill InvertPermutation LinSpace Range
-work=fill split=one_hot | OneHot
-work=gather split=gather | Gather GatherV2
-work=gather split=gather_nd | GatherNd
-work=scatter_into_new split=scatter | ScatterNd
-work=scatter_into_new | SegmentSumV2 UniqueV2
-work=scatter_into_new split=segments:max | UnsortedSegmentMax
-work=scatter_into_new split=segments:min | UnsortedSegmentMin
-work=scatter_into_new split=segments:product | UnsortedSegmentProd
-work=scatter_into_new split=segments:add | UnsortedSegmentSum
+work=copy_all split=batch_to_space xla | BatchToSpaceND
+work=copy_all split=concat:first xla | Concat
+work=copy_all split=concat:last xla | ConcatV2
+work=copy_all split=transpose xla | ConjugateTranspose
+work=copy_all xla | MatrixSetDiagV3 Reverse
+work=copy_all | DeepCopy InplaceUpdate
+work=copy_all split=inner:2 xla | MatrixBandPart
+work=copy_all split=inner:1 xla | MatrixDiagV3
+work=copy_all split=pad xla | MirrorPad MirrorPadGrad Pad PadV2
+work=copy_all split=pack xla | Pack
+work=copy_all split=rows:0 xla | ResizeBilinear ResizeNearestNeighbor
+work=copy_all split=rows:0 | ResizeNearestNeighborGrad
+work=copy_all split=rows:0,1 xla | ResizeBilinearGrad
+work=copy_all split=reverse_sequence xla | ReverseSequence
+work=copy_all split=along_axis:1 xla | ReverseV2
+work=copy_all split=along_axis:2 xla | Roll
+work=copy_all split=space_to_batch xla | SpaceToBatchND
+work=copy_all split=divide:1,0 xla | Split
+work=copy_all split=divide:0,2 xla | SplitV
+work=copy_all split=strided_cut_gradient xla | StridedSliceGrad
+work=copy_all split=tile xla | Tile
+work=copy_all split=unpack xla | Unpack
+work=copy_all additive split=transpose xla | Transpose
+work=copy_all channels_last split=rows:0 xla | DepthToSpace SpaceToDepth
+work=copy_part split=broadcast xla | BroadcastTo
+work=copy_part split=inner:2 xla | MatrixDiagPartV3
+work=copy_part split=cut xla | Slice
+work=copy_part split=strided_cut xla | StridedSlice
+work=fill xla | BroadcastArgs BroadcastGradientArgs ConcatOffset Fill InvertPermutation LinSpace Range
+work=fill | Empty
+work=fill split=one_hot xla | OneHot
+work=gather split=gather xla | Gather GatherV2
+work=gather split=gather_nd xla | GatherNd
+work=scatter_into_new split=scatter xla | ScatterNd
+work=scatter_into_new xla | SegmentSumV2
+work=scatter_into_new | UniqueV2
+work=scatter_into_new split=segments:max xla | UnsortedSegmentMax
+work=scatter_into_new split=segments:min xla | UnsortedSegmentMin
+work=scatter_into_new split=segments:product xla | UnsortedSegmentProd
+work=scatter_into_new split=segments:add xla | UnsortedSegmentSum
 work=scatter_into_new size=bins | Bincount DenseBincount
 work=scatter_into_new size=second_elements | DynamicPartition
 work=scatter_into_new size=indices | DynamicStitch ParallelDynamicStitch
 work=scatter_into_new size=first_rows | SegmentMean SegmentSum
 work=scatter_into_new size=first_elements | Unique UniqueWithCounts Where
-work=scatter_into_input | TensorScatterAdd TensorScatterMax TensorScatterSub TensorScatterUpdate
+work=scatter_into_input xla | TensorScatterAdd TensorScatterMax TensorScatterSub TensorScatterUpdate
 size=bins | RaggedBincount
 size=first_elements | ListDiff
 size=first_rows | SegmentMax SegmentMin SegmentProd
@@ -263,21 +272,21 @@ work=free | AssignVariableOp DestroyTemporaryVariable
 # Does nothing.
 work=free | ControlTrigger NoOp
 # Same buffer, new shape or type.
-work=free view=0 | Bitcast
-work=free view=0 same_buffer split=expand_dims | ExpandDims
-work=free view=0 same_buffer additive split=reshape | Reshape
-work=free view=0 same_buffer additive split=squeeze | Squeeze
+work=free view=0 xla | Bitcast
+work=free view=0 same_buffer split=expand_dims xla | ExpandDims
+work=free view=0 same_buffer additive split=reshape xla | Reshape
+work=free view=0 same_buffer additive split=squeeze xla | Squeeze
 # Static here: a few host integers.
-work=free metadata | Rank Shape ShapeN Size
+work=free metadata xla | Rank Shape ShapeN Size
 # Hands on its input, an argument or a result.
 work=free any_device | _Retval
 work=free any_device held_elsewhere | _Arg
 work=free any_device view=0 | PlaceholderWithDefault
-work=free view=0 split=as_identity | EnsureShape
-work=free view=0 split=linear:moves | PreventGradient
-work=free view=0 same_buffer same_shape split=linear:moves | StopGradient
-work=free view=0 same_buffer same_shape additive split=linear:moves | Identity
-work=free forwards_resources split=each | IdentityN
+work=free view=0 split=as_identity xla | EnsureShape
+work=free view=0 split=linear:moves xla | PreventGradient
+work=free view=0 same_buffer same_shape split=linear:moves xla | StopGradient
+work=free view=0 same_buffer same_shape additive split=linear:moves xla | Identity
+work=free forwards_resources split=each xla | IdentityN
 work=free keeps_reference | RefIdentity RefSelect
 work=free | LoopCond
 work=free enter same_buffer | Enter

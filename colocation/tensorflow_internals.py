@@ -60,6 +60,7 @@ __all__ = [
     "get_resource_handle_data",
     "graph_of_function_def",
     "has_python_gradient",
+    "has_xla",
     "host_address_space",
     "is_compiled",
     "is_compiled_function",
@@ -97,6 +98,17 @@ def registered_op(op_type: str) -> op_def_pb2.OpDef | None:
 def registered_kernels(op_type: str) -> tuple[kernel_def_pb2.KernelDef, ...]:
     """Returns the kernels of an op type on every kind of device, present or not."""
     return tuple(kernels.get_registered_kernels_for_op(op_type).kernel)
+
+
+@functools.cache
+def has_xla() -> bool:
+    """Returns whether this build of TensorFlow compiles with XLA; the first call compiles one op."""
+    with context.eager_mode():
+        try:
+            tf.function(tf.negative, jit_compile=True)(1.0)
+        except (tf.errors.UnimplementedError, tf.errors.InvalidArgumentError):
+            return False
+    return True
 
 
 def is_onednn_on() -> bool:

@@ -573,7 +573,7 @@ def test_a_plan_that_does_not_fit_is_refused(
 @pytest.mark.parametrize(
     ("what", "flags", "expected"),
     [
-        ("clusters", [], "has clusters, which cannot be written into a graph yet"),
+        ("clusters", ["--complete_plan"], "has clusters, which say nothing of ops that are searched"),
         ("priorities", ["--complete_plan"], "has priorities, which say nothing of ops that are searched"),
     ],
 )

@@ -212,6 +212,8 @@ class AutoPlaceConfig:
         too, and the fastest plan counts. It runs calls of its own batch; others run as they are, with a warning.
       batch_statistics: of a batch in parts, of the ``"whole"`` or of each ``"part"``, as under ``tf.distribute``: other
         numbers.
+      fuse: XLA compiles clusters of the plan's ops, where they are measured to be clearly faster. With one CPU
+        (``cluster="local:1"``) nothing is placed: the function stays in this process, and clusters alone are searched.
       batch_size: stands for every dimension that is unknown where a function is traced without values, inside another
         function. A plan in parts is of that batch then, and each call looks at its sizes when it runs.
       strict: what cannot be placed is an error; without, it runs as it is, with one warning.
@@ -235,6 +237,7 @@ class AutoPlaceConfig:
     slow_down: float = SLOW_DOWN
     parts: int | str = 1
     batch_statistics: str = transform.WHOLE
+    fuse: bool = False
     batch_size: int = 32
     strict: bool = False
 
@@ -251,6 +254,7 @@ class AutoPlaceConfig:
             "batch_statistics": arguments.one_of(
                 "batch_statistics", self.batch_statistics, transform.BATCH_STATISTICS
             ),
+            "fuse": arguments.truth("fuse", self.fuse),
             "batch_size": arguments.whole_number("batch_size", self.batch_size, least=1),
             "memory_limit": limits_by_device(_LIMIT, self.memory_limit),
             "slow_down": Objective(self.objective, self.slow_down).slow_down,
@@ -269,6 +273,10 @@ class AutoPlaceConfig:
                 Pin(ops, device)
             except InputError as error:
                 raise InputError(f"pins: {error}") from None
+        if self.fuse and self.objective != TIME:
+            raise InputError(
+                f"fuse=True is for objective='time', and objective is {self.objective!r}; leave one of them out"
+            )
         self._check_cluster()
 
     @property
@@ -294,9 +302,19 @@ class AutoPlaceConfig:
 
     def chosen_cluster(self) -> Cluster:
         """The devices, found by ``choose_cluster`` where a word stands for them."""
-        return self._limited(
+        cluster = self._limited(
             choose_cluster(self.cluster, self._said) if isinstance(self.cluster, str) else self.cluster
         )
+        is_one_cpu = cluster.kind == "local" and [device.type for device in cluster.devices] == ["CPU"]
+        return Cluster.logical(1) if self.fuse and is_one_cpu else cluster
+
+    def only_fuses(self, cluster: Cluster) -> bool:
+        """True if the function stays in this process and clusters alone are searched.
+
+        Args:
+          cluster: the chosen one.
+        """
+        return self.fuse and cluster.kind == "logical" and len(cluster.devices) == 1
 
     def with_pins_for(self, op_names: Sequence[str], others: Sequence[Sequence[str]]) -> AutoPlaceConfig:
         """The same for one signature, without pins that are about ops of other signatures alone.

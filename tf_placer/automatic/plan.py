@@ -23,8 +23,8 @@ from tf_placer.base.method_spec import Role
 from tf_placer.base.quantities import milliseconds, percentage
 from tf_placer.calibration.build_problem import Cache, awaited_s, build_problem
 from tf_placer.cluster.cluster import Cluster, fullest_share
-from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator, UnplacedFailed
 from tf_placer.graph.item import Item
+from tf_placer.planning.fusing import FUSE, find_clusters, fused_here, with_fusing
 from tf_placer.planning.in_parts import InParts, about_parts, in_parts
 from tf_placer.planning.live import config_within, live_stages
 from tf_placer.planning.outcome import (
@@ -33,18 +33,17 @@ from tf_placer.planning.outcome import (
     UNPLACED_CALLED,
     Outcome,
     Timed,
-    in_words,
     kept_of_plan,
     outcome_of_plan,
     progress_of_all,
 )
-from tf_placer.planning.road import PROFILE, Asked, Measuring, Road, compiling, searching
+from tf_placer.planning.road import PROFILE, Asked, Measuring, Road, beside_unplaced, compiling, searching
 from tf_placer.planning.stages import Stage
-from tf_placer.problem.decisions import UNDECIDED, Decisions
+from tf_placer.problem.decisions import UNDECIDED
 from tf_placer.problem.pins import Pin, narrowed_units, with_fixed_ops, with_pins, with_requested_devices
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
-from tf_placer.runtime.timing import TURN_S, clearly_slower, race_spreads_s, race_times_s
+from tf_placer.runtime.timing import TURN_S
 from tf_placer.search import methods
 from tf_placer.search.known import MEMORY, WHOLE, Budget, Objective
 from tf_placer.search.recorder import Progress, Silent
@@ -115,7 +114,7 @@ def find_plan(
     Raises:
       InputError: the cluster cannot run the program, nothing fits, or what is pinned or fixed cannot be there.
     """
-    if cluster.is_live and not item.runs_standalone and config.keep_unplaced:
+    if cluster.is_live and not item.runs_standalone and (config.keep_unplaced or config.fuse):
         raise InputError(
             f"it cannot be timed on workers, because {item.why_not_standalone}; keep_unplaced=False takes the "
             "simulator's word for a plan"
@@ -253,6 +252,8 @@ class _FirstCall(Road):
         return {"why_not_split": why_not}
 
     def _rest(self) -> list[Stage]:
+        if self._config.only_fuses(self.asked.cluster):
+            return [Stage(FUSE, self._find_clusters, share=1.0)]
         if self.asked.objective.is_memory:
             measuring = Measuring(self, lambda: self.beside_singles(self.plan.placement.decisions), rounds=0)
             count = 1 + len(self.asked.cluster.devices)
@@ -275,6 +276,7 @@ class _FirstCall(Road):
                 beside_unplaced=True,
                 make_parts=make_parts,
             ),
+            *([Stage(FUSE, self._fuse, share=1.0)] if self._config.fuse else []),
             self.stages.kept(UNPLACED, race, race_s, f"racing {rounds} {self.asked.where} as it is"),
         ]
 
@@ -290,7 +292,8 @@ class _FirstCall(Road):
         """Keeps what a search gave."""
         if not is_interrupted:
             method, asked_s = self.asked.method, self._config.budget_s
-            searched_s = min(self.stages.given_s(searching(method)), asked_s)
+            given_s = self.stages.given_s(searching(method)) or self.stages.given_s(FUSE)
+            searched_s = min(given_s, asked_s)
             plan = dataclasses.replace(plan, searched=((method, asked_s, searched_s),))
         plan = dataclasses.replace(plan, key=_key(self.problem, self._config))
         self._plan = plan if self._kept is None else _with_what_was_known(plan, self._kept)
@@ -330,13 +333,27 @@ class _FirstCall(Road):
     def _take_live(self, found: Outcome) -> None:
         self._live = found
 
+    def _fuse(self, seconds: float) -> None:
+        """Clusters for the recommended plan."""
+        found = self._live
+        assert found is not None  # the stage before
+        form = self._form(found.placement)
+        item, runtime = (
+            (self.program, self.runtime) if form is None else (form.program.item, form.timing(self.runtime))
+        )
+        self._live = with_fusing(found, find_clusters(item, found.placement, runtime.try_programs, seconds))
+
+    def _find_clusters(self, seconds: float) -> None:
+        """Clusters for the function where it is, timed in turn with it as it runs in this process."""
+        self._keep(fused_here(self.program, self.problem, seconds), False)
+
     def _race_unplaced(self, rounds: int, _: float) -> None:
         """The recommended plan beside the function as it is."""
         found = self._live
         assert found is not None  # the stage before
         form = self._form(found.placement)
         runtime = self.runtime if form is None else form.timing(self.runtime)
-        race = _beside_unplaced(runtime, found.placement.decisions, rounds)
+        race = beside_unplaced(runtime, found.placement.decisions, rounds)
         self.stop()
         single = found.single or Timed(SINGLE)
         plan = outcome_of_plan(
@@ -349,6 +366,7 @@ class _FirstCall(Road):
                 "measured_s": found.written.measured_s,
                 "single_measured_s": single.measured_s,
                 "why": found.why,
+                "fused": found.fused,
                 "correction": None if found.correction is None else dataclasses.asdict(found.correction),
                 "progress": progress_of_all(found.searches),
                 **self._about_parts(found.placement),
@@ -479,27 +497,6 @@ def _kept_plan(found: Any, problem: Problem) -> Outcome:
     return dataclasses.replace(outcome_of_plan(placement, found), from_cache=True)
 
 
-def _beside_unplaced(evaluator: RuntimeEvaluator, plan: Decisions, rounds: int) -> dict[str, Any]:
-    """Comparison of the plan with the function as it is: verdict, reason and times, as they are kept."""
-    try:
-        samples = evaluator.race_unplaced(plan, rounds)
-    except UnplacedFailed as error:
-        return {"beside_unplaced": f"used because the function does not run as it is ({error})"}
-    except RaceFailed as error:
-        why = f"not run to its end beside the function as it is ({error})"
-        return {"is_worth_it": False, "beside_unplaced": why}
-    is_worth_it = clearly_slower(samples[1], samples[0])
-    times_s, spreads_s = race_times_s(samples), race_spreads_s(samples)
-    return {
-        "is_worth_it": is_worth_it,
-        "beside_unplaced": f"{in_words(is_worth_it)} than the function as it is, on the whole machine",
-        "raced_s": times_s[0],
-        "unplaced_s": times_s[1],
-        "raced_spread_s": spreads_s[0],
-        "unplaced_spread_s": spreads_s[1],
-    }
-
-
 def _key(problem: Problem, config: AutoPlaceConfig) -> dict[str, str]:
     """Key that a plan is kept under: the program, the devices, fixed ops, the unplaced rival; not the budget.
 
@@ -518,6 +515,7 @@ def _key(problem: Problem, config: AutoPlaceConfig) -> dict[str, str]:
             if config.parts == 1
             else {"parts": f"{config.parts}, statistics of the {config.batch_statistics}"}
         ),
+        **({"fuse": "clusters"} if config.fuse else {}),
         **({"objective": f"memory {config.slow_down}"} if config.objective == MEMORY else {}),
         **({"memory_limit": json.dumps(config.memory_limit, sort_keys=True)} if config.memory_limit else {}),
     }

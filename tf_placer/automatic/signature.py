@@ -36,7 +36,7 @@ from tf_placer.rewrite.placed_function import (
     move_variables,
     placed_concrete_function,
 )
-from tf_placer.rewrite.rewrite import check_can_be_written, program_of_plan
+from tf_placer.rewrite.rewrite import check_clusters_of, program_of_plan
 from tf_placer.rewrite.variables import PLACED_BEFORE, why_variables_stay
 from tf_placer.search.known import Budget
 from tf_placer.search.recorder import ConsoleProgress
@@ -262,7 +262,7 @@ def placed_signature(
     kept = item.without_values()  # every signature would keep a copy of every variable
     if config.keep_unplaced and not plan.is_worth_it:
         return Signature(concrete, concrete, kept, plan, staying)
-    check_can_be_written(plan.placement.decisions)  # before any variable moves
+    check_clusters_of(form, plan.placement)  # before any variable moves
     to_place = form.with_variables({variable.node: variable.value for variable in kept.variables})
 
     were: dict[str, str] = {}

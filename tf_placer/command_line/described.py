@@ -175,8 +175,7 @@ def _with_plan(item: Item, problem: Problem, plan: PlanFile, complete: bool) -> 
     """The problem with the ops that a plan names allowed only where it puts them.
 
     Raises:
-      InputError: the plan does not fit the graph, fuses ops, which no graph can be given yet, or has an order where the
-        rest is searched.
+      InputError: the plan does not fit the graph, or has an order or clusters where the rest is searched.
     """
     if complete:
         plan = plan.op_by_op(problem, is_part=True)
@@ -186,17 +185,15 @@ def _with_plan(item: Item, problem: Problem, plan: PlanFile, complete: bool) -> 
             plan.check_complete(problem)
         except InputError as error:
             raise InputError(f"{error}; or search the rest of it with --complete_plan") from None
-    if plan.clusters:
-        plan.cluster_of_op(problem)
-        raise InputError(
-            f"{plan.source} has clusters, which cannot be written into a graph yet; take them out"
-        )
-    if plan.priorities is not None and complete:
-        raise InputError(
-            f"{plan.source} has priorities, which say nothing of ops that are searched; take them out, or leave out "
-            "--complete_plan"
-        )
-    plan.priority_of_op(problem)
+    for name, given in (
+        ("priorities", plan.priority_of_op(problem)),
+        ("clusters", plan.cluster_of_op(problem)),
+    ):
+        if given is not None and complete:
+            raise InputError(
+                f"{plan.source} has {name}, which say nothing of ops that are searched; take them out, or leave out "
+                "--complete_plan"
+            )
     return with_fixed_ops(item, problem, plan.device_of_op(problem))
 
 

@@ -410,6 +410,12 @@ def of_place(values: flags.FlagValues) -> None:
         "Also decide an order of execution: by a rule, by whichever of the rules and none is fastest, or none.",
         flag_values=values,
     )
+    flags.DEFINE_bool(
+        "fuse",
+        False,
+        "Have XLA compile clusters of the plan's ops, where that is measured to be clearly faster.",
+        flag_values=values,
+    )
     flags.DEFINE_string("plan", None, "A placement.json to apply instead of searching.", values)
     flags.DEFINE_bool(
         "complete_plan",

@@ -44,6 +44,7 @@ GROUPS = {
         "slow_down",
         "robust",
         "order",
+        "fuse",
         "seed",
         "searches",
         "evaluations",

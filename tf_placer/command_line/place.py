@@ -21,6 +21,7 @@ from tf_placer.command_line.described import SPLIT_S, SPLIT_S_PER_OP, Reading
 from tf_placer.command_line.request import Request
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RuntimeEvaluator, TraceFailed
+from tf_placer.planning.fusing import FUSE, find_clusters, with_fusing, with_simulated_clusters
 from tf_placer.planning.in_parts import InParts, in_parts, replicas_of, with_splitting
 from tf_placer.planning.live import live_stages
 from tf_placer.planning.outcome import (
@@ -47,6 +48,7 @@ from tf_placer.planning.stages import Stage, begins_at, begun_s, roughly
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.pins import pins_of_each
 from tf_placer.problem.placement import Placement
+from tf_placer.rewrite.rewrite import program_of_plan
 from tf_placer.rewrite.saved_model import plans_in
 from tf_placer.search import methods
 from tf_placer.search.known import WHOLE, Budget, Objective
@@ -55,6 +57,7 @@ from tf_placer.search.shortest import NothingFits, evaluate_given
 from tf_placer.workers.local_workers import WorkerError, import_meanwhile
 
 WRITE = "writing"
+_FUSE_ALONE = 50.0  # share where one device leaves nothing else to search
 _AT_ONCE_S, _WRITE_S = 1.0, 1.0  # where it was never done on this machine
 _FEW = 1000  # more plans than a method makes that does not go on
 _ROUNDED_S = 10
@@ -307,12 +310,14 @@ class _Placing(_Finding):
         elif self.runs:
             make_parts = self._put_in_parts if self._tries_parts else None
             stages = live_stages(self, self._progress, self._take_live, WHILE_BUILDING, make_parts=make_parts)
+            stages += [Stage(FUSE, self._fuse, share=self._fuse_share)] if self.request.fuse else []
         else:
             if is_live and self.item is not None:
                 why = f"No worker can run {self.item.name}: {self.item.why_not_standalone}."
                 self.stages.tell(f"{why} What follows is the simulator's word alone.")
             # Those before the search, so that after Ctrl-C nothing is left but writing.
             stages = [self._at_once(self._find_beside), *self._simulated()]
+            stages += [Stage(FUSE, self._fuse_simulated)] if self.request.fuse else []
             self._make_outcome = self._reported_fastest
         return [*stages, *self.closing()]
 
@@ -334,8 +339,10 @@ class _Placing(_Finding):
     def _take_given(self, _: float) -> None:
         """The one placement there is, beside the best single device without pins."""
         given, devices = self.request.plan, self.problem.allowed.argmax(axis=1)
-        order = None if given is None or given.priorities is None else given.priority_of_op(self.problem)
-        plan = Decisions([devices], None if order is None else [order])
+        per_op = (
+            () if given is None else (given.priority_of_op(self.problem), given.cluster_of_op(self.problem))
+        )
+        plan = Decisions([devices], *(None if one is None else [one] for one in per_op))
         self.built = build_problem(self.program, self.asked.cluster, self.request.costs)
         timed = Timed.of_search(GIVEN, evaluate_given(self.problem, plan, GIVEN))
         self.found = [timed, self.find(SINGLE, Budget(evaluations=_FEW))]
@@ -441,7 +448,7 @@ class _Placing(_Finding):
                 "leave it away for the fastest"
             )
         written = own if self.request.write == METHOD and own is not None else found.written
-        found = found.with_written(written, self._traced(written))
+        found = found.with_written(written, written if self.request.fuse else self._traced(written))
         placement, split = found.placement, self._in_parts
         if split is not None and split.has(placement):
             outcome = dataclasses.replace(found, problem=placement.problem, **split.as_written())
@@ -457,7 +464,38 @@ class _Placing(_Finding):
                 why_not_split=self._why_not_split,
             )
         self._make_outcome = lambda: outcome
+        if not self.request.fuse:
+            self.stop()
+
+    @property
+    def _fuse_share(self) -> float:
+        """Share of the budget: half of it, or nearly all where there is nothing else to search."""
+        return _FUSE_ALONE if len(self.asked.cluster.devices) == 1 else 1.0
+
+    def _fuse(self, seconds: float) -> None:
+        """Clusters for the plan that is written, by measurement."""
+        outcome = self._make_outcome()
+        placement = outcome.placement
+        item = program_of_plan(self.program, placement)
+        try:
+            found = find_clusters(item, placement, self.timing(placement).try_programs, seconds)
+            outcome = with_fusing(outcome, found)
+        except KeyboardInterrupt:
+            outcome = dataclasses.replace(
+                outcome, fused="Nothing is fused: the search for clusters was interrupted."
+            )
+        except WorkerError as error:
+            outcome = dataclasses.replace(outcome, fused=f"Nothing is fused: {error}.")
+        else:
+            outcome = outcome.with_written(outcome.written, self._traced(outcome.written))
+        self._make_outcome = lambda: outcome
         self.stop()
+
+    def _fuse_simulated(self, _: float) -> None:
+        outcome = self._reported_fastest()
+        item = program_of_plan(self.program, outcome.placement)
+        fused = with_simulated_clusters(outcome, item)
+        self._make_outcome = lambda: fused
 
     def _reported_first(self) -> Outcome:
         source = self.request.source

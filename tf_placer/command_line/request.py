@@ -29,6 +29,7 @@ from tf_placer.command_line.check_flags import (
 from tf_placer.command_line.flag_sets import DEFAULT_BUDGET_S
 from tf_placer.command_line.method_settings import MethodSettings, method_settings
 from tf_placer.command_line.source import Source
+from tf_placer.planning.fusing import check_has_xla
 from tf_placer.planning.road import Asked
 from tf_placer.problem.pins import Pin
 from tf_placer.problem.placement import PlanFile
@@ -64,10 +65,11 @@ class Request:
       objective: what is sought; the plan of least memory is the one written where that is asked for.
       robust: the plan is searched, and written, that is best in the mean over draws of what is not known.
       order: of execution, as ``search`` takes it.
+      fuse: clusters of the plan's ops are searched, too.
 
     Raises:
       InputError: a plan and pins are given, ``write``, ``by`` or ``budget_of`` is another word, a robust plan is asked
-        for on live devices, of least memory, or where a plan is given, or an order where none is searched.
+        for on live devices, of least memory, or where a plan is given, or an order or clusters where none are searched.
     """
 
     source: Source
@@ -88,6 +90,7 @@ class Request:
     tries_parts: bool = False
     robust: bool = False
     order: str = NO_ORDER
+    fuse: bool = False
 
     def __post_init__(self) -> None:
         if self.write not in WRITE:
@@ -108,13 +111,30 @@ class Request:
         if self.robust:
             self._check_robust()
         if self.order != NO_ORDER:
-            given = {
-                "--robust": self.robust,
-                "--objective=memory": self.objective.is_memory,
-                "--plan": self.is_applied,
-            }
-            for name in (name for name, is_given in given.items() if is_given):
-                raise InputError(f"--order={self.order} and {name} are given; leave one of them out")
+            self._check_searched(
+                f"--order={self.order}",
+                {
+                    "--robust": self.robust,
+                    "--objective=memory": self.objective.is_memory,
+                    "--plan": self.is_applied,
+                },
+            )
+        if self.fuse:
+            self._check_searched(
+                "--fuse",
+                {
+                    "--graph": bool(self.source.graph),
+                    "--plan": self.plan is not None,
+                    "--objective=memory": self.objective.is_memory,
+                    "--by=layer": self.by != OP,
+                },
+            )
+            check_has_xla("--fuse")
+
+    def _check_searched(self, asked: str, given: Mapping[str, bool]) -> None:
+        """Raises InputError where anything is given that goes with no search of an order or of clusters."""
+        for name in (name for name, is_given in given.items() if is_given):
+            raise InputError(f"{asked} and {name} are given; leave one of them out")
 
     def _check_robust(self) -> None:
         if self.cluster.is_live:
@@ -219,6 +239,7 @@ def request(values: flags.FlagValues, budget: Budget, given: PlanFile | None = N
         tries_parts=values.parts == AUTO,
         robust=places and values.robust,
         order=values.order if places else NO_ORDER,
+        fuse=places and values.fuse,
     )
 
 

@@ -24,7 +24,7 @@ from tf_placer.graph.item import Item
 from tf_placer.problem.decisions import Decisions, decisions_of
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
-from tf_placer.rewrite.rewrite import check_can_be_written, rewrite
+from tf_placer.rewrite.rewrite import rewrite
 from tf_placer.runtime.audit import (
     Audit,
     AuditError,
@@ -39,6 +39,7 @@ from tf_placer.runtime.audit import (
 from tf_placer.runtime.graph_program import (
     DeadlineExceeded,
     GraphProgram,
+    LoadedProgram,
     MalformedGraph,
     WorkerDied,
     build_program,
@@ -139,6 +140,12 @@ def _one_line(error: Exception) -> str:
     start = max((i + 1 for i, line in enumerate(lines[:-1]) if line.startswith("Node: ")), default=0)
     return f"{type(error).__name__}: {plain(lines[start]) if lines else 'no message'}"
 
+
+OpenProgram = Callable[[GraphProgram], contextlib.AbstractContextManager[LoadedProgram]]
+"""Loads a program where it can be run step by step, and closes it."""
+
+UNPLACED_DEVICE = "/job:unplaced/replica:0/task:0/device:CPU:0"
+"""Device of a program as it is, in a process that has the whole machine."""
 
 _ASKING_ROUNDS = 5
 _LEAST_S = 1e-6  # of a step that takes less than asking for it varies
@@ -383,6 +390,24 @@ class RuntimeEvaluator:
         placed_s, answered_s = race.value
         return [placed_s, [max(one - asking_s, _LEAST_S) for one in answered_s]]
 
+    def try_programs(self, function: Callable[[OpenProgram], _Value], deadline_s: float) -> Attempt[_Value]:
+        """Calls ``function`` with what opens programs on the workers: for who times several that depend on each other.
+
+        Args:
+          function: is given what loads a program.
+          deadline_s: most seconds for all of it.
+
+        Raises:
+          WorkerError: the workers cannot be started at all.
+        """
+        arguments.function("function", function, "give what is to be called with what opens programs")
+        deadline_s = arguments.number("deadline_s", deadline_s, above=0, finite=True)
+        return try_on(
+            self._workers,
+            deadline_s,
+            lambda target: function(lambda program: open_program(target, program, deadline_s)),
+        )
+
     def audit(self, device_of_unit: np.ndarray | Decisions) -> Audit:
         """Runs one step of a placement, as ``program`` takes it; compares where and when its ops ran with the plan.
 
@@ -409,7 +434,7 @@ class RuntimeEvaluator:
 
         Once with Grappler and oneDNN off, on workers of their own, and once as this process has them. As it is, the
         program runs on the first worker, with one thread for each op as the workers have. Of a program whose batch is
-        in parts, sums are made in another order, so its numbers may differ by that much.
+        in parts, or that has clusters, sums are made in another order, so its numbers may differ by that much.
 
         Raises:
           InputError: the placement is not legal, the devices are servers elsewhere, or the step gives nothing back.
@@ -439,7 +464,9 @@ class RuntimeEvaluator:
             difference(unplaced, again),
             difference(unplaced, exactly),
             difference(*as_run),
-            None if self._item.splitting is None else _order_of_sums(self._item),
+            _order_of_sums(self._item)
+            if self._item.splitting or placement.cluster_of_op is not None
+            else None,
         )
 
     def _step_values(
@@ -482,7 +509,6 @@ class RuntimeEvaluator:
     def _plans(self, device_of_unit: np.ndarray | Decisions) -> list[Decisions]:
         """The plans one by one, of those that the runtime can run."""
         decisions = decisions_of(device_of_unit, self._problem)
-        check_can_be_written(decisions)
         return [decisions.row(i) for i in range(len(decisions))]
 
     def _evaluate_one(self, plan: Decisions) -> Attempt[ProgramRun]:
@@ -621,9 +647,7 @@ class UnplacedFailed(RuntimeError):
 
 def _whole_machine(cluster: Cluster) -> LocalWorkers:
     """One worker that may use all that this process may, whatever the cluster's devices are."""
-    device = dataclasses.replace(
-        cluster.devices[0], name="/job:unplaced/replica:0/task:0/device:CPU:0", type="CPU", address=""
-    )
+    device = dataclasses.replace(cluster.devices[0], name=UNPLACED_DEVICE, type="CPU", address="")
     ours = process_config()
     return LocalWorkers(
         Cluster("this machine", (device,), (), kind="local"),
@@ -631,6 +655,30 @@ def _whole_machine(cluster: Cluster) -> LocalWorkers:
         pinned=False,
         intra_op_threads=ours.intra_op_parallelism_threads,
     )
+
+
+def try_programs_as_called(
+    cluster: Cluster, function: Callable[[OpenProgram], _Value], deadline_s: float
+) -> Attempt[_Value]:
+    """As ``RuntimeEvaluator.try_programs``, with programs that run as this process runs its functions.
+
+    They have the whole machine, this process's graph optimizations, and the one device ``UNPLACED_DEVICE``.
+
+    Args:
+      cluster: whose first device says how much memory there is.
+      function, deadline_s: as there.
+
+    Raises:
+      WorkerError: the process cannot be started at all.
+    """
+    with contextlib.closing(_whole_machine(cluster)) as workers:
+        return try_on(
+            workers,
+            deadline_s,
+            lambda target: function(
+                lambda program: open_program(target, program, deadline_s, process_session_config)
+            ),
+        )
 
 
 def time_program(

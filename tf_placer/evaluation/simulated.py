@@ -16,8 +16,10 @@ from tf_placer.base.eager import eagerly
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.ops.simulator import Schedule, SimulatorInputs, simulate, simulate_schedule
 from tf_placer.problem.decisions import Decisions, decisions_of, ranked
+from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.simulator_inputs import simulator_inputs
+from tf_placer.transform.fusion.costs import fused_plan
 
 
 class SimulatedTimes(NamedTuple):
@@ -90,7 +92,7 @@ class SimulatedEvaluator:
         """Simulates legal placements [B, U] int32, or all that B plans decide, eagerly or inside a ``tf.function``.
 
         Raises:
-          InputError: wrong shape or type; eagerly also a device that is not there.
+          InputError: wrong shape or type, or clusters; eagerly also a device that is not there.
         """
         decisions = self._known(device_of_unit)
         runtime_ns, peak_bytes = simulate(self._inputs, decisions.device_of_unit, decisions.priority_of_op)
@@ -106,12 +108,15 @@ class SimulatedEvaluator:
 
         Args:
           device_of_unit: [B, U] device positions, or all that B plans decide; a device that is not allowed is status
-            ILLEGAL. Priorities come before every tie-break of the problem; fusion clusters change no time yet.
+            ILLEGAL. Priorities come before every tie-break of the problem. Each fusion cluster is one op
+            (``fused_plan``).
 
         Raises:
           InputError: wrong shape, or a step of the problem would be longer or larger than the simulator's numbers.
         """
         decisions = decisions_of(device_of_unit, self._problem)
+        if decisions.cluster_of_op is not None:
+            return _joined([self._evaluate_fused(decisions.row(i)) for i in range(len(decisions))])
         devices = np.asarray(decisions.device_of_unit)
         known = np.all((devices >= 0) & (devices < self._problem.num_devices), axis=1)
         inside = np.where(known[:, np.newaxis], devices, 0)
@@ -135,21 +140,37 @@ class SimulatedEvaluator:
             messages=tuple(self._message(s, row) for s, row in zip(status, over, strict=True)),
         )
 
+    def _evaluate_fused(self, plan: Decisions) -> Measurement:
+        """One plan, with its clusters if it has any and is legal."""
+        plain = self.evaluate(Decisions(plan.device_of_unit, plan.priority_of_op))
+        if plan.cluster_of_op is None or plain.status[0] == Status.ILLEGAL:
+            return plain
+        fused, _ = fused_plan(Placement.from_decisions(self._problem, plan))
+        return SimulatedEvaluator(fused.problem).evaluate(fused.decisions)
+
     @eagerly()
     def schedule(self, device_of_unit: np.ndarray | Decisions) -> Schedule:
         """Start and end of each op of placements [B, U], or of all that B plans decide.
 
         Raises:
-          InputError: wrong shape, or a placement that is not legal.
+          InputError: wrong shape, clusters, or a placement that is not legal.
         """
-        decisions = decisions_of(device_of_unit, self._problem)
+        decisions = self._unfused(device_of_unit)
         for row in np.asarray(decisions.device_of_unit):
             self._problem.check_legal(row)
         return simulate_schedule(self._inputs, decisions.device_of_unit, decisions.priority_of_op)
 
+    def _unfused(self, device_of_unit: tf.Tensor | Decisions) -> Decisions:
+        decisions = decisions_of(device_of_unit, self._problem)
+        if decisions.cluster_of_op is not None:
+            raise InputError(
+                "the plans have clusters, which only evaluate simulates; ask that, or leave them out"
+            )
+        return decisions
+
     def _known(self, device_of_unit: tf.Tensor | Decisions) -> Decisions:
         """Decisions about devices that are there, as far as that can be told while a graph is made."""
-        decisions = decisions_of(device_of_unit, self._problem)
+        decisions = self._unfused(device_of_unit)
         if not tf.is_symbolic_tensor(decisions.device_of_unit):
             positions = np.asarray(decisions.device_of_unit)
             arguments.check_positions("device_of_unit", positions, self._problem.num_devices)
@@ -172,6 +193,17 @@ def _ordered(problem: Problem, priority_of_op: np.ndarray) -> Problem:
             f"priority_of_op has shape {priority_of_op.shape}, expected ({problem.num_ops},): one entry for each op"
         )
     return dataclasses.replace(problem, priority=ranked(priority_of_op, problem.priority))
+
+
+def _joined(parts: Sequence[Measurement]) -> Measurement:
+    """The plans of several, in order, as the simulator measures them."""
+    peaks = [part.peak_bytes for part in parts if part.peak_bytes is not None]
+    return Measurement(
+        runtime_s=np.concatenate([part.runtime_s for part in parts]),
+        peak_bytes=np.concatenate(peaks),
+        status=np.concatenate([part.status for part in parts]),
+        messages=tuple(message for part in parts for message in part.messages),
+    )
 
 
 # Protocol of evaluators, simulated or on the runtime.

@@ -39,6 +39,8 @@ PLAN = "the plan"
 DATA_PARALLEL, SPLIT = "data_parallel", "split"
 # What people know: data parallel with batch statistics of each part.
 STRATEGY = "mirrored_strategy"
+# Row of a plan with fusion clusters, beside the same without.
+FUSED = "fused"
 _TITLES = {DATA_PARALLEL: "data parallel", SPLIT: "split and placed", STRATEGY: "MirroredStrategy"}
 # Rows of a plan beside the function as it is: raced on the whole machine, and by a user's own calls.
 RACED, UNPLACED = "the plan, whole machine", "as it is, whole machine"
@@ -233,6 +235,7 @@ class Outcome:
       stayed_whole: a sentence for each kind of op that works on examples and has no parts.
       batch_statistics: of a split program: of the ``"whole"`` batch, or of each ``"part"``.
       why_not_split: a sentence, where the batch cannot be split, or there was no time to see what that gives.
+      fused: what is fused and what that is worth, or why nothing is; "" where nobody asked.
       survival: how often the plan is faster than the others when what is not known is drawn; None where nobody asked.
       is_worth_it: of a function's plan: it is clearly faster than the function as it is, or that cannot be known.
       beside_unplaced: one clause that compares it with the function as it is; "" where that is not known.
@@ -262,6 +265,7 @@ class Outcome:
     stayed_whole: tuple[str, ...] = ()
     batch_statistics: str = WHOLE
     why_not_split: str = ""
+    fused: str = ""
     survival: Survival | None = None
     is_worth_it: bool = True
     beside_unplaced: str = ""
@@ -390,7 +394,7 @@ class Outcome:
     @property
     def best_whole(self) -> Timed | None:
         """Fastest candidate with the batch whole; None where none runs."""
-        return fastest([one for one in self.candidates if one.name not in (DATA_PARALLEL, SPLIT)])
+        return fastest([one for one in self.candidates if one.name not in (DATA_PARALLEL, SPLIT, FUSED)])
 
     @property
     def best_split(self) -> Timed | None:
@@ -467,7 +471,7 @@ _KEPT_TIMES = {
     "unplaced_spread_s": (UNPLACED, "spread_s"),
 }
 _KEPT_OF_PARTS = ("parts", "stayed_whole", "batch_statistics", "why_not_split")
-_KEPT = ("is_worth_it", "why", "beside_unplaced", "searched", "progress", *_KEPT_OF_PARTS)
+_KEPT = ("is_worth_it", "why", "beside_unplaced", "searched", "progress", "fused", *_KEPT_OF_PARTS)
 
 
 def outcome_of_plan(placement: Placement, kept: Mapping[str, Any], item: Item | None = None) -> Outcome:
@@ -531,6 +535,8 @@ def with_survival(outcome: Outcome, seed: int) -> Outcome:
     written, placement = outcome.written, outcome.placement
     if written.is_single or written.measured_s is not None or outcome.problem.cluster.is_live:
         return outcome
+    if placement.cluster_of_op is not None:  # draws are of ops, and a cluster is none
+        return outcome
     others: dict[str, Placement] = {}
     seen = {(id(placement.problem), placement.device_of_unit.tobytes())}
     for one in sorted(outcome.beside, key=lambda one: not one.is_single):
@@ -568,6 +574,8 @@ def beside_layers(outcome: Outcome, seed: int) -> Outcome:
     """
     written, search = outcome.written, outcome.search
     if written.name == GIVEN or written.is_single or search.least_memory is not None or search.interrupted:
+        return outcome
+    if outcome.placement.cluster_of_op is not None:  # whole layers are other plans, without these clusters
         return outcome
     with contextlib.suppress(KeyboardInterrupt):  # the plan is there, and counts more
         problem = outcome.problem

@@ -15,14 +15,15 @@ from tf_placer.base.arguments import InputError
 from tf_placer.base.method_spec import Role
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.measurement import Measurement, Status
-from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator
+from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator, UnplacedFailed
 from tf_placer.graph.item import Item
 from tf_placer.ops.build import build_library, is_built
 from tf_placer.planners.plain import single_device_placements
+from tf_placer.planning.outcome import in_words
 from tf_placer.planning.stages import Stage, Stages
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.problem import Problem
-from tf_placer.runtime.timing import race_spreads_s, race_times_s
+from tf_placer.runtime.timing import clearly_slower, race_spreads_s, race_times_s
 from tf_placer.search import methods
 from tf_placer.search.ctrl_c import patient
 from tf_placer.search.known import NO_ORDER, WHOLE, Budget, Objective
@@ -276,6 +277,27 @@ class Road:
         """Ends the workers."""
         self.evaluator = None
         self._workers.close()
+
+
+def beside_unplaced(evaluator: RuntimeEvaluator, plan: Decisions, rounds: int) -> dict[str, Any]:
+    """Comparison of the plan with the function as it is: verdict, reason and times, as they are kept."""
+    try:
+        samples = evaluator.race_unplaced(plan, rounds)
+    except UnplacedFailed as error:
+        return {"beside_unplaced": f"used because the function does not run as it is ({error})"}
+    except RaceFailed as error:
+        why = f"not run to its end beside the function as it is ({error})"
+        return {"is_worth_it": False, "beside_unplaced": why}
+    is_worth_it = clearly_slower(samples[1], samples[0])
+    times_s, spreads_s = race_times_s(samples), race_spreads_s(samples)
+    return {
+        "is_worth_it": is_worth_it,
+        "beside_unplaced": f"{in_words(is_worth_it)} than the function as it is, on the whole machine",
+        "raced_s": times_s[0],
+        "unplaced_s": times_s[1],
+        "raced_spread_s": spreads_s[0],
+        "unplaced_spread_s": spreads_s[1],
+    }
 
 
 def beside(method: str) -> tuple[str, ...]:

@@ -168,6 +168,7 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         DATA_PARALLEL: _row(outcome, DATA_PARALLEL),
         STRATEGY: _row(outcome, STRATEGY),
         "why_not_split": outcome.why_not_split,
+        "fused": outcome.fused,
         "forms": [_form(form) for form in outcome.forms],
         "guessed_op_types": problem.guessed_op_types,
         "estimated_sizes": problem.estimated_sizes,

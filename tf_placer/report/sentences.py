@@ -49,6 +49,7 @@ def verdict(outcome: Outcome) -> str:
             *_layer_sentences(outcome),
             *survival_sentences(outcome),
             *split_batch_sentences(outcome),
+            *([outcome.fused] if outcome.fused else []),
         ]
     )
 

@@ -134,7 +134,7 @@ def plan_report(name: str, outcome: Outcome, is_used: bool | None) -> str:
         _times("predicted", written.simulated_s, single.simulated_s)
         + f"; no placement can take less than {milliseconds(outcome.lower_bound_s)} there",
     ]
-    lines += parts_of_plan(outcome)
+    lines += [*parts_of_plan(outcome), *([outcome.fused] if outcome.fused else [])]
     for d, device in enumerate(devices):
         ops = placement.device_of_op == d
         resident_bytes = int(problem.resident_bytes[row == d].sum())

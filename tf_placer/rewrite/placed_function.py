@@ -37,7 +37,13 @@ from tf_placer.rewrite.functions import (
     with_functions_renamed,
     with_handle_data,
 )
-from tf_placer.rewrite.rewrite import check_can_be_written, check_placement, program_of_plan, rewrite
+from tf_placer.rewrite.fused_gradients import give_gradients
+from tf_placer.rewrite.rewrite import (
+    check_clusters_of,
+    check_placement,
+    program_of_plan,
+    rewrite,
+)
 from tf_placer.rewrite.variables import check_movable, mark_as_placed, move_to_devices, variables_of_handles
 
 # Ops that need the calling process, kept in it where a plan is for other processes.
@@ -241,7 +247,7 @@ def placed_function(fn: Any, placement: Placement, *example_args: Any) -> Concre
     concrete = traced(fn, example_args)
     item = Item.from_function(concrete, *(example_args or _zeros(concrete)))
     item = program_of_plan(item, placement)
-    check_can_be_written(placement.decisions)  # before any variable moves
+    check_clusters_of(item, placement)  # before any variable moves
     move_variables(concrete, item, placement.device_names)
     return placed_concrete_function(concrete, item, placement)
 
@@ -374,6 +380,7 @@ def placed_concrete_function(
         add_function(function)
     with graph.as_default():
         _connect(graph, concrete, item, _import(graph, graph_def, concrete, inputs), device_of_op)
+    give_gradients(graph, graph_def)
     keep_stack_traces(concrete, graph)
     placed = concrete_function_like(concrete, graph)
     tell_traces_of_bodies(concrete, placed, graph_def, suffix)
@@ -474,6 +481,8 @@ def _connect(
     for output, original in zip(outputs, concrete.outputs, strict=False):
         if original.dtype in (tf.resource, tf.variant):
             copy_handle_data(original, output)
+        else:  # of what a cluster gives TensorFlow infers no shape
+            output.set_shape(original.shape)
     graph.outputs = outputs
     flat = iter(outputs)
     graph.structured_outputs = tf.nest.map_structure(

@@ -13,8 +13,9 @@ from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
 from tf_placer.graph.item import Item
 from tf_placer.graph.program.program import functions_of
-from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement
+from tf_placer.transform.fusion.clusters import check_clusters
+from tf_placer.transform.fusion.writer import fused_graph
 from tf_placer.transform.order import order_edges
 from tf_placer.transform.split.split_batch import split
 
@@ -110,18 +111,13 @@ def _check_colocation(graph_def: tf.compat.v1.GraphDef, devices: Sequence[str]) 
                 )
 
 
-# Decision -> why it is not written into graphs yet.
-_NOT_WRITTEN = {"cluster_of_op": "no ops are fused"}
-
-
 def rewrite(
     item: Item, placement: Placement, device_of_op: Mapping[str, str] | None = None
 ) -> tf.compat.v1.GraphDef:
     """Returns the item's graph with all that a plan decides in it, or none.
 
     The stages, in order: devices (``place_graph``); control edges for an order of execution (``order_edges``); fusion
-    clusters. The last are not there yet, so a plan that decides them is refused: half a plan must not pass for the
-    whole.
+    clusters as calls (``fused_graph``).
 
     Args:
       item: the program; its ``graph_def`` is left alone.
@@ -130,18 +126,19 @@ def rewrite(
         placement has it.
 
     Raises:
-      InputError: the placement was made for another graph, or decides what cannot be written.
+      InputError: the placement was made for another graph, or has a cluster that is not legal (``check_clusters``).
     """
     item = program_of_plan(item, placement)
-    check_can_be_written(placement.decisions)
     placed = place_graph(item.graph_def, placement.device_names if device_of_op is None else device_of_op)
     for before, after in order_edges(placement, item).tolist():
         placed.node[after].input.append(f"^{item.index.names[before]}")
-    return placed
+    if placement.cluster_of_op is None:
+        return placed
+    return fused_graph(item, placed, placement.cluster_of_op).graph_def
 
 
 def apply_placement(item: Item, placement: Placement) -> tf.compat.v1.GraphDef:
-    """Returns the item's graph with the placement's device on every node, and its order as control inputs.
+    """Returns the item's graph with the plan's device on every node, its order as control inputs, clusters as calls.
 
     Of a plan of the item's batch in parts it is the split graph, which takes whole inputs and gives whole outputs.
 
@@ -150,20 +147,20 @@ def apply_placement(item: Item, placement: Placement) -> tf.compat.v1.GraphDef:
       placement: one for a problem that was built from this item, or of its batch in parts (``tf_placer.split``).
 
     Raises:
-      InputError: the placement was made for another graph, or fuses ops, which no graph can say yet.
+      InputError: the placement was made for another graph, or has a cluster that is not legal.
     """
     return rewrite(item, placement)
 
 
-def check_can_be_written(decisions: Decisions) -> None:
-    """Raises InputError where a plan decides what ``rewrite`` does not write yet, and so no runtime heeds."""
-    for plan in map(decisions.row, range(len(decisions))):
-        for name, why in _NOT_WRITTEN.items():
-            if getattr(plan, name) is not None:
-                raise InputError(
-                    f"{name} is decided, but the runtime does not heed it yet: {why}; leave it out, or ask the "
-                    "simulator"
-                )
+def check_clusters_of(item: Item, placement: Placement) -> None:
+    """Raises InputError where a plan has clusters that are not legal (``check_clusters``).
+
+    Args:
+      item: the program that the plan is of (``program_of_plan``).
+      placement: the plan.
+    """
+    if placement.cluster_of_op is not None:
+        check_clusters(item, placement.cluster_of_op, placement.device_names)
 
 
 def check_placement(name: str, value: object) -> Placement:
@@ -230,9 +227,18 @@ def place_meta_graph(
       InputError: a function is called several times, and the plan has one of its ops in several places, which its one
         body cannot say; or the plan has the batch in parts, or decides more than devices.
     """
-    check_can_be_written(placement.decisions)
-    more = placement.problem.splitting or ("an order" if placement.priority_of_op is not None else "")
-    if more:
+    more = placement.problem.splitting or next(
+        (
+            said
+            for said, decided in (
+                ("an order", placement.priority_of_op),
+                ("fusion clusters", placement.cluster_of_op),
+            )
+            if decided is not None
+        ),
+        None,
+    )
+    if more is not None:
         raise InputError(
             f"the plan is of {more}, and devices alone cannot say that of this graph; take what apply_placement returns"
         )

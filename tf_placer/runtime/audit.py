@@ -48,7 +48,8 @@ class SameValues:
       as_run: the same with both as this process has them. TensorFlow then rewrites and fuses ops within a device, so
         what it makes of a step depends on where its ops are, and so do the last bits.
       apart: most that ``exact`` may be, a share of the largest number, where sums are made in another order because the
-        batch is in parts; infinite where each part has statistics of its own. None where the bits must be the same.
+        batch is in parts or XLA compiles clusters; infinite where each part has statistics of its own. None where the
+        bits must be the same.
     """
 
     repeated: Difference

@@ -295,7 +295,7 @@ Method = Callable[[Context], Iterator[Round]]
 def evaluated(context: Context, plans: np.ndarray | tf.Tensor | Decisions) -> Round:
     """Evaluates placements [B, U], in the order that the context has, or all that B plans decide, as one round."""
     decisions = context.ordered(decisions_of(plans, context.problem))
-    if isinstance(context.evaluator, SimulatedEvaluator):
+    if isinstance(context.evaluator, SimulatedEvaluator) and decisions.cluster_of_op is None:
         times = context.evaluator.times(decisions)
         return Round(decisions, times.runtime_s.numpy(), times.fits.numpy())
     measurement = context.evaluator.evaluate(decisions.plain)

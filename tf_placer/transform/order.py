@@ -28,6 +28,8 @@ from tf_placer.problem.check_arrays import tensor_of_edge, tensor_table
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.simulator_inputs import simulator_inputs
+from tf_placer.transform.fusion.clusters import contracted
+from tf_placer.transform.fusion.costs import fused_plan
 
 WITHIN = 0.01
 """Share by which step and peaks with the edges may exceed those with the priorities."""
@@ -62,23 +64,25 @@ def order_edges(placement: Placement, item: Item | None = None) -> np.ndarray:
       item: its program, whose loops and moved ops take no edges; None where the problem is of no TensorFlow graph.
 
     Returns:
-      [K, 2] int32: op, and the op on its device that is to run after it. With the graph they have no cycle.
+      [K, 2] int32: op, and the op on its device that is to run after it. With the graph they have no cycle. A cluster,
+      which is one op, is told by the first of its ops.
     """
     if placement.priority_of_op is None:
         return _NONE
-    inputs = simulator_inputs(placement.problem)
-    step = _Step.of(placement, inputs)
-    pairs = step.by_importance(_ordered_pairs(step, item))
+    plan, op_of_node = _contracted(placement)
+    inputs = simulator_inputs(plan.problem)
+    step = _Step.of(plan, inputs)
+    pairs = step.by_importance(_ordered_pairs(step, placement, op_of_node, item))
     most_ns = step.runtime_ns * (1 + WITHIN)
     most_bytes = step.peak_bytes * (1 + WITHIN)
 
     def exceeds(edges: np.ndarray) -> float:
-        found = simulate_with_edges(inputs, placement.device_of_unit, edges)
+        found = simulate_with_edges(inputs, plan.device_of_unit, edges)
         runtime_ns, peak_bytes = (value.numpy()[0] for value in found)
         over = (peak_bytes - most_bytes) / np.maximum(most_bytes, 1)
         return max(float(over.max()), float((runtime_ns - most_ns) / max(most_ns, 1)), 0.0)
 
-    return _fewest(pairs, step.start_ns[pairs[:, 1]], exceeds)
+    return op_of_node[_fewest(pairs, step.start_ns[pairs[:, 1]], exceeds)]
 
 
 @eagerly()
@@ -95,7 +99,16 @@ def ordered_pairs(placement: Placement, item: Item | None = None) -> np.ndarray:
     Returns:
       [K, 2] int32, at most one pair for each op that comes second.
     """
-    return _ordered_pairs(_Step.of(placement, simulator_inputs(placement.problem)), item)
+    plan, op_of_node = _contracted(placement)
+    step = _Step.of(plan, simulator_inputs(plan.problem))
+    return op_of_node[_ordered_pairs(step, placement, op_of_node, item)]
+
+
+def _contracted(placement: Placement) -> tuple[Placement, np.ndarray]:
+    """The plan with each cluster as one node, and the first op [N'] of each node."""
+    if placement.cluster_of_op is None:
+        return placement, np.arange(placement.problem.num_ops, dtype=np.int32)
+    return fused_plan(placement)
 
 
 def simulate_with_edges(inputs: SimulatorInputs, device_of_unit: np.ndarray, edges: np.ndarray) -> Simulation:
@@ -223,11 +236,13 @@ def _longest_after(problem: Problem, op_ns: np.ndarray, edge_ns: np.ndarray) -> 
     return np.array(after_ns, np.int64)
 
 
-def _ordered_pairs(step: _Step, item: Item | None) -> np.ndarray:
-    """As ``ordered_pairs``."""
+def _ordered_pairs(
+    step: _Step, placement: Placement, op_of_node: np.ndarray, item: Item | None
+) -> np.ndarray:
+    """As ``ordered_pairs``, of nodes."""
     takes_edges = step.end_ns > step.start_ns
     if item is not None:
-        takes_edges &= ~_bound_ops(step.problem, item)
+        takes_edges &= ~_bound_ops(placement.problem, item)[op_of_node]
     found = [_NONE]
     for device in range(step.problem.num_devices):
         ops = np.flatnonzero(takes_edges & (step.device == device))
@@ -242,7 +257,7 @@ def _ordered_pairs(step: _Step, item: Item | None) -> np.ndarray:
         waited = (ended >= 0) & (begun >= 0) & (starts_ns[np.maximum(begun, 0)] >= step.ready_ns[ops])
         found.append(np.stack([before, ops], axis=1)[waited].astype(np.int32))
     pairs = np.concatenate(found)
-    return pairs if item is None else _around_loops(pairs, item.index)
+    return pairs if item is None else pairs[~_closes_loop(op_of_node[pairs], placement, item.index)]
 
 
 def _bound_ops(problem: Problem, item: Item) -> np.ndarray:
@@ -275,22 +290,24 @@ def _bound_ops(problem: Problem, item: Item) -> np.ndarray:
     return bound
 
 
-def _around_loops(pairs: np.ndarray, index: GraphIndex) -> np.ndarray:
-    """The pairs that make no cycle through a loop of TensorFlow 1, all of which may depend on all that enters it.
+def _closes_loop(pairs: np.ndarray, placement: Placement, index: GraphIndex) -> np.ndarray:
+    """[K] bool, pairs that make a cycle through a loop of TensorFlow 1, all of which may depend on all that enters it.
 
     A simulated step passes such a loop once, and so knows nothing of what its first outputs owe to its last inputs.
     """
     loop = np.array(outermost_loops(index))
     if not (loop >= 0).any():
-        return pairs
-    node = np.where(loop >= 0, loop, np.arange(index.num_ops))
+        return np.zeros(len(pairs), bool)
+    fused = placement.cluster_of_op
+    node = np.arange(index.num_ops) if fused is None else contracted(index, fused)[0]
+    node = np.where(loop >= 0, loop, node)
     ends = node[np.concatenate([index.edges, pairs])]
     graph = scipy.sparse.coo_matrix(
         (np.ones(len(ends), bool), (ends[:, 0], ends[:, 1])), shape=(index.num_ops, index.num_ops)
     )
     _, component = scipy.sparse.csgraph.connected_components(graph, connection="strong")
     first, second = component[node[pairs]].T
-    return pairs[first != second]
+    return first == second
 
 
 def _fewest(pairs: np.ndarray, when_ns: np.ndarray, exceeds: Callable[[np.ndarray], float]) -> np.ndarray:

@@ -69,6 +69,12 @@ def of_evaluators(scene: Scene) -> dict[str, Row]:
             },
             runs=False,
         ),
+        "RuntimeEvaluator.try_programs": Row(
+            runtime.try_programs,
+            lambda: {"function": lambda opened: None, "deadline_s": 1.0},
+            {"function": (3, "a", None), "deadline_s": (0, -1, "a", NAN, INF)},
+            runs=False,
+        ),
         "RuntimeEvaluator.start": Row(runtime.start, dict, {"beside_unplaced": (1, "yes")}, runs=False),
         "RuntimeEvaluator.race_unplaced": Row(
             runtime.race_unplaced,
@@ -91,7 +97,7 @@ def of_evaluators(scene: Scene) -> dict[str, Row]:
 def _not_for_the_runtime(rows: np.ndarray, num_ops: int) -> tuple[Told, ...]:
     """Plans that decide what no runtime heeds."""
     fused = tf_placer.Decisions(rows, cluster_of_op=np.arange(num_ops)[np.newaxis])
-    return (Told(fused, "cluster_of_op"),)
+    return (Told(fused, "cluster"),)
 
 
 def _of_what_they_take_and_give(scene: Scene) -> dict[str, Row]:

@@ -43,6 +43,7 @@ def of_functions(scene: Scene) -> dict[str, Row]:
                 "slow_down": (-0.1, "a", NAN, INF, True),
                 "parts": (0, -1, 1.5, "two", "2", True, None),
                 "batch_statistics": (3, "", "all"),
+                "fuse": (1, "yes"),
                 "batch_size": (0, -1, 1.5, "a", True),
                 "strict": (1, "yes"),
             },

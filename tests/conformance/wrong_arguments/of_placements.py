@@ -76,9 +76,9 @@ def of_decisions(scene: Scene) -> dict[str, Row]:
 
 
 def with_schedules(placement: tf_placer.Placement) -> tuple[Told, ...]:
-    """Plans that decide what no graph can be given."""
+    """Plans that decide what no graph can be given: clusters of ops that cannot be fused."""
     fused = dataclasses.replace(placement, cluster_of_op=np.arange(placement.problem.num_ops))
-    return (Told(fused, "cluster_of_op"),)
+    return (Told(fused, "cluster"),)
 
 
 def of_placements(scene: Scene) -> dict[str, Row]:

@@ -158,3 +158,40 @@ def test_a_robust_plan_cannot_be_searched_everywhere(flags, message, capsys, tmp
     assert run(argv, console) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert message in line
+
+
+def test_clusters_are_simulated_on_described_devices_written_and_applied(tmp_path):
+    console = rich.console.Console(file=io.StringIO(), width=100)
+    argv = ["place", "--workload=lstm_lm_small", "--cluster=k40x2", "--parts=1", "--method=list_schedule"]
+    assert run([*argv, "--fuse", f"--out={tmp_path / 'out'}"], console) == 0
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert summary["written"] == "fused" and "ops are fused in" in summary["fused"]
+    assert summary["runtime_s"] < min(filter(None, summary["baselines"].values()))
+    plan = json.loads((tmp_path / "out" / "placement.json").read_text())
+    assert plan["schema_version"] == 2 and plan["clusters"]
+    graph_def = tf.compat.v1.GraphDef.FromString((tmp_path / "out" / "placed_graph.pb").read_bytes())
+    assert sum(node.op == "PartitionedCall" for node in graph_def.node) == len(set(plan["clusters"].values()))
+    given = ["place", f"--plan={tmp_path / 'out' / 'placement.json'}", f"--out={tmp_path / 'again'}"]
+    assert run([*given, "--workload=lstm_lm_small", "--cluster=k40x2"], console) == 0
+    again = json.loads((tmp_path / "again" / "placement.json").read_text())
+    assert again["clusters"] == plan["clusters"]
+    found = json.loads((tmp_path / "again" / "summary.json").read_text())
+    assert found["runtime_s"] == summary["runtime_s"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (
+            ["--objective=memory"],
+            "--fuse and --objective=memory are given; leave one of them out",
+        ),
+        (["--by=layer"], "not for --by=layer; leave one out"),
+    ],
+)
+def test_clusters_cannot_be_searched_everywhere(flags, message, capsys, tmp_path):
+    console = rich.console.Console(file=io.StringIO(), width=100)
+    argv = ["place", "--workload=branches_small", "--cluster=k40x2", "--fuse", f"--out={tmp_path / 'out'}"]
+    assert run([*argv, *flags], console) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert message in line

@@ -55,11 +55,9 @@ def test_an_order_becomes_control_inputs_after_the_others(item: Item, placement:
     assert apply_placement(item, nothing) == plain
 
 
-def test_what_no_graph_can_say_yet_is_refused(item: Item, placement: Placement) -> None:
+def test_clusters_that_are_not_legal_are_refused(item: Item, placement: Placement) -> None:
     decided = dataclasses.replace(placement, cluster_of_op=np.arange(placement.problem.num_ops))
-    with pytest.raises(
-        InputError, match="cluster_of_op is decided, but the runtime does not heed it yet: no ops are"
-    ):
+    with pytest.raises(InputError, match="cannot be in cluster"):
         apply_placement(item, decided)
 
 

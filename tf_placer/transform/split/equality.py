@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -45,7 +45,11 @@ class Step:
     variables: Mapping[str, np.ndarray]
 
 
-def run_lifted(item: Item, deadline_s: float = 600.0) -> Step:
+def run_lifted(
+    item: Item,
+    deadline_s: float = 600.0,
+    rewritten: Callable[[Item], tf.compat.v1.GraphDef] = lambda lifted: lifted.graph_def,
+) -> Step:
     """Runs one step in float64, from the item's inputs and variables.
 
     Op types without a float64 kernel compute in the type that they had. Random ops without a seed get one by name.
@@ -53,13 +57,14 @@ def run_lifted(item: Item, deadline_s: float = 600.0) -> Step:
     Args:
       item: a program that runs standalone.
       deadline_s: most seconds for a call to the session.
+      rewritten: gives the graph to run, of the program in float64.
 
     Raises:
       InputError: the item needs this process.
       tf.errors.OpError: it failed.
     """
     lifted = lift(item)
-    program = build_program(lifted, lifted.graph_def, is_call=True)
+    program = build_program(lifted, rewritten(lifted), is_call=True)
     reads = []
     for variable in item.variables:
         handle = next(node for node in program.graph_def.node if node.name == variable.node)

@@ -1,0 +1,153 @@
+"""A search for clusters keeps those that are faster, takes out those that are slower, and says what it did."""
+
+import contextlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tf_placer.base.arguments import InputError
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.evaluation.measurement import Status
+from tf_placer.evaluation.runtime import Attempt
+from tf_placer.graph.item import Item
+from tf_placer.planning import fusing
+from tf_placer.planning.fusing import Fusing, find_clusters, find_clusters_here, fused_here
+from tf_placer.problem.analytic_problem import analytic_problem
+from tf_placer.problem.decisions import NO_CLUSTER
+from tf_placer.problem.placement import Placement
+from tf_placer.transform.fusion.writer import PREFIX
+
+OP_S, CALL_S = 4e-5, 4e-5  # of a kernel, and of a cluster
+
+
+@pytest.fixture(scope="module")
+def item() -> Item:
+    """Two chains of cheap ops, with a random op between that is in no cluster."""
+
+    @tf.function
+    def f(x):
+        for _ in range(12):
+            x = tf.tanh(x)
+        x = x + tf.random.stateless_uniform([8], [1, 2])
+        for _ in range(12):
+            x = tf.exp(-x)
+        return x
+
+    return Item.from_function(f, tf.ones([8]))
+
+
+def plan(item: Item) -> Placement:
+    problem = analytic_problem(item, Cluster.logical(1))
+    return Placement(problem, problem.everything_on(0))
+
+
+class Fake:
+    """Programs whose steps take as long as their ops and clusters; XLA refuses some ops, or is slow at them."""
+
+    def __init__(self, slow: str = "", refused: str = "") -> None:
+        self._slow, self._refused = slow, refused
+        self.now_s = 0.0
+
+    def found(self, item: Item, placement: Placement, **more) -> Fusing:
+        """What a search finds that has these programs and their time."""
+        return find_clusters(
+            item, placement, self.try_programs, 20.0, rounds=10, clock=lambda: self.now_s, **more
+        )
+
+    def try_programs(self, function, deadline_s):
+        assert deadline_s > 0
+        return Attempt(Status.OK, "", function(self.opened))
+
+    @contextlib.contextmanager
+    def opened(self, program):
+        yield _Loaded(self, self._seconds(program.graph_def))
+
+    def _seconds(self, graph_def) -> dict[str, float]:
+        body = {function.signature.name: function for function in graph_def.library.function}
+        found = {}
+        for node in graph_def.node:
+            if node.name.startswith(PREFIX):
+                types = [inner.op for inner in body[node.name].node_def]
+                if self._refused in types:
+                    raise tf.errors.InvalidArgumentError(None, None, "XLA refuses it\nand more")
+                found[node.name] = CALL_S + 50 * OP_S * types.count(self._slow)
+            elif node.op in ("Tanh", "Exp", "Neg", "AddV2"):
+                found[node.name] = OP_S
+        return found
+
+
+class _Loaded:
+    def __init__(self, fake: Fake, seconds: dict[str, float]) -> None:
+        self._fake, self._seconds = fake, seconds
+
+    def step(self) -> None:
+        self._fake.now_s += sum(self._seconds.values())
+
+    def traced_step(self) -> tf.compat.v1.RunMetadata:
+        metadata = tf.compat.v1.RunMetadata()
+        device = metadata.step_stats.dev_stats.add()
+        for name, seconds in self._seconds.items():
+            device.node_stats.add(node_name=name, op_end_rel_nanos=round(1e9 * seconds))
+        return metadata
+
+
+def test_what_is_faster_is_kept(item):
+    found = Fake().found(item, plan(item))
+    assert found.is_faster and found.placement.cluster_of_op is not None
+    assert found.fused_s < 0.7 * found.unfused_s
+    assert found.sentence.count("fused in") == 1 and "in turn" in found.sentence
+    assert all(one.share is not None and one.compile_s is not None for one in found.tried)
+
+
+def test_a_cluster_that_loses_is_taken_out(item):
+    found = Fake(slow="Exp").found(item, plan(item))
+    assert found.is_faster and "refined" in found.name
+    types = np.array(item.index.op_types)[found.placement.cluster_of_op != NO_CLUSTER]
+    assert "Tanh" in types and "Exp" not in types
+
+
+def test_nothing_is_kept_that_is_not_faster(item):
+    class Slow(Fake):
+        def _seconds(self, graph_def):
+            found = super()._seconds(graph_def)
+            return {name: s * (40 if name.startswith(PREFIX) else 1) for name, s in found.items()}
+
+    found = Slow().found(item, plan(item))
+    assert not found.is_faster and found.placement.cluster_of_op is None
+    assert found.sentence.startswith("Nothing is fused: ")
+
+
+def test_what_xla_refuses_is_noted(item):
+    found = Fake(refused="Tanh").found(item, plan(item))
+    assert not found.is_faster
+    assert {one.message for one in found.tried} == {"XLA refuses it"}
+
+
+def test_the_given_clusters_alone_are_timed(item):
+    first = Fake().found(item, plan(item))
+    again = Fake().found(item, first.placement, is_given=True)
+    assert [one.name for one in again.tried] == ["given"] and again.is_faster
+    assert (again.placement.cluster_of_op == first.placement.cluster_of_op).all()
+
+
+def test_without_xla_it_is_one_line(item, monkeypatch):
+    monkeypatch.setattr(fusing, "has_xla", lambda: False)
+    with pytest.raises(InputError, match=r"fusion needs XLA, which TensorFlow .* was built without here"):
+        find_clusters(item, plan(item), Fake().try_programs, 1.0)
+
+
+@pytest.mark.slow
+@pytest.mark.alone
+def test_a_chain_over_much_data_is_faster_in_one_cluster():
+    @tf.function
+    def f(x):
+        for _ in range(20):
+            x = x * 1.01 + 0.5
+        return tf.reduce_sum(x)
+
+    item = Item.from_function(f, tf.ones([1 << 20]))
+    found = find_clusters_here(item, plan(item), 20.0)
+    assert found.is_faster and found.fused_s < 0.5 * found.unfused_s
+    outcome = fused_here(item, plan(item).problem, 10.0)
+    assert outcome.is_worth_it and outcome.placement.cluster_of_op is not None and outcome.fused

@@ -1,0 +1,195 @@
+"""Calls functions with clusters and without, and prints what differs, as JSON."""
+
+from __future__ import annotations
+
+import tempfile
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tests.logical_devices import report
+from tf_placer.base.arguments import InputError
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.graph.item import Item
+from tf_placer.graph.reading.from_function import traced
+from tf_placer.problem.analytic_problem import analytic_problem
+from tf_placer.problem.placement import Placement
+from tf_placer.rewrite.load_saved_model import load_saved_model
+from tf_placer.rewrite.placed_function import placed_function
+from tf_placer.rewrite.saved_model import export_saved_model
+from tf_placer.transform.fusion.rules import RULES
+from tf_placer.transform.fusion.writer import PREFIX
+
+CLOSE = 1e-5
+
+
+def plan_of(item: Item, rule: str = "everything") -> Placement:
+    problem = analytic_problem(item, Cluster.logical(1))
+    plain = Placement(problem, problem.everything_on(0))
+    clusters = RULES[rule].clusters(item, plain.device_names)
+    assert clusters.max() >= 0, "there is something to fuse"
+    return Placement(problem, plain.device_of_unit, None, clusters)
+
+
+def fuse(function, *example_args, rule: str = "everything"):
+    concrete = traced(function, example_args)
+    plan = plan_of(Item.from_function(concrete, *example_args), rule)
+    return placed_function(concrete, plan, *example_args)
+
+
+def close(one, other) -> bool:
+    return all(
+        np.allclose(a, b, CLOSE, CLOSE) for a, b in zip(*map(tf.nest.flatten, (one, other)), strict=True)
+    )
+
+
+def training() -> bool:
+    weights = [tf.Variable(tf.random.stateless_normal([8, 8], [n, 0]) / 3.0) for n in range(3)]
+    start = [weight.numpy() for weight in weights]
+
+    @tf.function
+    def step(x):
+        with tf.GradientTape() as tape:
+            hidden = x
+            for weight in weights:
+                hidden = tf.tanh(hidden @ weight) * 0.5 + hidden
+            loss = tf.reduce_mean(hidden**2)
+        for weight, gradient in zip(weights, tape.gradient(loss, weights), strict=True):
+            weight.assign_sub(0.1 * gradient)
+        return loss
+
+    def losses(function):
+        for weight, value in zip(weights, start, strict=True):
+            weight.assign(value)
+        return [function(tf.ones([4, 8])) for _ in range(3)], [weight.numpy() for weight in weights]
+
+    expected = losses(step)
+    found = fuse(step, tf.ones([4, 8]))
+    calls = [op for op in found.graph.get_operations() if op.name.startswith(PREFIX)]
+    return close(losses(found), expected) and bool(calls)
+
+
+def other_sizes() -> bool:
+    @tf.function(input_signature=[tf.TensorSpec([None, 3])])
+    def f(x):
+        return tf.reduce_sum(tf.nn.softmax(x * 2.0 + 1.0) ** 2, axis=1)
+
+    found = fuse(f, tf.ones([4, 3]))
+    same = [close(found(x), f(x)) for x in (tf.random.normal([4, 3]), tf.random.normal([7, 3]))]
+    return all(same) and found.structured_outputs.shape.as_list() == [None]
+
+
+def gradient_from_outside() -> bool:
+    weights = tf.Variable(tf.random.stateless_normal([3, 3], [1, 2]))
+
+    @tf.function
+    def f(x):
+        return tf.reduce_sum(tf.sin(tf.exp(x @ weights) * 0.5) + x, axis=0)
+
+    def gradients(function):
+        x = tf.constant([[0.1, -0.2, 0.3]])
+        with tf.GradientTape(persistent=True) as outer:
+            outer.watch(x)
+            with tf.GradientTape(persistent=True) as tape:
+                tape.watch(x)
+                y = function(x)
+            first = tape.gradient(y, [x, weights])
+        return first, outer.gradient(first[0], x)
+
+    return close(gradients(fuse(f, tf.ones([1, 3]))), gradients(f))
+
+
+def nested_and_saved() -> bool:
+    module = tf.Module()
+    module.weight = tf.Variable([1.0, 2.0, 3.0])
+
+    @tf.function
+    def f(x):
+        return tf.tanh(x * module.weight) * 2.0 + tf.exp(x)
+
+    x = tf.constant([0.1, 0.2, 0.3])
+    found = fuse(f, x)
+    module.serve = tf.function(lambda y: found(y) + 1.0, input_signature=[tf.TensorSpec([3])])
+    with tempfile.TemporaryDirectory() as folder:
+        tf.saved_model.save(module, folder)
+        again = tf.saved_model.load(folder)
+        return close(again.serve(x), f(x) + 1.0)
+
+
+def exported_saved_model() -> bool:
+    module = tf.Module()
+    module.weight = tf.Variable([1.0, 2.0, 3.0])
+
+    @tf.function(input_signature=[tf.TensorSpec([3], name="x")])
+    def serve(x):
+        return {"y": tf.tanh(x * module.weight) * 2.0 + tf.exp(x)}
+
+    x = tf.constant([0.1, 0.2, 0.3])
+    with tempfile.TemporaryDirectory() as folder:
+        tf.saved_model.save(module, f"{folder}/plain", signatures={"serving_default": serve})
+        item = Item.from_saved_model(f"{folder}/plain")
+        export_saved_model(f"{folder}/plain", f"{folder}/fused", plan_of(item))
+        item_again = Item.from_saved_model(f"{folder}/fused")
+        calls = [name for name in item_again.index.names if PREFIX in name]
+        loaded = load_saved_model(f"{folder}/fused")
+        return close(loaded.signatures["serving_default"](x)["y"], serve(x)["y"]) and bool(calls)
+
+
+def keras_training() -> bool:
+    def fitted(is_fused: bool):
+        keras.utils.set_random_seed(1)
+        model = keras.Sequential([keras.layers.Dense(8, activation="tanh"), keras.layers.Dense(1)])
+        model.compile("sgd", "mse", jit_compile=False)
+        x, y = np.ones([16, 4], np.float32), np.ones([16, 1], np.float32)
+        model.build([None, 4])
+        if is_fused:
+            model.make_train_function()
+            step = tf.function(lambda iterator: model.train_step(next(iterator)))
+
+            def examples():
+                return iter(tf.data.Dataset.from_tensors((tf.constant(x), tf.constant(y))).repeat())
+
+            concrete = step.get_concrete_function(examples())
+            item = Item.from_function(concrete, examples())
+            placed = placed_function(concrete, plan_of(item, "regions"), examples())
+            iterator = examples()
+            for _ in range(3):
+                placed(iterator)
+        else:
+            model.fit(x, y, batch_size=16, epochs=3, verbose=0, shuffle=False)
+        return [weight.numpy() for weight in model.trainable_variables]
+
+    return close(fitted(True), fitted(False))
+
+
+def cycle_is_refused() -> bool:
+    @tf.function
+    def f(x):
+        y = tf.exp(x, name="first") + 1.0
+        return tf.tanh(tf.linalg.matmul(y, y) + y, name="last")
+
+    x = tf.ones([2, 2])
+    item = Item.from_function(f, x)
+    problem = analytic_problem(item, Cluster.logical(1))
+    clusters = [0 if name in ("first", "last") else -1 for name in item.index.names]
+    try:
+        placed_function(f, Placement(problem, problem.everything_on(0), None, clusters), x)
+    except InputError as error:
+        return "cluster 0 makes a cycle" in str(error)
+    return False
+
+
+if __name__ == "__main__":
+    report(
+        (
+            training,
+            other_sizes,
+            gradient_from_outside,
+            nested_and_saved,
+            exported_saved_model,
+            keras_training,
+            cycle_is_refused,
+        ),
+        soft_placement=True,
+    )

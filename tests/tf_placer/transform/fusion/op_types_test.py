@@ -1,0 +1,40 @@
+"""XLA compiles each op type that it is said to, and gives what the op's own kernel gives."""
+
+import numpy as np
+import pytest
+
+from colocation.op_facts import having
+from tests.tf_placer.transform.split.op_cases import NEEDS_STATISTICS, arguments_of, op_types
+from tests.tf_placer.transform.split.rules_test import item_of
+from tf_placer.rewrite.rewrite import place_graph
+from tf_placer.runtime.graph_program import build_program, open_program
+from tf_placer.transform.fusion.clusters import convex_clusters, why_not_fusible
+from tf_placer.transform.fusion.writer import PREFIX, fused_graph
+from tf_placer.transform.split.equality import relative_difference
+
+DEVICE = "/job:localhost/replica:0/task:0/device:CPU:0"
+CLOSE = 1e-4  # of the largest number, in float32
+OWN_GRADIENT = "IdentityN"  # its case is a custom gradient's
+# Outputs that nothing reads: empty here, a number there.
+MEANINGFUL = dict.fromkeys(NEEDS_STATISTICS, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("op_type", sorted(having("xla") & set(op_types()) - {OWN_GRADIENT}))
+def test_it_is_compiled_and_gives_the_same(op_type):
+    batch, arguments = arguments_of(op_type, 0)
+    item = item_of(op_type, batch, arguments)
+    op = item.index.op_types.index(op_type)
+    assert why_not_fusible(item)[op] == ""
+    devices = dict.fromkeys(item.index.names, DEVICE)
+    labels = [0 if position == op else None for position in range(item.index.num_ops)]
+    clusters = convex_clusters(item, labels, devices, least=0)
+    placed = place_graph(item.graph_def, devices)
+    fused = fused_graph(item, placed, clusters).graph_def
+    assert any(node.name.startswith(PREFIX) for node in fused.node)
+    found = []
+    for graph_def in (placed, fused):
+        with open_program("", build_program(item, graph_def, is_call=True), 60.0) as program:
+            found.append(program.outputs())
+    for expected, given in list(zip(*found, strict=True))[: MEANINGFUL.get(op_type)]:
+        assert relative_difference(np.asarray(expected), np.asarray(given)) <= CLOSE

@@ -1,0 +1,470 @@
+"""Clusters for a plan, by measurement: rules propose, the runtime times them in turn, and bad ones are taken out."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import functools
+import heapq
+import time
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import tensorflow as tf
+
+from colocation.tensorflow_internals import has_xla
+from tf_placer.base.arguments import InputError
+from tf_placer.base.quantities import in_unit, milliseconds, ratio
+from tf_placer.evaluation.runtime import UNPLACED_DEVICE, Attempt, OpenProgram, try_programs_as_called
+from tf_placer.evaluation.simulated import SimulatedEvaluator
+from tf_placer.graph.item import Item
+from tf_placer.planning.outcome import FUSED, Outcome, in_words, outcome_of_plan
+from tf_placer.problem.decisions import NO_CLUSTER, Decisions
+from tf_placer.problem.placement import Placement
+from tf_placer.problem.problem import Problem
+from tf_placer.rewrite.rewrite import rewrite
+from tf_placer.runtime.graph_program import GraphProgram, LoadedProgram, build_program
+from tf_placer.runtime.timing import clearly_slower, race_spreads_s, race_steps, race_times_s
+from tf_placer.transform.fusion.clusters import convex_clusters, starts_kernel
+from tf_placer.transform.fusion.costs import Savings, savings
+from tf_placer.transform.fusion.rules import RULES
+from tf_placer.transform.fusion.writer import PREFIX
+
+FUSE = "fusing"
+AS_IT_IS = "unfused"
+_FEW_ROUNDS, _TRACES = 7, 3
+_COMPILE_S_PER_KERNEL = 0.02  # before anything was compiled here
+_REFINEMENTS = 3  # of the clusters of one rule
+_BISECTED = 16  # kernels from which a bad cluster is cut in two and not given up
+_GRACE_S = 300.0  # a compilation cannot be interrupted
+
+
+@dataclasses.dataclass(frozen=True)
+class Tried:
+    """Clusters that were timed, or did not run.
+
+    Attributes:
+      name: of the rule, with how often bad clusters were taken out.
+      saved: kernels and bytes.
+      compile_s: of the first step, which compiles; None where it failed.
+      share: of the unfused step, in turn with it; None where it failed.
+      message: why it failed, in one line.
+    """
+
+    name: str
+    saved: Savings
+    compile_s: float | None = None
+    share: float | None = None
+    message: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Fusing:
+    """Outcome of a search for clusters.
+
+    Attributes:
+      placement: the plan with the clusters that are clearly faster; as it was where none are.
+      name: of the clusters.
+      fused_s, unfused_s: seconds of a step in turn; of the fastest clusters, also where they are not clearly faster.
+      fused_spread_s, unfused_spread_s: quartiles.
+      compile_s: of the first step with these clusters.
+      is_faster: the clusters are kept.
+      tried: all that were timed.
+    """
+
+    placement: Placement
+    name: str
+    fused_s: float
+    unfused_s: float
+    fused_spread_s: tuple[float, float]
+    unfused_spread_s: tuple[float, float]
+    compile_s: float
+    is_faster: bool
+    tried: tuple[Tried, ...]
+
+    @property
+    def sentence(self) -> str:
+        """What is fused and what that is worth."""
+        took = f"{ratio(self.fused_s / self.unfused_s)} of the step without, in turn"
+        if not self.is_faster:
+            tried = (
+                f"{len(self.tried)} sets of clusters were timed"
+                if self.tried
+                else "there was nothing to fuse"
+            )
+            return f"Nothing is fused: {tried}; the fastest took {took}, which is not clearly faster."
+        assert self.placement.cluster_of_op is not None  # it is faster
+        saved = savings(self.placement.problem, self.placement.cluster_of_op)
+        return (
+            f"{saved.ops} ops are fused in {saved.clusters} clusters ({self.name}): {milliseconds(self.fused_s)}, "
+            f"{took}. "
+            f"{saved.kernels} kernels less, {in_unit(saved.num_bytes, 'MB')} a step stay inside. XLA compiles them in "
+            f"{self.compile_s:.1f} s at the first step of every process; it may add in another order, so the last bits "
+            "differ."
+        )
+
+
+TryPrograms = Callable[[Callable[[OpenProgram], Fusing], float], Attempt[Fusing]]
+"""``RuntimeEvaluator.try_programs`` or ``try_programs_as_called`` of a cluster."""
+
+
+def find_clusters(
+    item: Item,
+    placement: Placement,
+    try_programs: TryPrograms,
+    budget_s: float,
+    rounds: int = 20,
+    device_of_op: Mapping[str, str] | None = None,
+    is_given: bool = False,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Fusing:
+    """Searches clusters for a plan by timing them in turn with the plan without.
+
+    Each rule's clusters are compiled and timed. A trace tells what each cluster takes and what its ops took without it:
+    those that lose are taken out, large ones cut in two, and then what is left is timed again, what promises most
+    first, until the budget is spent.
+
+    Args:
+      item: the program of the plan, whole or in parts.
+      placement: the plan.
+      try_programs: where they run.
+      budget_s: no other clusters are compiled when it is over; the last race comes on top.
+      rounds: turns of the last race.
+      device_of_op: op name -> device, where the plan's devices have other names there.
+      is_given: the plan's own clusters are timed, and no others.
+      clock: seconds.
+
+    Raises:
+      InputError: XLA is not there, or the plan does not run without clusters.
+      WorkerError: the workers cannot be started.
+    """
+    check_has_xla("fusion")
+    search = _Search(
+        item, placement, budget_s, rounds, device_of_op or placement.device_names, is_given, clock
+    )
+    attempt = try_programs(search.run, 2 * budget_s + _GRACE_S)
+    if attempt.value is None:
+        raise InputError(f"no clusters could be timed: {attempt.status.name}: {attempt.message}")
+    return attempt.value
+
+
+def find_clusters_here(
+    item: Item, placement: Placement, budget_s: float, rounds: int = 20, is_given: bool = False
+) -> Fusing:
+    """Searches clusters for a function that stays in the process that calls it, as it runs there.
+
+    Args:
+      item, placement, budget_s, rounds, is_given: as ``find_clusters`` takes them; the plan has one device.
+
+    Raises:
+      InputError, WorkerError: as there.
+    """
+    try_programs = functools.partial(try_programs_as_called, placement.problem.cluster)
+    devices = dict.fromkeys(item.index.names, UNPLACED_DEVICE)
+    return find_clusters(item, placement, try_programs, budget_s, rounds, devices, is_given)
+
+
+def fused_here(item: Item, problem: Problem, budget_s: float) -> Outcome:
+    """The outcome for a function that stays where it is, with the clusters that are clearly faster.
+
+    Args:
+      item: the program.
+      problem: it on one device.
+      budget_s: as ``find_clusters`` takes it.
+
+    Raises:
+      InputError: it cannot be timed, or as ``find_clusters``.
+      WorkerError: as there.
+    """
+    if not item.runs_standalone:
+        raise InputError(f"clusters cannot be timed, because {item.why_not_standalone}")
+    plain = Placement(problem, problem.everything_on(0))
+    found = find_clusters_here(item, plain, budget_s)
+    plans = Decisions.joined([found.placement.decisions, plain.decisions])
+    simulated_s = SimulatedEvaluator(problem).evaluate(plans).runtime_s.tolist()
+    kept = {
+        "predicted_s": simulated_s[0],
+        "single_predicted_s": simulated_s[1],
+        "measured_s": found.fused_s if found.is_faster else found.unfused_s,
+        "single_measured_s": found.unfused_s,
+        "why": f"{found.name}, of {len(found.tried)} sets of clusters that were timed in turn",
+        "fused": found.sentence,
+        "is_worth_it": found.is_faster,
+        "beside_unplaced": f"{in_words(found.is_faster)} than the function as it is, in a process like this one",
+        "raced_s": found.fused_s,
+        "unplaced_s": found.unfused_s,
+        "raced_spread_s": found.fused_spread_s,
+        "unplaced_spread_s": found.unfused_spread_s,
+    }
+    return outcome_of_plan(found.placement, kept)
+
+
+def with_fusing(outcome: Outcome, found: Fusing) -> Outcome:
+    """The outcome with what a search for clusters of its plan has found; that is written if it is clearly faster."""
+    before = outcome.written
+    told = dataclasses.replace(outcome, fused=found.sentence)
+    if not found.is_faster:
+        return told
+    simulated_s = float(SimulatedEvaluator(outcome.problem).evaluate(found.placement.decisions).runtime_s[0])
+    plain = dataclasses.replace(
+        before, measured_s=found.unfused_s, spread_s=found.unfused_spread_s, is_raced=True, traced=None
+    )
+    fused = dataclasses.replace(
+        before,
+        name=FUSED,
+        placement=found.placement,
+        simulated_s=simulated_s,
+        measured_s=found.fused_s,
+        spread_s=found.fused_spread_s,
+        is_raced=True,
+        traced=None,
+    )
+    return dataclasses.replace(
+        told,
+        written=fused,
+        beside=(*outcome.beside, plain),
+        decided=fused if outcome.decided is before else outcome.decided,
+    )
+
+
+def with_simulated_clusters(outcome: Outcome, item: Item) -> Outcome:
+    """The outcome for described devices with the rule's clusters that are fastest in the simulator, if any gains there.
+
+    Args:
+      outcome: its plan has no clusters.
+      item: the program of the plan.
+    """
+    plan, written = outcome.placement, outcome.written
+    found = [(name, rule.clusters(item, plan.device_names)) for name, rule in RULES.items()]
+    found = [(name, clusters) for name, clusters in found if (clusters != NO_CLUSTER).any()]
+    if not found or written.simulated_s is None:
+        return dataclasses.replace(outcome, fused="Nothing is fused: no cluster has kernels enough.")
+    plans = [dataclasses.replace(plan, cluster_of_op=clusters) for _, clusters in found]
+    times = SimulatedEvaluator(outcome.problem).evaluate(Decisions.joined([one.decisions for one in plans]))
+    times_s = np.where(np.isnan(times.runtime_s), np.inf, times.runtime_s)
+    best = int(times_s.argmin())
+    if times_s[best] >= written.simulated_s:
+        return dataclasses.replace(
+            outcome, fused="Nothing is fused: no rule's clusters gain in the simulator."
+        )
+    saved = savings(outcome.problem, found[best][1])
+    sentence = (
+        f"{saved.ops} ops are fused in {saved.clusters} clusters ({found[best][0]}): "
+        f"{ratio(times_s[best] / written.simulated_s)} of the step without, in the simulator, which knows of launches "
+        "and memory alone and not of what XLA makes of an op."
+    )
+    fused = dataclasses.replace(
+        written, name=FUSED, placement=plans[best], simulated_s=float(times_s[best]), traced=None
+    )
+    return dataclasses.replace(outcome, written=fused, beside=(*outcome.beside, written), fused=sentence)
+
+
+def check_has_xla(said: str) -> None:
+    """Raises InputError where this build of TensorFlow lacks XLA.
+
+    Args:
+      said: what needs it, for the message.
+    """
+    if not has_xla():
+        raise InputError(
+            f"{said} needs XLA, which TensorFlow {tf.__version__} was built without here; leave it out, or install a "
+            "build that has it"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Candidate:
+    name: str
+    cluster_of_op: np.ndarray
+    refinements: int = 0
+
+    @property
+    def title(self) -> str:
+        return self.name if not self.refinements else f"{self.name}, refined {self.refinements} times"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Opened:
+    candidate: _Candidate | None  # None of the plan without clusters
+    program: LoadedProgram
+    close: Callable[[], None]
+    compile_s: float = 0.0
+
+
+class _Search:
+    """Times one candidate after the other beside the plan without clusters and the best so far."""
+
+    def __init__(
+        self,
+        item: Item,
+        placement: Placement,
+        budget_s: float,
+        rounds: int,
+        device_of_op: Mapping[str, str],
+        is_given: bool,
+        clock: Callable[[], float],
+    ) -> None:
+        self._item = item
+        self._plain = Placement(placement.problem, placement.device_of_unit, placement.priority_of_op)
+        self._devices = device_of_op
+        self._given = placement.cluster_of_op
+        self._is_given = is_given
+        self._budget_s, self._rounds = budget_s, rounds
+        self._clock, self._began_s = clock, clock()
+        self._compile_s_per_kernel = _COMPILE_S_PER_KERNEL
+        self._tried: list[Tried] = []
+        self._seen: set[bytes] = set()
+
+    def run(self, open_program: OpenProgram) -> Fusing:
+        """Searches; programs that are no longer needed are closed."""
+        with contextlib.ExitStack() as stack:
+            plain = self._opened(None, open_program, stack)
+            op_ns = self._traced_ns(plain)
+            best: _Opened | None = None
+            best_share = 1.0
+            ahead = collections.deque(self._proposed())
+            refined: list[tuple[float, int, _Candidate]] = []
+            while ahead or refined:
+                candidate = ahead.popleft() if ahead else heapq.heappop(refined)[2]
+                if not self._is_new(candidate) or not self._has_time(candidate):
+                    continue
+                opened = self._tried_out(candidate, open_program, stack)
+                if opened is None:
+                    continue
+                share = self._share(plain, best, opened)
+                saved = savings(self._plain.problem, candidate.cluster_of_op)
+                self._tried.append(Tried(candidate.title, saved, opened.compile_s, share))
+                better, hoped = self._refined(candidate, op_ns, self._traced_ns(opened))
+                if share < best_share or self._is_given:
+                    if best is not None:
+                        best.close()
+                    best, best_share = opened, share
+                else:
+                    opened.close()
+                if better.refinements <= _REFINEMENTS and hoped < min(best_share, 1.0) and not self._is_given:
+                    heapq.heappush(refined, (hoped, len(self._tried), better))
+            return self._raced(plain, best)
+
+    def _proposed(self) -> list[_Candidate]:
+        """The plan's own clusters, or those of the rules."""
+        if self._is_given:
+            return [] if self._given is None else [_Candidate("given", self._given)]
+        return [_Candidate(name, rule.clusters(self._item, self._devices)) for name, rule in RULES.items()]
+
+    def _program(self, cluster_of_op: np.ndarray | None) -> GraphProgram:
+        placement = dataclasses.replace(self._plain, cluster_of_op=cluster_of_op)
+        return build_program(self._item, rewrite(self._item, placement, self._devices))
+
+    def _opened(
+        self, candidate: _Candidate | None, open_program: OpenProgram, stack: contextlib.ExitStack
+    ) -> _Opened:
+        """A program that has run twice: its first step compiles."""
+        own = contextlib.ExitStack()
+        stack.push(own)
+        program = own.enter_context(
+            open_program(self._program(None if candidate is None else candidate.cluster_of_op))
+        )
+        began_s = self._clock()
+        program.step()
+        first_s = self._clock() - began_s
+        program.step()
+        return _Opened(candidate, program, own.close, first_s)
+
+    def _tried_out(
+        self, candidate: _Candidate, open_program: OpenProgram, stack: contextlib.ExitStack
+    ) -> _Opened | None:
+        """The candidate compiled; None where XLA refuses it, which is noted."""
+        saved = savings(self._plain.problem, candidate.cluster_of_op)
+        try:
+            opened = self._opened(candidate, open_program, stack)
+        except (
+            tf.errors.InvalidArgumentError,
+            tf.errors.UnimplementedError,
+            tf.errors.InternalError,
+        ) as error:
+            self._tried.append(Tried(candidate.title, saved, message=error.message.splitlines()[0]))
+            return None
+        self._compile_s_per_kernel = opened.compile_s / max(saved.kernels + saved.clusters, 1)
+        return opened
+
+    def _is_new(self, candidate: _Candidate) -> bool:
+        key = candidate.cluster_of_op.tobytes()
+        is_new = key not in self._seen and bool((candidate.cluster_of_op != NO_CLUSTER).any())
+        self._seen.add(key)
+        return is_new
+
+    def _has_time(self, candidate: _Candidate) -> bool:
+        kernels = int(self._starts_kernel[candidate.cluster_of_op != NO_CLUSTER].sum())
+        expected_s = kernels * self._compile_s_per_kernel
+        return self._clock() - self._began_s + expected_s < self._budget_s
+
+    @functools.cached_property
+    def _starts_kernel(self) -> np.ndarray:
+        return starts_kernel(self._item)
+
+    def _share(self, plain: _Opened, best: _Opened | None, opened: _Opened) -> float:
+        """Share of the unfused step that a candidate takes, in a few turns of these, the best and it."""
+        racers = [plain, *([] if best is None else [best]), opened]
+        samples = race_steps([one.program.step for one in racers], _FEW_ROUNDS, 1, 1.0, clock=self._clock)
+        return float(np.median(np.array(samples[-1]) / np.array(samples[0])))
+
+    def _traced_ns(self, opened: _Opened) -> dict[str, float]:
+        """Node -> nanoseconds in a step, the median of a few."""
+        found: dict[str, list[float]] = collections.defaultdict(list)
+        for _ in range(_TRACES):
+            for device in opened.program.traced_step().step_stats.dev_stats:
+                for node in device.node_stats:
+                    found[node.node_name].append(node.op_end_rel_nanos - node.op_start_rel_nanos)
+        return {name: float(np.median(times)) for name, times in found.items()}
+
+    def _refined(
+        self, candidate: _Candidate, op_ns: Mapping[str, float], fused_ns: Mapping[str, float]
+    ) -> tuple[_Candidate, float]:
+        """The candidate without the clusters that lose, large ones cut in two, and the share to hope for.
+
+        Hoped for is that one half of a large one takes nothing, and the other what its ops do.
+        """
+        names = self._item.index.names
+        labels: list[object] = [None] * len(names)
+        saved_ns = 0.0
+        for cluster in range(int(candidate.cluster_of_op.max()) + 1):
+            ops = np.flatnonzero(candidate.cluster_of_op == cluster)
+            took_ns, without_ns = (
+                fused_ns.get(f"{PREFIX}_{cluster}", 0.0),
+                sum(op_ns.get(names[op], 0.0) for op in ops),
+            )
+            is_bad = took_ns > without_ns
+            is_cut = is_bad and self._starts_kernel[ops].sum() >= _BISECTED
+            saved_ns += is_bad * (took_ns - without_ns * (0.5 if is_cut else 1.0))
+            if is_cut or not is_bad:
+                for position, op in enumerate(ops.tolist()):
+                    labels[op] = (cluster, is_cut and 2 * position >= len(ops))
+        clusters = convex_clusters(self._item, labels, self._devices)
+        hoped = (sum(fused_ns.values()) - saved_ns) / max(sum(op_ns.values()), 1.0)
+        return _Candidate(candidate.name, clusters, candidate.refinements + 1), hoped
+
+    def _raced(self, plain: _Opened, best: _Opened | None) -> Fusing:
+        """The last word: the best clusters in turn with the plan without."""
+        racers = [plain] if best is None else [plain, best]
+        samples = race_steps(
+            [one.program.step for one in racers], self._rounds, confidence=1.0, clock=self._clock
+        )
+        times_s, spreads_s = race_times_s(samples), race_spreads_s(samples)
+        is_faster = best is not None and clearly_slower(samples[0], samples[-1])
+        placement, name = self._plain, AS_IT_IS
+        if best is not None and best.candidate is not None:
+            name = best.candidate.title
+            if is_faster:
+                placement = dataclasses.replace(placement, cluster_of_op=best.candidate.cluster_of_op)
+        return Fusing(
+            placement=placement,
+            name=name,
+            fused_s=times_s[-1],
+            unfused_s=times_s[0],
+            fused_spread_s=spreads_s[-1],
+            unfused_spread_s=spreads_s[0],
+            compile_s=0.0 if best is None else best.compile_s,
+            is_faster=is_faster,
+            tried=tuple(self._tried),
+        )
