@@ -77,7 +77,7 @@ def _part_by_part(problem: Problem, device_of_unit: np.ndarray, seed: int) -> np
     return ranked(_part_of_op(problem))
 
 
-def _random(problem: Problem, device_of_unit: np.ndarray, seed: int) -> np.ndarray:
+def _shuffled(problem: Problem, device_of_unit: np.ndarray, seed: int) -> np.ndarray:
     """Any order, the control."""
     return np.random.default_rng(seed).permutation(problem.num_ops).astype(np.int32)
 
@@ -92,7 +92,7 @@ RULES: Mapping[str, Rule] = {
     "one_forward_one_backward": _one_forward_one_backward,
     "part_by_part": _part_by_part,
     "placed_level": _placed_level,
-    "random": _random,
+    "shuffled": _shuffled,
 }
 """Rule -> the function that makes its priorities."""
 
@@ -102,7 +102,7 @@ OF_PARTS = ("all_forward", "one_forward_one_backward", "part_by_part")
 
 def rules_for(problem: Problem) -> tuple[str, ...]:
     """The rules that may gain on a problem: without the control, and those of parts only where there are parts."""
-    left_out = {"random"} if problem.splitting is not None else {"random", *OF_PARTS}
+    left_out = {"shuffled"} if problem.splitting is not None else {"shuffled", *OF_PARTS}
     return tuple(rule for rule in RULES if rule not in left_out)
 
 

@@ -106,7 +106,7 @@ ORDER_RULES = (
     "one_forward_one_backward",
     "part_by_part",
     "placed_level",
-    "random",
+    "shuffled",
 )
 ORDERS = (NO_ORDER, AUTO_ORDER, *ORDER_RULES)
 

@@ -46,12 +46,10 @@ def search(
     """Searches for the placement of ``problem`` with the shortest step, or that which takes the least memory.
 
     Anytime: Ctrl-C ends the search early and keeps the best so far; a second one while that is put away changes
-    nothing (``CtrlC``). The budget covers the
-    method's own set-up too (tracing its networks), as it does for a user who waits.
+    nothing (``CtrlC``). The budget covers the method's own set-up too (tracing its networks).
 
-    With a ``checkpoint`` folder, the same call goes on where a killed one was. What a search on the runtime
-    has measured is on disk at once (``JournaledEvaluator``): it loses no placement and measures none twice. A
-    finished search gives its result again, or goes on when the budget has grown.
+    With a ``checkpoint`` folder, the same call goes on where a killed one was. What a search on the runtime has measured
+    is on disk at once (``JournaledEvaluator``). A finished search gives its result again, or goes on with a larger budget.
 
     Args:
       problem: what to place.
@@ -61,14 +59,13 @@ def search(
       seed: with an evaluation budget and the same software, equal seeds give equal results, as far as the
         evaluator gives equal times.
       progress: is shown every round; None shows nothing.
-      evaluator: times the placements; None simulates (``search_simulator``: where threads decide, times are
-        means over several orders of execution, the result's too). It stays the caller's to close.
+      evaluator: times the placements, and stays the caller's to close; None simulates (``search_simulator``: where
+        threads decide, times are means over several orders of execution, the result's too).
       checkpoint: folder of this one search, made if need be; None keeps nothing.
       start: where a method that improves a placement begins: [U], or a placement, also one of another problem of the
         same graph and devices; or several, [K, U] or a list of placements, the most promising first: all are tried,
-        and a search of several chains begins at each. When not given, the best plan that costs nothing to find: a
-        single device, devices filled in topological order, or a list schedule (``Starts``). A method of the table that
-        begins nowhere ignores it with a warning.
+        and a search of several chains begins at each. When not given, the best plan that costs nothing to find
+        (``Starts``). A method of the table that begins nowhere ignores it with a warning.
       config: settings of the method: an instance of its config class, or a dict of some of its fields.
       objective: ``"time"``, or ``"memory"``: the plan whose fullest accelerator (GPU, or any device where there is
         none) takes the smallest share of its memory, among those within the slow-down (``least_memory``). It is
@@ -84,9 +81,8 @@ def search(
     Raises:
       InputError: no positive budget, a seed out of range, an unknown method or setting, an evaluator of another
         problem, a start that is no legal placement, a folder that holds another search or one with other settings,
-        is damaged or in use, or cannot be written to, or an objective that cannot be, or with what it does not take;
-        ``robust`` with an evaluator, of another objective, or on live devices; an ``order`` that there is not, or with
-        what does not take one.
+        is damaged or in use, or cannot be written to; an objective or an ``order`` that cannot be, or with what does
+        not take it; ``robust`` with an evaluator, of another objective, or on live devices.
       NothingFits: no placement tried runs; a simulated search tells before it begins where that can be proven.
       KeyboardInterrupt: Ctrl-C before any placement that runs was found.
       WorkerError: the runtime's workers cannot be started at all.
@@ -96,17 +92,14 @@ def search(
     seed = seed_of(seed)
     spec = method_of(method)
     settings = configured(spec, config)
-    if progress is not None:
-        arguments.has_parts(
-            "progress", progress, ("__enter__", "__exit__", "show"), "give a Progress, or None"
-        )
+    _check_progress(progress)
     if checkpoint is not None:
         checkpoint = arguments.path("checkpoint", checkpoint, "a folder")
     if evaluator is not None:
         _check_evaluator(evaluator, problem)
     sought = Objective(objective, slow_down)
-    given = {"evaluator": evaluator, "checkpoint": checkpoint, "robust": robust}
-    _check_order_takes(order, given | {'objective="memory"': sought.is_memory})
+    beside = {"evaluator": evaluator, "checkpoint": checkpoint, "robust": robust}
+    _check_order_takes(order, beside | {'objective="memory"': sought.is_memory})
     if arguments.truth("robust", robust):
         _check_robust_takes(problem, evaluator, sought)
         return robust_plan(problem, spec, settings, budget, seed, progress or Silent(), checkpoint, start)
@@ -114,6 +107,13 @@ def search(
         _check_memory_takes(evaluator=evaluator, checkpoint=checkpoint, start=start)
         return least_memory(problem, spec, settings, budget, seed, progress or Silent(), sought)
     return shortest(problem, spec, settings, budget, seed, progress, evaluator, checkpoint, start, order)
+
+
+def _check_progress(progress: object) -> None:
+    if progress is not None:
+        arguments.has_parts(
+            "progress", progress, ("__enter__", "__exit__", "show"), "give a Progress, or None"
+        )
 
 
 def _check_order_takes(order: str, given: Mapping[str, object]) -> None:

@@ -11,12 +11,60 @@ from tf_placer.runtime.timing import RuntimeConfig
 
 
 def of_evaluators(scene: Scene) -> dict[str, Row]:
-    simulated, runtime, units = (
-        tf_placer.SimulatedEvaluator(scene.two),
-        scene.runtime,
-        scene.live_problem.num_units,
-    )
+    runtime, units = scene.runtime, scene.live_problem.num_units
     one = np.zeros(units, np.int32)
+    wrong_plans = _not_for_the_runtime(one[np.newaxis], scene.live_problem.num_ops)
+    rows_of_item = (*wrong_plans, one, one[np.newaxis, 1:], 3, "a", [["a"] * units], [[0.5] * units])
+    plans = (*wrong_plans, one[1:], one + 9, one - 1, one + 0.5, one[np.newaxis], 3, "a")
+    race = {"rounds": (0, -1, 1.5, "a", True), "confidence": (0, 1.5, NAN, "a", True)}
+    return (
+        {
+            "RuntimeEvaluator.evaluate": Row(
+                runtime.evaluate,
+                lambda: {"device_of_unit": one[np.newaxis]},
+                {"device_of_unit": rows_of_item},
+                runs=False,
+            ),
+            "RuntimeEvaluator.race": Row(
+                runtime.race,
+                lambda: {"device_of_unit": one[np.newaxis], "rounds": 2, "confidence": 0.9, "beside": ()},
+                {
+                    "device_of_unit": (*rows_of_item, one[np.newaxis] + 9, np.zeros((0, units))),
+                    "beside": (3, "a", [3]),
+                    **race,
+                },
+                runs=False,
+            ),
+            "RuntimeEvaluator.try_programs": Row(
+                runtime.try_programs,
+                lambda: {"function": lambda opened: None, "deadline_s": 1.0},
+                {"function": (3, "a", None), "deadline_s": (0, -1, "a", NAN, INF)},
+                runs=False,
+            ),
+            "RuntimeEvaluator.start": Row(runtime.start, dict, {"beside_unplaced": (1, "yes")}, runs=False),
+            "RuntimeEvaluator.race_unplaced": Row(
+                runtime.race_unplaced,
+                lambda: {"device_of_unit": one, "rounds": 2, "confidence": 0.9},
+                {"device_of_unit": plans, **race},
+                runs=False,
+            ),
+            **{
+                f"RuntimeEvaluator.{runs.__name__}": Row(
+                    runs, lambda: {"device_of_unit": one}, {"device_of_unit": plans}, runs=False
+                )
+                for runs in (runtime.audit, runtime.compare_values, runtime.traced_step)
+            },
+            "RuntimeEvaluator.program": Row(
+                runtime.program, lambda: {"device_of_unit": one}, {"device_of_unit": plans}
+            ),
+        }
+        | _of_the_simulator(scene)
+        | _of_what_they_take_and_give(scene)
+    )
+
+
+def _of_the_simulator(scene: Scene) -> dict[str, Row]:
+    simulated = tf_placer.SimulatedEvaluator(scene.two)
     rows_of_two = (
         tf_placer.Decisions([[0, 1, 1]]),
         [0, 1],
@@ -29,10 +77,6 @@ def of_evaluators(scene: Scene) -> dict[str, Row]:
         "ab",
     )
     illegal = ([[0, 2]], [[-1, 0]])
-    wrong_plans = _not_for_the_runtime(one[np.newaxis], scene.live_problem.num_ops)
-    rows_of_item = (*wrong_plans, one, one[np.newaxis, 1:], 3, "a", [["a"] * units], [[0.5] * units])
-    plans = (*wrong_plans, one[1:], one + 9, one - 1, one + 0.5, one[np.newaxis], 3, "a")
-    race = {"rounds": (0, -1, 1.5, "a", True), "confidence": (0, 1.5, NAN, "a", True)}
     return {
         "SimulatedEvaluator": Row(
             tf_placer.SimulatedEvaluator, lambda: {"problem": scene.two}, {"problem": (3, scene.item)}
@@ -53,45 +97,7 @@ def of_evaluators(scene: Scene) -> dict[str, Row]:
             lambda: {"priority_of_op": [1, 0]},
             {"priority_of_op": (3, "ab", [1], [[1, 0]], [0.5, 0], [2**40, 0])},
         ),
-        "RuntimeEvaluator.evaluate": Row(
-            runtime.evaluate,
-            lambda: {"device_of_unit": one[np.newaxis]},
-            {"device_of_unit": rows_of_item},
-            runs=False,
-        ),
-        "RuntimeEvaluator.race": Row(
-            runtime.race,
-            lambda: {"device_of_unit": one[np.newaxis], "rounds": 2, "confidence": 0.9, "beside": ()},
-            {
-                "device_of_unit": (*rows_of_item, one[np.newaxis] + 9, np.zeros((0, units))),
-                "beside": (3, "a", [3]),
-                **race,
-            },
-            runs=False,
-        ),
-        "RuntimeEvaluator.try_programs": Row(
-            runtime.try_programs,
-            lambda: {"function": lambda opened: None, "deadline_s": 1.0},
-            {"function": (3, "a", None), "deadline_s": (0, -1, "a", NAN, INF)},
-            runs=False,
-        ),
-        "RuntimeEvaluator.start": Row(runtime.start, dict, {"beside_unplaced": (1, "yes")}, runs=False),
-        "RuntimeEvaluator.race_unplaced": Row(
-            runtime.race_unplaced,
-            lambda: {"device_of_unit": one, "rounds": 2, "confidence": 0.9},
-            {"device_of_unit": plans, **race},
-            runs=False,
-        ),
-        **{
-            f"RuntimeEvaluator.{runs.__name__}": Row(
-                runs, lambda: {"device_of_unit": one}, {"device_of_unit": plans}, runs=False
-            )
-            for runs in (runtime.audit, runtime.compare_values, runtime.traced_step)
-        },
-        "RuntimeEvaluator.program": Row(
-            runtime.program, lambda: {"device_of_unit": one}, {"device_of_unit": plans}
-        ),
-    } | _of_what_they_take_and_give(scene)
+    }
 
 
 def _not_for_the_runtime(rows: np.ndarray, num_ops: int) -> tuple[Told, ...]:

@@ -66,13 +66,13 @@ def test_what_waits_for_a_gradient_is_backward():
 
 
 def test_drawn_orders_are_of_the_seed(fork):
-    drawn = [priorities("random", fork, np.zeros(6, int), seed).tolist() for seed in (0, 0, 1)]
+    drawn = [priorities("shuffled", fork, np.zeros(6, int), seed).tolist() for seed in (0, 0, 1)]
     assert drawn[0] == drawn[1] != drawn[2] and sorted(drawn[0]) == list(range(6))
 
 
 def test_names_of_rules_are_those_that_flags_know(fork):
     assert sorted(RULES) == sorted(ORDER_RULES) and (NO_ORDER, AUTO_ORDER, *ORDER_RULES) == ORDERS
-    assert "random" not in rules_for(fork) and "all_forward" in rules_for(fork)
+    assert "shuffled" not in rules_for(fork) and "all_forward" in rules_for(fork)
     assert "all_forward" not in rules_for(dataclasses.replace(fork, splitting=None))
 
 

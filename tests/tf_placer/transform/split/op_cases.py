@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from colocation.op_facts import values
 from colocation.tensorflow_internals import registered_op
+from tf_placer.graph.item import Item
 
 NEEDS_STATISTICS = ("FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3")
 # What the others keep for these is not the same on every device, so a program that hands it out is not split there.
@@ -450,3 +451,54 @@ KEPT_FOR_GRADIENTS = (
     "IdentityN"  # a clean-up takes apart those that are not a function's with a gradient of its own
 )
 _CASES[NEEDS_A_VARIABLE] = lambda r, b: {"resource": None, "indices": _integers(r, 4, b), "dtype": tf.float32}
+
+
+def has_batch(value: Any, batch: int) -> bool:
+    return isinstance(value, np.ndarray) and batch in value.shape[:2]
+
+
+def item_of(op_type: str, batch: int, arguments: dict[str, Any]) -> Item:
+    """A program that calls the op on example inputs, and on constants for its other arguments."""
+    fed: list[np.ndarray] = []
+    lists: dict[str, list[int]] = {}
+    single: dict[str, int] = {}
+    for name, value in arguments.items():
+        for one in value if isinstance(value, list) else [value]:
+            if has_batch(one, batch):
+                if isinstance(value, list):
+                    lists.setdefault(name, []).append(len(fed))
+                else:
+                    single[name] = len(fed)
+                fed.append(one)
+    table = tf.Variable(tf.reshape(tf.range(12.0), [4, 3]))
+
+    @tf.function(autograph=False)
+    def step(*given):
+        call = dict(arguments)
+        call |= {name: given[position] for name, position in single.items()}
+        for name, positions in lists.items():
+            left = iter(positions)
+            call[name] = [given[next(left)] if has_batch(one, batch) else one for one in arguments[name]]
+        if op_type == NEEDS_A_VARIABLE:
+            call["resource"] = table.handle
+        if op_type == NEEDS_BLOCKS:  # blocks are known as such by the op that made them
+            call["input"] = tf.raw_ops.SpaceToBatchND(input=given[0], block_shape=[2], paddings=[[0, 0]])
+        if op_type in NEEDS_STATISTICS:
+            kept = [name for name in call if name.startswith("reserve_space")]
+            zeros = tf.zeros_like(call["scale"])
+            forward = tf.raw_ops.FusedBatchNormV3(
+                x=call["x"], scale=call["scale"], offset=zeros, mean=zeros, variance=zeros
+            )
+            call |= dict(zip(kept, forward[HANDS_OUT:], strict=False))
+        if op_type == KEPT_FOR_GRADIENTS:
+            return tf.custom_gradient(lambda *these: (list(these), lambda *upstream: upstream))(
+                *call["input"]
+            )
+        made = getattr(tf.raw_ops, op_type)(**call)
+        if op_type in KEEPS_STATISTICS:
+            made = made[:HANDS_OUT]
+        return [one for one in tf.nest.flatten(made) if isinstance(one, tf.Tensor)]
+
+    if op_type == NEEDS_BLOCKS:
+        fed = [np.random.default_rng(0).normal(size=(batch, 4, 2)).astype(np.float32)]
+    return Item.from_function(step, *map(tf.constant, fed))
