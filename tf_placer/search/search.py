@@ -48,8 +48,8 @@ def search(
     Anytime: Ctrl-C ends the search early and keeps the best so far; a second one while that is put away changes
     nothing (``CtrlC``). The budget covers the method's own set-up too (tracing its networks).
 
-    With a ``checkpoint`` folder, the same call goes on where a killed one was. What a search on the runtime has measured
-    is on disk at once (``JournaledEvaluator``). A finished search gives its result again, or goes on with a larger budget.
+    With a ``checkpoint`` folder, the same call goes on where a killed one was. What a search on the runtime has
+    measured is on disk at once (``JournaledEvaluator``). A finished search goes on when the budget has grown.
 
     Args:
       problem: what to place.
