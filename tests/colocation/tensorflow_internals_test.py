@@ -222,6 +222,7 @@ def compilation_is_told() -> None:
     assert [internals.is_compiled_function(one) for one in concretes] == [True, False]
     compiled(tf.constant(1.0))
     assert inside == [True] and not internals.is_inside_xla()
+    assert internals.has_xla()
 
 
 def the_process_is_told() -> None:
@@ -492,6 +493,7 @@ CONTRACTS: dict[str, Callable[[], None]] = {
     "get_resource_handle_data": handles_tell_their_variables,
     "graph_of_function_def": a_function_def_becomes_a_graph,
     "has_python_gradient": functions_of_every_kind_are_found,
+    "has_xla": compilation_is_told,
     "host_address_space": the_process_is_told,
     "is_compiled": compilation_is_told,
     "is_compiled_function": compilation_is_told,

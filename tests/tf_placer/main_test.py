@@ -599,8 +599,9 @@ def test_a_plans_order_is_applied_and_written_again(plan: pathlib.Path, tmp_path
     assert status == 0, text
     written = json.loads((tmp_path / "out" / "placement.json").read_text())
     assert written["schema_version"] == 2 and written["priorities"] == priorities
-    status, text = command("explain", f"--plan={tmp_path / 'out' / 'placement.json'}")
-    assert status == 0, text
+    op = next(iter(ops))
+    status, text = command("explain", f"--plan={tmp_path / 'out' / 'placement.json'}", f"--op={op}")
+    assert status == 0 and f"{op} (" in text, text
 
 
 def test_completing_needs_a_plan(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:

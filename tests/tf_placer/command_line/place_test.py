@@ -119,11 +119,11 @@ def test_a_robust_plan_is_told_beside_the_others_under_draws(tmp_path):
 def test_an_order_is_searched_written_and_told(tmp_path):
     console = rich.console.Console(file=io.StringIO(), width=100)
     argv = ["place", "--workload=branches_small", "--cluster=p100x2", "--budget_evaluations=60", "--parts=1"]
-    argv += ["--order=random", "--method=local_search", "--write=method", f"--out={tmp_path / 'out'}"]
+    argv += ["--order=shuffled", "--method=local_search", "--write=method", f"--out={tmp_path / 'out'}"]
     assert run(argv, console) == 0
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     plan = json.loads((tmp_path / "out" / "placement.json").read_text())
-    assert summary["order"] == "random" and len(set(plan["priorities"].values())) == summary["ops"]
+    assert summary["order"] == "shuffled" and len(set(plan["priorities"].values())) == summary["ops"]
     assert "The plan also has an order of execution" in " ".join(console.file.getvalue().split())
 
 
@@ -186,7 +186,7 @@ def test_clusters_are_simulated_on_described_devices_written_and_applied(tmp_pat
             ["--objective=memory"],
             "--fuse and --objective=memory are given; leave one of them out",
         ),
-        (["--by=layer"], "not for --by=layer; leave one out"),
+        (["--by=layer"], "--fuse and --by=layer are given; leave one of them out"),
     ],
 )
 def test_clusters_cannot_be_searched_everywhere(flags, message, capsys, tmp_path):

@@ -38,6 +38,7 @@ KEPT = {
     "stayed_whole": ("1 Unique stays whole",),
     "batch_statistics": "part",
     "why_not_split": "The batch is not split: it has no examples.",
+    "fused": "12 ops are fused in 2 clusters.",
     "progress": [("auto, search 1", [0.5], [0.3])],
     "correction": {"compute": 2.0, "alone": 1.0, "ends": 1.0, "per_byte": 1.0, "join": 1.0},
 }

@@ -12,6 +12,9 @@ CHECKS = (
     "examples_of_any_number",
     "statistics_of_parts",
     "a_saved_model",
+    "a_saved_model_of_any_batch",
+    "statistics_of_parts_of_any_batch",
+    "a_saved_model_of_one_batch_says_why",
     "a_meta_graph_is_refused",
 )
 
