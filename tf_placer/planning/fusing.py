@@ -16,7 +16,7 @@ import tensorflow as tf
 from colocation.tensorflow_internals import has_xla
 from tf_placer.base.arguments import InputError
 from tf_placer.base.quantities import in_unit, milliseconds, ratio
-from tf_placer.evaluation.runtime import UNPLACED_DEVICE, Attempt, OpenProgram, try_programs_as_called
+from tf_placer.evaluation.attempts import UNPLACED_DEVICE, Attempt, OpenProgram, try_programs_as_called
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
 from tf_placer.planning.outcome import FUSED, Outcome, in_words, outcome_of_plan
