@@ -12,7 +12,7 @@ import tensorflow as tf
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.local import local_devices
-from tf_placer.evaluation import runtime
+from tf_placer.evaluation import attempts, runtime
 from tf_placer.evaluation.attempts import time_program
 from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator, UnplacedFailed
@@ -162,7 +162,7 @@ def test_the_best_so_far_is_what_the_next_is_stopped_against(chains, warm_worker
         incumbents_s.append(list(incumbent_s))
         return next(times_s)
 
-    monkeypatch.setattr(runtime, "time_steps", time_steps)
+    monkeypatch.setattr(attempts, "time_steps", time_steps)
     first = evaluator.evaluate(_on_worker_0(problem, batch=4))
     again = evaluator.evaluate(_on_worker_0(problem))
     assert first.status.tolist() == [Status.OK] * 4, first.messages
