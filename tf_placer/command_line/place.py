@@ -57,6 +57,7 @@ from tf_placer.search.shortest import NothingFits, evaluate_given
 from tf_placer.workers.local_workers import WorkerError, import_meanwhile
 
 WRITE = "writing"
+_FUSE_MOST_S = 240.0  # of the search for clusters, also where the budget has no seconds
 _FUSE_ALONE = 50.0  # share where one device leaves nothing else to search
 _AT_ONCE_S, _WRITE_S = 1.0, 1.0  # where it was never done on this machine
 _FEW = 1000  # more plans than a method makes that does not go on
@@ -473,7 +474,8 @@ class _Placing(_Finding):
         return _FUSE_ALONE if len(self.asked.cluster.devices) == 1 else 1.0
 
     def _fuse(self, seconds: float) -> None:
-        """Clusters for the plan that is written, by measurement."""
+        """Clusters for the plan that is written, by measurement: evaluations are no limit to that."""
+        seconds = min(seconds, _FUSE_MOST_S)
         outcome = self._make_outcome()
         placement = outcome.placement
         item = program_of_plan(self.program, placement)

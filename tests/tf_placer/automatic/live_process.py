@@ -121,7 +121,7 @@ def the_first_calls_have_the_last_word() -> bool:
     settings = {**SETTINGS, "pins": {".*": "task:1/device:CPU:0"}}
     one, calls, where = tf.constant(1.0), 2 * (WARMUP_STEPS + TIMED_STEPS), []
     placed = tf_placer.auto_place(tried, **settings)
-    with unittest.mock.patch("tf_placer.automatic.plan.clearly_slower", lambda *_: True):
+    with unittest.mock.patch("tf_placer.planning.road.clearly_slower", lambda *_: True):
         totals = [float(placed(one))]
     where.append(weights.device)
     said_first = placed.report().startswith("tried is on trial, ")
@@ -160,7 +160,7 @@ def a_verdict_that_is_an_error_runs_no_step_again() -> bool:
 
     placed = tf_placer.auto_place(strictly_tried, **SETTINGS, pins={".*": "task:1/device:CPU:0"})
     calls, raised = 2 * (WARMUP_STEPS + TIMED_STEPS) + 2, 0
-    with unittest.mock.patch("tf_placer.automatic.plan.clearly_slower", lambda *_: True):
+    with unittest.mock.patch("tf_placer.planning.road.clearly_slower", lambda *_: True):
         placed(tf.constant(1.0))
     with warnings.catch_warnings():
         warnings.simplefilter("error", tf_placer.RunsAsItIs)
@@ -225,7 +225,7 @@ def inside_another_function_there_is_no_trial() -> bool:
 
     settings = {**SETTINGS, "pins": {".*": "task:1/device:CPU:0"}}
     placed, one = tf_placer.auto_place(inner, **settings), tf.constant(1.0)
-    with unittest.mock.patch("tf_placer.automatic.plan.clearly_slower", lambda *_: True):
+    with unittest.mock.patch("tf_placer.planning.road.clearly_slower", lambda *_: True):
         first = float(placed(one))
     before = weights.device
     outer = tf.function(lambda x: placed(x) + 1.0)

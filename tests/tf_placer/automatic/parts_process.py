@@ -407,7 +407,7 @@ def the_first_calls_decide() -> bool:
     calls = 2 * (WARMUP_STEPS + TIMED_STEPS) + 2
     pins = {"matmul.*": "task:1/device:CPU:0"}  # a plan that was not kept yet
     placed = auto_place(other.__call__, parts=2, keep_unplaced=True, pins=pins)
-    with unittest.mock.patch("tf_placer.automatic.plan.clearly_slower", lambda *_: True):
+    with unittest.mock.patch("tf_placer.planning.road.clearly_slower", lambda *_: True):
         found = [are_close(one(*examples(8)), placed(*examples(8)))]
     on_trial = placed.report().startswith("__call__ is on trial, ")
     for seed in range(calls):
