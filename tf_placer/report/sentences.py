@@ -61,14 +61,14 @@ def schedule_sentences(outcome: Outcome) -> list[str]:
     if "order" in worth:
         found.append(
             "The plan also has an order of execution, written as control edges: without them its step would "
-            f"{_takes(worth['order'].without_s)}, with them {_takes(worth['order'].with_s)} in the simulator."
+            f"{_takes(worth['order'].without_s)}, with them {milliseconds(worth['order'].with_s)} in the simulator."
         )
     if outcome.fused:
         found.append(outcome.fused)
     elif "fused" in worth:
         found.append(
             f"{savings_of(outcome.placement).sentence()}: without them the step would "
-            f"{_takes(worth['fused'].without_s)}, with them {_takes(worth['fused'].with_s)} in the simulator."
+            f"{_takes(worth['fused'].without_s)}, with them {milliseconds(worth['fused'].with_s)} in the simulator."
         )
     return found
 

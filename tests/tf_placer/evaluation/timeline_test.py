@@ -62,9 +62,7 @@ def test_a_step_with_clusters_is_the_one_that_the_evaluator_simulates():
         rng = np.random.default_rng(seed)
         problem = random_problem(rng)
         row = rng.integers(0, problem.num_devices, problem.num_units, np.int32)
-        plan = Placement(
-            problem, row, rng.permutation(problem.num_ops), random_clusters(rng, problem, row)
-        )
+        plan = Placement(problem, row, rng.permutation(problem.num_ops), random_clusters(rng, problem, row))
         timeline = simulated_timeline(problem, plan.decisions)
         measured = SimulatedEvaluator(problem).evaluate(plan.decisions)
         assert timeline.runtime_ns / 1e9 == measured.runtime_s[0]
