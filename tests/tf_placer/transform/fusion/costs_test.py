@@ -92,7 +92,7 @@ def test_a_cluster_has_the_name_of_its_call_and_says_how_many_ops_it_is(problem)
 def test_a_cluster_on_two_devices_is_refused(problem):
     two = problem_of([100, 50], [[0, 1]])
     with pytest.raises(
-        InputError, match="cluster 4 has 'unit_0' on .*GPU:0 and 'unit_1' on .*; give all of a cluster"
+        InputError, match=r"cluster 4 has 'unit_0' on .*GPU:0 and 'unit_1' on .*; give all of a cluster"
     ):
         SimulatedEvaluator(two).evaluate(Decisions([[0, 1]], None, [[4, 4]]))
 
