@@ -99,9 +99,9 @@ a fresh process, {_ROUNDS.value} turns each, which is the result; in brackets th
 |---|---|---|---|---|---|---|---|---|---|
 {chr(10).join(rows)}
 
-XLA compiles in the first step of every process. TensorFlow keeps compilations between processes only by flags that
-have to be in the environment before it is imported (`TF_XLA_FLAGS=--tf_xla_persistent_cache_directory=DIR`), so
-tf_placer does not.
+XLA compiles in the first step of every process. TensorFlow keeps compilations between processes, on CPUs too, if
+`TF_XLA_FLAGS=--tf_xla_persistent_cache_directory=DIR` is in the environment before XLA is first used; tf_placer does
+not set it.
 
 ## What was timed
 

@@ -18,7 +18,7 @@ from tf_placer.evaluation.measurement import Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import units_of
-from tf_placer.problem.decisions import Decisions
+from tf_placer.problem.decisions import NO_CLUSTER, Decisions
 from tf_placer.problem.layers import layer_of_unit, layers_of
 from tf_placer.problem.pins import why_not_allowed
 from tf_placer.problem.placement import Placement, PlanFile
@@ -118,6 +118,9 @@ def explain(
         console.print(line, soft_wrap=True, markup=False)
     if moves:
         moved = f"{answer.name} and its unit" if answer.what == "unit" else f"all of {answer.name}"
+        moved += (
+            " and what is fused with it" if len(_moving(placement, answer.units)) > len(answer.units) else ""
+        )
         console.print(_moves_table(moves, f"{moved} elsewhere", answer.what))
     crossing = {"sends": sends, "receives": receives}
     return {**answer.about, **crossing, "moves": [dataclasses.asdict(move) for move in moves]}
@@ -144,6 +147,8 @@ def _of_op(item: Item, placement: Placement, name: str) -> _Answer:
         lines.append(f"It is one of {len(members)} ops that must be together:")
         lines += [f"  {merge.reason} ({merge.rule})" for merge in merges[:_LISTED]]
         lines += [f"  and {len(merges) - _LISTED} more ties"] if len(merges) > _LISTED else []
+    scheduled, about_schedule = _schedule_of(placement, op)
+    lines += scheduled
     readers = problem.unit_of_op[problem.consumer_op] == unit
     reads = set(np.unique(problem.op_graph.producer[readers]).tolist())
     found = crossings(problem, placement.device_of_unit)
@@ -158,6 +163,7 @@ def _of_op(item: Item, placement: Placement, name: str) -> _Answer:
             "compute_s": compute_s,
             "unit": [problem.op_names[member] for member in members],
             "ties": [{"reason": merge.reason, "rule": merge.rule} for merge in merges],
+            **about_schedule,
         },
         lines=lines,
         units=np.array([unit]),
@@ -165,6 +171,26 @@ def _of_op(item: Item, placement: Placement, name: str) -> _Answer:
         receives=[one for one in found if one.op in reads and one.target == placement.device_of_unit[unit]],
         why_not=lambda d: why_not_allowed(item, problem, op, d),
     )
+
+
+def _schedule_of(placement: Placement, op: int) -> tuple[list[str], dict[str, Any]]:
+    """What a plan decides about an op beyond its device: in sentences, and as JSON."""
+    lines, about = list[str](), dict[str, Any]()
+    names, priority, clusters = placement.problem.op_names, placement.priority_of_op, placement.cluster_of_op
+    if priority is not None:
+        there = priority[placement.device_of_op == placement.device_of_op[op]]
+        before = int((there < priority[op]).sum())
+        lines.append(
+            f"Its priority is {priority[op]}: {before} of the {len(there)} ops there come before it."
+        )
+        about["priority"] = int(priority[op])
+    if clusters is not None and clusters[op] != NO_CLUSTER:
+        fused = [names[one] for one in np.flatnonzero(clusters == clusters[op]).tolist() if one != op]
+        lines.append(
+            f"It is fused with {len(fused)} others in cluster {clusters[op]}, and moves with them: {_some(fused)}."
+        )
+        about |= {"cluster": int(clusters[op]), "fused_with": fused}
+    return lines, about
 
 
 def _of_layer(placement: Placement, name: str) -> _Answer:
@@ -194,6 +220,12 @@ def _of_layer(placement: Placement, name: str) -> _Answer:
     ]
     lines += [f"Layers inside it: {_some(inside)}."] if inside else []
     lines += [f"{len(apart)} units are not where most are: {_some(apart)}."] if apart else []
+    clusters = placement.cluster_of_op
+    fused = np.zeros(0, int) if clusters is None else clusters[member & (clusters != NO_CLUSTER)]
+    if len(fused):
+        lines.append(
+            f"{len(fused)} of its ops are fused, in {len(np.unique(fused))} clusters that move whole."
+        )
     graph = problem.op_graph
     read = member[graph.consumer] & ~member[graph.producer]
     wanted = set(zip(graph.producer[read].tolist(), device[graph.consumer[read]].tolist(), strict=True))
@@ -209,6 +241,7 @@ def _of_layer(placement: Placement, name: str) -> _Answer:
             "devices": devices,
             "inside": inside,
             "apart": apart,
+            "clusters": np.unique(fused).tolist(),
         },
         lines=lines,
         units=units,
@@ -246,8 +279,21 @@ def _crossing_lines(what: str, found: Sequence[dict[str, Any]]) -> list[str]:
     ]
 
 
+def _moving(placement: Placement, units: np.ndarray) -> np.ndarray:
+    """These units and all that have to move with them, because a cluster is on one device."""
+    clusters, unit_of_op = placement.cluster_of_op, placement.problem.unit_of_op
+    if clusters is None:
+        return units
+    count = 0
+    while len(units) > count:
+        count = len(units)
+        inside = np.isin(unit_of_op, units) & (clusters != NO_CLUSTER)
+        units = np.union1d(units, unit_of_op[np.isin(clusters, clusters[inside])])
+    return units
+
+
 def _moves(placement: Placement, units: np.ndarray, why_not: Callable[[int], str]) -> tuple[Move, ...]:
-    """The step with units on every device, each unit as far as it may be there.
+    """The step with units on every device, each unit as far as it may be there, and with them what is fused with them.
 
     Args:
       placement: the plan.
@@ -256,7 +302,12 @@ def _moves(placement: Placement, units: np.ndarray, why_not: Callable[[int], str
     """
     problem = placement.problem
     now = placement.device_of_unit
-    legal = np.flatnonzero(problem.allowed[units].any(axis=0)).tolist()
+    own, units = units, _moving(placement, units)
+    may = problem.allowed[units]
+    if placement.cluster_of_op is not None:  # a cluster moves whole
+        fused = problem.unit_of_op[placement.cluster_of_op != NO_CLUSTER]
+        may = may & may[np.isin(units, fused)].all(axis=0)
+    legal = np.flatnonzero(may.any(axis=0)).tolist()
     rows = np.repeat(now[np.newaxis], len(legal) + 1, axis=0)  # the plan itself is the last
     for row, d in enumerate(legal):
         rows[row, units] = np.where(problem.allowed[units, d], d, now[units])
@@ -267,7 +318,8 @@ def _moves(placement: Placement, units: np.ndarray, why_not: Callable[[int], str
     found = []
     for d, device in enumerate(problem.cluster.devices):
         if d not in legal:
-            found.append(Move(device.name, False, None, None, None, Status.ILLEGAL.name, why_not(d)))
+            why = "what is fused with it cannot be" if problem.allowed[own, d].any() else why_not(d)
+            found.append(Move(device.name, False, None, None, None, Status.ILLEGAL.name, why))
             continue
         row = legal.index(d)
         work_ns = problem.compute_ns[ops, rows[row][problem.unit_of_op[ops]]].sum()

@@ -317,13 +317,17 @@ class RuntimeEvaluator:
           InputError: it is not legal.
           AuditError: the placement does not run.
         """
-        program = self.program(device_of_unit)
-        pairs = written_order(self._item.graph_def, program.graph_def)
+        program, placement = self.program(device_of_unit), self._placement(device_of_unit)
+        alone = dataclasses.replace(placement, priority_of_op=None)
+        # Clusters are calls in both graphs, so an edge to or from one is seen, too.
+        is_ordered = placement.priority_of_op is not None
+        pairs = written_order(rewrite(self._item, alone), program.graph_def) if is_ordered else []
+        names = {node.name for node in program.graph_def.node}
 
         def run(target: str) -> Audit:
             with open_program(target, program, self._config.deadline_s) as loaded:
                 trace = loaded.traced_step()
-            order = executed_order(pairs, trace, self._item.index.id_of_name) if pairs else None
+            order = executed_order(pairs, trace, names) if pairs else None
             return dataclasses.replace(audit(program, list(trace.partition_graphs)), order=order)
 
         attempt = try_on(self._workers, self._config.deadline_s, run)

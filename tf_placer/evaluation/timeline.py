@@ -13,7 +13,9 @@ from tf_placer.base.arguments import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.ops.simulator import simulate_step
 from tf_placer.problem.decisions import Decisions, decisions_of
+from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
+from tf_placer.transform.fusion.costs import as_simulated
 
 # Spans of each op and each transfer.
 
@@ -361,6 +363,9 @@ def simulated_timeline(problem: Problem, decisions: np.ndarray | Decisions) -> S
       problem: what is placed.
       decisions: [1, U] devices, or all that one plan decides; legal, whether it fits in memory or not.
 
+    Returns:
+      The timeline; of a plan with clusters its problem has each of them as one op (``fused_plan``).
+
     Raises:
       InputError: no problem, wrong shape, more than one plan, or a plan that is not legal.
     """
@@ -368,10 +373,9 @@ def simulated_timeline(problem: Problem, decisions: np.ndarray | Decisions) -> S
     plan = decisions_of(decisions, problem)
     if len(plan) != 1:
         raise InputError(f"decisions are of {len(plan)} plans; give one, for example decisions.row(0)")
-    device_of_unit = np.asarray(plan.device_of_unit)
-    problem.check_legal(device_of_unit[0])
-    step = simulate_step(SimulatedEvaluator(problem).inputs, device_of_unit, plan.priority_of_op)
-    device_of_op = device_of_unit[0][problem.unit_of_op]
+    placement, _ = as_simulated(Placement.from_decisions(problem, plan))
+    problem, plan, device_of_op = placement.problem, placement.decisions, placement.device_of_op
+    step = simulate_step(SimulatedEvaluator(problem).inputs, plan.device_of_unit, plan.priority_of_op)
     leg_start_ns, leg_end_ns = step.leg_start_ns.numpy()[0], step.leg_end_ns.numpy()[0]  # [3, T, D]
     tensor, target = np.nonzero(leg_start_ns[1] >= 0)
     order = np.argsort(leg_start_ns[1, tensor, target], kind="stable")

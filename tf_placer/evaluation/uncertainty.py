@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tf_placer.base import arguments
+from tf_placer.base.arguments import InputError
 from tf_placer.base.eager import eagerly
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.costs.op_work import Kind, WorkClass
@@ -284,8 +285,13 @@ def survival(plan: Placement, others: Mapping[str, Placement], seed: int = 0) ->
       plan: one, on its problem as estimated.
       others: name -> one each, of the same program or of its batch in other parts, on the same devices.
       seed: of the draws.
+
+    Raises:
+      InputError: one of them has clusters.
     """
     placements = [plan, *others.values()]
+    if any(one.cluster_of_op is not None for one in placements):
+        raise InputError("times of ops are drawn, and a plan has clusters; leave them out")
     problems = {id(one.problem): one.problem for one in placements}
     count = min(draws_of(problem) for problem in problems.values())
     step_ns = np.zeros((count, len(placements)), np.int64)

@@ -254,7 +254,7 @@ def whole_layers(
     Args:
       problem: what is placed.
       layers: of it.
-      plan: one plan, of any units.
+      plan: one plan, of any units; what it decides beyond devices counts for its step time alone.
       seed: fixes everything random.
       most_ops: how long the local search is, in ops that it simulates.
 
@@ -275,7 +275,7 @@ def whole_layers(
     if not np.isfinite(burst.runtime_s[best]):
         return None
     device_of_unit = groups.expand(burst.device_of_unit[best : best + 1])[0]
-    both = np.stack([device_of_unit, plan.device_of_unit[0]])
+    both = Decisions.joined([Decisions(device_of_unit[np.newaxis]), plan])
     measured = SimulatedEvaluator(problem).evaluate(both)
     assert measured.peak_bytes is not None  # simulated
     return WholeLayers(

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from colocation.tensorflow_internals import has_xla
 from tf_placer.base.arguments import InputError
-from tf_placer.base.quantities import in_unit, milliseconds, ratio
+from tf_placer.base.quantities import milliseconds, ratio
 from tf_placer.evaluation.attempts import UNPLACED_DEVICE, Attempt, OpenProgram, try_programs_as_called
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
@@ -26,10 +26,9 @@ from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.rewrite import rewrite
 from tf_placer.runtime.graph_program import GraphProgram, LoadedProgram, build_program
 from tf_placer.runtime.timing import clearly_slower, race_spreads_s, race_steps, race_times_s
-from tf_placer.transform.fusion.clusters import convex_clusters, starts_kernel
+from tf_placer.transform.fusion.clusters import PREFIX, convex_clusters, starts_kernel
 from tf_placer.transform.fusion.costs import Savings, savings
 from tf_placer.transform.fusion.rules import RULES
-from tf_placer.transform.fusion.writer import PREFIX
 
 FUSE = "fusing"
 AS_IT_IS = "unfused"
@@ -97,9 +96,7 @@ class Fusing:
         assert self.placement.cluster_of_op is not None  # it is faster
         saved = savings(self.placement.problem, self.placement.cluster_of_op)
         return (
-            f"{saved.ops} ops are fused in {saved.clusters} clusters ({self.name}): {milliseconds(self.fused_s)}, "
-            f"{took}. "
-            f"{saved.kernels} kernels less, {in_unit(saved.num_bytes, 'MB')} a step stay inside. XLA compiles them in "
+            f"{saved.sentence(self.name)}: {milliseconds(self.fused_s)}, {took}. XLA compiles them in "
             f"{self.compile_s:.1f} s at the first step of every process; it may add in another order, so the last bits "
             "differ."
         )
@@ -250,9 +247,8 @@ def with_simulated_clusters(outcome: Outcome, item: Item) -> Outcome:
         )
     saved = savings(outcome.problem, found[best][1])
     sentence = (
-        f"{saved.ops} ops are fused in {saved.clusters} clusters ({found[best][0]}): "
-        f"{ratio(times_s[best] / written.simulated_s)} of the step without, in the simulator, which knows of launches "
-        "and memory alone and not of what XLA makes of an op."
+        f"{saved.sentence(found[best][0])}: {ratio(times_s[best] / written.simulated_s)} of the step without, "
+        "in the simulator, which knows of launches and memory alone and not of what XLA makes of an op."
     )
     fused = dataclasses.replace(
         written, name=FUSED, placement=plans[best], simulated_s=float(times_s[best]), traced=None

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from tf_placer.base.arguments import InputError
 from tf_placer.base.method_spec import Role
+from tf_placer.base.quantities import known
 from tf_placer.calibration.refit import Correction
 from tf_placer.evaluation.measurement import Measurement, Status
 from tf_placer.evaluation.simulated import SimulatedEvaluator
@@ -21,6 +22,7 @@ from tf_placer.evaluation.uncertainty import Survival, survival
 from tf_placer.graph.item import Item
 from tf_placer.planners.local_search import MOMENT, WholeLayers, whole_layers
 from tf_placer.problem.bounds import LowerBounds, lower_bounds
+from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.layers import Layers, layers_of, with_units_whole
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
@@ -213,6 +215,19 @@ class Form:
         return max(self.lower.best_s, self.proven_s)
 
 
+@dataclasses.dataclass(frozen=True)
+class ScheduleWorth:
+    """Worth of a plan's order, or of its clusters, in the simulator.
+
+    Attributes:
+      with_s: seconds of a step of the plan; None where it does not fit in memory.
+      without_s: of the plan without its order, or without its clusters; None likewise.
+    """
+
+    with_s: float | None
+    without_s: float | None
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Outcome:
     """The plan that is written, or used, beside the others that were found.
@@ -297,6 +312,21 @@ class Outcome:
         if self.layers is None or self.whole is None:
             return found
         return Placement(found.problem, self.whole.device_of_unit)
+
+    @functools.cached_property
+    def schedule(self) -> Mapping[str, ScheduleWorth]:
+        """``"order"`` and ``"fused"``, as far as the plan that is written has them -> what each is worth."""
+        plan = self.placement
+        without = {}
+        if plan.priority_of_op is not None:
+            without["order"] = dataclasses.replace(plan, priority_of_op=None)
+        if plan.cluster_of_op is not None:
+            without["fused"] = dataclasses.replace(plan, cluster_of_op=None)
+        if not without:
+            return {}
+        plans = Decisions.joined([one.decisions for one in (plan, *without.values())])
+        with_s, *without_s = map(known, SimulatedEvaluator(plan.problem).evaluate(plans).runtime_s)
+        return {what: ScheduleWorth(with_s, one_s) for what, one_s in zip(without, without_s, strict=True)}
 
     @property
     def num_layers(self) -> int:
@@ -411,9 +441,11 @@ class Outcome:
         """True if it is proven that no placement that fits is faster in the simulator."""
         by_simulator = candidate.search is not None and candidate.search.evaluator == SIMULATED
         form = self.form_of(candidate)
+        is_fused = candidate.placement is not None and candidate.placement.cluster_of_op is not None
         return (
             by_simulator
             and form is not None
+            and not is_fused  # bounds are of ops
             and takes_no_more(candidate.simulated_s or 0.0, form.lower_bound_s)
         )
 
@@ -574,8 +606,6 @@ def beside_layers(outcome: Outcome, seed: int) -> Outcome:
     """
     written, search = outcome.written, outcome.search
     if written.name == GIVEN or written.is_single or search.least_memory is not None or search.interrupted:
-        return outcome
-    if outcome.placement.cluster_of_op is not None:  # whole layers are other plans, without these clusters
         return outcome
     with contextlib.suppress(KeyboardInterrupt):  # the plan is there, and counts more
         problem = outcome.problem

@@ -24,6 +24,7 @@ from tf_placer.graph.splitting import SHARED
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.audit import node_times_ns, owner
+from tf_placer.transform.fusion.costs import is_cluster
 
 # One process of a Chrome trace: rows of spans, counters and arrows, as events of the format.
 
@@ -266,11 +267,16 @@ def measured_process(problem: Problem, trace: tf.compat.v1.RunMetadata, pid: int
     The step begins with the first node of the trace, by the clocks of the workers.
 
     Args:
-      problem: what was placed.
+      problem: what was placed, each cluster as one op.
       trace: metadata of a step that was run with FULL_TRACE.
       pid: number of the process.
     """
-    number_of = {name: number for number, name in enumerate(problem.op_names)}
+    number_of = {
+        name.rpartition("/")[2]
+        if is_cluster(op_type)
+        else name: number  # a call has its cluster's name without scope
+        for number, (name, op_type) in enumerate(zip(problem.op_names, problem.op_types, strict=True))
+    }
     order = {device.name: position for position, device in enumerate(problem.cluster.devices)}
     ran: defaultdict[str, list[Span]] = defaultdict(list)
     received: defaultdict[str, list[Span]] = defaultdict(list)
@@ -337,7 +343,7 @@ def chrome_trace(placement: Placement, measured: tf.compat.v1.RunMetadata | None
     timeline = simulated_timeline(placement.problem, placement.decisions)
     events = simulated_process(timeline, SIMULATED_PID)
     if measured is not None:
-        events += measured_process(placement.problem, measured, MEASURED_PID)
+        events += measured_process(timeline.problem, measured, MEASURED_PID)
     lines = ",\n".join(json.dumps(event, allow_nan=False, separators=(",", ":")) for event in events)
     return f'{{"displayTimeUnit":"ms","traceEvents":[\n{lines}\n]}}\n'
 

@@ -33,6 +33,7 @@ from tf_placer.search import methods
 from tf_placer.search.known import NO_ORDER
 from tf_placer.search.recorder import SearchResult
 from tf_placer.transform import WHOLE
+from tf_placer.transform.fusion.costs import savings_of
 
 # Files of a run, in the order in which they appear.
 SAVED_MODEL, META_GRAPH, PAGE = "saved_model", "placed_meta_graph.pb", "report.html"
@@ -169,6 +170,8 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         STRATEGY: _row(outcome, STRATEGY),
         "why_not_split": outcome.why_not_split,
         "fused": outcome.fused,
+        "schedule": {what: dataclasses.asdict(worth) for what, worth in outcome.schedule.items()},
+        "savings": dataclasses.asdict(savings_of(outcome.placement)),
         "forms": [_form(form) for form in outcome.forms],
         "guessed_op_types": problem.guessed_op_types,
         "estimated_sizes": problem.estimated_sizes,

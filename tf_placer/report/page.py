@@ -16,6 +16,7 @@ import numpy as np
 from tf_placer.base.quantities import milliseconds
 from tf_placer.planning.outcome import (
     DATA_PARALLEL,
+    FUSED,
     NOT_RUN,
     SPLIT,
     STRATEGY,
@@ -26,9 +27,11 @@ from tf_placer.planning.outcome import (
 )
 from tf_placer.problem.bounds import MEANING
 from tf_placer.report.sentences import (
+    bounds_sentences,
     capital,
     parts_of_plan,
     remarks,
+    schedule_sentences,
     use_of_plan,
     verdict,
 )
@@ -171,7 +174,12 @@ def section_of_plan(name: str, number: int, outcome: Outcome, is_used: bool | No
         f"{name}, signature {number}: {outcome.problem.num_ops:,} ops",
         name,
         f"{capital(use_of_plan(outcome, is_used))}.",
-        (f"{capital(beside + outcome.why)}.", *parts_of_plan(outcome)),
+        (
+            f"{capital(beside + outcome.why)}.",
+            *parts_of_plan(outcome),
+            *schedule_sentences(outcome),
+            *bounds_sentences(outcome),
+        ),
         (
             HowTo(applied),
             HowTo("Keep the plan:", _SAVE),
@@ -283,6 +291,8 @@ def _about(row: Timed) -> str:
         return "Every device computes its part of the batch; gradients are added up where the variables are."
     if row.name == STRATEGY:
         return "Data parallel with batch statistics of each part: the least that such a strategy takes."
+    if row.name == FUSED:
+        return "The plan with clusters of its ops that XLA compiles, each into one kernel."
     if row.name not in methods.names():  # no method's plan
         return ""
     by = row.found_by

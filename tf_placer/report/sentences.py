@@ -12,7 +12,6 @@ import numpy as np
 
 from tf_placer.base.quantities import excess, gain, milliseconds, percentage, ratio, size
 from tf_placer.cluster.device import short_device_name
-from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.splitting import COPY, SHARED
 from tf_placer.planning.in_parts import replicas_of
 from tf_placer.planning.outcome import (
@@ -26,13 +25,13 @@ from tf_placer.planning.outcome import (
     Outcome,
     Timed,
 )
-from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.layers import layers_of
 from tf_placer.problem.placement import Placement
 from tf_placer.report.gpu_fidelity import fidelity_sentences
 from tf_placer.runtime.timing import clearly_differ
 from tf_placer.search.recorder import SearchResult
 from tf_placer.transform import PART
+from tf_placer.transform.fusion.costs import savings_of
 from tf_placer.transform.split.plans import part_of_op
 
 _SAME = 0.005  # a share of the step time that nobody would change a program for
@@ -44,27 +43,45 @@ def verdict(outcome: Outcome) -> str:
         [
             _gained(outcome),
             *plan_in_parts_sentences(outcome.placement),
-            *order_sentences(outcome.placement),
+            *schedule_sentences(outcome),
             *fit_sentences(outcome),
             *_layer_sentences(outcome),
             *survival_sentences(outcome),
             *split_batch_sentences(outcome),
-            *([outcome.fused] if outcome.fused else []),
         ]
     )
 
 
-def order_sentences(placement: Placement) -> list[str]:
-    """A sentence on what a plan's order of execution is worth in the simulator; none where it decides no order."""
-    if placement.priority_of_op is None:
+def schedule_sentences(outcome: Outcome) -> list[str]:
+    """A sentence on the order of execution of the plan that is written, and one on what is fused, or on why nothing is.
+
+    There is none about what was neither decided nor asked for.
+    """
+    found, worth = [], outcome.schedule
+    if "order" in worth:
+        found.append(
+            "The plan also has an order of execution, written as control edges: without them its step would "
+            f"{_takes(worth['order'].without_s)}, with them {milliseconds(worth['order'].with_s)} in the simulator."
+        )
+    if outcome.fused:
+        found.append(outcome.fused)
+    elif "fused" in worth:
+        found.append(
+            f"{savings_of(outcome.placement).sentence()}: without them the step would "
+            f"{_takes(worth['fused'].without_s)}, with them {milliseconds(worth['fused'].with_s)} in the simulator."
+        )
+    return found
+
+
+def _takes(step_s: float | None) -> str:
+    return "not fit in memory" if step_s is None else f"take {milliseconds(step_s)}"
+
+
+def bounds_sentences(outcome: Outcome) -> list[str]:
+    """A sentence on the lower bounds where they are not of the plan that is written."""
+    if outcome.placement.cluster_of_op is None:
         return []
-    alone = Decisions(placement.device_of_unit[np.newaxis])
-    times = SimulatedEvaluator(placement.problem).times(Decisions.joined([placement.decisions, alone]))
-    with_s, without_s = times.runtime_s.numpy().tolist()
-    return [
-        "The plan also has an order of execution, written as control edges: without them its step would take "
-        f"{milliseconds(without_s)}, with them {milliseconds(with_s)} in the simulator."
-    ]
+    return ["Lower bounds are those of plans that fuse nothing; a plan with clusters may take less."]
 
 
 def remarks(outcome: Outcome) -> list[str]:
@@ -80,7 +97,7 @@ def remarks(outcome: Outcome) -> list[str]:
         rules = "; ".join(f"{count} {rule}" for rule, count in problem.estimated_sizes.items())
         count = sum(problem.estimated_sizes.values())
         found.append(f"The sizes of {count} tensors depend on data and are estimates: {rules}.")
-    return [*found, *about_parts(outcome), *fidelity_sentences(problem.cluster)]
+    return [*found, *bounds_sentences(outcome), *about_parts(outcome), *fidelity_sentences(problem.cluster)]
 
 
 def about_parts(outcome: Outcome) -> list[str]:
@@ -253,6 +270,23 @@ def _fullest(search: SearchResult) -> tuple[str, int, int]:
 
 def _layer_sentences(outcome: Outcome) -> list[str]:
     """Sentences on how much slower a plan of whole layers is; none if that is not known and was not asked for."""
+    found, plan = _whole_layers(outcome), outcome.written.placement
+    if outcome.whole is None or plan is None:
+        return found
+    had = [
+        what
+        for what, value in (("order", plan.priority_of_op), ("clusters", plan.cluster_of_op))
+        if value is not None
+    ]
+    if had:
+        found.append(
+            f"Whole layers are another plan, without the {' and the '.join(had)} of that of single ops."
+        )
+    return found
+
+
+def _whole_layers(outcome: Outcome) -> list[str]:
+    """As ``_layer_sentences``, of the step times alone."""
     whole, is_simulated = outcome.whole, outcome.written.measured_s is None
     if outcome.layers is None:
         if whole is None:

@@ -14,7 +14,14 @@ from tf_placer.problem.layer_rows import MOST_ROWS, LayerRow, layer_rows
 from tf_placer.problem.layers import Layers, layers_of
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.unit_graph import crossings
-from tf_placer.report.sentences import parts_of_plan, remarks, use_of_plan, verdict
+from tf_placer.report.sentences import (
+    bounds_sentences,
+    parts_of_plan,
+    remarks,
+    schedule_sentences,
+    use_of_plan,
+    verdict,
+)
 
 LAYER_COLUMNS = ("layer", "on", "ops", "work", "variables", "outputs")
 _LARGEST = 5
@@ -134,7 +141,7 @@ def plan_report(name: str, outcome: Outcome, is_used: bool | None) -> str:
         _times("predicted", written.simulated_s, single.simulated_s)
         + f"; no placement can take less than {milliseconds(outcome.lower_bound_s)} there",
     ]
-    lines += [*parts_of_plan(outcome), *([outcome.fused] if outcome.fused else [])]
+    lines += [*parts_of_plan(outcome), *schedule_sentences(outcome), *bounds_sentences(outcome)]
     for d, device in enumerate(devices):
         ops = placement.device_of_op == d
         resident_bytes = int(problem.resident_bytes[row == d].sum())

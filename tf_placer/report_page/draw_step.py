@@ -13,18 +13,20 @@ from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.layers import layers_of
 from tf_placer.problem.problem import Problem
 from tf_placer.report_page.page import ChoreTable, DeviceView, MemoryView, OpTable, StepView, TransferTable
+from tf_placer.transform.fusion.costs import is_cluster
 from tf_placer.transform.split.plans import part_of_op
 
 _SLICES = 400  # of the step, in each of which the page has the most memory in use
 
 
 def draw_step(problem: Problem, decisions: Decisions) -> StepView:
-    """Events in the simulator of one step of one plan, which need not fit in memory.
+    """Events in the simulator of one step of one plan, which need not fit in memory; a cluster is one op.
 
     Raises:
       InputError: the plan is not one of the problem.
     """
     timeline = simulated_timeline(problem, decisions)
+    problem = timeline.problem
     devices = problem.cluster.devices
     labels = problem.cluster.labels
     layers = layers_of(problem)
@@ -55,6 +57,7 @@ def draw_step(problem: Problem, decisions: Decisions) -> StepView:
             output_bytes=_output_bytes(problem),
             resident_bytes=_resident_bytes(problem),
             critical=_on_path(timeline, "op"),
+            fused=np.flatnonzero([is_cluster(name) for name in problem.op_types]),
         ),
         transfers=TransferTable(
             op=timeline.transfer_producer,

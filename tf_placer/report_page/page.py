@@ -39,6 +39,7 @@ class OpTable:
       output_bytes: [N] of all that the op puts out.
       resident_bytes: [N] of variables; of a unit it is counted at one op.
       critical: positions of ops on the critical path.
+      fused: positions of clusters; the type of one says how many ops it is.
     """
 
     scope: np.ndarray
@@ -52,6 +53,7 @@ class OpTable:
     output_bytes: np.ndarray
     resident_bytes: np.ndarray
     critical: np.ndarray
+    fused: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

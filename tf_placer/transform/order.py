@@ -29,7 +29,7 @@ from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.simulator_inputs import simulator_inputs
 from tf_placer.transform.fusion.clusters import contracted
-from tf_placer.transform.fusion.costs import fused_plan
+from tf_placer.transform.fusion.costs import as_simulated
 
 WITHIN = 0.01
 """Share by which step and peaks with the edges may exceed those with the priorities."""
@@ -69,7 +69,7 @@ def order_edges(placement: Placement, item: Item | None = None) -> np.ndarray:
     """
     if placement.priority_of_op is None:
         return _NONE
-    plan, op_of_node = _contracted(placement)
+    plan, op_of_node = as_simulated(placement)
     inputs = simulator_inputs(plan.problem)
     step = _Step.of(plan, inputs)
     pairs = step.by_importance(_ordered_pairs(step, placement, op_of_node, item))
@@ -99,16 +99,9 @@ def ordered_pairs(placement: Placement, item: Item | None = None) -> np.ndarray:
     Returns:
       [K, 2] int32, at most one pair for each op that comes second.
     """
-    plan, op_of_node = _contracted(placement)
+    plan, op_of_node = as_simulated(placement)
     step = _Step.of(plan, simulator_inputs(plan.problem))
     return op_of_node[_ordered_pairs(step, placement, op_of_node, item)]
-
-
-def _contracted(placement: Placement) -> tuple[Placement, np.ndarray]:
-    """The plan with each cluster as one node, and the first op [N'] of each node."""
-    if placement.cluster_of_op is None:
-        return placement, np.arange(placement.problem.num_ops, dtype=np.int32)
-    return fused_plan(placement)
 
 
 def simulate_with_edges(inputs: SimulatorInputs, device_of_unit: np.ndarray, edges: np.ndarray) -> Simulation:

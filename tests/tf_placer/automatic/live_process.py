@@ -312,8 +312,8 @@ def main() -> None:
     with cluster_of(kind, folder) as cluster:
         SETTINGS.update(cluster=cluster, cache_dir=folder)
         checks = [
+            *[a_small_budget_is_a_short_wait] * (kind == "local"),  # ends all workers, and connects to none
             what_is_older_than_the_connection_lives_on,
-            *[a_small_budget_is_a_short_wait] * (kind == "local"),
             what_is_faster_as_it_was_is_kept,
             the_first_calls_have_the_last_word,
             a_verdict_that_is_an_error_runs_no_step_again,

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import json
 import pathlib
 
+import numpy as np
 import pytest
 import rich.console
 import tensorflow as tf
 
+from tf_placer import workloads
 from tf_placer.__main__ import run
+from tf_placer.cluster.cluster import Cluster
+from tf_placer.problem.analytic_problem import analytic_problem
+from tf_placer.problem.placement import Placement
 from tf_placer.report.files import META_GRAPH
+from tf_placer.transform.fusion.rules import RULES
 
 # Two GPUs that small ops are worth sending between: no time of the host for a kernel or a tensor.
 _FAST_HOST = """
@@ -177,6 +184,70 @@ def test_clusters_are_simulated_on_described_devices_written_and_applied(tmp_pat
     assert again["clusters"] == plan["clusters"]
     found = json.loads((tmp_path / "again" / "summary.json").read_text())
     assert found["runtime_s"] == summary["runtime_s"]
+
+
+@pytest.fixture(scope="module")
+def scheduled_plan(tmp_path_factory) -> dict:
+    """A plan of a program on two devices with an order and clusters, as its file has it."""
+    item = workloads.build("dense_small")
+    problem = analytic_problem(item, Cluster.preset("k40x2"))
+    plain = Placement(problem, problem.everything_on(0))
+    clusters = RULES["chain"].clusters(item, plain.device_names)
+    assert clusters.max() >= 0
+    return json.loads(
+        Placement(problem, plain.device_of_unit, np.arange(problem.num_ops), clusters).to_json()
+    )
+
+
+def _with_cycle(plan: dict) -> None:
+    """The first and the last op of a cluster without those between."""
+    clusters = plan["clusters"]
+    of_first = [op for op, cluster in clusters.items() if cluster == 0]
+    plan["clusters"] = {of_first[0]: 0, of_first[-1]: 0}
+
+
+def _with_two_devices(plan: dict) -> None:
+    op = next(iter(plan["clusters"]))
+    plan["devices"] = {
+        name: device.replace("GPU:0", "GPU:1") if name == op or name.startswith(f"{op}/") else device
+        for name, device in plan["devices"].items()
+    }
+
+
+def _with_stranger(plan: dict) -> None:
+    plan["priorities"]["stranger"] = 1
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (_with_cycle, "is in a cycle: something outside needs it and it needs that; make it two"),
+        (_with_two_devices, "give all of a cluster the same device, or make it two"),
+        (_with_stranger, "has op 'stranger' in priorities, which the graph lacks; take it out"),
+    ],
+)
+def test_a_plan_file_with_a_schedule_that_cannot_be_is_refused(
+    spoil, message, scheduled_plan, capsys, tmp_path
+):
+    plan = copy.deepcopy(scheduled_plan)
+    spoil(plan)
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    argv = ["place", "--workload=dense_small", "--cluster=k40x2", f"--plan={tmp_path / 'plan.json'}"]
+    assert run([*argv, f"--out={tmp_path / 'out'}"], rich.console.Console(file=io.StringIO())) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert message in line
+
+
+def test_moving_an_op_moves_what_is_fused_with_it(scheduled_plan, tmp_path):
+    made_for = {"workload": "dense_small", "cluster": "k40x2"}
+    (tmp_path / "plan.json").write_text(json.dumps({**scheduled_plan, "made_for": made_for}))
+    op, cluster = next(iter(scheduled_plan["clusters"].items()))
+    file = io.StringIO()
+    argv = ["explain", f"--plan={tmp_path / 'plan.json'}", f"--op={op}"]
+    assert run(argv, rich.console.Console(file=file, width=300)) == 0
+    fused = sum(one == cluster for one in scheduled_plan["clusters"].values()) - 1
+    assert f"It is fused with {fused} others in cluster {cluster}, and moves with them" in file.getvalue()
+    assert "Its priority is" in file.getvalue() and "what is fused with it elsewhere" in file.getvalue()
 
 
 @pytest.mark.parametrize(

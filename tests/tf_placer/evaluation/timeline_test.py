@@ -12,7 +12,8 @@ from tf_placer.base.arguments import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.evaluation.timeline import simulated_timeline
 from tf_placer.ops.reference_simulator import CROSS, RECEIVE, SEND, reference_simulate
-from tf_placer.problem.decisions import Decisions
+from tf_placer.problem.decisions import NO_CLUSTER, Decisions
+from tf_placer.problem.placement import Placement
 
 SEEDS = range(400)
 NOT = -1
@@ -45,6 +46,31 @@ def test_spans_memory_and_path_of_random_steps():
     assert waited > 100
     assert causes == {"start", "input", "device", "channel"}
     assert cut > 200
+
+
+def random_clusters(rng, problem, row):
+    """Neighbours on one device in the order of the program: no way leaves such a cluster and comes back."""
+    device = row[problem.unit_of_op]
+    begins = (rng.random(problem.num_ops) < 0.3) | np.append(True, device[1:] != device[:-1])
+    clusters = np.cumsum(begins)
+    return np.where(rng.random(clusters[-1] + 1)[clusters] < 0.5, clusters, NO_CLUSTER)
+
+
+def test_a_step_with_clusters_is_the_one_that_the_evaluator_simulates():
+    fused = 0
+    for seed in SEEDS:
+        rng = np.random.default_rng(seed)
+        problem = random_problem(rng)
+        row = rng.integers(0, problem.num_devices, problem.num_units, np.int32)
+        plan = Placement(problem, row, rng.permutation(problem.num_ops), random_clusters(rng, problem, row))
+        timeline = simulated_timeline(problem, plan.decisions)
+        measured = SimulatedEvaluator(problem).evaluate(plan.decisions)
+        assert timeline.runtime_ns / 1e9 == measured.runtime_s[0]
+        assert [curve.peak_bytes for curve in timeline.memory] == measured.peak_bytes[0].tolist()
+        check_path(timeline)
+        check_busy(timeline)
+        fused += timeline.problem.num_ops < problem.num_ops
+    assert fused > 200
 
 
 def check_transfers(timeline, expected):

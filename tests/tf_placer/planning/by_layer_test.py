@@ -21,6 +21,7 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planning.outcome import GIVEN, Outcome, Timed, beside_layers, in_layers
 from tf_placer.problem.analytic_problem import analytic_problem
+from tf_placer.problem.decisions import NO_CLUSTER
 from tf_placer.problem.layers import layer_of_unit, layers_of
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
@@ -162,6 +163,20 @@ def test_beside_single_ops_stands_what_whole_layers_take_at_most(problem: Proble
     assert verdict(dearer).endswith(f"{takes}25.0% more than that of single ops.")
     cheaper = dataclasses.replace(report, whole=dataclasses.replace(whole, op_level_s=2 * whole.runtime_s))
     assert verdict(cheaper).endswith(no_more)
+
+
+def test_whole_layers_have_no_order_and_no_clusters_and_that_is_said(problem: Problem) -> None:
+    chosen = Timed.of_search("random", search(problem, "random", budget_evaluations=4))
+    clusters = np.full(problem.num_ops, NO_CLUSTER)
+    clusters[0] = 0
+    plan = Placement(problem, chosen.placement.device_of_unit, np.arange(problem.num_ops), clusters)
+    outcome = Outcome(None, problem, dataclasses.replace(chosen, placement=plan))
+    for report in (beside_layers(outcome, seed=0), in_layers(outcome, seed=0)):
+        assert (
+            "Whole layers are another plan, without the order and the clusters of that of single"
+            in verdict(report)
+        )
+        assert report.whole.op_level_s == SimulatedEvaluator(problem).evaluate(plan.decisions).runtime_s[0]
 
 
 @pytest.mark.parametrize("change", [{"method": GIVEN}, {"method": "single"}, {"interrupted": True}])

@@ -160,6 +160,21 @@ def test_types_are_the_plans_whatever_kernel_ran():
     }
 
 
+def test_a_cluster_is_a_span_in_both_processes_that_says_how_many_ops_it_is():
+    problem = problem_of([100, 200, 50], [[0, 1], [1, 2]], names=["a/x", "a/y", "z"])
+    measured = tf.compat.v1.RunMetadata()
+    times = {"all_start_nanos": 5, "op_start_rel_nanos": 0, "op_end_rel_nanos": 9}
+    device = measured.step_stats.dev_stats.add(device="GPU:0")
+    device.node_stats.add(node_name="fused_cluster_0", timeline_label="fused_cluster_0", **times)
+    events = events_of(chrome_trace(Placement(problem, [0, 0, 0], None, [0, 0, -1]), measured))
+    told = [
+        {span["name"]: span["args"].get("type") for span in of_kind(events, "X", pid)}
+        for pid in (SIMULATED_PID, MEASURED_PID)
+    ]
+    assert told[0]["a/fused_cluster_0"] == told[1]["fused_cluster_0"] == "fused, 2 ops"
+    assert "a/x" not in told[0] and "z" in told[0]
+
+
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores for two workers")
 def test_a_step_on_two_workers_stands_beside_the_simulated_one(warm_workers, tmp_path):
     def program(x):

@@ -9,10 +9,12 @@ import rich.console
 from tests.tf_placer.problem.small_problems import problem_of
 from tf_placer.base.arguments import InputError
 from tf_placer.evaluation.measurement import Status
+from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planning.outcome import Outcome, Timed, fastest
+from tf_placer.problem.placement import Placement
 from tf_placer.report.files import summary
-from tf_placer.report.sentences import verdict
-from tf_placer.report.text import print_report, table
+from tf_placer.report.sentences import remarks, verdict
+from tf_placer.report.text import plan_report, print_report, table
 from tf_placer.search.search import search
 
 
@@ -49,6 +51,27 @@ def test_a_gain_over_a_single_device_is_told_with_where_it_was_seen(report):
     measured = report(("hdp", 0.8, 0.9), ("single", 1.0, 1.0), ("random", 0.7, 0.95))
     assert verdict(measured) == "hdp is 10.0% faster than a single device on the runtime."
     assert measured.recommended.name == "hdp"
+
+
+def test_order_and_clusters_of_a_plan_are_told_with_what_they_are_worth(report):
+    chain = problem_of([100, 300, 50], [[0, 1], [1, 2]])
+    plan = Placement(chain, [0, 0, 0], [2, 0, 1], [0, 0, -1])
+    found = report(("plan", 0.8, None))
+    found = dataclasses.replace(
+        found, problem=chain, written=dataclasses.replace(found.written, placement=plan)
+    )
+    said, told = verdict(found), summary(found)
+    assert "The plan also has an order of execution" in said
+    assert "2 ops are fused in 1 cluster, which saves 1 kernels" in said
+    with_s, without_s = told["schedule"]["fused"].values()
+    times = SimulatedEvaluator(chain).evaluate(plan.decisions).runtime_s[0]
+    assert with_s == times and without_s == pytest.approx(450e-9)
+    assert told["schedule"].keys() == {"order", "fused"} and told["savings"]["kernels"] == 1
+    assert "Lower bounds are those of plans that fuse nothing" in " ".join(remarks(found))
+    assert not found.is_optimal(found.written)
+    assert "order of execution" in plan_report("f", found, True) and "2 ops are fused" in plan_report(
+        "f", found, True
+    )
 
 
 def test_a_baseline_that_wins_is_named_and_so_is_the_plan_that_is_written(report):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -15,7 +16,7 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.evaluation.timeline import MemoryCurve
 from tf_placer.presentation.chrome_trace import chrome_trace
-from tf_placer.problem.decisions import Decisions
+from tf_placer.problem.decisions import NO_CLUSTER, Decisions
 from tf_placer.problem.placement import Placement
 from tf_placer.report_page.draw_step import draw_step, thinned
 from tf_placer.transform.split import split_program
@@ -62,6 +63,21 @@ def test_the_critical_path_has_no_gap_but_for_handing_over(problem, view):
     assert sum(takes for _, takes in path) + handed_over_ns.sum() == view.step_ns
     crossing = {tuple(sorted(link[1:])) for link in view.path_links}
     assert all(a < 3 <= b for a, b in crossing), "it goes through channels, from and to devices"
+
+
+def test_a_cluster_is_one_box_that_says_how_many_ops_it_is(problem):
+    """Ops 5 to 16 are of layer_0, on one device."""
+    plan = striped(problem)
+    clusters = np.full(problem.num_ops, NO_CLUSTER)
+    clusters[5:17] = 0
+    view = draw_step(problem, dataclasses.replace(plan, cluster_of_op=clusters).decisions)
+    [fused] = view.ops.fused.tolist()
+    assert len(view.ops.leaf) == problem.num_ops - 11
+    assert view.types[view.ops.type[fused]] == "fused, 12 ops"
+    assert view.scopes[view.ops.scope[fused]] + view.ops.leaf[fused] == "model/layer_0/fused_cluster_0"
+    assert view.layer_name[view.ops.layer[fused]] == "layer_0"
+    assert view.ops.resident_bytes.sum() == problem.resident_bytes.sum()
+    assert not len(draw_step(problem, plan.decisions).ops.fused)
 
 
 def test_layers_stand_behind_those_around_them(view):

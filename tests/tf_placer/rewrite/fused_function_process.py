@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import tempfile
 
 import keras
@@ -129,7 +130,12 @@ def exported_saved_model() -> bool:
     with tempfile.TemporaryDirectory() as folder:
         tf.saved_model.save(module, f"{folder}/plain", signatures={"serving_default": serve})
         item = Item.from_saved_model(f"{folder}/plain")
-        export_saved_model(f"{folder}/plain", f"{folder}/fused", plan_of(item))
+        fused = plan_of(item)
+        plan = dataclasses.replace(fused, priority_of_op=np.arange(len(item.index.names))[::-1])
+        export_saved_model(f"{folder}/plain", f"{folder}/fused", plan)
+        kept = Placement.load(f"{folder}/fused/assets.extra/placement/serving_default.json", plan.problem)
+        assert np.array_equal(kept.priority_of_op, plan.priority_of_op)
+        assert np.array_equal(kept.cluster_of_op, plan.cluster_of_op)
         item_again = Item.from_saved_model(f"{folder}/fused")
         calls = [name for name in item_again.index.names if PREFIX in name]
         loaded = load_saved_model(f"{folder}/fused")

@@ -7,6 +7,7 @@ const LETTER = 6.4;
 const LABEL_LEFT = 2;
 const LABEL_SIZE = 12;
 const PALEST = 0.4; // how much paler the last part of the batch is
+const DARKER = 0.4; // how much darker a cluster is
 const MOST_LINKS = 120; // of the critical path that are drawn: more would hide what they link
 
 /** Many rectangles of one colour as one path. */
@@ -33,7 +34,7 @@ function timeline(data) {
   const idle = plan.channels.length - state.lanes.filter((lane) => lane.kind === "channel").length;
   const unused = idle ? ` ${idle} of ${plan.channels.length} links carry nothing and are left out.` : "";
   const line = `One step of ${duration(plan.step_ns)} in the simulator, ${plan.ops.leaf.length.toLocaleString("en")} ops; `
-    + `a device's share is the time in which it runs something.${partsNote(plan)}${unused}`;
+    + `a device's share is the time in which it runs something.${partsNote(plan)}${fusedNote(plan)}${unused}`;
   const found = element("ul", { className: "found" });
   state.listen = () => listen(state, place);
   return [
@@ -233,12 +234,22 @@ function senderOf(transfers, lane) {
   return senders.size === 1 ? [...senders][0] : -1;
 }
 
-/** What a device does has its colour, paler in later parts of the batch; a transfer its sender's. */
+/** What a device does has its colour, darker for a cluster, paler in later parts of the batch; a transfer its sender's. */
 function boxColor(state, lane, id) {
   if (lane.kind !== "device") return state.colors.devices[state.plan.transfers.source[id]];
   const part = state.plan.ops.part[opOfWork(state.plan, id)];
-  const own = state.colors.devices[lane.device];
+  const device = state.colors.devices[lane.device];
+  const own = isFused(state, id) ? echarts.color.lerp(DARKER, [device, "#000000"]) : device;
   return part > 0 ? echarts.color.lift(own, (PALEST * part) / (state.plan.parts - 1)) : own;
+}
+
+function isFused(state, id) {
+  state.fused ??= new Set(state.plan.ops.fused);
+  return state.fused.has(id);
+}
+
+function fusedNote(plan) {
+  return plan.ops.fused.length ? " Ops that XLA compiles together are one box, darker than others." : "";
 }
 
 function partsNote(plan) {
@@ -253,7 +264,8 @@ function partOf(plan, op) {
 function boxName(state, lane, box, left, middle) {
   const { transfers } = state.plan;
   const op = lane.kind === "device" ? opOfWork(state.plan, box.id) : transfers.op[box.id];
-  const name = partOf(state.plan, op) + shortName(state.plan, op);
+  const fused = lane.kind === "device" && isFused(state, box.id);
+  const name = partOf(state.plan, op) + (fused ? state.plan.types[state.plan.ops.type[op]] : shortName(state.plan, op));
   const room = Math.floor((box.width - 8) / LETTER);
   const text = name.length > room ? `${name.slice(0, room - 1)}…` : name;
   return letters(text, left + box.x + 4, middle, box.bright ? state.colors["on-device"] : state.colors.ink, "middle", 11);

@@ -21,6 +21,8 @@ from tf_placer.graph.item import Item
 from tf_placer.graph.sizes.output_specs import OutputSpec
 from tf_placer.problem.decisions import NO_CLUSTER
 
+PREFIX = "fused_cluster"
+"""What the names of clusters' calls begin with."""
 _XLA, _WORK = having("xla"), values("work")
 _CONDITIONAL = ENTERS | having("switch")
 _NO_NUMBERS = frozenset([tf.resource, tf.variant, tf.string])

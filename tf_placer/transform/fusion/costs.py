@@ -8,10 +8,12 @@ import numpy as np
 
 from colocation.op_facts import topological_order
 from tf_placer.base.arguments import InputError
+from tf_placer.base.quantities import in_unit
 from tf_placer.problem.check_arrays import tensor_table
 from tf_placer.problem.decisions import NO_CLUSTER
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
+from tf_placer.transform.fusion.clusters import PREFIX
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +32,14 @@ class Savings:
     kernels: int
     num_bytes: int
 
+    def sentence(self, by: str = "") -> str:
+        """What is fused and what that saves, without a full stop; ``by`` is what made the clusters."""
+        made = f" ({by})" if by else ""
+        return (
+            f"{self.ops} ops are fused in {self.clusters} {'cluster' if self.clusters == 1 else 'clusters'}{made}, "
+            f"which saves {self.kernels} kernels and {in_unit(self.num_bytes, 'MB')} of memory traffic a step"
+        )
+
 
 def savings(problem: Problem, cluster_of_op: np.ndarray) -> Savings:
     """What clusters [N] of a problem's ops save."""
@@ -42,6 +52,12 @@ def savings(problem: Problem, cluster_of_op: np.ndarray) -> Savings:
         max(kernels - clusters, 0),
         int(_inner_bytes(problem, cluster_of_op).sum()),
     )
+
+
+def savings_of(placement: Placement) -> Savings:
+    """What the clusters of a plan save; nothing where it has none."""
+    nothing = np.full(placement.problem.num_ops, NO_CLUSTER, np.int32)
+    return savings(placement.problem, nothing if placement.cluster_of_op is None else placement.cluster_of_op)
 
 
 def fused_ns(problem: Problem, cluster_of_op: np.ndarray) -> np.ndarray:
@@ -71,19 +87,21 @@ def fused_ns(problem: Problem, cluster_of_op: np.ndarray) -> np.ndarray:
 def fused_plan(placement: Placement) -> tuple[Placement, np.ndarray]:
     """The plan over a problem in which each cluster is one op and every op is a unit, and the first op of each [N'].
 
-    A cluster has the priority of that of its ops which comes first.
+    A cluster has the priority of that of its ops which comes first. Its name is that of its call in the written graph,
+    in the scope of its first op; its type is how many ops it is.
 
     Args:
       placement: with clusters.
 
     Raises:
-      InputError: they make a cycle.
+      InputError: they make a cycle, or one is on two devices.
     """
     problem, cluster_of_op = placement.problem, placement.cluster_of_op
     assert cluster_of_op is not None, "asked of plans with clusters"
     number, first = _contracted(problem, cluster_of_op)
     count = len(first)
     device_of_op = placement.device_of_op
+    _check_devices(placement, first[number])
     compute_ns = np.zeros((count, problem.num_devices), np.int64)
     outside = cluster_of_op == NO_CLUSTER
     compute_ns[number[outside]] = problem.compute_ns[outside]
@@ -104,6 +122,7 @@ def fused_plan(placement: Placement) -> tuple[Placement, np.ndarray]:
     table = tensor_table(
         edges[leaves].astype(np.int32), tensor[leaves].astype(np.int32), problem.tensor_bytes[tensor[leaves]]
     )
+    ops_of_node = np.bincount(number, minlength=count).tolist()
     fields = {
         "unit_of_op": np.arange(count, dtype=np.int32),
         "compute_ns": compute_ns,
@@ -114,8 +133,11 @@ def fused_plan(placement: Placement) -> tuple[Placement, np.ndarray]:
         "resident_bytes": resident_bytes,
         "allowed": np.ones((count, problem.num_devices), bool),
         "priority": problem.priority[first],
-        "op_names": tuple(problem.op_names[op] for op in first),
-        "op_types": tuple(problem.op_types[op] for op in first),
+        "op_names": tuple(_name(placement, op) for op in first.tolist()),
+        "op_types": tuple(
+            problem.op_types[op] if outside[op] else cluster_type(ops)
+            for op, ops in zip(first.tolist(), ops_of_node, strict=True)
+        ),
         "output_shapes": tuple(problem.output_shapes[op] for op in first),
     }
     found = dataclasses.replace(
@@ -130,6 +152,47 @@ def fused_plan(placement: Placement) -> tuple[Placement, np.ndarray]:
         priority_of_op = placement.priority_of_op[first]
         np.minimum.at(priority_of_op, number, placement.priority_of_op)
     return Placement(found, device_of_op[first], priority_of_op), first
+
+
+def as_simulated(placement: Placement) -> tuple[Placement, np.ndarray]:
+    """The plan as it is if it has no clusters, else ``fused_plan``; and the first op [N'] of each node."""
+    if placement.cluster_of_op is None:
+        return placement, np.arange(placement.problem.num_ops, dtype=np.int32)
+    return fused_plan(placement)
+
+
+def cluster_type(ops: int) -> str:
+    """What stands for the type of op of a cluster."""
+    return f"fused, {ops} ops"
+
+
+def is_cluster(op_type: str) -> bool:
+    """True of a type that ``cluster_type`` gives."""
+    return op_type.startswith("fused, ")
+
+
+def _name(placement: Placement, op: int) -> str:
+    """Name of an op that is in no cluster, or of the cluster that it is the first of."""
+    assert placement.cluster_of_op is not None
+    name, cluster = placement.problem.op_names[op], int(placement.cluster_of_op[op])
+    if cluster == NO_CLUSTER:
+        return name
+    scope, slash, _ = name.rpartition("/")
+    return f"{scope}{slash}{PREFIX}_{cluster}"
+
+
+def _check_devices(placement: Placement, first_of_op: np.ndarray) -> None:
+    """Raises InputError where a cluster is on two devices; ``first_of_op`` [N] is the first op of each op's node."""
+    assert placement.cluster_of_op is not None
+    device, names = placement.device_of_op, placement.problem.op_names
+    apart = np.flatnonzero(device != device[first_of_op])
+    if len(apart):
+        op, other = int(apart[0]), int(first_of_op[apart[0]])
+        on = [placement.problem.cluster.devices[d].name for d in device[[other, op]]]
+        raise InputError(
+            f"cluster {int(placement.cluster_of_op[op])} has {names[other]!r} on {on[0]} and {names[op]!r} on {on[1]}; "
+            "give all of a cluster the same device, or make it two"
+        )
 
 
 def _contracted(problem: Problem, cluster_of_op: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -23,9 +23,8 @@ from colocation.op_facts import control_inputs, copy_of, data_inputs, parse_inpu
 from tf_placer.graph.item import Item
 from tf_placer.graph.program.program import fresh_name, with_nodes, write_body
 from tf_placer.problem.decisions import NO_CLUSTER
-from tf_placer.transform.fusion.clusters import check_clusters
+from tf_placer.transform.fusion.clusters import PREFIX, check_clusters
 
-PREFIX = "fused_cluster"
 _MUST_COMPILE, _CLASS = "_XlaMustCompile", "_class"
 _COPIED_BYTES = 65_536  # larger constants are passed
 

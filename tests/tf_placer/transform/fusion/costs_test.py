@@ -1,8 +1,11 @@
 """A cluster saves launches and the bytes that stay inside; a problem with clusters is simulated as one op for each."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
+from tests.tf_placer.problem.small_problems import problem_of
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import Device
@@ -10,7 +13,7 @@ from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.problem.decisions import Decisions
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
-from tf_placer.transform.fusion.costs import fused_ns, fused_plan, savings
+from tf_placer.transform.fusion.costs import fused_ns, fused_plan, is_cluster, savings
 
 LAUNCH_NS, BYTES_PER_S = 5_000, 1e9
 
@@ -76,6 +79,22 @@ def test_the_fused_problem_keeps_variables_and_what_leaves(problem):
     assert found.compute_ns[:, 0].tolist() == [20_000 + 30_000 - LAUNCH_NS - 4_000, 40_000, 50_000]
     assert found.tensor_bytes.tolist() == [4_000, 6_000]
     assert found.resident_bytes.sum() == problem.resident_bytes.sum()
+
+
+def test_a_cluster_has_the_name_of_its_call_and_says_how_many_ops_it_is(problem):
+    named = dataclasses.replace(problem, op_names=("a/b/first", "a/second", "third", "a/fourth"))
+    found = fused_plan(Placement(named, [0] * 4, None, [3, 3, -1, 5]))[0].problem
+    assert found.op_names == ("a/b/fused_cluster_3", "third", "a/fused_cluster_5")
+    assert found.op_types == ("fused, 2 ops", problem.op_types[2], "fused, 1 ops")
+    assert [is_cluster(op_type) for op_type in found.op_types] == [True, False, True]
+
+
+def test_a_cluster_on_two_devices_is_refused(problem):
+    two = problem_of([100, 50], [[0, 1]])
+    with pytest.raises(
+        InputError, match=r"cluster 4 has 'unit_0' on .*GPU:0 and 'unit_1' on .*; give all of a cluster"
+    ):
+        SimulatedEvaluator(two).evaluate(Decisions([[0, 1]], None, [[4, 4]]))
 
 
 def test_a_cycle_is_refused(problem):
