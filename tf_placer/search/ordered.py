@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -15,8 +16,7 @@ from tf_placer.search.known import AUTO_ORDER, NO_ORDER
 from tf_placer.search.round import Context, Round, evaluated, rounds
 
 _CHEAP = 8  # plans that every rule is first tried on
-_RACING = 2  # the runtime's own order, and the rule that suits those best
-_RACE = 0.3  # share of the budget after which one goes on alone
+_RACE = 0.5  # share of the budget after which one goes on alone
 _LATE = 0.95  # and after which the best plan is tried under every rule once more
 
 
@@ -27,9 +27,11 @@ def ordered_rounds(spec: MethodSpec, config: Any, context: Context, order: str) 
     searched with. So the method searches under the priorities of a rule from the beginning. Any method does: it decides
     devices, and every plan of it is evaluated with the priorities (``Context.priority_of_op``).
 
-    With ``AUTO_ORDER`` all rules are tried on the cheap plans that a search begins with. The best of them and the
-    runtime's own order race, and the faster one has the rest of the budget. Near its end the best plan is tried under
-    every rule: those that look at a placement then look at that one.
+    With ``AUTO_ORDER`` the rules and the runtime's own order race: equal shares of the budget each, after which the
+    slower half leaves, until one is left (successive halving: Jamieson and Talwalkar 2016). It has the rest. What a
+    rule is worth shows only in plans that were searched under it: that of a pipeline is the slowest of all on the cheap
+    plans that a search begins with. Near the end the best plan is tried under every rule: those that look at a
+    placement then look at that one.
 
     Args:
       spec, config: the method.
@@ -41,15 +43,18 @@ def ordered_rounds(spec: MethodSpec, config: Any, context: Context, order: str) 
     if len(arms) > 1:
         for arm in arms:
             yield arm.noted(evaluated(arm.context, context.plans[:_CHEAP]))
-        arms = arms[:1] + sorted(arms[1:], key=lambda arm: arm.best_s)[: _RACING - 1]
-        yield from _raced(arms, spec, config, context)
-        arms = [min(arms, key=lambda arm: arm.best_s)]
+        heats = math.ceil(math.log2(len(arms)))
+        for heat in range(heats):
+            yield from _raced(arms, spec, config, context, _RACE * (heat + 1) / heats)
+            arms = sorted(arms, key=lambda arm: arm.best_s)[: math.ceil(len(arms) / 2)]
     yield from _alone(arms[0], spec, config, context, rules)
 
 
-def _raced(arms: Sequence[_Arm], spec: MethodSpec, config: Any, context: Context) -> Iterator[Round]:
-    """Turns of each, in equal shares of the budget, until ``_RACE`` of it is used."""
-    while context.used() < _RACE and any(arm.goes_on for arm in arms):
+def _raced(
+    arms: Sequence[_Arm], spec: MethodSpec, config: Any, context: Context, until: float
+) -> Iterator[Round]:
+    """Turns of each, in equal shares of the budget, until that share of it is used."""
+    while context.used() < until and any(arm.goes_on for arm in arms):
         arm = min((arm for arm in arms if arm.goes_on), key=lambda arm: arm.spent)
         before = context.used()
         batch = arm.next_round(spec, config)
