@@ -20,7 +20,7 @@ from tf_placer.calibration.costs import COSTS
 from tf_placer.command_line.check_flags import BY, FASTEST, OP, WRITE, cluster_names
 from tf_placer.command_line.completion import SHELLS, FlagWords
 from tf_placer.search import known
-from tf_placer.search.known import BUDGETS, NO_ORDER, OBJECTIVES, ORDERS, SLOW_DOWN, TIME, WHOLE
+from tf_placer.search.known import BUDGETS, OBJECTIVES, ORDERS, SLOW_DOWN, TIME, WHOLE
 from tf_placer.transform import AUTO, BATCH_STATISTICS
 
 # The user's cache: contents, size, clearing.
@@ -405,9 +405,10 @@ def of_place(values: flags.FlagValues) -> None:
     )
     flags.DEFINE_enum(
         "order",
-        NO_ORDER,
+        None,
         ORDERS,
-        "Also decide an order of execution: by a rule, by whichever of the rules and none is fastest, or none.",
+        "Also decide an order of execution: by a rule, by whichever of the rules and none is fastest (auto: the "
+        "default on described devices), or none (the default on live ones).",
         flag_values=values,
     )
     flags.DEFINE_bool(

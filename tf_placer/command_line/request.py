@@ -34,7 +34,7 @@ from tf_placer.planning.road import Asked
 from tf_placer.problem.pins import Pin
 from tf_placer.problem.placement import PlanFile
 from tf_placer.search import methods
-from tf_placer.search.known import BUDGETS, NO_ORDER, WHOLE, Budget, Objective
+from tf_placer.search.known import AUTO_ORDER, BUDGETS, NO_ORDER, WHOLE, Budget, Objective
 from tf_placer.transform import AUTO
 from tf_placer.workers.fork_server import are_workers_open, loopback_library
 
@@ -238,9 +238,18 @@ def request(values: flags.FlagValues, budget: Budget, given: PlanFile | None = N
         budget_of=values.budget_of if "budget_of" in values else WHOLE,
         tries_parts=values.parts == AUTO,
         robust=places and values.robust,
-        order=values.order if places else NO_ORDER,
+        order=_order(values, cluster) if places else NO_ORDER,
         fuse=places and values.fuse,
     )
+
+
+def _order(values: flags.FlagValues, cluster: Cluster) -> str:
+    """The order that the flags give; else one is searched on described devices, where it costs no measurement."""
+    if values.order is not None:
+        return str(values.order)
+    is_given = values.plan and not values.complete_plan
+    goes_without = cluster.is_live or values.robust or is_given or Objective(values.objective).is_memory
+    return NO_ORDER if goes_without else AUTO_ORDER
 
 
 def _in_parts_of(plan: PlanFile | None, source: Source, values: flags.FlagValues) -> Source:

@@ -14,7 +14,9 @@ import tensorflow as tf
 
 from tf_placer import workloads
 from tf_placer.__main__ import run
+from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
+from tf_placer.command_line import run_command
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement
 from tf_placer.report.files import META_GRAPH
@@ -121,6 +123,33 @@ def test_a_robust_plan_is_told_beside_the_others_under_draws(tmp_path):
     said = f"the plan is faster than one device in {survival['faster_than']['single']} of 100 draws"
     assert said in " ".join(console.file.getvalue().split())
     assert said in (tmp_path / "out" / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("flags", "order"),
+    [
+        ([], "auto"),
+        (["--order=none"], "none"),
+        (["--robust"], "none"),
+        (["--objective=memory"], "none"),
+        (["--plan=PLAN"], "none"),
+        (["--plan=PLAN", "--complete_plan"], "auto"),
+        (["--cluster=local"], "none"),
+    ],
+)
+def test_an_order_is_searched_unless_it_has_to_be_measured(flags, order, tmp_path, monkeypatch):
+    asked = []
+
+    def noted(request, *_, **__):
+        asked.append(request.order)
+        raise InputError("noted")
+
+    base = ["place", "--workload=branches_small", "--cluster=p100x2", f"--out={tmp_path / 'plan'}"]
+    assert run([*base, "--method=single"], rich.console.Console(file=io.StringIO())) == 0
+    monkeypatch.setattr(run_command, "place", noted)
+    given = [flag.replace("PLAN", str(tmp_path / "plan" / "placement.json")) for flag in flags]
+    assert run([*base[:-1], f"--out={tmp_path / 'out'}", *given]) == 2
+    assert asked == [order]
 
 
 def test_an_order_is_searched_written_and_told(tmp_path):
