@@ -167,7 +167,7 @@ class AutoPlaced(WrappingFunction):
                 raise  # from the program itself, which has run
             # From TensorFlow, while it built what a tape or an accumulator asked for, or looked for the devices:
             # nothing has run yet.
-            self._tell(_one_line(error), error)
+            self._tell(one_line(error), error)
             self._signatures[id(concrete)] = Signature(concrete, concrete)
             return call_flat(concrete, inputs)
         # Not above: whatever goes wrong here, the step has run and must not run again.
@@ -201,7 +201,7 @@ class AutoPlaced(WrappingFunction):
                 with outside_functions():
                     trial.end()
             except Exception as error:  # noqa: BLE001 - as where it is placed without a trial
-                self._tell(_one_line(error), error)
+                self._tell(one_line(error), error)
                 self._signatures[id(concrete)] = Signature(concrete, concrete)
             self._settle(concrete)
         return self._signatures[id(concrete)].concrete
@@ -213,7 +213,7 @@ class AutoPlaced(WrappingFunction):
                 try:
                     self._signatures[key] = signature.taken_back()
                 except InputError as error:
-                    self._tell(_one_line(error), error)
+                    self._tell(one_line(error), error)
 
     def _settle(self, concrete: ConcreteFunction) -> None:
         """Applies the verdict of a trial, if there is one, and keeps it for later processes."""
@@ -392,13 +392,13 @@ class AutoPlaced(WrappingFunction):
                 str(self.name), self.unplaced, concrete, inputs, self._config, others, is_called
             )
         except Exception as error:  # noqa: BLE001 - whatever it is, the program that is wrapped runs
-            self._tell(_one_line(error), error)
+            self._tell(one_line(error), error)
             return Signature(concrete, concrete)
         self._tell_of_the_plan(signature)
         return signature
 
 
-def _one_line(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
     """Reason why a function is not placed, as a sentence; a fault of this package is named as one."""
     if isinstance(error, InputError | WorkerError):
         return str(error)

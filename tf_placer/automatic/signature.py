@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import rich.console
@@ -42,6 +42,23 @@ from tf_placer.search.known import Budget
 from tf_placer.search.recorder import ConsoleProgress
 from tf_placer.transform.split.split_batch import split_program
 from tf_placer.workers.local_workers import import_meanwhile
+
+
+@dataclasses.dataclass(frozen=True)
+class Writing:
+    """The way in which a plan becomes what runs.
+
+    Attributes:
+      write: makes the function that runs by a plan, of a traced function, its item, the plan and its devices here.
+      undo: takes that back, before variables move back.
+      called: the function whose calls are timed, where it calls the traced one; None: the traced one.
+    """
+
+    write: Callable[[ConcreteFunction, Item, Placement, Mapping[str, str]], ConcreteFunction] = (
+        placed_concrete_function
+    )
+    undo: Callable[[], None] = lambda: None
+    called: ConcreteFunction | None = None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -206,6 +223,7 @@ def placed_signature(
     config: AutoPlaceConfig,
     others: Sequence[Item] = (),
     is_called: bool = True,
+    writing: Writing = Writing(),  # noqa: B008 - a value
 ) -> Signature:
     """Finds a placement for a traced function, moves its variables there and makes the placed program.
 
@@ -217,6 +235,7 @@ def placed_signature(
       config: what was asked for.
       others: signatures of the same function: a pin may be about ops of these alone.
       is_called: by ``AutoPlaced``, which looks at sizes; what is saved in parts needs a trace that says its batch.
+      writing: how the plan becomes what runs.
 
     Raises:
       InputError: it cannot be placed; the message says why.
@@ -224,7 +243,7 @@ def placed_signature(
     began_s = time.monotonic()
     cluster = config.chosen_cluster()
     import_meanwhile(cluster)
-    examples = [_example(value, config.batch_size) for value in inputs]
+    examples = [example(value, config.batch_size) for value in inputs]
     item = Item.from_function(concrete, *examples, name=name)
     if not item.index.num_ops:  # it gives back what it is given
         return Signature(concrete, concrete)
@@ -272,10 +291,14 @@ def placed_signature(
         here = attach(cluster)
         devices = {op: here[device] for op, device in plan.placement.device_names.items()}
         move_variables(concrete, to_place, devices)
-        return placed_concrete_function(concrete, to_place, plan.placement, devices)
+        return writing.write(concrete, to_place, plan.placement, devices)
+
+    def take_back() -> None:
+        writing.undo()
+        move_back(concrete, kept, were)
 
     if config.keep_unplaced and plan.named(RACED) is not None and plan.named(CALLED) is None:
-        trial = Trial(concrete, place, lambda: move_back(concrete, kept, were))
+        trial = Trial(writing.called or concrete, place, take_back)
         return Signature(concrete, concrete, kept, plan, staying, trial, were)
     return Signature(concrete, place(), kept, plan, staying, home=were)
 
@@ -315,7 +338,7 @@ def _why_not_in_parts(inputs: Sequence[tf.Tensor]) -> str:
     return ""
 
 
-def _example(value: tf.Tensor, batch_size: int) -> Any:
+def example(value: tf.Tensor, batch_size: int) -> Any:
     """A value for a tensor that may have none: where functions call each other while they are traced."""
     if hasattr(value, "numpy") or value.dtype == tf.resource:
         return value
