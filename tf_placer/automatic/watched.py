@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-import inspect
 import statistics
 import threading
 import time
@@ -12,7 +10,6 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import keras
 import tensorflow as tf
 
 from colocation.tensorflow_internals import (
@@ -24,7 +21,6 @@ from colocation.tensorflow_internals import (
     is_compiled,
     random_state_kept,
     trace,
-    watch_calls,
 )
 from tf_placer.automatic.auto_placed import one_line, why_a_strategy_decides
 from tf_placer.automatic.config import AutoPlaceConfig, attach
@@ -62,7 +58,7 @@ class Watcher:
     def __init__(
         self, plug_in: PlugIn, config: AutoPlaceConfig, plan: PlanFile | None, say: Callable[[str], None]
     ) -> None:
-        """Begins; ``start`` has the functions watched.
+        """Begins; ``watch_calls`` gives it the calls.
 
         Args:
           plug_in: loaded by this process's TensorFlow.
@@ -77,10 +73,6 @@ class Watcher:
         self._traced: list[_Watched] = []  # those whose calls run now
         self._is_placing = False
 
-    def start(self) -> None:
-        """Has all functions of this process watched from now on."""
-        watch_calls(self._call)
-
     def unused_plan(self) -> str:
         """One line where there is a plan and no function ran by it; empty otherwise."""
         if self.plan is None or self.placed:
@@ -91,9 +83,10 @@ class Watcher:
             "make one with tf-placer place SCRIPT.py:NAME, or give --batch_size as there"
         )
 
-    def _call(
+    def call(
         self, function: Function, as_it_is: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Any:
+        """Stands in for a call of a function."""
         if self._is_placing or threading.current_thread() is not threading.main_thread():
             return as_it_is(*args, **kwargs)
         if not tf.executing_eagerly():
@@ -297,24 +290,3 @@ class _Watched:
 def _num_nodes(concrete: ConcreteFunction) -> int:
     graph_def = concrete.graph.as_graph_def()
     return len(graph_def.node) + sum(len(function.node_def) for function in graph_def.library.function)
-
-
-def open_keras_steps(say: Callable[[str], None]) -> None:
-    """Has ``jit_compile="auto"`` of Keras mean no compilation: a compiled step is one call that nothing can be placed in.
-
-    Args:
-      say: is told of each model that this is about.
-    """
-    compile_as_it_is = keras.Model.compile
-    signature = inspect.signature(compile_as_it_is)
-
-    @functools.wraps(compile_as_it_is)
-    def compile_open(self: keras.Model, *args: Any, **kwargs: Any) -> Any:
-        result = compile_as_it_is(self, *args, **kwargs)
-        asked = signature.bind(self, *args, **kwargs).arguments.get("jit_compile", "auto")
-        if asked == "auto" and self.jit_compile:
-            self.jit_compile = False
-            say(f"model {self.name}: jit_compile='auto' would compile its step as one program; it is left open")
-        return result
-
-    keras.Model.compile = compile_open

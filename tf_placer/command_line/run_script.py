@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 from absl import flags
 
+from tf_placer import native_log
 from tf_placer.base.arguments import InputError
 from tf_placer.command_line.script_process import ScriptRun
 from tf_placer.rewrite.plug_in import DISABLE, LOADED_BY, plug_in
@@ -21,8 +22,8 @@ from tf_placer.rewrite.plug_in import DISABLE, LOADED_BY, plug_in
 _ROOT = pathlib.Path(__file__).parents[2]
 # The folder of this package leaves the path again: a script finds what it finds with `python SCRIPT`.
 _PROGRAM = (
-    "import sys; sys.path.insert(0, {root!r}); import tf_placer, colocation; del sys.path[0]; "
-    "from tf_placer.command_line.script_process import main; main()"
+    "import sys; sys.path.insert(0, {root!r}); from tf_placer.command_line.script_process import main; "
+    "del sys.path[0]; main()"
 )
 _BY_SIGNAL = 128  # added to a signal's number, as shells do
 
@@ -42,6 +43,8 @@ def run_script(values: flags.FlagValues) -> int:
         raise InputError(
             f"{LOADED_BY} is {os.environ[LOADED_BY]}, and run has a plug-in of its own to load; unset it"
         )
+    if values.plan is not None:
+        _check_plan(values.plan)
     library = plug_in()
     if is_off:
         sys.stderr.write(f"tf-placer: {DISABLE}=1: {program[0]} runs as it is\n")
@@ -51,6 +54,16 @@ def run_script(values: flags.FlagValues) -> int:
     )
     command = [sys.executable, "-c", _PROGRAM.format(root=str(_ROOT)), json.dumps(dataclasses.asdict(asked))]
     return _status(command, os.environ | {LOADED_BY: str(library)})
+
+
+def _check_plan(path: str) -> None:
+    """Raises InputError where a file is no plan, or none of a whole batch."""
+    native_log.load_tensorflow()
+    from tf_placer.problem.placement import PlanFile
+
+    plan = PlanFile.read(path)
+    if plan.splitting is not None:
+        raise InputError(f"--plan={path} has {plan.splitting}; give one of the whole batch: place with --parts=1")
 
 
 def _status(command: list[str], environment: dict[str, str]) -> int:

@@ -21,9 +21,12 @@ from tf_placer.base.arguments import InputError
 from tf_placer.rewrite.plug_in import LOADED_BY, PlugIn
 
 if TYPE_CHECKING:
+    from colocation.tensorflow_internals import Function
     from tf_placer.automatic.watched import Watcher
 
 _BAD_INPUT = 2
+_LOGICAL = "logical"
+_ROOT = pathlib.Path(__file__).parents[2]  # of this package
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,19 +59,17 @@ class ScriptRun:
 def main() -> None:
     """Runs the script that the command line says; ends with its exit status."""
     run = ScriptRun(**json.loads(sys.argv[1]))
-    watchers: list[Watcher] = []
-    hooks = {"tensorflow": lambda: watchers.append(_watched(run)), "keras": _keras_opened}
-    sys.meta_path.insert(0, _AfterImport(hooks))
+    functions = _Functions(run)
+    sys.meta_path.insert(0, _AfterImport({"tensorflow": functions.watch, "keras": _open_keras_steps}))
     try:
         _run_as_main(run.program)
     except SystemExit as error:
         if error.code not in (None, 0):
             raise
-    for watcher in watchers:
-        unused = watcher.unused_plan()
-        if unused:
-            _say(unused)
-            sys.exit(_BAD_INPUT)
+    unused = functions.unused_plan()
+    if unused:
+        _say(unused)
+        sys.exit(_BAD_INPUT)
 
 
 def _say(line: str) -> None:
@@ -76,38 +77,61 @@ def _say(line: str) -> None:
     sys.stderr.flush()
 
 
-def _watched(run: ScriptRun) -> Watcher:
-    """Called when TensorFlow has been imported: watches functions from here on.
+class _Functions:
+    """The functions of the script, watched from the import of TensorFlow on.
 
-    Raises:
-      SystemExit: the plan or the cluster cannot be used, told in one line.
+    What watches them is loaded when the first one is called: it needs Keras, which a script may be importing still.
     """
-    os.environ.pop(LOADED_BY, None)  # of this process alone
-    import tensorflow as tf
 
-    from tf_placer.automatic.config import AutoPlaceConfig
-    from tf_placer.automatic.watched import Watcher
-    from tf_placer.cluster.cluster import LOGICAL
-    from tf_placer.problem.placement import PlanFile
+    def __init__(self, run: ScriptRun) -> None:
+        self._run = run
+        self._watcher: Watcher | None = None
 
-    try:
+    def watch(self) -> None:
+        """Begins, when TensorFlow has been imported."""
+        os.environ.pop(LOADED_BY, None)  # of this process alone
+        sys.path.insert(0, str(_ROOT))
+        import tensorflow as tf
+
+        from colocation.tensorflow_internals import watch_calls
+
+        sys.path.remove(str(_ROOT))
+        word, _, count = self._run.cluster.partition(":")
+        if word == _LOGICAL:
+            cpu = tf.config.list_physical_devices("CPU")[0]
+            devices = [tf.config.LogicalDeviceConfiguration()] * int(count)
+            tf.config.set_logical_device_configuration(cpu, devices)
+        watch_calls(self._call)
+
+    def unused_plan(self) -> str:
+        """As ``Watcher.unused_plan`` has it."""
+        if self._run.plan is None:
+            return ""
+        if self._watcher is None:
+            return f"no function ran by {self._run.plan}: {self._run.program[0]} calls no tf.function"
+        return self._watcher.unused_plan()
+
+    def _call(
+        self, function: Function, as_it_is: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:
+        if self._watcher is None:
+            self._watcher = self._made()
+        return self._watcher.call(function, as_it_is, args, kwargs)
+
+    def _made(self) -> Watcher:
+        from tf_placer.automatic.config import AutoPlaceConfig
+        from tf_placer.automatic.watched import Watcher
+        from tf_placer.problem.placement import PlanFile
+
+        run = self._run
         cluster = run.file(run.cluster) if run.cluster.endswith(".toml") else run.cluster
         plan = None if run.plan is None else PlanFile.read(run.file(run.plan))
         config = AutoPlaceConfig(cluster=cluster, budget_s=run.budget_s, batch_size=run.batch_size)
-        if run.cluster.partition(":")[0] == LOGICAL:
-            count = len(config.chosen_cluster().devices)
-            cpu = tf.config.list_physical_devices("CPU")[0]
-            tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * count)
-    except InputError as error:
-        _say(str(error))
-        sys.exit(_BAD_INPUT)
-    watcher = Watcher(PlugIn(pathlib.Path(run.library)), config, plan, _say)
-    watcher.start()
-    return watcher
+        return Watcher(PlugIn(pathlib.Path(run.library)), config, plan, _say)
 
 
-def _keras_opened() -> None:
-    from tf_placer.automatic.watched import open_keras_steps
+def _open_keras_steps() -> None:
+    from tf_placer.automatic.open_steps import open_keras_steps
 
     open_keras_steps(_say)
 
