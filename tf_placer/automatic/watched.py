@@ -241,7 +241,8 @@ class _Watched:
                 raise InputError(f"{plan.source} has {plan.splitting}; make one of the whole batch, with --parts=1")
             return
         cluster = config.chosen_cluster()
-        placement = Placement.from_plan(plan, analytic_problem(item, cluster))
+        problem = analytic_problem(item, cluster)
+        placement = Placement.from_plan(plan.renamed(problem.op_names), problem)
         held = why_variables_stay(captured_handles(part, item))
         item = dataclasses.replace(
             item,
