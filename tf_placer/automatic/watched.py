@@ -66,12 +66,19 @@ class Watcher:
           plan: to run by instead of searching.
           say: is given a line for each thing that a user wants to know.
         """
-        self.plug_in, self.config, self.plan, self.say = plug_in, config, plan, say
+        self.plug_in, self.config, self.plan, self._say = plug_in, config, plan, say
+        self._said: set[str] = set()
         self.why_not = ""  # the plan fits a function and cannot be used
         self.placed: list[str] = []
         self._functions: weakref.WeakKeyDictionary[Function, _Watched] = weakref.WeakKeyDictionary()
         self._traced: list[_Watched] = []  # those whose calls run now
         self._is_placing = False
+
+    def say(self, line: str) -> None:
+        """Tells a line once."""
+        if line not in self._said:
+            self._said.add(line)
+            self._say(line)
 
     def unused_plan(self) -> str:
         """One line where there is a plan and no function ran by it; empty otherwise."""

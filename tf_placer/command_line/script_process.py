@@ -175,5 +175,6 @@ def _run_as_main(program: Sequence[str]) -> None:
         exec(code, module.__dict__)
     except Exception as error:  # noqa: BLE001 - told as Python tells it, without the lines of this file
         ours = error.__traceback__
-        sys.excepthook(type(error), error, None if ours is None else ours.tb_next)
+        error = error.with_traceback(None if ours is None else ours.tb_next)
+        sys.excepthook(type(error), error, error.__traceback__)
         sys.exit(1)

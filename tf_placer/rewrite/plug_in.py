@@ -103,7 +103,7 @@ class FunctionPlan:
 
 
 class PlugIn:
-    """The plug-in that this process has loaded.
+    """The plug-in in this process, loaded here where TensorFlow, which is there, has not loaded it.
 
     Plans begin by the name of a function. From its first graph on a plan is known by that graph's fingerprint, and
     other functions of the same fingerprint are placed by it, whatever they and their ops are called.

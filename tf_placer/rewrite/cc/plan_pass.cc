@@ -20,6 +20,7 @@ using tensorflow::Graph;
 using tensorflow::Node;
 
 constexpr int kMostRounds = 32;
+constexpr int kMostFollowed = 3;  // Identity behind Identity
 
 uint64_t Mix(uint64_t seed, uint64_t value) {
   // The finalizer of splitmix64 (Steele, Lea and Flood, 2014), over both.
@@ -219,6 +220,27 @@ bool HasPath(const Node* from, const Node* to) {
   return false;
 }
 
+// An Identity that a plan does not know is where its value comes from, a Const where it is read: cleaning removed them
+// from the plan's program, and the Placer would put them on the first device of this process.
+void FollowNeighbours(const Canonical& canonical, std::vector<std::string>* devices) {
+  std::unordered_map<const Node*, int> position;
+  for (size_t i = 0; i < canonical.nodes.size(); ++i) position[canonical.nodes[i]] = i;
+  for (int round = 0; round < kMostFollowed; ++round) {
+    for (size_t i = 0; i < canonical.nodes.size(); ++i) {
+      const Node* node = canonical.nodes[i];
+      if (!(*devices)[i].empty() || TouchesResource(*node)) continue;
+      const bool is_identity = node->IsIdentity();
+      if (!is_identity && !node->IsConstant()) continue;
+      for (const Edge* edge : is_identity ? node->in_edges() : node->out_edges()) {
+        const auto other = position.find(is_identity ? edge->src() : edge->dst());
+        if (edge->IsControlEdge() || other == position.end() || (*devices)[other->second].empty()) continue;
+        (*devices)[i] = (*devices)[other->second];
+        break;
+      }
+    }
+  }
+}
+
 }  // namespace
 
 Canonical Canonize(const Graph& graph, const FunctionLibraryDefinition* library) {
@@ -277,6 +299,7 @@ PositionPlan Positions(const NamedPlan& plan, const Canonical& canonical) {
     auto parts = FindParts(plan, *canonical.nodes[i]);
     if (!parts.empty()) result.parts[i] = std::move(parts);
   }
+  FollowNeighbours(canonical, &result.devices);
   for (const auto& [before, after] : plan.order) {
     const auto first = positions.find(before), second = positions.find(after);
     if (first == positions.end() || second == positions.end()) continue;
