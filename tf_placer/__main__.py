@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import signal
 import sys
 import warnings
@@ -233,6 +234,8 @@ def _help_asked(argv: Sequence[str]) -> str | None:
         return usage()
     if argv[0] in _VERSION:
         return f"tf_placer {VERSION}"
+    if argv[0] in COMMANDS and COMMANDS[argv[0]].word == PASSED_ON:  # what comes behind the script is the script's
+        argv = [argv[0], *itertools.takewhile(lambda word: word.startswith("-") or word == "help", argv[1:])]
     is_first = argv[0] == "help" or argv[0] in _HELP
     if not is_first and not (argv[0] in COMMANDS and (_HELP & set(argv[1:]) or argv[1:] == ["help"])):
         return None

@@ -52,7 +52,7 @@ def plug_in() -> pathlib.Path:
         purpose="the plug-in that places functions",
         sources=_FOLDER / "cc",
         folder=_FOLDER,
-        flags=(*_FLAGS, f'-DTF_PLACER_TENSORFLOW="{version}"'),
+        flags=(*_FLAGS, f"-DTF_PLACER_TENSORFLOW={version}"),
         prebuilt=PREBUILT,
         places=(f"-isystem{folder / 'include'}", f"-L{folder}", "-l:libtensorflow_framework.so.2"),
     )

@@ -104,7 +104,7 @@ def test_an_error_of_the_script_is_told_as_python_tells_it(
         (["broken.py"], r"--program=broken\.py is no Python script \(.*\); give one that python runs"),
         (["--plan=nowhere.json", "light.py"], r"--plan=nowhere\.json: no such file; give the placement\.json"),
         (["--plan=broken.py", "light.py"], r"broken\.py is not JSON .*; give a placement\.json"),
-        (["--plan=parts.json", "light.py"], r"--plan=parts\.json has 2 parts.*; give one of the whole batch"),
+        (["--plan=parts.json", "light.py"], r"--plan=parts\.json has a batch of 4 in 2 parts; give one of the whole batch"),
         (["--cluster=k40x2", "light.py"], r"cluster 'k40x2' is only described; run on --cluster=local"),
         (["--cluster=logical:none", "light.py"], r"--cluster=logical:none: .*; write logical:2, say"),
         ([], r"run needs --program .*; for example: tf-placer run"),

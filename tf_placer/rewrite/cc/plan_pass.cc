@@ -143,8 +143,9 @@ std::vector<std::string> FindParts(const NamedPlan& plan, const Node& node) {
   return has_any ? devices : std::vector<std::string>();
 }
 
-const NamedPlan::Op* Find(const NamedPlan& plan, const Node& node, std::string* found_name) {
+const NamedPlan::Op* Find(const NamedPlan& plan, const Node& node, bool has_lowered, std::string* found_name) {
   if (const auto* op = FindNamed(plan, node.name(), node.type_string(), found_name)) return op;
+  if (!has_lowered) return nullptr;
   std::string name = node.name();
   for (;;) {  // inside of what was a loop or a branch
     const size_t last = name.rfind('/');
@@ -289,10 +290,12 @@ Canonical Canonize(const Graph& graph, const FunctionLibraryDefinition* library)
 
 PositionPlan Positions(const NamedPlan& plan, const Canonical& canonical) {
   PositionPlan result;
+  const bool has_lowered = std::any_of(plan.ops.begin(), plan.ops.end(),
+                                       [](const auto& op) { return IsLowered(op.second.type); });
   std::unordered_map<std::string, std::vector<int>> positions;
   for (size_t i = 0; i < canonical.nodes.size(); ++i) {
     std::string name;
-    const NamedPlan::Op* op = Find(plan, *canonical.nodes[i], &name);
+    const NamedPlan::Op* op = Find(plan, *canonical.nodes[i], has_lowered, &name);
     result.devices.push_back(op == nullptr ? "" : op->device);
     result.clusters.push_back(op == nullptr || name.empty() ? -1 : op->cluster);
     if (!name.empty()) positions[name].push_back(i);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -30,7 +31,7 @@ struct NamedPlan {
     std::string type, device;
     int cluster = -1;
   };
-  std::map<std::string, Op> ops;
+  std::unordered_map<std::string, Op> ops;
   std::vector<std::pair<std::string, std::string>> order;  // before, after
 };
 

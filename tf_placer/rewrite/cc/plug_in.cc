@@ -104,12 +104,15 @@ REGISTER_OPTIMIZATION(tensorflow::OptimizationPassRegistry::PRE_PLACEMENT, 1000,
 }  // namespace
 }  // namespace tf_placer
 
+#define TF_PLACER_TEXT_OF(x) #x
+#define TF_PLACER_TEXT(x) TF_PLACER_TEXT_OF(x)
+
 extern "C" {
 
 // What a plug-in is known by that was built for another TensorFlow.
 extern const char tf_placer_built_for[];
 __attribute__((used)) const char tf_placer_built_for[] =
-    "tf_placer plug-in for TensorFlow " TF_PLACER_TENSORFLOW ";";
+    "tf_placer plug-in for TensorFlow " TF_PLACER_TEXT(TF_PLACER_TENSORFLOW) ";";
 
 // A legal plug-in has one of the functions that TensorFlow looks for; this one registers nothing by it.
 void TF_InitKernel() {}
