@@ -234,7 +234,9 @@ def _help_asked(argv: Sequence[str]) -> str | None:
         return usage()
     if argv[0] in _VERSION:
         return f"tf_placer {VERSION}"
-    if argv[0] in COMMANDS and COMMANDS[argv[0]].word == PASSED_ON:  # what comes behind the script is the script's
+    if (
+        argv[0] in COMMANDS and COMMANDS[argv[0]].word == PASSED_ON
+    ):  # what comes behind the script is the script's
         argv = [argv[0], *itertools.takewhile(lambda word: word.startswith("-") or word == "help", argv[1:])]
     is_first = argv[0] == "help" or argv[0] in _HELP
     if not is_first and not (argv[0] in COMMANDS and (_HELP & set(argv[1:]) or argv[1:] == ["help"])):

@@ -1,7 +1,7 @@
 """A Keras model, trained: a script as people write it, which knows nothing of devices or plans.
 
-    python experiments/examples/keras_script.py
-    python -m tf_placer run --cluster=local experiments/examples/keras_script.py
+python experiments/examples/keras_script.py
+python -m tf_placer run --cluster=local experiments/examples/keras_script.py
 """
 
 import keras

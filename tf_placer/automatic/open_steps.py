@@ -11,7 +11,7 @@ import keras
 
 
 def open_keras_steps(say: Callable[[str], None]) -> None:
-    """Has ``jit_compile="auto"`` of Keras mean no compilation: a compiled step is one call that nothing can be placed in.
+    """Has ``jit_compile="auto"`` of Keras mean no compilation: in a compiled step, one call, nothing can be placed.
 
     Args:
       say: is told of each model that this is about.
@@ -25,7 +25,9 @@ def open_keras_steps(say: Callable[[str], None]) -> None:
         asked = signature.bind(self, *args, **kwargs).arguments.get("jit_compile", "auto")
         if asked == "auto" and self.jit_compile:
             self.jit_compile = False
-            say(f"model {self.name}: jit_compile='auto' would compile its step as one program; it is left open")
+            say(
+                f"model {self.name}: jit_compile='auto' would compile its step as one program; it is left open"
+            )
         return result
 
     keras.Model.compile = compile_open

@@ -223,7 +223,7 @@ def placed_signature(
     config: AutoPlaceConfig,
     others: Sequence[Item] = (),
     is_called: bool = True,
-    writing: Writing = Writing(),  # noqa: B008 - a value
+    writing: Writing = Writing(),
 ) -> Signature:
     """Finds a placement for a traced function, moves its variables there and makes the placed program.
 

@@ -174,8 +174,10 @@ class _Watched:
             self._decide(function, args, kwargs)
         return outputs
 
-    def _part(self, concrete: ConcreteFunction, inputs: Sequence[tf.Tensor]) -> tuple[ConcreteFunction, list[tf.Tensor]]:
-        """The function to place and its arguments: of one that is given an iterator, as Keras', the largest it calls."""
+    def _part(
+        self, concrete: ConcreteFunction, inputs: Sequence[tf.Tensor]
+    ) -> tuple[ConcreteFunction, list[tf.Tensor]]:
+        """Function to place and its arguments; of one that is given an iterator, as Keras', the largest it calls."""
         if all(value.dtype not in (tf.resource, tf.variant) for value in inputs) or not self._inner:
             return concrete, list(inputs)
         largest = max(self._inner, key=lambda one: (_num_nodes(one), self._inner.index(one)))
@@ -195,9 +197,7 @@ class _Watched:
         writing = Writing(self._write, self._undo, self._concrete)
         self._signature = self._watcher.place(
             name,
-            lambda: placed_signature(
-                name, function, part, arguments, self._watcher.config, writing=writing
-            ),
+            lambda: placed_signature(name, function, part, arguments, self._watcher.config, writing=writing),
         )
         signature = self._signature
         if signature is None:
@@ -242,10 +242,14 @@ class _Watched:
 
     def _place_by(self, plan: PlanFile, part: ConcreteFunction, arguments: Sequence[tf.Tensor]) -> None:
         config, name = self._watcher.config, function_name(part)
-        item = Item.from_function(part, *(example(value, config.batch_size) for value in arguments), name=name)
+        item = Item.from_function(
+            part, *(example(value, config.batch_size) for value in arguments), name=name
+        )
         if item.fingerprint != plan.fingerprint:
             if plan.splitting is not None and plan.splitting.fingerprint == item.fingerprint:
-                raise InputError(f"{plan.source} has {plan.splitting}; make one of the whole batch, with --parts=1")
+                raise InputError(
+                    f"{plan.source} has {plan.splitting}; make one of the whole batch, with --parts=1"
+                )
             return
         cluster = config.chosen_cluster()
         problem = analytic_problem(item, cluster)

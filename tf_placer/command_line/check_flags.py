@@ -402,7 +402,9 @@ def parse_flags(
       InputError: a flag that there is not, one without a value or with one that is not possible, a word that is no
         flag, or required flags that are missing: all of them at once.
     """
-    values.set_gnu_getopt(word != PASSED_ON)  # flags may come after a word, but for those of a script that is run
+    values.set_gnu_getopt(
+        word != PASSED_ON
+    )  # flags may come after a word, but for those of a script that is run
     try:
         rest = values(list(argv))[1:]
     except flags.UnrecognizedFlagError as error:

@@ -461,10 +461,13 @@ def of_explain(values: flags.FlagValues) -> None:
 
 def of_run(values: flags.FlagValues) -> None:
     """A script with its arguments, devices, and a plan or a budget."""
+    values.set_gnu_getopt(False)  # what comes behind the script is its own
     flags.DEFINE_multi_string(
         PASSED_ON, [], "A script and its arguments; words behind the flags are the same.", flag_values=values
     )
-    flags.DEFINE_string("cluster", "local", "local, local:2, logical:2, or a .toml file with addresses.", values)
+    flags.DEFINE_string(
+        "cluster", "local", "local, local:2, logical:2, or a .toml file with addresses.", values
+    )
     flags.DEFINE_string("plan", None, "A placement.json to run by instead of searching.", values)
     flags.DEFINE_float(
         "budget_s",
@@ -475,7 +478,11 @@ def of_run(values: flags.FlagValues) -> None:
         flag_values=values,
     )
     flags.DEFINE_integer(
-        "batch_size", 32, "Stands for sizes that the script's functions leave open.", lower_bound=1, flag_values=values
+        "batch_size",
+        32,
+        "Stands for sizes that the script's functions leave open.",
+        lower_bound=1,
+        flag_values=values,
     )
 
 

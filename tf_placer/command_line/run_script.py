@@ -63,7 +63,9 @@ def _check_plan(path: str) -> None:
 
     plan = PlanFile.read(path)
     if plan.splitting is not None:
-        raise InputError(f"--plan={path} has {plan.splitting}; give one of the whole batch: place with --parts=1")
+        raise InputError(
+            f"--plan={path} has {plan.splitting}; give one of the whole batch: place with --parts=1"
+        )
 
 
 def _status(command: list[str], environment: dict[str, str]) -> int:

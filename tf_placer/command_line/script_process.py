@@ -17,7 +17,6 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tf_placer.base.arguments import InputError
 from tf_placer.rewrite.plug_in import LOADED_BY, PlugIn
 
 if TYPE_CHECKING:

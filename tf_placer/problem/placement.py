@@ -120,7 +120,11 @@ class PlanFile:
         Args:
           op_names: of a program of the same fingerprint.
         """
-        if self.layers is not None or len(op_names) != len(self.devices) or self.devices.keys() == set(op_names):
+        if (
+            self.layers is not None
+            or len(op_names) != len(self.devices)
+            or self.devices.keys() == set(op_names)
+        ):
             return self
         new_name = dict(zip(self.devices, op_names, strict=True))
 

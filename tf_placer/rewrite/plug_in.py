@@ -1,7 +1,7 @@
 """The native plug-in that places functions as TensorFlow instantiates them: compiled, checked, and given plans.
 
-TensorFlow loads it where ``TF_PLUGGABLE_DEVICE_LIBRARY_PATH`` names it. Its pass runs before TensorFlow's own Placer, on
-every graph of a function, and writes devices, an order and fusion clusters into those that have a plan
+TensorFlow loads it where ``TF_PLUGGABLE_DEVICE_LIBRARY_PATH`` names it. Its pass runs before TensorFlow's own Placer,
+on every graph of a function, and writes devices, an order and fusion clusters into those that have a plan
 (``cc/plan_pass.h``). Nothing here loads TensorFlow: whoever starts a process with the plug-in needs it before.
 """
 

@@ -92,7 +92,9 @@ def test_an_error_of_the_script_is_told_as_python_tells_it(
     (folder / "fails.py").write_text("def f():\n    raise ValueError('mine')\n\n\nf()\n")
     assert run(["run", "fails.py"]) == 1
     error = capfd.readouterr().err
-    assert error.startswith(f'Traceback (most recent call last):\n  File "{folder}/fails.py", line 5, in <module>')
+    assert error.startswith(
+        f'Traceback (most recent call last):\n  File "{folder}/fails.py", line 5, in <module>'
+    )
     assert error.endswith("ValueError: mine\n")
 
 
@@ -102,9 +104,15 @@ def test_an_error_of_the_script_is_told_as_python_tells_it(
         (["nowhere.py"], r"--program=nowhere\.py: no such file; give a Python script"),
         (["."], r"--program=\.: that is a folder; give a Python script"),
         (["broken.py"], r"--program=broken\.py is no Python script \(.*\); give one that python runs"),
-        (["--plan=nowhere.json", "light.py"], r"--plan=nowhere\.json: no such file; give the placement\.json"),
+        (
+            ["--plan=nowhere.json", "light.py"],
+            r"--plan=nowhere\.json: no such file; give the placement\.json",
+        ),
         (["--plan=broken.py", "light.py"], r"broken\.py is not JSON .*; give a placement\.json"),
-        (["--plan=parts.json", "light.py"], r"--plan=parts\.json has a batch of 4 in 2 parts; give one of the whole batch"),
+        (
+            ["--plan=parts.json", "light.py"],
+            r"--plan=parts\.json has a batch of 4 in 2 parts; give one of the whole batch",
+        ),
         (["--cluster=k40x2", "light.py"], r"cluster 'k40x2' is only described; run on --cluster=local"),
         (["--cluster=logical:none", "light.py"], r"--cluster=logical:none: .*; write logical:2, say"),
         ([], r"run needs --program .*; for example: tf-placer run"),
@@ -149,7 +157,13 @@ def test_a_wrong_plug_in_is_one_line(
 def test_a_script_runs_by_a_plan_and_computes_the_same(
     folder: pathlib.Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = ["--cluster=logical:2", "--parts=1", "--budget_evaluations=8", "--write=method", "--method=random"]
+    words = [
+        "--cluster=logical:2",
+        "--parts=1",
+        "--budget_evaluations=8",
+        "--write=method",
+        "--method=random",
+    ]
     assert run(["place", "trains.py:model", *words, "--order=heft_rank", "--out=plan"]) == 0
     placement = json.loads((folder / "plan" / "placement.json").read_text())
     units = _units(folder)
