@@ -266,7 +266,7 @@ def forget_kernels() -> None:
 @contextlib.contextmanager
 def random_state_kept() -> Iterator[None]:
     """Keeps what the block draws from the seeds of this process: Python's, NumPy's, and TensorFlow's of ops."""
-    of_ops = context.context()._rng
+    of_ops = getattr(context.context(), "_rng", None)  # there is none without tf.random.set_seed
     states = random.getstate(), np.random.get_state(), None if of_ops is None else of_ops.getstate()
     try:
         yield

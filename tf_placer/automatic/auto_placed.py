@@ -73,6 +73,11 @@ def why_a_strategy_decides(args: Any = (), kwargs: Any = None) -> str:
 _FROM_THE_PLACER = ("Cannot assign a device for operation", "Unable to find any devices for spec")
 
 
+def is_from_the_program(error: Exception) -> bool:
+    """True for an error of a program that has run; False for what TensorFlow or this package says before that."""
+    return isinstance(error, tf.errors.OpError) and not any(text in str(error) for text in _FROM_THE_PLACER)
+
+
 # One function is placed at a time: what moves variables must be the only one that does.
 _PLACING = threading.RLock()
 
@@ -161,10 +166,8 @@ class AutoPlaced(WrappingFunction):
         try:
             outputs = self._run(concrete, signature, inputs, fits)
         except Exception as error:
-            if isinstance(error, tf.errors.OpError) and not any(
-                text in str(error) for text in _FROM_THE_PLACER
-            ):
-                raise  # from the program itself, which has run
+            if is_from_the_program(error):
+                raise
             # From TensorFlow, while it built what a tape or an accumulator asked for, or looked for the devices:
             # nothing has run yet.
             self._tell(one_line(error), error)

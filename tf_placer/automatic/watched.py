@@ -22,7 +22,7 @@ from colocation.tensorflow_internals import (
     random_state_kept,
     trace,
 )
-from tf_placer.automatic.auto_placed import one_line, why_a_strategy_decides
+from tf_placer.automatic.auto_placed import is_from_the_program, one_line, why_a_strategy_decides
 from tf_placer.automatic.config import AutoPlaceConfig, attach
 from tf_placer.automatic.plan import keep
 from tf_placer.automatic.signature import Signature, Writing, example, placed_signature
@@ -144,8 +144,12 @@ class _Watched:
 
     def remember_inner(self, function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Takes note of a function that this one calls."""
-        if function.function_spec is not None and not is_compiled(function):
+        if is_compiled(function):
+            return
+        try:
             self._inner.append(trace(function, args, kwargs)[0])
+        except Exception as error:  # noqa: BLE001 - the script's own call of it has worked
+            self._watcher.say(f"{function.name} is not looked into: {one_line(error)}")
 
     def call(
         self, function: Function, as_it_is: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -156,7 +160,15 @@ class _Watched:
             concrete, inputs = trace(function, args, kwargs)
             if concrete is not self._concrete:
                 return as_it_is(*args, **kwargs)
-            outputs = trial.call(inputs)
+            try:
+                outputs = trial.call(inputs)
+            except Exception as error:
+                if is_from_the_program(error):
+                    raise
+                self._watcher.say(f"{function_name(concrete)} runs as it is: {one_line(error)}")
+                self.is_settled = True
+                self._undo()
+                return as_it_is(*args, **kwargs)
             if trial.verdict is not None:
                 self._settle()
             return outputs
