@@ -17,7 +17,7 @@ from tf_placer.rewrite.plug_in import FunctionPlan, PlugIn, plug_in
 
 _WORKLOADS = flags.DEFINE_list(
     "workloads",
-    ["dense_small", "two_towers", "inception_v3_small", "transformer_small", "inception_v3"],
+    ["dense_small", "two_towers", "inception_v3_small", "bert_base_small", "inception_v3"],
     "Training steps, by name.",
 )
 _HERE = "/job:localhost/replica:0/task:0/device:CPU:0"
