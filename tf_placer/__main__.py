@@ -200,7 +200,9 @@ def run(argv: Sequence[str], console: rich.console.Console | None = None) -> int
         parse_flags(values, argv, command.required, command.word, command.one_of, command.example)
         check_flags(name, values)
         if command.word == PASSED_ON:
-            return run_script(values)
+            return run_script(
+                tuple(values.program), values.cluster, values.plan, values.budget_s, values.batch_size
+            )
         opened = workers_opened("open_workers" in values and values.open_workers)
         with patient(), begins_at(begun_s()), opened, _warnings_are_lines():
             _run(name, values, console)

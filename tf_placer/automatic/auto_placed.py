@@ -391,9 +391,7 @@ class AutoPlaced(WrappingFunction):
     ) -> Signature:
         others = [one.item for one in self._signatures.values() if one.item is not None]
         try:
-            signature = placed_signature(
-                str(self.name), self.unplaced, concrete, inputs, self._config, others, is_called
-            )
+            signature = placed_signature(str(self.name), concrete, inputs, self._config, others, is_called)
         except Exception as error:  # noqa: BLE001 - whatever it is, the program that is wrapped runs
             self._tell(one_line(error), error)
             return Signature(concrete, concrete)

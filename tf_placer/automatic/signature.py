@@ -11,7 +11,7 @@ from typing import Any
 import rich.console
 import tensorflow as tf
 
-from colocation.tensorflow_internals import ConcreteFunction, Function, host_address_space
+from colocation.tensorflow_internals import ConcreteFunction, host_address_space
 from tf_placer.automatic.config import AutoPlaceConfig, attach, check_attachable, is_attached, names_here
 from tf_placer.automatic.plan import find_plan
 from tf_placer.automatic.trial import Trial
@@ -217,7 +217,6 @@ class Signature:
 
 def placed_signature(
     name: str,
-    function: Function,
     concrete: ConcreteFunction,
     inputs: Sequence[tf.Tensor],
     config: AutoPlaceConfig,
@@ -229,8 +228,7 @@ def placed_signature(
 
     Args:
       name: what to call it in reports.
-      function: that was traced.
-      concrete: its trace.
+      concrete: the traced function.
       inputs: its arguments; those without a value stand for their shapes.
       config: what was asked for.
       others: signatures of the same function: a pin may be about ops of these alone.
@@ -283,24 +281,30 @@ def placed_signature(
         return Signature(concrete, concrete, kept, plan, staying)
     check_clusters_of(form, plan.placement)  # before any variable moves
     to_place = form.with_variables({variable.node: variable.value for variable in kept.variables})
-
-    were: dict[str, str] = {}
+    is_tried = config.keep_unplaced and plan.named(RACED) is not None and plan.named(CALLED) is None
+    home: dict[str, str] = {}
 
     def place() -> ConcreteFunction:
-        were.update(_where_variables_live(concrete, kept))
-        here = attach(cluster)
-        devices = {op: here[device] for op, device in plan.placement.device_names.items()}
-        move_variables(concrete, to_place, devices)
-        return writing.write(concrete, to_place, plan.placement, devices)
+        home.update(_where_variables_live(concrete, kept))
+        return _moved_and_written(concrete, to_place, plan.placement, cluster, writing)
 
     def take_back() -> None:
         writing.undo()
-        move_back(concrete, kept, were)
+        move_back(concrete, kept, home)
 
-    if config.keep_unplaced and plan.named(RACED) is not None and plan.named(CALLED) is None:
-        trial = Trial(writing.called or concrete, place, take_back)
-        return Signature(concrete, concrete, kept, plan, staying, trial, were)
-    return Signature(concrete, place(), kept, plan, staying, home=were)
+    trial = Trial(writing.called or concrete, place, take_back) if is_tried else None
+    runs = concrete if is_tried else place()
+    return Signature(concrete, runs, kept, plan, staying, trial, home)
+
+
+def _moved_and_written(
+    concrete: ConcreteFunction, item: Item, placement: Placement, cluster: Cluster, writing: Writing
+) -> ConcreteFunction:
+    """What runs by a plan, after its variables have moved."""
+    here = attach(cluster)
+    devices = {op: here[device] for op, device in placement.device_names.items()}
+    move_variables(concrete, item, devices)
+    return writing.write(concrete, item, placement, devices)
 
 
 def _where_variables_live(concrete: ConcreteFunction, item: Item) -> dict[str, str]:

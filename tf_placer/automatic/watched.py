@@ -209,7 +209,7 @@ class _Watched:
         writing = Writing(self._write, self._undo, self._concrete)
         self._signature = self._watcher.place(
             name,
-            lambda: placed_signature(name, function, part, arguments, self._watcher.config, writing=writing),
+            lambda: placed_signature(name, part, arguments, self._watcher.config, writing=writing),
         )
         signature = self._signature
         if signature is None:

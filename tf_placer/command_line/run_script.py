@@ -10,9 +10,7 @@ import pathlib
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-
-from absl import flags
+from collections.abc import Iterator, Sequence
 
 from tf_placer import native_log
 from tf_placer.base.arguments import InputError
@@ -28,30 +26,29 @@ _PROGRAM = (
 _BY_SIGNAL = 128  # added to a signal's number, as shells do
 
 
-def run_script(values: flags.FlagValues) -> int:
+def run_script(
+    program: Sequence[str], cluster: str, plan: str | None, budget_s: float, batch_size: int
+) -> int:
     """Runs a script as ``python SCRIPT ARGS`` does, under a plan; returns its exit status.
 
     Args:
-      values: flags of ``run``, checked.
+      program, cluster, plan, budget_s, batch_size: as ``ScriptRun`` has them, checked.
 
     Raises:
       InputError: the plug-in cannot be compiled, is built for another TensorFlow, or another one is asked for.
     """
-    program = tuple(values.program)
     is_off = os.environ.get(DISABLE) == "1"
     if os.environ.get(LOADED_BY):
         raise InputError(
             f"{LOADED_BY} is {os.environ[LOADED_BY]}, and run has a plug-in of its own to load; unset it"
         )
-    if values.plan is not None:
-        _check_plan(values.plan)
+    if plan is not None:
+        _check_plan(plan)
     library = plug_in()
     if is_off:
         sys.stderr.write(f"tf-placer: {DISABLE}=1: {program[0]} runs as it is\n")
         return _status([sys.executable, *program], dict(os.environ))
-    asked = ScriptRun(
-        program, str(library), values.cluster, values.plan, values.budget_s, values.batch_size, os.getcwd()
-    )
+    asked = ScriptRun(program, str(library), cluster, plan, budget_s, batch_size, os.getcwd())
     command = [sys.executable, "-c", _PROGRAM.format(root=str(_ROOT)), json.dumps(dataclasses.asdict(asked))]
     return _status(command, os.environ | {LOADED_BY: str(library)})
 
